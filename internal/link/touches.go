@@ -1,0 +1,93 @@
+package link
+
+import "time"
+
+// touches finds the latest packet of a connection of which the leader is known to have heard.
+//
+// The leader alone ends sessions. A client on a follower keeps its session alive by any packet, but the follower only
+// notes it, and passes its notes on with its next answer to the leader's ping, which comes every half tick. A follower
+// that is cut off or stops takes the notes since then with it, so an answer from it proves nothing by itself.
+//
+// A request that needs the quorum does. Let packet a be answered, the answer heard at h, and let the quorum request q,
+// sent at h + T/4 or later on the same connection, be answered, too. Then
+//   - the follower had a before h;
+//   - a session timeout T is two ticks at least (unless somebody lowered minSessionTimeout below that), so the leader
+//     pings the follower within half a tick <= T/4 after h, that is, before it commits q;
+//   - ping and commit travel on one ordered stream, hence the follower answered the ping, its note of a included, before
+//     it answered q.
+//
+// So the leader counts the session's T from a or later. Or that leader is gone; then it was so after q, and its successor
+// starts every session with a full T. It is h that has to be T/4 before q, not the time a was sent: a slow packet may reach
+// the follower right before q does, and no ping fits between them.
+//
+// A mark may be told after the proof. Replies on one connection are in order, so whatever was sent before q reached the
+// server before q was answered; only its h is late then, which keeps it from being chosen before a later proof comes.
+//
+// Connections do not mix: a proof for the former connection, told late, was sent before the handshake of this one,
+// so it finds no mark that is old enough.
+type touches struct {
+	timeout time.Duration
+	proof   time.Time // the latest quorum request known to be answered
+	marks   [maxMarks]mark
+	n       int
+}
+
+// A mark is one answered packet.
+type mark struct {
+	sent, heard time.Time
+}
+
+// Marks are thinned to one in T/16, as more would only buy precision, and one older than T is past its use. So this many
+// always suffice, however long nobody asks for a proof.
+const (
+	thinning = 16
+	maxMarks = thinning + 4
+)
+
+// reset starts with a handshake.
+func (t *touches) reset(timeout time.Duration, sent time.Time) {
+	*t = touches{timeout: timeout, proof: sent}
+}
+
+// answered returns the base that the packet gives at once, the zero time if none.
+func (t *touches) answered(sent, heard time.Time) time.Time {
+	if heard.Before(sent) {
+		heard = sent
+	}
+	if t.covers(heard) {
+		return sent
+	}
+	if t.n > 0 && sent.Sub(t.marks[t.n-1].sent) < t.timeout/thinning {
+		return time.Time{}
+	}
+	if t.n == maxMarks {
+		t.drop(1)
+	}
+	t.marks[t.n] = mark{sent, heard}
+	t.n++
+	return time.Time{}
+}
+
+// proved returns the base that a quorum request gives, the zero time if none.
+func (t *touches) proved(sent time.Time) (base time.Time) {
+	if sent.After(t.proof) {
+		t.proof = sent
+	}
+	chosen := 0
+	for chosen < t.n && t.covers(t.marks[chosen].heard) {
+		base = t.marks[chosen].sent
+		chosen++
+	}
+	t.drop(chosen)
+	return base
+}
+
+// covers says whether the latest proof vouches for a packet whose answer was heard then. Only the monotonic clock is
+// asked (Sub prefers it): it stands still in a suspended machine, which makes the distance look shorter, the safe side.
+func (t *touches) covers(heard time.Time) bool {
+	return t.proof.Sub(heard) >= t.timeout/4
+}
+
+func (t *touches) drop(n int) {
+	t.n = copy(t.marks[:], t.marks[n:t.n])
+}
