@@ -1,0 +1,78 @@
+package link
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A model of what really ends a session: a follower that passes its notes on with its answers to the leader's pings, and
+// stops at some moment, cut off or frozen. Whatever the client knows until then, its deadline must not lie after the end
+// that the leader counts. The leader pings as rarely as a session timeout of two ticks allows.
+func play(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
+
+	c := newClock()
+	zero := c.now()
+	l := newLink(c.now)
+
+	const pinging = timeout / 4
+	hop := between(1, timeout/8)          // the slowest way from the client to the follower
+	phase := between(0, pinging)          // of the leader's pings
+	stop := between(timeout/8, 3*timeout) // the follower stops here
+
+	handshake := between(1, hop)
+	l.Connected(session, timeout, zero) // the leader heard of it at handshake
+
+	arrived, back := handshake, handshake
+	var notes []time.Duration // when the follower had each packet
+	for at := time.Duration(1); ; at += between(1, timeout/3) {
+		quorum := r.IntN(2) == 0
+		arrived = max(arrived, at+between(1, hop)) // one stream, in order
+		answered := arrived
+		if arrived >= stop {
+			break
+		}
+		notes = append(notes, arrived)
+		if quorum {
+			answered++ // to the leader and back, which takes no time in this model
+		}
+		back = max(back, answered+between(1, hop))
+		c.run(max(0, back-c.mono))
+		l.Answered(zero.Add(at))
+		if quorum {
+			l.Proved(session, zero.Add(at))
+		}
+		if r.IntN(2) == 0 {
+			at = max(at, back) // a caller that waits for the answer
+		}
+	}
+
+	heard := handshake
+	for ping := phase; ping < stop; ping += pinging {
+		for _, n := range notes {
+			if n <= ping {
+				heard = max(heard, ping)
+			}
+		}
+		for len(notes) > 0 && notes[0] <= ping {
+			notes = notes[1:] // each note is passed on once
+		}
+	}
+	end := heard + timeout
+	if deadline := l.Deadline(session).Sub(zero); deadline > end {
+		t.Fatalf("seed %d: deadline %v, but the leader ends the session at %v", seed, deadline, end)
+	}
+}
+
+func TestDeadlineAgainstModel(t *testing.T) {
+	for seed := range uint64(20_000) {
+		play(t, seed)
+	}
+}
+
+func FuzzDeadlineAgainstModel(f *testing.F) {
+	f.Add(uint64(0))
+	f.Fuzz(play)
+}
