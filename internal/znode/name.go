@@ -1,0 +1,127 @@
+// Package znode knows the names of the nodes that stand in line for a lock:
+// how they are built, read and ordered. It is pure: no connection, no I/O.
+package znode
+
+import (
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Kind is the word in front of a node's sequence number, with its hyphen. It
+// says what the node asks for.
+type Kind string
+
+// The kinds of members. Lock is also the word that Curator's InterProcessMutex
+// and go-zookeeper's zk.Lock use, so all three stand in one line.
+const (
+	Read   Kind = "read-"
+	Write  Kind = "write-"
+	Lock   Kind = "lock-"
+	Permit Kind = "permit-"
+)
+
+// Node is a member's node in a lock's directory.
+type Node struct {
+	Name string // as the directory lists it
+	ID   string // what its maker chose before the create; empty if the name has none
+	Kind Kind
+	Seq  int64 // as the server numbered it
+}
+
+// protected marks names that carry an ID chosen before the create (Curator's
+// withProtection), so that a create whose reply was lost can be found again.
+const protected = "_c_"
+
+// NewID returns a random version 4 UUID in its dashed form, as Curator writes it.
+func NewID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails: it ends the program instead
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Prefix is the name to create sequentially: the server appends the number.
+func Prefix(id string, kind Kind) string {
+	return protected + id + "-" + string(kind)
+}
+
+// As returns the node that takes n's place in line under another kind: same ID,
+// same sequence number.
+func (n Node) As(kind Kind) Node {
+	n.Kind = kind
+	n.Name = Prefix(n.ID, kind) + fmt.Sprintf("%010d", n.Seq)
+	return n
+}
+
+// Parse reads a child's name. It reports false for a child that is none of the
+// given kinds: such a child belongs to somebody else and is neither an error
+// nor anything to wait for.
+func Parse(name string, kinds ...Kind) (Node, bool) {
+	word, digits := splitSequence(name)
+	if digits == "" {
+		return Node{}, false
+	}
+	for _, kind := range kinds {
+		id, ok := strings.CutSuffix(word, string(kind))
+		negative := false
+		if !ok {
+			// A hyphen in front of the digits is the kind's own; a second
+			// one is the sign of a counter that has passed 2^31.
+			if id, negative = strings.CutSuffix(word, string(kind)+"-"); !negative {
+				continue
+			}
+		}
+		if id, ok = cutID(id); !ok {
+			return Node{}, false
+		}
+		seq, err := strconv.ParseInt(digits, 10, 64)
+		if err != nil {
+			return Node{}, false
+		}
+		if negative {
+			seq = -seq
+		} else if len(digits) < 10 {
+			return Node{}, false
+		}
+		return Node{Name: name, ID: id, Kind: kind, Seq: seq}, true
+	}
+	return Node{}, false
+}
+
+// splitSequence cuts the sequence number off a name. The server writes an int
+// as %010d: ten digits, or a sign and nine or ten.
+func splitSequence(name string) (word, digits string) {
+	i := len(name)
+	for i > 0 && '0' <= name[i-1] && name[i-1] <= '9' {
+		i--
+	}
+	if n := len(name) - i; n < 9 || n > 10 {
+		return name, ""
+	}
+	return name[:i], name[i:]
+}
+
+// cutID reads what stands before the kind: nothing, or a protected ID of 32 hex
+// digits (zk.Lock) or 36 characters (Curator, ourselves).
+func cutID(s string) (id string, ok bool) {
+	if s == "" {
+		return "", true
+	}
+	id, ok = strings.CutPrefix(s, protected)
+	if !ok {
+		return "", false
+	}
+	id, ok = strings.CutSuffix(id, "-")
+	if !ok || (len(id) != 32 && len(id) != 36) {
+		return "", false
+	}
+	for _, c := range []byte(id) {
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == '-') {
+			return "", false
+		}
+	}
+	return id, true
+}

@@ -1,0 +1,101 @@
+package znode
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+var all = []Kind{Read, Write, Lock, Permit}
+
+func TestParseReadsTheNamesOfEveryPeer(t *testing.T) {
+	const dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	const hex32 = "076e6e61c0cde965b0859f41aaeb74ff"
+	for name, want := range map[string]Node{
+		"_c_" + dashed + "-read-0000000000":   {ID: dashed, Kind: Read},
+		"_c_" + dashed + "-write-0000000017":  {ID: dashed, Kind: Write, Seq: 17},
+		"_c_" + dashed + "-lock-2147483647":   {ID: dashed, Kind: Lock, Seq: 2147483647},  // Curator's InterProcessMutex
+		"_c_" + hex32 + "-lock-0000000003":    {ID: hex32, Kind: Lock, Seq: 3},            // zk.Lock
+		"lock-0000000009":                     {Kind: Lock, Seq: 9},                       // unprotected
+		"_c_" + dashed + "-lock--2147483648":  {ID: dashed, Kind: Lock, Seq: -2147483648}, // past 2^31
+		"_c_" + dashed + "-lock--000000001":   {ID: dashed, Kind: Lock, Seq: -1},          // %010d of -1
+		"_c_" + dashed + "-permit-0000000001": {ID: dashed, Kind: Permit, Seq: 1},
+	} {
+		want.Name = name
+		if got, ok := Parse(name, all...); !ok || got != want {
+			t.Errorf("Parse(%q) = %+v, %v; want %+v", name, got, ok, want)
+		}
+	}
+}
+
+func TestParseIgnoresWhatIsNotOurs(t *testing.T) {
+	const dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	for _, name := range []string{
+		"", "README", "_c_x", "_c_", "lock-", "lock", "-lock-0000000001", "lock-00000001", "lock-00000000001",
+		"lock-123456789",              // nine digits without a sign
+		"_c_" + dashed + "-lock-",     // no number
+		"_c_" + dashed + "-lock-abcd", // wrong digits
+		"_c_" + dashed + "lock-0000000001",
+		"_c_zzzzzzzz-d9cb-469f-a165-70867728950e-lock-0000000001",
+		"clock-0000000001",
+		"076e6e61c0cde965b0859f41aaeb74ff__lock__0000000001",           // kazoo
+		"_c_" + dashed + "-__WRIT__0000000001",                         // Curator's read/write lock
+		"_c_" + dashed + "-lease-0000000001",                           // Curator's semaphore
+		"лок-0000000001", "0000000001", "10", strings.Repeat("9", 400), // junk
+	} {
+		if got, ok := Parse(name, all...); ok {
+			t.Errorf("Parse(%q) = %+v, want it ignored", name, got)
+		}
+	}
+	if _, ok := Parse("lock-0000000001", Read, Write); ok {
+		t.Error("a kind that was not asked for was read")
+	}
+}
+
+func TestAsKeepsThePlaceInLine(t *testing.T) {
+	w, ok := Parse(Prefix(NewID(), Write)+"0000000042", all...)
+	if !ok {
+		t.Fatal("own name not read")
+	}
+	r := w.As(Read)
+	back, ok := Parse(r.Name, all...)
+	if !ok || back != r || back.Seq != w.Seq || back.ID != w.ID || back.Kind != Read {
+		t.Fatalf("%+v became %+v, read back as %+v", w, r, back)
+	}
+}
+
+func TestNewIDsDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for range 1000 {
+		id := NewID()
+		if len(id) != 36 || seen[id] {
+			t.Fatalf("id %q is malformed or repeats", id)
+		}
+		seen[id] = true
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"lock-0000000000", "lock--2147483648", "_c_x", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-read-0000000001",
+		"lock-9999999999", "__lock__0000000001", "\x00", "write-0000000001",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		n, ok := Parse(name, all...)
+		if !ok {
+			return
+		}
+		if n.Name != name {
+			t.Fatalf("%q was read as %q", name, n.Name)
+		}
+		want := string(n.Kind) + fmt.Sprintf("%010d", n.Seq)
+		if n.ID != "" {
+			want = Prefix(n.ID, n.Kind) + fmt.Sprintf("%010d", n.Seq)
+		}
+		if n.Seq != 0 && want != name { // "-0000000000" is nobody's number, and harmless
+			t.Fatalf("%q was read as %+v, which is written %q", name, n, want)
+		}
+	})
+}

@@ -1,0 +1,59 @@
+package znode
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A directory's sequence counter is a signed 32-bit number. A real server does
+// not wrap it at the end as documented: the counter sticks, several nodes get
+// 2147483647, or negative numbers repeat, and whoever orders by them grants
+// twice. So nobody queues near the end, and an empty directory is deleted in
+// time, which starts the count anew.
+const (
+	// lastSequence is where queuing ends: 2^20 creates of margin for those
+	// whose creates are already on their way.
+	lastSequence = 1<<31 - 1<<20
+	// renewSequence is from where each release tries to delete the directory.
+	renewSequence = 1 << 30
+)
+
+// ErrSequence means that the directory's sequence numbers no longer give an order.
+var ErrSequence = errors.New("the directory's sequence numbers are used up: let the lock fall idle and delete its directory, which starts the count anew")
+
+// Worn reports whether the directory should be deleted at the next chance.
+func (n Node) Worn() bool { return n.Seq >= renewSequence }
+
+// Usable returns an error that matches ErrSequence if a node with this number
+// must not queue.
+func (n Node) Usable() error {
+	if n.Seq < 0 || n.Seq >= lastSequence {
+		return fmt.Errorf("%w (sequence %d)", ErrSequence, n.Seq)
+	}
+	return nil
+}
+
+// Line reads a listing: the members of the given kinds in the order of their
+// sequence numbers, everything else left out. It refuses, with an error that
+// matches ErrSequence, a line whose order cannot be trusted: negative or
+// repeated numbers.
+func Line(children []string, kinds ...Kind) ([]Node, error) {
+	line := make([]Node, 0, len(children))
+	for _, name := range children {
+		if n, ok := Parse(name, kinds...); ok {
+			line = append(line, n)
+		}
+	}
+	slices.SortFunc(line, func(a, b Node) int { return cmp.Compare(a.Seq, b.Seq) })
+	for i, n := range line {
+		if n.Seq < 0 {
+			return nil, fmt.Errorf("%w (%s)", ErrSequence, n.Name)
+		}
+		if i > 0 && n.Seq == line[i-1].Seq {
+			return nil, fmt.Errorf("%w (%s and %s are equal)", ErrSequence, line[i-1].Name, n.Name)
+		}
+	}
+	return line, nil
+}

@@ -1,0 +1,97 @@
+package znode
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestLineOrdersByNumberNotByName(t *testing.T) {
+	children := []string{
+		"_c_" + NewID() + "-write-0000000007", "README", "_c_x", "read-0000000003",
+		"_c_" + NewID() + "-read-0000000012", "lock-0000000001",
+	}
+	rand.Shuffle(len(children), func(i, j int) { children[i], children[j] = children[j], children[i] })
+	line, err := Line(children, Read, Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seqs []int64
+	for _, n := range line {
+		seqs = append(seqs, n.Seq)
+	}
+	if !slices.Equal(seqs, []int64{3, 7, 12}) {
+		t.Fatalf("order %v", seqs)
+	}
+}
+
+func TestLineRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
+	for name, children := range map[string][]string{
+		"equal numbers":   {"_c_" + NewID() + "-lock-2147483647", "_c_" + NewID() + "-lock-2147483647"},
+		"negative number": {"lock-0000000001", "lock--2147483648"},
+	} {
+		if _, err := Line(children, Lock); !errors.Is(err, ErrSequence) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestUsableAroundTheEndOfTheCounter(t *testing.T) {
+	for _, c := range []struct {
+		seq          int64
+		usable, worn bool
+	}{
+		{0, true, false},
+		{1<<30 - 1, true, false},
+		{1 << 30, true, true},
+		{1<<31 - 1<<20 - 1, true, true},
+		{1<<31 - 1<<20, false, true},
+		{1<<31 - 1, false, true},
+		{-1 << 31, false, false},
+		{-1, false, false},
+	} {
+		n := Node{Seq: c.seq}
+		if got := n.Usable() == nil; got != c.usable {
+			t.Errorf("sequence %d: usable %v", c.seq, got)
+		}
+		if n.Worn() != c.worn {
+			t.Errorf("sequence %d: worn %v", c.seq, n.Worn())
+		}
+	}
+}
+
+func TestValidatePath(t *testing.T) {
+	for _, good := range []string{"/a", "/a/b", "/a.b/..c", "/ü/日本", "/a b"} {
+		if err := ValidatePath(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "relative", "/", "/trailing/", "//a", "/a//b", "/a/./b", "/a/../b", "/.", "/..", "/a\x00b", "/a\x1fb",
+		"/a\x7fb", "/\ue000", "/\ufff1", "/\xff", "/zookeeper", "/zookeeper/quota", "/😀",
+	} {
+		if ValidatePath(bad) == nil {
+			t.Errorf("%q was accepted", bad)
+		}
+	}
+	for path, want := range map[string]string{"/a": "/", "/a/b": "/a", "/a/b/c": "/a/b"} {
+		if got := Parent(path); got != want {
+			t.Errorf("Parent(%q) = %q", path, got)
+		}
+	}
+}
+
+func BenchmarkLine1000(b *testing.B) {
+	children := make([]string, 1000)
+	for i := range children {
+		children[i] = Prefix(NewID(), Lock) + fmt.Sprintf("%010d", (i*7919)%1000)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Line(children, Lock); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

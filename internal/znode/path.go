@@ -1,0 +1,50 @@
+package znode
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// ValidatePath returns an error that says what is wrong with the path of a
+// lock. It accepts only what every server accepts, so that a bad path is an
+// error at once and nothing is left behind.
+func ValidatePath(path string) error {
+	switch {
+	case path == "":
+		return errors.New("path is empty")
+	case path[0] != '/':
+		return fmt.Errorf("path %q is relative: it must start with a slash", path)
+	case path == "/":
+		return errors.New("path is the root: a lock needs a directory of its own")
+	case strings.HasSuffix(path, "/"):
+		return fmt.Errorf("path %q ends with a slash", path)
+	case path == "/zookeeper" || strings.HasPrefix(path, "/zookeeper/"):
+		return fmt.Errorf("path %q is reserved by ZooKeeper", path)
+	case !utf8.ValidString(path):
+		return fmt.Errorf("path %q is not valid UTF-8", path)
+	}
+	for _, part := range strings.Split(path[1:], "/") {
+		switch part {
+		case "":
+			return fmt.Errorf("path %q has an empty part", path)
+		case ".", "..":
+			return fmt.Errorf("path %q has a relative part", path)
+		}
+	}
+	for _, r := range path {
+		if r <= 0x1f || 0x7f <= r && r <= 0x9f || 0xd800 <= r && r <= 0xf8ff || 0xfff0 <= r && r <= 0xffff || r > 0xffff {
+			return fmt.Errorf("path %q has the character %U, which ZooKeeper refuses", path, r)
+		}
+	}
+	return nil
+}
+
+// Parent returns the directory of a path, and "/" for a path right under the root.
+func Parent(path string) string {
+	if i := strings.LastIndexByte(path, '/'); i > 0 {
+		return path[:i]
+	}
+	return "/"
+}
