@@ -1,0 +1,46 @@
+package zktest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const connectTimeout = 15 * time.Second
+
+// ConnectForeign is a connection as any program makes it, with zk.Connect and
+// nothing of ours; no servers: the shared one. It is closed at cleanup, which
+// waits until its goroutines have ended.
+func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+	tb.Helper()
+	if len(servers) == 0 {
+		servers = Servers(tb)
+	}
+	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range events { // closed when the client's loop ends
+		}
+	}()
+	tb.Cleanup(func() {
+		conn.Close()
+		select {
+		case <-ended:
+		case <-time.After(connectTimeout):
+			tb.Errorf("connection to %v does not end after Close", servers)
+		}
+	})
+	if !poll(connectTimeout, func() bool { return conn.State() == zk.StateHasSession }) {
+		tb.Fatalf("no session with %v after %v: %v", servers, connectTimeout, conn.State())
+	}
+	return conn
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}

@@ -1,0 +1,22 @@
+// Package zktest runs real ZooKeeper servers for tests and for the examples'
+// demo runner, and breaks the connections to them on purpose.
+//
+// The core (Start, StartEnsemble, NewProxy, ExpireSession) returns errors and
+// knows nothing of package testing's T; the helpers that take a testing.TB
+// wrap it.
+//
+//	func TestMain(m *testing.M) { zktest.Main(m) }
+//
+//	func TestSomething(t *testing.T) {
+//		conn := zktest.Connect(t, 4*time.Second) // to the package's shared server
+//		path := zktest.Path(t)
+//		...
+//		zktest.AssertEmpty(t, conn, path)
+//	}
+//
+// A test that kills or pauses takes a server of its own: Standalone, Cluster.
+// A test about one packet puts a Proxy in between: ProxyFor.
+//
+// ZK_SERVERS (comma separated) names an ensemble to use in place of the shared
+// server; ZK_HOME or ZOOKEEPER_HOME says where ZooKeeper is unpacked.
+package zktest

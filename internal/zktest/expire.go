@@ -1,0 +1,99 @@
+package zktest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Expire ends conn's session at the server, at once, and returns when the
+// server has confirmed it. The client hears of a lost connection now, and of
+// the expiry when it has reconnected. It works with any *zk.Conn, also one
+// that cannot reach its server (a muted or refusing Proxy is gone around).
+func Expire(tb testing.TB, conn *zk.Conn) {
+	tb.Helper()
+	if err := ExpireSession(conn); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// ExpireSession is Expire for programs that are no tests.
+func ExpireSession(conn *zk.Conn) error {
+	id := conn.SessionID()
+	if id == 0 {
+		return errors.New("zktest: expire: the connection has no session")
+	}
+	passwd := password(conn)
+	addr := behindProxy(conn.Server())
+	if err := closeSession(addr, id, passwd); err != nil {
+		return fmt.Errorf("zktest: expire session %#x at %s: %w", id, addr, err)
+	}
+	return nil
+}
+
+// password reads what zk.Conn does not tell. The client writes it during the
+// handshake only, before it sets its state, which State reads atomically; so
+// the read is ordered after the handshake that made the session.
+func password(conn *zk.Conn) []byte {
+	poll(2*time.Second, func() bool { return conn.State() == zk.StateHasSession })
+	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
+	return append([]byte(nil), field.Bytes()...)
+}
+
+// closeSession takes the session over with a second connection, as a client
+// that reconnects would, and says goodbye.
+func closeSession(addr string, id int64, passwd []byte) error {
+	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	hello := binary.BigEndian.AppendUint32(nil, 0)  // protocol version
+	hello = binary.BigEndian.AppendUint64(hello, 0) // last zxid seen
+	hello = binary.BigEndian.AppendUint32(hello, 10_000)
+	hello = binary.BigEndian.AppendUint64(hello, uint64(id))
+	hello = binary.BigEndian.AppendUint32(hello, uint32(len(passwd)))
+	hello = append(hello, passwd...)
+	hello = append(hello, 0) // not read-only
+	if err := writeFrame(c, hello); err != nil {
+		return err
+	}
+	welcome, err := readFrame(c)
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if len(welcome) < 16 {
+		return errors.New("handshake: short answer")
+	}
+	if binary.BigEndian.Uint64(welcome[8:]) == 0 {
+		return nil // it is over already, or the password is of a later one
+	}
+	bye := binary.BigEndian.AppendUint32(nil, 1)                 // xid
+	bye = binary.BigEndian.AppendUint32(bye, uint32(0xfffffff5)) // closeSession, -11
+	if err := writeFrame(c, bye); err != nil {
+		return err
+	}
+	// Watch events of the session may come first; the end of the stream
+	// without an answer confirms as well as the answer does.
+	for {
+		answer, err := readFrame(c)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("close: %w", err)
+		case len(answer) >= 4 && binary.BigEndian.Uint32(answer) == 1:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package zktest
+
+func behindProxy(addr string) string { return addr }

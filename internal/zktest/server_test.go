@@ -1,0 +1,196 @@
+package zktest
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+var acl = zk.WorldACL(zk.PermAll)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServerServesWhenStartReturns(t *testing.T) {
+	began := time.Now()
+	s := Standalone(t, Options{})
+	t.Logf("started in %v", time.Since(began))
+	conn := ConnectForeign(t, 4*time.Second, s.Addr())
+	_, err := conn.Create("/a", nil, 0, acl)
+	must(t, err)
+	mntr, err := s.Mntr()
+	must(t, err)
+	if mntr["zk_server_state"] != "standalone" {
+		t.Errorf("state %q", mntr["zk_server_state"])
+	}
+}
+
+func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
+	s := Standalone(t, Options{})
+	conn := ConnectForeign(t, 10*time.Second, s.Addr())
+	session := conn.SessionID()
+	_, err := conn.Create("/e", []byte("x"), zk.FlagEphemeral, acl)
+	must(t, err)
+	must(t, s.Kill())
+	if s.Alive() {
+		t.Error("alive after Kill")
+	}
+	if err := s.Kill(); err == nil {
+		t.Error("a second Kill finds nothing to kill, and must say so")
+	}
+	must(t, s.Restart())
+	Eventually(t, 10*time.Second, "the session is back", func() bool { return conn.State() == zk.StateHasSession })
+	_, stat, err := conn.Get("/e")
+	must(t, err)
+	if stat.EphemeralOwner != session || conn.SessionID() != session {
+		t.Errorf("owner %#x, session %#x, want %#x", stat.EphemeralOwner, conn.SessionID(), session)
+	}
+	before := s.PID()
+	must(t, s.Restart()) // while running
+	if s.PID() == before {
+		t.Error("the same process after Restart")
+	}
+}
+
+func TestPausedServerIsSilentUntilResumed(t *testing.T) {
+	s := Standalone(t, Options{})
+	conn := ConnectForeign(t, 30*time.Second, s.Addr())
+	must(t, s.Pause())
+	answered := make(chan error, 1)
+	go func() {
+		_, _, err := conn.Exists("/")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("a paused server answered: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	must(t, s.Resume())
+	must(t, <-answered)
+}
+
+func TestPausedServerCanBeStopped(t *testing.T) {
+	s, err := Start(Options{})
+	must(t, err)
+	must(t, s.Pause())
+	must(t, s.Stop())
+	must(t, s.Stop())
+	if _, err := os.Stat(s.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("data left behind: %v", err)
+	}
+}
+
+func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
+	s := Standalone(t, Options{})
+	conn := ConnectForeign(t, 30*time.Second, s.Addr()) // pings every 10s: none during the test
+	before, err := s.Requests()
+	must(t, err)
+	for range 7 {
+		_, _, err := conn.Exists("/")
+		must(t, err)
+		_, err = s.Stat()
+		must(t, err)
+	}
+	after, err := s.Requests()
+	must(t, err)
+	if after-before != 7 {
+		t.Errorf("%d requests, want 7", after-before)
+	}
+}
+
+func TestShortSessionsAreGranted(t *testing.T) {
+	s := Standalone(t, Options{})
+	conn := ConnectForeign(t, 200*time.Millisecond, s.Addr())
+	_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
+	must(t, err)
+	watcher := ConnectForeign(t, 10*time.Second, s.Addr())
+	conn.Close()
+	Eventually(t, 5*time.Second, "the ephemeral node goes", func() bool {
+		ok, _, err := watcher.Exists("/e")
+		return err == nil && !ok
+	})
+}
+
+func TestEmptyContainersAreSwept(t *testing.T) {
+	conn := ConnectForeign(t, 10*time.Second)
+	dir := Path(t)
+	_, err := conn.CreateContainer(dir, nil, zk.FlagContainer, acl)
+	must(t, err)
+	_, err = conn.Create(dir+"/x", nil, 0, acl)
+	must(t, err)
+	must(t, conn.Delete(dir+"/x", -1))
+	Eventually(t, 5*time.Second, "the container is swept", func() bool {
+		ok, _, err := conn.Exists(dir)
+		return err == nil && !ok
+	})
+	AssertEmpty(t, conn, dir)
+}
+
+func TestExpireEndsTheSessionAtOnce(t *testing.T) {
+	conn := ConnectForeign(t, 30*time.Second)
+	other := ConnectForeign(t, 30*time.Second)
+	path := Path(t)
+	session := conn.SessionID()
+	_, err := conn.Create(path, nil, zk.FlagEphemeral, acl)
+	must(t, err)
+	Within(t, 5*time.Second, "expire", func() { Expire(t, conn) })
+	if ok, _, err := other.Exists(path); err != nil || ok {
+		t.Errorf("exists %v, %v: the ephemeral node outlived its session", ok, err)
+	}
+	Eventually(t, 10*time.Second, "a new session", func() bool {
+		id := conn.SessionID()
+		return id != 0 && id != session && conn.State() == zk.StateHasSession
+	})
+}
+
+func TestEnsembleElectsAnotherLeader(t *testing.T) {
+	began := time.Now()
+	e := Cluster(t, 3, Options{})
+	t.Logf("started in %v", time.Since(began))
+	leader, err := e.Leader()
+	must(t, err)
+	followers, err := e.Followers()
+	must(t, err)
+	if len(followers) != 2 {
+		t.Fatalf("%d followers", len(followers))
+	}
+	conn := ConnectForeign(t, 10*time.Second, e.Addrs()...)
+	_, err = conn.Create("/a", nil, 0, acl)
+	must(t, err)
+	must(t, leader.Kill())
+	next, err := e.Leader()
+	must(t, err)
+	if next == leader {
+		t.Error("the killed member still leads")
+	}
+	must(t, leader.Restart())
+	direct := ConnectForeign(t, 10*time.Second, leader.Addr())
+	_, err = direct.Sync("/a")
+	must(t, err)
+	if ok, _, err := direct.Exists("/a"); err != nil || !ok {
+		t.Errorf("exists %v, %v", ok, err)
+	}
+}
+
+func TestEnsembleComesBackFromAPowerCut(t *testing.T) {
+	e := Cluster(t, 3, Options{})
+	conn := ConnectForeign(t, 10*time.Second, e.Addrs()...)
+	_, err := conn.Create("/a", nil, 0, acl)
+	must(t, err)
+	must(t, e.Kill())
+	must(t, e.Restart())
+	again := ConnectForeign(t, 10*time.Second, e.Addrs()...)
+	if ok, _, err := again.Exists("/a"); err != nil || !ok {
+		t.Errorf("exists %v, %v", ok, err)
+	}
+}
