@@ -1,0 +1,51 @@
+# Each target is one promise; CI runs the same ones (.ci/run).
+
+GO       ?= go
+FUZZTIME ?= 60s
+# Two packages at a time: each may run servers of its own, and their session timeouts are real time.
+PARALLEL ?= 2
+# Longer than any package needs with the race detector on two cores, shorter than a CI job's patience.
+TIMEOUT  ?= 6m
+
+# The tools' own requirements stay in a nested module, so that importers of zklocks never see them.
+TOOL = $(GO) tool -modfile=tools/go.mod
+
+# Everything but the programs and what only tests use.
+COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
+
+.PHONY: help demo test lint zookeeper fuzz vulncheck cover tidy clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: zookeeper ## start a throw-away ZooKeeper and run every example against it
+	@$(GO) run ./examples/demo
+
+test: zookeeper ## run all tests with the race detector, against real servers
+	@start=$$(date +%s); \
+	$(GO) test -race -count=1 -p $(PARALLEL) -timeout $(TIMEOUT) ./... && \
+	printf 'ok  \tall packages\t%ds\n' $$(($$(date +%s) - start))
+
+lint: ## gofmt, go vet, staticcheck, go mod tidy and verify; nested modules, too
+	@GO="$(GO)" scripts/lint.sh
+
+zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set
+	@scripts/zookeeper.sh
+
+fuzz: ## run each fuzz target for FUZZTIME (60s)
+	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)
+
+vulncheck: ## look for known vulnerabilities; needs the Go vulnerability database
+	$(TOOL) govulncheck ./...
+
+cover: zookeeper ## measure what the tests reach, all packages together, into cover.out
+	@$(GO) test -count=1 -p $(PARALLEL) -timeout $(TIMEOUT) -coverpkg=$(COVERED) -coverprofile=cover.out ./...
+	@$(GO) tool cover -func=cover.out | tail -n 1
+
+tidy: ## bring go.mod and go.sum up to date, in nested modules, too
+	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && $(GO) mod tidy) || exit 1; done
+
+clean: ## remove what the targets above leave behind
+	rm -rf bin
+	find . -type f \( -name '*.test' -o -name '*.out' -o -name '*.prof' \) -not -path './.git/*' -delete

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Everything that can be said about the code without running it. Goes through all checks, then fails if one did.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+go=${GO:-go}
+failed=0
+
+# check NAME COMMAND... : quiet when all is well.
+check() {
+	local name=$1 out start=$SECONDS
+	shift
+	if out=$("$@" 2>&1); then
+		printf 'ok    %s (%ds)\n' "$name" $((SECONDS - start))
+	else
+		printf 'FAIL  %s\n%s\n' "$name" "$out"
+		failed=1
+	fi
+}
+
+# formatted names the files that gofmt would change.
+formatted() {
+	local out
+	out=$(gofmt -l .)
+	[ -z "$out" ] || { printf '%s\n' "$out"; return 1; }
+}
+
+# inside DIR COMMAND... : nested modules are not part of ./... and need a call of their own.
+inside() { (cd "$1" && shift && "$@"); }
+
+check gofmt formatted
+while read -r mod; do
+	dir=$(dirname "$mod")
+	check "go mod tidy, $dir" inside "$dir" "$go" mod tidy -diff
+	check "go mod verify, $dir" inside "$dir" "$go" mod verify
+	# A module of nothing but tool pins has no packages.
+	[ -n "$(inside "$dir" "$go" list ./... 2>/dev/null)" ] || continue
+	check "go vet, $dir" inside "$dir" "$go" vet ./...
+	check "staticcheck, $dir" inside "$dir" "$go" tool -modfile="$PWD/tools/go.mod" staticcheck ./...
+done < <(find . -name go.mod -not -path '*/testdata/*' | sort)
+exit $failed
