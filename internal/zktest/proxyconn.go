@@ -1,0 +1,231 @@
+package zktest
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// proxyConn is one client's connection and ours to the server: a goroutine for
+// each direction.
+type proxyConn struct {
+	proxy  *Proxy
+	client net.Conn
+	gone   chan struct{} // closed when cut
+	once   sync.Once
+	lossy  bool // has lost a packet to Mute; guarded by proxy.mu
+
+	mu        sync.Mutex
+	server    net.Conn         // nil before it is dialled
+	pending   map[int32]*Fault // by xid: they strike at the reply
+	handshake *Fault           // the handshake's has no xid
+}
+
+const xidWatchEvent = -1
+
+// serve lives as long as the connection.
+func (c *proxyConn) serve() {
+	defer func() {
+		c.end()
+		c.proxy.mu.Lock()
+		delete(c.proxy.conns, c)
+		c.proxy.mu.Unlock()
+	}()
+	if c.proxy.swallows(c, toServer) {
+		// Born in a black hole: the server never hears of it.
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = io.Copy(io.Discard, c.client) })
+		<-c.gone
+		wg.Wait()
+		return
+	}
+	server, err := net.DialTimeout("tcp", c.proxy.Target(), 2*time.Second)
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	c.server = server
+	c.mu.Unlock()
+	select {
+	case <-c.gone: // cut before it could know of the server
+		return
+	default:
+	}
+	var wg sync.WaitGroup
+	wg.Go(c.requests)
+	wg.Go(c.replies)
+	wg.Wait()
+}
+
+// cut ends the connection for the client at once. To the server only our
+// writing side is closed, and the rest read to the end: closing with unread
+// replies would reset the connection, and the server might throw away requests
+// that it has received and not read.
+func (c *proxyConn) cut() {
+	c.once.Do(func() {
+		close(c.gone)
+		c.client.Close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.server != nil {
+			_ = c.server.(*net.TCPConn).CloseWrite()
+			_ = c.server.SetDeadline(time.Now().Add(time.Second)) // it may be paused
+		}
+	})
+}
+
+// end also stops waiting for the server.
+func (c *proxyConn) end() {
+	c.cut()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.server != nil {
+		c.server.Close()
+	}
+}
+
+func (c *proxyConn) isGone() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// lost ends one direction after its read failed. In a black hole the other
+// side does not hear of it before Unmute.
+func (c *proxyConn) lost(d direction) {
+	if !c.isGone() && c.proxy.swallows(c, d) {
+		<-c.gone
+	}
+	c.cut()
+}
+
+func (c *proxyConn) requests() {
+	defer c.lost(toServer)
+	from := bufio.NewReader(c.client)
+	for first := true; ; first = false {
+		body, err := readFrame(from)
+		if err != nil {
+			return
+		}
+		if c.proxy.swallows(c, toServer) {
+			continue
+		}
+		r := connectRequest()
+		if !first {
+			r = parseRequest(body)
+		}
+		c.proxy.onRequest(r)
+		if c.isGone() || !c.request(r, body) {
+			return
+		}
+	}
+}
+
+// request forwards one packet, or does what its fault says; false: the
+// connection is over.
+func (c *proxyConn) request(r Request, body []byte) bool {
+	f := c.proxy.struck(r)
+	if f != nil {
+		switch f.action {
+		case CutBefore:
+			c.cut()
+			f.fire()
+			return false
+		case HoldRequest:
+			if !f.hold(c.gone) {
+				return false
+			}
+		case CutAfterCommit, HoldReply:
+			c.await(r, f)
+		}
+	}
+	c.proxy.count(r) // before the server can answer: a test may look right then
+	if err := writeFrame(c.server, body); err != nil {
+		return false
+	}
+	if f != nil && f.action == CutOnSend {
+		c.cut()
+		f.fire()
+		return false
+	}
+	return true
+}
+
+func (c *proxyConn) await(r Request, f *Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Is(ConnectOp) {
+		c.handshake = f
+	} else {
+		c.pending[r.xid] = f
+	}
+}
+
+func (c *proxyConn) replies() {
+	defer c.lost(toClient)
+	from := bufio.NewReader(c.server)
+	for first := true; ; first = false {
+		body, err := readFrame(from)
+		if err != nil {
+			return
+		}
+		if c.isGone() {
+			c.tooLate(first, body)
+			continue
+		}
+		if c.proxy.swallows(c, toClient) {
+			continue
+		}
+		if f := c.answered(first, body); f != nil {
+			if f.action == CutAfterCommit {
+				c.cut()
+				f.fire()
+				continue
+			}
+			if !f.hold(c.gone) {
+				continue
+			}
+		}
+		if !first && replyXid(body) == xidWatchEvent {
+			c.proxy.notifications.Add(1)
+		}
+		if err := writeFrame(c.client, body); err != nil {
+			c.cut()
+		}
+	}
+}
+
+// tooLate tells a fault that waits for this reply that the work is done; the
+// client, which has left, does not know either way.
+func (c *proxyConn) tooLate(first bool, body []byte) {
+	if f := c.answered(first, body); f != nil {
+		f.fire()
+	}
+}
+
+func (c *proxyConn) answered(first bool, body []byte) *Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first {
+		f := c.handshake
+		c.handshake = nil
+		return f
+	}
+	xid := replyXid(body)
+	f := c.pending[xid]
+	delete(c.pending, xid)
+	return f
+}
+
+func replyXid(body []byte) int32 {
+	if len(body) < 4 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(body))
+}
