@@ -1,0 +1,138 @@
+package zkconn
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The client trusts what a server sends: a length below 16 or a count of 4 billion children ends the process, in a
+// goroutine where nobody can recover. What is needed to keep that from happening is checked here, and no more.
+const (
+	lengthSize  = 4
+	replyHeader = 16 // xid, zxid, error
+	maxReply    = 64 << 20
+
+	minHandshake = 20 // version, timeout, session, length of the password
+	maxHandshake = 1 << 10
+)
+
+// Operations, as on the wire.
+const (
+	opExists       = 3
+	opGetData      = 4
+	opGetACL       = 6
+	opGetChildren  = 8
+	opGetChildren2 = 12
+	opMulti        = 14
+	opReconfig     = 16
+	opSetAuth      = 100
+	opSetWatches   = 101
+	opClose        = -11
+	opError        = -1
+	opCreate       = 1
+	opDelete       = 2
+	opSetData      = 5
+	opCheck        = 13
+)
+
+const xidEvent = -1
+
+var errFrame = errors.New("malformed frame from the server")
+
+func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
+func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
+
+// connectRequest finds the session that the client asks to go on with in its first packet, and the timeout and the
+// password that go with it.
+func connectRequest(p []byte) (session int64, timeout int32, password []byte) {
+	if len(p) < 32 {
+		return 0, 0, nil
+	}
+	return int64At(p, 20), int32At(p, 16), p[32:]
+}
+
+// connectReply reads the answer to it, length included. Session 0 means that the session has expired.
+func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
+	n := len(b) - lengthSize
+	if n < minHandshake {
+		return 0, 0, fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
+	}
+	if password := int32At(b, 20); int(password) > n-minHandshake {
+		return 0, 0, fmt.Errorf("%w: password of %d bytes in a handshake of %d", errFrame, password, n)
+	}
+	return int64At(b, 12), time.Duration(int32At(b, 8)) * time.Millisecond, nil
+}
+
+// request reads what the client sends after the handshake.
+func request(p []byte) (xid, op int32) {
+	if len(p) < 12 {
+		return 0, 0
+	}
+	return int32At(p, 4), int32At(p, 8)
+}
+
+// setsWatch says whether a request leaves a watch: the flag is the last byte of those that can.
+func setsWatch(op int32, p []byte) bool {
+	switch op {
+	case opExists, opGetData, opGetChildren, opGetChildren2:
+		return p[len(p)-1] != 0
+	}
+	return false
+}
+
+// checkBody looks for what the client's decoder cannot stand: a length or a count that it allocates before it looks whether
+// the bytes are there, and a result of a Multi without an end. size is that of the body, head its first bytes.
+func checkBody(op int32, size int, head []byte) error {
+	switch op {
+	case opGetACL, opGetChildren, opGetChildren2, opGetData, opReconfig:
+		if size < 4 || len(head) < 4 {
+			return nil // the decoder says so, and in this case without a panic
+		}
+		if n := int32At(head, 0); int(n) > size-4 || n < -1 {
+			return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, size)
+		}
+		if n := int32At(head, 0); n < 0 && op != opGetData && op != opReconfig {
+			return fmt.Errorf("%w: %d elements", errFrame, n)
+		}
+	case opMulti:
+		if len(head) == size { // else it is longer than our buffer, and we cannot look through it
+			return checkMulti(head)
+		}
+	}
+	return nil
+}
+
+// checkMulti walks over the results, each with a header of type, done and error.
+func checkMulti(b []byte) error {
+	const header, stat = 9, 68
+	for at := 0; ; {
+		if at+header > len(b) {
+			return fmt.Errorf("%w: Multi without an end", errFrame)
+		}
+		op, done := int32At(b, at), b[at+4] != 0
+		at += header
+		if done {
+			return nil
+		}
+		switch op {
+		case opError:
+			at += 4
+		case opSetData:
+			at += stat
+		case opCreate:
+			if at+4 > len(b) {
+				return fmt.Errorf("%w: Multi without an end", errFrame)
+			}
+			n := int(int32At(b, at))
+			if n < 0 || n > len(b) {
+				return fmt.Errorf("%w: path of %d bytes in a Multi", errFrame, n)
+			}
+			at += 4 + n
+		case opDelete, opCheck:
+		default:
+			return nil // the decoder stops here, too, with an error
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package zkconn_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+func TestMain(m *testing.M) { zktest.Main(m) }
+
+// connect returns a connection that is closed at the end of the test.
+func connect(t *testing.T, timeout time.Duration, servers []string, opts ...zkconn.Option) *zk.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	conn, err := zkconn.Connect(ctx, servers, timeout, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// call makes one call, and fails the test if it takes longer than within or does not succeed. Calls that were lost with
+// their connection are repeated, as the locks do.
+func call(t *testing.T, conn *zk.Conn, within time.Duration) (took time.Duration) {
+	t.Helper()
+	start := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if _, _, err := conn.Get("/"); err == nil || time.Since(start) > within {
+				return
+			}
+		}
+	}()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return time.Since(start)
+	case <-timer.C:
+		t.Fatalf("no answer after %v, state %v", within, conn.State())
+		return 0
+	}
+}

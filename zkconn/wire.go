@@ -1,0 +1,310 @@
+package zkconn
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	readBuffer = 32 << 10
+	// watchHold is how long the first reply is held back for the client to send its watches again. See hold.
+	watchHold = 20 * time.Millisecond
+	// lastWords is how long a server may take to answer the client's goodbye.
+	lastWords = time.Second
+)
+
+// A wire is one network connection as the client sees it. It looks at each packet that passes: the client writes one
+// packet per Write, and never from two goroutines at once.
+type wire struct {
+	net.Conn
+	client  *client
+	address string        // as dialed
+	limit   time.Duration // for the handshake
+
+	in   *bufio.Reader // the reading goroutine's, like left
+	left int           // bytes of the current frame that the client has not read yet
+
+	mu       sync.Mutex
+	phase    phase
+	asked    time.Time // when the handshake was sent
+	session  int64     // that it asked for; 0 for a new one
+	farewell *farewell // set when the user closes the client during the handshake
+	pending  pending
+	giveUp   time.Time     // reads end here; zero: when the client says so
+	resumed  chan struct{} // closed when the watches have been sent again; nil if there is nothing to wait for
+}
+
+type phase int
+
+const (
+	fresh      phase = iota // nothing sent
+	handshake               // asked for a session
+	running                 // got one
+	broken                  // an error was seen, or it was closed
+	pretending              // see farewell
+)
+
+// past is a deadline that ends what is going on.
+var past = time.Unix(1, 0)
+
+func newWire(c *client, conn net.Conn, address string, limit time.Duration) *wire {
+	return &wire{Conn: conn, client: c, address: address, limit: limit, in: bufio.NewReaderSize(conn, readBuffer)}
+}
+
+// Write sends one packet.
+func (w *wire) Write(p []byte) (int, error) {
+	if w.note(p) {
+		return len(p), nil
+	}
+	n, err := w.Conn.Write(p)
+	if err != nil {
+		w.fail(err)
+	}
+	return n, err
+}
+
+// note looks at a packet before it is sent, so that the time it notes is never later than the server's. It says whether
+// the packet has been dealt with.
+func (w *wire) note(p []byte) (done bool) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch w.phase {
+	case fresh:
+		w.phase = handshake
+		w.asked = now
+		session, timeout, password := connectRequest(p)
+		w.session = session
+		w.farewell = newFarewell(session, timeout, password)
+		// The client would wait for 6.7 session timeouts here, and for its second read without end.
+		w.Conn.SetDeadline(now.Add(w.limit))
+		if w.client.quit.Err() != nil {
+			w.Conn.SetReadDeadline(past)
+		}
+	case running:
+		xid, op := request(p)
+		w.pending.push(packet{xid, op, now})
+		switch {
+		case op == opSetWatches && w.resumed != nil:
+			close(w.resumed)
+			w.resumed = nil
+		case op == opClose:
+			w.giveUp = now.Add(lastWords)
+			w.Conn.SetReadDeadline(w.giveUp)
+			w.client.goodbye()
+		case setsWatch(op, p):
+			w.client.watched.Store(true)
+		}
+	case pretending:
+		return w.farewell.write(p)
+	}
+	return false
+}
+
+// Read hands out the server's frames, each after it has been looked at.
+func (w *wire) Read(p []byte) (int, error) {
+	if f := w.pretends(); f != nil {
+		return f.read(p)
+	}
+	if w.left == 0 {
+		if err := w.nextFrame(); err != nil {
+			if w.pretend() {
+				return w.Read(p)
+			}
+			w.fail(err)
+			return 0, err
+		}
+	}
+	n, err := w.in.Read(p[:min(len(p), w.left)])
+	w.left -= n
+	if err != nil {
+		w.fail(err)
+	}
+	return n, err
+}
+
+// nextFrame waits for a frame and looks at its first bytes, which stay in the buffer.
+func (w *wire) nextFrame() error {
+	w.mu.Lock()
+	phase := w.phase
+	w.mu.Unlock()
+	if phase == handshake {
+		return w.welcome()
+	}
+
+	head, err := w.in.Peek(lengthSize)
+	if err != nil {
+		return err
+	}
+	n := int(int32At(head, 0))
+	if n < replyHeader || n > maxReply {
+		return fmt.Errorf("%w: reply of %d bytes", errFrame, n)
+	}
+	if head, err = w.in.Peek(lengthSize + replyHeader); err != nil {
+		return err
+	}
+	if err := w.reply(head, n-replyHeader); err != nil {
+		return err
+	}
+	w.left = lengthSize + n
+	return nil
+}
+
+// welcome reads the answer to the handshake.
+func (w *wire) welcome() error {
+	head, err := w.in.Peek(lengthSize)
+	if err != nil {
+		return w.unwelcome(err)
+	}
+	n := int(int32At(head, 0))
+	if n < minHandshake || n > maxHandshake {
+		return fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
+	}
+	whole, err := w.in.Peek(lengthSize + n)
+	if err != nil {
+		return w.unwelcome(err)
+	}
+	session, granted, err := connectReply(whole)
+	if err != nil {
+		return err
+	}
+	w.left = lengthSize + n
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.phase != handshake {
+		return net.ErrClosed
+	}
+	w.Conn.SetDeadline(time.Time{})
+	w.phase = running
+	w.client.hosts.answered(w.address)
+	if session == 0 {
+		w.client.expired()
+		return nil
+	}
+	if w.session != 0 && w.client.watched.Load() {
+		w.resumed = make(chan struct{})
+	}
+	w.client.connected(session, granted, w.asked)
+	return nil
+}
+
+// unwelcome says in the user's terms what went wrong with the handshake.
+func (w *wire) unwelcome(err error) error {
+	switch {
+	case w.client.quit.Err() != nil:
+		return errClosed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.client.hosts.fined(w.address, w.limit)
+		return fmt.Errorf("%s accepted, but did not answer the handshake within %v: %w", w.address, w.limit, err)
+	}
+	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum?): %w", w.address, err)
+}
+
+// reply looks at a reply of which the header has arrived, before the client gets to see it.
+func (w *wire) reply(head []byte, size int) error {
+	xid, failed := int32At(head, 4), int32At(head, 16) != 0
+	if xid == xidEvent {
+		w.hold(0)
+		return nil
+	}
+	w.mu.Lock()
+	op := w.pending.op(xid)
+	w.mu.Unlock()
+	w.hold(op)
+
+	if !failed && size > 0 {
+		n := lengthSize + replyHeader + size
+		if op != opMulti || n > readBuffer {
+			n = min(n, lengthSize+replyHeader+4)
+		}
+		whole, err := w.in.Peek(n)
+		if err != nil {
+			return err
+		}
+		if err := checkBody(op, size, whole[lengthSize+replyHeader:]); err != nil {
+			return err
+		}
+	}
+
+	w.mu.Lock()
+	p, ok := w.pending.pop(xid)
+	w.mu.Unlock()
+	if ok {
+		w.client.link.Answered(p.at)
+	}
+	return nil
+}
+
+// hold keeps back the first reply after a reconnect until the client has sent its watches again.
+//
+// For the client reads its lastZxid for that request in one goroutine while it stores there the zxid of the first reply in
+// another. Besides being a data race, a newer lastZxid makes the server believe that we have seen what happened meanwhile.
+// The mutex, taken in Write by the one and here by the other, orders the two. There is nothing to order if the client has
+// no watch left, which nobody can see: hence the time limit. Replies to credentials pass, as the client sends nothing else
+// before it has them; they carry no zxid.
+func (w *wire) hold(op int32) {
+	w.mu.Lock()
+	resumed := w.resumed
+	w.mu.Unlock()
+	if resumed == nil || op == opSetAuth {
+		return
+	}
+	timer := time.NewTimer(watchHold)
+	defer timer.Stop()
+	select {
+	case <-resumed:
+	case <-timer.C:
+	case <-w.client.quit.Done():
+	}
+	w.mu.Lock()
+	w.resumed = nil
+	w.mu.Unlock()
+}
+
+// SetReadDeadline keeps the client from lengthening the limits of the handshake and of a goodbye.
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.phase < running || w.phase == pretending:
+		return nil
+	case !w.giveUp.IsZero() && (t.IsZero() || t.After(w.giveUp)):
+		t = w.giveUp
+	}
+	return w.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline does the same.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.phase < running || w.phase == pretending {
+		return nil
+	}
+	return w.Conn.SetWriteDeadline(t)
+}
+
+// Close is the client's. It calls it several times.
+func (w *wire) Close() error {
+	w.fail(net.ErrClosed)
+	return w.Conn.Close()
+}
+
+// fail notes that the connection has ended, once, before the client gets to know.
+func (w *wire) fail(err error) {
+	w.mu.Lock()
+	was := w.phase
+	w.phase = broken
+	w.mu.Unlock()
+	if was == broken {
+		return
+	}
+	w.client.failed(w, was == running, err)
+	w.Conn.Close()
+}
