@@ -1,0 +1,70 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// errNot means that there is nothing to downgrade.
+var errNot = errors.New("not held as the kind that can be downgraded")
+
+// Downgrade puts a node of another kind, with the same sequence number, in the
+// place of the one that is held, in one transaction: nobody slips in between,
+// and nobody who waits behind is overtaken. It runs to its end whatever ctx
+// says; ctx bounds the wait for the answer.
+func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
+	if err := session.Ended(ctx); err != nil {
+		return err
+	}
+	if err := p.life.Look(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	if p.replaced != nil || len(p.nodes) != 1 || p.nodes[0].Kind != from {
+		p.mu.Unlock()
+		return errNot
+	}
+	// Before the request is sent: it deletes the node, which is no loss.
+	replaced := make(chan struct{})
+	p.replaced = replaced
+	old := p.nodes[0]
+	p.mu.Unlock()
+
+	result := make(chan error, 1)
+	go func() {
+		err := p.line.client.Replace(p.sess, p.line.dir, old, old.As(to), p.line.cfg.Data, p.line.cfg.ACL)
+		p.mu.Lock()
+		if err == nil {
+			p.nodes = []znode.Node{old.As(to)}
+			if p.guarded {
+				p.guardLocked()
+			}
+		}
+		p.replaced = nil
+		p.mu.Unlock()
+		close(replaced)
+		switch {
+		case err == zk.ErrNoNode:
+			p.life.Lose(errDeleted)
+		case errors.Is(err, session.ErrOver):
+			p.life.Lose(errOver)
+		}
+		if errors.Is(p.life.Look(), hold.ErrLost) {
+			err = p.life.Look()
+		}
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		return explain(err, "CREATE and DELETE on "+p.line.dir)
+	case <-ctx.Done():
+		return fmt.Errorf("%w (the downgrade goes on in the background)", session.Ended(ctx))
+	}
+}

@@ -1,0 +1,204 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// errAgain has the member look at the line once more; errRequeue has it stand in
+// line anew, at the tail, for its nodes are gone.
+var (
+	errAgain   = errors.New("look again")
+	errRequeue = errors.New("queue again")
+)
+
+// Wait stands in line until it is the member's turn or ctx ends.
+func (l *Line) Wait(ctx context.Context, e Entry) (*Place, error) { return l.enter(ctx, e, true) }
+
+// Try takes the lock if it is free, and else returns hold.ErrBusy. It looks
+// first, and writes nothing when the lock is visibly taken.
+func (l *Line) Try(ctx context.Context, e Entry) (*Place, error) { return l.enter(ctx, e, false) }
+
+func (l *Line) enter(ctx context.Context, e Entry, wait bool) (*Place, error) {
+	for {
+		if err := session.Ended(ctx); err != nil {
+			return nil, err
+		}
+		place, err := l.attempt(ctx, e, wait)
+		switch {
+		case err == nil:
+			return place, nil
+		case errors.Is(err, errRequeue), errors.Is(err, errAgain), errors.Is(err, session.ErrOver):
+		default:
+			return nil, err
+		}
+	}
+}
+
+// attempt stands in line once, within one session.
+func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) {
+	sess, err := l.client.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stretch, known := l.client.Unbroken()
+	terms, err := e.Terms(ctx, sess)
+	if err != nil {
+		return nil, err
+	}
+	if !wait {
+		line, err := l.list(ctx, sess)
+		if err != nil {
+			return nil, err
+		}
+		turn := terms.Rule.Turn(line, znode.Node{Seq: math.MaxInt64})
+		if !turn.MayGo() {
+			return nil, hold.ErrBusy
+		}
+	}
+	claim := session.Claim{
+		Dir: l.dir, Kind: e.Kind, Nodes: e.Nodes, Data: l.cfg.Data, ACL: l.cfg.ACL,
+		Touch: e.Announce && !l.untouchable.Load(), Check: terms.Check,
+	}
+	made, err := l.client.Claim(ctx, sess, claim)
+	switch {
+	case err == zk.ErrNoNode:
+		terms.drop()
+		if err := l.make(ctx); err != nil {
+			return nil, err
+		}
+		return nil, errAgain
+	case err == zk.ErrBadVersion:
+		terms.drop()
+		return nil, errAgain
+	case err == zk.ErrNoAuth && claim.Touch && e.Silently:
+		l.untouchable.Store(true)
+		return nil, errAgain
+	case err == zk.ErrNoAuth && e.Announce && !e.Silently:
+		return nil, explain(err, "CREATE and WRITE on "+l.dir)
+	case err != nil:
+		return nil, explain(err, "CREATE on "+l.dir)
+	}
+
+	m := &member{line: l, entry: e, sess: sess, nodes: made.Nodes, lease: l.client.Keep(sess, l.cfg.Grace)}
+	place, err := m.take(ctx, made, terms, stretch, known, wait)
+	if err != nil {
+		return nil, m.leave(ctx, err)
+	}
+	return place, nil
+}
+
+// member is somebody who stands in line.
+type member struct {
+	line  *Line
+	entry Entry
+	sess  int64
+	nodes []znode.Node
+	lease *session.Lease
+
+	own   []*session.Watch // on its own nodes, once it has to wait
+	token int64
+}
+
+// take goes from standing in line to holding.
+func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, stretch uint64, known, wait bool) (*Place, error) {
+	for _, n := range m.nodes {
+		if err := n.Usable(); err != nil {
+			return nil, err
+		}
+	}
+	// The reply of the transaction that made the nodes has told how many
+	// children there are: if even all the others were blockers, may we go?
+	if dir := made.Dir; dir != nil {
+		m.token = dir.Mzxid
+		if terms.Line != 0 && dir.Czxid != terms.Line {
+			terms.drop()
+		} else if int(dir.NumChildren)-len(m.nodes) <= terms.Rule.Tolerate &&
+			m.look(terms, stretch, known) == nil {
+			return m.granted(), nil
+		}
+	}
+	for {
+		place, err := m.survey(ctx, wait)
+		if !errors.Is(err, errAgain) {
+			return place, err
+		}
+		if err := session.Ended(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// look is what comes before every grant. Events of different nodes wait in
+// different channels, and a select that finds several ready takes any of them;
+// this restores the order: whatever forbids the grant and came before what
+// allows it has arrived by now, and is seen here.
+func (m *member) look(terms Terms, stretch uint64, known bool) error {
+	for _, w := range m.own {
+		if event, fired := w.Fired(); fired {
+			if event.Type == zk.EventNodeDataChanged {
+				return errAgain // somebody wrote into our node; watch it anew
+			}
+			return errRequeue
+		}
+	}
+	if terms.changed() {
+		return errAgain
+	}
+	if !m.line.client.In(m.sess) {
+		return errRequeue
+	}
+	if now, _ := m.line.client.Unbroken(); known && now != stretch {
+		return errAgain // since a reconnect, events may be late
+	}
+	if m.lease.Alive() != nil {
+		return errAgain
+	}
+	return nil
+}
+
+// granted turns the member into a holder.
+func (m *member) granted() *Place { return newPlace(m) }
+
+// leave gives up the place in line, because of err. When the caller has gone or
+// the nodes go by themselves nobody waits for the answer; otherwise what goes
+// wrong is reported together with err.
+func (m *member) leave(ctx context.Context, err error) error {
+	m.lease.End()
+	removed := m.line.client.Remove(m.sess, m.line.dir, m.nodes)
+	if session.Ended(ctx) != nil || errors.Is(err, session.ErrOver) || errors.Is(err, session.ErrClosed) {
+		return err
+	}
+	select {
+	case left := <-removed:
+		switch left {
+		case nil, zk.ErrNoNode, session.ErrOver, session.ErrClosed:
+			return err
+		}
+		return also(err, fmt.Errorf("leaving the line: %w", explain(left, "DELETE on "+m.line.dir)))
+	case <-ctx.Done():
+		return err
+	}
+}
+
+// also adds what went wrong while cleaning up after err.
+func also(err, cleanup error) error {
+	all := multierror.Append(err, cleanup)
+	all.ErrorFormat = func(errs []error) string {
+		text := errs[0].Error()
+		for _, e := range errs[1:] {
+			text += "; and " + e.Error()
+		}
+		return text
+	}
+	return all.ErrorOrNil()
+}

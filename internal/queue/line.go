@@ -1,0 +1,107 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Config is what the options of every recipe set.
+type Config struct {
+	ACL   []zk.ACL
+	Data  []byte
+	Grace time.Duration
+}
+
+// Default is the configuration without options.
+func Default() Config {
+	return Config{ACL: zk.WorldACL(zk.PermAll)}
+}
+
+// maxData keeps a request below the server's limit of 1 MiB: a larger one is
+// answered by a closed connection, which looks like any other lost one.
+const maxData = 512 << 10
+
+// Line is the directory in which the members of one lock stand, seen over one
+// connection.
+type Line struct {
+	client *session.Client
+	dir    string
+	kinds  []znode.Kind
+	cfg    Config
+	make   func(context.Context) error
+
+	// untouchable is set once the server has refused us the right to write
+	// the directory's data.
+	untouchable atomic.Bool
+}
+
+// NewLine returns the line of a lock. It does no I/O. The error says what is
+// wrong with the arguments.
+func NewLine(conn *zk.Conn, dir string, cfg Config, kinds ...znode.Kind) (*Line, error) {
+	switch {
+	case conn == nil:
+		return nil, errors.New("the connection is nil")
+	case len(cfg.ACL) == 0:
+		return nil, fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
+	case len(cfg.Data) > maxData:
+		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), maxData)
+	case cfg.Grace < 0:
+		return nil, fmt.Errorf("WithGrace: %v is negative", cfg.Grace)
+	}
+	if err := znode.ValidatePath(dir); err != nil {
+		return nil, err
+	}
+	l := &Line{client: session.Of(conn), dir: dir, kinds: kinds, cfg: cfg}
+	l.make = func(ctx context.Context) error {
+		if err := l.client.MakeDir(ctx, dir, cfg.ACL); err != nil {
+			return explain(err, "CREATE on the parents of "+dir)
+		}
+		return nil
+	}
+	return l, nil
+}
+
+// MadeBy replaces how the directory is made when it does not exist.
+func (l *Line) MadeBy(make func(context.Context) error) { l.make = make }
+
+// Client is the connection that the line is seen over.
+func (l *Line) Client() *session.Client { return l.client }
+
+// list returns the members in order. A directory that does not exist is empty.
+func (l *Line) list(ctx context.Context, sess int64) ([]znode.Node, error) {
+	children, err := l.client.Children(ctx, sess, l.dir)
+	if err != nil && err != zk.ErrNoNode {
+		return nil, explain(err, "READ on "+l.dir)
+	}
+	return znode.Line(children, l.kinds...)
+}
+
+// explain says which right it is that the server misses.
+func explain(err error, right string) error {
+	if errors.Is(err, zk.ErrNoAuth) {
+		return fmt.Errorf("%w: it takes %s", err, right)
+	}
+	return err
+}
+
+// path returns the full path of a node.
+func (l *Line) path(n znode.Node) string { return l.dir + "/" + n.Name }
+
+// missing reports whether one of own is not in the line.
+func missing(line, own []znode.Node) bool {
+	for _, n := range own {
+		if !slices.ContainsFunc(line, func(m znode.Node) bool { return m.Name == n.Name }) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,81 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Member is somebody who stands in line, as seen from outside.
+type Member struct {
+	First   znode.Node // the first of its nodes
+	Nodes   int
+	Holding bool
+	Since   time.Time // when it came, by the server's clock
+	Session int64
+	Token   int64
+	Data    []byte
+}
+
+// readers bounds how many nodes are read at a time.
+const readers = 16
+
+// Members lists who holds and who waits, in order. ruleOf says by which rule a
+// member with that many nodes stands in line.
+func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes int) Rule) ([]Member, error) {
+	if err := session.Ended(ctx); err != nil {
+		return nil, err
+	}
+	line, err := l.list(ctx, session.AnySession)
+	if err != nil {
+		return nil, err
+	}
+	members := group(line)
+	errs := make([]error, len(members))
+	slots := make(chan struct{}, readers)
+	var all sync.WaitGroup
+	for i := range members {
+		m := &members[i]
+		turn := ruleOf(m.First, m.Nodes).Turn(line, m.First)
+		m.Holding = turn.MayGo()
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			data, stat, err := l.client.Get(ctx, l.path(m.First))
+			if errs[i] = err; err == nil {
+				m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
+			}
+		})
+	}
+	all.Wait()
+	present := members[:0]
+	for i, m := range members {
+		switch errs[i] {
+		case nil:
+			present = append(present, m)
+		case zk.ErrNoNode: // left between the listing and the look
+		default:
+			return nil, explain(errs[i], "READ on "+l.path(m.First))
+		}
+	}
+	return present, nil
+}
+
+// group puts nodes that were made together into one member: they have one id and
+// stand side by side. A node without an id is a member by itself.
+func group(line []znode.Node) []Member {
+	var members []Member
+	for i, n := range line {
+		if i > 0 && n.ID != "" && n.ID == line[i-1].ID {
+			members[len(members)-1].Nodes++
+			continue
+		}
+		members = append(members, Member{First: n, Nodes: 1})
+	}
+	return members
+}

@@ -1,0 +1,160 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Reasons for which a hold is lost, as far as this package sees them.
+var (
+	errDeleted = errors.New("its node was deleted")
+	errOver    = errors.New("its session is over")
+)
+
+// Place is the first place in line: a hold, from its grant to its end. Its
+// methods may be called from any goroutine.
+type Place struct {
+	line  *Line
+	sess  int64
+	token int64
+	life  *hold.Life
+	lease *session.Lease
+
+	mu       sync.Mutex
+	nodes    []znode.Node  // what is held now; Downgrade changes it
+	replaced chan struct{} // closed when the Downgrade under way has ended; nil if none is
+	guarded  bool          // somebody has asked, so the own nodes are watched
+}
+
+func newPlace(m *member) *Place {
+	p := &Place{line: m.line, sess: m.sess, token: m.token, lease: m.lease, nodes: m.nodes}
+	p.life = hold.Begin(p.lease.Alive)
+	p.life.OnEnd(p.ended)
+	p.lease.OnLoss(func(why error) { p.life.Lose(why) })
+	return p
+}
+
+// ended is the last thing in a hold's life. One that was declared lost may still
+// have its nodes, if the connection comes back in time; then nobody else will
+// delete them, and everybody behind would wait for ever.
+func (p *Place) ended(end error) {
+	p.lease.End()
+	if errors.Is(end, hold.ErrLost) {
+		p.remove()
+	}
+}
+
+// remove starts the deletion of the nodes, once a Downgrade under way has settled
+// which they are. The channel yields the result of session.Client.Remove.
+func (p *Place) remove() <-chan error {
+	p.mu.Lock()
+	replaced, nodes := p.replaced, p.nodes
+	p.mu.Unlock()
+	if replaced == nil {
+		return p.line.client.Remove(p.sess, p.line.dir, nodes)
+	}
+	result := make(chan error, 1)
+	go func() { result <- <-p.line.client.Remove(p.sess, p.line.dir, p.settled()) }()
+	return result
+}
+
+// settled returns the nodes that are held, when no Downgrade is under way.
+func (p *Place) settled() []znode.Node {
+	for {
+		p.mu.Lock()
+		replaced, nodes := p.replaced, p.nodes
+		p.mu.Unlock()
+		if replaced == nil {
+			return nodes
+		}
+		<-replaced
+	}
+}
+
+// Unlock gives the lock back. It starts the deletion whatever ctx says; ctx
+// bounds the wait for the answer.
+func (p *Place) Unlock(ctx context.Context) error {
+	if err := p.life.Release(); err != nil {
+		return err
+	}
+	select {
+	case err := <-p.remove():
+		switch {
+		case err == nil:
+			return nil
+		case err == zk.ErrNoNode:
+			return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
+		case errors.Is(err, session.ErrOver):
+			return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
+		case errors.Is(err, session.ErrClosed):
+			return fmt.Errorf("%w: %w", hold.ErrLost, err)
+		}
+		return explain(err, "DELETE on "+p.line.dir)
+	case <-ctx.Done():
+		return fmt.Errorf("%w (the node is being deleted in the background)", session.Ended(ctx))
+	}
+}
+
+// Life returns the hold's life, and has its nodes watched from now on, off the
+// caller's path: a hold that nobody asks costs no watch.
+func (p *Place) Life() *hold.Life {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.guarded {
+		p.guarded = true
+		p.guardLocked()
+	}
+	return p.life
+}
+
+// Token is the czxid of the node that was granted.
+func (p *Place) Token() int64 { return p.token }
+
+// Guard is a check that fails once the node is gone.
+func (p *Place) Guard() *zk.CheckVersionRequest {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &zk.CheckVersionRequest{Path: p.line.path(p.nodes[0]), Version: -1}
+}
+
+// Verify asks the quorum whether the nodes exist.
+func (p *Place) Verify(ctx context.Context) error {
+	if err := p.life.Look(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	checked := p.nodes
+	p.mu.Unlock()
+	checks := make([]*zk.CheckVersionRequest, len(checked))
+	for i, n := range checked {
+		checks[i] = &zk.CheckVersionRequest{Path: p.line.path(n), Version: -1}
+	}
+	switch err := p.line.client.Check(ctx, p.sess, checks...); {
+	case err == nil:
+		return p.life.Look()
+	case err == zk.ErrNoNode:
+		if !p.holds(checked[0]) {
+			return p.Verify(ctx) // downgraded meanwhile
+		}
+		p.life.Lose(errDeleted)
+		return p.life.Look()
+	case errors.Is(err, session.ErrOver):
+		p.life.Lose(errOver)
+		return p.life.Look()
+	default:
+		return err
+	}
+}
+
+// holds reports whether n is what is held now.
+func (p *Place) holds(n znode.Node) bool {
+	return !missing(p.settled(), []znode.Node{n})
+}

@@ -1,0 +1,77 @@
+// Package queue is the shared core of the recipes: stand in line, wait for your
+// turn, hold, leave. A recipe is a Rule and a few lines around it.
+//
+// The line is a directory; a member is one or more ephemeral sequential nodes
+// in it; the order is that of their sequence numbers.
+package queue
+
+import (
+	"slices"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Rule decides when a member may go: when at most Tolerate of the nodes ahead of
+// its first one that block it are left. It is pure.
+//
+// While k > Tolerate of them live, the member keeps the nearest Tolerate+1
+// watched. Then k-Tolerate-1 are not watched, and k-Tolerate must go before its
+// turn comes; so by the pigeonhole principle at least one of those that go is
+// watched, and no wake-up is missed. Nobody else is woken.
+type Rule struct {
+	// Blocks tells which of the nodes ahead count.
+	Blocks func(ahead znode.Node) bool
+	// Tolerate is how many of them may be left.
+	Tolerate int
+	// Replaced tells of which nodes another may stand in the place when they
+	// are gone, that blocks as well: a write lock that was downgraded. When
+	// such a node goes, only a new listing can tell. It may be nil.
+	Replaced func(gone znode.Node) bool
+}
+
+// Turn is what a member knows of those ahead of it, from one listing on.
+type Turn struct {
+	rule     Rule
+	blockers []znode.Node // in order, the nearest last
+	struck   bool         // one has gone since the listing
+	replaced bool         // one that has gone may have a successor in its place
+}
+
+// Turn reads a line, which is in order, for the member whose first node is first.
+func (r Rule) Turn(line []znode.Node, first znode.Node) Turn {
+	t := Turn{rule: r}
+	for _, n := range line {
+		if n.Seq >= first.Seq {
+			break
+		}
+		if r.Blocks(n) {
+			t.blockers = append(t.blockers, n)
+		}
+	}
+	return t
+}
+
+// MayGo reports whether so few blockers are left that it is the member's turn.
+func (t *Turn) MayGo() bool { return !t.replaced && len(t.blockers) <= t.rule.Tolerate }
+
+// Stale reports whether it takes a new listing to know more: one has gone, it is
+// not the member's turn yet, and others further ahead may have gone unwatched.
+func (t *Turn) Stale() bool { return t.struck && !t.MayGo() }
+
+// Watch returns the blockers to keep watched, the nearest first.
+func (t *Turn) Watch() []znode.Node {
+	nearest := make([]znode.Node, 0, t.rule.Tolerate+1)
+	for i := len(t.blockers) - 1; i >= 0 && len(nearest) <= t.rule.Tolerate; i-- {
+		nearest = append(nearest, t.blockers[i])
+	}
+	return nearest
+}
+
+// Gone strikes out a blocker that has been deleted.
+func (t *Turn) Gone(n znode.Node) {
+	t.blockers = slices.DeleteFunc(t.blockers, func(b znode.Node) bool { return b.Name == n.Name })
+	t.struck = true
+	if t.rule.Replaced != nil && t.rule.Replaced(n) {
+		t.replaced = true
+	}
+}

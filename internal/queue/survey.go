@@ -1,0 +1,199 @@
+package queue
+
+import (
+	"context"
+	"reflect"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// survey lists the line once and stays with that listing as long as striking out
+// those who go can tell whether it is the member's turn. errAgain asks for the
+// next listing, errRequeue says that the own nodes are gone.
+func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
+	client := m.line.client
+	if m.lease.Alive() != nil {
+		if err := client.Refresh(ctx, m.sess); err != nil {
+			return nil, err
+		}
+	}
+	stretch, known := client.Unbroken()
+	terms, err := m.entry.Terms(ctx, m.sess)
+	if err != nil {
+		return nil, err
+	}
+	line, err := m.listBesideOwn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if missing(line, m.nodes) {
+		return nil, errRequeue
+	}
+	turn := terms.Rule.Turn(line, m.nodes[0])
+	for struck := false; ; struck = true {
+		if turn.MayGo() {
+			if err := m.mayTake(ctx, terms, stretch, known, struck); err != nil {
+				return nil, err
+			}
+			return m.granted(), nil
+		}
+		if !wait {
+			return nil, hold.ErrBusy
+		}
+		if turn.Stale() {
+			return nil, errAgain
+		}
+		if err := m.await(ctx, terms, &turn); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// mayTake looks once more, and asks where looking is not enough.
+func (m *member) mayTake(ctx context.Context, terms Terms, stretch uint64, known, struck bool) error {
+	if err := m.look(terms, stretch, known); err != nil || known {
+		return err
+	}
+	// On a connection that may have been made anew unnoticed a watch may be
+	// late. The listing has shown that our nodes exist, so it can be trusted
+	// as long as nothing was struck out of it; the terms must be asked for.
+	if struck {
+		return errAgain
+	}
+	if terms.Check == nil {
+		return nil
+	}
+	switch err := m.line.client.Check(ctx, m.sess, terms.Check); err {
+	case zk.ErrNoNode, zk.ErrBadVersion:
+		terms.drop()
+		return errAgain
+	default:
+		return err
+	}
+}
+
+// listBesideOwn lists the line and watches the own nodes at the same time. Both
+// are answered before any grant, so a deletion of our nodes is in the listing or
+// fires the watch.
+func (m *member) listBesideOwn(ctx context.Context) ([]znode.Node, error) {
+	type listing struct {
+		line []znode.Node
+		err  error
+	}
+	listed := make(chan listing, 1)
+	go func() {
+		line, err := m.line.list(ctx, m.sess)
+		listed <- listing{line, err}
+	}()
+	var err error
+	m.own, err = m.watchAll(ctx, m.nodes)
+	l := <-listed
+	if err != nil {
+		return nil, err
+	}
+	if l.err != nil {
+		return nil, l.err
+	}
+	for _, w := range m.own {
+		if w == nil {
+			return nil, errRequeue
+		}
+		if w.Stat.EphemeralOwner != m.sess {
+			return nil, errRequeue
+		}
+	}
+	m.token = m.own[0].Stat.Czxid
+	return l.line, nil
+}
+
+// watchAll watches nodes, all at once. The watch of a node that does not exist is nil.
+func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.Watch, error) {
+	watches := make([]*session.Watch, len(nodes))
+	errs := make([]error, len(nodes))
+	watch := func(i int) {
+		watches[i], errs[i] = m.line.client.Watch(ctx, m.sess, m.line.path(nodes[i]))
+	}
+	var all sync.WaitGroup
+	for i := range nodes[1:] {
+		all.Go(func() { watch(i + 1) })
+	}
+	watch(0)
+	all.Wait()
+	for i, err := range errs {
+		if err != nil && err != zk.ErrNoNode {
+			return nil, explain(err, "READ on "+m.line.path(nodes[i]))
+		}
+	}
+	return watches, nil
+}
+
+// await watches the nearest blockers and waits until one of them goes or
+// something else happens that asks for another look.
+func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
+	nearest := turn.Watch()
+	watches, err := m.watchAll(ctx, nearest)
+	if err != nil {
+		return err
+	}
+	gone := false
+	for i, w := range watches {
+		if w == nil {
+			turn.Gone(nearest[i])
+			gone = true
+		}
+	}
+	if gone {
+		return nil
+	}
+	i, event, err := m.next(ctx, terms, watches)
+	if err != nil {
+		return err
+	}
+	if i < 0 || !session.Gone(event) {
+		return errAgain
+	}
+	turn.Gone(nearest[i])
+	return nil
+}
+
+// next waits for the first event: that of watch i, or, with i < 0, one of the
+// own nodes or the terms.
+func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch) (i int, event zk.Event, err error) {
+	if len(watches) == 1 && len(m.own) == 1 {
+		select {
+		case event, first := <-watches[0].C():
+			return 0, watches[0].Event(event, first), nil
+		case event, first := <-m.own[0].C():
+			return -1, m.own[0].Event(event, first), nil
+		case event, first := <-terms.watchC():
+			return -1, terms.Watch.Event(event, first), nil
+		case <-ctx.Done():
+			return -1, zk.Event{}, session.Ended(ctx)
+		}
+	}
+	all := make([]*session.Watch, 0, len(watches)+len(m.own)+1)
+	all = append(append(all, watches...), m.own...)
+	if terms.Watch != nil {
+		all = append(all, terms.Watch)
+	}
+	cases := make([]reflect.SelectCase, len(all)+1)
+	for j, w := range all {
+		cases[j] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.C())}
+	}
+	cases[len(all)] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}
+	j, value, first := reflect.Select(cases)
+	if j == len(all) {
+		return -1, zk.Event{}, session.Ended(ctx)
+	}
+	event, _ = value.Interface().(zk.Event)
+	event = all[j].Event(event, first)
+	if j >= len(watches) {
+		j = -1
+	}
+	return j, event, nil
+}

@@ -1,0 +1,180 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// answer is what a call of the client came to.
+type answer[T any] struct {
+	value T
+	err   error
+}
+
+// start makes a call on a goroutine of its own, for no call of the client takes
+// a context, and one that is given up can live on for many seconds.
+func start[T any](call func() (T, error)) <-chan answer[T] {
+	c := make(chan answer[T], 1) // nobody may be left to receive it
+	go func() {
+		value, err := call()
+		c <- answer[T]{value, err}
+	}()
+	return c
+}
+
+// outcome is what an error of the client says about the request.
+type outcome int
+
+const (
+	done    outcome = iota // the server did it
+	refused                // the server answered, and did nothing
+	unsent                 // the server did nothing; asking again may help
+	unknown                // it may have been done
+)
+
+func outcomeOf(err error) outcome {
+	switch {
+	case err == nil:
+		return done
+	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved):
+		return unsent
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrBadVersion),
+		errors.Is(err, zk.ErrNoChildrenForEphemerals), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrNotEmpty),
+		errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed), errors.Is(err, zk.ErrBadArguments),
+		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrShortBuffer), errors.Is(err, zk.ErrAPIError):
+		return refused
+	}
+	// The client has no names for some of the server's codes. All of them are
+	// answers (quota exceeded, throttled, unimplemented) but those by which a
+	// server says that it does not know what became of the request.
+	if code, ok := strings.CutPrefix(err.Error(), "unknown error: "); ok {
+		switch code {
+		case "-1", "-2", "-3", "-4", "-7":
+			return unknown
+		}
+		return refused
+	}
+	return unknown
+}
+
+// unimplemented is the answer of a server that does not know the request.
+func unimplemented(err error) bool { return err != nil && err.Error() == "unknown error: -6" }
+
+// retry paces something that is asked again until it is answered.
+type retry struct {
+	client *Client
+	tries  int
+	downs  int
+}
+
+func (c *Client) retry() *retry { return &retry{client: c} }
+
+const (
+	longestPause = 250 * time.Millisecond
+	// downsUntilClosed looks, 1+2+4+...+64 ms apart, find a connection
+	// disconnected before it is taken for closed.
+	downsUntilClosed = 8
+)
+
+// wait pauses a little longer each time. It returns an error when there is no
+// point in asking again: ctx has ended or the connection was closed.
+func (r *retry) wait(ctx context.Context) error {
+	c := r.client
+	var changed <-chan struct{}
+	if c.link != nil {
+		changed = c.link.Changed()
+		if c.link.IsClosed() {
+			return ErrClosed
+		}
+	} else if c.conn.State() == zk.StateDisconnected {
+		// A closed connection answers every call at once with the error of
+		// a lost one, and nothing else tells. But it stays disconnected,
+		// while a living one leaves that state within microseconds.
+		if r.downs++; r.downs >= downsUntilClosed {
+			return ErrClosed
+		}
+	} else {
+		r.downs = 0
+	}
+	pause := min(time.Millisecond<<min(r.tries, 20), longestPause)
+	r.tries++
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return Ended(ctx)
+	case <-changed:
+	case <-timer.C:
+	}
+	return nil
+}
+
+// await makes a call again and again until the server answers, and returns the
+// answer, be it a refusal. It is for calls that may be made any number of times.
+func await[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
+	var none T
+	retry := c.retry()
+	for {
+		if err := Ended(ctx); err != nil {
+			return none, err
+		}
+		select {
+		case a := <-start(call):
+			if o := outcomeOf(a.err); o == done || o == refused {
+				return a.value, a.err
+			}
+		case <-ctx.Done():
+			return none, Ended(ctx)
+		}
+		if err := retry.wait(ctx); err != nil {
+			return none, err
+		}
+	}
+}
+
+// multi is zk.Conn.Multi with one error: that of the operation that failed.
+func (c *Client) multi(ops ...any) ([]zk.MultiResponse, error) {
+	replies, err := c.conn.Multi(ops...)
+	for _, r := range replies {
+		// An operation in front of or behind the one that failed has the
+		// code of no error, or of "rolled back", which the client does not
+		// know by name.
+		if r.Error != nil && outcomeOf(r.Error) == refused {
+			return nil, r.Error
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range replies {
+		if r.Error != nil {
+			return nil, r.Error
+		}
+	}
+	return replies, nil
+}
+
+// prove runs a request that needs the quorum and changes nothing, once; the
+// server's answer, whatever it is, shows that the session was known to the
+// ensemble when the request was sent. A Sync would not do: a leader that has
+// been deposed without knowing still answers it.
+func (c *Client) prove(session int64, checks ...any) ([]zk.MultiResponse, error) {
+	sent := time.Now()
+	replies, err := c.multi(checks...)
+	c.proved(session, sent, err)
+	return replies, err
+}
+
+// proved notes the answer to a request that went through the quorum.
+func (c *Client) proved(session int64, sent time.Time, err error) {
+	if o := outcomeOf(err); c.link != nil && (o == done || o == refused) && c.In(session) {
+		c.link.Proved(session, sent)
+	}
+}
+
+// barrier is the cheapest of these requests: the root always exists.
+var barrier = &zk.CheckVersionRequest{Path: "/", Version: -1}

@@ -1,0 +1,118 @@
+// Package session is the only package that calls a *zk.Conn. It puts a context
+// in front of calls that take none, makes nodes that are never orphaned,
+// deletes nodes until they are gone, shares one watch per node among all
+// waiters of the process, and watches over the session while locks depend on it.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"weak"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
+
+// ErrOver means that the session in which something was asked is over: its
+// ephemeral nodes are gone, or will be, and its answers mean nothing any more.
+var ErrOver = errors.New("session is over")
+
+// ErrClosed means that the connection was closed for good.
+var ErrClosed = fmt.Errorf("the connection is closed: %w", zk.ErrClosing)
+
+// Client is everything that the locks of this process do on one connection.
+type Client struct {
+	conn    *zk.Conn
+	link    *link.Link // nil on a connection that zkconn did not make
+	watches watches
+	monitor monitor
+
+	// plainOnly is set once the server has said that it does not know
+	// container nodes (before 3.5.1).
+	plainOnly atomic.Bool
+}
+
+// clients finds the Client of a connection, so that all locks of the process
+// share its watches and its monitor. Both sides are weak: nothing here keeps a
+// connection alive, and a Client goes with the last lock that uses it.
+var clients struct {
+	sync.Mutex
+	of map[weak.Pointer[zk.Conn]]weak.Pointer[Client]
+}
+
+// Of returns the Client of conn.
+func Of(conn *zk.Conn) *Client {
+	key := weak.Make(conn)
+	clients.Lock()
+	defer clients.Unlock()
+	if c := clients.of[key].Value(); c != nil {
+		return c
+	}
+	c := &Client{conn: conn, link: link.Of(conn)}
+	c.monitor.client = c
+	if clients.of == nil {
+		clients.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[Client])
+	}
+	clients.of[key] = weak.Make(c)
+	runtime.AddCleanup(c, func(key weak.Pointer[zk.Conn]) {
+		clients.Lock()
+		defer clients.Unlock()
+		if clients.of[key].Value() == nil { // it may have been made anew since
+			delete(clients.of, key)
+		}
+	}, key)
+	return c
+}
+
+// Session waits until there is a session and returns its id, which is never 0.
+func (c *Client) Session(ctx context.Context) (int64, error) {
+	retry := c.retry()
+	for {
+		if err := Ended(ctx); err != nil {
+			return 0, err
+		}
+		if c.link != nil && c.link.IsClosed() {
+			return 0, ErrClosed
+		}
+		if id := c.conn.SessionID(); id != 0 {
+			return id, nil
+		}
+		if err := retry.wait(ctx); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// In reports whether session is still the one that the connection is in. It is
+// asked after an answer came: the client takes the new id before it sends
+// anything in the new session, so an answer from there finds the id changed.
+func (c *Client) In(session int64) bool { return c.conn.SessionID() == session }
+
+// Unbroken names the present stretch of connection. Between two equal answers
+// that are both true the connection was not made anew, so whatever the server
+// sent came in the order in which it happened. A connection that zkconn did not
+// make cannot tell.
+func (c *Client) Unbroken() (stretch uint64, known bool) {
+	if c.link == nil {
+		return 0, false
+	}
+	return c.link.Epoch(), true
+}
+
+// Ended returns nil while ctx lives, then its error together with its cause, so
+// that both can be matched.
+func Ended(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package session
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// MakeDir makes a directory and the parents it lacks. They are containers where
+// the server knows them (3.5.1 and newer), so that they go when they are empty
+// and nobody has used them for a while. A directory that exists is no error.
+func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
+	return c.make(ctx, dir, acl, c.createContainer)
+}
+
+// MakeNode makes a persistent node with data, and the parents it lacks. It
+// returns zk.ErrNodeExists if there is one.
+func (c *Client) MakeNode(ctx context.Context, path string, data []byte, acl []zk.ACL) error {
+	return c.make(ctx, path, acl, func(path string, acl []zk.ACL) (string, error) {
+		return c.conn.Create(path, data, zk.FlagPersistent, acl)
+	})
+}
+
+// make starts at the bottom: it needs no rights on parents that exist. A parent
+// may be reaped between the two creates, so it asks again.
+func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create func(string, []zk.ACL) (string, error)) error {
+	for {
+		_, err := await(ctx, c, func() (string, error) { return create(path, acl) })
+		if err != zk.ErrNoNode {
+			return err
+		}
+		if err := c.MakeDir(ctx, znode.Parent(path), acl); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) createContainer(dir string, acl []zk.ACL) (string, error) {
+	if !c.plainOnly.Load() {
+		// Not through Create or Multi: the one makes a plain node for
+		// ever, the other makes a container and reports an error.
+		_, err := c.conn.CreateContainer(dir, nil, zk.FlagContainer, acl)
+		if err == zk.ErrNodeExists {
+			return dir, nil
+		}
+		if !unimplemented(err) {
+			return dir, err
+		}
+		c.plainOnly.Store(true)
+	}
+	_, err := c.conn.Create(dir, nil, zk.FlagPersistent, acl)
+	if err == zk.ErrNodeExists {
+		err = nil
+	}
+	return dir, err
+}

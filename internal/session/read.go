@@ -1,0 +1,121 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Children lists a directory, asking until it is answered.
+// It returns ErrOver if the answer did not come in the given session.
+func (c *Client) Children(ctx context.Context, session int64, dir string) ([]string, error) {
+	children, err := await(ctx, c, func() ([]string, error) {
+		children, _, err := c.conn.Children(dir)
+		return children, err
+	})
+	if session != AnySession && !c.In(session) && Ended(ctx) == nil {
+		return nil, ErrOver
+	}
+	return children, err
+}
+
+// Get reads a node, asking until it is answered.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
+	type node struct {
+		data []byte
+		stat *zk.Stat
+	}
+	n, err := await(ctx, c, func() (node, error) {
+		data, stat, err := c.conn.Get(path)
+		return node{data, stat}, err
+	})
+	return n.data, n.stat, err
+}
+
+// Set writes a node's data, asking until it is answered. A write whose answer
+// was lost is repeated, so it may happen twice.
+func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) error {
+	_, err := await(ctx, c, func() (*zk.Stat, error) { return c.conn.Set(path, data, version) })
+	return err
+}
+
+// Check asks the quorum, once a connection answers, whether nodes exist in the
+// given versions (-1: any). The error is zk.ErrNoNode or zk.ErrBadVersion of the
+// first that does not; ErrOver if the answer did not come in the given session.
+func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVersionRequest) error {
+	ops := make([]any, len(checks))
+	for i, check := range checks {
+		ops[i] = check
+	}
+	_, err := await(ctx, c, func() ([]zk.MultiResponse, error) { return c.prove(session, ops...) })
+	if !c.In(session) && Ended(ctx) == nil {
+		return ErrOver
+	}
+	return err
+}
+
+// Refresh waits until the quorum answers and the session is known to live: for a
+// process that was stopped for a while the answers it has may be older than its
+// session.
+func (c *Client) Refresh(ctx context.Context, session int64) error {
+	for {
+		if err := c.Check(ctx, session, barrier); err != nil && outcomeOf(err) != refused {
+			return err
+		}
+		if c.link == nil || c.link.Alive(session) {
+			return nil
+		}
+		// What was answered just now counts once a quarter of the timeout
+		// has passed, see link.Proved.
+		timer := time.NewTimer(c.link.Timeout() / 8)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return Ended(ctx)
+		}
+	}
+}
+
+// Replace puts a new node in the place of an old one, both ephemeral, in one
+// transaction: nobody sees the directory with both or with neither. When the
+// answer is lost it finds out which of the two exists. It returns zk.ErrNoNode
+// if the old one was gone, ErrOver, ErrClosed or the server's refusal. It must
+// know, so it takes no context.
+func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []byte, acl []zk.ACL) error {
+	ops := []any{
+		&zk.CreateRequest{Path: dir + "/" + new.Name, Data: data, Acl: acl, Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
+	}
+	for retry := c.retry(); ; {
+		if !c.In(session) && c.conn.SessionID() != 0 {
+			return ErrOver
+		}
+		sent := time.Now()
+		_, err := c.multi(ops...)
+		c.proved(session, sent, err)
+		switch outcomeOf(err) {
+		case done:
+			if !c.In(session) {
+				c.Remove(AnySession, dir, []znode.Node{new})
+				return ErrOver
+			}
+			return nil
+		case refused:
+			return err
+		case unknown:
+			// A quorum request on this connection is ordered behind
+			// whatever became of the transaction.
+			err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1})
+			if err == nil || err != zk.ErrNoNode {
+				return err
+			}
+		}
+		if err := retry.wait(context.Background()); err != nil {
+			return err
+		}
+	}
+}

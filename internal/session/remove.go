@@ -1,0 +1,83 @@
+package session
+
+import (
+	"context"
+	"slices"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// AnySession stands for whichever session there is: the node's exact name, with
+// its id and number, is proof enough that it is ours.
+const AnySession int64 = 0
+
+// Remove starts to delete nodes of a session. A delete whose answer was lost is
+// repeated, until the nodes are gone, the session is over or the connection is
+// closed. The channel then yields nil if the nodes were deleted, zk.ErrNoNode if
+// one had been gone before we asked, ErrOver if the session ended (and the nodes
+// with it), ErrClosed, or the server's refusal.
+func (c *Client) Remove(session int64, dir string, nodes []znode.Node) <-chan error {
+	result := make(chan error, 1) // nobody may be left to receive it
+	go func() {
+		result <- c.remove(session, dir, nodes)
+		if slices.ContainsFunc(nodes, znode.Node.Worn) {
+			// Succeeds only when nobody is in line, and then the next
+			// one starts the directory's count anew.
+			_ = c.conn.Delete(dir, -1)
+		}
+	}()
+	return result
+}
+
+func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
+	if len(nodes) == 0 {
+		return nil
+	}
+	err := c.delete(session, dir, nodes)
+	if err != zk.ErrNoNode || len(nodes) == 1 {
+		return err
+	}
+	// One of them had been deleted by somebody else, so the transaction failed.
+	for i := range nodes {
+		if one := c.delete(session, dir, nodes[i:i+1]); one != nil && one != zk.ErrNoNode {
+			return one
+		}
+	}
+	return err
+}
+
+// delete deletes nodes in one transaction.
+func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
+	ops := make([]any, len(nodes))
+	for i, n := range nodes {
+		ops[i] = &zk.DeleteRequest{Path: dir + "/" + n.Name, Version: -1}
+	}
+	maybe := false // an earlier try may have done it
+	for retry := c.retry(); ; {
+		if session != AnySession && !c.In(session) && c.conn.SessionID() != 0 {
+			return ErrOver
+		}
+		var err error
+		if len(ops) == 1 {
+			err = c.conn.Delete(dir+"/"+nodes[0].Name, -1)
+		} else {
+			_, err = c.multi(ops...)
+		}
+		switch outcomeOf(err) {
+		case done:
+			return nil
+		case refused:
+			if err == zk.ErrNoNode && maybe {
+				return nil
+			}
+			return err
+		case unknown:
+			maybe = true
+		}
+		if err := retry.wait(context.Background()); err != nil {
+			return err
+		}
+	}
+}

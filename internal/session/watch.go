@@ -1,0 +1,175 @@
+package session
+
+import (
+	"context"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Watch is a data watch on one node, shared by everybody in the process who
+// waits for that node. It fires once.
+type Watch struct {
+	Data []byte
+	Stat *zk.Stat
+
+	raw     <-chan zk.Event
+	settled chan struct{} // closed once event is known
+	event   zk.Event
+}
+
+// C is the client's own channel: it yields the event to one receiver and is
+// closed for all others. Whatever is received must be given to Event. There is
+// no goroutine in between, because forwarding would lose the order in which
+// events of different nodes came.
+func (w *Watch) C() <-chan zk.Event { return w.raw }
+
+// Event completes a receive from C and returns the event.
+func (w *Watch) Event(event zk.Event, first bool) zk.Event {
+	if first {
+		w.event = event
+		close(w.settled)
+	}
+	<-w.settled // whoever got the event is about to say which it was
+	return w.event
+}
+
+// Fired looks, without waiting, whether the watch has fired.
+func (w *Watch) Fired() (zk.Event, bool) {
+	select {
+	case event, first := <-w.raw:
+		return w.Event(event, first), true
+	default:
+		return zk.Event{}, false
+	}
+}
+
+// Gone reports whether an event says that the node was deleted. Above all it is
+// not when the session or the connection ended: that says nothing of the node.
+func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted }
+
+// watches is one GetW per node for all waiters of the process. The client can
+// not take a watch back, so one that nobody waits for any more stays here, to be
+// used again by the next who waits for the same node, until it fires.
+type watches struct {
+	mu    sync.Mutex
+	at    map[watchKey]*watchEntry
+	sweep int // size at which to look for fired ones that nobody came back for
+}
+
+// watchKey has the session in it: a watch of the last session grants nothing in
+// the next.
+type watchKey struct {
+	session int64
+	path    string
+}
+
+type watchEntry struct {
+	ready chan struct{} // closed when watch or err is known
+	watch *Watch
+	err   error
+}
+
+// fired reports whether an entry is of no more use; an entry that is being made is.
+func (e *watchEntry) fired() bool {
+	select {
+	case <-e.ready:
+	default:
+		return false
+	}
+	if e.err != nil {
+		return true
+	}
+	_, fired := e.watch.Fired()
+	return fired
+}
+
+// Watch returns the process's watch on a node, setting it if need be. It returns
+// zk.ErrNoNode if the node does not exist, ErrOver if the session is over.
+//
+// It uses GetW and never ExistsW: on a node that does not exist ExistsW leaves a
+// watch that, as sequence numbers do not come back, stays for ever.
+func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch, error) {
+	if err := Ended(ctx); err != nil {
+		return nil, err
+	}
+	e := c.watches.entry(watchKey{session, path}, func(e *watchEntry) { go c.set(session, path, e) })
+	select {
+	case <-e.ready:
+	case <-ctx.Done():
+		return nil, Ended(ctx)
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	if !c.In(session) {
+		return nil, ErrOver
+	}
+	return e.watch, nil
+}
+
+// entry returns the living entry of a key, or makes one and starts it.
+func (w *watches) entry(key watchKey, start func(*watchEntry)) *watchEntry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.at[key]; e != nil && !e.fired() {
+		return e
+	}
+	if len(w.at) >= w.sweep {
+		for k, e := range w.at {
+			if e.fired() {
+				delete(w.at, k)
+			}
+		}
+		w.sweep = 2*len(w.at) + 64
+	}
+	if w.at == nil {
+		w.at = make(map[watchKey]*watchEntry)
+	}
+	e := &watchEntry{ready: make(chan struct{})}
+	w.at[key] = e
+	start(e)
+	return e
+}
+
+// drop forgets an entry that has come to nothing.
+func (w *watches) drop(key watchKey, e *watchEntry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at[key] == e {
+		delete(w.at, key)
+	}
+}
+
+// set asks until the server answers. It goes on when the one who asked first has
+// gone, for others may wait for it; and if nobody does, the next will find it.
+func (c *Client) set(session int64, path string, e *watchEntry) {
+	key := watchKey{session, path}
+	retry := c.retry()
+	for {
+		data, stat, raw, err := c.conn.GetW(path)
+		switch outcomeOf(err) {
+		case done:
+			if !c.In(session) {
+				e.err = ErrOver
+			} else {
+				e.watch = &Watch{Data: data, Stat: stat, raw: raw, settled: make(chan struct{})}
+			}
+		case refused:
+			if e.err = err; !c.In(session) {
+				e.err = ErrOver
+			}
+		default:
+			if c.conn.SessionID() != 0 && !c.In(session) {
+				e.err = ErrOver
+			} else if e.err = retry.wait(context.Background()); e.err == nil {
+				continue
+			}
+		}
+		break
+	}
+	if e.err != nil {
+		c.watches.drop(key, e)
+	}
+	close(e.ready)
+}

@@ -1,0 +1,76 @@
+package rwlock
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Hold is one holding of the lock, from the return of Lock or RLock to Unlock or
+// to its loss. Its methods may be called from any goroutine.
+type Hold struct {
+	mutex *RWMutex
+	place *queue.Place
+}
+
+// Unlock gives the lock back. It starts the deletion of the node whatever ctx
+// says, and repeats it until the node is gone, its session has ended or the
+// connection is closed; ctx bounds only the wait for the answer. So
+//
+//	defer hold.Unlock(ctx)
+//
+// is always right. The error matches [ErrLost] if the lock had been lost first,
+// [ErrReleased] from the second call on, and ctx's error if the answer is still
+// to come.
+func (h *Hold) Unlock(ctx context.Context) error {
+	return h.mutex.wrap("unlock", h.place.Unlock(ctx))
+}
+
+// Downgrade turns a hold for writing into one for reading, in place and in one
+// transaction: no writer slips in between, and none that waits behind is
+// overtaken. The hold keeps its token; guards taken before fail from now on.
+// ctx bounds the wait for the answer; the downgrade itself runs to its end.
+//
+// The error matches [ErrLost] or [ErrReleased] when the hold has ended, and says
+// so when it is for reading already.
+func (h *Hold) Downgrade(ctx context.Context) error {
+	return h.mutex.wrap("downgrade", h.place.Downgrade(ctx, znode.Write, znode.Read))
+}
+
+// Held reports whether the lock is still held: not released, not lost, and its
+// session not run out by the local clocks. It is local and cheap. In a process
+// that was stopped for too long the first look says false.
+func (h *Hold) Held() bool { return h.place.Life().Look() == nil }
+
+// Lost returns a channel that is closed when the lock is lost, and stays open
+// when it is unlocked. The lock is lost when its node is deleted by anyone, its
+// session expires, the connection is closed, or the session may have expired
+// without our hearing of it.
+func (h *Hold) Lost() <-chan struct{} { return h.place.Life().Lost() }
+
+// Context returns a context that ends with parent or with the hold. Its
+// context.Cause then matches [ErrLost] or [ErrReleased].
+func (h *Hold) Context(parent context.Context) context.Context {
+	return h.place.Life().Context(parent)
+}
+
+// Token returns the fencing token, the czxid of the node: it is larger than that
+// of every conflicting hold before, for ever, also when the directory was made
+// anew. A store that refuses smaller tokens than it has seen is safe from
+// holders that do not know yet that they have lost the lock.
+func (h *Hold) Token() int64 { return h.place.Token() }
+
+// Guard returns a check to put first in a zk Multi: the transaction then fails
+// with zk.ErrNoNode once the lock is gone. It fences writes to ZooKeeper itself
+// without a gap.
+func (h *Hold) Guard() *zk.CheckVersionRequest { return h.place.Guard() }
+
+// Verify asks a quorum of the ensemble whether the node still exists, which a
+// server that is behind cannot answer wrongly. The error matches [ErrLost] or
+// [ErrReleased] when the hold has ended, and ctx's error when there was no answer.
+func (h *Hold) Verify(ctx context.Context) error {
+	return h.mutex.wrap("verify", h.place.Verify(ctx))
+}

@@ -1,0 +1,112 @@
+package rwlock
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// RWMutex is a shared/exclusive lock of the whole cluster: many may hold it for
+// reading, or one for writing. It may be used by many goroutines at once; each
+// call of Lock or RLock stands in line by itself. It stays usable after any
+// error. It must not be copied.
+type RWMutex struct {
+	path string
+	line *queue.Line
+	err  error // what is wrong with the arguments of New
+}
+
+// New returns the lock at path, a directory of its own that is made when it is
+// first needed. It does no I/O: bad arguments are reported by the first call.
+//
+// conn is best made by [github.com/zklocks/zklocks/zkconn.Connect]: on such a
+// connection a hold knows until when its session lives. Any other *zk.Conn works
+// too, see [WithGrace].
+func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
+	cfg := queue.Default()
+	for _, opt := range opts {
+		opt.apply(&cfg)
+	}
+	line, err := queue.NewLine(conn, path, cfg, znode.Read, znode.Write)
+	return &RWMutex{path: path, line: line, err: err}
+}
+
+// The two rules of the lock, see the ZooKeeper recipes, "Shared Locks". Curator's
+// read lock watches the first writer in line; here it is the nearest ahead, so
+// that a release wakes only those who may go.
+var (
+	// writeRule waits for everybody ahead. A writer that goes may have become
+	// a reader in the same place.
+	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Replaced: isWrite}
+	// readRule waits for the writers ahead.
+	readRule = queue.Rule{Blocks: isWrite}
+)
+
+// A writer announces itself by touching the directory. A reader does not, so
+// readers that come and go wake nobody.
+var (
+	write = queue.Entry{Kind: znode.Write, Nodes: 1, Announce: true, Terms: queue.Fixed(writeRule)}
+	read  = queue.Entry{Kind: znode.Read, Nodes: 1, Terms: queue.Fixed(readRule)}
+)
+
+func isWrite(n znode.Node) bool { return n.Kind == znode.Write }
+
+// Lock takes the lock for writing. It waits until nobody else holds the lock, in
+// the order of arrival, as long as ctx lives; ctx bounds the wait only, never
+// the hold. The wait goes on through lost connections, and through an expiry of
+// the session, after which it queues again at the tail.
+//
+// On failure nothing is held and nothing is left in line, and the error matches
+// ctx's error; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a
+// right is missing; or says what is wrong with the arguments of New.
+func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, "lock", (*queue.Line).Wait, write)
+}
+
+// TryLock is Lock for those who do not want to wait: when somebody else holds
+// the lock or stands in line for it, the error matches [ErrBusy]. It looks
+// before it writes, and what it sees may be as old as the server it asks is
+// behind the others.
+func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, "try lock", (*queue.Line).Try, write)
+}
+
+// RLock takes the lock for reading. It waits while a writer holds the lock or
+// stood in line before; otherwise it is as [RWMutex.Lock]. A reader is never
+// overtaken by a writer that came later, nor a writer by a reader.
+//
+// There is no way from reading to writing: two readers that asked for it would
+// wait for each other for ever. Unlock first, then Lock.
+func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, "read lock", (*queue.Line).Wait, read)
+}
+
+// TryRLock is RLock for those who do not want to wait, see [RWMutex.TryLock].
+func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, "try read lock", (*queue.Line).Try, read)
+}
+
+type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
+
+func (m *RWMutex) take(ctx context.Context, op string, how enter, e queue.Entry) (*Hold, error) {
+	if m.err != nil {
+		return nil, m.wrap(op, m.err)
+	}
+	place, err := how(m.line, ctx, e)
+	if err != nil {
+		return nil, m.wrap(op, err)
+	}
+	return &Hold{mutex: m, place: place}, nil
+}
+
+// wrap puts the package, the operation and the path in front of an error.
+func (m *RWMutex) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("rwlock: %s %s: %w", op, m.path, err)
+}
