@@ -44,6 +44,10 @@ func (l *Line) enter(ctx context.Context, e Entry, wait bool) (*Place, error) {
 	}
 }
 
+// maxRequest is below the server's limit of 1 MiB (jute.maxbuffer): what is larger
+// is answered by a closed connection, which looks like any other lost one.
+const maxRequest = 1_000_000
+
 // attempt stands in line once, within one session.
 func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) {
 	sess, err := l.client.Session(ctx)
@@ -68,6 +72,9 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 	claim := session.Claim{
 		Dir: l.dir, Kind: e.Kind, Nodes: e.Nodes, Data: l.cfg.Data, ACL: l.cfg.ACL,
 		Touch: e.Announce && !l.untouchable.Load(), Check: terms.Check,
+	}
+	if size := claim.Size(); size > maxRequest {
+		return nil, fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", e.Nodes, size)
 	}
 	made, err := l.client.Claim(ctx, sess, claim)
 	switch {

@@ -26,8 +26,7 @@ func Default() Config {
 	return Config{ACL: zk.WorldACL(zk.PermAll)}
 }
 
-// maxData keeps a request below the server's limit of 1 MiB: a larger one is
-// answered by a closed connection, which looks like any other lost one.
+// maxData leaves room for the rest of the request, see maxRequest.
 const maxData = 512 << 10
 
 // Line is the directory in which the members of one lock stand, seen over one

@@ -115,6 +115,10 @@ func (p *Place) Life() *hold.Life {
 	return p.life
 }
 
+// Look returns nil while the hold lives, and otherwise what ended it. Unlike Life
+// it sets no watch.
+func (p *Place) Look() error { return p.life.Look() }
+
 // Token is the czxid of the node that was granted.
 func (p *Place) Token() int64 { return p.token }
 

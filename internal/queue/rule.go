@@ -60,7 +60,7 @@ func (t *Turn) Stale() bool { return t.struck && !t.MayGo() }
 
 // Watch returns the blockers to keep watched, the nearest first.
 func (t *Turn) Watch() []znode.Node {
-	nearest := make([]znode.Node, 0, t.rule.Tolerate+1)
+	nearest := make([]znode.Node, 0, min(t.rule.Tolerate+1, len(t.blockers)))
 	for i := len(t.blockers) - 1; i >= 0 && len(nearest) <= t.rule.Tolerate; i-- {
 		nearest = append(nearest, t.blockers[i])
 	}

@@ -113,6 +113,15 @@ func (claim Claim) ops(id string) []any {
 	return ops
 }
 
+// Size is about how many bytes the request has.
+func (claim Claim) Size() int {
+	node := len(claim.Dir) + len(claim.Data) + 96 // id, kind and the fields around them
+	for _, a := range claim.ACL {
+		node += len(a.Scheme) + len(a.ID) + 12
+	}
+	return claim.Nodes * node
+}
+
 func (claim Claim) read(replies []zk.MultiResponse) Claimed {
 	var made Claimed
 	for _, r := range replies {

@@ -15,6 +15,13 @@ func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	return c.make(ctx, dir, acl, c.createContainer)
 }
 
+// MakeLeaf makes a directory whose parent must exist: it returns zk.ErrNoNode if
+// that does not.
+func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
+	_, err := await(ctx, c, func() (string, error) { return c.createContainer(dir, acl) })
+	return err
+}
+
 // MakeNode makes a persistent node with data, and the parents it lacks. It
 // returns zk.ErrNodeExists if there is one.
 func (c *Client) MakeNode(ctx context.Context, path string, data []byte, acl []zk.ACL) error {

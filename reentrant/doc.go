@@ -1,0 +1,2 @@
+// Package reentrant is a mutex of the whole cluster for recursive code.
+package reentrant

@@ -1,0 +1,101 @@
+package reentrant
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+)
+
+// Hold is one of the holds on the lock, from the return of Lock to Unlock or to
+// the loss of the lock. Its methods may be called from any goroutine.
+type Hold struct {
+	mutex *Mutex
+	grant *grant
+	owner int64 // the number of the goroutine that took it
+	life  *hold.Life
+	tied  sync.Once
+}
+
+func newHold(m *Mutex, g *grant, owner int64) *Hold {
+	return &Hold{mutex: m, grant: g, owner: owner, life: hold.Begin(g.place.Look)}
+}
+
+// tie has the loss of the lock end this hold's own life, once somebody asks. A
+// hold that nobody asks costs no watch and no goroutine.
+func (h *Hold) tie() *hold.Life {
+	h.tied.Do(func() {
+		forget := h.grant.place.Life().OnEnd(func(end error) { h.life.Lose(end) })
+		h.life.OnEnd(func(error) { forget() })
+	})
+	return h.life
+}
+
+// Unlock ends this hold. The last one gives the lock back: it starts the deletion
+// of the node whatever ctx says, and repeats it until the node is gone, its
+// session has ended or the connection is closed; ctx bounds only the wait for
+// the answer. So
+//
+//	defer hold.Unlock(ctx)
+//
+// is always right. The error matches [ErrLost] if the lock had been lost first,
+// [ErrReleased] from the second call on, and ctx's error if the answer is still
+// to come.
+func (h *Hold) Unlock(ctx context.Context) error {
+	err := h.life.Release()
+	if errors.Is(err, hold.ErrReleased) {
+		return h.mutex.wrap("unlock", err)
+	}
+	if h.mutex.unhold(h.grant, h.owner) {
+		if last := h.grant.place.Unlock(ctx); err == nil {
+			err = last
+		}
+	}
+	return h.mutex.wrap("unlock", err)
+}
+
+// Held reports whether the lock is still held: this hold not unlocked, the lock
+// not lost, and its session not run out by the local clocks. It is local and
+// cheap. In a process that was stopped for too long the first look says false.
+func (h *Hold) Held() bool { return h.tie().Look() == nil }
+
+// Lost returns a channel that is closed when the lock is lost, and stays open
+// when it is unlocked. The lock is lost when its node is deleted by anyone, its
+// session expires, the connection is closed, or the session may have expired
+// without our hearing of it.
+func (h *Hold) Lost() <-chan struct{} { return h.tie().Lost() }
+
+// ownerKey finds the grant that a context carries for a lock.
+type ownerKey struct{ m *Mutex }
+
+// Context returns a context that ends with parent or with the hold. Its
+// context.Cause then matches [ErrLost] or [ErrReleased]. Whoever calls Lock with
+// it re-enters.
+func (h *Hold) Context(parent context.Context) context.Context {
+	return context.WithValue(h.tie().Context(parent), ownerKey{h.mutex}, h.grant)
+}
+
+// Token returns the fencing token, the czxid of the node, which all holds on one
+// grant share: it is larger than that of every holder before, for ever, also
+// when the directory was made anew. A store that refuses smaller tokens than it
+// has seen is safe from holders that do not know yet that they have lost the
+// lock.
+func (h *Hold) Token() int64 { return h.grant.place.Token() }
+
+// Guard returns a check to put first in a zk Multi: the transaction then fails
+// with zk.ErrNoNode once the lock is gone. It fences writes to ZooKeeper itself
+// without a gap.
+func (h *Hold) Guard() *zk.CheckVersionRequest { return h.grant.place.Guard() }
+
+// Verify asks a quorum of the ensemble whether the node still exists, which a
+// server that is behind cannot answer wrongly. The error matches [ErrLost] or
+// [ErrReleased] when the hold has ended, and ctx's error when there was no answer.
+func (h *Hold) Verify(ctx context.Context) error {
+	if err := h.life.Look(); err != nil {
+		return h.mutex.wrap("verify", err)
+	}
+	return h.mutex.wrap("verify", h.grant.place.Verify(ctx))
+}

@@ -1,0 +1,45 @@
+package reentrant
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/queue"
+)
+
+// Option changes a default of [New].
+type Option interface{ apply(*queue.Config) }
+
+type option func(*queue.Config)
+
+func (o option) apply(cfg *queue.Config) { o(cfg) }
+
+// WithACL sets the access control list of every node that the lock makes, its
+// directory and that directory's parents included. The default is
+// zk.WorldACL(zk.PermAll): anybody may delete your lock node.
+//
+// Deleting is a right on the parent: what protects the lock nodes is the list of
+// the directory.
+func WithACL(acl []zk.ACL) Option {
+	acl = slices.Clone(acl)
+	return option(func(cfg *queue.Config) { cfg.ACL = acl })
+}
+
+// WithData sets what the lock nodes contain, for whoever looks at the queue; at
+// most 512 KiB. The default is nothing. Everybody who may read the node sees it.
+func WithData(data []byte) Option {
+	data = bytes.Clone(data)
+	return option(func(cfg *queue.Config) { cfg.Data = data })
+}
+
+// WithGrace sets how long a connection that was not made by zkconn may be down
+// before its holds are taken for lost. The default is 0: at once. It should not
+// be more than a third of the session timeout, for the client needs up to two
+// thirds to notice that a server has fallen silent. A connection made by zkconn
+// knows its deadline and does not need it.
+func WithGrace(grace time.Duration) Option {
+	return option(func(cfg *queue.Config) { cfg.Grace = grace })
+}

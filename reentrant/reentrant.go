@@ -1,0 +1,167 @@
+package reentrant
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/goid"
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Mutex is an exclusive lock of the whole cluster that its owner may take again
+// while holding it. It may be used by many goroutines at once and stays usable
+// after any error. It must not be copied.
+//
+// The owner is the goroutine that called Lock, or whoever passes a context that
+// came from [Hold.Context]: code that calls itself re-enters by itself, and work
+// that is handed to other goroutines re-enters by passing the context. Another
+// Mutex value is another owner, also on the same path.
+type Mutex struct {
+	path string
+	line *queue.Line
+	err  error // what is wrong with the arguments of New
+
+	mu     sync.Mutex
+	grants map[int64]*grant // what a goroutine holds, by its number
+}
+
+// grant is one lock node and the holds on it.
+type grant struct {
+	place *queue.Place
+	holds map[int64]int // how many, by the number of the goroutine that took them
+	total int           // the sum of holds; at 0 the grant is over
+}
+
+// New returns the lock at path, a directory of its own that is made when it is
+// first needed. It does no I/O: bad arguments are reported by the first call.
+//
+// conn is best made by [github.com/zklocks/zklocks/zkconn.Connect]: on such a
+// connection a hold knows until when its session lives. Any other *zk.Conn works
+// too, see [WithGrace].
+func New(conn *zk.Conn, path string, opts ...Option) *Mutex {
+	cfg := queue.Default()
+	for _, opt := range opts {
+		opt.apply(&cfg)
+	}
+	line, err := queue.NewLine(conn, path, cfg, znode.Lock)
+	return &Mutex{path: path, line: line, err: err, grants: make(map[int64]*grant)}
+}
+
+// rule waits for everybody ahead, see the ZooKeeper recipes, "Locks". The names
+// are those of Curator's InterProcessMutex and go-zookeeper's zk.Lock, so all
+// three exclude each other on one path.
+var rule = queue.Rule{Blocks: func(znode.Node) bool { return true }}
+
+var exclusive = queue.Entry{
+	Kind: znode.Lock, Nodes: 1, Announce: true, Silently: true,
+	Terms: queue.Fixed(rule),
+}
+
+// Lock takes the lock. If the caller owns it already, one more hold is counted,
+// without any request. Otherwise it waits for its turn, in the order of arrival,
+// as long as ctx lives; ctx bounds the wait only, never the hold. The wait goes
+// on through lost connections, and through an expiry of the session, after which
+// it queues again at the tail.
+//
+// On failure nothing more is held than before and nothing is left in line. The
+// error matches ctx's error; [ErrLost] when the caller owns the lock but has
+// lost it, until its last hold is unlocked; zk.ErrClosing when the connection
+// was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
+// the arguments of New.
+func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, "lock", (*queue.Line).Wait)
+}
+
+// TryLock is Lock for those who do not want to wait: when somebody else holds
+// the lock or stands in line for it, the error matches [ErrBusy]. It looks
+// before it writes, and what it sees may be as old as the server it asks is
+// behind the others.
+func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
+	return m.take(ctx, "try lock", (*queue.Line).Try)
+}
+
+// Holds returns how many holds that the calling goroutine took are not unlocked.
+func (m *Mutex) Holds() int {
+	me := goid.ID()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if g := m.grants[me]; g != nil {
+		return g.holds[me]
+	}
+	return 0
+}
+
+type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
+
+func (m *Mutex) take(ctx context.Context, op string, how enter) (*Hold, error) {
+	if m.err != nil {
+		return nil, m.wrap(op, m.err)
+	}
+	if err := session.Ended(ctx); err != nil {
+		return nil, m.wrap(op, err)
+	}
+	me := goid.ID()
+	if h, err := m.reenter(ctx, me); h != nil || err != nil {
+		return h, m.wrap(op, err)
+	}
+	place, err := how(m.line, ctx, exclusive)
+	if err != nil {
+		return nil, m.wrap(op, err)
+	}
+	g := &grant{place: place, holds: make(map[int64]int, 1)}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.holdLocked(g, me), nil
+}
+
+// reenter counts one more hold if the caller owns the lock; it returns nothing
+// if it does not.
+func (m *Mutex) reenter(ctx context.Context, me int64) (*Hold, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g, _ := ctx.Value(ownerKey{m}).(*grant)
+	if g == nil || g.total == 0 {
+		g = m.grants[me]
+	}
+	if g == nil {
+		return nil, nil
+	}
+	if err := g.place.Look(); err != nil {
+		return nil, err
+	}
+	return m.holdLocked(g, me), nil
+}
+
+func (m *Mutex) holdLocked(g *grant, me int64) *Hold {
+	m.grants[me] = g
+	g.holds[me]++
+	g.total++
+	return newHold(m, g, me)
+}
+
+// unhold takes one hold away and reports whether it was the last.
+func (m *Mutex) unhold(g *grant, owner int64) (last bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g.total--
+	if g.holds[owner]--; g.holds[owner] == 0 {
+		delete(g.holds, owner)
+		if m.grants[owner] == g {
+			delete(m.grants, owner)
+		}
+	}
+	return g.total == 0
+}
+
+// wrap puts the package, the operation and the path in front of an error.
+func (m *Mutex) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("reentrant: %s %s: %w", op, m.path, err)
+}

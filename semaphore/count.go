@@ -1,0 +1,234 @@
+package semaphore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/session"
+)
+
+// count is the stored number of permits, as this Semaphore knows it.
+type count struct {
+	path   string // the node that holds the number
+	line   string // the directory below it in which permits queue
+	client *session.Client
+	acl    []zk.ACL
+
+	mu     sync.Mutex
+	wanted int     // what the stored number must be; 0: anything
+	agreed bool    // it was, once: from then on the stored number counts
+	known  *stored // what was read last
+}
+
+// stored is one reading of the number, and what tells that it still holds.
+type stored struct {
+	permits int
+	version int32
+	line    int64 // the czxid of the line it was read with
+	watch   *session.Watch
+
+	sess    int64
+	stretch uint64
+}
+
+// expected returns the number this Semaphore goes by before it has asked: 0 if
+// it has none.
+func (c *count) expected() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wanted
+}
+
+// fits refuses, before anything is asked, what cannot fit: until the stored
+// number is known the one that is wanted counts, for it will have to be equal.
+func (c *count) fits(n int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.agreed && c.wanted != 0 && n > c.wanted {
+		return tooMany(n, c.wanted)
+	}
+	return nil
+}
+
+// read returns the stored number, from memory while nothing has changed. The
+// first who comes stores the number he wants.
+func (c *count) read(ctx context.Context, sess int64) (*stored, error) {
+	stretch, _ := c.client.Unbroken()
+	c.mu.Lock()
+	known := c.known
+	c.mu.Unlock()
+	if known != nil && known.sess == sess && known.stretch == stretch {
+		if _, fired := known.watch.Fired(); !fired {
+			return known, nil
+		}
+	}
+	for {
+		s, err := c.ask(ctx, sess)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			continue
+		}
+		s.sess, s.stretch = sess, stretch
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.agreed && c.wanted != 0 && c.wanted != s.permits {
+			return nil, fmt.Errorf("%w: %s has %d permits, not %d", ErrMismatch, c.path, s.permits, c.wanted)
+		}
+		c.wanted, c.agreed, c.known = s.permits, true, s
+		return s, nil
+	}
+}
+
+// ask reads the number and the line that belongs to it, making what is missing.
+// It returns nothing when it must be asked again.
+func (c *count) ask(ctx context.Context, sess int64) (*stored, error) {
+	watch, err := c.client.Watch(ctx, sess, c.path)
+	if err == zk.ErrNoNode {
+		return nil, c.create(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The watch may be one that the process set long ago, on a connection that
+	// has been made anew since; if it is late, its data are old.
+	data, stat, err := c.client.Get(ctx, c.path)
+	switch {
+	case err == zk.ErrNoNode:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case stat.Mzxid != watch.Stat.Mzxid || stat.Czxid != watch.Stat.Czxid:
+		select {
+		case event, first := <-watch.C():
+			watch.Event(event, first)
+			return nil, nil
+		case <-ctx.Done():
+			return nil, session.Ended(ctx)
+		}
+	case len(data) == 0:
+		return nil, c.fill(ctx, stat.Version)
+	}
+	permits, err := c.parse(data)
+	if err != nil {
+		return nil, err
+	}
+	// The czxid of the line ties the two together: the number may only change
+	// behind our back if the node was deleted and made anew, and then so was
+	// the line below it.
+	_, line, err := c.client.Get(ctx, c.line)
+	if err == zk.ErrNoNode {
+		return nil, c.makeLine(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &stored{permits: permits, version: stat.Version, line: line.Czxid, watch: watch}, nil
+}
+
+// create makes the node with the number that is wanted.
+func (c *count) create(ctx context.Context) error {
+	permits := c.expected()
+	if permits == 0 {
+		return fmt.Errorf("%w: %s does not exist, so there is no stored number of permits to use", ErrMismatch, c.path)
+	}
+	err := c.client.MakeNode(ctx, c.path, format(permits), c.acl)
+	if err == zk.ErrNodeExists {
+		err = nil // somebody else was first
+	}
+	return err
+}
+
+// fill stores the number in a node that somebody has made in advance, with the
+// access rights it should have, and left empty.
+func (c *count) fill(ctx context.Context, version int32) error {
+	permits := c.expected()
+	if permits == 0 {
+		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use", ErrMismatch, c.path)
+	}
+	err := c.client.Set(ctx, c.path, format(permits), version)
+	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
+		err = nil // somebody else was first
+	}
+	return err
+}
+
+// write stores another number.
+func (c *count) write(ctx context.Context, permits int) error {
+	for {
+		data, stat, err := c.client.Get(ctx, c.path)
+		switch err {
+		case nil:
+			if len(data) > 0 {
+				if _, err := c.parse(data); err != nil {
+					return err
+				}
+			}
+			if string(data) != string(format(permits)) {
+				err = c.client.Set(ctx, c.path, format(permits), stat.Version)
+			}
+		case zk.ErrNoNode:
+			err = c.client.MakeNode(ctx, c.path, format(permits), c.acl)
+		}
+		switch err {
+		case nil:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.wanted, c.agreed, c.known = permits, true, nil
+			return nil
+		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // somebody came in between
+		default:
+			return err
+		}
+	}
+}
+
+// makeLine makes the line below the node, which must exist: if the line's parent
+// were made along with it, it would be a container, and go when it is empty.
+func (c *count) makeLine(ctx context.Context) error {
+	err := c.client.MakeLeaf(ctx, c.line, c.acl)
+	if err == zk.ErrNoNode {
+		err = nil // the next reading makes it
+	}
+	return err
+}
+
+// drop forgets a reading.
+func (c *count) drop(s *stored) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == s {
+		c.known = nil
+	}
+}
+
+func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 10) }
+
+func (c *count) parse(data []byte) (int, error) {
+	permits, err := strconv.Atoi(string(data))
+	if err != nil || permits < 1 {
+		return 0, fmt.Errorf("%w: %s holds %q, which is no number of permits", ErrMismatch, c.path, clip(data))
+	}
+	return permits, nil
+}
+
+// clip keeps somebody else's data from filling our error.
+func clip(data []byte) []byte { return data[:min(len(data), 32)] }
+
+// peek reads the stored number for somebody who only looks: it makes nothing,
+// and where nothing is stored nobody stands in line.
+func (c *count) peek(ctx context.Context) (int, error) {
+	data, _, err := c.client.Get(ctx, c.path)
+	if err == zk.ErrNoNode || err == nil && len(data) == 0 {
+		return max(1, c.expected()), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return c.parse(data)
+}

@@ -1,0 +1,63 @@
+package semaphore
+
+import (
+	"context"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/queue"
+)
+
+// Hold is the permits of one Acquire, from its return to Release or to their
+// loss. Its methods may be called from any goroutine.
+type Hold struct {
+	semaphore *Semaphore
+	place     *queue.Place
+}
+
+// Release gives all the permits of the hold back. It starts the deletion of the
+// nodes whatever ctx says, and repeats it until they are gone, their session has
+// ended or the connection is closed; ctx bounds only the wait for the answer. So
+//
+//	defer hold.Release(ctx)
+//
+// is always right. The error matches [ErrLost] if the hold had been lost first,
+// [ErrReleased] from the second call on, and ctx's error if the answer is still
+// to come.
+func (h *Hold) Release(ctx context.Context) error {
+	return h.semaphore.wrap("release", h.place.Unlock(ctx))
+}
+
+// Held reports whether the permits are still held: not released, not lost, and
+// their session not run out by the local clocks. It is local and cheap. In a
+// process that was stopped for too long the first look says false.
+func (h *Hold) Held() bool { return h.place.Life().Look() == nil }
+
+// Lost returns a channel that is closed when the permits are lost, and stays
+// open when they are released. They are lost when one of their nodes is deleted
+// by anyone, the session expires, the connection is closed, or the session may
+// have expired without our hearing of it.
+func (h *Hold) Lost() <-chan struct{} { return h.place.Life().Lost() }
+
+// Context returns a context that ends with parent or with the hold. Its
+// context.Cause then matches [ErrLost] or [ErrReleased].
+func (h *Hold) Context(parent context.Context) context.Context {
+	return h.place.Life().Context(parent)
+}
+
+// Token returns the czxid of the nodes. It grows from one Acquire to the next, for
+// ever; but holders of a semaphore stand side by side, so a smaller token does
+// not mean that its hold is over.
+func (h *Hold) Token() int64 { return h.place.Token() }
+
+// Guard returns a check to put first in a zk Multi: the transaction then fails
+// with zk.ErrNoNode once the first of the permits is gone. It fences writes to
+// ZooKeeper itself without a gap.
+func (h *Hold) Guard() *zk.CheckVersionRequest { return h.place.Guard() }
+
+// Verify asks a quorum of the ensemble whether all nodes still exist, which a
+// server that is behind cannot answer wrongly. The error matches [ErrLost] or
+// [ErrReleased] when the hold has ended, and ctx's error when there was no answer.
+func (h *Hold) Verify(ctx context.Context) error {
+	return h.semaphore.wrap("verify", h.place.Verify(ctx))
+}

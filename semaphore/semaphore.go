@@ -1,0 +1,159 @@
+package semaphore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Semaphore is a number of permits for the whole cluster. It may be used by many
+// goroutines at once; each call of Acquire stands in line by itself. It stays
+// usable after any error. It must not be copied.
+type Semaphore struct {
+	path  string
+	line  *queue.Line
+	count *count
+	err   error // what is wrong with the arguments of New
+}
+
+// New returns the semaphore at path. It does no I/O: bad arguments are reported
+// by the first call.
+//
+// The node at path holds the number of permits and stays; the permits that are
+// held or waited for are nodes in path/queue. Whoever comes first stores the
+// number, everybody else must ask for the same one or gets [ErrMismatch].
+// With permits == 0 the stored number is used, whatever it is. Once a Semaphore
+// has agreed with the stored number it follows [Semaphore.Resize].
+//
+// conn is best made by [github.com/zklocks/zklocks/zkconn.Connect]: on such a
+// connection a hold knows until when its session lives. Any other *zk.Conn works
+// too, see [WithGrace].
+func New(conn *zk.Conn, path string, permits int, opts ...Option) *Semaphore {
+	cfg := queue.Default()
+	for _, opt := range opts {
+		opt.apply(&cfg)
+	}
+	s := &Semaphore{path: path}
+	if s.err = znode.ValidatePath(path); s.err != nil {
+		return s
+	}
+	if permits < 0 {
+		s.err = fmt.Errorf("%d permits: the number must be at least 1, or 0 for the stored one", permits)
+		return s
+	}
+	if s.line, s.err = queue.NewLine(conn, path+"/queue", cfg, znode.Permit); s.err != nil {
+		return s
+	}
+	s.count = &count{path: path, line: path + "/queue", client: s.line.Client(), acl: cfg.ACL, wanted: permits}
+	s.line.MadeBy(s.count.makeLine)
+	return s
+}
+
+// rule waits until at most permits-n nodes are left ahead, whoever they belong
+// to. n nodes made in one transaction stand side by side, and the last of them
+// may go when the first may: all or nothing, first come, first served. So two
+// callers never starve each other with half of what they need. After the
+// ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes several
+// leases one by one.
+func rule(n, permits int) queue.Rule {
+	return queue.Rule{Blocks: func(znode.Node) bool { return true }, Tolerate: permits - n}
+}
+
+// Acquire takes n permits, all or none. It waits for its turn, in the order of
+// arrival, as long as ctx lives; ctx bounds the wait only, never the hold. A
+// caller that asks for many is not overtaken by later ones that ask for few. The
+// wait goes on through lost connections, and through an expiry of the session,
+// after which it queues again at the tail.
+//
+// On failure nothing is held and nothing is left in line. The error matches
+// ctx's error; [ErrMismatch]; zk.ErrClosing when the connection was closed;
+// zk.ErrNoAuth when a right is missing; or says what is wrong with the arguments:
+// n < 1, or n greater than the number of permits, also when that shrinks below n
+// during the wait.
+func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
+	return s.take(ctx, "acquire", (*queue.Line).Wait, n)
+}
+
+// TryAcquire is Acquire for those who do not want to wait: when fewer than n
+// permits are free, or others stand in line for them, the error matches
+// [ErrBusy]. It looks before it writes, and what it sees may be as old as the
+// server it asks is behind the others.
+func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
+	return s.take(ctx, "try acquire", (*queue.Line).Try, n)
+}
+
+type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
+
+func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*Hold, error) {
+	if s.err != nil {
+		return nil, s.wrap(op, s.err)
+	}
+	if n < 1 {
+		return nil, s.wrap(op, fmt.Errorf("n is %d, it must be at least 1", n))
+	}
+	if err := s.count.fits(n); err != nil {
+		return nil, s.wrap(op, err)
+	}
+	place, err := how(s.line, ctx, queue.Entry{
+		Kind: znode.Permit, Nodes: n, Announce: true, Silently: true,
+		Terms: func(ctx context.Context, sess int64) (queue.Terms, error) { return s.terms(ctx, sess, n) },
+	})
+	if err != nil {
+		return nil, s.wrap(op, err)
+	}
+	return &Hold{semaphore: s, place: place}, nil
+}
+
+func (s *Semaphore) terms(ctx context.Context, sess int64, n int) (queue.Terms, error) {
+	stored, err := s.count.read(ctx, sess)
+	if err != nil {
+		return queue.Terms{}, err
+	}
+	if n > stored.permits {
+		return queue.Terms{}, tooMany(n, stored.permits)
+	}
+	return queue.Terms{
+		Rule:  rule(n, stored.permits),
+		Check: &zk.CheckVersionRequest{Path: s.path, Version: stored.version},
+		Watch: stored.watch,
+		Line:  stored.line,
+		Drop:  func() { s.count.drop(stored) },
+	}, nil
+}
+
+func tooMany(n, permits int) error {
+	return fmt.Errorf("n is %d, but there are only %d permits", n, permits)
+}
+
+// Resize stores another number of permits, at least 1. Those who wait notice.
+// Holders keep what they have; so when the number shrinks, more may be held than
+// there are permits, until those leave who were entitled before. A waiter that
+// asks for more than there are now gets an error.
+//
+// The errors are ctx's; [ErrMismatch] if the node at path holds something that
+// is no number of permits; zk.ErrClosing; zk.ErrNoAuth.
+func (s *Semaphore) Resize(ctx context.Context, permits int) error {
+	if s.err != nil {
+		return s.wrap("resize", s.err)
+	}
+	if permits < 1 {
+		return s.wrap("resize", fmt.Errorf("%d permits: the number must be at least 1", permits))
+	}
+	if err := session.Ended(ctx); err != nil {
+		return s.wrap("resize", err)
+	}
+	return s.wrap("resize", s.count.write(ctx, permits))
+}
+
+// wrap puts the package, the operation and the path in front of an error.
+func (s *Semaphore) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("semaphore: %s %s: %w", op, s.path, err)
+}
