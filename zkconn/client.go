@@ -37,7 +37,8 @@ type client struct {
 	conn     *zk.Conn // nil until the first session
 	current  *wire
 	up       bool   // the current wire has a session
-	turns    uint64 // counts the changes of up, and the attempts between
+	idle     bool   // the client has ended its send loop, and not begun another one
+	turns    uint64 // counts the changes of idle
 	guarded  bool   // guard is running
 	lastFail error
 }
@@ -131,7 +132,7 @@ func (c *client) event(e zk.Event) {
 	case zk.StateExpired:
 		c.expired()
 	case zk.StateDisconnected:
-		c.down()
+		c.resting()
 		if c.quit.Err() != nil {
 			// The client now answers everything in its queue and ends. Close may be about to put its last request there,
 			// and would wait a second for the answer if it came too late.
@@ -144,6 +145,7 @@ func (c *client) event(e zk.Event) {
 func (c *client) connected(session int64, granted time.Duration, asked time.Time) {
 	c.mu.Lock()
 	c.up = true
+	c.idle = false
 	c.turns++
 	c.mu.Unlock()
 	c.hosts.granted(granted)
@@ -168,16 +170,36 @@ func (c *client) failed(w *wire, hadSession bool, err error) {
 	}
 }
 
-// down notes that there is no connection, and sees to it that somebody notices a Close.
+// down notes that there is no connection. A wire sees it before the client does.
 func (c *client) down() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.lost()
+}
+
+// lost does it; caller holds mu.
+func (c *client) lost() {
 	if c.up {
 		c.up = false
-		c.turns++
 		c.link.Disconnected()
 	}
-	if !c.guarded && c.conn != nil && c.quit.Err() == nil {
+}
+
+// resting notes that the client sends nothing now, and has somebody look out for a Close.
+func (c *client) resting() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost()
+	if !c.idle {
+		c.idle = true
+		c.turns++
+	}
+	c.post()
+}
+
+// post starts guard if it is needed; caller holds mu.
+func (c *client) post() {
+	if c.idle && !c.guarded && c.conn != nil && c.quit.Err() == nil {
 		c.guarded = true
 		go c.guard(c.conn)
 	}

@@ -98,12 +98,9 @@ func (c *client) start(ctx context.Context, conn *zk.Conn) error {
 	}
 	// From now on the user may close the connection, perhaps while it is lost.
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.conn = conn
-	up := c.up
-	c.mu.Unlock()
-	if !up {
-		c.down()
-	}
+	c.post()
 	return nil
 }
 

@@ -56,16 +56,24 @@ func newWire(c *client, conn net.Conn, address string, limit time.Duration) *wir
 	return &wire{Conn: conn, client: c, address: address, limit: limit, in: bufio.NewReaderSize(conn, readBuffer)}
 }
 
-// Write sends one packet.
+// Write sends one packet. Once there is a session it never fails: the client learns of a lost connection from its reading
+// side, which ends at once, too.
+//
+// For it would answer the request of a failed Write, forget that, and answer it again with all the others that were lost. The
+// channel of a request that sends credentials again has room for one answer: the client's only goroutine would wait there
+// for ever. (And callers would get the raw network error in place of zk.ErrConnectionClosed.)
 func (w *wire) Write(p []byte) (int, error) {
 	if w.note(p) {
 		return len(p), nil
 	}
 	n, err := w.Conn.Write(p)
-	if err != nil {
-		w.fail(err)
+	if err == nil {
+		return n, nil
 	}
-	return n, err
+	if w.fail(err) < running {
+		return n, err
+	}
+	return len(p), nil
 }
 
 // note looks at a packet before it is sent, so that the time it notes is never later than the server's. It says whether
@@ -296,15 +304,15 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// fail notes that the connection has ended, once, before the client gets to know.
-func (w *wire) fail(err error) {
+// fail notes that the connection has ended, before the client gets to know, and returns the phase it was in.
+func (w *wire) fail(err error) (was phase) {
 	w.mu.Lock()
-	was := w.phase
+	was = w.phase
 	w.phase = broken
 	w.mu.Unlock()
-	if was == broken {
-		return
+	if was != broken {
+		w.client.failed(w, was == running, err)
+		w.Conn.Close()
 	}
-	w.client.failed(w, was == running, err)
-	w.Conn.Close()
+	return was
 }
