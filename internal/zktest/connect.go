@@ -1,13 +1,38 @@
 package zktest
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
 )
 
 const connectTimeout = 15 * time.Second
+
+// Connect is a connection as zklocks makes it, with zkconn.Connect; no servers:
+// the shared one. It is closed at cleanup.
+func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+	tb.Helper()
+	if len(servers) == 0 {
+		servers = Servers(tb)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	conn, err := zkconn.Connect(ctx, servers, timeout)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		conn.Close()
+		if !poll(connectTimeout, func() bool { return conn.State() == zk.StateDisconnected }) {
+			tb.Errorf("connection to %v is %v after Close", servers, conn.State())
+		}
+	})
+	return conn
+}
 
 // ConnectForeign is a connection as any program makes it, with zk.Connect and
 // nothing of ours; no servers: the shared one. It is closed at cleanup, which

@@ -21,6 +21,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestServerServesWhenStartReturns(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	s := Standalone(t, Options{})
 	t.Logf("started in %v", time.Since(began))
@@ -35,6 +36,7 @@ func TestServerServesWhenStartReturns(t *testing.T) {
 }
 
 func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
+	t.Parallel()
 	s := Standalone(t, Options{})
 	conn := ConnectForeign(t, 10*time.Second, s.Addr())
 	session := conn.SessionID()
@@ -62,6 +64,7 @@ func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
 }
 
 func TestPausedServerIsSilentUntilResumed(t *testing.T) {
+	t.Parallel()
 	s := Standalone(t, Options{})
 	conn := ConnectForeign(t, 30*time.Second, s.Addr())
 	must(t, s.Pause())
@@ -80,6 +83,7 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 }
 
 func TestPausedServerCanBeStopped(t *testing.T) {
+	t.Parallel()
 	s, err := Start(Options{})
 	must(t, err)
 	must(t, s.Pause())
@@ -91,6 +95,7 @@ func TestPausedServerCanBeStopped(t *testing.T) {
 }
 
 func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
+	t.Parallel()
 	s := Standalone(t, Options{})
 	conn := ConnectForeign(t, 30*time.Second, s.Addr()) // pings every 10s: none during the test
 	before, err := s.Requests()
@@ -109,6 +114,7 @@ func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
 }
 
 func TestShortSessionsAreGranted(t *testing.T) {
+	t.Parallel()
 	s := Standalone(t, Options{})
 	conn := ConnectForeign(t, 200*time.Millisecond, s.Addr())
 	_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
@@ -122,6 +128,7 @@ func TestShortSessionsAreGranted(t *testing.T) {
 }
 
 func TestEmptyContainersAreSwept(t *testing.T) {
+	t.Parallel()
 	conn := ConnectForeign(t, 10*time.Second)
 	dir := Path(t)
 	_, err := conn.CreateContainer(dir, nil, zk.FlagContainer, acl)
@@ -137,6 +144,7 @@ func TestEmptyContainersAreSwept(t *testing.T) {
 }
 
 func TestExpireEndsTheSessionAtOnce(t *testing.T) {
+	t.Parallel()
 	conn := ConnectForeign(t, 30*time.Second)
 	other := ConnectForeign(t, 30*time.Second)
 	path := Path(t)
@@ -154,6 +162,7 @@ func TestExpireEndsTheSessionAtOnce(t *testing.T) {
 }
 
 func TestEnsembleElectsAnotherLeader(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	e := Cluster(t, 3, Options{})
 	t.Logf("started in %v", time.Since(began))
@@ -183,6 +192,7 @@ func TestEnsembleElectsAnotherLeader(t *testing.T) {
 }
 
 func TestEnsembleComesBackFromAPowerCut(t *testing.T) {
+	t.Parallel()
 	e := Cluster(t, 3, Options{})
 	conn := ConnectForeign(t, 10*time.Second, e.Addrs()...)
 	_, err := conn.Create("/a", nil, 0, acl)
@@ -193,4 +203,24 @@ func TestEnsembleComesBackFromAPowerCut(t *testing.T) {
 	if ok, _, err := again.Exists("/a"); err != nil || !ok {
 		t.Errorf("exists %v, %v", ok, err)
 	}
+}
+
+func TestConnectIsZkconn(t *testing.T) {
+	t.Parallel()
+	s := Standalone(t, Options{})
+	p := ProxyFor(t, s.Addr())
+	conn := Connect(t, 4*time.Second, p.Addr())
+	session := conn.SessionID()
+	p.Cut()
+	Eventually(t, 4*time.Second, "the same session", func() bool {
+		_, _, err := conn.Exists("/")
+		return err == nil && conn.SessionID() == session
+	})
+	p.Refuse()
+	Expire(t, conn)
+	must(t, p.Accept())
+	Eventually(t, 10*time.Second, "another session", func() bool {
+		id := conn.SessionID()
+		return id != 0 && id != session
+	})
 }
