@@ -74,7 +74,7 @@ type retry struct {
 func (c *Client) retry() *retry { return &retry{client: c} }
 
 const (
-	longestPause = 250 * time.Millisecond
+	longestPause = 100 * time.Millisecond
 	// downsUntilClosed looks, 1+2+4+...+64 ms apart, find a connection
 	// disconnected before it is taken for closed.
 	downsUntilClosed = 8
@@ -108,7 +108,21 @@ func (r *retry) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return Ended(ctx)
 	case <-changed:
+		r.tries = 0
 	case <-timer.C:
+	}
+	return nil
+}
+
+// connected waits until the connection has a session. What is asked while it has
+// none waits in the client's queue, where it cannot be taken back: of a thousand
+// callers that come and give up during an outage, a thousand requests would be
+// left. It does not mean that the next call succeeds.
+func (c *Client) connected(ctx context.Context) error {
+	for retry := c.retry(); c.conn.State() != zk.StateHasSession; {
+		if err := retry.wait(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -120,6 +134,9 @@ func await[T any](ctx context.Context, c *Client, call func() (T, error)) (T, er
 	retry := c.retry()
 	for {
 		if err := Ended(ctx); err != nil {
+			return none, err
+		}
+		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
 		select {

@@ -49,6 +49,9 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		if err := Ended(ctx); err != nil {
 			return Claimed{}, err
 		}
+		if err := c.connected(ctx); err != nil {
+			return Claimed{}, err
+		}
 		if !c.In(session) {
 			return Claimed{}, ErrOver
 		}

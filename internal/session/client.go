@@ -71,13 +71,12 @@ func Of(conn *zk.Conn) *Client {
 
 // Session waits until there is a session and returns its id, which is never 0.
 func (c *Client) Session(ctx context.Context) (int64, error) {
-	retry := c.retry()
-	for {
+	for retry := c.retry(); ; {
 		if err := Ended(ctx); err != nil {
 			return 0, err
 		}
-		if c.link != nil && c.link.IsClosed() {
-			return 0, ErrClosed
+		if err := c.connected(ctx); err != nil {
+			return 0, err
 		}
 		if id := c.conn.SessionID(); id != 0 {
 			return id, nil

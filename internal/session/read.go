@@ -91,7 +91,10 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
 	}
 	for retry := c.retry(); ; {
-		if !c.In(session) && c.conn.SessionID() != 0 {
+		if err := c.connected(context.Background()); err != nil {
+			return err
+		}
+		if !c.In(session) {
 			return ErrOver
 		}
 		sent := time.Now()

@@ -56,7 +56,10 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
 	}
 	maybe := false // an earlier try may have done it
 	for retry := c.retry(); ; {
-		if session != AnySession && !c.In(session) && c.conn.SessionID() != 0 {
+		if err := c.connected(context.Background()); err != nil {
+			return err
+		}
+		if session != AnySession && !c.In(session) {
 			return ErrOver
 		}
 		var err error

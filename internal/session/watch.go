@@ -144,32 +144,31 @@ func (w *watches) drop(key watchKey, e *watchEntry) {
 // set asks until the server answers. It goes on when the one who asked first has
 // gone, for others may wait for it; and if nobody does, the next will find it.
 func (c *Client) set(session int64, path string, e *watchEntry) {
-	key := watchKey{session, path}
-	retry := c.retry()
-	for {
+	for retry := c.retry(); ; {
+		if e.err = c.connected(context.Background()); e.err != nil {
+			break
+		}
+		if !c.In(session) {
+			e.err = ErrOver
+			break
+		}
 		data, stat, raw, err := c.conn.GetW(path)
-		switch outcomeOf(err) {
-		case done:
+		o := outcomeOf(err)
+		if o == done || o == refused {
 			if !c.In(session) {
-				e.err = ErrOver
-			} else {
+				err = ErrOver
+			}
+			if e.err = err; err == nil {
 				e.watch = &Watch{Data: data, Stat: stat, raw: raw, settled: make(chan struct{})}
 			}
-		case refused:
-			if e.err = err; !c.In(session) {
-				e.err = ErrOver
-			}
-		default:
-			if c.conn.SessionID() != 0 && !c.In(session) {
-				e.err = ErrOver
-			} else if e.err = retry.wait(context.Background()); e.err == nil {
-				continue
-			}
+			break
 		}
-		break
+		if e.err = retry.wait(context.Background()); e.err != nil {
+			break
+		}
 	}
 	if e.err != nil {
-		c.watches.drop(key, e)
+		c.watches.drop(watchKey{session, path}, e)
 	}
 	close(e.ready)
 }
