@@ -24,25 +24,37 @@ func Expire(tb testing.TB, conn *zk.Conn) {
 	}
 }
 
+// ExpireAt is Expire by way of another member of the ensemble, for when the one
+// that conn is connected to is paused or dead.
+func ExpireAt(tb testing.TB, conn *zk.Conn, addr string) {
+	tb.Helper()
+	if err := expireSession(conn, addr); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // ExpireSession is Expire for programs that are no tests.
-func ExpireSession(conn *zk.Conn) error {
+func ExpireSession(conn *zk.Conn) error { return expireSession(conn, conn.Server()) }
+
+func expireSession(conn *zk.Conn, addr string) error {
 	id := conn.SessionID()
 	if id == 0 {
 		return errors.New("zktest: expire: the connection has no session")
 	}
 	passwd := password(conn)
-	addr := behindProxy(conn.Server())
+	addr = behindProxy(addr)
 	if err := closeSession(addr, id, passwd); err != nil {
 		return fmt.Errorf("zktest: expire session %#x at %s: %w", id, addr, err)
 	}
 	return nil
 }
 
-// password reads what zk.Conn does not tell. The client writes it during the
-// handshake only, before it sets its state, which State reads atomically; so
-// the read is ordered after the handshake that made the session.
+// password reads what zk.Conn does not tell. The client writes it at the end of
+// a handshake only, before it sets its state, which State reads atomically; so
+// the read is ordered after the handshake that made the session, and races with
+// none but one that ends right now.
 func password(conn *zk.Conn) []byte {
-	poll(2*time.Second, func() bool { return conn.State() == zk.StateHasSession })
+	conn.State()
 	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
 	return append([]byte(nil), field.Bytes()...)
 }

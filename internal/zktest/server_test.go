@@ -224,3 +224,20 @@ func TestConnectIsZkconn(t *testing.T) {
 		return id != 0 && id != session
 	})
 }
+
+func TestExpireByWayOfAnotherMember(t *testing.T) {
+	t.Parallel()
+	e := Cluster(t, 3, Options{})
+	followers, err := e.Followers()
+	must(t, err)
+	conn := Connect(t, 30*time.Second, followers[0].Addr())
+	_, err = conn.Create("/e", nil, zk.FlagEphemeral, acl)
+	must(t, err)
+	must(t, followers[0].Pause())
+	Within(t, 5*time.Second, "expire", func() { ExpireAt(t, conn, followers[1].Addr()) })
+	witness := Connect(t, 10*time.Second, followers[1].Addr())
+	if ok, _, err := witness.Exists("/e"); err != nil || ok {
+		t.Errorf("exists %v, %v", ok, err)
+	}
+	must(t, followers[0].Resume())
+}

@@ -3,11 +3,24 @@
 package zktest
 
 import (
+	"errors"
 	"os"
 	"syscall"
+	"time"
 )
 
-func pauseProcess(p *os.Process) error  { return p.Signal(syscall.SIGSTOP) }
+// The signal only asks: each thread stops when it next looks. Without waiting,
+// one more request might be answered.
+func pauseProcess(p *os.Process) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	if !poll(5*time.Second, func() bool { return isPaused(p.Pid) }) {
+		return errors.New("process does not stop")
+	}
+	return nil
+}
+
 func resumeProcess(p *os.Process) error { return p.Signal(syscall.SIGCONT) }
 
 func tryLockFile(f *os.File) error {
