@@ -40,7 +40,7 @@ func chaos(t *testing.T, conn *zk.Conn, p *zktest.Proxy) {
 	}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	for i := range 8 {
+	for i := range 64 { // more than fit into the queue of the client, so that the watches have to wait their turn
 		wg.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -48,7 +48,7 @@ func chaos(t *testing.T, conn *zk.Conn, p *zktest.Proxy) {
 					return
 				default:
 				}
-				if n%8 == 0 {
+				if n%4 == 0 {
 					conn.GetW(base)
 				}
 				conn.Set(base, []byte{byte(i)}, -1)

@@ -1,0 +1,335 @@
+package zkconn
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
+
+const fakeSession = 0x77
+
+// A fakeServer speaks just enough of the protocol to shake hands and answer pings and reads, and says whatever the test
+// wants in between.
+type fakeServer struct {
+	t          *testing.T
+	listener   net.Listener
+	handshakes atomic.Int64
+	wg         sync.WaitGroup
+
+	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for the sane thing.
+	welcome func(n int64, c net.Conn) bool
+	answer  func(n int64, c net.Conn, xid, op int32) bool
+}
+
+func newFakeServer(t *testing.T) *fakeServer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeServer{t: t, listener: l}
+}
+
+func (f *fakeServer) start() *fakeServer {
+	f.wg.Go(func() {
+		for {
+			c, err := f.listener.Accept()
+			if err != nil {
+				return
+			}
+			f.wg.Go(func() { f.serve(c) })
+		}
+	})
+	f.t.Cleanup(func() { f.listener.Close(); f.wg.Wait() })
+	return f
+}
+
+func (f *fakeServer) serve(c net.Conn) {
+	defer c.Close()
+	n := int64(0)
+	for {
+		head := make([]byte, 4)
+		if _, err := io.ReadFull(c, head); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head))
+		if _, err := io.ReadFull(c, body); err != nil {
+			return
+		}
+		if n == 0 {
+			n = f.handshakes.Add(1)
+			if f.welcome == nil || !f.welcome(n, c) {
+				c.Write(handshakeFrame(fakeSession, 4000, 16))
+			}
+			continue
+		}
+		xid, op := int32At(body, 0), int32At(body, 4)
+		if f.answer != nil && f.answer(n, c, xid, op) {
+			continue
+		}
+		reply := header(xid)
+		if op == opGetData || op == opExists {
+			if op == opGetData {
+				reply = binary.BigEndian.AppendUint32(reply, 0)
+			}
+			reply = append(reply, make([]byte, 68)...)
+		}
+		c.Write(frame(reply))
+	}
+}
+
+func (f *fakeServer) connect(opts ...Option) *zk.Conn {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	conn, err := Connect(ctx, []string{f.listener.Addr().String()}, 4*time.Second, opts...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(conn.Close)
+	return conn
+}
+
+func frame(body []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+func header(xid int32) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(xid)), make([]byte, 12)...)
+}
+
+func handshakeFrame(session uint64, timeout, password uint32) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 4), timeout)
+	b = binary.BigEndian.AppendUint64(b, session)
+	b = binary.BigEndian.AppendUint32(b, password)
+	return frame(append(b, make([]byte, min(password, 16))...))
+}
+
+func word(n int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
+
+// Whatever the first connection says, the second one must work, and the process must live.
+func TestMalformedHandshake(t *testing.T) {
+	for name, bytes := range map[string][]byte{
+		"nothing, and closes":   nil,
+		"zero length":           word(0),
+		"negative length":       word(-1),
+		"4 GiB less 1":          {0xff, 0xff, 0xff, 0xff},
+		"2 GiB":                 word(1<<31 - 1),
+		"too short":             frame(make([]byte, 10)),
+		"password beyond frame": handshakeFrame(1, 4000, 1000),
+		"cut in the middle":     handshakeFrame(1, 4000, 16)[:17],
+		"HTTP":                  []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.welcome = func(n int64, c net.Conn) bool {
+				if n > 1 {
+					return false
+				}
+				c.Write(bytes)
+				c.Close()
+				return true
+			}
+			conn := f.start().connect()
+			if _, _, err := conn.Get("/"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A server that sends the length of the handshake and no more: the client's second read has no deadline.
+func TestHandshakeThatStops(t *testing.T) {
+	f := newFakeServer(t)
+	f.welcome = func(n int64, c net.Conn) bool {
+		if n == 1 {
+			c.Write(handshakeFrame(1, 4000, 16)[:6])
+		}
+		return n == 1
+	}
+	start := time.Now()
+	f.start().connect()
+	// A sixth of 4 s, the pause of a second round.
+	if took := time.Since(start); took > 1500*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+}
+
+func TestMalformedReply(t *testing.T) {
+	body := func(xid int32, parts ...[]byte) []byte {
+		b := header(xid)
+		for _, p := range parts {
+			b = append(b, p...)
+		}
+		return frame(b)
+	}
+	get := func(c *zk.Conn) error { _, _, err := c.Get("/"); return err }
+	children := func(c *zk.Conn) error { _, _, err := c.Children("/"); return err }
+	acl := func(c *zk.Conn) error { _, _, err := c.GetACL("/"); return err }
+	multi := func(c *zk.Conn) error { _, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}); return err }
+	for name, tc := range map[string]struct {
+		call func(*zk.Conn) error
+		send func(xid int32) []byte
+	}{
+		"zero length":               {get, func(int32) []byte { return word(0) }},
+		"length 15":                 {get, func(int32) []byte { return word(15) }},
+		"negative length":           {get, func(int32) []byte { return word(-5) }},
+		"length 2 GiB":              {get, func(int32) []byte { return word(1<<31 - 1) }},
+		"just above 64 MiB":         {get, func(int32) []byte { return word(maxReply + 1) }},
+		"cut in the header":         {get, func(x int32) []byte { return body(x)[:9] }},
+		"data of 2 GiB":             {get, func(x int32) []byte { return body(x, word(1<<31-1), make([]byte, 68)) }},
+		"2 billion children":        {children, func(x int32) []byte { return body(x, word(1<<31-1), make([]byte, 68)) }},
+		"-2 children":               {children, func(x int32) []byte { return body(x, word(-2), make([]byte, 68)) }},
+		"2 billion ACL entries":     {acl, func(x int32) []byte { return body(x, word(1<<31-1), make([]byte, 68)) }},
+		"Multi without an end":      {multi, func(x int32) []byte { return body(x, word(opCheck), []byte{0}, word(0)) }},
+		"Multi cut in a header":     {multi, func(x int32) []byte { return body(x, word(opCheck)) }},
+		"Multi with a path of 2 GB": {multi, func(x int32) []byte { return body(x, word(opCreate), []byte{0}, word(0), word(1<<31-1)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t)
+			var once sync.Once
+			f.answer = func(n int64, c net.Conn, xid, op int32) (done bool) {
+				if n == 1 && op != 11 {
+					once.Do(func() { c.Write(tc.send(xid)); c.(*net.TCPConn).CloseWrite(); done = true })
+				}
+				return done
+			}
+			conn := f.start().connect()
+			if err := tc.call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
+				t.Errorf("got %v, want a lost connection", err)
+			}
+			if err := get(conn); err != nil {
+				t.Error("after the reconnect:", err)
+			}
+			if n := f.handshakes.Load(); n != 2 {
+				t.Errorf("%d handshakes, want 2", n)
+			}
+		})
+	}
+}
+
+// The bodies that the decoder copes with must not be taken for malformed.
+func TestSoundBodies(t *testing.T) {
+	stat := make([]byte, 68)
+	join := func(parts ...[]byte) (b []byte) {
+		for _, p := range parts {
+			b = append(b, p...)
+		}
+		return b
+	}
+	for name, tc := range map[string]struct {
+		op   int32
+		body []byte
+	}{
+		"no data":         {opGetData, join(word(-1), stat)},
+		"empty data":      {opGetData, join(word(0), stat)},
+		"data":            {opGetData, join(word(3), []byte("abc"), stat)},
+		"no children":     {opGetChildren2, join(word(0), stat)},
+		"children":        {opGetChildren2, join(word(2), word(1), []byte("a"), word(1), []byte("b"), stat)},
+		"empty":           {opSetData, nil},
+		"multi":           {opMulti, join(word(opCreate), []byte{0}, word(0), word(2), []byte("/a"), word(opSetData), []byte{0}, word(0), stat, word(-1), []byte{1}, word(-1))},
+		"multi of errors": {opMulti, join(word(opError), []byte{0}, word(-2), word(-2), word(-1), []byte{1}, word(-1))},
+		"multi, unknown":  {opMulti, join(word(19), []byte{0}, word(0), word(2), []byte("/a"), word(-1), []byte{1}, word(-1))},
+	} {
+		if err := checkBody(tc.op, len(tc.body), tc.body); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzCheckBody(f *testing.F) {
+	f.Add(int32(opMulti), []byte{0, 0, 0, 1, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, op int32, body []byte) { checkBody(op, len(body), body) })
+}
+
+// Credentials are answered out of order; everything else in order.
+func TestPending(t *testing.T) {
+	var q pending
+	for i := range int32(1000) {
+		q.push(packet{xid: 2 * i, op: 1})
+		q.push(packet{xid: 2*i + 1, op: opSetAuth})
+		if q.op(2*i+1) != opSetAuth || q.op(-7) != 0 {
+			t.Fatal("wrong op")
+		}
+		if p, ok := q.pop(2*i + 1); !ok || p.op != opSetAuth {
+			t.Fatal("credentials not found")
+		}
+		if i >= 10 {
+			if p, ok := q.pop(2 * (i - 10)); !ok || p.xid != 2*(i-10) {
+				t.Fatal("request not found")
+			}
+		}
+	}
+	if len(q.sent)-q.head != 10 || cap(q.sent) > 64 {
+		t.Errorf("%d left, room for %d", len(q.sent)-q.head, cap(q.sent))
+	}
+}
+
+// The expiry is told with session 0; a new session follows.
+func TestExpired(t *testing.T) {
+	f := newFakeServer(t)
+	f.welcome = func(n int64, c net.Conn) bool {
+		c.Write(handshakeFrame([]uint64{1, 0, 2}[min(n, 3)-1], 4000, 16))
+		if n == 2 {
+			c.Close()
+		}
+		return true
+	}
+	f.answer = func(n int64, c net.Conn, xid, op int32) bool {
+		if n == 1 {
+			c.Close()
+		}
+		return n == 1
+	}
+	conn := f.start().connect()
+	l := link.Of(conn)
+	if l.Session() != 1 || !l.Alive(1) {
+		t.Fatalf("session %d", l.Session())
+	}
+	conn.Get("/")
+	if _, _, err := conn.Get("/"); err != nil {
+		t.Fatal(err)
+	}
+	if l.Session() != 2 || l.Alive(1) || !l.Alive(2) || l.Epoch() != 2 {
+		t.Errorf("session %d, epoch %d", l.Session(), l.Epoch())
+	}
+}
+
+// The requests' times come from before they were sent, and each answer is told.
+func TestAnswersAreTimed(t *testing.T) {
+	f := newFakeServer(t)
+	release := make(chan struct{})
+	f.answer = func(_ int64, _ net.Conn, _, op int32) bool {
+		if op == opGetData {
+			<-release
+		}
+		return false
+	}
+	conn := f.start().connect()
+	l := link.Of(conn)
+	before := l.Deadline(fakeSession)
+	start := time.Now()
+	got := make(chan error)
+	go func() { _, _, err := conn.Get("/"); got <- err }()
+	time.AfterFunc(50*time.Millisecond, func() { close(release) })
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+	if l.Deadline(fakeSession) != before {
+		t.Error("an answer alone moved the deadline")
+	}
+	l.Proved(fakeSession, time.Now().Add(time.Second)) // a quarter of the timeout later
+	sent := l.Deadline(fakeSession).Add(-l.Timeout())
+	if sent.Before(start) || sent.After(start.Add(40*time.Millisecond)) {
+		t.Errorf("deadline counts from %v after the call began", sent.Sub(start))
+	}
+}
