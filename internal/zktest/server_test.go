@@ -1,7 +1,9 @@
 package zktest
 
 import (
+	"encoding/binary"
 	"errors"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -113,18 +115,25 @@ func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
 	}
 }
 
-func TestShortSessionsAreGranted(t *testing.T) {
+// The session itself is not lived in: on a busy machine 200ms pass unnoticed.
+func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	t.Parallel()
 	s := Standalone(t, Options{})
-	conn := ConnectForeign(t, 200*time.Millisecond, s.Addr())
-	_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
-	must(t, err)
-	watcher := ConnectForeign(t, 10*time.Second, s.Addr())
-	conn.Close()
-	Eventually(t, 5*time.Second, "the ephemeral node goes", func() bool {
-		ok, _, err := watcher.Exists("/e")
-		return err == nil && !ok
-	})
+	for asked, want := range map[uint32]uint32{1: 200, 200: 200, 60_000: 60_000, 100_000: 60_000} {
+		c, err := net.Dial("tcp", s.Addr())
+		must(t, err)
+		defer c.Close()
+		must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+		hello := make([]byte, 45) // a new session
+		binary.BigEndian.PutUint32(hello[12:], asked)
+		binary.BigEndian.PutUint32(hello[24:], 16) // of password
+		must(t, writeFrame(c, hello))
+		welcome, err := readFrame(c)
+		must(t, err)
+		if got := binary.BigEndian.Uint32(welcome[4:]); got != want {
+			t.Errorf("asked for %dms, granted %dms, want %dms", asked, got, want)
+		}
+	}
 }
 
 func TestEmptyContainersAreSwept(t *testing.T) {
