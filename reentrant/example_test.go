@@ -1,0 +1,174 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// clean removes a tree whose branches are cleaned by the same function.
+func clean(ctx context.Context, mu *reentrant.Mutex, depth int) error {
+	hold, err := mu.Lock(ctx) // ctx bounds the wait, not the hold
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx) // gives it back, also when ctx has ended
+
+	ctx = hold.Context(ctx) // this context ends when the lock is lost
+	if depth == 0 {
+		return leaf(ctx, hold.Token())
+	}
+	return clean(ctx, mu, depth-1)
+}
+
+// leaf stops when ctx ends, and hands token to the store with each write.
+func leaf(ctx context.Context, token int64) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	fmt.Println("a leaf is removed, with a token:", token > 0)
+	return nil
+}
+
+// A function takes the lock and calls itself. Only the first call asks ZooKeeper.
+func Example() {
+	ctx := context.Background()
+	servers := zktest.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	conn, err := zkconn.Connect(ctx, servers, 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	mu := reentrant.New(conn, "/examples/tree")
+	if err := clean(ctx, mu, 3); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("holds left:", mu.Holds())
+	// Output:
+	// a leaf is removed, with a token: true
+	// holds left: 0
+}
+
+// exampleConn is what the other examples begin with.
+func exampleConn(ctx context.Context) *zk.Conn {
+	conn, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return conn
+}
+
+// Each Lock has a hold of its own. The lock is free when the last is unlocked.
+func ExampleMutex_Holds() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	mu := reentrant.New(conn, "/examples/holds")
+
+	outer, err := mu.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	inner, err := mu.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mu.Holds())
+
+	inner.Unlock(ctx)
+	fmt.Println(mu.Holds(), inner.Held(), outer.Held())
+
+	outer.Unlock(ctx)
+	fmt.Println(mu.Holds(), outer.Held())
+	// Output:
+	// 2
+	// 1 false true
+	// 0 false
+}
+
+// Another goroutine is another owner, unless it is given the hold's context.
+func ExampleMutex_TryLock() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	mu := reentrant.New(conn, "/examples/owner")
+
+	hold, err := mu.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Unlock(ctx)
+
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		_, err := mu.TryLock(ctx)
+		fmt.Println("a stranger:", err)
+
+		helper, err := mu.TryLock(hold.Context(ctx))
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer helper.Unlock(ctx)
+		fmt.Println("a helper:", helper.Held())
+	}()
+	<-done
+	// Output:
+	// a stranger: reentrant: try lock /examples/owner: busy
+	// a helper: true
+}
+
+// The holder learns that the lock is gone, here because somebody has deleted the
+// node by hand. It cannot enter again before it has unlocked what it holds.
+func ExampleHold_Context() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	mu := reentrant.New(conn, "/examples/context")
+
+	hold, err := mu.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := hold.Context(ctx)
+	fmt.Println("before:", work.Err())
+
+	queue, err := mu.Queue(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := conn.Delete("/examples/context/"+queue[0].Name, -1); err != nil {
+		log.Fatal(err)
+	}
+
+	<-work.Done()
+	fmt.Println("after:", context.Cause(work))
+	_, err = mu.Lock(ctx)
+	fmt.Println(err)
+	fmt.Println(errors.Is(hold.Unlock(ctx), reentrant.ErrLost))
+
+	hold, err = mu.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("anew:", hold.Held())
+	hold.Unlock(ctx)
+	// Output:
+	// before: <nil>
+	// after: lock lost: its node was deleted
+	// reentrant: lock /examples/context: lock lost: its node was deleted
+	// true
+	// anew: true
+}

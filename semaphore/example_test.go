@@ -1,0 +1,186 @@
+package semaphore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/semaphore"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// convert runs one job; not more than four run at once, over all machines.
+func convert(ctx context.Context, servers []string) error {
+	conn, err := zkconn.Connect(ctx, servers, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+
+	hold, err := semaphore.New(conn, "/examples/convert", 4).Acquire(ctx, 1) // ctx bounds the wait, not the hold
+	if err != nil {
+		return err
+	}
+	defer hold.Release(ctx) // gives it back, also when ctx has ended
+
+	return job(hold.Context(ctx)) // this context ends when the permit is lost
+}
+
+// job stops when ctx ends.
+func job(ctx context.Context) error {
+	for step := range 2 {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		fmt.Println("step", step)
+	}
+	return nil
+}
+
+// A job that runs only while it has a permit.
+func Example() {
+	servers := zktest.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+
+	if err := convert(context.Background(), servers); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// step 0
+	// step 1
+}
+
+// exampleConn is what the other examples begin with.
+func exampleConn(ctx context.Context) *zk.Conn {
+	conn, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return conn
+}
+
+// Several permits are taken together or not at all.
+func ExampleSemaphore_TryAcquire() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	sem := semaphore.New(conn, "/examples/try-acquire", 4)
+
+	three, err := sem.TryAcquire(ctx, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = sem.TryAcquire(ctx, 2)
+	fmt.Println("two more:", err)
+
+	one, err := sem.TryAcquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("one more:", one.Held())
+
+	one.Release(ctx)
+	three.Release(ctx)
+	// Output:
+	// two more: semaphore: try acquire /examples/try-acquire: busy
+	// one more: true
+}
+
+// All processes must agree on the number of permits. With 0 the stored one is
+// used, whatever it is.
+func ExampleNew() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+
+	hold, err := semaphore.New(conn, "/examples/number", 4).Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Release(ctx)
+
+	_, err = semaphore.New(conn, "/examples/number", 5).Acquire(ctx, 1)
+	fmt.Println(errors.Is(err, semaphore.ErrMismatch))
+
+	stored, err := semaphore.New(conn, "/examples/number", 0).Acquire(ctx, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stored.Release(ctx)
+	fmt.Println(stored.Held())
+	// Output:
+	// true
+	// true
+}
+
+// Those who wait notice when there are more permits.
+func ExampleSemaphore_Resize() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	sem := semaphore.New(conn, "/examples/resize", 0)
+	if err := sem.Resize(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
+	first, err := sem.Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer first.Release(ctx)
+
+	second := make(chan *semaphore.Hold, 1)
+	go func() {
+		hold, err := sem.Acquire(ctx, 1)
+		if err != nil {
+			log.Fatal(err)
+		}
+		second <- hold
+	}()
+	if err := sem.Resize(ctx, 2); err != nil {
+		log.Fatal(err)
+	}
+	hold := <-second
+	defer hold.Release(ctx)
+	fmt.Println(first.Held(), hold.Held())
+	// Output: true true
+}
+
+// The holder learns that a permit is gone, here because somebody has deleted the
+// node by hand.
+func ExampleHold_Context() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	sem := semaphore.New(conn, "/examples/permits", 2)
+
+	hold, err := sem.Acquire(ctx, 1)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := hold.Context(ctx)
+	fmt.Println("before:", work.Err())
+
+	queue, err := sem.Queue(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := conn.Delete("/examples/permits/queue/"+queue[0].Name, -1); err != nil {
+		log.Fatal(err)
+	}
+
+	<-work.Done()
+	fmt.Println("after:", context.Cause(work))
+	fmt.Println(errors.Is(context.Cause(work), semaphore.ErrLost), hold.Held())
+	// Output:
+	// before: <nil>
+	// after: lock lost: its node was deleted
+	// true false
+}
