@@ -135,7 +135,7 @@ func (h *hosts) pause() time.Duration {
 		return 0
 	}
 	longest := lastPause
-	if n := try/round - 1; n < 5 {
+	if n := try/round - 1; n < 6 {
 		longest = min(lastPause, firstPause<<n)
 	}
 	return longest/2 + rand.N(longest/2)

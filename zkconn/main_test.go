@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { zktest.Main(m) }
 
 // connect returns a connection that is closed at the end of the test.
-func connect(t *testing.T, timeout time.Duration, servers []string, opts ...zkconn.Option) *zk.Conn {
+func connect(t testing.TB, timeout time.Duration, servers []string, opts ...zkconn.Option) *zk.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -28,7 +28,7 @@ func connect(t *testing.T, timeout time.Duration, servers []string, opts ...zkco
 
 // call makes one call, and fails the test if it takes longer than within or does not succeed. Calls that were lost with
 // their connection are repeated, as the locks do.
-func call(t *testing.T, conn *zk.Conn, within time.Duration) (took time.Duration) {
+func call(t testing.TB, conn *zk.Conn, within time.Duration) (took time.Duration) {
 	t.Helper()
 	start := time.Now()
 	done := make(chan struct{})
