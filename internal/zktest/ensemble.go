@@ -11,6 +11,7 @@ import (
 // Ensemble is a ZooKeeper cluster of several server processes.
 type Ensemble struct {
 	servers []*Server
+	links   []*link // with Options.Partitions
 }
 
 // StartEnsemble runs n servers (3 is the usual number) that elect a leader, and
@@ -43,10 +44,6 @@ func newEnsemble(n int, opts Options) (*Ensemble, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cluster []string
-	for i := range n {
-		cluster = append(cluster, fmt.Sprintf("server.%d=%s:%d:%d", i+1, host, ports[n+i], ports[2*n+i]))
-	}
 	e := &Ensemble{}
 	for i := range n {
 		s, err := newServer(opts, ports[i])
@@ -54,8 +51,23 @@ func newEnsemble(n int, opts Options) (*Ensemble, error) {
 			_ = e.Stop()
 			return nil, err
 		}
-		s.id, s.cluster = i+1, cluster
+		s.id = i + 1
 		e.servers = append(e.servers, s)
+	}
+	quorum, election := ports[n:2*n], ports[2*n:]
+	if opts.Partitions {
+		if e.links, err = newLinks(quorum, election); err != nil {
+			_ = e.Stop()
+			return nil, err
+		}
+	}
+	for _, s := range e.servers {
+		for j := range n {
+			s.cluster = append(s.cluster, fmt.Sprintf("server.%d=%s:%d:%d", j+1, host, quorum[j], election[j]))
+		}
+	}
+	for _, l := range e.links { // what the one knows of the other is our proxies
+		e.servers[l.from-1].cluster[l.to-1] = fmt.Sprintf("server.%d=%s:%s", l.to, l.quorum.Addr(), l.election.port())
 	}
 	return e, nil
 }
@@ -156,4 +168,10 @@ func (e *Ensemble) Restart() error {
 }
 
 // Stop ends all members and removes their data.
-func (e *Ensemble) Stop() error { return e.all((*Server).Stop) }
+func (e *Ensemble) Stop() error {
+	err := e.all((*Server).Stop)
+	for _, l := range e.links {
+		l.close()
+	}
+	return err
+}

@@ -25,6 +25,10 @@ type Options struct {
 	// Kill, for only the process dies.
 	ForceSync bool
 
+	// Partitions has the members of an ensemble reach each other through
+	// proxies of ours, so that Ensemble.Isolate can part them.
+	Partitions bool
+
 	// Config holds further lines of zoo.cfg, and wins over ours.
 	Config map[string]string
 
@@ -64,7 +68,7 @@ func (o Options) config(more map[string]string) string {
 		"4lw.commands.whitelist":  "*",
 		"forceSync":               yesNo(o.ForceSync),
 		"preAllocSize":            "1024", // KiB of log file, in place of 64 MiB
-		"initLimit":               o.ticks(20 * time.Second),
+		"initLimit":               o.ticks(o.initLimit()),
 		"syncLimit":               o.ticks(2 * time.Second),
 		"quorumListenOnAllIPs":    "false",
 		"autopurge.purgeInterval": "0",
@@ -76,6 +80,15 @@ func (o Options) config(more map[string]string) string {
 		fmt.Fprintf(&b, "%s=%s\n", key, lines[key])
 	}
 	return b.String()
+}
+
+// initLimit is patience with a busy machine. Across a partition it is also how
+// long members go on trying to follow one who cannot answer.
+func (o Options) initLimit() time.Duration {
+	if o.Partitions {
+		return 4 * time.Second
+	}
+	return 20 * time.Second
 }
 
 // ticks is d in ticks, at least the 5 that ZooKeeper's own sample has.

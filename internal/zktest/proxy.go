@@ -3,6 +3,7 @@ package zktest
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"sync"
@@ -20,7 +21,8 @@ import (
 //	...
 //	<-lost.Fired()
 type Proxy struct {
-	addr string
+	addr  string
+	bytes bool // not ZooKeeper's client protocol: forwards, cuts and mutes only
 
 	mu       sync.Mutex
 	target   string
@@ -28,7 +30,8 @@ type Proxy struct {
 	conns    map[*proxyConn]struct{}
 	faults   []*Fault
 	hook     func(Op)
-	mute     [2]bool // by direction
+	greeting func(io.Reader) ([]byte, error) // of bytes; see onGreeting
+	mute     [2]bool                         // by direction
 	closed   bool
 
 	wg            sync.WaitGroup
@@ -58,7 +61,9 @@ func behindProxy(addr string) string {
 }
 
 // NewProxy forwards connections made to its Addr to target.
-func NewProxy(target string) (*Proxy, error) {
+func NewProxy(target string) (*Proxy, error) { return newProxy(target, false) }
+
+func newProxy(target string, bytes bool) (*Proxy, error) {
 	var err error
 	for range startTries {
 		var ports []int
@@ -67,6 +72,7 @@ func NewProxy(target string) (*Proxy, error) {
 		}
 		p := &Proxy{
 			addr:   fmt.Sprintf("%s:%d", host, ports[0]),
+			bytes:  bytes,
 			target: target,
 			conns:  make(map[*proxyConn]struct{}),
 		}

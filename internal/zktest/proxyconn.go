@@ -55,9 +55,47 @@ func (c *proxyConn) serve() {
 	default:
 	}
 	var wg sync.WaitGroup
-	wg.Go(c.requests)
-	wg.Go(c.replies)
+	if c.proxy.bytes {
+		wg.Go(func() { c.copy(server, c.client, toServer) })
+		wg.Go(func() { c.copy(c.client, server, toClient) })
+	} else {
+		wg.Go(c.requests)
+		wg.Go(c.replies)
+	}
 	wg.Wait()
+}
+
+// copy forwards what it does not understand.
+func (c *proxyConn) copy(to, from net.Conn, d direction) {
+	defer c.lost(d)
+	c.proxy.mu.Lock()
+	greeting := c.proxy.greeting
+	c.proxy.mu.Unlock()
+	if d == toServer && greeting != nil {
+		hello, err := greeting(from)
+		if err != nil {
+			return
+		}
+		if c.isGone() || c.proxy.swallows(c, d) {
+			hello = nil
+		}
+		if _, err := to.Write(hello); err != nil {
+			return
+		}
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if c.isGone() || c.proxy.swallows(c, d) {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
 }
 
 // cut ends the connection for the client at once. To the server only our
