@@ -1,0 +1,44 @@
+package hammer
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// A lock that does not keep its word is found out: by the record, and by the
+// cells where they can see it.
+func TestBrokenLocksAreCaught(t *testing.T) {
+	for _, c := range []struct {
+		recipe, how string
+		rules       []history.Rule // any of these
+		cells       bool
+	}{
+		{"rwlock", breakGrant, []history.Rule{history.Overlap}, true},
+		{"rwlock", breakEarly, []history.Rule{history.Overlap}, true},
+		{"rwlock", breakToken, []history.Rule{history.Token}, true},
+		{"semaphore", breakGrant, []history.Rule{history.TooMany}, true},
+		{"semaphore", breakEarly, []history.Rule{history.TooMany}, true},
+		{"reentrant", breakGrant, []history.Rule{history.Overlap}, true},
+		{"reentrant", breakEarly, []history.Rule{history.Overlap}, true},
+		{"reentrant", breakToken, []history.Rule{history.Token}, true},
+	} {
+		t.Run(c.recipe+" "+c.how, func(t *testing.T) {
+			s := fromEnv(t)
+			s.For, s.Processes, s.Goroutines = 500*time.Millisecond, 2, 10
+			j := job{Recipe: c.recipe, Break: c.how, BreakEvery: 20}
+			if c.recipe == "semaphore" {
+				j.Permits, j.Ceiling = permits, permits
+			}
+			r := hammer(t, s, j)
+			if !slices.ContainsFunc(r.report.Violations, func(v history.Violation) bool { return slices.Contains(c.rules, v.Rule) }) {
+				t.Errorf("the record of a broken lock has no %q:\n%v", c.rules, r.report)
+			}
+			if c.cells && r.WrongTotal == 0 {
+				t.Error("the cells of a broken lock have seen nothing")
+			}
+		})
+	}
+}

@@ -1,0 +1,34 @@
+// Package hammer has many processes fight for a few locks, records who held
+// them when, and checks the record.
+//
+// Each test starts a number of copies of its own binary. Each copy has one
+// connection and a number of goroutines that lock, try, give up at random
+// instants, downgrade, re-enter and unlock on two paths. What must be true is
+// looked at twice: while it happens, in memory that the processes share and
+// that trusts no clock (cells), and afterwards in the merged record (history).
+// A run in which nobody had to wait counts as failed.
+//
+// The defaults suit `go test ./...`. The environment makes it larger:
+//
+//	HAMMER=20s              how long each recipe is hammered (3s)
+//	HAMMER_PROCESSES=20     how many processes (4)
+//	HAMMER_GOROUTINES=50    how many goroutines in each (10)
+//	HAMMER_SEED=1           what the random choices follow (printed by each run)
+//	ZK_SERVERS=host:port,.. an ensemble to use in place of a server of our own
+//
+// HAMMER_CHILD is how a copy is told what to do.
+package hammer
+
+import (
+	"os"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+func TestMain(m *testing.M) {
+	if order, ok := os.LookupEnv(childEnv); ok {
+		os.Exit(child(order))
+	}
+	zktest.Main(m)
+}

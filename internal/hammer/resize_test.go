@@ -1,0 +1,68 @@
+package hammer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+// resizing begins with so many permits and changes their number all the time.
+func resizing(first int, next func(random int) int) beside {
+	return func(t *testing.T, r *result, j job) func(*history.Rules) {
+		ctx := t.Context()
+		conn := zktest.Connect(t, sessionTimeout)
+		var locks []*semaphore.Semaphore
+		limits := make([][]history.Limit, len(j.Paths)) // the last one is in force
+		for i, path := range j.Paths {
+			s := semaphore.New(conn, path, first)
+			if err := s.Resize(ctx, first); err != nil {
+				t.Fatal(err)
+			}
+			locks = append(locks, s)
+			limits[i] = []history.Limit{{Path: path, Permits: first}}
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		var changes int64
+		random := j.Seed
+		go func() {
+			defer close(stopped)
+			pace := time.NewTicker(50 * time.Millisecond)
+			defer pace.Stop()
+			for {
+				select {
+				case <-stop:
+					return
+				case <-pace.C:
+				}
+				random = random*6364136223846793005 + 1442695040888963407
+				i, n := int(random>>60)%len(locks), next(int(random>>33))
+				called := history.Now()
+				if err := resize(ctx, locks[i], n); err != nil {
+					t.Errorf("resize: %v", err)
+					return
+				}
+				changes++
+				limits[i][len(limits[i])-1].Until = history.Now()
+				limits[i] = append(limits[i], history.Limit{Path: j.Paths[i], Permits: n, Since: called})
+			}
+		}()
+		return func(rules *history.Rules) {
+			close(stop)
+			<-stopped
+			r.count("resized", changes)
+			for _, l := range limits {
+				rules.Limits = append(rules.Limits, l...)
+			}
+		}
+	}
+}
+
+func resize(ctx context.Context, s *semaphore.Semaphore, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.Resize(ctx, n)
+}

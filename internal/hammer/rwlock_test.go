@@ -1,0 +1,79 @@
+package hammer
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+type rwHold interface {
+	held
+	Unlock(context.Context) error
+	Downgrade(context.Context) error
+}
+
+func rwlocks(conn *zk.Conn, j *job) func(*worker, int) {
+	locks := make([]*rwlock.RWMutex, len(j.Paths))
+	for i, path := range j.Paths {
+		locks[i] = rwlock.New(conn, path)
+	}
+	return func(w *worker, path int) {
+		ctx, cancel := w.wait()
+		defer cancel()
+		called := history.Now()
+		write, try := w.chance(10), w.chance(8)
+		h, err := rwAcquire(ctx, w, locks[path], write, try)
+		if w.failed(ctx, try, err) {
+			return
+		}
+		if w.broken(breakEarly) {
+			w.release(h.Unlock)
+			h = fake{}
+		}
+		s := w.stay(path, called, w.token(h))
+		if !write {
+			s.reading(false, func() { w.dwell(20, 4*time.Millisecond); w.look(h) })
+			w.release(h.Unlock)
+			return
+		}
+		s.writing(func() { w.dwell(20, 4*time.Millisecond); w.look(h) })
+		if w.chance(3) {
+			if err := h.Downgrade(context.Background()); err != nil {
+				w.wrong("downgrade: " + err.Error())
+			} else {
+				w.count("downgraded")
+				s.reading(true, func() { w.dwell(20, 4*time.Millisecond); w.look(h) })
+			}
+		}
+		w.release(h.Unlock)
+	}
+}
+
+func rwAcquire(ctx context.Context, w *worker, m *rwlock.RWMutex, write, try bool) (rwHold, error) {
+	how := m.RLock
+	switch {
+	case w.broken(breakGrant):
+		return fake{}, nil
+	case write && try:
+		how = m.TryLock
+	case write:
+		how = m.Lock
+	case try:
+		how = m.TryRLock
+	}
+	return how(ctx)
+}
+
+func TestRWLock(t *testing.T) {
+	r := hammer(t, fromEnv(t), job{Recipe: "rwlock"})
+	r.right(t)
+	r.fought(t, "exclusive", "shared", "downgraded", "busy", "canceled", "released in the background")
+	if r.crossings < r.Processes || r.together < r.Processes {
+		t.Errorf("%d hand-overs between processes, %d readers beside one of another process: too few to mean anything", r.crossings, r.together)
+	}
+}

@@ -1,0 +1,100 @@
+package hammer
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// settings are the size of a run.
+type settings struct {
+	For        time.Duration
+	Processes  int
+	Goroutines int
+	Seed       uint64
+	Cycles     int // each goroutine goes on until it has done so many: on a busy machine For alone may be too short
+}
+
+func fromEnv(t *testing.T) settings {
+	t.Helper()
+	s := settings{For: 3 * time.Second, Processes: 4, Goroutines: 10, Seed: rand.Uint64(), Cycles: 25}
+	parse(t, "HAMMER", &s.For, time.ParseDuration)
+	parse(t, "HAMMER_PROCESSES", &s.Processes, strconv.Atoi)
+	parse(t, "HAMMER_GOROUTINES", &s.Goroutines, strconv.Atoi)
+	parse(t, "HAMMER_SEED", &s.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	return s
+}
+
+func parse[T any](t *testing.T, name string, into *T, read func(string) (T, error)) {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return
+	}
+	v, err := read(value)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	*into = v
+}
+
+// job is what one child is told.
+type job struct {
+	settings
+	Process int
+	Recipe  string
+	Servers []string
+	Paths   []string
+	Permits int // of each semaphore
+	Ceiling int // what Resize may raise them to
+	Cells   string
+	Record  string
+
+	// Every so many acquisitions the child does something that no lock may do:
+	// the test of the test.
+	Break      string
+	BreakEvery int
+}
+
+const childEnv = "HAMMER_CHILD"
+
+// The ways in which a child can break a lock on purpose.
+const (
+	breakGrant = "grant" // be inside without having acquired
+	breakToken = "token" // show a token from long ago
+	breakEarly = "early" // give the lock back, and stay inside
+)
+
+// outcome is what one child has to say, or all of them together.
+type outcome struct {
+	Tally      map[string]int64
+	Wrong      []string // the first ones
+	WrongTotal int
+}
+
+const maxWrong = 20
+
+func (o *outcome) wrong(text string) {
+	if o.WrongTotal++; len(o.Wrong) < maxWrong {
+		o.Wrong = append(o.Wrong, text)
+	}
+}
+
+func (o *outcome) add(other outcome) {
+	for what, n := range other.Tally {
+		o.count(what, n)
+	}
+	for _, text := range other.Wrong {
+		o.wrong(text)
+	}
+	o.WrongTotal += other.WrongTotal - len(other.Wrong)
+}
+
+func (o *outcome) count(what string, n int64) {
+	if o.Tally == nil {
+		o.Tally = make(map[string]int64)
+	}
+	o.Tally[what] += n
+}
