@@ -181,7 +181,8 @@ func TestMalformedReply(t *testing.T) {
 		send func(xid int32) []byte
 	}{
 		"zero length":               {get, func(int32) []byte { return word(0) }},
-		"length 15":                 {get, func(int32) []byte { return word(15) }},
+		"length 15":                 {get, func(x int32) []byte { return append(frame(header(x)[:15]), make([]byte, 99)...) }},
+		"length 4":                  {get, func(x int32) []byte { return append(frame(header(x)[:4]), make([]byte, 99)...) }},
 		"negative length":           {get, func(int32) []byte { return word(-5) }},
 		"length 2 GiB":              {get, func(int32) []byte { return word(1<<31 - 1) }},
 		"just above 64 MiB":         {get, func(int32) []byte { return word(maxReply + 1) }},
