@@ -116,7 +116,9 @@ func (l *Lease) Alive() error {
 // state, and a heartbeat that stays unanswered because the server we are
 // connected to is alone; caller holds mu.
 func (m *monitor) foreignAlive(l *Lease, now time.Time) error {
-	if m.client.conn.State() != zk.StateHasSession && now.Sub(m.lastUp) >= l.grace {
+	if m.client.conn.State() == zk.StateHasSession {
+		m.lastUp = now
+	} else if now.Sub(m.lastUp) >= l.grace {
 		return errDisconnected
 	}
 	if !m.beating.IsZero() && now.Sub(m.beating) >= foreignQuiet+l.grace {

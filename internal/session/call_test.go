@@ -1,0 +1,216 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+func TestOutcomeOf(t *testing.T) {
+	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) } // as the client writes it
+	for _, c := range []struct {
+		err  error
+		want outcome
+	}{
+		{nil, done},
+
+		{zk.ErrNoServer, unsent},
+		{zk.ErrSessionExpired, unsent},
+		{zk.ErrSessionMoved, unsent},
+
+		{zk.ErrNoNode, refused},
+		{zk.ErrNoAuth, refused},
+		{zk.ErrBadVersion, refused},
+		{zk.ErrNoChildrenForEphemerals, refused},
+		{zk.ErrNodeExists, refused},
+		{zk.ErrNotEmpty, refused},
+		{zk.ErrInvalidACL, refused},
+		{zk.ErrAuthFailed, refused},
+		{zk.ErrBadArguments, refused},
+		{zk.ErrInvalidPath, refused},
+		{zk.ErrShortBuffer, refused},
+		{zk.ErrAPIError, refused},
+		{fmt.Errorf("wrapped: %w", zk.ErrNoNode), refused},
+		{code(-6), refused},   // unimplemented
+		{code(-119), refused}, // not read-only
+		{code(-122), refused}, // no watcher
+		{code(-124), refused}, // session closed: requires SASL
+		{code(-125), refused}, // quota exceeded
+		{code(-127), refused}, // throttled
+
+		{zk.ErrConnectionClosed, unknown},
+		{zk.ErrClosing, unknown},
+		{zk.ErrUnknown, unknown},
+		{code(-1), unknown}, // system error
+		{code(-2), unknown}, // runtime inconsistency
+		{code(-3), unknown}, // data inconsistency
+		{code(-4), unknown}, // connection loss
+		{code(-7), unknown}, // operation timeout
+		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}, unknown},
+		{&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, unknown},
+		{io.EOF, unknown},
+		{io.ErrUnexpectedEOF, unknown},
+		{context.DeadlineExceeded, unknown},
+		{errors.New("anything else"), unknown},
+	} {
+		if got := outcomeOf(c.err); got != c.want {
+			t.Errorf("%v: got outcome %d, want %d", c.err, got, c.want)
+		}
+	}
+	if !unimplemented(code(-6)) || unimplemented(code(-7)) || unimplemented(nil) {
+		t.Error("unimplemented is -6 and nothing else")
+	}
+}
+
+// A multi that fails has the error of the operation that failed, and not of
+// those around it, which were rolled back.
+func TestMultiReportsTheOperationThatFailed(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	there := &zk.CheckVersionRequest{Path: l.dir, Version: -1}
+	gone := &zk.CheckVersionRequest{Path: l.dir + "/gone", Version: -1}
+	old := &zk.CheckVersionRequest{Path: l.dir, Version: 77}
+	for _, c := range []struct {
+		ops  []any
+		want error
+	}{
+		{[]any{there}, nil},
+		{[]any{gone}, zk.ErrNoNode},
+		{[]any{there, gone, there}, zk.ErrNoNode},
+		{[]any{there, there, old}, zk.ErrBadVersion},
+		{[]any{old, gone}, zk.ErrBadVersion},
+	} {
+		if _, err := l.client.multi(c.ops...); err != c.want {
+			t.Errorf("got %v, want %v", err, c.want)
+		}
+	}
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 20*time.Second)
+	cause := errors.New("the caller has other plans")
+	for what, call := range map[string]func(context.Context) error{
+		"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
+		"children": func(ctx context.Context) error { _, err := l.client.Children(ctx, l.sess, l.dir); return err },
+		"check":    func(ctx context.Context) error { return l.client.Check(ctx, l.sess, barrier) },
+		"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
+		"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+		"claim":    func(ctx context.Context) error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+		"watch":    func(ctx context.Context) error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err },
+	} {
+		hold := l.Next(zktest.AnyOp, zktest.HoldReply)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		done := async(func() error { return call(ctx) })
+		fired(t, hold)
+		cancel(cause)
+		err := result(t, 2*time.Second, what, done)
+		if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+			t.Errorf("%s: %v", what, err)
+		}
+		hold.Release()
+
+		before := l.Seen(zktest.AnyOp)
+		if err := call(ctx); !errors.Is(err, cause) {
+			t.Errorf("%s with a context that has ended: %v", what, err)
+		}
+		if what != "claim" && l.Seen(zktest.AnyOp) != before { // a claim has something to clean up
+			t.Errorf("%s with a context that has ended has sent something", what)
+		}
+	}
+	zktest.Eventually(t, 10*time.Second, "only the directory that was made is left", func() bool {
+		return len(l.children(t)) == 1
+	})
+}
+
+func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	ctx := within(t, 20*time.Second)
+	for _, action := range []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit} {
+		for _, op := range []zktest.Op{zktest.ReadOp, zktest.ListOp, zktest.CheckOp, zktest.SetOp} {
+			f := l.Next(op, action)
+			var err error
+			switch op {
+			case zktest.ReadOp:
+				_, _, err = l.client.Get(ctx, l.dir)
+			case zktest.ListOp:
+				_, err = l.client.Children(ctx, l.sess, l.dir)
+			case zktest.CheckOp:
+				err = l.client.Check(ctx, l.sess, barrier)
+			case zktest.SetOp:
+				err = l.client.Set(ctx, l.dir, []byte("x"), -1)
+			}
+			if err != nil {
+				t.Errorf("%v, %v: %v", op, action, err)
+			}
+			fired(t, f)
+		}
+	}
+	if l.conn.SessionID() != l.sess {
+		t.Error("the session did not survive")
+	}
+}
+
+func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	zktest.Expire(t, l.conn)
+	l.newSession(t)
+	ctx := within(t, 10*time.Second)
+	_, err := l.client.Children(ctx, l.sess, l.dir)
+	mustBe(t, err, ErrOver)
+	mustBe(t, l.client.Check(ctx, l.sess, barrier), ErrOver)
+	_, err = l.client.Watch(ctx, l.sess, l.dir)
+	mustBe(t, err, ErrOver)
+	_, err = l.client.Claim(ctx, l.sess, l.want(1))
+	mustBe(t, err, ErrOver)
+	if _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
+		t.Error(err)
+	}
+	zktest.AssertEmpty(t, l.witness, l.dir)
+}
+
+// A closed connection answers every call at once, like a lost one. Whoever asks
+// again and again must notice.
+func TestAClosedConnectionEndsEveryCall(t *testing.T) {
+	for name, connect := range map[string]connector{"zkconn": zktest.Connect, "foreign": zktest.ConnectForeign} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLineOn(t, connect, 10*time.Second, zktest.Servers(t)[0])
+			nodes := l.claim(t, 1)
+			hold := l.Next(zktest.CreateOp, zktest.HoldReply)
+			ctx := within(t, 20*time.Second)
+			waiting := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err })
+			fired(t, hold)
+			l.conn.Close()
+			hold.Release()
+			mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
+			for what, call := range map[string]func() error{
+				"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+				"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
+				"watch":    func() error { _, err := l.client.Watch(ctx, l.sess, l.path(nodes[0])); return err },
+				"get":      func() error { _, _, err := l.client.Get(ctx, l.dir); return err },
+				"session":  func() error { _, err := l.client.Session(ctx); return err },
+				"make dir": func() error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+				"replace": func() error {
+					return l.client.Replace(l.sess, l.dir, nodes[0], nodes[0].As("read-"), nil, open)
+				},
+			} {
+				err := result(t, 2*time.Second, what, async(call))
+				if !errors.Is(err, ErrClosed) || !errors.Is(err, zk.ErrClosing) {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
+	}
+}
