@@ -28,6 +28,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 		t.Run(c.recipe+" "+c.how, func(t *testing.T) {
 			s := fromEnv(t)
 			s.For, s.Processes, s.Goroutines = 500*time.Millisecond, 2, 10
+			s.Cycles = 25
 			j := job{Recipe: c.recipe, Break: c.how, BreakEvery: 20}
 			if c.recipe == "semaphore" {
 				j.Permits, j.Ceiling = permits, permits

@@ -132,9 +132,8 @@ func (r *result) check(t *testing.T, rules history.Rules, records []string) {
 	began := time.Now()
 	r.report = history.Check(rules, all...)
 	r.checking = time.Since(began)
-	r.contention(slices.Concat(all...))
+	seconds := r.contention(slices.Concat(all...)).Seconds()
 
-	seconds := r.For.Seconds()
 	t.Logf("%s; %d hand-overs between processes, %d beside another process; %.0f holds a second; checked in %v",
 		r.report.Summary(), r.crossings, r.together, float64(r.report.Holds)/seconds, r.checking.Round(time.Millisecond))
 	var tally []string
@@ -144,13 +143,19 @@ func (r *result) check(t *testing.T, rules history.Rules, records []string) {
 	t.Log(strings.Join(tally, ", "))
 }
 
-// contention counts what happened between processes and not within one.
-func (r *result) contention(holds []history.Hold) {
+// contention counts what happened between processes and not within one, and
+// returns how long all of it took.
+func (r *result) contention(holds []history.Hold) time.Duration {
+	var first, end int64
 	process := func(h history.Hold) string { return h.Who[:3] }
 	slices.SortFunc(holds, func(a, b history.Hold) int { return int(a.Acquired - b.Acquired) })
 	last := make(map[string]string)              // by path
 	ends := make(map[string]map[string]int64, 2) // by path and process
-	for _, h := range holds {
+	for i, h := range holds {
+		if i == 0 {
+			first = h.Acquired
+		}
+		end = max(end, h.Ended)
 		if h.Kind == history.Exclusive {
 			if before, ok := last[h.Path]; ok && before != process(h) {
 				r.crossings++
@@ -169,6 +174,7 @@ func (r *result) contention(holds []history.Hold) {
 		}
 		ends[h.Path][process(h)] = max(ends[h.Path][process(h)], h.Ended)
 	}
+	return time.Duration(end - first)
 }
 
 // right fails the test if anything was wrong.

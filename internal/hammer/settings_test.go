@@ -20,6 +20,9 @@ type settings struct {
 func fromEnv(t *testing.T) settings {
 	t.Helper()
 	s := settings{For: 3 * time.Second, Processes: 4, Goroutines: 10, Seed: rand.Uint64(), Cycles: 25}
+	if os.Getenv("HAMMER") != "" {
+		s.Cycles = 0
+	}
 	parse(t, "HAMMER", &s.For, time.ParseDuration)
 	parse(t, "HAMMER_PROCESSES", &s.Processes, strconv.Atoi)
 	parse(t, "HAMMER_GOROUTINES", &s.Goroutines, strconv.Atoi)
