@@ -1,0 +1,294 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// The properties.
+var (
+	// errSafe: of those who believe that they hold and whose nodes live, no two
+	// conflict. A member whose nodes were deleted may still be granted, or
+	// believe that it holds, as long as nobody has told it; but whoever was
+	// told that its nodes or its session are gone takes nothing any more.
+	errSafe = errors.New("P-safe")
+	// errFIFO: nobody is granted while one lives that came before and
+	// conflicts; and whatever a member was told shows that it was its turn.
+	errFIFO = errors.New("P-fifo")
+	// errWake: nobody sleeps whose turn it is.
+	errWake = errors.New("P-wake")
+	// errHerd: a deletion wakes only those who had that node among the nearest
+	// Tolerate+1 that block them, so at most one of those who want it exclusively.
+	errHerd = errors.New("P-herd")
+	// errOrphan: when nothing is left to happen, the line is empty.
+	errOrphan = errors.New("P-orphan")
+	// errToken: whoever is granted has a greater czxid than all who were
+	// granted before, conflict and still believe that they hold. For others it
+	// follows from P-fifo: who came before was deleted by then, and the late
+	// grant of one who is dead is what tokens are for.
+	errToken = errors.New("P-token")
+)
+
+// tally counts what a search came across, as steps of the graph.
+type tally struct {
+	granted                                [opMistake + 1]int // by the step that led there
+	late                                   int                // grants to members whose nodes are gone
+	relists, requeues, looks               int
+	expiriesWaiting, cancelsWaiting        int
+	lowersBeforeReader, lowersBeforeWriter int
+}
+
+func (s tally) String() string {
+	return fmt.Sprintf("grants by shortcut %d, listing %d, strike-out %d, missing node %d, late %d; relists %d, looks that refused %d, requeues %d, expiries of waiters %d, cancels %d, downgrades before reader %d, before writer %d",
+		s.granted[opShortcut], s.granted[opTake], s.granted[opEvent], s.granted[opSettle], s.late,
+		s.relists, s.looks, s.requeues, s.expiriesWaiting, s.cancelsWaiting, s.lowersBeforeReader, s.lowersBeforeWriter)
+}
+
+// blocks is the naive definition, told once more in other words than the rules.
+func (m *model) blocks(ahead, mine znode.Kind) bool {
+	return mine != znode.Read || ahead == znode.Write
+}
+
+// nearer counts the nodes that block member i, out of those that exist, from
+// behind node n on.
+func (m *model) nearer(s *modelState, i int, exist nodeSet, n int) int {
+	own := m.own(s, i)
+	count := 0
+	for seq, p := range s.line {
+		if p == 0 {
+			panic("own node not in line")
+		}
+		if own.any(m.at(nodeNo(p - 1))) {
+			return count
+		}
+		if seq <= n {
+			continue
+		}
+		for x := range (exist & m.at(nodeNo(p-1))).nodes {
+			if m.blocks(m.kind[x], m.members[i].kind) {
+				count++
+			}
+		}
+	}
+	panic("own node not in line")
+}
+
+// at returns the nodes that can stand at a place.
+func (m *model) at(place nodeNo) nodeSet {
+	at := nodeSet(1) << place
+	if place+1 < maxNodes && m.place[place+1] == place {
+		at.add(place + 1)
+	}
+	return at
+}
+
+// mayGo recomputes from scratch whether it is member i's turn if just these exist.
+func (m *model) mayGo(s *modelState, i int, exist nodeSet) bool {
+	room := 0
+	if m.members[i].kind == znode.Permit {
+		room = m.permits - m.members[i].nodes
+	}
+	return m.nearer(s, i, exist, -1) <= room
+}
+
+// grant makes member i a holder, and checks that it may be one.
+func (m *model) grant(s *modelState, i int, how op) {
+	me := &s.member[i]
+	m.seen.granted[how]++
+	own := m.own(s, i)
+	alive := s.live.all(own)
+	switch {
+	case how == opMistake:
+		m.wrong = fmt.Errorf("%w: %s takes the lock although it was told that its session is over", errSafe, m.name(i))
+	case how != opShortcut && !me.seen.all(own):
+		m.wrong = fmt.Errorf("%w: %s takes the lock although it was told that its own node is gone", errSafe, m.name(i))
+	case how != opShortcut && !m.mayGo(s, i, me.seen):
+		m.wrong = fmt.Errorf("%w: %s takes the lock, but has been told of nothing that makes it its turn", errFIFO, m.name(i))
+	case alive && !m.mayGo(s, i, s.live):
+		m.wrong = fmt.Errorf("%w: %s takes the lock while somebody lives who came before", errFIFO, m.name(i))
+	}
+	if !alive {
+		m.seen.late++
+	}
+	token := m.token(s, i)
+	for j := range m.members {
+		if j != i && s.member[j].phase == inHolds && m.conflict(s, i, j) && alive && m.token(s, j) > token && m.wrong == nil {
+			m.wrong = fmt.Errorf("%w: %s takes the lock after %s, with a smaller token", errToken, m.name(i), m.name(j))
+		}
+	}
+	*me = modelClient{phase: inHolds, round: me.round, is: me.is & isOver}
+	m.checkHolders(s)
+}
+
+// token stands for the czxid of the node that was granted: its number in line
+// grows with it.
+func (m *model) token(s *modelState, i int) int {
+	for n := range m.first[i][s.member[i].round].nodes {
+		return m.number(s, n)
+	}
+	panic("a member without nodes")
+}
+
+// conflict reports whether two members can not hold at the same time. Of
+// permits any number of members can; they are counted elsewhere.
+func (m *model) conflict(s *modelState, i, j int) bool {
+	shares := func(i int) bool {
+		return m.members[i].kind == znode.Read || m.members[i].kind == znode.Permit || s.member[i].is.has(isLowered)
+	}
+	return !shares(i) || !shares(j)
+}
+
+// checkHolders looks for holders in conflict.
+func (m *model) checkHolders(s *modelState) {
+	permits := 0
+	for i := range m.members {
+		if s.member[i].phase != inHolds || !s.live.all(m.own(s, i)) {
+			continue
+		}
+		permits += m.members[i].nodes
+		for j := range i {
+			if s.member[j].phase == inHolds && s.live.all(m.own(s, j)) && m.conflict(s, i, j) {
+				m.wrong = fmt.Errorf("%w: %s and %s hold at the same time", errSafe, m.name(j), m.name(i))
+			}
+		}
+	}
+	if m.permits > 0 && permits > m.permits {
+		m.wrong = fmt.Errorf("%w: %d permits of %d are held", errSafe, permits, m.permits)
+	}
+}
+
+// checkHerd looks whom the last transaction wakes.
+func (m *model) checkHerd(s *modelState, before nodeSet) {
+	deleted := before.without(s.live)
+	if deleted == 0 {
+		return
+	}
+	woken := 0
+	for i := range m.members {
+		me := &s.member[i]
+		hits := me.watched & deleted &^ me.deaf
+		if me.phase != inWatches || hits == 0 || !s.live.all(m.own(s, i)) {
+			continue
+		}
+		if m.members[i].kind == znode.Lock || m.members[i].kind == znode.Write {
+			woken++
+		}
+		for n := range hits.nodes {
+			if m.nearer(s, i, before, m.number(s, n)) > max(0, m.permits-m.members[i].nodes) {
+				m.wrong = fmt.Errorf("%w: %s is woken by a node that is not among the nearest that block it", errHerd, m.name(i))
+			}
+		}
+	}
+	if woken > 1 {
+		m.wrong = fmt.Errorf("%w: one deletion wakes %d who want the lock for themselves", errHerd, woken)
+	}
+}
+
+// checkSleep looks for a member that sleeps though it is its turn.
+func (m *model) checkSleep(s *modelState) error {
+	for i := range m.members {
+		me := &s.member[i]
+		if !m.waiting(s, i) || me.heard < s.logged || me.is.has(isOver|isCut) || !s.live.all(m.own(s, i)) ||
+			me.watched.without(me.seen|me.deaf) != 0 {
+			continue
+		}
+		if m.mayGo(s, i, s.live) {
+			return fmt.Errorf("%w: %s sleeps though it is its turn", errWake, m.name(i))
+		}
+	}
+	return nil
+}
+
+// checkEnd is for a state after which nothing has to happen any more.
+func (m *model) checkEnd(s *modelState) error {
+	for i := range m.members {
+		if s.member[i].phase != inFinished && s.live.any(m.own(s, i)) {
+			return fmt.Errorf("%w: %s waits for ever", errWake, m.name(i))
+		}
+	}
+	for i := range m.members {
+		if s.member[i].phase != inFinished {
+			return fmt.Errorf("%w: %s never comes to an end", errWake, m.name(i))
+		}
+	}
+	if s.live != 0 {
+		return fmt.Errorf("%w: a node is left that nobody will delete", errOrphan)
+	}
+	return nil
+}
+
+// outcome is what a search came to.
+type outcome struct {
+	states int
+	took   time.Duration
+	seen   tally
+	wrong  error       // the first property found broken
+	trace  []modelStep // a shortest way there
+}
+
+// explore visits every state that can be reached, those that take the fewest
+// steps first, and stops at the first that breaks a property. It keeps 128 bits
+// of each state, so it takes two states for one with a chance of less than 1 in 2^80.
+func (m *model) explore() outcome {
+	began := time.Now()
+	seeds := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+	type print [2]uint64
+	of := func(s *modelState) print {
+		return print{maphash.Comparable(seeds[0], *s), maphash.Comparable(seeds[1], *s)}
+	}
+	type arrival struct {
+		from int32
+		by   modelStep
+	}
+	first := m.start()
+	visited := map[print]struct{}{of(&first): {}}
+	arrivals := []arrival{{}}
+	way := func(to int32, last ...modelStep) []modelStep {
+		for ; to != 0; to = arrivals[to].from {
+			last = append([]modelStep{arrivals[to].by}, last...)
+		}
+		return last
+	}
+
+	front, offset := []modelState{first}, 0
+	for len(front) > 0 {
+		var behind []modelState
+		for k := range front {
+			s := &front[k]
+			here := int32(offset + k)
+			wrong := m.checkSleep(s)
+			var last []modelStep
+			moves := false
+			m.next(s, func(by modelStep, after *modelState) {
+				moves = moves || !by.op.mayNeverHappen()
+				if wrong != nil {
+					return
+				}
+				if m.wrong != nil {
+					wrong, last = m.wrong, []modelStep{by}
+					return
+				}
+				p := of(after)
+				if _, ok := visited[p]; ok {
+					return
+				}
+				visited[p] = struct{}{}
+				arrivals = append(arrivals, arrival{here, by})
+				behind = append(behind, *after)
+			})
+			if wrong == nil && !moves {
+				wrong = m.checkEnd(s)
+			}
+			if wrong != nil {
+				return outcome{states: len(visited), took: time.Since(began), seen: m.seen, wrong: wrong, trace: way(here, last...)}
+			}
+		}
+		offset += len(front)
+		front = behind
+	}
+	return outcome{states: len(visited), took: time.Since(began), seen: m.seen}
+}

@@ -1,0 +1,444 @@
+package queue
+
+import (
+	"math"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// modelStep is one thing that happens: to a member, and maybe about a node.
+type modelStep struct {
+	op   op
+	who  uint8
+	node nodeNo
+}
+
+type op uint8
+
+const (
+	opCreate   op = iota // the transaction that makes the nodes, and its reply
+	opShortcut           // the reply says that there is room
+	opList
+	opGuard    // watch the own nodes
+	opTake     // listed and guarded: look, then hold
+	opWatch    // a blocker
+	opSettle   // all watches are answered, some with NoNode
+	opEvent    // a watched blocker was deleted
+	opOwnEvent // an own node was deleted
+	opNotice   // the client learns that its session is over
+	opMistake  // only with a bug: that is taken for the deletion of a blocker
+	opHear     // the server catches up by one transaction
+	opRemove   // the nodes of one who leaves
+	opRelease
+	opReap // the servers end the session of one who has crashed
+
+	// What follows may happen, and nobody can count on it.
+	opDowngrade
+	opExpire
+	opCancel
+	opCrash
+	opLose
+	opSteal
+)
+
+func (o op) mayNeverHappen() bool { return o >= opDowngrade }
+
+// bug is how the core is broken on purpose. The zero value is how it is.
+type bug struct {
+	oneWatchTooFew    bool // keeps Tolerate watched, not Tolerate+1
+	strikesReplaced   bool // strikes out a write node that it watched although it may have been replaced
+	strikesMissing    bool // the same for a write node that was gone before it could be watched
+	noLook            bool // does not look at the own watch before it takes the lock
+	noSessionLook     bool // nor at the session
+	notWatchingIsGone bool // takes EventNotWatching for a deletion
+	watchesFirst      bool // watches the first blockers, not the nearest
+	room              int  // how many children too many it takes for room
+	oldWatches        bool // uses the watches of the last session
+	keepsLost         bool // leaves the nodes of a lost hold where they are
+	keepsCanceled     bool // leaves the nodes of a canceled waiter where they are
+	laterWritersBlock bool // a reader waits for writers behind it
+	toleratesOneMore  bool // lets one more in than there is room for
+	neverListsAgain   bool // waits for the next event with the listing that it has, though some may have gone unwatched
+	requeuesWithout   bool // queues again and leaves what is left of its nodes
+}
+
+// rule is that of a member, or what the bug makes of it.
+func (b bug) rule(r Rule) Rule {
+	if b.toleratesOneMore {
+		r.Tolerate++
+	}
+	return r
+}
+
+// next visits every state that may follow s.
+func (m *model) next(s *modelState, visit func(modelStep, *modelState)) {
+	for i := range m.members {
+		me := &s.member[i]
+		do := func(o op, n nodeNo, change func(s *modelState, me *modelClient)) {
+			after := *s
+			m.wrong = nil
+			change(&after, &after.member[i])
+			m.tidy(&after)
+			visit(modelStep{o, uint8(i), n}, &after)
+		}
+		switch me.phase {
+		case inOutside:
+			if !me.is.has(isOver) && m.isNext(s, i) {
+				do(opCreate, 0, func(s *modelState, me *modelClient) { m.create(s, me, i) })
+			}
+		case inMade:
+			do(opShortcut, 0, func(s *modelState, me *modelClient) { m.grant(s, i, opShortcut) })
+		case inSurveys:
+			m.survey(s, i, do)
+		case inDecides:
+			do(opTake, 0, func(s *modelState, me *modelClient) {
+				t := m.turn(s, i)
+				m.decide(s, i, &t, opTake)
+			})
+		case inWatches:
+			m.await(s, i, do)
+		case inHolds:
+			do(opRelease, 0, func(s *modelState, me *modelClient) { m.removeOwn(s, i) })
+			if m.members[i].downgrade && !me.is.has(isLowered|isOver) && s.live.any(m.own(s, i)) {
+				do(opDowngrade, 0, func(s *modelState, me *modelClient) { m.downgrade(s, i) })
+			}
+		case inLeaves:
+			do(opRemove, 0, func(s *modelState, me *modelClient) { m.removeOwn(s, i) })
+		case inCrashed:
+			do(opReap, 0, func(s *modelState, me *modelClient) {
+				m.happen(s, txCloses, i)
+				*me = modelClient{phase: inFinished}
+			})
+		}
+		if me.phase.reads() && !me.is.has(isCut) && me.heard < s.logged {
+			do(opHear, 0, func(s *modelState, me *modelClient) { m.hear(s, i) })
+		}
+		if me.is.has(isOver) {
+			m.learn(s, i, do)
+		}
+		m.fail(s, i, do)
+	}
+}
+
+// isNext breaks the symmetry between members that want the same: they come in
+// the order in which they are listed.
+func (m *model) isNext(s *modelState, i int) bool {
+	if s.member[i].round > 0 {
+		return true
+	}
+	for j := range i {
+		if m.members[j] == m.members[i] && s.member[j].phase == inOutside && s.member[j].round == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// create is the transaction and its reply: in between the member can do nothing,
+// so it makes no difference to anybody that both are one step.
+func (m *model) create(s *modelState, me *modelClient, i int) {
+	m.happen(s, txCreates, i)
+	me.seen, me.heard = s.live, s.logged
+	nodes := m.members[i].nodes
+	children := m.others
+	for range s.live.nodes {
+		children++
+	}
+	// As member.take does; readers do not touch the directory, so their reply
+	// does not tell.
+	if m.members[i].kind != znode.Read && children-nodes <= m.rules[i].Tolerate+m.bug.room {
+		me.phase = inMade
+		return
+	}
+	me.phase = inSurveys
+}
+
+type doer func(op, nodeNo, func(*modelState, *modelClient))
+
+// survey has the line listed and the own nodes watched, in any order, each
+// answered as of whatever the server knows at that moment.
+func (m *model) survey(s *modelState, i int, do doer) {
+	me := &s.member[i]
+	if me.is.has(isCut) {
+		return // nobody answers
+	}
+	both := func(s *modelState, me *modelClient) {
+		if !me.is.has(isListing) || !me.is.has(isGuarded) {
+			return
+		}
+		t := m.turn(s, i)
+		if t.MayGo() {
+			me.phase = inDecides // in a step of its own, for more may be heard before the look
+			return
+		}
+		m.decide(s, i, &t, opTake)
+	}
+	if !me.is.has(isListing) {
+		do(opList, 0, func(s *modelState, me *modelClient) {
+			me.is |= isListing
+			me.listed = m.list(s, me.seen)
+			if !me.listed.all(m.own(s, i)) {
+				m.requeue(s, i)
+				return
+			}
+			both(s, me)
+		})
+	}
+	if !me.is.has(isGuarded) {
+		do(opGuard, 0, func(s *modelState, me *modelClient) {
+			if !me.seen.all(m.own(s, i)) {
+				m.requeue(s, i)
+				return
+			}
+			me.is |= isGuarded
+			both(s, me)
+		})
+	}
+}
+
+// list has znode read the names, which a server lists in no order.
+func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
+	var names []string
+	for n := range nodes.nodes {
+		names = append(names, m.names[n][m.number(s, n)].Name)
+	}
+	line, err := znode.Line(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
+	if err != nil {
+		panic(err)
+	}
+	var listed nodeSet
+	for k, n := range line {
+		if k > 0 && line[k-1].Seq >= n.Seq {
+			panic("the line is out of order")
+		}
+		listed.add(m.find(s, n))
+	}
+	return listed
+}
+
+// turn is what the rule says of the last listing.
+func (m *model) turn(s *modelState, i int) Turn {
+	first := m.named(s, m.own(s, i))[0]
+	if m.bug.laterWritersBlock && first.Kind == znode.Read {
+		first.Seq = math.MaxInt64
+	}
+	return m.rules[i].Turn(m.named(s, s.member[i].listed), first)
+}
+
+// decide is the body of the loop in member.survey.
+func (m *model) decide(s *modelState, i int, t *Turn, how op) {
+	me := &s.member[i]
+	switch {
+	case t.MayGo():
+		if !m.look(s, i) {
+			m.seen.looks++
+			m.requeue(s, i)
+			return
+		}
+		m.grant(s, i, how)
+	case t.Stale() && !m.bug.neverListsAgain:
+		m.seen.relists++
+		*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ isListing}
+		if !me.seen.all(m.own(s, i)) {
+			me.is &^= isGuarded // that watch has fired, so it is set anew
+		}
+	default:
+		me.phase = inWatches
+		me.watched, me.missing = 0, 0
+		me.pending = m.toWatch(s, t)
+	}
+}
+
+// toWatch are the nodes that the rule wants watched.
+func (m *model) toWatch(s *modelState, t *Turn) nodeSet {
+	nearest := t.Watch()
+	if m.bug.watchesFirst && len(t.blockers) > 0 {
+		nearest = t.blockers[:min(len(t.blockers), t.rule.Tolerate+1)]
+	}
+	if m.bug.oneWatchTooFew {
+		nearest = nearest[:len(nearest)-1]
+	}
+	var nodes nodeSet
+	for _, n := range nearest {
+		nodes.add(m.find(s, n))
+	}
+	return nodes
+}
+
+// look is member.look: the channel of the own watch has what the client has heard.
+func (m *model) look(s *modelState, i int) bool {
+	me := &s.member[i]
+	return m.bug.noLook || !me.is.has(isGuarded) || me.seen.all(m.own(s, i))
+}
+
+// await sets watches on the nearest blockers, in any order and each answered by
+// itself, and then takes any event that is there.
+func (m *model) await(s *modelState, i int, do doer) {
+	me := &s.member[i]
+	if me.pending != 0 {
+		if me.is.has(isCut) {
+			return
+		}
+		for n := range me.pending.nodes {
+			do(opWatch, n, func(s *modelState, me *modelClient) {
+				me.pending = me.pending.without(1 << n)
+				if me.seen.has(n) || me.deaf.has(n) {
+					me.watched.add(n)
+				} else {
+					me.missing.add(n)
+				}
+			})
+		}
+		return
+	}
+	if me.missing != 0 {
+		do(opSettle, 0, func(s *modelState, me *modelClient) { m.strike(s, i, me.missing, opSettle) })
+		return
+	}
+	for n := range me.watched.without(me.seen | me.deaf).nodes {
+		do(opEvent, n, func(s *modelState, me *modelClient) { m.strike(s, i, 1<<n, opEvent) })
+	}
+	if !me.seen.all(m.own(s, i)) {
+		do(opOwnEvent, 0, func(s *modelState, me *modelClient) { m.requeue(s, i) })
+	}
+}
+
+// strike strikes nodes out of the listing, and looks what that means.
+func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
+	t := m.turn(s, i)
+	if how == opSettle && m.bug.strikesMissing || how != opSettle && m.bug.strikesReplaced {
+		t.rule.Replaced = nil
+	}
+	for n := range gone.nodes {
+		t.Gone(m.names[n][m.number(s, n)])
+	}
+	s.member[i].listed = s.member[i].listed.without(gone) // only read again with a bug
+	m.decide(s, i, &t, how)
+}
+
+// requeue gives up what is left of the nodes and starts anew, at the tail.
+func (m *model) requeue(s *modelState, i int) {
+	me := &s.member[i]
+	m.seen.requeues++
+	if !me.is.has(isOver) && s.live.any(m.own(s, i)) && !m.bug.requeuesWithout {
+		m.happen(s, txDeletes, i)
+	}
+	if int(me.round)+1 == m.rounds {
+		*me = modelClient{phase: inFinished}
+		return
+	}
+	*me = modelClient{round: me.round + 1, is: me.is & isOver, deaf: me.deaf}
+}
+
+// learn has the client find out that its session is over. All its watches yield
+// EventNotWatching, and the connection has another session from then on.
+func (m *model) learn(s *modelState, i int, do doer) {
+	me := &s.member[i]
+	switch me.phase {
+	case inOutside:
+		do(opNotice, 0, func(s *modelState, me *modelClient) { me.is &^= isOver | isCut })
+	case inHolds:
+		do(opNotice, 0, func(s *modelState, me *modelClient) { *me = modelClient{phase: inFinished} }) // its nodes are gone
+	case inMade, inSurveys, inDecides, inWatches:
+		do(opNotice, 0, func(s *modelState, me *modelClient) {
+			if m.bug.oldWatches {
+				me.deaf = me.watched & me.seen
+			}
+			m.requeue(s, i)
+			me.is &^= isOver | isCut
+		})
+	}
+	if me.phase == inWatches && m.bug.notWatchingIsGone {
+		for n := range me.watched.nodes {
+			do(opMistake, n, func(s *modelState, me *modelClient) {
+				me.is &^= isOver | isCut
+				t := m.turn(s, i)
+				t.Gone(m.names[n][m.number(s, n)])
+				// Either look would see it: the own watch has fired, too,
+				// and the session is another.
+				if t.MayGo() && m.bug.noSessionLook && m.bug.noLook {
+					m.grant(s, i, opMistake)
+					return
+				}
+				m.requeue(s, i)
+			})
+		}
+	}
+}
+
+// removeOwn deletes the nodes of one who leaves. In a session that is over they are gone.
+func (m *model) removeOwn(s *modelState, i int) {
+	if s.live.any(m.own(s, i)) {
+		m.happen(s, txDeletes, i)
+	}
+	s.member[i] = modelClient{phase: inFinished}
+}
+
+func (m *model) downgrade(s *modelState, i int) {
+	for j := range m.members {
+		if m.waiting(s, j) && s.member[j].watched.any(m.own(s, i)) {
+			if m.members[j].kind == znode.Read {
+				m.seen.lowersBeforeReader++
+			} else {
+				m.seen.lowersBeforeWriter++
+			}
+		}
+	}
+	m.happen(s, txLowers, i)
+	s.member[i].is |= isLowered
+}
+
+// fail is what may go wrong with a member.
+func (m *model) fail(s *modelState, i int, do doer) {
+	me := &s.member[i]
+	inLine := me.phase != inOutside && me.phase != inCrashed && me.phase != inFinished
+	waiting := inLine && me.phase != inHolds && me.phase != inLeaves
+	if s.left.expiries > 0 && inLine && !me.is.has(isOver) {
+		do(opExpire, 0, func(s *modelState, me *modelClient) {
+			s.left.expiries--
+			if me.phase == inWatches {
+				m.seen.expiriesWaiting++
+			}
+			m.happen(s, txCloses, i)
+		})
+	}
+	if s.left.cancels > 0 && waiting {
+		do(opCancel, 0, func(s *modelState, me *modelClient) {
+			s.left.cancels--
+			if me.phase == inWatches {
+				m.seen.cancelsWaiting++
+			}
+			*me = modelClient{phase: inLeaves, round: me.round, is: me.is & isOver}
+			if m.bug.keepsCanceled {
+				*me = modelClient{phase: inFinished}
+			}
+		})
+	}
+	if s.left.crashes > 0 && inLine {
+		do(opCrash, 0, func(s *modelState, me *modelClient) {
+			s.left.crashes--
+			if me.is.has(isOver) {
+				*me = modelClient{phase: inFinished}
+			} else {
+				*me = modelClient{phase: inCrashed, round: me.round}
+			}
+		})
+	}
+	if s.left.losses > 0 && me.phase == inHolds {
+		do(opLose, 0, func(s *modelState, me *modelClient) {
+			s.left.losses--
+			*me = modelClient{phase: inLeaves, round: me.round, is: me.is & (isOver | isLowered)}
+			if m.bug.keepsLost {
+				*me = modelClient{phase: inFinished}
+			}
+		})
+	}
+	if s.left.thefts > 0 && inLine {
+		for n := range (s.live & m.own(s, i)).nodes {
+			do(opSteal, n, func(s *modelState, me *modelClient) {
+				s.left.thefts--
+				m.happen(s, txSteals, int(n))
+			})
+		}
+	}
+}

@@ -1,0 +1,335 @@
+package queue
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// The rules as reentrant, rwlock and semaphore have them; they cannot be
+// imported from there.
+var (
+	lockRule  = Rule{Blocks: everybody}
+	writeRule = Rule{Blocks: everybody, Replaced: writers}
+	readRule  = Rule{Blocks: writers}
+)
+
+func permitRule(n, permits int) Rule { return Rule{Blocks: everybody, Tolerate: permits - n} }
+
+func everybody(znode.Node) bool { return true }
+func writers(n znode.Node) bool { return n.Kind == znode.Write }
+
+var kindOf = map[byte]znode.Kind{'r': znode.Read, 'w': znode.Write, 'l': znode.Lock, 'p': znode.Permit}
+
+// inLine makes a line out of words such as "w3 r5": a kind and a number.
+func inLine(t testing.TB, words string) []znode.Node {
+	t.Helper()
+	var names []string
+	for word := range strings.FieldsSeq(words) {
+		var seq int
+		if _, err := fmt.Sscanf(word[1:], "%d", &seq); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, fmt.Sprintf("%s%010d", znode.Prefix("0f8fad5b-d9cb-469f-a165-70867728950e", kindOf[word[0]]), seq))
+	}
+	line, err := znode.Line(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return line
+}
+
+func inWords(line []znode.Node) string {
+	var words []string
+	for _, n := range line {
+		words = append(words, fmt.Sprintf("%c%d", n.Kind[0], n.Seq))
+	}
+	return strings.Join(words, " ")
+}
+
+func TestTurn(t *testing.T) {
+	for _, c := range []struct {
+		what  string
+		rule  Rule
+		line  string
+		first int64
+		goes  bool
+		watch string
+	}{
+		{"a mutex that is free", lockRule, "l7", 7, true, ""},
+		{"a mutex: the one ahead is watched, not the holder", lockRule, "l3 l5 l7", 7, false, "l5"},
+		{"a mutex: those behind do not count", lockRule, "l3 l5 l7", 3, true, ""},
+		{"a line in which one does not stand (yet)", lockRule, "l3 l5", math.MaxInt64, false, "l5"},
+		{"an empty line", lockRule, "", math.MaxInt64, true, ""},
+
+		{"a writer behind a reader", writeRule, "r1 w2", 2, false, "r1"},
+		{"a writer behind readers watches the nearest", writeRule, "r1 r2 r3 w4", 4, false, "r3"},
+		{"a reader among readers", readRule, "r1 r2 r3", 3, true, ""},
+		{"a reader behind a writer", readRule, "w1 r2", 2, false, "w1"},
+		{"a reader watches the nearest writer, past readers", readRule, "w1 w2 r3 r4 r5", 5, false, "w2"},
+		{"a reader in front of a writer", readRule, "r1 w2 r3", 1, true, ""},
+		{"a reader does not overtake a writer that waits", readRule, "r1 w2 r3", 3, false, "w2"},
+
+		{"one of 1 permits is a mutex", permitRule(1, 1), "p1 p2", 2, false, "p1"},
+		{"the last of 3 permits", permitRule(1, 3), "p1 p2 p3", 3, true, ""},
+		{"one too many for 3 permits watches all that hold", permitRule(1, 3), "p1 p2 p3 p4", 4, false, "p3 p2 p1"},
+		{"further behind it watches the nearest 3", permitRule(1, 3), "p1 p2 p3 p4 p5", 5, false, "p4 p3 p2"},
+		{"2 of 3 permits beside one", permitRule(2, 3), "p1 p2 p3", 2, true, ""},
+		{"2 of 3 permits beside two: only its first node counts", permitRule(2, 3), "p1 p2 p3 p4", 3, false, "p2 p1"},
+		{"all of 3 permits wait for everybody", permitRule(3, 3), "p1 p2 p3 p4", 2, false, "p1"},
+		{"more than there are", permitRule(4, 3), "p1", 1, false, ""},
+	} {
+		line := inLine(t, c.line)
+		turn := c.rule.Turn(line, znode.Node{Seq: c.first})
+		if turn.MayGo() != c.goes || turn.Stale() {
+			t.Errorf("%s: may go %v, stale %v", c.what, turn.MayGo(), turn.Stale())
+		}
+		if !c.goes && inWords(turn.Watch()) != c.watch {
+			t.Errorf("%s: watches %q, want %q", c.what, inWords(turn.Watch()), c.watch)
+		}
+		if inWords(line) != c.line {
+			t.Errorf("%s: the line was changed to %q", c.what, inWords(line))
+		}
+	}
+}
+
+func TestGone(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		rule        Rule
+		line        string
+		first       int64
+		gone        string
+		goes, stale bool
+	}{
+		{"the only one ahead", lockRule, "l1 l2", 2, "l1", true, false},
+		{"one of two ahead: the other may have gone unwatched", lockRule, "l1 l2 l3", 3, "l2", false, true},
+		{"both", lockRule, "l1 l2 l3", 3, "l2 l1", true, false},
+		{"a node that is not ahead changes nothing but that one must look again", lockRule, "l1 l2", 2, "l9", false, true},
+		{"the writer ahead of a reader, downgraded or not", readRule, "w1 r2", 2, "w1", true, false},
+		{"the reader ahead of a writer", writeRule, "r1 w2", 2, "r1", true, false},
+		{"the writer ahead of a writer: it may be a reader now", writeRule, "w1 w2", 2, "w1", false, true},
+		{"the last of several, one of which was a writer", writeRule, "w1 r2 w3", 3, "w1 r2", false, true},
+		{"one of two permits", permitRule(1, 2), "p1 p2 p3", 3, "p1", true, false},
+		{"the other", permitRule(1, 2), "p1 p2 p3", 3, "p2", true, false},
+		{"one of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3", false, true},
+		{"two of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3 p2", true, false},
+		{"one of three ahead, two of three permits wanted", permitRule(2, 3), "p1 p2 p3 p4 p5", 4, "p2", false, true},
+	} {
+		turn := c.rule.Turn(inLine(t, c.line), znode.Node{Seq: c.first})
+		for _, n := range inLine(t, c.gone) {
+			turn.Gone(n)
+		}
+		if turn.MayGo() != c.goes || turn.Stale() != c.stale {
+			t.Errorf("%s: may go %v, stale %v", c.what, turn.MayGo(), turn.Stale())
+		}
+	}
+}
+
+func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
+	children := []string{
+		"README", "0f8fad5b-d9cb-469f-a165-70867728950e__lock__0000000000", "lock-0000000001", "_c_x",
+		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-__WRIT__0000000002", "write-0000000003x", "permit-0000000004",
+		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-write-0000000005",
+	}
+	line, err := znode.Line(children, znode.Read, znode.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if turn := writeRule.Turn(line, line[0]); len(line) != 1 || !turn.MayGo() {
+		t.Fatalf("a writer waits for %v", line)
+	}
+	// The mutex shares its word with Curator and zk.Lock, and so stands in
+	// one line with them.
+	line, err = znode.Line(children, znode.Lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if turn := lockRule.Turn(line, znode.Node{Seq: 9}); turn.MayGo() || turn.Watch()[0].Name != "lock-0000000001" {
+		t.Fatalf("a mutex watches %v", turn.Watch())
+	}
+}
+
+// Fairness, without I/O: in every line up to six long, those who may go are the
+// first ones, as many as fit, and nobody is passed over.
+func TestOnlyTheFirstMayGo(t *testing.T) {
+	may := func(r Rule, line []znode.Node, first int) bool {
+		turn := r.Turn(line, line[first])
+		return turn.MayGo()
+	}
+	t.Run("mutex", func(t *testing.T) {
+		line := inLine(t, "l1 l2 l3 l4 l5 l6")
+		for i := range line {
+			if may(lockRule, line, i) != (i == 0) {
+				t.Errorf("number %d", i)
+			}
+		}
+	})
+	t.Run("readers and writers", func(t *testing.T) {
+		for kinds := range 1 << 6 {
+			var words []string
+			for i := range 6 {
+				words = append(words, fmt.Sprintf("%c%d", "rw"[kinds>>i&1], i))
+			}
+			line := inLine(t, strings.Join(words, " "))
+			writer := false // one is ahead
+			for i, n := range line {
+				rule, want := readRule, !writer
+				if n.Kind == znode.Write {
+					rule, want = writeRule, i == 0
+					writer = true
+				}
+				if may(rule, line, i) != want {
+					t.Errorf("%v: number %d may go: %v", words, i, !want)
+				}
+			}
+		}
+	})
+	t.Run("permits", func(t *testing.T) {
+		const permits = 4
+		var line []znode.Node
+		for i := range 6 * permits {
+			line = append(line, inLine(t, fmt.Sprintf("p%d", i))...)
+		}
+		for asks := range 4 * 4 * 4 * 4 * 4 * 4 {
+			held, full := 0, false
+			for i, first := 0, 0; i < 6; i++ {
+				n := asks>>(2*i)&3 + 1
+				full = full || held+n > permits
+				held += n
+				if may(permitRule(n, permits), line, first) == full {
+					t.Fatalf("asks %o: number %d may go: %v", asks, i, full)
+				}
+				first += n
+			}
+		}
+	})
+}
+
+// recompute is the definition: count those ahead that block.
+func recompute(r Rule, line []znode.Node, first int64) bool {
+	blockers := 0
+	for _, n := range line {
+		if n.Seq < first && r.Blocks(n) {
+			blockers++
+		}
+	}
+	return blockers <= r.Tolerate
+}
+
+// playRule has those in a line go, in some order, one writer or the other by way
+// of a downgrade; and two members who are told of it: one of all that go and
+// one only of those that it watches. Each byte of kinds is a node, each of order
+// says who goes next.
+func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
+	kinds, order = kinds[:min(len(kinds), 40)], order[:min(len(order), 80)]
+	rule, ours := lockRule, "l"
+	switch recipe % 4 {
+	case 1:
+		rule, ours = writeRule, "rw"
+	case 2:
+		rule, ours = readRule, "rw"
+	case 3:
+		permits := int(wants>>4) + 1
+		rule, ours = permitRule(int(wants&15)%permits+1, permits), "p"
+	}
+	var words []string
+	seq := 0
+	for _, k := range kinds {
+		seq += int(k>>1&3) + 1
+		words = append(words, fmt.Sprintf("%c%d", ours[int(k&1)%len(ours)], seq))
+	}
+	line := inLine(t, strings.Join(words, " "))
+	first := int64(seq + 1)
+	if len(kinds) > 0 && kinds[0]&8 != 0 {
+		first = int64(seq/2 + 1) // some stand behind
+		line = slices.DeleteFunc(line, func(n znode.Node) bool { return n.Seq == first })
+	}
+	me := znode.Node{Seq: first}
+
+	told, watching := rule.Turn(line, me), rule.Turn(line, me)
+	replaced := false
+	for k := 0; ; k++ {
+		want := recompute(rule, line, first)
+		if watching.MayGo() != want {
+			t.Fatalf("line %q, member %d watches %q: may go %v", inWords(line), first, inWords(watching.Watch()), !want)
+		}
+		// Who was told of a writer must list again before it may go.
+		if told.MayGo() != (want && !replaced) {
+			t.Fatalf("line %q, member %d was told of all: may go %v", inWords(line), first, told.MayGo())
+		}
+		if want {
+			return
+		}
+		watched := watching.Watch()
+		for _, n := range watched {
+			if !slices.Contains(line, n) {
+				t.Fatalf("line %q: watches %s, which is gone", inWords(line), inWords([]znode.Node{n}))
+			}
+		}
+		if len(watched) != rule.Tolerate+1 {
+			t.Fatalf("watches %q, want %d", inWords(watched), rule.Tolerate+1)
+		}
+		if k == len(order) || len(line) == 0 {
+			return
+		}
+		at := int(order[k]&63) % len(line)
+		gone := line[at]
+		if gone.Kind == znode.Write && order[k]&64 != 0 {
+			line[at] = gone.As(znode.Read)
+		} else {
+			line = slices.Delete(line, at, at+1)
+		}
+		if gone.Seq < first {
+			told.Gone(gone)
+			replaced = replaced || rule.Replaced != nil && rule.Replaced(gone)
+		}
+		if slices.Contains(watched, gone) {
+			watching.Gone(gone)
+			if watching.Stale() {
+				watching = rule.Turn(line, me)
+			}
+		} else if recompute(rule, line, first) {
+			t.Fatalf("line %q: it is the turn of member %d, which watches %q, but %q has gone",
+				inWords(line), first, inWords(watched), inWords([]znode.Node{gone}))
+		}
+	}
+}
+
+func FuzzRule(f *testing.F) {
+	for recipe := range uint8(4) {
+		for _, wants := range []uint8{0x00, 0x10, 0x11, 0x21, 0x32, 0xff} {
+			f.Add(recipe, wants, []byte{0, 1, 0, 1, 1, 0}, []byte{0, 0, 0, 0, 0, 0})
+			f.Add(recipe, wants, []byte{1, 1, 2, 4, 7, 0, 1}, []byte{6, 5, 4, 3, 2, 1, 0})
+			f.Add(recipe, wants, []byte{9, 1, 1, 0, 1, 1, 1, 0}, []byte{0x43, 0x41, 2, 0x40, 0x40, 0, 1, 0, 0, 0})
+		}
+	}
+	f.Add(uint8(1), uint8(0), []byte{}, []byte{})
+	f.Fuzz(playRule)
+}
+
+func BenchmarkTurn1000(b *testing.B) {
+	line := make([]znode.Node, 1000)
+	for i := range line {
+		kind := []znode.Kind{znode.Read, znode.Write}[i%2]
+		line[i] = znode.Node{Name: znode.Prefix(znode.NewID(), kind) + fmt.Sprintf("%010d", i), Kind: kind, Seq: int64(i)}
+	}
+	for _, c := range []struct {
+		name string
+		rule Rule
+	}{{"write", writeRule}, {"read", readRule}, {"permit", permitRule(1, 10)}} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				turn := c.rule.Turn(line, line[len(line)-1])
+				if turn.MayGo() || len(turn.Watch()) == 0 {
+					b.Fatal("wrong")
+				}
+			}
+		})
+	}
+}
