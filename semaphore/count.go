@@ -93,7 +93,7 @@ func (c *count) ask(ctx context.Context, sess int64) (*stored, error) {
 		return nil, c.create(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return nil, needs(err, "READ on "+c.path)
 	}
 	// The watch may be one that the process set long ago, on a connection that
 	// has been made anew since; if it is late, its data are old.
@@ -102,7 +102,7 @@ func (c *count) ask(ctx context.Context, sess int64) (*stored, error) {
 	case err == zk.ErrNoNode:
 		return nil, nil
 	case err != nil:
-		return nil, err
+		return nil, needs(err, "READ on "+c.path)
 	case stat.Mzxid != watch.Stat.Mzxid || stat.Czxid != watch.Stat.Czxid:
 		select {
 		case event, first := <-watch.C():
@@ -126,7 +126,7 @@ func (c *count) ask(ctx context.Context, sess int64) (*stored, error) {
 		return nil, c.makeLine(ctx)
 	}
 	if err != nil {
-		return nil, err
+		return nil, needs(err, "READ on "+c.line)
 	}
 	return &stored{permits: permits, version: stat.Version, line: line.Czxid, watch: watch}, nil
 }
@@ -141,7 +141,7 @@ func (c *count) create(ctx context.Context) error {
 	if err == zk.ErrNodeExists {
 		err = nil // somebody else was first
 	}
-	return err
+	return needs(err, "CREATE on the parents of "+c.path)
 }
 
 // fill stores the number in a node that somebody has made in advance, with the
@@ -155,7 +155,7 @@ func (c *count) fill(ctx context.Context, version int32) error {
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 		err = nil // somebody else was first
 	}
-	return err
+	return needs(err, "WRITE on "+c.path)
 }
 
 // write stores another number.
@@ -183,7 +183,7 @@ func (c *count) write(ctx context.Context, permits int) error {
 			return nil
 		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // somebody came in between
 		default:
-			return err
+			return needs(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (c *count) makeLine(ctx context.Context) error {
 	if err == zk.ErrNoNode {
 		err = nil // the next reading makes it
 	}
-	return err
+	return needs(err, "CREATE on "+c.path)
 }
 
 // drop forgets a reading.
@@ -228,7 +228,15 @@ func (c *count) peek(ctx context.Context) (int, error) {
 		return max(1, c.expected()), nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, needs(err, "READ on "+c.path)
 	}
 	return c.parse(data)
+}
+
+// needs says which right it is that the server misses.
+func needs(err error, right string) error {
+	if err == zk.ErrNoAuth {
+		return fmt.Errorf("%w: it takes %s", err, right)
+	}
+	return err
 }
