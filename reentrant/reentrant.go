@@ -72,7 +72,7 @@ var exclusive = queue.Entry{
 // error matches ctx's error; [ErrLost] when the caller owns the lock but has
 // lost it, until its last hold is unlocked; zk.ErrClosing when the connection
 // was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
-// the arguments of New.
+// the arguments of New, or that the directory's sequence numbers are used up.
 func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
 	return m.take(ctx, "lock", (*queue.Line).Wait)
 }

@@ -62,7 +62,8 @@ func isWrite(n znode.Node) bool { return n.Kind == znode.Write }
 //
 // On failure nothing is held and nothing is left in line, and the error matches
 // ctx's error; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a
-// right is missing; or says what is wrong with the arguments of New.
+// right is missing; or says what is wrong with the arguments of New, or that the
+// directory's sequence numbers are used up.
 func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
 	return m.take(ctx, "lock", (*queue.Line).Wait, write)
 }

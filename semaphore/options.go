@@ -17,18 +17,18 @@ type option func(*queue.Config)
 
 func (o option) apply(cfg *queue.Config) { o(cfg) }
 
-// WithACL sets the access control list of every node that the lock makes, its
-// directory and that directory's parents included. The default is
-// zk.WorldACL(zk.PermAll): anybody may delete your lock node.
+// WithACL sets the access control list of every node that the semaphore makes:
+// the permits, their queue, the node with the number of permits, and its parents.
+// The default is zk.WorldACL(zk.PermAll): anybody may delete your permits.
 //
-// Deleting is a right on the parent: what protects the lock nodes is the list of
-// the directory.
+// Deleting is a right on the parent: what protects the permits is the list of
+// their queue.
 func WithACL(acl []zk.ACL) Option {
 	acl = slices.Clone(acl)
 	return option(func(cfg *queue.Config) { cfg.ACL = acl })
 }
 
-// WithData sets what the lock nodes contain, for whoever looks at the queue; at
+// WithData sets what the nodes of the permits contain, for whoever looks at the queue; at
 // most 512 KiB. The default is nothing. Everybody who may read the node sees it.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)

@@ -72,9 +72,9 @@ func rule(n, permits int) queue.Rule {
 //
 // On failure nothing is held and nothing is left in line. The error matches
 // ctx's error; [ErrMismatch]; zk.ErrClosing when the connection was closed;
-// zk.ErrNoAuth when a right is missing; or says what is wrong with the arguments:
-// n < 1, or n greater than the number of permits, also when that shrinks below n
-// during the wait.
+// zk.ErrNoAuth when a right is missing; or says what is wrong: with the arguments
+// of New; n < 1, or n greater than the number of permits, also when that shrinks
+// below n during the wait; or that the sequence numbers of the queue are used up.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
 	return s.take(ctx, "acquire", (*queue.Line).Wait, n)
 }

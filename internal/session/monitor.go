@@ -103,9 +103,6 @@ func (l *Lease) Alive() error {
 	if !c.In(l.session) {
 		return errExpired
 	}
-	if c.conn.State() == zk.StateHasSession && l.grace == 0 {
-		return nil
-	}
 	m := &c.monitor
 	m.mu.Lock()
 	defer m.mu.Unlock()
