@@ -10,7 +10,7 @@
 //
 // Compared with zk.Connect, a connection made here
 //   - reconnects within milliseconds instead of sleeping a second in front of every round over the servers;
-//   - gives up on a server that accepts but does not answer after a sixth of the session timeout (1.5 s at most) instead
+//   - gives up on a server that accepts but does not answer after a sixth of the session timeout (1 s at most) instead
 //     of 6.7 session timeouts, and tries the others first for a while;
 //   - looks host names up anew on every attempt, and checks a certificate against the host name, not the address;
 //   - drops the connection on a malformed frame instead of panicking;

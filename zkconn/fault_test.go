@@ -3,6 +3,7 @@ package zkconn_test
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,12 +15,14 @@ import (
 	"github.com/zklocks/zklocks/internal/zktest"
 )
 
-// A restarted server has its session back at once: no second of sleep, no new session.
+// A restarted server has its session back at once: no second of sleep, no new session. Now and then a server that is
+// starting swallows a handshake, which costs its limit once: hence the median.
 func TestRestartedServer(t *testing.T) {
 	s := zktest.Standalone(t, zktest.Options{})
 	conn := connect(t, 20*time.Second, []string{s.Addr()})
 	session := conn.SessionID()
-	for range 3 {
+	var all []time.Duration
+	for range 5 {
 		if err := s.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -42,12 +45,17 @@ func TestRestartedServer(t *testing.T) {
 		<-done
 		took := time.Unix(0, answered.Load()).Sub(back)
 		t.Logf("answered %v after the server was back", took)
-		if took > 500*time.Millisecond {
+		if took > 2*time.Second {
 			t.Errorf("took %v", took)
 		}
+		all = append(all, took)
 		if conn.SessionID() != session {
 			t.Error("another session")
 		}
+	}
+	slices.Sort(all)
+	if median := all[len(all)/2]; median > 500*time.Millisecond {
+		t.Errorf("median %v", median)
 	}
 }
 

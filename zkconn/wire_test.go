@@ -158,7 +158,7 @@ func TestHandshakeThatStops(t *testing.T) {
 	}
 	start := time.Now()
 	f.start().connect()
-	// A sixth of 4 s, the pause of a second round.
+	// A sixth of 4 s, and a pause.
 	if took := time.Since(start); took > 1500*time.Millisecond {
 		t.Errorf("took %v", took)
 	}
