@@ -1,0 +1,133 @@
+// Package examples_test runs the examples as their readers do.
+package examples_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+const (
+	maxLines = 100 // of an example; nobody reads a longer one
+	limit    = 50 * time.Second
+)
+
+var examples = []string{"joblimit", "inventory", "treewalk", "fencing"}
+
+func TestMain(m *testing.M) { zktest.Main(m) }
+
+func TestExamplesAreShort(t *testing.T) {
+	for _, name := range examples {
+		src, err := os.ReadFile(filepath.Join(name, "main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(src, []byte("\n")); n > maxLines {
+			t.Errorf("%s has %d lines, more than %d", name, n, maxLines)
+		}
+	}
+}
+
+func TestExamples(t *testing.T) {
+	dir := build(t)
+	t.Run("all", func(t *testing.T) { // returns when the parallel ones have ended
+		for _, c := range []struct {
+			title, example string
+			args           []string
+			status         int
+			lastLine       string // begins so
+		}{
+			{"a limit is kept and a killed holder replaced", "joblimit", nil, 0, "PROVED: "},
+			{"no reader sees half a rewrite", "inventory", nil, 0, "PROVED: "},
+			{"without the lock a reader sees half a rewrite", "inventory", []string{"-unlocked"}, 1, "inventory: FAILED: "},
+			{"recursion has one owner", "treewalk", nil, 0, "PROVED: "},
+			{"a late write is refused", "fencing", nil, 0, "PROVED: "},
+			{"more permits than workers are never all in use", "joblimit", []string{"-limit=9"}, 1, "joblimit: FAILED: there were never 9"},
+			{"too late a takeover is a failure", "joblimit", []string{"-within=100ms"}, 1, "joblimit: FAILED: nobody took the place"},
+		} {
+			t.Run(c.title, func(t *testing.T) {
+				t.Parallel()
+				cmd := command(t, dir, c.example, c.args...)
+				var out []byte
+				zktest.Within(t, limit, c.example, func() { out, _ = cmd.CombinedOutput() })
+				if got := cmd.ProcessState.ExitCode(); got != c.status {
+					t.Errorf("exit status %d, want %d", got, c.status)
+				}
+				lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+				if last := lines[len(lines)-1]; !strings.HasPrefix(last, c.lastLine) {
+					t.Errorf("says last %q, want %q", last, c.lastLine)
+				}
+				if t.Failed() {
+					t.Logf("%s\n%s", cmd, out)
+				}
+			})
+		}
+		t.Run("an interrupt ends an example and its workers", func(t *testing.T) {
+			t.Parallel()
+			interrupt(t, command(t, dir, "joblimit"))
+		})
+	})
+	if os.Getenv("ZK_SERVERS") != "" {
+		return // others may be running examples there, too
+	}
+	for _, node := range zktest.Children(t, zktest.Connect(t, 5*time.Second), "/") {
+		if strings.HasPrefix(node, "zklocks-") {
+			t.Errorf("an example has left /%s behind", node)
+		}
+	}
+}
+
+// interrupt waits until the example works, and stops it.
+func interrupt(t *testing.T, cmd *exec.Cmd) {
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	zktest.Within(t, limit, "an interrupted example", func() {
+		lines := bufio.NewReader(out)
+		first, err := lines.ReadString('\n')
+		if err != nil {
+			t.Errorf("nothing printed: %v", err)
+		}
+		_ = cmd.Process.Signal(os.Interrupt)
+		// Its workers have inherited no end of this pipe, only of its own. That
+		// they are gone is told by its exit: it waits for them.
+		_, _ = io.Copy(io.Discard, lines)
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != 130 || errs.String() != "joblimit: interrupted\n" {
+			t.Errorf("after %q: exit status %d, want 130, and it says %q", first, got, &errs)
+		}
+	})
+}
+
+func command(t *testing.T, dir, example string, args ...string) *exec.Cmd {
+	servers := strings.Join(zktest.Servers(t), ",")
+	return exec.Command(filepath.Join(dir, example), append([]string{"-servers", servers}, args...)...)
+}
+
+// build builds the examples without the race detector: it is the library's tests
+// that need it.
+func build(t *testing.T) (dir string) {
+	dir = t.TempDir()
+	args := []string{"build", "-o", dir}
+	for _, name := range examples {
+		args = append(args, "./"+name)
+	}
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return dir
+}

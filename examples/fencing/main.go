@@ -1,0 +1,100 @@
+// Fencing: holder A is frozen with SIGSTOP in mid-work, as a suspended machine
+// would be. Its session expires, and B gets the lock. Then A goes on and writes
+// once more, not knowing better. The store has seen B's larger token by then and
+// refuses A's; so does ZooKeeper, where the write stands behind the hold's Guard.
+//
+//	go run ./examples/fencing -servers host:2181
+//
+// It fails (exit status 1) when either late write is accepted, or when A's hold
+// claims at A's first look after the pause to be held.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/examples/internal/crew"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+func main() { crew.Main(lead, work) }
+
+// store is any service that remembers the largest token it has seen.
+type store struct{ largest int64 }
+
+func (s *store) write(token int64) error {
+	if token < s.largest {
+		return fmt.Errorf("%d was here before", s.largest)
+	}
+	s.largest = token
+	return nil
+}
+
+// work is process A or B: it takes the lock and writes, now and later.
+func work(ctx context.Context, c *crew.Crew) error {
+	conn, err := zkconn.Connect(ctx, c.Servers, 2*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	hold, err := rwlock.New(conn, c.Path+"/lock").Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)
+	c.Say("%d", hold.Token())              // the first write
+	if _, err := c.Hear(ctx); err != nil { // the work in between; here A is frozen
+		return err
+	}
+	c.Say("%t", hold.Held())  // the first look; a careful program stops here
+	c.Say("%d", hold.Token()) // the second write, regardless
+	c.Say("%v", crew.Answer(func() error {
+		_, err := conn.Multi(hold.Guard(), &zk.SetDataRequest{Path: c.Path, Data: []byte(c.Name), Version: -1})
+		return err
+	}))
+	_, err = c.Hear(ctx)
+	return err
+}
+
+// lead runs the store, freezes A, and lets it go on when B has written.
+func lead(ctx context.Context, c *crew.Crew) error {
+	var s store
+	write := func() (token int64, err error) {
+		l, err := c.Next(ctx)
+		if err != nil {
+			return 0, err
+		}
+		err = s.write(l.Int())
+		c.Note("%s writes to the store, with token %d: %s", l.From, l.Int(), crew.Verdict(err))
+		return l.Int(), err
+	}
+	c.Start("A")
+	a, err := write()
+	if err != nil {
+		return err
+	}
+	c.Worker("A").Freeze()
+	c.Note("A is frozen with SIGSTOP, with the lock in its hands; B wants it")
+	c.Start("B")
+	b, err := write()
+	if err != nil || b <= a {
+		return fmt.Errorf("B with token %d, after A with token %d: %w", b, a, err)
+	}
+	c.Worker("A").Tell("go on")
+	c.Worker("A").Thaw()
+	c.Note("A goes on with SIGCONT, as if nothing had happened")
+	look, _ := c.Next(ctx)
+	c.Note("A asks its hold, which not everybody does: Held() is %s", look.Text)
+	_, late := write()
+	guard, err := c.Next(ctx)
+	c.Note("A writes to ZooKeeper, behind hold.Guard(): %s", guard.Text)
+	if err != nil || look.Text != "false" || late == nil || guard.Text != zk.ErrNoNode.Error() {
+		return fmt.Errorf("A must be told that it is too late, three times: Held() is %s, store: %s, Guard: %s",
+			look.Text, crew.Verdict(late), guard.Text)
+	}
+	return c.Proved("token %d refused after %d; late A found Held() == false, and its Guard failed", a, b)
+}

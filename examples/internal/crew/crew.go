@@ -1,0 +1,350 @@
+// Package crew lets an example be several processes: it starts its own program
+// again as workers, hears what they say, and stops, freezes or kills them. It
+// knows nothing of locks, so that what it measures does not rest on them.
+package crew
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+const (
+	nameEnv = "ZKLOCKS_EXAMPLE_WORKER"
+	pathEnv = "ZKLOCKS_EXAMPLE_PATH"
+
+	failed = "failed:" // what a worker says last
+
+	// tooLong is for an example that hangs.
+	tooLong = time.Minute
+
+	// patience is for workers that were told to stop: they finish their step and
+	// close their session.
+	patience = 3 * time.Second
+)
+
+var errInterrupted = errors.New("interrupted")
+
+// Crew is what the leading process has of its workers, or a worker of itself.
+type Crew struct {
+	Servers []string
+	Path    string // for the nodes of this run, removed at its end
+	Name    string // of this worker; empty in the leading process
+
+	ctx    context.Context // of everything
+	lines  chan Line
+	pipe   *os.File // all workers write to this one
+	cancel context.CancelCauseFunc
+	orders chan string // to this worker
+	screen screen
+
+	mu      sync.Mutex
+	workers map[string]*Worker
+}
+
+// Line is what a worker said. All come through one pipe, so they are in the
+// order in which they were said, over all workers.
+type Line struct {
+	From, Text string
+	At         time.Time
+}
+
+// Int is the number that was said.
+func (l Line) Int() int64 {
+	n, _ := strconv.ParseInt(l.Text, 10, 64)
+	return n
+}
+
+// Main runs lead, or work in a process that Start has started. The context ends
+// on an interrupt, when a worker fails, and in a worker also when the leading
+// process ends, however it ends. An error of lead makes the exit status 1.
+func Main(lead, work func(context.Context, *Crew) error) {
+	servers := flag.String("servers", envOr("ZK_SERVERS", "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
+	flag.Parse()
+	program := filepath.Base(os.Args[0])
+	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, stop := context.WithTimeoutCause(ctx, tooLong, fmt.Errorf("not done after %v", tooLong))
+	defer stop()
+	// SIGPIPE: the reader of our output has gone, as with "| head".
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	go func() {
+		<-signals
+		cancel(errInterrupted)
+	}()
+
+	c := &Crew{
+		Servers: strings.FieldsFunc(*servers, func(r rune) bool { return r == ',' || r == ' ' }),
+		Path:    os.Getenv(pathEnv),
+		Name:    os.Getenv(nameEnv),
+		ctx:     ctx,
+		cancel:  cancel,
+		workers: map[string]*Worker{},
+	}
+	if c.Name != "" {
+		c.listen()
+		if err := work(ctx, c); err != nil && ctx.Err() == nil {
+			c.Say("%s %v", failed, err)
+		}
+		return
+	}
+
+	c.Path = "/zklocks-" + program + "-" + strings.ToLower(rand.Text()[:6])
+	c.screen.begin()
+	err := c.open()
+	if err == nil {
+		err = lead(ctx, c)
+	}
+	cause := context.Cause(ctx)
+	cancel(nil)
+	c.screen.end()
+	c.stop()
+	c.sweep()
+	if cause != nil {
+		err = cause // lead saw only that its context had ended
+	}
+	switch {
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintf(os.Stderr, "%s: interrupted\n", program)
+		os.Exit(130)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "%s: FAILED: %v\n", program, err)
+		os.Exit(1)
+	}
+}
+
+func envOr(key, otherwise string) string {
+	if v := os.Getenv(key); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// open makes the pipe that the workers write to.
+func (c *Crew) open() error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	c.pipe, c.lines = w, make(chan Line, 1024)
+	go func() {
+		for in := bufio.NewScanner(r); in.Scan(); {
+			from, text, _ := strings.Cut(in.Text(), " ")
+			if why, ok := strings.CutPrefix(text, failed+" "); ok {
+				c.Fail("%s: %s", from, why)
+			}
+			c.lines <- Line{from, text, time.Now()}
+		}
+	}()
+	return nil
+}
+
+// Next is the next line of a worker; an error when ctx ends first. What a worker
+// said before it was killed may be unheard by then, and is left out.
+func (c *Crew) Next(ctx context.Context) (Line, error) {
+	for {
+		select {
+		case l := <-c.lines:
+			if w := c.Worker(l.From); w != nil && w.killed.Load() {
+				continue
+			}
+			return l, nil
+		case <-ctx.Done():
+			return Line{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Fail ends everything: what the example claims is not true.
+func (c *Crew) Fail(format string, args ...any) { c.cancel(fmt.Errorf(format, args...)) }
+
+// Say is a worker's line to the leading process.
+func (c *Crew) Say(format string, args ...any) {
+	// One write, below the size up to which a pipe keeps writes whole.
+	_, _ = io.WriteString(os.Stdout, c.Name+" "+fmt.Sprintf(format, args...)+"\n")
+}
+
+// Repeat does a worker's work in n goroutines again and again, with a pause in
+// between, until it fails.
+func (c *Crew) Repeat(ctx context.Context, n int, pause time.Duration, work func(i int) error) error {
+	failed := make(chan error, n)
+	for i := range n {
+		go func() {
+			var err error
+			for ; err == nil; err = work(i) {
+				select {
+				case <-time.After(pause):
+				case <-ctx.Done():
+				}
+			}
+			failed <- err
+		}()
+	}
+	return <-failed
+}
+
+// Task says that a part of a worker starts, and the function it returns that it
+// ends.
+func (c *Crew) Task(part int) (end func()) {
+	c.Say("start %d", part)
+	return func() { c.Say("end %d", part) }
+}
+
+// Hear is the next order to this worker; an error when ctx ends first.
+func (c *Crew) Hear(ctx context.Context) (string, error) {
+	select {
+	case order := <-c.orders:
+		return order, nil
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+}
+
+// listen takes the orders to this worker. They end when the leading process
+// does, also when that is killed.
+func (c *Crew) listen() {
+	c.orders = make(chan string, 16)
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			c.orders <- in.Text()
+		}
+		c.cancel(errors.New("the leading process has ended"))
+	}()
+}
+
+// Worker is a process that runs the example's work.
+type Worker struct {
+	Name string
+
+	crew   *Crew
+	cmd    *exec.Cmd
+	orders io.WriteCloser
+	done   chan struct{} // closed when it has ended and was waited for
+
+	killed atomic.Bool // by us
+}
+
+// Names are n names: prefix1, prefix2, ...
+func Names(prefix string, n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = prefix + strconv.Itoa(i+1)
+	}
+	return names
+}
+
+// Start starts workers of these names. When that fails, everything does.
+func (c *Crew) Start(names ...string) {
+	program, err := os.Executable()
+	for _, name := range names {
+		if err == nil {
+			err = c.start(program, name)
+		}
+	}
+	if err != nil {
+		c.Fail("start a worker: %w", err)
+	}
+}
+
+func (c *Crew) start(program, name string) (err error) {
+	w := &Worker{Name: name, crew: c, cmd: exec.Command(program, os.Args[1:]...), done: make(chan struct{})}
+	w.cmd.Env = append(os.Environ(), nameEnv+"="+name, pathEnv+"="+c.Path)
+	w.cmd.Stdout, w.cmd.Stderr = c.pipe, os.Stderr
+	if w.orders, err = w.cmd.StdinPipe(); err != nil {
+		return err
+	}
+	if err := w.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		err := w.cmd.Wait()
+		close(w.done)
+		if err != nil && !w.killed.Load() {
+			c.cancel(fmt.Errorf("worker %s: %w", name, err))
+		}
+	}()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.workers[name] = w
+	return nil
+}
+
+// Worker is the worker of that name.
+func (c *Crew) Worker(name string) *Worker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.workers[name]
+}
+
+// Tag is the worker's name, marked when it has been killed.
+func (c *Crew) Tag(name string) string {
+	if w := c.Worker(name); w != nil && w.killed.Load() {
+		return name + "(dead)"
+	}
+	return name
+}
+
+// Tell gives the worker an order, for Hear.
+func (w *Worker) Tell(order string) { _, _ = io.WriteString(w.orders, order+"\n") }
+
+// Kill ends the worker with SIGKILL. When it returns the worker is gone.
+func (w *Worker) Kill() {
+	w.killed.Store(true)
+	_ = w.cmd.Process.Kill()
+	<-w.done
+}
+
+// Freeze stops the worker with SIGSTOP: it stays, and does nothing.
+func (w *Worker) Freeze() {
+	if err := freeze(w.cmd.Process); err != nil {
+		w.crew.Fail("freeze %s: %w", w.Name, err)
+	}
+}
+
+// Thaw has a frozen worker go on, with SIGCONT.
+func (w *Worker) Thaw() {
+	if err := thaw(w.cmd.Process); err != nil {
+		w.crew.Fail("thaw %s: %w", w.Name, err)
+	}
+}
+
+// stop ends all workers: by their own will if possible, so that they close
+// their sessions.
+func (c *Crew) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.workers) == 0 {
+		return
+	}
+	go func() {
+		for range c.lines { // a worker may stand in front of a full pipe
+		}
+	}()
+	for _, w := range c.workers {
+		_ = w.orders.Close()
+		_ = thaw(w.cmd.Process)
+	}
+	late := time.After(patience)
+	for _, w := range c.workers {
+		select {
+		case <-w.done:
+		case <-late:
+			late = time.After(0)
+			w.Kill()
+		}
+	}
+}

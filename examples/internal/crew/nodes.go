@@ -1,0 +1,57 @@
+package crew
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// sweep removes the nodes of this run. A server that cannot be reached keeps
+// them; nothing but their owner's disk space depends on them.
+func (c *Crew) sweep() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := zkconn.Connect(ctx, c.Servers, 4*time.Second)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		removeAll(conn, c.Path)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+func removeAll(conn *zk.Conn, path string) {
+	for range 3 { // a node of a dead worker may go, or come, meanwhile
+		if err := conn.Delete(path, -1); !errors.Is(err, zk.ErrNotEmpty) {
+			return
+		}
+		children, _, _ := conn.Children(path)
+		for _, child := range children {
+			removeAll(conn, path+"/"+child)
+		}
+	}
+}
+
+// Answer calls f until a server has answered, for a request that may be made
+// twice: a lost connection says nothing about what became of it.
+func Answer(f func() error) error {
+	for {
+		err := f()
+		if op := (*net.OpError)(nil); !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired) && !errors.As(err, &op) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

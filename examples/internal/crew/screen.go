@@ -1,0 +1,97 @@
+package crew
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// How often a live view is redrawn on a terminal, and printed elsewhere.
+const (
+	redraw  = 50 * time.Millisecond
+	reprint = 500 * time.Millisecond
+)
+
+// screen prints lines that stay, each with the time since the start, and one
+// that is redrawn below them.
+type screen struct {
+	mu       sync.Mutex
+	begun    time.Time
+	terminal bool
+	live     bool      // the last line is a live view
+	ended    bool      // the last word is said: no live view any more
+	printed  time.Time // the last live view
+}
+
+func (s *screen) begin() {
+	s.begun = time.Now()
+	info, err := os.Stdout.Stat()
+	s.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (s *screen) stamp() string { return fmt.Sprintf("%5.1fs  ", time.Since(s.begun).Seconds()) }
+
+// Note prints a line that stays.
+func (c *Crew) Note(format string, args ...any) {
+	s := &c.screen
+	s.clear()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Println(s.stamp() + fmt.Sprintf(format, args...))
+}
+
+// Live shows what is going on now: on a terminal the line is redrawn in place,
+// elsewhere a new one is printed twice a second.
+func (c *Crew) Live(format string, args ...any) {
+	s := &c.screen
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	line := s.stamp() + fmt.Sprintf(format, args...)
+	switch {
+	case s.ended:
+	case s.terminal && time.Since(s.printed) >= redraw:
+		fmt.Printf("\r%.79s\x1b[K", line) // a wrapped line could not be redrawn
+		s.live, s.printed = true, time.Now()
+	case !s.terminal && time.Since(s.printed) >= reprint:
+		fmt.Println(line)
+		s.printed = time.Now()
+	}
+}
+
+// Proved prints what the example has proved; if something has failed it returns
+// that instead.
+func (c *Crew) Proved(format string, args ...any) error {
+	if err := context.Cause(c.ctx); err != nil {
+		return err
+	}
+	c.screen.end()
+	fmt.Printf("PROVED: "+format+"\n", args...)
+	return nil
+}
+
+func (s *screen) end() {
+	s.clear()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+}
+
+// clear removes the live view.
+func (s *screen) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.live {
+		fmt.Print("\r\x1b[K")
+		s.live = false
+	}
+}
+
+// Verdict is how an attempt is printed.
+func Verdict(err error) string {
+	if err != nil {
+		return "refused, " + err.Error()
+	}
+	return "accepted"
+}

@@ -1,0 +1,94 @@
+package crew
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// step is how long one step of work on a shelf takes, so that the steps of
+// others would fall in between.
+const step = 2 * time.Millisecond
+
+// Shelf is a row of numbers, each in a node of its own: it takes several steps
+// to read it, and to write it.
+type Shelf struct {
+	Conn *zk.Conn
+	Path string
+	Len  int
+}
+
+func (s Shelf) node(i int) string { return fmt.Sprintf("%s/bin%d", s.Path, i) }
+
+// MakeShelf makes the nodes of a shelf at c.Path. When that fails, everything
+// does.
+func (c *Crew) MakeShelf(ctx context.Context, numbers []int) {
+	if err := c.makeShelf(ctx, numbers); err != nil {
+		c.Fail("make the shelf: %w", err)
+	}
+}
+
+func (c *Crew) makeShelf(ctx context.Context, numbers []int) error {
+	conn, err := zkconn.Connect(ctx, c.Servers, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	s := Shelf{conn, c.Path, len(numbers)}
+	_, err = conn.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	for i := 0; err == nil && i < s.Len; i++ {
+		_, err = conn.Create(s.node(i), []byte(strconv.Itoa(numbers[i])), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	}
+	return err
+}
+
+// Deal divides a sum into n numbers, by chance.
+func Deal(sum, n int) []int {
+	numbers := make([]int, n)
+	for range sum {
+		numbers[rand.IntN(n)]++
+	}
+	return numbers
+}
+
+// Sum is what Deal has divided.
+func Sum(numbers []int) int {
+	sum := 0
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum
+}
+
+// Read reads the numbers, one after the other.
+func (s Shelf) Read() ([]int, error) {
+	numbers := make([]int, s.Len)
+	for i := range numbers {
+		data, _, err := s.Conn.Get(s.node(i))
+		if err != nil {
+			return nil, err
+		}
+		if numbers[i], err = strconv.Atoi(string(data)); err != nil {
+			return nil, err
+		}
+		time.Sleep(step)
+	}
+	return numbers, nil
+}
+
+// Write writes the numbers, one after the other.
+func (s Shelf) Write(numbers []int) error {
+	for i, n := range numbers {
+		if _, err := s.Conn.Set(s.node(i), []byte(strconv.Itoa(n)), -1); err != nil {
+			return err
+		}
+		time.Sleep(step)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package crew
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// Tally counts who is at work, by the lines "start" and "end" of the workers;
+// a word behind tells the parts of one worker apart, as in "start 3".
+type Tally struct {
+	Most int            // at once
+	Done int            // have ended
+	Said map[string]int // how often each line was said
+
+	crew    *Crew
+	limit   int
+	working map[string]bool
+}
+
+// Tally returns a count that fails the example when more than limit are at work;
+// 0: any number may be.
+func (c *Crew) Tally(limit int) *Tally {
+	return &Tally{crew: c, limit: limit, working: map[string]bool{}, Said: map[string]int{}}
+}
+
+// Run counts for as long as d, and calls then after each line.
+func (t *Tally) Run(ctx context.Context, d time.Duration, then func()) {
+	_, _ = t.run(ctx, d, func(Line) bool { then(); return false })
+}
+
+// RunUntilFull counts until as many are at work as may be, and returns the line
+// of the one that has just begun; an error when that takes longer than d.
+func (t *Tally) RunUntilFull(ctx context.Context, d time.Duration) (Line, error) {
+	return t.run(ctx, d, func(l Line) bool {
+		return strings.HasPrefix(l.Text, "start") && len(t.working) == t.limit
+	})
+}
+
+func (t *Tally) run(ctx context.Context, d time.Duration, until func(Line) bool) (Line, error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	for {
+		l, err := t.crew.Next(ctx)
+		if err != nil {
+			return l, err
+		}
+		if t.count(l); until(l) {
+			return l, nil
+		}
+	}
+}
+
+func (t *Tally) count(l Line) {
+	t.Said[l.Text]++
+	verb, part, _ := strings.Cut(l.Text, " ")
+	switch key := l.From + " " + part; verb {
+	case "start":
+		t.working[key] = true
+	case "end":
+		delete(t.working, key)
+		t.Done++
+	}
+	if t.Most = max(t.Most, len(t.working)); t.limit > 0 && t.Most > t.limit {
+		t.crew.Fail("%d were at work at once, the limit is %d", t.Most, t.limit)
+	}
+}
+
+// Gone takes into account that a worker is dead.
+func (t *Tally) Gone(name string) {
+	for key := range t.working {
+		if strings.HasPrefix(key, name+" ") {
+			delete(t.working, key)
+		}
+	}
+}
+
+// Now is how many are at work.
+func (t *Tally) Now() int { return len(t.working) }

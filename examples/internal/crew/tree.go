@@ -1,0 +1,50 @@
+package crew
+
+import "fmt"
+
+// Node is one of a tree, with what a walk has found there.
+type Node struct {
+	Name  string
+	Kids  []*Node
+	Size  int    // of all below, after Add
+	By    string // the goroutine that was here
+	Holds int    // on the lock, of that goroutine
+}
+
+// Warehouse is a tree to walk.
+func Warehouse() *Node {
+	node := func(name string, kids ...*Node) *Node { return &Node{Name: name, Kids: kids} }
+	leaf := func(name string, size int) *Node { return &Node{Name: name, Size: size} }
+	return node("warehouse",
+		node("fruit",
+			leaf("apples", 120),
+			node("citrus", leaf("lemons", 60), leaf("limes", 30))),
+		node("bread", leaf("rye", 45), leaf("wheat", 80)),
+		node("tea", leaf("green", 25)))
+}
+
+// Add adds the sizes of the children.
+func (n *Node) Add() {
+	for _, kid := range n.Kids {
+		n.Size += kid.Size
+	}
+}
+
+// Count is the number of nodes.
+func (n *Node) Count() int {
+	count := 1
+	for _, kid := range n.Kids {
+		count += kid.Count()
+	}
+	return count
+}
+
+// Print prints the tree.
+func (n *Node) Print() { n.print("") }
+
+func (n *Node) print(indent string) {
+	fmt.Printf("        %-16s size %3d   goroutine %-6s hold %d\n", indent+n.Name, n.Size, n.By, n.Holds)
+	for _, kid := range n.Kids {
+		kid.print(indent + "  ")
+	}
+}

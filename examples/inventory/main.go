@@ -1,0 +1,99 @@
+// Inventory: shops read a stock of goods that clerks rewrite, bin after bin. The
+// sum never changes: who counts another one has read in the midst of a rewrite.
+// A clerk downgrades its lock to read back what it wrote, beside other readers.
+//
+//	go run ./examples/inventory -servers host:2181
+//	go run ./examples/inventory -servers host:2181 -unlocked
+//
+// It fails (exit status 1) at the first torn read, when a clerk reads back what it
+// did not write, and when reads never overlapped or nobody rewrote. The second
+// command locks nobody out, and must fail: so the check is a real one.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zklocks/zklocks/examples/internal/crew"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+const bins, goods, readers = 6, 600, 4 // readers in each shop
+
+var unlocked = flag.Bool("unlocked", false, "give each process a lock of its own, to see the check fail")
+
+func main() { crew.Main(lead, work) }
+
+// work is a process: a clerk, or a shop.
+func work(ctx context.Context, c *crew.Crew) error {
+	conn, err := zkconn.Connect(ctx, c.Servers, 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	lock, stock := rwlock.New(conn, c.Path+"/lock"), crew.Shelf{Conn: conn, Path: c.Path, Len: bins}
+	if *unlocked {
+		lock = rwlock.New(conn, c.Path+"/lock-"+c.Name)
+	}
+	if strings.HasPrefix(c.Name, "clerk") {
+		return c.Repeat(ctx, 1, 100*time.Millisecond, func(int) error { return rewrite(ctx, c, lock, stock) })
+	}
+	return c.Repeat(ctx, readers, 10*time.Millisecond, func(i int) error { return read(ctx, c, i, lock, stock) })
+}
+
+// read counts the goods.
+func read(ctx context.Context, c *crew.Crew, reader int, lock *rwlock.RWMutex, stock crew.Shelf) error {
+	hold, err := lock.RLock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)
+	defer c.Task(reader)()
+	found, err := stock.Read()
+	if err == nil && crew.Sum(found) != goods {
+		err = fmt.Errorf("torn read: %d are %d goods, not %d", found, crew.Sum(found), goods)
+	}
+	return err
+}
+
+// rewrite moves the goods.
+func rewrite(ctx context.Context, c *crew.Crew, lock *rwlock.RWMutex, stock crew.Shelf) error {
+	hold, err := lock.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer hold.Unlock(ctx)
+	want := crew.Deal(goods, bins)
+	if err := stock.Write(want); err != nil {
+		return err
+	}
+	if err := hold.Downgrade(ctx); err != nil {
+		return err
+	}
+	found, err := stock.Read()
+	if err == nil && !slices.Equal(found, want) {
+		err = fmt.Errorf("another clerk came in between: wrote %d, read back %d", want, found)
+	}
+	c.Say("rewrote")
+	return err
+}
+
+// lead starts the processes and counts what they report.
+func lead(ctx context.Context, c *crew.Crew) error {
+	c.MakeShelf(ctx, crew.Deal(goods, bins))
+	c.Start("shop1", "shop2", "shop3", "clerk1", "clerk2")
+	reads := c.Tally(0)
+	reads.Run(ctx, 5*time.Second, func() {
+		c.Live("%4d reads, %2d at once (most %2d)   %3d rewrites", reads.Done, reads.Now(), reads.Most, reads.Said["rewrote"])
+	})
+	rewrites := reads.Said["rewrote"]
+	if reads.Most < 2 || rewrites == 0 {
+		return fmt.Errorf("%d reads at once, %d rewrites: that shows nothing", reads.Most, rewrites)
+	}
+	return c.Proved("%d reads, up to %d at once, and %d rewrites in several steps: no torn read", reads.Done, reads.Most, rewrites)
+}

@@ -1,0 +1,97 @@
+// Joblimit: many worker processes, at most N of them at work at once. It shows
+// who runs and who waits, kills one in mid-job with SIGKILL, as a crash would,
+// and the next in line takes its place when the dead one's session has expired.
+//
+//	go run ./examples/joblimit -servers host:2181
+//
+// It fails (exit status 1) when more than N ever worked at once, when N never
+// did, or when nobody took the dead one's place in time. That is measured without
+// asking the lock: workers tell the start and end of each job through one pipe.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/zklocks/zklocks/examples/internal/crew"
+	"github.com/zklocks/zklocks/semaphore"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+const workers, session = 8, 2 * time.Second // a server grants sessions of at least 2 of its ticks
+
+var (
+	limit  = flag.Int("limit", 3, "permits: jobs at once")
+	within = flag.Duration("within", 7*time.Second, "time for a takeover; session timeout + 2 ticks are enough")
+)
+
+func main() { crew.Main(lead, work) }
+
+// work is a worker process: one job after the other, until ctx ends.
+func work(ctx context.Context, c *crew.Crew) error {
+	conn, err := zkconn.Connect(ctx, c.Servers, session)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	jobs := semaphore.New(conn, c.Path, *limit, semaphore.WithData([]byte(c.Name)))
+	for {
+		hold, err := jobs.Acquire(ctx, 1)
+		if err != nil {
+			return err
+		}
+		c.Say("start")
+		select {
+		case <-time.After(time.Duration(300+rand.IntN(300)) * time.Millisecond): // the job
+		case <-hold.Context(ctx).Done(): // the permit is lost, or we shall stop
+		}
+		c.Say("end")
+		_ = hold.Release(ctx) // also right when it is lost, or ctx has ended
+	}
+}
+
+// lead starts the workers, kills one in mid-job, and counts.
+func lead(ctx context.Context, c *crew.Crew) error {
+	jobs := c.Tally(*limit) // fails the example when there are more at once
+	c.Start(crew.Names("w", workers)...)
+	go view(ctx, c)
+	jobs.Run(ctx, 3*time.Second, func() {})
+	victim, err := jobs.RunUntilFull(ctx, 10*time.Second)
+	if err != nil {
+		return fmt.Errorf("there were never %d jobs at once, but %d: %w", *limit, jobs.Most, err)
+	}
+	c.Worker(victim.From).Kill()
+	killed := time.Now()
+	jobs.Gone(victim.From)
+	c.Note("SIGKILL to %s, at work: its place is taken until its session expires", victim.From)
+	heir, err := jobs.RunUntilFull(ctx, *within)
+	if err != nil {
+		return fmt.Errorf("nobody took the place of %s in %v: %w", victim.From, *within, err)
+	}
+	took := heir.At.Sub(killed).Seconds()
+	c.Note("%s takes the place of %s, %.1f s after the kill", heir.From, victim.From, took)
+	jobs.Run(ctx, 1500*time.Millisecond, func() {})
+	return c.Proved("%d jobs, never more than %d at once; a killed worker was replaced after %.1f s", jobs.Done, jobs.Most, took)
+}
+
+// view shows who runs and who waits, which everybody can ask ZooKeeper.
+func view(ctx context.Context, c *crew.Crew) {
+	conn, err := zkconn.Connect(ctx, c.Servers, session)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	for jobs := semaphore.New(conn, c.Path, *limit); ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
+		if members, err := jobs.Queue(ctx); err == nil && len(members) > 0 {
+			who := map[bool][]string{}
+			for _, m := range members {
+				who[m.Holding] = append(who[m.Holding], c.Tag(string(m.Data)))
+			}
+			c.Live("run: %-16s wait: %s", strings.Join(who[true], " "), strings.Join(who[false], " "))
+		}
+	}
+}
