@@ -18,7 +18,7 @@ const (
 	// An address that hung is left alone for so many times as long as it cost, as long as there are others.
 	benching = 4
 	// longestTry bounds what the first attempt at a server that accepts but does not answer may cost. A healthy one answers in
-	// milliseconds; but one that is just starting was seen to swallow a handshake for good, in 1 of 12 restarts.
+	// milliseconds; but one that is just starting was seen to leave a handshake unanswered, now and then.
 	longestTry  = time.Second
 	shortestTry = 50 * time.Millisecond
 )

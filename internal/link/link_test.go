@@ -51,8 +51,7 @@ func TestClocks(t *testing.T) {
 // A process may be frozen anywhere, also inside Alive. What counts is a clock read after everything else.
 func TestFrozenInsideAlive(t *testing.T) {
 	c := newClock()
-	var l *Link
-	l = newLink(func() time.Time {
+	l := newLink(func() time.Time {
 		c.run(2 * timeout) // frozen right before the look at the clock
 		return c.now()
 	})
