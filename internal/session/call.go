@@ -119,12 +119,17 @@ func (r *retry) wait(ctx context.Context) error {
 // callers that come and give up during an outage, a thousand requests would be
 // left. It does not mean that the next call succeeds.
 func (c *Client) connected(ctx context.Context) error {
-	for retry := c.retry(); c.conn.State() != zk.StateHasSession; {
+	for retry := c.retry(); ; {
+		if c.link != nil && c.link.IsClosed() {
+			return ErrClosed // for a while, the client's state does not say so
+		}
+		if c.conn.State() == zk.StateHasSession {
+			return nil
+		}
 		if err := retry.wait(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // await makes a call again and again until the server answers, and returns the

@@ -72,7 +72,12 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
 		case done:
 			return nil
 		case refused:
-			if err == zk.ErrNoNode && maybe {
+			switch {
+			case err != zk.ErrNoNode:
+				return err
+			case session != AnySession && !c.In(session):
+				return ErrOver // which has taken the node with it
+			case maybe:
 				return nil
 			}
 			return err
