@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"flag"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,7 +14,13 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-func TestMain(m *testing.M) { zktest.Main(m) }
+func TestMain(m *testing.M) {
+	// Most of these tests wait for sessions and reconnects, not for a processor.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	zktest.Main(m)
+}
 
 var open = zk.WorldACL(zk.PermAll)
 

@@ -1,0 +1,137 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+func TestOneClientPerConnection(t *testing.T) {
+	t.Parallel()
+	a, b := zktest.Connect(t, 10*time.Second), zktest.ConnectForeign(t, 10*time.Second)
+	if Of(a) != Of(a) || Of(b) != Of(b) {
+		t.Error("two clients of one connection")
+	}
+	if Of(a) == Of(b) {
+		t.Error("one client of two connections")
+	}
+	if Of(a).link == nil || Of(b).link != nil {
+		t.Error("only a connection of ours has a link")
+	}
+	runtime.KeepAlive(a)
+}
+
+func registered(key weak.Pointer[zk.Conn]) bool {
+	clients.Lock()
+	defer clients.Unlock()
+	_, ok := clients.of[key]
+	return ok
+}
+
+// use leaves nothing on the stack of its caller.
+func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
+	c := Of(conn)
+	lease := c.Keep(conn.SessionID(), 0)
+	defer lease.End()
+	if _, err := c.Watch(context.Background(), conn.SessionID(), "/"); err != nil {
+		t.Error(err)
+	}
+	return weak.Make(c)
+}
+
+func TestAClientGoesWithItsLastUser(t *testing.T) {
+	t.Parallel()
+	conn := zktest.Connect(t, 10*time.Second)
+	used := use(t, conn)
+	key := weak.Make(conn)
+	zktest.Eventually(t, 10*time.Second, "the client is collected, and forgotten", func() bool {
+		runtime.GC()
+		return used.Value() == nil && !registered(key)
+	})
+	if Of(conn) == nil || !registered(key) { // and may come again
+		t.Error("no second client")
+	}
+	runtime.KeepAlive(conn)
+}
+
+func TestNothingKeepsAConnection(t *testing.T) {
+	t.Parallel()
+	servers := zktest.Servers(t)
+	key, used := func() (weak.Pointer[zk.Conn], weak.Pointer[Client]) {
+		conn, err := zkconn.Connect(within(t, 10*time.Second), servers, 10*time.Second)
+		must(t, err)
+		defer conn.Close()
+		return weak.Make(conn), use(t, conn)
+	}()
+	zktest.Eventually(t, 15*time.Second, "connection and client are collected", func() bool {
+		runtime.GC()
+		return key.Value() == nil && used.Value() == nil && !registered(key)
+	})
+}
+
+func TestSessionWaitsForOne(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 20*time.Second)
+	id, err := l.client.Session(within(t, 10*time.Second))
+	if err != nil || id != l.sess {
+		t.Fatalf("%#x, %v", id, err)
+	}
+	l.Refuse()
+	zktest.Expire(t, l.conn)
+	zktest.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := l.client.Session(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a session: %v", err)
+	}
+	must(t, l.Accept())
+	zktest.Eventually(t, 10*time.Second, "another session", func() bool {
+		id, err = l.client.Session(within(t, 10*time.Second))
+		return err != nil || id != l.sess
+	})
+	if err != nil || id == 0 {
+		t.Errorf("%#x, %v", id, err)
+	}
+}
+
+func TestUnbrokenCountsConnections(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	before, known := l.client.Unbroken()
+	if !known {
+		t.Fatal("a connection of ours does not know")
+	}
+	l.Cut()
+	zktest.Eventually(t, 10*time.Second, "another stretch", func() bool {
+		now, _ := l.client.Unbroken()
+		return now > before
+	})
+	if _, known := Of(zktest.ConnectForeign(t, 10*time.Second)).Unbroken(); known {
+		t.Error("a foreign connection claims to know")
+	}
+}
+
+func TestEndedKeepsTheCause(t *testing.T) {
+	cause := errors.New("shutting down")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if err := Ended(ctx); err != nil {
+		t.Error(err)
+	}
+	cancel(cause)
+	if err := Ended(ctx); !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	late, stop := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	defer stop()
+	if err := Ended(late); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,293 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+func (l *line) watch(t *testing.T, path string) *Watch {
+	t.Helper()
+	w, err := l.client.Watch(within(t, 20*time.Second), l.sess, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// event waits as a waiter does.
+func event(t *testing.T, w *Watch) zk.Event {
+	t.Helper()
+	late := time.NewTimer(15 * time.Second)
+	defer late.Stop()
+	select {
+	case e, first := <-w.C():
+		return w.Event(e, first)
+	case <-late.C:
+		t.Fatal("the watch has not fired")
+		panic("unreachable")
+	}
+}
+
+func (w *watches) size() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.at)
+}
+
+func TestAHundredWaitersShareOneWatch(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	node := l.claim(t, 1)[0]
+	const waiters = 100
+	var waiting, done sync.WaitGroup
+	waiting.Add(waiters)
+	for range waiters {
+		done.Go(func() {
+			w, err := l.client.Watch(context.Background(), l.sess, l.path(node))
+			waiting.Done()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			e, first := <-w.C()
+			if e := w.Event(e, first); !Gone(e) || e.Path != l.path(node) {
+				t.Errorf("a waiter was told %+v", e)
+			}
+			if e, fired := w.Fired(); !fired || !Gone(e) {
+				t.Errorf("a later look says %v, %+v", fired, e)
+			}
+		})
+	}
+	waiting.Wait()
+	if n := l.Seen(zktest.ReadOp); n != 1 {
+		t.Errorf("%d reads for %d waiters", n, waiters)
+	}
+	must(t, l.witness.Delete(l.path(node), -1))
+	done.Wait()
+	if n := l.Notifications(); n != 1 {
+		t.Errorf("%d events", n)
+	}
+}
+
+func TestAWatchThatHasFiredIsSetAnew(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	first := l.watch(t, l.dir)
+	if l.watch(t, l.dir) != first {
+		t.Error("two watches on one node")
+	}
+	_, err := l.witness.Set(l.dir, []byte("x"), -1)
+	must(t, err)
+	if e := event(t, first); e.Type != zk.EventNodeDataChanged || Gone(e) {
+		t.Errorf("told %+v", e)
+	}
+	second := l.watch(t, l.dir)
+	if second == first || string(second.Data) != "x" || second.Stat.Version != 1 {
+		t.Errorf("watched again: %q, %+v", second.Data, second.Stat)
+	}
+}
+
+// Nothing is left of a wait for what does not exist: neither with us nor on the
+// server, which an ExistsW would leave for ever.
+func TestAWatchOfNothing(t *testing.T) {
+	t.Parallel()
+	server := zktest.Standalone(t, zktest.Options{})
+	l := newLineOn(t, zktest.Connect, 10*time.Second, server.Addr())
+	for i := range 20 {
+		_, err := l.client.Watch(within(t, 10*time.Second), l.sess, fmt.Sprintf("%s/%d", l.dir, i))
+		mustBe(t, err, zk.ErrNoNode)
+	}
+	if n := l.client.watches.size(); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+	watchCount(t, server, 0)
+}
+
+func watchCount(t *testing.T, server *zktest.Server, want int) {
+	t.Helper()
+	mntr, err := server.Mntr()
+	must(t, err)
+	if got, err := strconv.Atoi(mntr["zk_watch_count"]); err != nil || got != want {
+		t.Errorf("the server has %d watches, want %d", got, want)
+	}
+}
+
+// Not parallel: it counts goroutines.
+func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
+	server := zktest.Standalone(t, zktest.Options{})
+	l := newLineOn(t, zktest.Connect, 20*time.Second, server.Addr())
+	node := l.claim(t, 1)[0]
+	before := runtime.NumGoroutine()
+	hold := l.Next(zktest.ReadOp, zktest.HoldReply)
+	for round := range 10 {
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				w, err := l.client.Watch(ctx, l.sess, l.path(node))
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Error(err)
+					}
+					return
+				}
+				select {
+				case e, first := <-w.C():
+					t.Errorf("fired: %+v", w.Event(e, first))
+				case <-ctx.Done():
+				}
+			})
+		}
+		fired(t, hold) // the first hundred leave before the watch is set
+		cancel()
+		wg.Wait()
+		if round == 0 {
+			hold.Release()
+		}
+	}
+	w := l.watch(t, l.path(node))
+	if n := l.Seen(zktest.ReadOp); n != 1 {
+		t.Errorf("%d reads", n)
+	}
+	watchCount(t, server, 1)
+	zktest.Eventually(t, 5*time.Second, "as many goroutines as before", func() bool { return runtime.NumGoroutine() <= before })
+	must(t, l.witness.Delete(l.path(node), -1))
+	if e := event(t, w); !Gone(e) {
+		t.Errorf("told %+v", e)
+	}
+	watchCount(t, server, 0)
+}
+
+func TestFiredWatchesAreSwept(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 20*time.Second)
+	const batch, batches = 250, 40
+	most := 0
+	for range batches {
+		nodes := l.claim(t, batch)
+		watches := make([]*Watch, batch)
+		var wg sync.WaitGroup
+		for i, n := range nodes {
+			wg.Go(func() {
+				w, err := l.client.Watch(context.Background(), l.sess, l.path(n))
+				if err != nil {
+					t.Error(err)
+				}
+				watches[i] = w
+			})
+		}
+		wg.Wait()
+		if t.Failed() {
+			return
+		}
+		must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, l.dir, nodes)))
+		for _, w := range watches {
+			if e := event(t, w); !Gone(e) {
+				t.Fatalf("told %+v", e)
+			}
+		}
+		most = max(most, l.client.watches.size())
+	}
+	if most > 3*batch {
+		t.Errorf("the registry grew to %d entries, with %d nodes at a time", most, batch)
+	}
+}
+
+func TestAWatchIsSetThoughItsReplyIsLost(t *testing.T) {
+	for _, action := range []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, 10*time.Second)
+			node := l.claim(t, 1)[0]
+			f := l.Next(zktest.ReadOp, action)
+			w := l.watch(t, l.path(node))
+			fired(t, f)
+			if w.Stat.EphemeralOwner != l.sess {
+				t.Errorf("%+v", w.Stat)
+			}
+			must(t, l.witness.Delete(l.path(node), -1))
+			if e := event(t, w); !Gone(e) {
+				t.Errorf("told %+v", e)
+			}
+		})
+	}
+}
+
+// What happens during an outage is told after it.
+func TestAWatchSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 20*time.Second)
+	node := l.claim(t, 1)[0]
+	w := l.watch(t, l.path(node))
+	l.Refuse()
+	must(t, l.witness.Delete(l.path(node), -1))
+	must(t, l.Accept())
+	if e := event(t, w); !Gone(e) {
+		t.Errorf("told %+v", e)
+	}
+}
+
+// The end of a session says nothing of a node, and a watch of the old session
+// grants nothing in the new one.
+func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
+	for name, connect := range map[string]connector{"zkconn": zktest.Connect, "foreign": zktest.ConnectForeign} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLineOn(t, connect, 10*time.Second, zktest.Servers(t)[0])
+			own, stays := l.watch(t, l.path(l.claim(t, 1)[0])), l.watch(t, l.dir)
+			zktest.Expire(t, l.conn)
+			for _, w := range []*Watch{own, stays} {
+				// The server may tell of the deletion before the connection is cut.
+				if e := event(t, w); e.Type != zk.EventNotWatching && (w != own || !Gone(e)) {
+					t.Errorf("told %+v", e)
+				} else if e.Type == zk.EventNotWatching && Gone(e) {
+					t.Errorf("%+v is taken for a deletion", e)
+				}
+			}
+			now := l.newSession(t)
+			_, err := l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+			mustBe(t, err, ErrOver)
+			again, err := l.client.Watch(within(t, 10*time.Second), now, l.dir)
+			must(t, err)
+			if again == stays {
+				t.Error("a watch of the last session serves the next")
+			}
+		})
+	}
+}
+
+func TestACloseIsNoDeletion(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	w := l.watch(t, l.dir)
+	l.conn.Close()
+	if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
+		t.Errorf("told %+v", e)
+	}
+}
+
+// A node that stands in the place of another is another.
+func TestWatchesAreOfFullNames(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	old := l.claim(t, 1)[0]
+	next := old.As(znode.Read)
+	w := l.watch(t, l.path(old))
+	must(t, l.client.Replace(l.sess, l.dir, old, next, nil, open))
+	if e := event(t, w); !Gone(e) {
+		t.Errorf("told %+v", e)
+	}
+	if w := l.watch(t, l.path(next)); w.Stat.EphemeralOwner != l.sess {
+		t.Errorf("%+v", w.Stat)
+	}
+}
