@@ -30,11 +30,17 @@ func resizing(first int, next func(random int) int) beside {
 		random := j.Seed
 		go func() {
 			defer close(stopped)
-			pace := time.NewTicker(50 * time.Millisecond)
+			// Each change has everybody in line look anew, so the more there
+			// are the less often it may come.
+			pace := time.NewTicker(j.For / 20)
 			defer pace.Stop()
+			over := time.NewTimer(j.For)
+			defer over.Stop()
 			for {
 				select {
 				case <-stop:
+					return
+				case <-over.C:
 					return
 				case <-pace.C:
 				}
