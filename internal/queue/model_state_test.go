@@ -100,7 +100,6 @@ type modelClient struct {
 	phase   phase
 	round   uint8
 	heard   uint8
-	count   uint8 // NumChildren in the reply to the create
 	is      flags
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/zklocks/zklocks/internal/znode"
@@ -238,6 +239,9 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 		m.grant(s, i, how)
 	case t.Stale() && !m.bug.neverListsAgain:
 		m.seen.relists++
+		if how == opTake {
+			m.wrong = fmt.Errorf("%w: %s would list again and again, with nothing to wait for", errWake, m.name(i))
+		}
 		*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ isListing}
 		if !me.seen.all(m.own(s, i)) {
 			me.is &^= isGuarded // that watch has fired, so it is set anew
