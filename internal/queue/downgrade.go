@@ -12,8 +12,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// errNot means that there is nothing to downgrade.
-var errNot = errors.New("not held as the kind that can be downgraded")
+// errNotWrite means that there is nothing to downgrade.
+var errNotWrite = errors.New("not held for writing")
 
 // Downgrade puts a node of another kind, with the same sequence number, in the
 // place of the one that is held, in one transaction: nobody slips in between,
@@ -29,7 +29,7 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	p.mu.Lock()
 	if p.replaced != nil || len(p.nodes) != 1 || p.nodes[0].Kind != from {
 		p.mu.Unlock()
-		return errNot
+		return errNotWrite
 	}
 	// Before the request is sent: it deletes the node, which is no loss.
 	replaced := make(chan struct{})
