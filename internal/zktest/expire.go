@@ -1,12 +1,14 @@
 package zktest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"reflect"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,7 +45,19 @@ func expireSession(conn *zk.Conn, addr string) error {
 	}
 	passwd := password(conn)
 	addr = behindProxy(addr)
-	if err := closeSession(addr, id, passwd); err != nil {
+	// Taking the session over cuts the client off, which may come back and take
+	// it over in turn before our goodbye is heard. So ask until it is over; to
+	// ask also cuts off a client that came back into a session without life,
+	// where nobody would answer it.
+	var over bool
+	var err error
+	if !poll(10*time.Second, func() bool {
+		over, err = closeSession(addr, id, passwd)
+		return over || err != nil
+	}) {
+		err = errors.New("it comes back again and again")
+	}
+	if err != nil {
 		return fmt.Errorf("zktest: expire session %#x at %s: %w", id, addr, err)
 	}
 	return nil
@@ -60,15 +74,16 @@ func password(conn *zk.Conn) []byte {
 }
 
 // closeSession takes the session over with a second connection, as a client
-// that reconnects would, and says goodbye.
-func closeSession(addr string, id int64, passwd []byte) error {
+// that reconnects would, and says goodbye; both in one write, to be faster than
+// the client. It reports whether the session was over already.
+func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer c.Close()
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		return err
+		return false, err
 	}
 	hello := binary.BigEndian.AppendUint32(nil, 0)  // protocol version
 	hello = binary.BigEndian.AppendUint64(hello, 0) // last zxid seen
@@ -77,35 +92,43 @@ func closeSession(addr string, id int64, passwd []byte) error {
 	hello = binary.BigEndian.AppendUint32(hello, uint32(len(passwd)))
 	hello = append(hello, passwd...)
 	hello = append(hello, 0) // not read-only
-	if err := writeFrame(c, hello); err != nil {
-		return err
-	}
-	welcome, err := readFrame(c)
-	if err != nil {
-		return fmt.Errorf("handshake: %w", err)
-	}
-	if len(welcome) < 16 {
-		return errors.New("handshake: short answer")
-	}
-	if binary.BigEndian.Uint64(welcome[8:]) == 0 {
-		return nil // it is over already, or the password is of a later one
-	}
 	bye := binary.BigEndian.AppendUint32(nil, 1)                 // xid
 	bye = binary.BigEndian.AppendUint32(bye, uint32(0xfffffff5)) // closeSession, -11
-	if err := writeFrame(c, bye); err != nil {
-		return err
+	var both bytes.Buffer
+	_ = writeFrame(&both, hello)
+	_ = writeFrame(&both, bye)
+	if _, err := c.Write(both.Bytes()); err != nil {
+		return false, err
 	}
-	// Watch events of the session may come first; the end of the stream
-	// without an answer confirms as well as the answer does.
+	welcome, err := readFrame(c)
+	switch {
+	case cutOff(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("handshake: %w", err)
+	}
+	if len(welcome) < 16 {
+		return false, errors.New("handshake: short answer")
+	}
+	if binary.BigEndian.Uint64(welcome[8:]) == 0 {
+		return true, nil // or the password is of a later one
+	}
+	// Watch events of the session may come first. The end of the stream without
+	// an answer may mean that the session is over, or that the client is back.
 	for {
 		answer, err := readFrame(c)
 		switch {
-		case errors.Is(err, io.EOF):
-			return nil
+		case cutOff(err):
+			return false, nil
 		case err != nil:
-			return fmt.Errorf("close: %w", err)
+			return false, fmt.Errorf("close: %w", err)
 		case len(answer) >= 4 && binary.BigEndian.Uint32(answer) == 1:
-			return nil
+			return false, nil
 		}
 	}
+}
+
+// cutOff: the server has closed the connection, for the client is back.
+func cutOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
