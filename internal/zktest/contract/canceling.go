@@ -1,0 +1,236 @@
+package contract
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+var canceling = []scenario{
+	{"a free Lock is canceled at any step", canceledWhenFree, alone},
+	{"a waiting Lock is canceled at any step", canceledInLine, alone},
+	{"a Lock is canceled at the instant of its grant", canceledAtGrant, 0},
+	{"a Lock is canceled while there is no connection", canceledOffline, 0},
+	{"an Unlock with a dead context deletes all the same", unlockedByTheDead, 0},
+	{"the context of Unlock bounds the wait for the answer", unlockBounded, 0},
+	{"questions to a silent server end with their context", questionsEnd, 0},
+	{"a thousand canceled waits leave no goroutine and no watch", thousandCanceled, alone},
+}
+
+var holds = []zktest.Action{zktest.HoldRequest, zktest.HoldReply}
+
+// struck asserts that a scenario has met the requests that it is about.
+func (s *scene) struck(times map[zktest.Op]int, ops ...zktest.Op) {
+	s.Helper()
+	for _, op := range ops {
+		if times[op] == 0 {
+			s.Errorf("nothing was done to a %v: %v", op, times)
+		}
+	}
+}
+
+func canceledWhenFree(s *scene) {
+	c := s.behind()
+	times := make(map[zktest.Op]int)
+	for _, action := range holds {
+		for _, op := range []zktest.Op{zktest.MkdirOp, zktest.CreateOp, zktest.ReadOp, zktest.ListOp} {
+			for n, granted := 1, false; !granted; n++ {
+				s.move(zktest.Path(s)) // a lock that nobody has used yet, its directory to be made
+				c := c.again()
+				f := c.proxy.Nth(op, n, action)
+				a := c.begin(c.Lock)
+				select {
+				case <-f.Fired():
+					times[op]++
+					a.stop()
+					f.Release()
+					c.catchUp() // behind what was held
+				case <-a.done:
+					granted = true
+					f.Cancel()
+					s.unlock(a.granted())
+				}
+				s.empty()
+			}
+		}
+	}
+	s.struck(times, zktest.MkdirOp, zktest.CreateOp)
+}
+
+func canceledInLine(s *scene) {
+	holder, c := s.client(), s.behind()
+	s.unlock(c.lock()) // so that everything is made
+	times := make(map[zktest.Op]int)
+	for _, action := range holds {
+		for _, op := range []zktest.Op{zktest.CreateOp, zktest.ListOp, zktest.ReadOp} {
+			for n, waits := 1, false; !waits; n++ {
+				h := holder.block()
+				ahead := s.dir + "/" + zktest.Children(s, s.witness, s.dir)[0]
+				f := c.proxy.Nth(op, n, action)
+				// The last thing before the wait is to watch who is ahead.
+				end := c.proxy.Where(func(r zktest.Request) bool {
+					return r.Is(zktest.ReadOp) && slices.Contains(r.Paths, ahead)
+				}, 1, zktest.HoldReply)
+				a := c.begin(c.Lock)
+				select {
+				case <-f.Fired():
+					times[op]++
+				case <-end.Fired():
+					waits = true
+				}
+				a.stop()
+				f.Cancel()
+				end.Cancel()
+				c.catchUp()
+				s.inLine(1)
+				s.unlock(h)
+			}
+		}
+	}
+	s.struck(times, zktest.CreateOp, zktest.ListOp, zktest.ReadOp)
+
+	h := holder.block()
+	a := c.wait(2)
+	c.catchUp()
+	a.stop() // while it really waits
+	s.inLine(1)
+	s.unlock(h)
+}
+
+// canceledAtGrant lets the two race. Whoever gets an error must have given the
+// lock back, or the next round could not begin.
+func canceledAtGrant(s *scene) {
+	const rounds = 60
+	holder, c := s.client(), s.client()
+	granted := 0
+	for i := range rounds {
+		h := holder.block()
+		a := c.wait(2)
+		var both sync.WaitGroup
+		both.Go(func() { s.must(h.Unlock(s.ctx)) })
+		both.Go(func() {
+			for range i * i {
+				runtime.Gosched()
+			}
+			a.stop()
+		})
+		both.Wait()
+		if a.err == nil {
+			granted++
+			s.must(a.hold.Verify(s.ctx))
+			s.unlock(a.hold)
+		}
+	}
+	s.Logf("granted in %d of %d rounds", granted, rounds)
+}
+
+func canceledOffline(s *scene) {
+	c := s.behind()
+	s.unlock(c.lock())
+
+	c.proxy.Refuse()
+	a := c.begin(c.Lock)
+	s.unlock(s.client().lock()) // takes longer than to ask
+	a.stop()
+	s.must(c.proxy.Accept())
+	c.catchUp()
+	s.empty()
+
+	h := s.client().block()
+	for _, hole := range []func(){c.proxy.Mute, c.proxy.Refuse} {
+		a := c.wait(2)
+		hole()
+		a.stop()
+		c.proxy.Unmute()
+		s.must(c.proxy.Accept())
+		s.inLine(1)
+	}
+	s.unlock(h)
+}
+
+func unlockedByTheDead(s *scene) {
+	c := s.client()
+	dead, cancel := context.WithCancel(s.ctx)
+	cancel()
+	for range 10 {
+		h := c.lock()
+		if err := h.Unlock(dead); err != nil {
+			s.is(err, context.Canceled)
+		}
+		if h.Held() {
+			s.Error("held after the unlock")
+		}
+		s.empty()
+	}
+}
+
+func unlockBounded(s *scene) {
+	c := s.behind()
+	for _, action := range holds {
+		h := c.lock()
+		f := c.proxy.Next(zktest.DeleteOp, action)
+		a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+		zktest.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+		a.stop()
+		s.is(a.err, context.Canceled)
+		f.Release()
+		s.empty()
+	}
+}
+
+func questionsEnd(s *scene) {
+	c := s.behind()
+	h := c.lock()
+	c.proxy.Mute()
+	verify := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Verify(ctx) })
+	queue := c.begin(func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err })
+	try := c.begin(c.TryLock)
+	for _, a := range []*attempt{verify, queue, try} {
+		a.waits()
+		a.stop()
+		s.is(a.err, context.Canceled)
+	}
+	c.proxy.Unmute()
+	c.catchUp()
+	s.unlock(h)
+}
+
+func thousandCanceled(s *scene) {
+	const rounds, waiters = 20, 50
+	holder, c := s.client(), s.client()
+	h := holder.block()
+	round := func() {
+		var line []*attempt
+		for range waiters {
+			line = append(line, c.begin(c.Lock))
+		}
+		s.inLine(1 + waiters)
+		for _, a := range line {
+			a.cancel()
+		}
+		for _, a := range line {
+			s.is(a.failed(), context.Canceled)
+		}
+		s.inLine(1)
+		c.catchUp()
+	}
+	round()
+	a := c.wait(2) // the one next in line watches the holder, and that watch stays
+	zktest.Eventually(s, soon, "it watches", func() bool { return len(watched(s, c)) >= 2*s.r.Nodes })
+	a.stop()
+	s.inLine(1)
+	c.catchUp()
+	goroutines, watches := runtime.NumGoroutine(), len(watched(s, c))
+	for range rounds {
+		round()
+	}
+	zktest.Eventually(s, 5*time.Second, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= goroutines })
+	if n := len(watched(s, c)); n > watches {
+		s.Errorf("%d watches, %d before", n, watches)
+	}
+	s.unlock(h)
+}

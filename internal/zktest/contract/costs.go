@@ -1,0 +1,69 @@
+package contract
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+var costs = []scenario{
+	{"an uncontended cycle takes as few requests as promised", fewRequests, 0},
+}
+
+// watched are the paths on which a client has watches, by the server's account.
+func watched(s *scene, c *client) []string {
+	s.Helper()
+	answer, err := zktest.Shared(s).Word("wchc")
+	s.must(err)
+	var paths []string
+	mine := false
+	for line := range strings.Lines(answer) {
+		if path, ok := strings.CutPrefix(line, "\t"); ok {
+			if mine {
+				paths = append(paths, strings.TrimSpace(path))
+			}
+			continue
+		}
+		mine = strings.TrimSpace(line) == fmt.Sprintf("0x%x", uint64(c.conn.SessionID()))
+	}
+	return paths
+}
+
+// received is how many packets a client has sent, by the server's account.
+func received(s *scene, c *client) int {
+	s.Helper()
+	answer, err := zktest.Shared(s).Word("cons")
+	s.must(err)
+	for line := range strings.Lines(answer) {
+		if !strings.Contains(line, fmt.Sprintf("sid=0x%x,", uint64(c.conn.SessionID()))) {
+			continue
+		}
+		_, rest, _ := strings.Cut(line, "recved=")
+		count, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.Atoi(count)
+		s.must(err)
+		return n
+	}
+	s.Fatalf("the server does not know session %#x:\n%s", c.conn.SessionID(), answer)
+	return 0
+}
+
+func fewRequests(s *scene) {
+	const cycles = 100
+	s.makeDir(zk.WorldACL(zk.PermAll)) // one that stays: a container may go between two cycles
+	c := s.with(zktest.Connect(s, quietSession, s.server), nil, Settings{})
+	for range 3 {
+		s.unlock(c.lock())
+	}
+	before := received(s, c)
+	for range cycles {
+		s.unlock(c.lock())
+	}
+	if n := received(s, c) - before; n != cycles*s.r.Requests {
+		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Requests)
+	}
+}

@@ -1,0 +1,232 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+var holding = []scenario{
+	{"a hold lasts until it is unlocked", lasts, 0},
+	{"the context of Lock bounds the wait and not the hold", boundsTheWait, 0},
+	{"a context that is done loses although the lock is free", doneContextLoses, 0},
+	{"the context of a hold has its parent's values and end", derives, 0},
+	{"any goroutine may unlock", unlockedElsewhere, 0},
+	{"goroutines of one process exclude each other by one value", goroutinesExclude, 0},
+	{"two values on one connection exclude each other", valuesExclude, 0},
+	{"a lock whose path begins like another's does not disturb it", prefixes, 0},
+	{"options may be changed after New", optionsAreCopied, 0},
+	{"the queue tells who holds and who waits", queueTells, 0},
+}
+
+func lasts(s *scene) {
+	c := s.client()
+	h := c.lock()
+	lost, ctx := h.Lost(), h.Context(s.ctx)
+	if !h.Held() || closed(lost) || ctx.Err() != nil {
+		s.Errorf("held %v, lost %v, context %v", h.Held(), closed(lost), ctx.Err())
+	}
+	s.must(h.Verify(s.ctx))
+
+	s.unlock(h)
+	s.emptyNow()
+	if h.Held() || closed(lost) || closed(h.Lost()) {
+		s.Errorf("after the unlock: held %v, lost %v", h.Held(), closed(lost))
+	}
+	for _, ctx := range []context.Context{ctx, h.Context(s.ctx)} {
+		if ctx.Err() == nil {
+			s.Error("the context outlives the hold")
+		}
+		s.is(context.Cause(ctx), hold.ErrReleased)
+	}
+	s.is(h.Verify(s.ctx), hold.ErrReleased)
+	s.is(h.Unlock(s.ctx), hold.ErrReleased)
+	s.unlock(c.lock())
+}
+
+func boundsTheWait(s *scene) {
+	c := s.client()
+	ctx, cancel := context.WithCancel(s.ctx)
+	h, err := c.Lock(ctx)
+	s.must(err)
+	lost, inside := h.Lost(), h.Context(s.ctx)
+	cancel()
+	c.catchUp()
+	if !h.Held() || closed(lost) || inside.Err() != nil {
+		s.Error("the hold ended with the context of Lock")
+	}
+	s.must(h.Verify(s.ctx))
+	s.unlock(h)
+}
+
+func doneContextLoses(s *scene) {
+	c := s.behind()
+	why := errors.New("nobody wants it any more")
+	canceled, cancel := context.WithCancelCause(s.ctx)
+	cancel(why)
+	late, cancelLate := context.WithDeadline(s.ctx, time.Now())
+	defer cancelLate()
+
+	for range 20 { // no luck involved
+		_, err := c.Lock(canceled)
+		s.is(err, context.Canceled)
+		s.is(err, why)
+		_, err = c.TryLock(canceled)
+		s.is(err, context.Canceled)
+	}
+	for _, call := range []struct {
+		verb string
+		call func(context.Context) (Hold, error)
+	}{{s.r.Lock, c.Lock}, {s.r.TryLock, c.TryLock}} {
+		_, err := call.call(late)
+		s.is(err, context.DeadlineExceeded)
+		if want := s.r.Package + ": " + call.verb + " " + s.path + ": context deadline exceeded"; err.Error() != want {
+			s.Errorf("error %q, want %q", err, want)
+		}
+	}
+	if n := c.proxy.Seen(zktest.AnyOp); n != 0 {
+		s.Errorf("%d requests for somebody who had gone", n)
+	}
+}
+
+func derives(s *scene) {
+	type key struct{}
+	why := errors.New("enough")
+	parent, cancel := context.WithCancelCause(context.WithValue(s.ctx, key{}, "value"))
+	h := s.client().lock()
+	ctx := h.Context(parent)
+	if ctx.Value(key{}) != "value" {
+		s.Error("the parent's value is missing")
+	}
+	cancel(why)
+	<-ctx.Done()
+	s.is(context.Cause(ctx), why)
+	if !h.Held() || h.Context(s.ctx).Err() != nil {
+		s.Error("the hold ended with one of its contexts")
+	}
+	s.unlock(h)
+}
+
+func unlockedElsewhere(s *scene) {
+	h := s.client().lock() // taken on a goroutine that has ended
+	done := make(chan error, 1)
+	go func() { done <- h.Unlock(s.ctx) }()
+	s.must(<-done)
+}
+
+// goroutinesExclude lets goroutines that Lock and goroutines that Block contend
+// for one value; no Block may be beside anything else.
+func goroutinesExclude(s *scene) {
+	const goroutines, rounds = 10, 5
+	c := s.client()
+	var inside, blocking atomic.Int32
+	var all sync.WaitGroup
+	for i := range goroutines {
+		all.Go(func() {
+			for range rounds {
+				blocks := i%2 == 0
+				take := c.Lock
+				if blocks {
+					take = c.Block
+				}
+				h, err := take(s.ctx)
+				if err != nil {
+					s.Error(err)
+					return
+				}
+				if blocks {
+					blocking.Add(1)
+				}
+				if n := inside.Add(1); n > 1 && (!s.r.Shared || blocking.Load() > 0) {
+					s.Errorf("%d inside", n)
+				}
+				c.conn.Exists("/")
+				inside.Add(-1)
+				if blocks {
+					blocking.Add(-1)
+				}
+				if err := h.Unlock(s.ctx); err != nil {
+					s.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func valuesExclude(s *scene) {
+	c := s.client()
+	h := c.block()
+	other := c.again().wait(2)
+	c.catchUp()
+	other.waits()
+	s.unlock(h)
+	s.unlock(other.granted())
+}
+
+func prefixes(s *scene) {
+	c := s.client()
+	short := c.block()
+	s.move(s.path + "1")
+	long := c.again().block()
+	s.unlock(long)
+	s.unlock(short)
+}
+
+func optionsAreCopied(s *scene) {
+	acl, data := zk.WorldACL(zk.PermAll), []byte("me")
+	c := s.client()
+	c.Locker = s.r.New(c.conn, s.path, Settings{ACL: acl, Data: data})
+	acl[0], data[0] = zk.ACL{}, 'X'
+	h := c.lock()
+	for _, m := range s.queue(c) {
+		if !bytes.Equal(m.Data, []byte("me")) {
+			s.Errorf("data %q", m.Data)
+		}
+	}
+	s.unlock(h)
+}
+
+func queueTells(s *scene) {
+	first, second, third := s.client(), s.client(), s.client()
+	first.Locker = s.r.New(first.conn, s.path, Settings{Data: []byte("first")})
+	if q := s.queue(first); len(q) != 0 {
+		s.Errorf("a lock that nobody has used has a queue: %v", q)
+	}
+	h := first.block()
+	a := second.waitToBlock(2)
+	b := third.wait(3)
+
+	q := s.queue(third)
+	if len(q) != 3 {
+		s.Fatalf("%d in the queue, want 3: %v", len(q), q)
+	}
+	for i, c := range []*client{first, second, third} {
+		if q[i].Session != c.conn.SessionID() || q[i].Holding != (i == 0) || time.Since(q[i].Since).Abs() > time.Minute || q[i].Name == "" {
+			s.Errorf("member %d: %+v", i, q[i])
+		}
+	}
+	if q[0].Token != h.Token() || string(q[0].Data) != "first" || q[1].Token <= q[0].Token {
+		s.Errorf("%+v", q)
+	}
+
+	a.stop()
+	s.inLine(2)
+	if q := s.queue(third); len(q) != 2 || q[1].Session != third.conn.SessionID() {
+		s.Errorf("after one has gone: %+v", q)
+	}
+	s.unlock(h)
+	last := b.granted()
+	if q := s.queue(first); len(q) != 1 || !q[0].Holding || q[0].Token != last.Token() {
+		s.Errorf("at the end: %+v", q)
+	}
+	s.unlock(last)
+}

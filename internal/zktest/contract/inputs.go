@@ -1,0 +1,119 @@
+package contract
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+var inputs = []scenario{
+	{"bad input is an error at once and nothing is asked", badInput, 0},
+	{"a nil connection is an error", nilConnection, 0},
+	{"a closed connection is an error at once", closedConnection, 0},
+	{"a lock below an ephemeral node is an error", belowEphemeral, 0},
+}
+
+// every calls all ways to take a lock, and to look at it.
+func (s *scene) every(l Locker, f func(name string, err error)) {
+	s.Helper()
+	for _, call := range []struct {
+		name string
+		call func(context.Context) (Hold, error)
+	}{
+		{"Lock", l.Lock},
+		{"TryLock", l.TryLock},
+		{"Block", l.Block},
+		{"Queue", func(ctx context.Context) (Hold, error) { _, err := l.Queue(ctx); return nil, err }},
+	} {
+		var h Hold
+		var err error
+		zktest.Within(s, time.Second, call.name, func() { h, err = call.call(s.ctx) })
+		if err == nil {
+			s.Errorf("%s: no error", call.name)
+			if h != nil {
+				s.unlock(h)
+			}
+			continue
+		}
+		if !strings.HasPrefix(err.Error(), s.r.Package+": ") {
+			s.Errorf("%s: error %q", call.name, err)
+		}
+		f(call.name, err)
+	}
+}
+
+func badInput(s *scene) {
+	c := s.behind()
+	for _, in := range []struct {
+		path     string
+		settings Settings
+		says     string
+	}{
+		{"", Settings{}, "empty"},
+		{"relative", Settings{}, "relative"},
+		{"jobs/a", Settings{}, "relative"},
+		{"/", Settings{}, "root"},
+		{"/trailing/", Settings{}, "slash"},
+		{"//", Settings{}, "slash"},
+		{"/a//b", Settings{}, "empty part"},
+		{"/a/../b", Settings{}, "relative part"},
+		{"/a/./b", Settings{}, "relative part"},
+		{"/zookeeper", Settings{}, "reserved"},
+		{"/zookeeper/quota", Settings{}, "reserved"},
+		{"/nul\x00", Settings{}, "U+0000"},
+		{"/not\xff\xfeutf8", Settings{}, "UTF-8"},
+		{s.path, Settings{ACL: []zk.ACL{}}, "WithACL"},
+		{s.path, Settings{Data: make([]byte, 512<<10+1)}, "WithData"},
+		{s.path, Settings{Grace: -1}, "WithGrace"},
+	} {
+		s.every(s.r.New(c.conn, in.path, in.settings), func(name string, err error) {
+			if !strings.Contains(err.Error(), in.says) {
+				s.Errorf("%s of %q: error %q does not say %q", name, in.path, err, in.says)
+			}
+		})
+	}
+	if n := c.proxy.Seen(zktest.AnyOp); n != 0 {
+		s.Errorf("%d requests", n)
+	}
+	l := s.r.New(c.conn, s.path, Settings{ACL: []zk.ACL{}})
+	_, err := l.Lock(s.ctx)
+	s.is(err, zk.ErrInvalidACL)
+}
+
+func nilConnection(s *scene) {
+	s.every(s.r.New(nil, s.path, Settings{}), func(name string, err error) {
+		if !strings.Contains(err.Error(), "connection is nil") {
+			s.Errorf("%s: %v", name, err)
+		}
+	})
+}
+
+func closedConnection(s *scene) {
+	for _, connect := range []func() *client{s.client, s.foreign} {
+		used, unused := connect(), connect()
+		s.unlock(used.lock())
+		for _, c := range []*client{used, unused} {
+			c.conn.Close()
+			s.every(c, func(name string, err error) { s.is(err, zk.ErrClosing) })
+		}
+	}
+}
+
+func belowEphemeral(s *scene) {
+	_, err := s.witness.Create(s.path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	s.must(err)
+	c := s.client()
+	c.Locker = s.r.New(c.conn, s.path+"/a/b", Settings{})
+	a := c.begin(c.Lock)
+	s.is(a.failed(), zk.ErrNoChildrenForEphemerals)
+	if took := a.at.Sub(a.began); took > time.Second {
+		s.Errorf("took %v", took)
+	}
+	if left := zktest.Children(s, s.witness, s.path); len(left) > 0 {
+		s.Errorf("left %v", left)
+	}
+}

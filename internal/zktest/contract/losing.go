@@ -1,0 +1,182 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+var losing = []scenario{
+	{"a hold whose node is deleted is lost", deletedWhileHolding, 0},
+	{"a hold whose session expires is lost", expiredWhileHolding, 0},
+	{"a hold whose connection is closed is lost", closedWhileHolding, 0},
+	{"a loss that nobody asked for shows at the unlock", lossUnasked, 0},
+	{"an Unlock that the expiry overtakes says that the lock was lost", expiredWhileUnlocking, 0},
+	{"a waiter whose node is deleted queues again at the tail", deletedWhileWaiting, 0},
+	{"a waiter whose session expires queues again at the tail", expiredWhileWaiting, 0},
+	{"a waiter whose connection is closed fails at once", closedWhileWaiting, 0},
+	{"a holder that is cut off knows before the next one holds", toldBeforeTheNext, 0},
+}
+
+// over asserts all that is promised of a lost hold.
+func (s *scene) over(h Hold, ctx context.Context) {
+	s.Helper()
+	s.lost(h)
+	if h.Held() {
+		s.Error("lost, and held")
+	}
+	zktest.Within(s, soon, "the hold's context ends", func() { <-ctx.Done() })
+	s.is(context.Cause(ctx), hold.ErrLost)
+	s.is(context.Cause(h.Context(s.ctx)), hold.ErrLost)
+	s.is(h.Verify(s.ctx), hold.ErrLost)
+	if _, err := s.witness.Multi(h.Guard()); !errors.Is(err, zk.ErrNoNode) {
+		s.Errorf("the guard of a lost hold: %v", err)
+	}
+	s.is(h.Unlock(s.ctx), hold.ErrLost)
+	s.is(h.Unlock(s.ctx), hold.ErrReleased)
+}
+
+func deletedWhileHolding(s *scene) {
+	c, next := s.client(), s.client()
+	h := c.lock()
+	ctx := h.Context(s.ctx)
+	a := next.waitToBlock(2)
+	s.kill(c.conn.SessionID())
+	s.over(h, ctx)
+	s.unlock(a.granted())
+	s.unlock(c.lock())
+}
+
+func expiredWhileHolding(s *scene) {
+	c, next := s.client(), s.client()
+	h := c.lock()
+	ctx := h.Context(s.ctx)
+	a := next.waitToBlock(2)
+	zktest.Expire(s, c.conn)
+	s.over(h, ctx)
+	s.unlock(a.granted())
+	s.unlock(c.lock())
+}
+
+func closedWhileHolding(s *scene) {
+	c, next := s.client(), s.client()
+	h := c.lock()
+	ctx := h.Context(s.ctx)
+	a := next.waitToBlock(2)
+	c.conn.Close()
+	s.unlock(a.granted())
+	s.over(h, ctx)
+}
+
+func lossUnasked(s *scene) {
+	for _, loss := range []func(*client){
+		func(c *client) { s.kill(c.conn.SessionID()) },
+		func(c *client) { zktest.Expire(s, c.conn) },
+		func(c *client) { c.conn.Close() },
+	} {
+		c := s.client()
+		h := c.lock()
+		loss(c)
+		s.is(h.Unlock(s.ctx), hold.ErrLost)
+		s.is(h.Unlock(s.ctx), hold.ErrReleased)
+		s.empty()
+	}
+}
+
+func expiredWhileUnlocking(s *scene) {
+	c := s.behind()
+	h := c.lock()
+	f := c.proxy.Next(zktest.DeleteOp, zktest.HoldRequest)
+	a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+	zktest.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+	zktest.Expire(s, c.conn)
+	f.Release()
+	a.ended()
+	s.is(a.err, hold.ErrLost)
+	if h.Held() || closed(h.Lost()) {
+		s.Error("a hold that is being unlocked has ended already, as released")
+	}
+	s.unlock(c.lock())
+}
+
+// requeued has somebody wait between a holder and another waiter, takes its
+// place away, and asserts that it gets the lock in the end, after the other.
+func requeued(s *scene, victim *client, away func()) {
+	holder, other := s.client(), s.client()
+	h := holder.block()
+	v := victim.wait(2)
+	o := other.waitToBlock(3)
+	before := s.queue(holder)[1].Token
+	away()
+	zktest.Eventually(s, soon, "the victim stands at the tail", func() bool {
+		q := s.queue(holder)
+		return len(q) == 3 && q[1].Session == other.conn.SessionID() && q[2].Session == victim.conn.SessionID() && q[2].Token > before
+	})
+	victim.catchUp()
+	v.waits()
+	s.unlock(h)
+	h = o.granted()
+	victim.catchUp()
+	v.waits()
+	s.unlock(h)
+	got := v.granted()
+	s.must(got.Verify(s.ctx))
+	s.unlock(got)
+}
+
+func deletedWhileWaiting(s *scene) {
+	victim := s.client()
+	requeued(s, victim, func() { s.kill(victim.conn.SessionID()) })
+}
+
+func expiredWhileWaiting(s *scene) {
+	victim := s.client()
+	requeued(s, victim, func() { zktest.Expire(s, victim.conn) })
+}
+
+func closedWhileWaiting(s *scene) {
+	for _, connect := range []func() *client{s.client, s.foreign} {
+		c := connect()
+		h := s.client().block()
+		a := c.wait(2)
+		c.catchUp() // the client's own Close can hang if it meets a request under way
+		began := time.Now()
+		c.conn.Close()
+		s.is(a.failed(), zk.ErrClosing)
+		if took := a.at.Sub(began); took > time.Second {
+			s.Errorf("took %v", took)
+		}
+		s.inLine(1)
+		s.unlock(h)
+	}
+}
+
+func toldBeforeTheNext(s *scene) {
+	for range 3 {
+		victim, next := s.behindFor(2*time.Second), s.client()
+		h := victim.block()
+		lost, ctx := h.Lost(), h.Context(s.ctx)
+		var held, told bool
+		a := next.begin(func(ctx context.Context) (Hold, error) {
+			got, err := next.Lock(ctx)
+			held, told = h.Held(), closed(lost)
+			return got, err
+		})
+		s.inLine(2)
+		victim.proxy.Mute()
+		got := a.granted()
+		if held || !told {
+			s.Errorf("when the next one holds: held %v, lost %v", held, told)
+		}
+		s.is(context.Cause(ctx), hold.ErrLost)
+		s.unlock(got)
+		victim.proxy.Unmute()
+		s.is(h.Unlock(s.ctx), hold.ErrLost)
+		s.unlock(victim.lock())
+	}
+}

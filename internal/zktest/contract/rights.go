@@ -1,0 +1,168 @@
+package contract
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+var rights = []scenario{
+	{"without the right to create a Lock fails at once", mayNotCreate, 0},
+	{"without the right to write a Lock does without or says so", mayNotWrite, 0},
+	{"without the right to read a Lock that would wait fails", mayNotRead, 0},
+	{"without the right to delete an Unlock says so", mayNotDelete, 0},
+	{"WithACL is the list of all nodes that are made", listOfAllNodes, 0},
+}
+
+// as connects as a user.
+func (s *scene) as(user string, set Settings) *client {
+	s.Helper()
+	conn, err := zkconn.Connect(s.ctx, []string{s.server}, session, zkconn.WithDigestAuth(user, "secret"))
+	s.must(err)
+	s.Cleanup(conn.Close)
+	return s.with(conn, nil, set)
+}
+
+// protect makes the lock's directory and grants the world only some rights. The
+// client that it returns may do everything.
+func (s *scene) protect(world int32) *client {
+	s.Helper()
+	s.makeDir(append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(world)...))
+	return s.as("root", Settings{})
+}
+
+// refuses asserts that a call fails at once for want of a right.
+func (s *scene) refuses(right string, call func() error) {
+	s.Helper()
+	began := time.Now()
+	err := call()
+	if took := time.Since(began); took > time.Second {
+		s.Errorf("took %v", took)
+	}
+	s.is(err, zk.ErrNoAuth)
+	if err != nil && !strings.Contains(err.Error(), right+" on "+s.dir) && !strings.Contains(err.Error(), right+" and ") && !strings.Contains(err.Error(), " and "+right+" on "+s.dir) {
+		s.Errorf("error %q does not say which right is missing: %s", err, right)
+	}
+}
+
+func mayNotCreate(s *scene) {
+	root := s.protect(zk.PermRead | zk.PermWrite | zk.PermDelete)
+	c := s.client()
+	s.refuses("CREATE", func() error { _, err := c.Lock(s.ctx); return err })
+	s.refuses("CREATE", func() error { _, err := c.TryLock(s.ctx); return err })
+	s.refuses("CREATE", func() error { _, err := c.Block(s.ctx); return err })
+	s.emptyNow()
+	s.unlock(root.lock())
+}
+
+func mayNotWrite(s *scene) {
+	root := s.protect(zk.PermRead | zk.PermCreate | zk.PermDelete)
+	c := s.client()
+	if s.r.Announces {
+		s.refuses("WRITE", func() error { _, err := c.Lock(s.ctx); return err })
+		s.refuses("WRITE", func() error { _, err := c.TryLock(s.ctx); return err })
+		s.emptyNow()
+		return
+	}
+	for range 3 {
+		h := c.lock()
+		s.must(h.Verify(s.ctx))
+		s.inLine(1)
+		s.unlock(h)
+	}
+	h := root.block()
+	_, err := c.TryLock(s.ctx)
+	s.is(err, hold.ErrBusy)
+	a := c.wait(2)
+	c.catchUp()
+	a.waits()
+	s.unlock(h)
+	got := a.granted()
+	if got.Token() <= h.Token() {
+		s.Errorf("token %d after %d", got.Token(), h.Token())
+	}
+	s.unlock(got)
+}
+
+// mayNotRead has the root wait beside, so that nobody else is in line.
+func mayNotRead(s *scene) {
+	root := s.protect(zk.PermCreate | zk.PermWrite | zk.PermDelete)
+	c := s.client()
+	h := root.block()
+	s.refuses("READ", func() error { _, err := c.Lock(s.ctx); return err })
+	s.refuses("READ", func() error { _, err := c.TryLock(s.ctx); return err })
+	s.refuses("READ", func() error { _, err := c.Queue(s.ctx); return err })
+	if n := len(zktest.Children(s, root.conn, s.dir)); n != s.r.Nodes {
+		s.Errorf("%d nodes in line, want the holder's %d", n, s.r.Nodes)
+	}
+	s.unlock(h)
+	if left := zktest.Children(s, root.conn, s.dir); len(left) > 0 {
+		s.Errorf("left %v", left)
+	}
+	_, err := root.conn.SetACL(s.dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	s.must(err)
+}
+
+func mayNotDelete(s *scene) {
+	s.protect(zk.PermRead | zk.PermCreate | zk.PermWrite)
+	c := s.client()
+	h := c.lock()
+	s.refuses("DELETE", func() error { return h.Unlock(s.ctx) })
+	s.is(h.Unlock(s.ctx), hold.ErrReleased)
+	if h.Held() {
+		s.Error("held after the unlock")
+	}
+	c.conn.Close() // the only way
+}
+
+func listOfAllNodes(s *scene) {
+	acl := zk.DigestACL(zk.PermAll, "ann", "secret")
+	top := s.path
+	s.move(s.path + "/b/c")
+	ann := s.as("ann", Settings{ACL: acl})
+	h := ann.lock()
+	paths := []string{top, top + "/b", top + "/b/c"}
+	if s.dir != s.path {
+		paths = append(paths, s.dir)
+	}
+	names, _, err := ann.conn.Children(s.dir)
+	s.must(err)
+	for _, name := range names {
+		paths = append(paths, s.dir+"/"+name)
+	}
+	for _, path := range paths {
+		got, _, err := ann.conn.GetACL(path)
+		s.must(err)
+		if len(got) != 1 || got[0] != acl[0] {
+			s.Errorf("%s has the list %v, want %v", path, got, acl)
+		}
+	}
+	if got, _, err := ann.conn.GetACL("/"); err != nil || got[0].Scheme != "world" {
+		s.Errorf("/ has the list %v, %v", got, err)
+	}
+	stranger := s.client()
+	_, err = stranger.Lock(s.ctx)
+	s.is(err, zk.ErrNoAuth)
+	s.is(stranger.conn.Delete(s.dir+"/"+names[0], -1), zk.ErrNoAuth)
+
+	a := s.as("ann", Settings{ACL: acl}).begin(func(ctx context.Context) (Hold, error) {
+		return s.as("ann", Settings{ACL: acl}).Block(ctx)
+	})
+	zktest.Eventually(s, soon, "somebody else of the same name waits", func() bool {
+		names, _, err := ann.conn.Children(s.dir)
+		return err == nil && len(names) == 2*s.r.Nodes
+	})
+	s.unlock(h)
+	s.unlock(a.granted())
+	zktest.AssertEmpty(s, ann.conn, s.dir)
+	_, err = ann.conn.SetACL(s.dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	if err != zk.ErrNoNode {
+		s.must(err)
+	}
+}

@@ -1,0 +1,147 @@
+package contract
+
+import (
+	"context"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+var waiting = []scenario{
+	{"the lock is given in the order of arrival", inOrder, 0},
+	{"a release wakes only the next in line", wakesOne, exclusive},
+	{"a waiter that dies in the middle lets nobody in", diesInTheMiddle, 0},
+	{"a waiter that gives up in the middle lets nobody in", givesUpInTheMiddle, 0},
+	{"the next in line gets what a dead holder had", holderDies, 0},
+	{"a deadline ends the wait and nothing else", deadline, 0},
+	{"a value that gave up once waits as well as before", waitsAgain, 0},
+}
+
+func inOrder(s *scene) {
+	h := s.client().block()
+	var line []*attempt
+	var clients []*client
+	for i := range 5 {
+		c := s.client()
+		clients = append(clients, c)
+		if i%2 == 0 {
+			line = append(line, c.wait(i+2))
+		} else {
+			line = append(line, c.waitToBlock(i+2))
+		}
+	}
+	for i, next := range line {
+		for j := i; j < len(line); j++ {
+			clients[j].catchUp()
+			line[j].waits()
+		}
+		s.unlock(h)
+		h = next.granted()
+	}
+	s.unlock(h)
+}
+
+func wakesOne(s *scene) {
+	const waiters = 20
+	c := s.behind()
+	h := c.block()
+	var line []*attempt
+	for i := range waiters {
+		line = append(line, c.wait(i+2))
+	}
+	// Each waiter watches its own nodes, which it does once it has seen that it must wait.
+	zktest.Eventually(s, soon, "all waiters watch", func() bool { return len(watched(s, c)) >= (waiters+1)*s.r.Nodes })
+	c.catchUp()
+	if n := c.proxy.Notifications(); n != 0 {
+		s.Errorf("%d notifications before the first release", n)
+	}
+	for i, next := range line {
+		s.unlock(h)
+		h = next.granted()
+		c.catchUp()
+		if n := c.proxy.Notifications(); n != int64((i+1)*s.r.Nodes) {
+			s.Fatalf("%d notifications after %d releases of %d nodes", n, i+1, s.r.Nodes)
+		}
+	}
+	s.unlock(h)
+}
+
+func diesInTheMiddle(s *scene) {
+	holder, victim, closer, last := s.client(), s.client(), s.client(), s.client()
+	h := holder.block()
+	v := victim.waitToBlock(2)
+	w := closer.waitToBlock(3)
+	a := last.wait(4)
+
+	victim.conn.Close()
+	v.failed()
+	s.inLine(3)
+	last.catchUp()
+	a.waits()
+
+	zktest.Expire(s, closer.conn)
+	closer.catchUp() // back, in a new session, at the tail
+	last.catchUp()
+	a.waits()
+	if !h.Held() {
+		s.Error("the holder lost its lock to a waiter's death")
+	}
+	w.stop()
+	s.unlock(h)
+	s.unlock(a.granted())
+}
+
+func givesUpInTheMiddle(s *scene) {
+	holder, quitter, last := s.client(), s.client(), s.client()
+	h := holder.block()
+	q := quitter.waitToBlock(2)
+	a := last.wait(3)
+	q.stop()
+	s.inLine(2)
+	last.catchUp()
+	a.waits()
+	s.must(h.Verify(s.ctx))
+	s.unlock(h)
+	s.unlock(a.granted())
+}
+
+func holderDies(s *scene) {
+	holder, next := s.client(), s.client()
+	holder.block()
+	a := next.wait(2)
+	holder.conn.Close()
+	s.unlock(a.granted())
+}
+
+func deadline(s *scene) {
+	holder, c := s.client(), s.client()
+	h := holder.block()
+	ctx, cancel := context.WithTimeout(s.ctx, 200*time.Millisecond)
+	defer cancel()
+	end, _ := ctx.Deadline()
+	a := c.beginWith(ctx, c.Lock)
+	err := a.failed()
+	s.is(err, context.DeadlineExceeded)
+	if want := s.r.Package + ": " + s.r.Lock + " " + s.path + ": context deadline exceeded"; err.Error() != want {
+		s.Errorf("error %q, want %q", err, want)
+	}
+	if a.at.Before(end) {
+		s.Errorf("returned %v before the deadline", end.Sub(a.at))
+	}
+	a.prompt()
+	s.inLine(1)
+	s.must(h.Verify(s.ctx))
+	s.unlock(h)
+}
+
+func waitsAgain(s *scene) {
+	holder, c := s.client(), s.client()
+	h := holder.block()
+	for range 3 {
+		c.wait(2).stop()
+		s.inLine(1)
+	}
+	a := c.wait(2)
+	s.unlock(h)
+	s.unlock(a.granted())
+}
