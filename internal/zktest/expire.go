@@ -91,7 +91,7 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	hello = binary.BigEndian.AppendUint64(hello, uint64(id))
 	hello = binary.BigEndian.AppendUint32(hello, uint32(len(passwd)))
 	hello = append(hello, passwd...)
-	hello = append(hello, 0) // not read-only
+	hello = append(hello, 0)                                     // not read-only
 	bye := binary.BigEndian.AppendUint32(nil, 1)                 // xid
 	bye = binary.BigEndian.AppendUint32(bye, uint32(0xfffffff5)) // closeSession, -11
 	var both bytes.Buffer

@@ -46,15 +46,15 @@ func canceledWhenFree(s *scene) {
 				select {
 				case <-f.Fired():
 					times[op]++
-					a.stop()
+					a.Stop()
 					f.Release()
 					c.catchUp() // behind what was held
-				case <-a.done:
+				case <-a.Done:
 					granted = true
 					f.Cancel()
-					s.unlock(a.granted())
+					s.unlock(a.Granted())
 				}
-				s.empty()
+				s.Empty()
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func canceledInLine(s *scene) {
 		for _, op := range []zktest.Op{zktest.CreateOp, zktest.ListOp, zktest.ReadOp} {
 			for n, waits := 1, false; !waits; n++ {
 				h := holder.block()
-				ahead := s.dir + "/" + zktest.Children(s, s.witness, s.dir)[0]
+				ahead := s.Dir + "/" + zktest.Children(s, s.Witness, s.Dir)[0]
 				f := c.proxy.Nth(op, n, action)
 				// The last thing before the wait is to watch who is ahead.
 				end := c.proxy.Where(func(r zktest.Request) bool {
@@ -82,7 +82,7 @@ func canceledInLine(s *scene) {
 				case <-end.Fired():
 					waits = true
 				}
-				a.stop()
+				a.Stop()
 				f.Cancel()
 				end.Cancel()
 				c.catchUp()
@@ -96,7 +96,7 @@ func canceledInLine(s *scene) {
 	h := holder.block()
 	a := c.wait(2)
 	c.catchUp()
-	a.stop() // while it really waits
+	a.Stop() // while it really waits
 	s.inLine(1)
 	s.unlock(h)
 }
@@ -111,18 +111,18 @@ func canceledAtGrant(s *scene) {
 		h := holder.block()
 		a := c.wait(2)
 		var both sync.WaitGroup
-		both.Go(func() { s.must(h.Unlock(s.ctx)) })
+		both.Go(func() { s.Must(h.Unlock(s.Ctx)) })
 		both.Go(func() {
 			for range i * i {
 				runtime.Gosched()
 			}
-			a.stop()
+			a.Stop()
 		})
 		both.Wait()
-		if a.err == nil {
+		if a.Err == nil {
 			granted++
-			s.must(a.hold.Verify(s.ctx))
-			s.unlock(a.hold)
+			s.Must(a.Hold.Verify(s.Ctx))
+			s.unlock(a.Hold)
 		}
 	}
 	s.Logf("granted in %d of %d rounds", granted, rounds)
@@ -135,18 +135,18 @@ func canceledOffline(s *scene) {
 	c.proxy.Refuse()
 	a := c.begin(c.Lock)
 	s.unlock(s.client().lock()) // takes longer than to ask
-	a.stop()
-	s.must(c.proxy.Accept())
+	a.Stop()
+	s.Must(c.proxy.Accept())
 	c.catchUp()
-	s.empty()
+	s.Empty()
 
 	h := s.client().block()
 	for _, hole := range []func(){c.proxy.Mute, c.proxy.Refuse} {
 		a := c.wait(2)
 		hole()
-		a.stop()
+		a.Stop()
 		c.proxy.Unmute()
-		s.must(c.proxy.Accept())
+		s.Must(c.proxy.Accept())
 		s.inLine(1)
 	}
 	s.unlock(h)
@@ -154,17 +154,17 @@ func canceledOffline(s *scene) {
 
 func unlockedByTheDead(s *scene) {
 	c := s.client()
-	dead, cancel := context.WithCancel(s.ctx)
+	dead, cancel := context.WithCancel(s.Ctx)
 	cancel()
 	for range 10 {
 		h := c.lock()
 		if err := h.Unlock(dead); err != nil {
-			s.is(err, context.Canceled)
+			s.Is(err, context.Canceled)
 		}
 		if h.Held() {
 			s.Error("held after the unlock")
 		}
-		s.empty()
+		s.Empty()
 	}
 }
 
@@ -175,10 +175,10 @@ func unlockBounded(s *scene) {
 		f := c.proxy.Next(zktest.DeleteOp, action)
 		a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
 		zktest.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
-		a.stop()
-		s.is(a.err, context.Canceled)
+		a.Stop()
+		s.Is(a.Err, context.Canceled)
 		f.Release()
-		s.empty()
+		s.Empty()
 	}
 }
 
@@ -190,9 +190,9 @@ func questionsEnd(s *scene) {
 	queue := c.begin(func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err })
 	try := c.begin(c.TryLock)
 	for _, a := range []*attempt{verify, queue, try} {
-		a.waits()
-		a.stop()
-		s.is(a.err, context.Canceled)
+		a.Waits()
+		a.Stop()
+		s.Is(a.Err, context.Canceled)
 	}
 	c.proxy.Unmute()
 	c.catchUp()
@@ -210,10 +210,10 @@ func thousandCanceled(s *scene) {
 		}
 		s.inLine(1 + waiters)
 		for _, a := range line {
-			a.cancel()
+			a.Cancel()
 		}
 		for _, a := range line {
-			s.is(a.failed(), context.Canceled)
+			s.Is(a.Failed(), context.Canceled)
 		}
 		s.inLine(1)
 		c.catchUp()
@@ -221,7 +221,7 @@ func thousandCanceled(s *scene) {
 	round()
 	a := c.wait(2) // the one next in line watches the holder, and that watch stays
 	zktest.Eventually(s, soon, "it watches", func() bool { return len(watched(s, c)) >= 2*s.r.Nodes })
-	a.stop()
+	a.Stop()
 	s.inLine(1)
 	c.catchUp()
 	goroutines, watches := runtime.NumGoroutine(), len(watched(s, c))

@@ -124,7 +124,7 @@ func Run(t *testing.T, r Recipe) {
 			}
 			s := newScene(t, r)
 			sc.run(s)
-			s.empty()
+			s.Empty()
 		})
 	}
 }

@@ -18,7 +18,7 @@ var costs = []scenario{
 func watched(s *scene, c *client) []string {
 	s.Helper()
 	answer, err := zktest.Shared(s).Word("wchc")
-	s.must(err)
+	s.Must(err)
 	var paths []string
 	mine := false
 	for line := range strings.Lines(answer) {
@@ -37,7 +37,7 @@ func watched(s *scene, c *client) []string {
 func received(s *scene, c *client) int {
 	s.Helper()
 	answer, err := zktest.Shared(s).Word("cons")
-	s.must(err)
+	s.Must(err)
 	for line := range strings.Lines(answer) {
 		if !strings.Contains(line, fmt.Sprintf("sid=0x%x,", uint64(c.conn.SessionID()))) {
 			continue
@@ -45,7 +45,7 @@ func received(s *scene, c *client) int {
 		_, rest, _ := strings.Cut(line, "recved=")
 		count, _, _ := strings.Cut(rest, ",")
 		n, err := strconv.Atoi(count)
-		s.must(err)
+		s.Must(err)
 		return n
 	}
 	s.Fatalf("the server does not know session %#x:\n%s", c.conn.SessionID(), answer)
@@ -55,7 +55,7 @@ func received(s *scene, c *client) int {
 func fewRequests(s *scene) {
 	const cycles = 100
 	s.makeDir(zk.WorldACL(zk.PermAll)) // one that stays: a container may go between two cycles
-	c := s.with(zktest.Connect(s, quietSession, s.server), nil, Settings{})
+	c := s.with(zktest.Connect(s, quietSession, s.Server), nil, Settings{})
 	for range 3 {
 		s.unlock(c.lock())
 	}

@@ -19,7 +19,7 @@ var directories = []scenario{
 }
 
 func deepPath(s *scene) {
-	s.move(s.path + "/b/c/d")
+	s.move(s.Path + "/b/c/d")
 	c := s.client().again()
 	h := c.lock()
 	s.inLine(1)
@@ -29,29 +29,29 @@ func deepPath(s *scene) {
 // makeDir makes the directory by hand, as a node that stays.
 func (s *scene) makeDir(acl []zk.ACL) {
 	s.Helper()
-	if s.dir != s.path {
-		_, err := s.witness.Create(s.path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-		s.must(err)
+	if s.Dir != s.Path {
+		_, err := s.Witness.Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
 	}
-	_, err := s.witness.Create(s.dir, nil, zk.FlagPersistent, acl)
-	s.must(err)
+	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, acl)
+	s.Must(err)
 }
 
 func plainDirectory(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
-	_, err := s.witness.Set(s.dir, []byte("text"), -1)
-	s.must(err)
+	_, err := s.Witness.Set(s.Dir, []byte("text"), -1)
+	s.Must(err)
 	holder, c := s.client(), s.client()
 	h := holder.block()
 	a := c.wait(2)
 	s.unlock(h)
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 }
 
 func idleGoes(s *scene) {
 	s.unlock(s.client().lock())
 	zktest.Eventually(s, soon, "the directory is gone", func() bool {
-		exists, _, err := s.witness.Exists(s.dir)
+		exists, _, err := s.Witness.Exists(s.Dir)
 		return err == nil && !exists
 	})
 }
@@ -65,7 +65,7 @@ func vanishing(s *scene) {
 	var reaped atomic.Int64
 	reaper.Go(func() {
 		for !closed(stop) {
-			switch err := s.witness.Delete(s.dir, -1); {
+			switch err := s.Witness.Delete(s.Dir, -1); {
 			case err == nil:
 				reaped.Add(1)
 			case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoNode):
@@ -75,21 +75,30 @@ func vanishing(s *scene) {
 		}
 	})
 	var inside atomic.Int32
+	cycle := func(c *client) bool {
+		h, err := c.Block(s.Ctx)
+		if err != nil {
+			s.Error(err)
+			return false
+		}
+		if n := inside.Add(1); n != 1 {
+			s.Errorf("%d inside", n)
+		}
+		inside.Add(-1)
+		if err := h.Unlock(s.Ctx); err != nil {
+			s.Error(err)
+		}
+		return true
+	}
+	c := s.client()
+	for reaped.Load() < rounds && cycle(c) { // one alone, so that it is often empty
+	}
 	for range 3 {
 		c := s.client()
 		all.Go(func() {
 			for range rounds {
-				h, err := c.Block(s.ctx)
-				if err != nil {
-					s.Error(err)
+				if !cycle(c) {
 					return
-				}
-				if n := inside.Add(1); n != 1 {
-					s.Errorf("%d inside", n)
-				}
-				inside.Add(-1)
-				if err := h.Unlock(s.ctx); err != nil {
-					s.Error(err)
 				}
 			}
 		})
@@ -97,29 +106,26 @@ func vanishing(s *scene) {
 	all.Wait()
 	close(stop)
 	reaper.Wait()
-	if reaped.Load() == 0 {
-		s.Error("the directory was never deleted")
-	}
-	s.Logf("deleted %d times in %d holds", reaped.Load(), 3*rounds)
+	s.Logf("deleted %d times", reaped.Load())
 }
 
 func deletedDirectory(s *scene) {
 	holder, waiter := s.client(), s.client()
 	h := holder.block()
-	ctx := h.Context(s.ctx)
+	ctx := h.Context(s.Ctx)
 	a := waiter.wait(2)
 	var all []any
-	for _, name := range zktest.Children(s, s.witness, s.dir) {
-		all = append(all, &zk.DeleteRequest{Path: s.dir + "/" + name, Version: -1})
+	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+		all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
 	}
-	_, err := s.witness.Multi(append(all, &zk.DeleteRequest{Path: s.dir, Version: -1})...)
-	s.must(err)
+	_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
+	s.Must(err)
 	s.over(h, ctx)
-	got := a.granted()
-	if got.Verify(s.ctx) != nil {
+	got := a.Granted()
+	if got.Verify(s.Ctx) != nil {
 		// Of the two it heard first that the holder was gone: granted, and
 		// lost with the directory.
-		s.over(got, got.Context(s.ctx))
+		s.over(got, got.Context(s.Ctx))
 		got = waiter.lock()
 	}
 	if got.Token() <= h.Token() {

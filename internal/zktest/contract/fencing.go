@@ -33,7 +33,7 @@ func tokens(s *scene) {
 		next("another holder", h)
 		a := c.wait(2)
 		s.unlock(h)
-		h = a.granted()
+		h = a.Granted()
 		next("after a wait", h)
 		s.unlock(h)
 	}
@@ -44,8 +44,8 @@ func tokens(s *scene) {
 	h := c.lock()
 	next("after the node was deleted", h)
 	s.unlock(h)
-	if err := s.witness.Delete(s.dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have been first
-		s.must(err)
+	if err := s.Witness.Delete(s.Dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have been first
+		s.Must(err)
 	}
 	h = c.lock()
 	next("in a new directory", h)
@@ -63,31 +63,31 @@ func tokenIsCzxid(s *scene) {
 			}
 		}
 		s.unlock(h)
-		h = a.granted() // by a listing, or by the event of a watch
+		h = a.Granted() // by a listing, or by the event of a watch
 	}
 }
 
 func guards(s *scene) {
 	c := s.client()
-	data := s.path + "-data"
-	_, err := s.witness.Create(data, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	s.must(err)
+	data := s.Path + "-data"
+	_, err := s.Witness.Create(data, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	s.Must(err)
 	write := func(h Hold) error {
 		_, err := c.conn.Multi(h.Guard(), &zk.SetDataRequest{Path: data, Version: -1, Data: []byte("x")})
 		return err
 	}
 	version := func() int32 {
-		_, stat, err := s.witness.Get(data)
-		s.must(err)
+		_, stat, err := s.Witness.Get(data)
+		s.Must(err)
 		return stat.Version
 	}
 	for i, end := range []func(Hold){
 		func(h Hold) { s.unlock(h) },
 		func(h Hold) { s.kill(c.conn.SessionID()) },
-		func(h Hold) { zktest.Expire(s, c.conn); s.lost(h); c.catchUp() },
+		func(h Hold) { zktest.Expire(s, c.conn); s.Lost(h.Lost()); c.catchUp() },
 	} {
 		h := c.lock()
-		s.must(write(h))
+		s.Must(write(h))
 		end(h)
 		if err := write(h); !errors.Is(err, zk.ErrNoNode) {
 			s.Errorf("end %d: a write with the guard of an ended hold: %v", i, err)
@@ -101,15 +101,15 @@ func guards(s *scene) {
 func verifies(s *scene) {
 	c := s.client()
 	h := c.lock()
-	s.must(h.Verify(s.ctx))
-	ctx := h.Context(s.ctx)
+	s.Must(h.Verify(s.Ctx))
+	ctx := h.Context(s.Ctx)
 	s.kill(c.conn.SessionID())
 	s.over(h, ctx)
 
 	h = c.lock() // this one's node nobody watches
 	s.kill(c.conn.SessionID())
-	if err := h.Verify(s.ctx); err == nil {
+	if err := h.Verify(s.Ctx); err == nil {
 		s.Error("verified without a node")
 	}
-	s.over(h, h.Context(s.ctx))
+	s.over(h, h.Context(s.Ctx))
 }

@@ -14,16 +14,16 @@ import (
 // foreign connects with zk.Connect, as a program that does not know zkconn.
 func (s *scene) foreign() *client {
 	s.Helper()
-	return s.with(zktest.ConnectForeign(s, session, s.server), nil, Settings{})
+	return s.with(zktest.ConnectForeign(s, session, s.Server), nil, Settings{})
 }
 
 // foreignBehind does it through a proxy, to be cut off.
 func (s *scene) foreignBehind(timeout, grace time.Duration) *client {
 	s.Helper()
-	p := zktest.ProxyFor(s, s.server)
+	p := zktest.ProxyFor(s, s.Server)
 	conn, events, err := zk.Connect([]string{p.Addr()}, timeout,
 		zk.WithDialer(dialOrdered), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
-	s.must(err)
+	s.Must(err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -30,65 +30,65 @@ var holding = []scenario{
 func lasts(s *scene) {
 	c := s.client()
 	h := c.lock()
-	lost, ctx := h.Lost(), h.Context(s.ctx)
+	lost, ctx := h.Lost(), h.Context(s.Ctx)
 	if !h.Held() || closed(lost) || ctx.Err() != nil {
 		s.Errorf("held %v, lost %v, context %v", h.Held(), closed(lost), ctx.Err())
 	}
-	s.must(h.Verify(s.ctx))
+	s.Must(h.Verify(s.Ctx))
 
 	s.unlock(h)
-	s.emptyNow()
+	s.EmptyNow()
 	if h.Held() || closed(lost) || closed(h.Lost()) {
 		s.Errorf("after the unlock: held %v, lost %v", h.Held(), closed(lost))
 	}
-	for _, ctx := range []context.Context{ctx, h.Context(s.ctx)} {
+	for _, ctx := range []context.Context{ctx, h.Context(s.Ctx)} {
 		if ctx.Err() == nil {
 			s.Error("the context outlives the hold")
 		}
-		s.is(context.Cause(ctx), hold.ErrReleased)
+		s.Is(context.Cause(ctx), hold.ErrReleased)
 	}
-	s.is(h.Verify(s.ctx), hold.ErrReleased)
-	s.is(h.Unlock(s.ctx), hold.ErrReleased)
+	s.Is(h.Verify(s.Ctx), hold.ErrReleased)
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
 	s.unlock(c.lock())
 }
 
 func boundsTheWait(s *scene) {
 	c := s.client()
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.Ctx)
 	h, err := c.Lock(ctx)
-	s.must(err)
-	lost, inside := h.Lost(), h.Context(s.ctx)
+	s.Must(err)
+	lost, inside := h.Lost(), h.Context(s.Ctx)
 	cancel()
 	c.catchUp()
 	if !h.Held() || closed(lost) || inside.Err() != nil {
 		s.Error("the hold ended with the context of Lock")
 	}
-	s.must(h.Verify(s.ctx))
+	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
 }
 
 func doneContextLoses(s *scene) {
 	c := s.behind()
 	why := errors.New("nobody wants it any more")
-	canceled, cancel := context.WithCancelCause(s.ctx)
+	canceled, cancel := context.WithCancelCause(s.Ctx)
 	cancel(why)
-	late, cancelLate := context.WithDeadline(s.ctx, time.Now())
+	late, cancelLate := context.WithDeadline(s.Ctx, time.Now())
 	defer cancelLate()
 
 	for range 20 { // no luck involved
 		_, err := c.Lock(canceled)
-		s.is(err, context.Canceled)
-		s.is(err, why)
+		s.Is(err, context.Canceled)
+		s.Is(err, why)
 		_, err = c.TryLock(canceled)
-		s.is(err, context.Canceled)
+		s.Is(err, context.Canceled)
 	}
 	for _, call := range []struct {
 		verb string
 		call func(context.Context) (Hold, error)
 	}{{s.r.Lock, c.Lock}, {s.r.TryLock, c.TryLock}} {
 		_, err := call.call(late)
-		s.is(err, context.DeadlineExceeded)
-		if want := s.r.Package + ": " + call.verb + " " + s.path + ": context deadline exceeded"; err.Error() != want {
+		s.Is(err, context.DeadlineExceeded)
+		if want := s.r.Package + ": " + call.verb + " " + s.Path + ": context deadline exceeded"; err.Error() != want {
 			s.Errorf("error %q, want %q", err, want)
 		}
 	}
@@ -100,7 +100,7 @@ func doneContextLoses(s *scene) {
 func derives(s *scene) {
 	type key struct{}
 	why := errors.New("enough")
-	parent, cancel := context.WithCancelCause(context.WithValue(s.ctx, key{}, "value"))
+	parent, cancel := context.WithCancelCause(context.WithValue(s.Ctx, key{}, "value"))
 	h := s.client().lock()
 	ctx := h.Context(parent)
 	if ctx.Value(key{}) != "value" {
@@ -108,8 +108,8 @@ func derives(s *scene) {
 	}
 	cancel(why)
 	<-ctx.Done()
-	s.is(context.Cause(ctx), why)
-	if !h.Held() || h.Context(s.ctx).Err() != nil {
+	s.Is(context.Cause(ctx), why)
+	if !h.Held() || h.Context(s.Ctx).Err() != nil {
 		s.Error("the hold ended with one of its contexts")
 	}
 	s.unlock(h)
@@ -118,8 +118,8 @@ func derives(s *scene) {
 func unlockedElsewhere(s *scene) {
 	h := s.client().lock() // taken on a goroutine that has ended
 	done := make(chan error, 1)
-	go func() { done <- h.Unlock(s.ctx) }()
-	s.must(<-done)
+	go func() { done <- h.Unlock(s.Ctx) }()
+	s.Must(<-done)
 }
 
 // goroutinesExclude lets goroutines that Lock and goroutines that Block contend
@@ -137,7 +137,7 @@ func goroutinesExclude(s *scene) {
 				if blocks {
 					take = c.Block
 				}
-				h, err := take(s.ctx)
+				h, err := take(s.Ctx)
 				if err != nil {
 					s.Error(err)
 					return
@@ -153,7 +153,7 @@ func goroutinesExclude(s *scene) {
 				if blocks {
 					blocking.Add(-1)
 				}
-				if err := h.Unlock(s.ctx); err != nil {
+				if err := h.Unlock(s.Ctx); err != nil {
 					s.Error(err)
 				}
 			}
@@ -167,15 +167,15 @@ func valuesExclude(s *scene) {
 	h := c.block()
 	other := c.again().wait(2)
 	c.catchUp()
-	other.waits()
+	other.Waits()
 	s.unlock(h)
-	s.unlock(other.granted())
+	s.unlock(other.Granted())
 }
 
 func prefixes(s *scene) {
 	c := s.client()
 	short := c.block()
-	s.move(s.path + "1")
+	s.move(s.Path + "1")
 	long := c.again().block()
 	s.unlock(long)
 	s.unlock(short)
@@ -184,7 +184,7 @@ func prefixes(s *scene) {
 func optionsAreCopied(s *scene) {
 	acl, data := zk.WorldACL(zk.PermAll), []byte("me")
 	c := s.client()
-	c.Locker = s.r.New(c.conn, s.path, Settings{ACL: acl, Data: data})
+	c.Locker = s.r.New(c.conn, s.Path, Settings{ACL: acl, Data: data})
 	acl[0], data[0] = zk.ACL{}, 'X'
 	h := c.lock()
 	for _, m := range s.queue(c) {
@@ -197,7 +197,7 @@ func optionsAreCopied(s *scene) {
 
 func queueTells(s *scene) {
 	first, second, third := s.client(), s.client(), s.client()
-	first.Locker = s.r.New(first.conn, s.path, Settings{Data: []byte("first")})
+	first.Locker = s.r.New(first.conn, s.Path, Settings{Data: []byte("first")})
 	if q := s.queue(first); len(q) != 0 {
 		s.Errorf("a lock that nobody has used has a queue: %v", q)
 	}
@@ -218,13 +218,13 @@ func queueTells(s *scene) {
 		s.Errorf("%+v", q)
 	}
 
-	a.stop()
+	a.Stop()
 	s.inLine(2)
 	if q := s.queue(third); len(q) != 2 || q[1].Session != third.conn.SessionID() {
 		s.Errorf("after one has gone: %+v", q)
 	}
 	s.unlock(h)
-	last := b.granted()
+	last := b.Granted()
 	if q := s.queue(first); len(q) != 1 || !q[0].Holding || q[0].Token != last.Token() {
 		s.Errorf("at the end: %+v", q)
 	}

@@ -31,7 +31,7 @@ func (s *scene) every(l Locker, f func(name string, err error)) {
 	} {
 		var h Hold
 		var err error
-		zktest.Within(s, time.Second, call.name, func() { h, err = call.call(s.ctx) })
+		zktest.Within(s, time.Second, call.name, func() { h, err = call.call(s.Ctx) })
 		if err == nil {
 			s.Errorf("%s: no error", call.name)
 			if h != nil {
@@ -66,9 +66,9 @@ func badInput(s *scene) {
 		{"/zookeeper/quota", Settings{}, "reserved"},
 		{"/nul\x00", Settings{}, "U+0000"},
 		{"/not\xff\xfeutf8", Settings{}, "UTF-8"},
-		{s.path, Settings{ACL: []zk.ACL{}}, "WithACL"},
-		{s.path, Settings{Data: make([]byte, 512<<10+1)}, "WithData"},
-		{s.path, Settings{Grace: -1}, "WithGrace"},
+		{s.Path, Settings{ACL: []zk.ACL{}}, "WithACL"},
+		{s.Path, Settings{Data: make([]byte, 512<<10+1)}, "WithData"},
+		{s.Path, Settings{Grace: -1}, "WithGrace"},
 	} {
 		s.every(s.r.New(c.conn, in.path, in.settings), func(name string, err error) {
 			if !strings.Contains(err.Error(), in.says) {
@@ -79,13 +79,13 @@ func badInput(s *scene) {
 	if n := c.proxy.Seen(zktest.AnyOp); n != 0 {
 		s.Errorf("%d requests", n)
 	}
-	l := s.r.New(c.conn, s.path, Settings{ACL: []zk.ACL{}})
-	_, err := l.Lock(s.ctx)
-	s.is(err, zk.ErrInvalidACL)
+	l := s.r.New(c.conn, s.Path, Settings{ACL: []zk.ACL{}})
+	_, err := l.Lock(s.Ctx)
+	s.Is(err, zk.ErrInvalidACL)
 }
 
 func nilConnection(s *scene) {
-	s.every(s.r.New(nil, s.path, Settings{}), func(name string, err error) {
+	s.every(s.r.New(nil, s.Path, Settings{}), func(name string, err error) {
 		if !strings.Contains(err.Error(), "connection is nil") {
 			s.Errorf("%s: %v", name, err)
 		}
@@ -98,22 +98,22 @@ func closedConnection(s *scene) {
 		s.unlock(used.lock())
 		for _, c := range []*client{used, unused} {
 			c.conn.Close()
-			s.every(c, func(name string, err error) { s.is(err, zk.ErrClosing) })
+			s.every(c, func(name string, err error) { s.Is(err, zk.ErrClosing) })
 		}
 	}
 }
 
 func belowEphemeral(s *scene) {
-	_, err := s.witness.Create(s.path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	s.must(err)
+	_, err := s.Witness.Create(s.Path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	s.Must(err)
 	c := s.client()
-	c.Locker = s.r.New(c.conn, s.path+"/a/b", Settings{})
+	c.Locker = s.r.New(c.conn, s.Path+"/a/b", Settings{})
 	a := c.begin(c.Lock)
-	s.is(a.failed(), zk.ErrNoChildrenForEphemerals)
-	if took := a.at.Sub(a.began); took > time.Second {
+	s.Is(a.Failed(), zk.ErrNoChildrenForEphemerals)
+	if took := a.At.Sub(a.Began); took > time.Second {
 		s.Errorf("took %v", took)
 	}
-	if left := zktest.Children(s, s.witness, s.path); len(left) > 0 {
+	if left := zktest.Children(s, s.Witness, s.Path); len(left) > 0 {
 		s.Errorf("left %v", left)
 	}
 }

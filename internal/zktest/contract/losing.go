@@ -26,50 +26,50 @@ var losing = []scenario{
 // over asserts all that is promised of a lost hold.
 func (s *scene) over(h Hold, ctx context.Context) {
 	s.Helper()
-	s.lost(h)
+	s.Lost(h.Lost())
 	if h.Held() {
 		s.Error("lost, and held")
 	}
 	zktest.Within(s, soon, "the hold's context ends", func() { <-ctx.Done() })
-	s.is(context.Cause(ctx), hold.ErrLost)
-	s.is(context.Cause(h.Context(s.ctx)), hold.ErrLost)
-	s.is(h.Verify(s.ctx), hold.ErrLost)
-	if _, err := s.witness.Multi(h.Guard()); !errors.Is(err, zk.ErrNoNode) {
+	s.Is(context.Cause(ctx), hold.ErrLost)
+	s.Is(context.Cause(h.Context(s.Ctx)), hold.ErrLost)
+	s.Is(h.Verify(s.Ctx), hold.ErrLost)
+	if _, err := s.Witness.Multi(h.Guard()); !errors.Is(err, zk.ErrNoNode) {
 		s.Errorf("the guard of a lost hold: %v", err)
 	}
-	s.is(h.Unlock(s.ctx), hold.ErrLost)
-	s.is(h.Unlock(s.ctx), hold.ErrReleased)
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
 }
 
 func deletedWhileHolding(s *scene) {
 	c, next := s.client(), s.client()
 	h := c.lock()
-	ctx := h.Context(s.ctx)
+	ctx := h.Context(s.Ctx)
 	a := next.waitToBlock(2)
 	s.kill(c.conn.SessionID())
 	s.over(h, ctx)
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 	s.unlock(c.lock())
 }
 
 func expiredWhileHolding(s *scene) {
 	c, next := s.client(), s.client()
 	h := c.lock()
-	ctx := h.Context(s.ctx)
+	ctx := h.Context(s.Ctx)
 	a := next.waitToBlock(2)
 	zktest.Expire(s, c.conn)
 	s.over(h, ctx)
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 	s.unlock(c.lock())
 }
 
 func closedWhileHolding(s *scene) {
 	c, next := s.client(), s.client()
 	h := c.lock()
-	ctx := h.Context(s.ctx)
+	ctx := h.Context(s.Ctx)
 	a := next.waitToBlock(2)
 	c.conn.Close()
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 	s.over(h, ctx)
 }
 
@@ -82,9 +82,9 @@ func lossUnasked(s *scene) {
 		c := s.client()
 		h := c.lock()
 		loss(c)
-		s.is(h.Unlock(s.ctx), hold.ErrLost)
-		s.is(h.Unlock(s.ctx), hold.ErrReleased)
-		s.empty()
+		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+		s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+		s.Empty()
 	}
 }
 
@@ -96,8 +96,8 @@ func expiredWhileUnlocking(s *scene) {
 	zktest.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
 	zktest.Expire(s, c.conn)
 	f.Release()
-	a.ended()
-	s.is(a.err, hold.ErrLost)
+	a.Ended()
+	s.Is(a.Err, hold.ErrLost)
 	if h.Held() || closed(h.Lost()) {
 		s.Error("a hold that is being unlocked has ended already, as released")
 	}
@@ -118,14 +118,14 @@ func requeued(s *scene, victim *client, away func()) {
 		return len(q) == 3 && q[1].Session == other.conn.SessionID() && q[2].Session == victim.conn.SessionID() && q[2].Token > before
 	})
 	victim.catchUp()
-	v.waits()
+	v.Waits()
 	s.unlock(h)
-	h = o.granted()
+	h = o.Granted()
 	victim.catchUp()
-	v.waits()
+	v.Waits()
 	s.unlock(h)
-	got := v.granted()
-	s.must(got.Verify(s.ctx))
+	got := v.Granted()
+	s.Must(got.Verify(s.Ctx))
 	s.unlock(got)
 }
 
@@ -147,8 +147,8 @@ func closedWhileWaiting(s *scene) {
 		c.catchUp() // the client's own Close can hang if it meets a request under way
 		began := time.Now()
 		c.conn.Close()
-		s.is(a.failed(), zk.ErrClosing)
-		if took := a.at.Sub(began); took > time.Second {
+		s.Is(a.Failed(), zk.ErrClosing)
+		if took := a.At.Sub(began); took > time.Second {
 			s.Errorf("took %v", took)
 		}
 		s.inLine(1)
@@ -158,9 +158,10 @@ func closedWhileWaiting(s *scene) {
 
 func toldBeforeTheNext(s *scene) {
 	for range 3 {
-		victim, next := s.behindFor(2*time.Second), s.client()
+		conn, p := s.BehindFor(2 * time.Second)
+		victim, next := s.with(conn, p, Settings{}), s.client()
 		h := victim.block()
-		lost, ctx := h.Lost(), h.Context(s.ctx)
+		lost, ctx := h.Lost(), h.Context(s.Ctx)
 		var held, told bool
 		a := next.begin(func(ctx context.Context) (Hold, error) {
 			got, err := next.Lock(ctx)
@@ -169,14 +170,14 @@ func toldBeforeTheNext(s *scene) {
 		})
 		s.inLine(2)
 		victim.proxy.Mute()
-		got := a.granted()
+		got := a.Granted()
 		if held || !told {
 			s.Errorf("when the next one holds: held %v, lost %v", held, told)
 		}
-		s.is(context.Cause(ctx), hold.ErrLost)
+		s.Is(context.Cause(ctx), hold.ErrLost)
 		s.unlock(got)
 		victim.proxy.Unmute()
-		s.is(h.Unlock(s.ctx), hold.ErrLost)
+		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
 		s.unlock(victim.lock())
 	}
 }

@@ -26,10 +26,10 @@ func strangers(s *scene) {
 	acl := zk.WorldACL(zk.PermAll)
 	s.makeDir(acl)
 	for _, name := range strange {
-		_, err := s.witness.Create(s.dir+"/"+name, nil, zk.FlagPersistent, acl)
-		s.must(err)
+		_, err := s.Witness.Create(s.Dir+"/"+name, nil, zk.FlagPersistent, acl)
+		s.Must(err)
 	}
-	count := func() int { return len(zktest.Children(s, s.witness, s.dir)) - len(strange) }
+	count := func() int { return len(zktest.Children(s, s.Witness, s.Dir)) - len(strange) }
 	members := func(n int) {
 		s.Helper()
 		zktest.Eventually(s, soon, "members in line", func() bool { return count() == n*s.r.Nodes })
@@ -38,20 +38,20 @@ func strangers(s *scene) {
 	holder, c := s.client(), s.client()
 	h := holder.block()
 	members(1)
-	_, err := c.TryLock(s.ctx)
-	s.is(err, hold.ErrBusy)
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, hold.ErrBusy)
 	a := c.begin(c.Lock)
 	members(2)
 	if q := s.queue(c); len(q) != 2 || !q[0].Holding || q[1].Holding {
 		s.Errorf("queue %+v", q)
 	}
 	s.unlock(h)
-	s.unlock(a.granted())
-	h, err = c.TryLock(s.ctx)
-	s.must(err)
+	s.unlock(a.Granted())
+	h, err = c.TryLock(s.Ctx)
+	s.Must(err)
 	s.unlock(h)
 	members(0)
 	for _, name := range strange {
-		s.must(s.witness.Delete(s.dir+"/"+name, -1)) // nobody else did
+		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1)) // nobody else did
 	}
 }

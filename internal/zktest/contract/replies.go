@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zktest"
@@ -17,6 +18,27 @@ var replies = []scenario{
 
 var cuts = []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit}
 
+// cut is a fault that tells as soon as its request is there: the client may be
+// done before the connection is known to be cut.
+type cut struct {
+	*zktest.Fault
+	met atomic.Bool
+}
+
+func (c *client) cutAt(op zktest.Op, n int, action zktest.Action) *cut {
+	f, seen := new(cut), 0
+	f.Fault = c.proxy.Where(func(r zktest.Request) bool {
+		if !r.Is(op) {
+			return false
+		}
+		if seen++; seen == n {
+			f.met.Store(true)
+		}
+		return true
+	}, n, action)
+	return f
+}
+
 // cutWhenFree loses each request and each reply of a Lock and its Unlock in
 // turn. The session lives on, so all must be well.
 func cutWhenFree(s *scene) {
@@ -27,19 +49,19 @@ func cutWhenFree(s *scene) {
 			for n, met := 1, true; met; n++ {
 				s.move(zktest.Path(s))
 				c, other := c.again(), other.again()
-				f := c.proxy.Nth(op, n, action)
+				f := c.cutAt(op, n, action)
 				h := c.lock()
 				s.inLine(1)
-				s.must(h.Verify(s.ctx))
+				s.Must(h.Verify(s.Ctx))
 				if !s.r.Shared {
-					_, err := other.TryLock(s.ctx)
-					s.is(err, hold.ErrBusy)
+					_, err := other.TryLock(s.Ctx)
+					s.Is(err, hold.ErrBusy)
 				}
-				if err := h.Unlock(s.ctx); err != nil {
+				if err := h.Unlock(s.Ctx); err != nil {
 					s.Errorf("%v, %v %d: %v", action, op, n, err)
 				}
-				s.emptyNow()
-				if met = closed(f.Fired()); met {
+				s.EmptyNow()
+				if met = f.met.Load(); met {
 					times[op]++
 				}
 				f.Cancel()
@@ -57,19 +79,19 @@ func cutInLine(s *scene) {
 		for _, op := range []zktest.Op{zktest.CreateOp, zktest.ListOp, zktest.ReadOp, zktest.DeleteOp} {
 			for n, met := 1, true; met; n++ {
 				h := holder.block()
-				f := c.proxy.Nth(op, n, action)
+				f := c.cutAt(op, n, action)
 				a := c.wait(2)
 				c.catchUp()
-				a.waits()
+				a.Waits()
 				s.inLine(2)
 				s.unlock(h)
-				got := a.granted()
+				got := a.Granted()
 				s.inLine(1)
-				if err := got.Unlock(s.ctx); err != nil {
+				if err := got.Unlock(s.Ctx); err != nil {
 					s.Errorf("%v, %v %d: %v", action, op, n, err)
 				}
-				s.emptyNow()
-				if met = closed(f.Fired()); met {
+				s.EmptyNow()
+				if met = f.met.Load(); met {
 					times[op]++
 				}
 				f.Cancel()
@@ -88,12 +110,12 @@ func createAbandoned(s *scene) {
 		a := c.begin(c.Lock)
 		zktest.Within(s, soon, "the reply is lost", func() { <-f.Fired() })
 		s.inLine(1)
-		a.stop()
-		if a.err == nil {
+		a.Stop()
+		if a.Err == nil {
 			s.Fatal("granted without an answer")
 		}
 		back.Cancel()
-		s.empty()
+		s.Empty()
 	}
 }
 
@@ -101,13 +123,13 @@ func deleteRepeated(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	f := c.proxy.Next(zktest.DeleteOp, zktest.CutAfterCommit)
-	dead, cancel := context.WithCancel(s.ctx)
+	dead, cancel := context.WithCancel(s.Ctx)
 	cancel()
 	_ = h.Unlock(dead)
 	next := c.again().lock()
 	zktest.Within(s, soon, "the delete's reply is lost", func() { <-f.Fired() })
 	c.catchUp()
-	s.must(next.Verify(s.ctx))
+	s.Must(next.Verify(s.Ctx))
 	s.inLine(1)
 	s.unlock(next)
 }
@@ -118,9 +140,9 @@ func unlockedOffline(s *scene) {
 	c.proxy.Refuse()
 	a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
 	s.inLine(1) // takes longer than to ask
-	a.waits()
-	s.must(c.proxy.Accept())
-	a.ended()
-	s.must(a.err)
-	s.emptyNow()
+	a.Waits()
+	s.Must(c.proxy.Accept())
+	a.Ended()
+	s.Must(a.Err)
+	s.EmptyNow()
 }

@@ -23,8 +23,8 @@ var rights = []scenario{
 // as connects as a user.
 func (s *scene) as(user string, set Settings) *client {
 	s.Helper()
-	conn, err := zkconn.Connect(s.ctx, []string{s.server}, session, zkconn.WithDigestAuth(user, "secret"))
-	s.must(err)
+	conn, err := zkconn.Connect(s.Ctx, []string{s.Server}, session, zkconn.WithDigestAuth(user, "secret"))
+	s.Must(err)
 	s.Cleanup(conn.Close)
 	return s.with(conn, nil, set)
 }
@@ -45,8 +45,8 @@ func (s *scene) refuses(right string, call func() error) {
 	if took := time.Since(began); took > time.Second {
 		s.Errorf("took %v", took)
 	}
-	s.is(err, zk.ErrNoAuth)
-	if err != nil && !strings.Contains(err.Error(), right+" on "+s.dir) && !strings.Contains(err.Error(), right+" and ") && !strings.Contains(err.Error(), " and "+right+" on "+s.dir) {
+	s.Is(err, zk.ErrNoAuth)
+	if err != nil && !strings.Contains(err.Error(), right+" on "+s.Dir) && !strings.Contains(err.Error(), right+" and ") && !strings.Contains(err.Error(), " and "+right+" on "+s.Dir) {
 		s.Errorf("error %q does not say which right is missing: %s", err, right)
 	}
 }
@@ -54,10 +54,10 @@ func (s *scene) refuses(right string, call func() error) {
 func mayNotCreate(s *scene) {
 	root := s.protect(zk.PermRead | zk.PermWrite | zk.PermDelete)
 	c := s.client()
-	s.refuses("CREATE", func() error { _, err := c.Lock(s.ctx); return err })
-	s.refuses("CREATE", func() error { _, err := c.TryLock(s.ctx); return err })
-	s.refuses("CREATE", func() error { _, err := c.Block(s.ctx); return err })
-	s.emptyNow()
+	s.refuses("CREATE", func() error { _, err := c.Lock(s.Ctx); return err })
+	s.refuses("CREATE", func() error { _, err := c.TryLock(s.Ctx); return err })
+	s.refuses("CREATE", func() error { _, err := c.Block(s.Ctx); return err })
+	s.EmptyNow()
 	s.unlock(root.lock())
 }
 
@@ -65,25 +65,25 @@ func mayNotWrite(s *scene) {
 	root := s.protect(zk.PermRead | zk.PermCreate | zk.PermDelete)
 	c := s.client()
 	if s.r.Announces {
-		s.refuses("WRITE", func() error { _, err := c.Lock(s.ctx); return err })
-		s.refuses("WRITE", func() error { _, err := c.TryLock(s.ctx); return err })
-		s.emptyNow()
+		s.refuses("WRITE", func() error { _, err := c.Lock(s.Ctx); return err })
+		s.refuses("WRITE", func() error { _, err := c.TryLock(s.Ctx); return err })
+		s.EmptyNow()
 		return
 	}
 	for range 3 {
 		h := c.lock()
-		s.must(h.Verify(s.ctx))
+		s.Must(h.Verify(s.Ctx))
 		s.inLine(1)
 		s.unlock(h)
 	}
 	h := root.block()
-	_, err := c.TryLock(s.ctx)
-	s.is(err, hold.ErrBusy)
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, hold.ErrBusy)
 	a := c.wait(2)
 	c.catchUp()
-	a.waits()
+	a.Waits()
 	s.unlock(h)
-	got := a.granted()
+	got := a.Granted()
 	if got.Token() <= h.Token() {
 		s.Errorf("token %d after %d", got.Token(), h.Token())
 	}
@@ -95,26 +95,26 @@ func mayNotRead(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite | zk.PermDelete)
 	c := s.client()
 	h := root.block()
-	s.refuses("READ", func() error { _, err := c.Lock(s.ctx); return err })
-	s.refuses("READ", func() error { _, err := c.TryLock(s.ctx); return err })
-	s.refuses("READ", func() error { _, err := c.Queue(s.ctx); return err })
-	if n := len(zktest.Children(s, root.conn, s.dir)); n != s.r.Nodes {
+	s.refuses("READ", func() error { _, err := c.Lock(s.Ctx); return err })
+	s.refuses("READ", func() error { _, err := c.TryLock(s.Ctx); return err })
+	s.refuses("READ", func() error { _, err := c.Queue(s.Ctx); return err })
+	if n := len(zktest.Children(s, root.conn, s.Dir)); n != s.r.Nodes {
 		s.Errorf("%d nodes in line, want the holder's %d", n, s.r.Nodes)
 	}
 	s.unlock(h)
-	if left := zktest.Children(s, root.conn, s.dir); len(left) > 0 {
+	if left := zktest.Children(s, root.conn, s.Dir); len(left) > 0 {
 		s.Errorf("left %v", left)
 	}
-	_, err := root.conn.SetACL(s.dir, zk.WorldACL(zk.PermAll), -1) // for the witness
-	s.must(err)
+	_, err := root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	s.Must(err)
 }
 
 func mayNotDelete(s *scene) {
 	s.protect(zk.PermRead | zk.PermCreate | zk.PermWrite)
 	c := s.client()
 	h := c.lock()
-	s.refuses("DELETE", func() error { return h.Unlock(s.ctx) })
-	s.is(h.Unlock(s.ctx), hold.ErrReleased)
+	s.refuses("DELETE", func() error { return h.Unlock(s.Ctx) })
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
 	if h.Held() {
 		s.Error("held after the unlock")
 	}
@@ -123,22 +123,22 @@ func mayNotDelete(s *scene) {
 
 func listOfAllNodes(s *scene) {
 	acl := zk.DigestACL(zk.PermAll, "ann", "secret")
-	top := s.path
-	s.move(s.path + "/b/c")
+	top := s.Path
+	s.move(s.Path + "/b/c")
 	ann := s.as("ann", Settings{ACL: acl})
 	h := ann.lock()
 	paths := []string{top, top + "/b", top + "/b/c"}
-	if s.dir != s.path {
-		paths = append(paths, s.dir)
+	if s.Dir != s.Path {
+		paths = append(paths, s.Dir)
 	}
-	names, _, err := ann.conn.Children(s.dir)
-	s.must(err)
+	names, _, err := ann.conn.Children(s.Dir)
+	s.Must(err)
 	for _, name := range names {
-		paths = append(paths, s.dir+"/"+name)
+		paths = append(paths, s.Dir+"/"+name)
 	}
 	for _, path := range paths {
 		got, _, err := ann.conn.GetACL(path)
-		s.must(err)
+		s.Must(err)
 		if len(got) != 1 || got[0] != acl[0] {
 			s.Errorf("%s has the list %v, want %v", path, got, acl)
 		}
@@ -147,22 +147,22 @@ func listOfAllNodes(s *scene) {
 		s.Errorf("/ has the list %v, %v", got, err)
 	}
 	stranger := s.client()
-	_, err = stranger.Lock(s.ctx)
-	s.is(err, zk.ErrNoAuth)
-	s.is(stranger.conn.Delete(s.dir+"/"+names[0], -1), zk.ErrNoAuth)
+	_, err = stranger.Lock(s.Ctx)
+	s.Is(err, zk.ErrNoAuth)
+	s.Is(stranger.conn.Delete(s.Dir+"/"+names[0], -1), zk.ErrNoAuth)
 
 	a := s.as("ann", Settings{ACL: acl}).begin(func(ctx context.Context) (Hold, error) {
 		return s.as("ann", Settings{ACL: acl}).Block(ctx)
 	})
 	zktest.Eventually(s, soon, "somebody else of the same name waits", func() bool {
-		names, _, err := ann.conn.Children(s.dir)
+		names, _, err := ann.conn.Children(s.Dir)
 		return err == nil && len(names) == 2*s.r.Nodes
 	})
 	s.unlock(h)
-	s.unlock(a.granted())
-	zktest.AssertEmpty(s, ann.conn, s.dir)
-	_, err = ann.conn.SetACL(s.dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	s.unlock(a.Granted())
+	zktest.AssertEmpty(s, ann.conn, s.Dir)
+	_, err = ann.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
 	if err != zk.ErrNoNode {
-		s.must(err)
+		s.Must(err)
 	}
 }

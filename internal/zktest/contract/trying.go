@@ -16,9 +16,9 @@ var trying = []scenario{
 
 func tryFree(s *scene) {
 	c := s.client()
-	h, err := c.TryLock(s.ctx)
-	s.must(err)
-	s.must(h.Verify(s.ctx))
+	h, err := c.TryLock(s.Ctx)
+	s.Must(err)
+	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
 }
 
@@ -26,18 +26,18 @@ func tryTaken(s *scene) {
 	c := s.behind()
 	h := s.client().block()
 	for range 5 {
-		_, err := c.TryLock(s.ctx)
-		s.is(err, hold.ErrBusy)
+		_, err := c.TryLock(s.Ctx)
+		s.Is(err, hold.ErrBusy)
 	}
 	for _, op := range []zktest.Op{zktest.CreateOp, zktest.DeleteOp, zktest.SetOp, zktest.MkdirOp} {
 		if n := c.proxy.Seen(op); n != 0 {
 			s.Errorf("%d requests to %v", n, op)
 		}
 	}
-	s.must(h.Verify(s.ctx))
+	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
-	got, err := c.TryLock(s.ctx)
-	s.must(err)
+	got, err := c.TryLock(s.Ctx)
+	s.Must(err)
 	s.unlock(got)
 }
 
@@ -47,11 +47,11 @@ func tryBehind(s *scene) {
 	holder, waiter, c := s.client(), s.client(), s.client()
 	h := holder.lock()
 	a := waiter.waitToBlock(2)
-	_, err := c.TryLock(s.ctx)
-	s.is(err, hold.ErrBusy)
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, hold.ErrBusy)
 	s.inLine(2)
 	s.unlock(h)
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 }
 
 func tryMany(s *scene) {
@@ -61,14 +61,14 @@ func tryMany(s *scene) {
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
-			h, err := c.TryLock(s.ctx)
+			h, err := c.TryLock(s.Ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil {
 				holds = append(holds, h)
 				return
 			}
-			s.is(err, hold.ErrBusy)
+			s.Is(err, hold.ErrBusy)
 		})
 	}
 	all.Wait()

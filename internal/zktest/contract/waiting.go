@@ -33,10 +33,10 @@ func inOrder(s *scene) {
 	for i, next := range line {
 		for j := i; j < len(line); j++ {
 			clients[j].catchUp()
-			line[j].waits()
+			line[j].Waits()
 		}
 		s.unlock(h)
-		h = next.granted()
+		h = next.Granted()
 	}
 	s.unlock(h)
 }
@@ -57,7 +57,7 @@ func wakesOne(s *scene) {
 	}
 	for i, next := range line {
 		s.unlock(h)
-		h = next.granted()
+		h = next.Granted()
 		c.catchUp()
 		if n := c.proxy.Notifications(); n != int64((i+1)*s.r.Nodes) {
 			s.Fatalf("%d notifications after %d releases of %d nodes", n, i+1, s.r.Nodes)
@@ -74,21 +74,21 @@ func diesInTheMiddle(s *scene) {
 	a := last.wait(4)
 
 	victim.conn.Close()
-	v.failed()
+	v.Failed()
 	s.inLine(3)
 	last.catchUp()
-	a.waits()
+	a.Waits()
 
 	zktest.Expire(s, closer.conn)
 	closer.catchUp() // back, in a new session, at the tail
 	last.catchUp()
-	a.waits()
+	a.Waits()
 	if !h.Held() {
 		s.Error("the holder lost its lock to a waiter's death")
 	}
-	w.stop()
+	w.Stop()
 	s.unlock(h)
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 }
 
 func givesUpInTheMiddle(s *scene) {
@@ -96,13 +96,13 @@ func givesUpInTheMiddle(s *scene) {
 	h := holder.block()
 	q := quitter.waitToBlock(2)
 	a := last.wait(3)
-	q.stop()
+	q.Stop()
 	s.inLine(2)
 	last.catchUp()
-	a.waits()
-	s.must(h.Verify(s.ctx))
+	a.Waits()
+	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 }
 
 func holderDies(s *scene) {
@@ -110,27 +110,27 @@ func holderDies(s *scene) {
 	holder.block()
 	a := next.wait(2)
 	holder.conn.Close()
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 }
 
 func deadline(s *scene) {
 	holder, c := s.client(), s.client()
 	h := holder.block()
-	ctx, cancel := context.WithTimeout(s.ctx, 200*time.Millisecond)
+	ctx, cancel := context.WithTimeout(s.Ctx, 200*time.Millisecond)
 	defer cancel()
 	end, _ := ctx.Deadline()
-	a := c.beginWith(ctx, c.Lock)
-	err := a.failed()
-	s.is(err, context.DeadlineExceeded)
-	if want := s.r.Package + ": " + s.r.Lock + " " + s.path + ": context deadline exceeded"; err.Error() != want {
+	a := Begin(s.T, ctx, c.Lock)
+	err := a.Failed()
+	s.Is(err, context.DeadlineExceeded)
+	if want := s.r.Package + ": " + s.r.Lock + " " + s.Path + ": context deadline exceeded"; err.Error() != want {
 		s.Errorf("error %q, want %q", err, want)
 	}
-	if a.at.Before(end) {
-		s.Errorf("returned %v before the deadline", end.Sub(a.at))
+	if a.At.Before(end) {
+		s.Errorf("returned %v before the deadline", end.Sub(a.At))
 	}
-	a.prompt()
+	a.Prompt()
 	s.inLine(1)
-	s.must(h.Verify(s.ctx))
+	s.Must(h.Verify(s.Ctx))
 	s.unlock(h)
 }
 
@@ -138,10 +138,10 @@ func waitsAgain(s *scene) {
 	holder, c := s.client(), s.client()
 	h := holder.block()
 	for range 3 {
-		c.wait(2).stop()
+		c.wait(2).Stop()
 		s.inLine(1)
 	}
 	a := c.wait(2)
 	s.unlock(h)
-	s.unlock(a.granted())
+	s.unlock(a.Granted())
 }
