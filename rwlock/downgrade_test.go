@@ -1,0 +1,242 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
+	s := newStage(t)
+	c, r, w, late := direct(s), direct(s), direct(s), direct(s)
+	h := c.write()
+	lost, ctx, token := h.Lost(), h.Context(s.Ctx), h.Token()
+	reader := r.waitRead(2)
+	writer := w.waitWrite(3)
+	last := late.waitRead(4)
+
+	s.Must(h.Downgrade(s.Ctx))
+	got := reader.Granted()
+	for _, c := range []*client{w, late} {
+		s.CatchUp(c.conn)
+	}
+	writer.Waits()
+	last.Waits()
+	if !h.Held() || closed(lost) || ctx.Err() != nil || h.Token() != token {
+		t.Errorf("downgraded: held %v, lost %v, context %v, token %d after %d", h.Held(), closed(lost), ctx.Err(), h.Token(), token)
+	}
+	s.Must(h.Verify(s.Ctx))
+	q, err := c.Queue(s.Ctx)
+	s.Must(err)
+	if len(q) != 4 || q[0].Write || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
+		t.Errorf("queue %+v", q)
+	}
+
+	unlock(s, got)
+	s.CatchUp(w.conn)
+	writer.Waits() // for the downgraded one
+	unlock(s, h)
+	wrote := writer.Granted()
+	s.CatchUp(late.conn)
+	last.Waits()
+	unlock(s, wrote)
+	unlock(s, last.Granted())
+	s.Empty()
+}
+
+// A writer behind watches the node that goes, and must see that another stands
+// in its place.
+func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
+	s := newStage(t)
+	c, w, second := direct(s), direct(s), direct(s)
+	for range 10 {
+		h := c.write()
+		next := w.waitWrite(2)
+		after := second.waitWrite(3)
+		s.Must(h.Downgrade(s.Ctx))
+		s.CatchUp(w.conn)
+		s.CatchUp(second.conn)
+		next.Waits()
+		after.Waits()
+		unlock(s, h)
+		got := next.Granted()
+		s.CatchUp(second.conn)
+		after.Waits()
+		unlock(s, got)
+		unlock(s, after.Granted())
+	}
+	s.Empty()
+}
+
+func TestDowngradeFailsOldGuardsAndGivesNewOnes(t *testing.T) {
+	s := newStage(t)
+	c := direct(s)
+	h := c.write()
+	old := h.Guard()
+	_, err := s.Witness.Multi(old)
+	s.Must(err)
+	s.Must(h.Downgrade(s.Ctx))
+	if _, err := s.Witness.Multi(old); !errors.Is(err, zk.ErrNoNode) {
+		t.Errorf("the guard of the write lock: %v", err)
+	}
+	now := h.Guard()
+	_, err = s.Witness.Multi(now)
+	s.Must(err)
+	unlock(s, h)
+	if _, err := s.Witness.Multi(now); !errors.Is(err, zk.ErrNoNode) {
+		t.Errorf("the guard of the read lock after the unlock: %v", err)
+	}
+	s.Empty()
+}
+
+func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
+	s := newStage(t)
+	c := direct(s)
+	h := c.read()
+	err := h.Downgrade(s.Ctx)
+	if err == nil || !strings.HasPrefix(err.Error(), "rwlock: downgrade "+s.Path+": ") {
+		t.Errorf("a read lock was downgraded: %v", err)
+	}
+	s.Must(h.Verify(s.Ctx))
+	unlock(s, h)
+	s.Is(h.Downgrade(s.Ctx), rwlock.ErrReleased)
+
+	h = c.write()
+	s.Must(h.Downgrade(s.Ctx))
+	if h.Downgrade(s.Ctx) == nil {
+		t.Error("downgraded twice")
+	}
+	unlock(s, h)
+
+	h = c.write()
+	zktest.Expire(s, c.conn)
+	s.Lost(h.Lost())
+	s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
+	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+
+	h = c.write() // nobody watches this one's node
+	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+	s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
+	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+	s.Empty()
+}
+
+func TestDowngradeSurvivesACut(t *testing.T) {
+	for _, action := range []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			s := newStage(t)
+			c, w, r := behind(s), direct(s), direct(s)
+			h := c.write()
+			lost := h.Lost()
+			reader := r.waitRead(2)
+			writer := w.waitWrite(3)
+			f := c.proxy.Next(zktest.MoveOp, action)
+			s.Must(h.Downgrade(s.Ctx))
+			zktest.Within(s, soon, "the cut", func() { <-f.Fired() })
+			got := reader.Granted()
+			s.CatchUp(w.conn)
+			writer.Waits()
+			s.InLine(3)
+			if !h.Held() || closed(lost) {
+				t.Error("lost by a cut")
+			}
+			s.Must(h.Verify(s.Ctx))
+			unlock(s, got)
+			unlock(s, h)
+			unlock(s, writer.Granted())
+			s.Empty()
+		})
+	}
+}
+
+// The Unlock waits until it is known which node there is to delete.
+func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
+	for _, action := range []zktest.Action{zktest.HoldRequest, zktest.HoldReply, zktest.CutBefore, zktest.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			s := newStage(t)
+			c, w := behind(s), direct(s)
+			h := c.write()
+			writer := w.waitWrite(2)
+			f := c.proxy.Next(zktest.MoveOp, action)
+			down := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+			zktest.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+			up := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Unlock(ctx) })
+			s.CatchUp(s.Witness)
+			f.Release()
+			up.Granted()
+			down.Ended()
+			if h.Held() {
+				t.Error("held after the unlock")
+			}
+			unlock(s, writer.Granted())
+			s.Empty()
+		})
+	}
+}
+
+func TestDowngradeGoesOnWhenItsContextEnds(t *testing.T) {
+	s := newStage(t)
+	c, r := behind(s), direct(s)
+	h := c.write()
+	reader := r.waitRead(2)
+	dead, cancel := context.WithCancel(s.Ctx)
+	cancel()
+	s.Is(h.Downgrade(dead), context.Canceled)
+	reader.Waits() // it has not begun
+
+	f := c.proxy.Next(zktest.MoveOp, zktest.HoldRequest)
+	down := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+	zktest.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+	down.Stop()
+	s.Is(down.Err, context.Canceled)
+	f.Release()
+	unlock(s, reader.Granted())
+	s.Must(h.Verify(s.Ctx))
+	unlock(s, h)
+	s.Empty()
+}
+
+func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
+	for _, action := range []zktest.Action{zktest.HoldRequest, zktest.HoldReply} {
+		t.Run(action.String(), func(t *testing.T) {
+			s := newStage(t)
+			c, w := behind(s), direct(s)
+			h := c.write()
+			writer := w.waitWrite(2)
+			f := c.proxy.Next(zktest.MoveOp, action)
+			down := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+			zktest.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+			zktest.Expire(s, c.conn)
+			f.Release()
+			down.Ended()
+			if down.Err != nil || action == zktest.HoldRequest { // it had succeeded, before the expiry
+				s.Is(down.Err, rwlock.ErrLost)
+			}
+			s.Lost(h.Lost())
+			s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+			unlock(s, writer.Granted())
+			s.Empty()
+		})
+	}
+}
+
+func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
+	s := newStage(t)
+	c := direct(s)
+	h := c.write()
+	ctx := h.Context(s.Ctx)
+	s.Must(h.Downgrade(s.Ctx))
+	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+	s.Lost(h.Lost())
+	zktest.Within(s, soon, "the context ends", func() { <-ctx.Done() })
+	s.Is(context.Cause(ctx), rwlock.ErrLost)
+	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+	s.Empty()
+}
