@@ -1,0 +1,213 @@
+package semaphore_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+// stored is the number at the path.
+func stored(s *contract.Stage) string {
+	s.Helper()
+	data, _, err := s.Witness.Get(s.Path)
+	s.Must(err)
+	return string(data)
+}
+
+func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
+	s := newStage(t)
+	release(s, newClient(s, 3).acquire(1))
+	other := newClient(s, 4)
+	for range 2 {
+		_, err := other.Acquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+		_, err = other.TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+	}
+	if got := stored(s); got != "3" {
+		t.Errorf("stored %q", got)
+	}
+	s.EmptyNow()
+}
+
+func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
+	s := newStage(t)
+	adopter := newClient(s, 0)
+	_, err := adopter.Acquire(s.Ctx, 1)
+	s.Is(err, semaphore.ErrMismatch) // there is none yet
+	exists, _, err := s.Witness.Exists(s.Path)
+	s.Must(err)
+	if exists {
+		t.Error("made a node without a number")
+	}
+
+	release(s, newClient(s, 2).acquire(1))
+	h := adopter.acquire(2)
+	_, err = adopter.TryAcquire(s.Ctx, 1)
+	s.Is(err, semaphore.ErrBusy)
+	_, err = adopter.Acquire(s.Ctx, 3)
+	if err == nil || !strings.Contains(err.Error(), "only 2") {
+		t.Errorf("three of two permits: %v", err)
+	}
+	release(s, h)
+	s.Empty()
+}
+
+func TestWhatIsNoNumberIsAMismatch(t *testing.T) {
+	s := newStage(t)
+	for _, data := range []string{"three", "0", "-1", "3.5", " 3", "3\n", "99999999999999999999", strings.Repeat("x", 10_000)} {
+		path := zktest.Path(t)
+		_, err := s.Witness.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		c := semaphore.New(s.Witness, path, 3)
+		_, err = c.Acquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+		if len(err.Error()) > 300 {
+			t.Errorf("an error of %d bytes", len(err.Error()))
+		}
+		_, err = c.TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+		s.Is(c.Resize(s.Ctx, 4), semaphore.ErrMismatch)
+		if left := zktest.Children(t, s.Witness, path); len(left) != 0 {
+			t.Errorf("left %v", left)
+		}
+		s.Must(s.Witness.Delete(path, -1))
+	}
+}
+
+func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
+	s := newStage(t)
+	acl := zk.DigestACL(zk.PermAdmin, "root", "secret")
+	acl = append(acl, zk.WorldACL(zk.PermRead|zk.PermWrite|zk.PermCreate|zk.PermDelete)...)
+	_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, acl)
+	s.Must(err)
+	_, err = newClient(s, 0).Acquire(s.Ctx, 1)
+	s.Is(err, semaphore.ErrMismatch)
+	release(s, newClient(s, 3).acquire(3))
+	if got := stored(s); got != "3" {
+		t.Errorf("stored %q", got)
+	}
+	s.Empty()
+}
+
+func TestTheNumberOutlivesTheLine(t *testing.T) {
+	s := newStage(t)
+	c := newClient(s, 3)
+	release(s, c.acquire(1))
+	zktest.Eventually(t, soon, "the line is gone", func() bool {
+		exists, _, err := s.Witness.Exists(s.Dir)
+		return err == nil && !exists
+	})
+	if got := stored(s); got != "3" {
+		t.Errorf("stored %q", got)
+	}
+	release(s, c.acquire(3))
+	s.Empty()
+}
+
+func TestResizeUpLetsAWaiterIn(t *testing.T) {
+	s := newStage(t)
+	holder, waiter, resizer := newClient(s, 1), newClient(s, 1), newClient(s, 0)
+	h := holder.acquire(1)
+	first, second := waiter.wait(1, 2), waiter.wait(1, 3)
+	s.Must(resizer.Resize(s.Ctx, 2))
+	got := first.Granted()
+	s.CatchUp(waiter.conn)
+	second.Waits()
+	s.Must(resizer.Resize(s.Ctx, 10))
+	release(s, second.Granted())
+	release(s, newClient(s, 10).acquire(8)) // a new one must know the new number
+	_, err := newClient(s, 1).TryAcquire(s.Ctx, 1)
+	s.Is(err, semaphore.ErrMismatch)
+	release(s, got)
+	release(s, h)
+	release(s, holder.acquire(10)) // an old one follows it
+	s.Empty()
+}
+
+func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
+	s := newStage(t)
+	holder, big, small := newClient(s, 4), newClient(s, 4), newClient(s, 4)
+	h := holder.acquire(3)
+	lost := h.Lost()
+	b := big.wait(4, 7)
+	a := small.wait(2, 9)
+	s.Must(holder.Resize(s.Ctx, 2))
+	if err := b.Failed(); !strings.Contains(err.Error(), "only 2") {
+		t.Errorf("the waiter for four of two: %v", err)
+	}
+	s.InLine(5) // its nodes have left the line
+	s.CatchUp(small.conn)
+	a.Waits()
+	if !h.Held() || closed(lost) {
+		t.Error("the holder lost its permits")
+	}
+	s.Must(h.Verify(s.Ctx))
+	release(s, h)
+	got := a.Granted()
+	_, err := holder.TryAcquire(s.Ctx, 1)
+	s.Is(err, semaphore.ErrBusy)
+	release(s, got)
+	s.Empty()
+}
+
+// Whoever was not among the first when the number shrank does not slip in by
+// what it knew before.
+func TestResizeDownHoldsForThoseWhoWaited(t *testing.T) {
+	s := newStage(t)
+	c := newClient(s, 3)
+	one, two, three := c.acquire(1), c.acquire(1), c.acquire(1)
+	waiter := newClient(s, 3)
+	a := waiter.wait(1, 4)
+	s.Must(c.Resize(s.Ctx, 1))
+	for _, h := range []*semaphore.Hold{three, one} {
+		release(s, h)
+		s.CatchUp(waiter.conn)
+		a.Waits()
+	}
+	release(s, two)
+	release(s, a.Granted())
+	s.Empty()
+}
+
+func TestResizeOfNothingStoresTheNumber(t *testing.T) {
+	s := newStage(t)
+	c := newClient(s, 0)
+	dead, cancel := context.WithCancel(s.Ctx)
+	cancel()
+	s.Is(c.Resize(dead, 5), context.Canceled)
+	exists, _, err := s.Witness.Exists(s.Path)
+	s.Must(err)
+	if exists {
+		t.Error("resized for somebody who had gone")
+	}
+	s.Must(c.Resize(s.Ctx, 5))
+	if got := stored(s); got != "5" {
+		t.Errorf("stored %q", got)
+	}
+	release(s, c.acquire(5))
+	s.Empty()
+}
+
+// A semaphore that is deleted and made with another number is another one, also
+// for those who knew the old.
+func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
+	s := newStage(t)
+	c := newClient(s, 3)
+	release(s, c.acquire(3))
+	zktest.Eventually(t, soon, "all is deleted", func() bool {
+		err := s.Witness.Delete(s.Dir, -1)
+		return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+	})
+	h := newClient(s, 1).acquire(1)
+	_, err := c.TryAcquire(s.Ctx, 1)
+	s.Is(err, semaphore.ErrBusy) // of the one permit that there is
+	release(s, h)
+	s.Empty()
+}
