@@ -249,15 +249,20 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 	default:
 		me.phase = inWatches
 		me.watched, me.missing = 0, 0
-		me.pending = m.toWatch(s, t)
+		me.pending = m.toWatch(s, i, t)
 	}
 }
 
 // toWatch are the nodes that the rule wants watched.
-func (m *model) toWatch(s *modelState, t *Turn) nodeSet {
+func (m *model) toWatch(s *modelState, i int, t *Turn) nodeSet {
 	nearest := t.Watch()
-	if m.bug.watchesFirst && len(t.blockers) > 0 {
-		nearest = t.blockers[:min(len(t.blockers), t.rule.Tolerate+1)]
+	if m.bug.watchesFirst {
+		nearest = nil
+		for _, n := range m.named(s, s.member[i].listed) {
+			if len(nearest) < len(t.nearest) && t.rule.Blocks(n) {
+				nearest = append(nearest, n)
+			}
+		}
 	}
 	if m.bug.oneWatchTooFew {
 		nearest = nearest[:len(nearest)-1]

@@ -32,7 +32,8 @@ type Rule struct {
 // Turn is what a member knows of those ahead of it, from one listing on.
 type Turn struct {
 	rule     Rule
-	blockers []znode.Node // in order, the nearest last
+	left     int          // how many blockers there are, as far as it knows
+	nearest  []znode.Node // those of them to keep watched, the nearest first
 	struck   bool         // one has gone since the listing
 	replaced bool         // one that has gone may have a successor in its place
 }
@@ -40,36 +41,35 @@ type Turn struct {
 // Turn reads a line, which is in order, for the member whose first node is first.
 func (r Rule) Turn(line []znode.Node, first znode.Node) Turn {
 	t := Turn{rule: r}
-	for _, n := range line {
-		if n.Seq >= first.Seq {
-			break
-		}
-		if r.Blocks(n) {
-			t.blockers = append(t.blockers, n)
+	for i := len(line) - 1; i >= 0; i-- {
+		if n := line[i]; n.Seq < first.Seq && r.Blocks(n) {
+			if t.left++; t.left <= r.Tolerate+1 {
+				t.nearest = append(t.nearest, n)
+			}
 		}
 	}
 	return t
 }
 
 // MayGo reports whether so few blockers are left that it is the member's turn.
-func (t *Turn) MayGo() bool { return !t.replaced && len(t.blockers) <= t.rule.Tolerate }
+func (t *Turn) MayGo() bool { return !t.replaced && t.left <= t.rule.Tolerate }
 
 // Stale reports whether it takes a new listing to know more: one has gone, it is
 // not the member's turn yet, and others further ahead may have gone unwatched.
 func (t *Turn) Stale() bool { return t.struck && !t.MayGo() }
 
 // Watch returns the blockers to keep watched, the nearest first.
-func (t *Turn) Watch() []znode.Node {
-	nearest := make([]znode.Node, 0, min(t.rule.Tolerate+1, len(t.blockers)))
-	for i := len(t.blockers) - 1; i >= 0 && len(nearest) <= t.rule.Tolerate; i-- {
-		nearest = append(nearest, t.blockers[i])
-	}
-	return nearest
-}
+func (t *Turn) Watch() []znode.Node { return slices.Clone(t.nearest) }
 
-// Gone strikes out a blocker that has been deleted.
+// Gone strikes out a blocker that was to be watched and has been deleted. Of any
+// other it is not known whether it was counted, and nothing is done.
 func (t *Turn) Gone(n znode.Node) {
-	t.blockers = slices.DeleteFunc(t.blockers, func(b znode.Node) bool { return b.Name == n.Name })
+	i := slices.Index(t.nearest, n)
+	if i < 0 {
+		return
+	}
+	t.nearest = slices.Delete(t.nearest, i, i+1)
+	t.left--
 	t.struck = true
 	if t.rule.Replaced != nil && t.rule.Replaced(n) {
 		t.replaced = true
