@@ -195,6 +195,9 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 			l.conn.Close()
 			hold.Release()
 			mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
+			// At once: the client's own state may lag behind.
+			_, err := l.client.Session(ctx)
+			mustBe(t, err, ErrClosed)
 			for what, call := range map[string]func() error{
 				"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
 				"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
