@@ -34,9 +34,9 @@ var examples = []struct{ name, title, flag string }{
 
 func main() {
 	ctx, cancel := context.WithCancel(context.Background())
-	// SIGPIPE: whoever read our output has gone.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // "| head" ends the example, and so us
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	go func() {
 		<-signals
 		cancel()
@@ -59,7 +59,6 @@ func demo(ctx context.Context) (int, error) {
 		return 1, err
 	}
 	defer os.RemoveAll(dir)
-	fmt.Println("Building the examples and starting a throw-away ZooKeeper ...")
 	build := exec.CommandContext(ctx, "go", "build", "-o", dir)
 	for _, e := range examples {
 		build.Args = append(build.Args, module+e.name)
@@ -71,6 +70,7 @@ func demo(ctx context.Context) (int, error) {
 	servers := os.Getenv("ZK_SERVERS")
 	foreign := servers != ""
 	if !foreign {
+		fmt.Println("Starting a throw-away ZooKeeper")
 		server, err := zktest.Start(zktest.Options{})
 		if err != nil {
 			_ = build.Wait()

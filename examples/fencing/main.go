@@ -82,7 +82,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	c.Start("B")
 	b, err := write()
 	if err != nil || b <= a {
-		return fmt.Errorf("B with token %d, after A with token %d: %w", b, a, err)
+		return fmt.Errorf("token %d of B, after token %d of A: %v", b, a, err)
 	}
 	c.Worker("A").Tell("go on")
 	c.Worker("A").Thaw()
@@ -93,7 +93,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	guard, err := c.Next(ctx)
 	c.Note("A writes to ZooKeeper, behind hold.Guard(): %s", guard.Text)
 	if err != nil || look.Text != "false" || late == nil || guard.Text != zk.ErrNoNode.Error() {
-		return fmt.Errorf("A must be told that it is too late, three times: Held() is %s, store: %s, Guard: %s",
+		return fmt.Errorf("the late A was not stopped everywhere: Held() is %s, store: %s, Guard: %s",
 			look.Text, crew.Verdict(late), guard.Text)
 	}
 	return c.Proved("token %d refused after %d; late A found Held() == false, and its Guard failed", a, b)

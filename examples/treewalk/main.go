@@ -89,12 +89,12 @@ func lead(ctx context.Context, c *crew.Crew) error {
 		return err
 	}
 	if queue, err := theirs.Queue(ctx); len(queue) < 2 || queue[0].Token != hold.Token() || len(next) > 0 {
-		return fmt.Errorf("our node is not the first in line before the last Unlock: %v, %v", queue, err)
+		return fmt.Errorf("before the last Unlock our node is not the first of %d in line (%v)", len(queue), err)
 	}
 	unlocked := time.Now()
 	if err := errors.Join(hold.Unlock(ctx), <-next); err != nil {
 		return fmt.Errorf("the last Unlock did not let the next one in: %w", err)
 	}
-	return c.Proved("%d holds on 1 lock node, %d attempts of outsiders refused, the next in line let in %v after the end",
+	return c.Proved("%d holds on one lock node; %d outsiders refused; the next in line let in %v after the end",
 		tree.Count()+1, attempts, time.Since(unlocked).Round(100*time.Microsecond))
 }

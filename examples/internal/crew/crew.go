@@ -30,7 +30,7 @@ const (
 	failed = "failed:" // what a worker says last
 
 	// tooLong is for an example that hangs.
-	tooLong = time.Minute
+	tooLong = 45 * time.Second
 
 	// patience is for workers that were told to stop: they finish their step and
 	// close their session.
@@ -70,7 +70,7 @@ func (l Line) Int() int64 {
 }
 
 // Main runs lead, or work in a process that Start has started. The context ends
-// on an interrupt, when a worker fails, and in a worker also when the leading
+// on an interrupt, when a worker fails or ends, and in a worker when the leading
 // process ends, however it ends. An error of lead makes the exit status 1.
 func Main(lead, work func(context.Context, *Crew) error) {
 	servers := flag.String("servers", envOr("ZK_SERVERS", "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
@@ -79,14 +79,6 @@ func Main(lead, work func(context.Context, *Crew) error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ctx, stop := context.WithTimeoutCause(ctx, tooLong, fmt.Errorf("not done after %v", tooLong))
 	defer stop()
-	// SIGPIPE: the reader of our output has gone, as with "| head".
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	go func() {
-		<-signals
-		cancel(errInterrupted)
-	}()
-
 	c := &Crew{
 		Servers: strings.FieldsFunc(*servers, func(r rune) bool { return r == ',' || r == ' ' }),
 		Path:    os.Getenv(pathEnv),
@@ -95,7 +87,12 @@ func Main(lead, work func(context.Context, *Crew) error) {
 		cancel:  cancel,
 		workers: map[string]*Worker{},
 	}
-	if c.Name != "" {
+	// SIGPIPE also comes from a connection to ZooKeeper that breaks, and means
+	// nothing then. Prints that go nowhere say so by their errors.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	if c.Name != "" { // an interrupt from the terminal reaches all; the leading process decides
 		c.listen()
 		if err := work(ctx, c); err != nil && ctx.Err() == nil {
 			c.Say("%s %v", failed, err)
@@ -103,9 +100,16 @@ func Main(lead, work func(context.Context, *Crew) error) {
 		return
 	}
 
+	go func() {
+		<-signals
+		cancel(errInterrupted)
+	}()
 	c.Path = "/zklocks-" + program + "-" + strings.ToLower(rand.Text()[:6])
 	c.screen.begin()
 	err := c.open()
+	if err == nil {
+		err = c.reach(ctx)
+	}
 	if err == nil {
 		err = lead(ctx, c)
 	}
@@ -273,8 +277,8 @@ func (c *Crew) start(program, name string) (err error) {
 	go func() {
 		err := w.cmd.Wait()
 		close(w.done)
-		if err != nil && !w.killed.Load() {
-			c.cancel(fmt.Errorf("worker %s: %w", name, err))
+		if !w.killed.Load() { // and was not asked to end, for then everything has ended
+			c.Fail("worker %s ended by itself (%v)", name, err)
 		}
 	}()
 	c.mu.Lock()

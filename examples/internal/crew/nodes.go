@@ -3,7 +3,9 @@ package crew
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -11,8 +13,20 @@ import (
 	"github.com/zklocks/zklocks/zkconn"
 )
 
+// reach tries the servers, so that a wrong address is told soon.
+func (c *Crew) reach(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := zkconn.Connect(ctx, c.Servers, 5*time.Second)
+	if err != nil {
+		return fmt.Errorf("no ZooKeeper at %s: %w", strings.Join(c.Servers, ","), err)
+	}
+	conn.Close()
+	return nil
+}
+
 // sweep removes the nodes of this run. A server that cannot be reached keeps
-// them; nothing but their owner's disk space depends on them.
+// them; they are few and nobody waits for them.
 func (c *Crew) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

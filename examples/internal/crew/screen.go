@@ -33,13 +33,20 @@ func (s *screen) begin() {
 
 func (s *screen) stamp() string { return fmt.Sprintf("%5.1fs  ", time.Since(s.begun).Seconds()) }
 
+// print stops the example when its reader has gone, as with "| head".
+func (c *Crew) print(text string) {
+	if _, err := os.Stdout.WriteString(text); err != nil {
+		c.cancel(errInterrupted)
+	}
+}
+
 // Note prints a line that stays.
 func (c *Crew) Note(format string, args ...any) {
 	s := &c.screen
 	s.clear()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fmt.Println(s.stamp() + fmt.Sprintf(format, args...))
+	c.print(s.stamp() + fmt.Sprintf(format, args...) + "\n")
 }
 
 // Live shows what is going on now: on a terminal the line is redrawn in place,
@@ -52,10 +59,10 @@ func (c *Crew) Live(format string, args ...any) {
 	switch {
 	case s.ended:
 	case s.terminal && time.Since(s.printed) >= redraw:
-		fmt.Printf("\r%.79s\x1b[K", line) // a wrapped line could not be redrawn
+		c.print(fmt.Sprintf("\r%.79s\x1b[K", line)) // a wrapped line could not be redrawn
 		s.live, s.printed = true, time.Now()
 	case !s.terminal && time.Since(s.printed) >= reprint:
-		fmt.Println(line)
+		c.print(line + "\n")
 		s.printed = time.Now()
 	}
 }
