@@ -52,12 +52,16 @@ func (s *scene) nodes(session int64) map[string]*zk.Stat {
 	return nodes
 }
 
-// kill deletes the nodes of a session, as an administrator would.
+// kill deletes the nodes of a session, as an administrator would; all at once,
+// for the library deletes the rest of a hold that has lost one.
 func (s *scene) kill(session int64) {
 	s.Helper()
+	var all []any
 	for path := range s.nodes(session) {
-		s.Must(s.Witness.Delete(path, -1))
+		all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
 	}
+	_, err := s.Witness.Multi(all...)
+	s.Must(err)
 }
 
 // queue looks at the queue through a lock, members in order.
