@@ -17,16 +17,16 @@ import (
 func TestOneClientPerConnection(t *testing.T) {
 	t.Parallel()
 	a, b := zktest.Connect(t, 10*time.Second), zktest.ConnectForeign(t, 10*time.Second)
-	if Of(a) != Of(a) || Of(b) != Of(b) {
+	first, foreign := Of(a), Of(b)
+	if Of(a) != first || Of(b) != foreign {
 		t.Error("two clients of one connection")
 	}
-	if Of(a) == Of(b) {
+	if first == foreign {
 		t.Error("one client of two connections")
 	}
-	if Of(a).link == nil || Of(b).link != nil {
+	if first.link == nil || foreign.link != nil {
 		t.Error("only a connection of ours has a link")
 	}
-	runtime.KeepAlive(a)
 }
 
 func registered(key weak.Pointer[zk.Conn]) bool {
