@@ -109,12 +109,14 @@ func createAbandoned(s *scene) {
 		back := c.proxy.Next(zktest.ConnectOp, zktest.HoldRequest) // no search for it is answered
 		a := c.begin(c.Lock)
 		zktest.Within(s, soon, "the reply is lost", func() { <-f.Fired() })
+		c.proxy.Refuse()
+		back.Cancel()
 		s.inLine(1)
 		a.Stop()
 		if a.Err == nil {
 			s.Fatal("granted without an answer")
 		}
-		back.Cancel()
+		s.Must(c.proxy.Accept())
 		s.Empty()
 	}
 }
