@@ -65,7 +65,7 @@ func (h *Hold) Token() int64 { return h.place.Token() }
 
 // Guard returns a check to put first in a zk Multi: the transaction then fails
 // with zk.ErrNoNode once the lock is gone. It fences writes to ZooKeeper itself
-// without a gap.
+// without a gap. Any other error than the server's own says nothing of the lock.
 func (h *Hold) Guard() *zk.CheckVersionRequest { return h.place.Guard() }
 
 // Verify asks a quorum of the ensemble whether the node still exists, which a

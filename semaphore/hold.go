@@ -45,9 +45,9 @@ func (h *Hold) Context(parent context.Context) context.Context {
 	return h.place.Life().Context(parent)
 }
 
-// Token returns the czxid of the nodes. It grows from one Acquire to the next, for
-// ever; but holders of a semaphore stand side by side, so a smaller token does
-// not mean that its hold is over.
+// Token returns the czxid of the nodes, which grows from one Acquire to the next,
+// for ever. With one permit it is a fencing token. With more it is none: holders
+// stand side by side, and a smaller token does not mean that its hold is over.
 func (h *Hold) Token() int64 { return h.place.Token() }
 
 // Guard returns a check to put first in a zk Multi: the transaction then fails

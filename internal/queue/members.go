@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,16 +41,10 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 	slots := make(chan struct{}, readers)
 	var all sync.WaitGroup
 	for i := range members {
-		m := &members[i]
-		turn := ruleOf(m.First, m.Nodes).Turn(line, m.First)
-		m.Holding = turn.MayGo()
 		slots <- struct{}{}
 		all.Go(func() {
-			defer func() { <-slots }()
-			data, stat, err := l.client.Get(ctx, l.path(m.First))
-			if errs[i] = err; err == nil {
-				m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
-			}
+			errs[i] = l.describe(ctx, &members[i])
+			<-slots
 		})
 	}
 	all.Wait()
@@ -58,12 +53,34 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 		switch errs[i] {
 		case nil:
 			present = append(present, m)
-		case zk.ErrNoNode: // left between the listing and the look
+		case zk.ErrNoNode:
+			// It has left since the listing. Those behind it are judged
+			// without it, or a free lock would be shown beside waiters.
+			line = slices.DeleteFunc(line, m.owns)
 		default:
 			return nil, explain(errs[i], "READ on "+l.path(m.First))
 		}
 	}
+	for i := range present {
+		m := &present[i]
+		turn := ruleOf(m.First, m.Nodes).Turn(line, m.First)
+		m.Holding = turn.MayGo()
+	}
 	return present, nil
+}
+
+// describe reads what only the node itself tells.
+func (l *Line) describe(ctx context.Context, m *Member) error {
+	data, stat, err := l.client.Get(ctx, l.path(m.First))
+	if err == nil {
+		m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
+	}
+	return err
+}
+
+// owns reports whether n is one of the member's nodes.
+func (m Member) owns(n znode.Node) bool {
+	return m.First.Seq <= n.Seq && n.Seq < m.First.Seq+int64(m.Nodes)
 }
 
 // group puts nodes that were made together into one member: they have one id and
