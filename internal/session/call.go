@@ -75,6 +75,7 @@ func (c *Client) retry() *retry { return &retry{client: c} }
 
 const (
 	longestPause = 100 * time.Millisecond
+	goodbye      = 50 * time.Millisecond // several times what a close takes
 	// downsUntilClosed looks, 1+2+4+...+64 ms apart, find a connection
 	// disconnected before it is taken for closed.
 	downsUntilClosed = 8
@@ -101,6 +102,13 @@ func (r *retry) wait(ctx context.Context) error {
 		r.downs = 0
 	}
 	pause := min(time.Millisecond<<min(r.tries, 20), longestPause)
+	if c.link == nil && c.conn.State() == zk.StateHasSession {
+		// A lost connection says so before it fails its calls; so this one is
+		// most likely being closed right now. A request that comes while the
+		// client says goodbye may be answered three times, and the client has
+		// room for two answers: its only goroutine would hang for ever.
+		pause = max(pause, goodbye)
+	}
 	r.tries++
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
