@@ -98,6 +98,8 @@ func closedConnection(s *scene) {
 		s.unlock(used.lock())
 		for _, c := range []*client{used, unused} {
 			c.conn.Close()
+			// While it says goodbye a new request can hang the client's own goroutine.
+			zktest.Eventually(s, soon, "it is closed", func() bool { return c.conn.State() == zk.StateDisconnected })
 			s.every(c, func(name string, err error) { s.Is(err, zk.ErrClosing) })
 		}
 	}
