@@ -155,6 +155,9 @@ func (m *member) look(terms Terms, stretch uint64, known bool) error {
 			if event.Type == zk.EventNodeDataChanged {
 				return errAgain // somebody wrote into our node; watch it anew
 			}
+			if session.Gone(event) {
+				m.line.client.Vanished()
+			}
 			return errRequeue
 		}
 	}

@@ -154,6 +154,9 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	if err != nil {
 		return err
 	}
+	if i < 0 && session.Gone(event) {
+		m.line.client.Vanished()
+	}
 	if i < 0 || !session.Gone(event) {
 		return errAgain
 	}

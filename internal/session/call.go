@@ -131,13 +131,28 @@ func (c *Client) connected(ctx context.Context) error {
 		if c.link != nil && c.link.IsClosed() {
 			return ErrClosed // for a while, the client's state does not say so
 		}
-		if c.conn.State() == zk.StateHasSession {
+		if c.conn.State() == zk.StateHasSession && !c.leaving() {
 			return nil
 		}
 		if err := retry.wait(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// Vanished notes that a node of ours was deleted by somebody else. That may be
+// the server, in the middle of a Close: the news comes before its goodbye. A
+// connection that zkconn did not make is then left alone for a while, see
+// retry.wait.
+func (c *Client) Vanished() {
+	if c.link == nil {
+		c.vanished.Store(time.Now().UnixNano())
+	}
+}
+
+func (c *Client) leaving() bool {
+	at := c.vanished.Load()
+	return at != 0 && time.Since(time.Unix(0, at)) < goodbye
 }
 
 // await makes a call again and again until the server answers, and returns the

@@ -35,6 +35,9 @@ type Client struct {
 	// plainOnly is set once the server has said that it does not know
 	// container nodes (before 3.5.1).
 	plainOnly atomic.Bool
+
+	// vanished is when a node of ours was last found deleted by somebody else.
+	vanished atomic.Int64
 }
 
 // clients finds the Client of a connection, so that all locks of the process
