@@ -2,11 +2,14 @@ package zktest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
+	"os"
+	"sync/atomic"
 )
 
 const host = "127.0.0.1"
+
+var lastPort atomic.Uint32
 
 // freePorts finds n ports that nobody listens on. They lie below the range
 // from which systems take the ports of outgoing connections: there, a client
@@ -16,11 +19,17 @@ const host = "127.0.0.1"
 // All are held open until the last is found, so that they differ; in the
 // moment between closing and the server's bind one can still be stolen, which
 // is why starting retries.
+//
+// A server that is down, and a proxy that refuses, have nobody on their port. So
+// that nobody takes it, each process keeps to a lane of its own, more or less,
+// and goes once around it before it takes a port again.
 func freePorts(n int) ([]int, error) {
-	const low, high = 15000, 32000
+	const low, high, lanes = 15000, 32000, 50
+	const width = (high - low) / lanes
+	lane := low + os.Getpid()%lanes*width
 	var ports []int
-	for range 1000 {
-		port := low + rand.IntN(high-low)
+	for range 2 * width {
+		port := lane + int(lastPort.Add(1)%width)
 		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port))
 		if err != nil {
 			continue
