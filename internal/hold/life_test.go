@@ -150,3 +150,32 @@ func TestOneEndAmongMany(t *testing.T) {
 		}
 	}
 }
+
+// Whoever ends a life tells one after the other. The others do not wait for that.
+func TestContextsDoNotWaitToBeTold(t *testing.T) {
+	l := Begin(alive)
+	telling, told := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	slow := func(error) {
+		once.Do(func() { close(telling) })
+		<-told
+	}
+	var contexts []context.Context
+	for range 20 {
+		contexts = append(contexts, l.Context(t.Context()))
+	}
+	l.OnEnd(slow)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.Lose(errors.New("deadline passed"))
+	}()
+	<-telling
+	for i, ctx := range contexts {
+		if ctx.Err() == nil || open(ctx.Done()) || !errors.Is(context.Cause(ctx), ErrLost) {
+			t.Errorf("context %d: %v, cause %v, and the life is over", i, ctx.Err(), context.Cause(ctx))
+		}
+	}
+	close(told)
+	<-done
+}
