@@ -42,7 +42,8 @@ func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk
 	if len(servers) == 0 {
 		servers = Servers(tb)
 	}
-	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	conn, events, err := zk.Connect(servers, timeout,
+		zk.WithDialer(dialOrdered), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -1,0 +1,48 @@
+package zktest
+
+import (
+	"encoding/binary"
+	"net"
+	"sync"
+	"time"
+)
+
+// dialOrdered is the client's own dialer, but for a data race inside the client
+// that the race detector would find whenever it connects again: lastZxid, read
+// when it sends its watches again, written when the first reply comes. Here the
+// first reply waits for the watches, for a while.
+func dialOrdered(network, address string, timeout time.Duration) (net.Conn, error) {
+	conn, err := net.DialTimeout(network, address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	return &ordered{Conn: conn, watches: make(chan struct{})}, nil
+}
+
+type ordered struct {
+	net.Conn
+	reads   int
+	once    sync.Once
+	watches chan struct{} // closed when they have been sent
+}
+
+func (c *ordered) Write(p []byte) (int, error) {
+	const setWatches = 101
+	if len(p) >= 12 && binary.BigEndian.Uint32(p[8:]) == setWatches {
+		defer c.once.Do(func() { close(c.watches) })
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *ordered) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.reads++; c.reads == 3 { // the handshake's length, the handshake, the first reply
+		late := time.NewTimer(20 * time.Millisecond)
+		defer late.Stop()
+		select {
+		case <-c.watches:
+		case <-late.C:
+		}
+	}
+	return n, err
+}
