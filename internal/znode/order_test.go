@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -75,6 +76,12 @@ func TestValidatePath(t *testing.T) {
 		if ValidatePath(bad) == nil {
 			t.Errorf("%q was accepted", bad)
 		}
+	}
+	if err := ValidatePath("/" + strings.Repeat("x", maxPath-1)); err != nil {
+		t.Error(err)
+	}
+	if err := ValidatePath("/" + strings.Repeat("x", maxPath)); err == nil || len(err.Error()) > 100 {
+		t.Errorf("a path that is too long: %v", err)
 	}
 	for path, want := range map[string]string{"/a": "/", "/a/b": "/a", "/a/b/c": "/a/b"} {
 		if got := Parent(path); got != want {

@@ -7,6 +7,11 @@ import (
 	"unicode/utf8"
 )
 
+// maxPath keeps the requests that name the path, or a node below it, far below the
+// 1 MiB that a server reads: what is longer it answers by closing the
+// connection, which looks like any other lost one and would be tried for ever.
+const maxPath = 64 << 10
+
 // ValidatePath returns an error that says what is wrong with the path of a
 // lock. It accepts only what every server accepts, so that a bad path is an
 // error at once and nothing is left behind.
@@ -14,6 +19,8 @@ func ValidatePath(path string) error {
 	switch {
 	case path == "":
 		return errors.New("path is empty")
+	case len(path) > maxPath:
+		return fmt.Errorf("path has %d bytes, the limit is %d", len(path), maxPath)
 	case path[0] != '/':
 		return fmt.Errorf("path %q is relative: it must start with a slash", path)
 	case path == "/":

@@ -66,6 +66,8 @@ func badInput(s *scene) {
 		{"/zookeeper/quota", Settings{}, "reserved"},
 		{"/nul\x00", Settings{}, "U+0000"},
 		{"/not\xff\xfeutf8", Settings{}, "UTF-8"},
+		{"/surrogate\xed\xa0\x80", Settings{}, "UTF-8"},
+		{"/" + strings.Repeat("x", 64<<10), Settings{}, "limit"},
 		{s.Path, Settings{ACL: []zk.ACL{}}, "WithACL"},
 		{s.Path, Settings{Data: make([]byte, 512<<10+1)}, "WithData"},
 		{s.Path, Settings{Grace: -1}, "WithGrace"},
