@@ -209,16 +209,15 @@ func (c *count) drop(s *stored) {
 
 func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 10) }
 
+// parse reads a stored number. What is none is not shown: most likely the path is
+// that of a node of somebody else, whose data do not belong in our errors.
 func (c *count) parse(data []byte) (int, error) {
 	permits, err := strconv.Atoi(string(data))
 	if err != nil || permits < 1 {
-		return 0, fmt.Errorf("%w: %s holds %q, which is no number of permits", ErrMismatch, c.path, clip(data))
+		return 0, fmt.Errorf("%w: %s holds %d bytes that are no number of permits", ErrMismatch, c.path, len(data))
 	}
 	return permits, nil
 }
-
-// clip keeps somebody else's data from filling our error.
-func clip(data []byte) []byte { return data[:min(len(data), 32)] }
 
 // peek reads the stored number for somebody who only looks: it makes nothing,
 // and where nothing is stored nobody stands in line.
