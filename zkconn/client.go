@@ -115,7 +115,7 @@ func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, err
+		return nil, fmt.Errorf("TLS handshake: %w", err) // a server without TLS just closes the connection
 	}
 	return secured, nil
 }

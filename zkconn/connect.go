@@ -44,7 +44,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 	for _, a := range s.auth {
 		if a.user == "" || strings.Contains(a.user, ":") {
-			return nil, fmt.Errorf("zkconn: user %q: must be neither empty nor contain a colon", a.user)
+			// Not shown: who gives "user:password" for the user would find it in a log.
+			return nil, errors.New("zkconn: WithDigestAuth: the user name must be neither empty nor contain a colon")
 		}
 	}
 	if err := ctx.Err(); err != nil {

@@ -211,7 +211,7 @@ func (w *wire) unwelcome(err error) error {
 		w.client.hosts.fined(w.address, w.limit)
 		return fmt.Errorf("%s accepted, but did not answer the handshake within %v: %w", w.address, w.limit, err)
 	}
-	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum?): %w", w.address, err)
+	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum? does it want TLS?): %w", w.address, err)
 }
 
 // reply looks at a reply of which the header has arrived, before the client gets to see it.
