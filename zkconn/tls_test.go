@@ -1,107 +1,40 @@
 package zkconn_test
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
+	"errors"
+	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/link"
 	"github.com/zklocks/zklocks/internal/zktest"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
-// authority makes a throw-away CA, and a key and certificate of it for one host name, in the PEM file that ZooKeeper reads.
-func authority(t *testing.T, name string) (pool *x509.CertPool, keyStore string) {
+func port(t *testing.T, address string) string {
 	t.Helper()
-	check := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(err)
-	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, caKey.Public(), caKey)
-	check(err)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	check(err)
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	leafDER, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
-	check(err)
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	check(err)
-
-	var store bytes.Buffer
-	for _, b := range []*pem.Block{
-		{Type: "PRIVATE KEY", Bytes: keyDER}, {Type: "CERTIFICATE", Bytes: leafDER}, {Type: "CERTIFICATE", Bytes: caDER},
-	} {
-		check(pem.Encode(&store, b))
-	}
-	keyStore = filepath.Join(t.TempDir(), "server.pem")
-	check(os.WriteFile(keyStore, store.Bytes(), 0o600))
-	pool = x509.NewCertPool()
-	cert, err := x509.ParseCertificate(caDER)
-	check(err)
-	pool.AddCert(cert)
-	return pool, keyStore
-}
-
-// netty is what to add to the command line of a server that is to speak TLS. The class path of Debian's package lacks a
-// part of netty; a boot class path does not see the rest of it, so all of it goes there.
-func netty() []string {
-	jars, _ := filepath.Glob("/usr/share/java/netty-*.jar")
-	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasSuffix(jar, "netty-all.jar") })
-	if len(jars) == 0 || os.Getenv("ZK_HOME") != "" || os.Getenv("ZOOKEEPER_HOME") != "" {
-		return nil
-	}
-	return []string{"-Xbootclasspath/a:" + strings.Join(jars, string(os.PathListSeparator))}
-}
-
-func TestTLS(t *testing.T) {
-	pool, keyStore := authority(t, "localhost")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	zktest.Standalone(t, zktest.Options{JVM: netty(), Config: map[string]string{
-		"serverCnxnFactory":       "org.apache.zookeeper.server.NettyServerCnxnFactory",
-		"secureClientPort":        port,
-		"secureClientPortAddress": "127.0.0.1",
-		"ssl.keyStore.location":   keyStore,
-		"ssl.keyStore.type":       "PEM",
-		"ssl.trustStore.location": keyStore,
-		"ssl.trustStore.type":     "PEM",
-		"ssl.clientAuth":          "none",
-	}})
-	config := &tls.Config{RootCAs: pool}
+	return port
+}
+
+func TestTLS(t *testing.T) {
+	ca := zktest.NewAuthority(t)
+	server := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), zktest.Options{})
+	config := &tls.Config{RootCAs: ca.Pool}
 
 	// By name, which the stock client replaces by an address that no certificate has.
-	conn := connect(t, 4*time.Second, []string{"localhost:" + port}, zkconn.WithTLS(config))
+	conn := connect(t, 4*time.Second, []string{server.TLSAddr}, zkconn.WithTLS(config))
 	call(t, conn, 2*time.Second)
 	if !link.Of(conn).Alive(conn.SessionID()) {
 		t.Error("the link does not know the session")
@@ -113,24 +46,107 @@ func TestTLS(t *testing.T) {
 	// By address, with the name in the config.
 	named := config.Clone()
 	named.ServerName = "localhost"
-	call(t, connect(t, 4*time.Second, []string{"127.0.0.1:" + port}, zkconn.WithTLS(named)), 2*time.Second)
+	call(t, connect(t, 4*time.Second, []string{"127.0.0.1:" + port(t, server.TLSAddr)}, zkconn.WithTLS(named)), 2*time.Second)
+}
 
-	for name, tc := range map[string]struct {
-		server string
-		config *tls.Config
-		says   string
+// What must not be trusted is refused, within the time that the context gives, and the error says why. The logger is told
+// as well, each time.
+func TestTLSRefused(t *testing.T) {
+	ca := zktest.NewAuthority(t)
+	good := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), zktest.Options{})
+	old := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(-time.Hour)), zktest.Options{})
+	trusting := &tls.Config{RootCAs: ca.Pool}
+	for _, tc := range []struct {
+		name, server string
+		opts         []zkconn.Option
+		says         string
 	}{
-		"wrong name":        {"127.0.0.1:" + port, config, "certificate"},
-		"unknown authority": {"localhost:" + port, nil, "unknown authority"},
+		{"wrong name", "127.0.0.1:" + port(t, good.TLSAddr), []zkconn.Option{zkconn.WithTLS(trusting)}, "certificate"},
+		{"unknown authority", good.TLSAddr, []zkconn.Option{zkconn.WithTLS(nil)}, "unknown authority"},
+		{"another authority", good.TLSAddr, []zkconn.Option{zkconn.WithTLS(&tls.Config{RootCAs: zktest.NewAuthority(t).Pool})}, "unknown authority"},
+		{"expired", old.TLSAddr, []zkconn.Option{zkconn.WithTLS(trusting)}, "expired"},
+		{"no TLS at the server", good.Addr(), []zkconn.Option{zkconn.WithTLS(trusting)}, "TLS"},
+		{"no TLS at the client", good.TLSAddr, nil, "TLS"},
 	} {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		conn, err := zkconn.Connect(ctx, []string{tc.server}, 4*time.Second, zkconn.WithTLS(tc.config))
+		t.Run(tc.name, func(t *testing.T) {
+			var said lines
+			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			conn, err := zkconn.Connect(ctx, []string{tc.server}, 4*time.Second, append(tc.opts, zkconn.WithLogger(&said))...)
+			if err == nil {
+				conn.Close()
+				t.Fatal("connected")
+			}
+			t.Log(err)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("error %q, want one that says %q", err, tc.says)
+			}
+			if took := time.Since(start); took > 2*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if len(said.all()) == 0 {
+				t.Error("nothing was logged")
+			}
+		})
+	}
+}
+
+// A certificate of the client's own is an identity, too, which ZooKeeper calls x509.
+func TestClientCertificate(t *testing.T) {
+	ca, later := zktest.NewAuthority(t), time.Now().Add(time.Hour)
+	server := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", later), zktest.Options{
+		Config: map[string]string{"ssl.clientAuth": "need"},
+	})
+	as := func(certs ...tls.Certificate) zkconn.Option {
+		return zkconn.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: certs})
+	}
+	ann := connect(t, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "ann", later)))
+	bob := connect(t, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "bob", later)))
+	path := zktest.Path(t)
+	if _, err := ann.Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ann.Get(path); err != nil {
+		t.Errorf("ann: %v", err)
+	}
+	if _, _, err := bob.Get(path); !errors.Is(err, zk.ErrNoAuth) {
+		t.Errorf("bob: %v", err)
+	}
+	for name, opt := range map[string]zkconn.Option{
+		"without one":          as(),
+		"of another authority": as(zktest.NewAuthority(t).Issue(t, "ann", later)),
+		"of yesterday":         as(ca.Issue(t, "ann", time.Now().Add(-time.Hour))),
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		conn, err := zkconn.Connect(ctx, []string{server.TLSAddr}, 4*time.Second, opt)
 		cancel()
 		if err == nil {
 			conn.Close()
 			t.Errorf("%s: connected", name)
-		} else if !strings.Contains(err.Error(), tc.says) {
+			continue
+		}
+		t.Logf("%s: %v", name, err)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), server.TLSAddr) && !strings.Contains(err.Error(), port(t, server.TLSAddr)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// lines is a logger that remembers.
+type lines struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (l *lines) Printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = append(l.said, fmt.Sprintf(format, args...))
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.said)
 }
