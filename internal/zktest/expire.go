@@ -63,6 +63,9 @@ func expireSession(conn *zk.Conn, addr string) error {
 	return nil
 }
 
+// SessionPassword is what, with the session's id, lets anybody take it over.
+func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
+
 // password reads what zk.Conn does not tell. The client writes it at the end of
 // a handshake only, before it sets its state, which State reads atomically; so
 // the read is ordered after the handshake that made the session, and races with

@@ -51,6 +51,17 @@ func (s *scene) refuses(right string, call func() error) {
 	}
 }
 
+// saysRight asserts that an error names a right and what it is missing on.
+func (s *scene) saysRight(err error) {
+	s.Helper()
+	for _, right := range []string{"READ on ", "CREATE on ", "WRITE on "} {
+		if strings.Contains(err.Error(), right+s.Path) || strings.Contains(err.Error(), right+"the parents of "+s.Path) {
+			return
+		}
+	}
+	s.Errorf("error %q does not say which right is missing where", err)
+}
+
 func mayNotCreate(s *scene) {
 	root := s.protect(zk.PermRead | zk.PermWrite | zk.PermDelete)
 	c := s.client()
