@@ -97,9 +97,7 @@ func checkBody(op int32, size int, head []byte) error {
 			return fmt.Errorf("%w: %d elements", errFrame, n)
 		}
 	case opMulti:
-		if len(head) == size { // else it is longer than our buffer, and we cannot look through it
-			return checkMulti(head)
-		}
+		return checkMulti(head) // all of it
 	}
 	return nil
 }

@@ -228,8 +228,10 @@ func (w *wire) reply(head []byte, size int) error {
 
 	if !failed && size > 0 {
 		n := lengthSize + replyHeader + size
-		if op != opMulti || n > readBuffer {
+		if op != opMulti {
 			n = min(n, lengthSize+replyHeader+4)
+		} else if n > w.in.Size() {
+			w.in = bufio.NewReaderSize(w.in, n) // to look through all of it
 		}
 		whole, err := w.in.Peek(n)
 		if err != nil {
