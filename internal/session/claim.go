@@ -129,7 +129,7 @@ func (claim Claim) read(replies []zk.MultiResponse) Claimed {
 	var made Claimed
 	for _, r := range replies {
 		if r.String != "" {
-			made.Nodes = append(made.Nodes, claim.node(r.String[len(claim.Dir)+1:]))
+			made.Nodes = append(made.Nodes, claim.node(r.String[strings.LastIndexByte(r.String, '/')+1:]))
 		}
 		if r.Stat != nil {
 			made.Dir = r.Stat
