@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"slices"
@@ -483,6 +484,29 @@ func FuzzParseRequest(f *testing.F) {
 		r := parseRequest(body) // whatever a client sends: no panic, no endless loop
 		if !r.Is(r.Op) {
 			t.Errorf("%v is not %v", r, r.Op)
+		}
+	})
+}
+
+// What has been read of a stream are its first frames.
+func FuzzReadFrame(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 3, 'a', 'b', 'c', 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 9, 'a'})
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		r := bytes.NewReader(stream)
+		var again bytes.Buffer
+		for {
+			body, err := readFrame(r)
+			if err != nil {
+				break
+			}
+			if err := writeFrame(&again, body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.HasPrefix(stream, again.Bytes()) {
+			t.Errorf("%x was read as %x", stream, again.Bytes())
 		}
 	})
 }

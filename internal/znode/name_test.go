@@ -1,7 +1,9 @@
 package znode
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -96,6 +98,32 @@ func FuzzParse(f *testing.F) {
 		}
 		if n.Seq != 0 && want != name { // "-0000000000" is nobody's number, and harmless
 			t.Fatalf("%q was read as %+v, which is written %q", name, n, want)
+		}
+	})
+}
+
+// A listing gives an order of what it reads, without anybody twice, or an error.
+func FuzzLine(f *testing.F) {
+	const id = "_c_0f8fad5b-d9cb-469f-a165-70867728950e-"
+	f.Add("lock-0000000001\nREADME\nlock-0000000000")
+	f.Add(id + "read-0000000002\n" + id + "write-0000000001\n_c_x\n")
+	f.Add("lock-2147483647\n" + id + "lock-2147483647")
+	f.Add("permit--000000001\npermit-0000000000")
+	f.Fuzz(func(t *testing.T, listing string) {
+		children := strings.Split(listing, "\n")
+		line, err := Line(children, all...)
+		if err != nil {
+			if !errors.Is(err, ErrSequence) {
+				t.Fatal(err)
+			}
+			return
+		}
+		last := int64(-1)
+		for _, n := range line {
+			if n.Seq <= last || !slices.Contains(children, n.Name) {
+				t.Fatalf("%+v behind number %d", n, last)
+			}
+			last = n.Seq
 		}
 	})
 }

@@ -1,0 +1,29 @@
+package semaphore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// Whatever a node holds, it is a number of permits that reads the same when we have written it, or a mismatch that does not
+// show it.
+func FuzzNumber(f *testing.F) {
+	for _, data := range []string{"", "0", "1", "4", "007", "+4", "-1", "4\n", " 4", "4.0", "1e3", "٣", "99999999999999999999", "password"} {
+		f.Add([]byte(data))
+	}
+	c := &count{path: "/jobs/convert"}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n, err := c.parse(data)
+		if err != nil {
+			if !errors.Is(err, ErrMismatch) || len(data) > 4 && strings.Contains(strings.TrimPrefix(err.Error(), ErrMismatch.Error()), string(data)) &&
+				!strings.Contains("/jobs/convert holds bytes that are no number of permits", string(data)) {
+				t.Errorf("%q: %v", data, err)
+			}
+			return
+		}
+		if again, err := c.parse(format(n)); n < 1 || again != n || err != nil {
+			t.Errorf("%q is %d, which is written %q and read as %d, %v", data, n, format(n), again, err)
+		}
+	})
+}
