@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/zktest"
 )
 
@@ -102,6 +104,7 @@ func cutInLine(s *scene) {
 }
 
 func createAbandoned(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll)) // a container may be swept away right before the create that matters
 	c := s.behind()
 	s.unlock(c.lock())
 	for range 3 {

@@ -84,8 +84,15 @@ func (s *Stage) Is(err, want error) {
 // InLine waits until so many nodes stand in line.
 func (s *Stage) InLine(nodes int) {
 	s.Helper()
+	var last []string
+	defer func() {
+		if len(last) != nodes {
+			s.Logf("in line: %q", last) // it has not come to that
+		}
+	}()
 	zktest.Eventually(s, soon, "nodes in line", func() bool {
-		return len(zktest.Children(s, s.Witness, s.Dir)) == nodes
+		last = zktest.Children(s, s.Witness, s.Dir)
+		return len(last) == nodes
 	})
 }
 
