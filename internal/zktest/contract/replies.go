@@ -4,9 +4,9 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zktest"
 )
 
