@@ -84,20 +84,28 @@ func setsWatch(op int32, p []byte) bool {
 
 // checkBody looks for what the client's decoder cannot stand: a length or a count that it allocates before it looks whether
 // the bytes are there, and a result of a Multi without an end. size is that of the body, head its first bytes.
+//
+// One that is missing is no better than a wrong one. The client decodes in a buffer that it uses again and again, and reads
+// on in what an earlier reply has left there.
 func checkBody(op int32, size int, head []byte) error {
+	element, none := 0, int32(0) // bytes that an element takes at least, and the count that stands for a nil
 	switch op {
-	case opGetACL, opGetChildren, opGetChildren2, opGetData, opReconfig:
-		if size < 4 || len(head) < 4 {
-			return nil // the decoder says so, and in this case without a panic
-		}
-		if n := int32At(head, 0); int(n) > size-4 || n < -1 {
-			return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, size)
-		}
-		if n := int32At(head, 0); n < 0 && op != opGetData && op != opReconfig {
-			return fmt.Errorf("%w: %d elements", errFrame, n)
-		}
+	case opGetData, opReconfig:
+		element, none = 1, -1
+	case opGetChildren, opGetChildren2:
+		element = 4 // the length of a name
+	case opGetACL:
+		element = 12 // rights, and the lengths of scheme and id
 	case opMulti:
 		return checkMulti(head) // all of it
+	default:
+		return nil
+	}
+	if size < 4 {
+		return fmt.Errorf("%w: body of %d bytes", errFrame, size)
+	}
+	if n := int32At(head, 0); n < none || int(n) > (size-4)/element {
+		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, size)
 	}
 	return nil
 }

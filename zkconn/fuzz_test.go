@@ -122,7 +122,7 @@ func FuzzReply(f *testing.F) {
 	stat := make([]byte, 68)
 	for call := range calls {
 		for _, body := range [][]byte{
-			nil, word(0), word(-101), word(-1000),
+			nil, word(0), word(-101), word(-1000), append(word(0), 0xff),
 			slices.Concat(word(0), word(-1), stat),
 			slices.Concat(word(0), word(2), word(1), []byte("a"), word(1<<31-1), []byte("b"), stat),
 			slices.Concat(word(0), word(1<<31-1), stat),

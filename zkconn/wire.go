@@ -226,7 +226,7 @@ func (w *wire) reply(head []byte, size int) error {
 	w.mu.Unlock()
 	w.hold(op)
 
-	if !failed && size > 0 {
+	if !failed {
 		n := lengthSize + replyHeader + size
 		if op != opMulti {
 			n = min(n, lengthSize+replyHeader+4)
