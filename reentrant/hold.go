@@ -3,11 +3,11 @@ package reentrant
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/queue"
 )
 
 // Hold is one of the holds on the lock, from the return of Lock to Unlock or to
@@ -16,22 +16,13 @@ type Hold struct {
 	mutex *Mutex
 	grant *grant
 	owner int64 // the number of the goroutine that took it
-	life  *hold.Life
-	tied  sync.Once
+	part  queue.Part
 }
 
 func newHold(m *Mutex, g *grant, owner int64) *Hold {
-	return &Hold{mutex: m, grant: g, owner: owner, life: hold.Begin(g.place.Look)}
-}
-
-// tie has the loss of the lock end this hold's own life, once somebody asks. A
-// hold that nobody asks costs no watch and no goroutine.
-func (h *Hold) tie() *hold.Life {
-	h.tied.Do(func() {
-		forget := h.grant.place.Life().OnEnd(func(end error) { h.life.Lose(end) })
-		h.life.OnEnd(func(error) { forget() })
-	})
-	return h.life
+	h := &Hold{mutex: m, grant: g, owner: owner}
+	h.part.Begin(g.place)
+	return h
 }
 
 // Unlock ends this hold. The last one gives the lock back: it starts the deletion
@@ -45,7 +36,7 @@ func (h *Hold) tie() *hold.Life {
 // [ErrReleased] from the second call on, and ctx's error if the answer is still
 // to come.
 func (h *Hold) Unlock(ctx context.Context) error {
-	err := h.life.Release()
+	err := h.part.End()
 	if errors.Is(err, hold.ErrReleased) {
 		return h.mutex.wrap("unlock", err)
 	}
@@ -60,13 +51,13 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // Held reports whether the lock is still held: this hold not unlocked, the lock
 // not lost, and its session not run out by the local clocks. It is local and
 // cheap. In a process that was stopped for too long the first look says false.
-func (h *Hold) Held() bool { return h.tie().Look() == nil }
+func (h *Hold) Held() bool { return h.part.Life().Look() == nil }
 
 // Lost returns a channel that is closed when the lock is lost, and stays open
 // when it is unlocked. The lock is lost when its node is deleted by anyone, its
 // session expires, the connection is closed, or the session may have expired
 // without our hearing of it.
-func (h *Hold) Lost() <-chan struct{} { return h.tie().Lost() }
+func (h *Hold) Lost() <-chan struct{} { return h.part.Life().Lost() }
 
 // ownerKey finds the grant that a context carries for a lock.
 type ownerKey struct{ m *Mutex }
@@ -75,7 +66,7 @@ type ownerKey struct{ m *Mutex }
 // context.Cause then matches [ErrLost] or [ErrReleased]. Whoever calls Lock with
 // it re-enters.
 func (h *Hold) Context(parent context.Context) context.Context {
-	return context.WithValue(h.tie().Context(parent), ownerKey{h.mutex}, h.grant)
+	return context.WithValue(h.part.Life().Context(parent), ownerKey{h.mutex}, h.grant)
 }
 
 // Token returns the fencing token, the czxid of the node, which all holds on one
@@ -94,8 +85,5 @@ func (h *Hold) Guard() *zk.CheckVersionRequest { return h.grant.place.Guard() }
 // server that is behind cannot answer wrongly. The error matches [ErrLost] or
 // [ErrReleased] when the hold has ended, and ctx's error when there was no answer.
 func (h *Hold) Verify(ctx context.Context) error {
-	if err := h.life.Look(); err != nil {
-		return h.mutex.wrap("verify", err)
-	}
-	return h.mutex.wrap("verify", h.grant.place.Verify(ctx))
+	return h.mutex.wrap("verify", h.part.Verify(ctx))
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // The states that callers of every recipe match with errors.Is.
@@ -24,33 +25,30 @@ var (
 type Life struct {
 	look func() error // why the lock must be taken for lost, or nil
 
+	// end is nil while held; then ErrReleased, or an error that matches
+	// ErrLost. It is set once, under mu, and read without: many goroutines look
+	// at one hold that they share.
+	end atomic.Pointer[error]
+
 	mu       sync.Mutex
-	end      error // nil while held; then ErrReleased, or an error that matches ErrLost
-	released bool  // Release was called, before or after a loss
+	released bool // Release was called, before or after a loss
 	lost     chan struct{}
 	onEnd    map[*func(error)]struct{}
 }
 
 // Begin starts a life. look is asked whenever somebody asks the life; it must
 // be quick and must not call the Life back.
-func Begin(look func() error) *Life {
-	return &Life{look: look}
-}
+func (l *Life) Begin(look func() error) { l.look = look }
 
 // Look returns nil while the hold lives, and otherwise what ended it. It is
 // where a process that was frozen past its session finds out.
 func (l *Life) Look() error {
-	l.mu.Lock()
-	end := l.end
-	l.mu.Unlock()
-	if end != nil {
-		return end
+	if end := l.end.Load(); end != nil {
+		return *end
 	}
 	if why := l.look(); why != nil {
 		l.Lose(why)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.end
+		return *l.end.Load()
 	}
 	return nil
 }
@@ -62,11 +60,11 @@ func (l *Life) Lose(why error) bool {
 		why = fmt.Errorf("%w: %w", ErrLost, why)
 	}
 	l.mu.Lock()
-	if l.end != nil {
+	if l.end.Load() != nil {
 		l.mu.Unlock()
 		return false
 	}
-	l.end = why
+	l.end.Store(&why)
 	if l.lost == nil {
 		l.lost = make(chan struct{})
 	}
@@ -85,18 +83,21 @@ func (l *Life) Release() error {
 		return ErrReleased
 	}
 	l.released = true
-	if l.end != nil {
-		defer l.mu.Unlock()
-		return l.end
+	if end := l.end.Load(); end != nil {
+		l.mu.Unlock()
+		return *end
 	}
-	l.end = ErrReleased
+	l.end.Store(&released)
 	l.tellLocked()
 	return nil
 }
 
+// released is ErrReleased where it can be pointed at.
+var released = ErrReleased
+
 // tellLocked runs the hooks; it unlocks mu first, for hooks do as they please.
 func (l *Life) tellLocked() {
-	hooks, end := l.onEnd, l.end
+	hooks, end := l.onEnd, *l.end.Load()
 	l.onEnd = nil
 	l.mu.Unlock()
 	for hook := range hooks {
@@ -119,9 +120,9 @@ func (l *Life) Lost() <-chan struct{} {
 // The returned function takes the hook back.
 func (l *Life) OnEnd(hook func(error)) (forget func()) {
 	l.mu.Lock()
-	if end := l.end; end != nil {
+	if end := l.end.Load(); end != nil {
 		l.mu.Unlock()
-		hook(end)
+		hook(*end)
 		return func() {}
 	}
 	defer l.mu.Unlock()

@@ -14,6 +14,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func alive() error { return nil }
 
+func begin(look func() error) *Life {
+	l := new(Life)
+	l.Begin(look)
+	return l
+}
+
 func open(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -24,7 +30,7 @@ func open(c <-chan struct{}) bool {
 }
 
 func TestReleaseEndsTheLifeOnce(t *testing.T) {
-	l := Begin(alive)
+	l := begin(alive)
 	ctx := l.Context(t.Context())
 	lost := l.Lost()
 	if err := l.Release(); err != nil {
@@ -48,7 +54,7 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 }
 
 func TestLossIsToldToEverybody(t *testing.T) {
-	l := Begin(alive)
+	l := begin(alive)
 	ctx := l.Context(t.Context())
 	lost := l.Lost()
 	why := errors.New("session expired")
@@ -85,7 +91,7 @@ func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var dead atomic.Bool
-			l := Begin(func() error {
+			l := begin(func() error {
 				if dead.Load() {
 					return errors.New("deadline passed")
 				}
@@ -104,7 +110,7 @@ func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 }
 
 func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
-	l := Begin(alive)
+	l := begin(alive)
 	parent, cancel := context.WithCancel(t.Context())
 	ctx := l.Context(parent)
 	cancel()
@@ -128,7 +134,7 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 
 func TestOneEndAmongMany(t *testing.T) {
 	for range 200 {
-		l := Begin(alive)
+		l := begin(alive)
 		var ends, told atomic.Int32
 		l.OnEnd(func(error) { told.Add(1) })
 		var all sync.WaitGroup
@@ -153,7 +159,7 @@ func TestOneEndAmongMany(t *testing.T) {
 
 // Whoever ends a life tells one after the other. The others do not wait for that.
 func TestContextsDoNotWaitToBeTold(t *testing.T) {
-	l := Begin(alive)
+	l := begin(alive)
 	telling, told := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	slow := func(error) {

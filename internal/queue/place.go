@@ -25,8 +25,9 @@ type Place struct {
 	line  *Line
 	sess  int64
 	token int64
-	life  *hold.Life
+	life  hold.Life
 	lease *session.Lease
+	look  func() error // Look, made once for all the parts
 
 	mu       sync.Mutex
 	nodes    []znode.Node  // what is held now; Downgrade changes it
@@ -36,7 +37,8 @@ type Place struct {
 
 func newPlace(m *member) *Place {
 	p := &Place{line: m.line, sess: m.sess, token: m.token, lease: m.lease, nodes: m.nodes}
-	p.life = hold.Begin(p.lease.Alive)
+	p.life.Begin(p.lease.Alive)
+	p.look = p.Look
 	p.life.OnEnd(p.ended)
 	p.lease.OnLoss(func(why error) { p.life.Lose(why) })
 	return p
@@ -112,8 +114,11 @@ func (p *Place) Life() *hold.Life {
 		p.guarded = true
 		p.guardLocked()
 	}
-	return p.life
+	return &p.life
 }
+
+// OnEnd has hook called when the hold ends, see hold.Life.OnEnd.
+func (p *Place) OnEnd(hook func(error)) { p.life.OnEnd(hook) }
 
 // Look returns nil while the hold lives, and otherwise what ended it. Unlike Life
 // it sets no watch.

@@ -1,0 +1,48 @@
+package queue
+
+import (
+	"context"
+	"sync"
+
+	"github.com/zklocks/zklocks/internal/hold"
+)
+
+// Part is one of several holds on one place: the re-entries of an owner, the
+// readers of a process, holders that hand the lock on. Each ends by itself, and
+// all end when the place is lost. Whoever ends the last one unlocks the place.
+type Part struct {
+	Place *Place
+	life  hold.Life
+	tied  sync.Once
+}
+
+// Begin begins a hold on a place.
+func (p *Part) Begin(place *Place) {
+	p.Place = place
+	p.life.Begin(place.look)
+}
+
+// End ends this hold. The error matches hold.ErrLost if the place had been lost
+// first, and is hold.ErrReleased from the second call on.
+func (p *Part) End() error { return p.life.Release() }
+
+// Look returns nil while the hold lives, and otherwise what ended it.
+func (p *Part) Look() error { return p.life.Look() }
+
+// Life returns the hold's life, to which the loss of the place is told from now
+// on. A hold that nobody asks costs no watch and no goroutine.
+func (p *Part) Life() *hold.Life {
+	p.tied.Do(func() {
+		forget := p.Place.Life().OnEnd(func(end error) { p.life.Lose(end) })
+		p.life.OnEnd(func(error) { forget() })
+	})
+	return &p.life
+}
+
+// Verify asks the quorum whether the place is still held.
+func (p *Part) Verify(ctx context.Context) error {
+	if err := p.Look(); err != nil {
+		return err
+	}
+	return p.Place.Verify(ctx)
+}
