@@ -60,7 +60,7 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 		return nil, err
 	}
 	if !wait {
-		line, err := l.list(ctx, sess)
+		line, _, err := l.list(ctx, sess)
 		if err != nil {
 			return nil, err
 		}

@@ -75,13 +75,15 @@ func (l *Line) MadeBy(make func(context.Context) error) { l.make = make }
 // Client is the connection that the line is seen over.
 func (l *Line) Client() *session.Client { return l.client }
 
-// list returns the members in order. A directory that does not exist is empty.
-func (l *Line) list(ctx context.Context, sess int64) ([]znode.Node, error) {
-	children, err := l.client.Children(ctx, sess, l.dir)
+// list returns the members in order, and the directory as of that moment. One
+// that does not exist is empty.
+func (l *Line) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, error) {
+	children, dir, err := l.client.Children(ctx, sess, l.dir)
 	if err != nil && err != zk.ErrNoNode {
-		return nil, explain(err, "READ on "+l.dir)
+		return nil, nil, explain(err, "READ on "+l.dir)
 	}
-	return znode.Line(children, l.kinds...)
+	line, err := znode.Line(children, l.kinds...)
+	return line, dir, err
 }
 
 // explain says which right it is that the server misses.

@@ -32,7 +32,7 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 	if err := session.Ended(ctx); err != nil {
 		return nil, err
 	}
-	line, err := l.list(ctx, session.AnySession)
+	line, _, err := l.list(ctx, session.AnySession)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := m.listBesideOwn(ctx)
+	line, err := m.listBesideOwn(ctx, stretch)
 	if err != nil {
 		return nil, err
 	}
@@ -80,24 +80,29 @@ func (m *member) mayTake(ctx context.Context, terms Terms, stretch uint64, known
 // listBesideOwn lists the line and watches the own nodes at the same time. Both
 // are answered before any grant, so a deletion of our nodes is in the listing or
 // fires the watch.
-func (m *member) listBesideOwn(ctx context.Context) ([]znode.Node, error) {
-	type listing struct {
-		line []znode.Node
-		err  error
+func (m *member) listBesideOwn(ctx context.Context, stretch uint64) ([]znode.Node, error) {
+	var l struct {
+		line     []znode.Node
+		dir      *zk.Stat
+		arrivals *session.Watch
+		err      error
 	}
-	listed := make(chan listing, 1)
-	go func() {
-		line, err := m.line.list(ctx, m.sess)
-		listed <- listing{line, err}
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { l.line, l.dir, l.err = m.line.list(ctx, m.sess) })
+	if m.entry.Company != nil {
+		beside.Go(func() { l.arrivals = m.line.arrivals(ctx, m.sess) })
+	}
 	var err error
 	m.own, err = m.watchAll(ctx, m.nodes)
-	l := <-listed
+	beside.Wait()
 	if err != nil {
 		return nil, err
 	}
 	if l.err != nil {
 		return nil, l.err
+	}
+	if m.entry.Company != nil {
+		m.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)
 	}
 	for _, w := range m.own {
 		if w == nil {

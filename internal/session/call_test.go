@@ -101,7 +101,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	cause := errors.New("the caller has other plans")
 	for what, call := range map[string]func(context.Context) error{
 		"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
-		"children": func(ctx context.Context) error { _, err := l.client.Children(ctx, l.sess, l.dir); return err },
+		"children": func(ctx context.Context) error { _, _, err := l.client.Children(ctx, l.sess, l.dir); return err },
 		"check":    func(ctx context.Context) error { return l.client.Check(ctx, l.sess, barrier) },
 		"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
 		"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
@@ -144,7 +144,7 @@ func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
 			case zktest.ReadOp:
 				_, _, err = l.client.Get(ctx, l.dir)
 			case zktest.ListOp:
-				_, err = l.client.Children(ctx, l.sess, l.dir)
+				_, _, err = l.client.Children(ctx, l.sess, l.dir)
 			case zktest.CheckOp:
 				err = l.client.Check(ctx, l.sess, barrier)
 			case zktest.SetOp:
@@ -167,14 +167,14 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 	zktest.Expire(t, l.conn)
 	l.newSession(t)
 	ctx := within(t, 10*time.Second)
-	_, err := l.client.Children(ctx, l.sess, l.dir)
+	_, _, err := l.client.Children(ctx, l.sess, l.dir)
 	mustBe(t, err, ErrOver)
 	mustBe(t, l.client.Check(ctx, l.sess, barrier), ErrOver)
 	_, err = l.client.Watch(ctx, l.sess, l.dir)
 	mustBe(t, err, ErrOver)
 	_, err = l.client.Claim(ctx, l.sess, l.want(1))
 	mustBe(t, err, ErrOver)
-	if _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
+	if _, _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
 		t.Error(err)
 	}
 	zktest.AssertEmpty(t, l.witness, l.dir)

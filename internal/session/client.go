@@ -95,6 +95,11 @@ func (c *Client) Session(ctx context.Context) (int64, error) {
 // anything in the new session, so an answer from there finds the id changed.
 func (c *Client) In(session int64) bool { return c.conn.SessionID() == session }
 
+// Up reports whether the connection is up, in the given session.
+func (c *Client) Up(session int64) bool {
+	return c.conn.State() == zk.StateHasSession && c.In(session)
+}
+
 // Unbroken names the present stretch of connection. Between two equal answers
 // that are both true the connection was not made anew, so whatever the server
 // sent came in the order in which it happened. A connection that zkconn did not

@@ -29,7 +29,7 @@ func asAccepted(t *testing.T, c *Client, path string) {
 		if err != nil {
 			continue
 		}
-		names, err := c.Children(ctx, sess, path)
+		names, _, err := c.Children(ctx, sess, path)
 		if err != nil || !slices.Contains(names, made.Nodes[0].Name) {
 			t.Errorf("%q: a member of it is not in it: %v, %v", path, names, err)
 		}

@@ -11,15 +11,19 @@ import (
 
 // Children lists a directory, asking until it is answered.
 // It returns ErrOver if the answer did not come in the given session.
-func (c *Client) Children(ctx context.Context, session int64, dir string) ([]string, error) {
-	children, err := await(ctx, c, func() ([]string, error) {
-		children, _, err := c.conn.Children(dir)
-		return children, err
+func (c *Client) Children(ctx context.Context, session int64, dir string) ([]string, *zk.Stat, error) {
+	type listing struct {
+		children []string
+		stat     *zk.Stat
+	}
+	l, err := await(ctx, c, func() (listing, error) {
+		children, stat, err := c.conn.Children(dir)
+		return listing{children, stat}, err
 	})
 	if session != AnySession && !c.In(session) && Ended(ctx) == nil {
-		return nil, ErrOver
+		return nil, nil, ErrOver
 	}
-	return children, err
+	return l.children, l.stat, err
 }
 
 // Get reads a node, asking until it is answered.

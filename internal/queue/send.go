@@ -1,0 +1,22 @@
+package queue
+
+import "context"
+
+// Send has the place waited for on behalf of callers who may come and go, and
+// handed to deliver. The returned function calls the wait off; a place that was
+// granted nevertheless, or an error, is still delivered.
+func (l *Line) Send(e Entry, deliver func(*Place, error)) (callOff func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer cancel()
+		deliver(l.Wait(ctx, e))
+	}()
+	return cancel
+}
+
+// Abandon gives the place back without waiting for the answer.
+func (p *Place) Abandon() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.Unlock(ctx)
+}
