@@ -23,6 +23,14 @@
 // The order is that of arrival, for readers and writers alike: nobody is
 // overtaken, so neither readers nor writers starve.
 //
+// # Readers of one process
+//
+// Goroutines that read-lock one RWMutex value at the same time share one node:
+// all but the first hold at once, without any request. A writer that queues, in
+// any process, ends that; those who come later wait behind it. So a goroutine
+// that holds the lock for reading must not wait for another read lock on it: with
+// a writer in between, both would wait for ever. See also [WithReadLinger].
+//
 // # What is not guaranteed
 //
 // This package does not guarantee that only one process acts as the writer

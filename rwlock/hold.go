@@ -2,9 +2,11 @@ package rwlock
 
 import (
 	"context"
+	"errors"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -13,7 +15,14 @@ import (
 // to its loss. Its methods may be called from any goroutine.
 type Hold struct {
 	mutex *RWMutex
-	place *queue.Place
+	part  queue.Part
+	party *party // of those who read together; nil when for writing
+}
+
+func newHold(m *RWMutex, place *queue.Place, party *party) *Hold {
+	h := &Hold{mutex: m, party: party}
+	h.part.Begin(place)
+	return h
 }
 
 // Unlock gives the lock back. It starts the deletion of the node whatever ctx
@@ -26,7 +35,22 @@ type Hold struct {
 // [ErrReleased] from the second call on, and ctx's error if the answer is still
 // to come.
 func (h *Hold) Unlock(ctx context.Context) error {
-	return h.mutex.wrap("unlock", h.place.Unlock(ctx))
+	err := h.part.End()
+	if errors.Is(err, hold.ErrReleased) {
+		return h.mutex.wrap("unlock", err)
+	}
+	if left := h.leave(ctx); err == nil {
+		err = left
+	}
+	return h.mutex.wrap("unlock", err)
+}
+
+// leave gives the place back if nobody else of this process holds by it.
+func (h *Hold) leave(ctx context.Context) error {
+	if h.party != nil {
+		return h.party.leave(ctx)
+	}
+	return h.mutex.writes.unlock(ctx, h.part.Place)
 }
 
 // Downgrade turns a hold for writing into one for reading, in place and in one
@@ -37,40 +61,45 @@ func (h *Hold) Unlock(ctx context.Context) error {
 // The error matches [ErrLost] or [ErrReleased] when the hold has ended, and says
 // so when it is for reading already.
 func (h *Hold) Downgrade(ctx context.Context) error {
-	return h.mutex.wrap("downgrade", h.place.Downgrade(ctx, znode.Write, znode.Read))
+	err := h.part.Look()
+	if err == nil {
+		h.mutex.writes.leave(h.part.Place)
+		err = h.part.Place.Downgrade(ctx, znode.Write, znode.Read)
+	}
+	return h.mutex.wrap("downgrade", err)
 }
 
 // Held reports whether the lock is still held: not released, not lost, and its
 // session not run out by the local clocks. It is local and cheap. In a process
 // that was stopped for too long the first look says false.
-func (h *Hold) Held() bool { return h.place.Life().Look() == nil }
+func (h *Hold) Held() bool { return h.part.Life().Look() == nil }
 
 // Lost returns a channel that is closed when the lock is lost, and stays open
 // when it is unlocked. The lock is lost when its node is deleted by anyone, its
 // session expires, the connection is closed, or the session may have expired
 // without our hearing of it.
-func (h *Hold) Lost() <-chan struct{} { return h.place.Life().Lost() }
+func (h *Hold) Lost() <-chan struct{} { return h.part.Life().Lost() }
 
 // Context returns a context that ends with parent or with the hold. Its
 // context.Cause then matches [ErrLost] or [ErrReleased].
 func (h *Hold) Context(parent context.Context) context.Context {
-	return h.place.Life().Context(parent)
+	return h.part.Life().Context(parent)
 }
 
 // Token returns the fencing token, the czxid of the node: it is larger than that
 // of every conflicting hold before, for ever, also when the directory was made
 // anew. A store that refuses smaller tokens than it has seen is safe from
 // holders that do not know yet that they have lost the lock.
-func (h *Hold) Token() int64 { return h.place.Token() }
+func (h *Hold) Token() int64 { return h.part.Place.Token() }
 
 // Guard returns a check to put first in a zk Multi: the transaction then fails
 // with zk.ErrNoNode once the lock is gone. It fences writes to ZooKeeper itself
 // without a gap. Any other error than the server's own says nothing of the lock.
-func (h *Hold) Guard() *zk.CheckVersionRequest { return h.place.Guard() }
+func (h *Hold) Guard() *zk.CheckVersionRequest { return h.part.Place.Guard() }
 
 // Verify asks a quorum of the ensemble whether the node still exists, which a
 // server that is behind cannot answer wrongly. The error matches [ErrLost] or
 // [ErrReleased] when the hold has ended, and ctx's error when there was no answer.
 func (h *Hold) Verify(ctx context.Context) error {
-	return h.mutex.wrap("verify", h.place.Verify(ctx))
+	return h.mutex.wrap("verify", h.part.Verify(ctx))
 }

@@ -2,6 +2,7 @@ package rwlock
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"time"
 
@@ -11,11 +12,27 @@ import (
 )
 
 // Option changes a default of [New].
-type Option interface{ apply(*queue.Config) }
+type Option interface{ apply(*config) }
 
-type option func(*queue.Config)
+type option func(*config)
 
-func (o option) apply(cfg *queue.Config) { o(cfg) }
+func (o option) apply(cfg *config) { o(cfg) }
+
+type config struct {
+	queue.Config
+	linger  time.Duration
+	handoff int
+}
+
+func (c config) wrong() error {
+	switch {
+	case c.linger < 0:
+		return fmt.Errorf("WithReadLinger: %v is negative", c.linger)
+	case c.handoff < 0:
+		return fmt.Errorf("WithHandoff: %d is negative", c.handoff)
+	}
+	return nil
+}
 
 // WithACL sets the access control list of every node that the lock makes, its
 // directory and that directory's parents included. The default is
@@ -25,14 +42,14 @@ func (o option) apply(cfg *queue.Config) { o(cfg) }
 // the directory.
 func WithACL(acl []zk.ACL) Option {
 	acl = slices.Clone(acl)
-	return option(func(cfg *queue.Config) { cfg.ACL = acl })
+	return option(func(cfg *config) { cfg.ACL = acl })
 }
 
 // WithData sets what the lock nodes contain, for whoever looks at the queue; at
 // most 512 KiB. The default is nothing. Everybody who may read the node sees it.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)
-	return option(func(cfg *queue.Config) { cfg.Data = data })
+	return option(func(cfg *config) { cfg.Data = data })
 }
 
 // WithGrace sets how long a connection that was not made by zkconn may be down
@@ -41,5 +58,26 @@ func WithData(data []byte) Option {
 // thirds to notice that a server has fallen silent. A connection made by zkconn
 // knows its deadline and does not need it.
 func WithGrace(grace time.Duration) Option {
-	return option(func(cfg *queue.Config) { cfg.Grace = grace })
+	return option(func(cfg *config) { cfg.Grace = grace })
+}
+
+// WithReadLinger keeps an idle read lock for up to that long, so that those who
+// read again soon find it: they hold it at once, without any request. It is
+// given up as soon as somebody in line asks for the lock for writing. TryLock of
+// another RWMutex value does not stand in line: it finds the lock busy meanwhile.
+// The default is 0: the last reader of the process gives the lock back.
+func WithReadLinger(d time.Duration) Option {
+	return option(func(cfg *config) { cfg.linger = d })
+}
+
+// WithHandoff has those who wait for the lock for writing on one RWMutex value
+// hand it on among themselves, without any request, up to n times in a row
+// before it goes back to the line of the cluster. So somebody in another process
+// whose turn it is waits for up to n more holds. The default is 0: everybody
+// stands in line.
+//
+// All who hold in one such row hold by one node: they share the token and the
+// guard, which therefore do not fence them from each other, only from others.
+func WithHandoff(n int) Option {
+	return option(func(cfg *config) { cfg.handoff = n })
 }

@@ -15,9 +15,11 @@ import (
 // call of Lock or RLock stands in line by itself. It stays usable after any
 // error. It must not be copied.
 type RWMutex struct {
-	path string
-	line *queue.Line
-	err  error // what is wrong with the arguments of New
+	path   string
+	line   *queue.Line
+	reads  reads
+	writes chain
+	err    error // what is wrong with the arguments of New
 }
 
 // New returns the lock at path, a directory of its own that is made when it is
@@ -27,12 +29,17 @@ type RWMutex struct {
 // connection a hold knows until when its session lives. Any other *zk.Conn works
 // too, see [WithGrace].
 func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
-	cfg := queue.Default()
+	cfg := config{Config: queue.Default()}
 	for _, opt := range opts {
 		opt.apply(&cfg)
 	}
-	line, err := queue.NewLine(conn, path, cfg, znode.Read, znode.Write)
-	return &RWMutex{path: path, line: line, err: err}
+	m := &RWMutex{path: path, err: cfg.wrong()}
+	if m.err == nil {
+		m.line, m.err = queue.NewLine(conn, path, cfg.Config, znode.Read, znode.Write)
+	}
+	m.reads.line, m.reads.linger = m.line, cfg.linger
+	m.writes.line, m.writes.limit = m.line, cfg.handoff
+	return m
 }
 
 // The two rules of the lock, see the ZooKeeper recipes, "Shared Locks". Curator's
@@ -48,10 +55,7 @@ var (
 
 // A writer announces itself by touching the directory. A reader does not, so
 // readers that come and go wake nobody.
-var (
-	write = queue.Entry{Kind: znode.Write, Nodes: 1, Announce: true, Terms: queue.Fixed(writeRule)}
-	read  = queue.Entry{Kind: znode.Read, Nodes: 1, Terms: queue.Fixed(readRule)}
-)
+var write = queue.Entry{Kind: znode.Write, Nodes: 1, Announce: true, Terms: queue.Fixed(writeRule)}
 
 func isWrite(n znode.Node) bool { return n.Kind == znode.Write }
 
@@ -65,7 +69,7 @@ func isWrite(n znode.Node) bool { return n.Kind == znode.Write }
 // right is missing; or says what is wrong with the arguments of New, or that the
 // directory's sequence numbers are used up.
 func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
-	return m.take(ctx, "lock", (*queue.Line).Wait, write)
+	return m.write(ctx, "lock", m.writes.lock)
 }
 
 // TryLock is Lock for those who do not want to wait: when somebody else holds
@@ -73,7 +77,10 @@ func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
 // before it writes, and what it sees may be as old as the server it asks is
 // behind the others.
 func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
-	return m.take(ctx, "try lock", (*queue.Line).Try, write)
+	return m.write(ctx, "try lock", func(ctx context.Context) (*queue.Place, error) {
+		m.reads.retire(ctx) // an idle read lock of our own is nobody's
+		return m.writes.try(ctx)
+	})
 }
 
 // RLock takes the lock for reading. It waits while a writer holds the lock or
@@ -83,25 +90,34 @@ func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
 // There is no way from reading to writing: two readers that asked for it would
 // wait for each other for ever. Unlock first, then Lock.
 func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
-	return m.take(ctx, "read lock", (*queue.Line).Wait, read)
+	return m.read(ctx, "read lock", m.reads.lock)
 }
 
 // TryRLock is RLock for those who do not want to wait, see [RWMutex.TryLock].
 func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
-	return m.take(ctx, "try read lock", (*queue.Line).Try, read)
+	return m.read(ctx, "try read lock", m.reads.try)
 }
 
-type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
-
-func (m *RWMutex) take(ctx context.Context, op string, how enter, e queue.Entry) (*Hold, error) {
+func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Place, error)) (*Hold, error) {
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
-	place, err := how(m.line, ctx, e)
+	place, err := how(ctx)
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}
-	return &Hold{mutex: m, place: place}, nil
+	return newHold(m, place, nil), nil
+}
+
+func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*party, error)) (*Hold, error) {
+	if m.err != nil {
+		return nil, m.wrap(op, m.err)
+	}
+	party, err := how(ctx)
+	if err != nil {
+		return nil, m.wrap(op, err)
+	}
+	return newHold(m, party.place, party), nil
 }
 
 // wrap puts the package, the operation and the path in front of an error.

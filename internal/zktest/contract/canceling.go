@@ -188,8 +188,11 @@ func questionsEnd(s *scene) {
 	c.proxy.Mute()
 	verify := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Verify(ctx) })
 	queue := c.begin(func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err })
-	try := c.begin(c.TryLock)
-	for _, a := range []*attempt{verify, queue, try} {
+	asked := []*attempt{verify, queue}
+	if !s.r.Joins { // they do not ask
+		asked = append(asked, c.begin(c.TryLock))
+	}
+	for _, a := range asked {
 		a.Waits()
 		a.Stop()
 		s.Is(a.Err, context.Canceled)
@@ -208,7 +211,11 @@ func thousandCanceled(s *scene) {
 		for range waiters {
 			line = append(line, c.begin(c.Lock))
 		}
-		s.inLine(1 + waiters)
+		if s.r.Joins {
+			s.inLine(1 + 1)
+		} else {
+			s.inLine(1 + waiters)
+		}
 		for _, a := range line {
 			a.Cancel()
 		}

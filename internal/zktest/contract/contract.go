@@ -69,6 +69,7 @@ type Recipe struct {
 
 	Nodes     int  // per Lock, and per Block
 	Shared    bool // several may Lock at once
+	Joins     bool // and do so by one node, if they are of one value
 	Announces bool // Lock fails without the right to write the directory's data
 	Requests  int  // of an uncontended Lock and Unlock
 }

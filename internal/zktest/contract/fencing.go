@@ -41,6 +41,7 @@ func tokens(s *scene) {
 	zktest.Expire(s, c.conn)
 	next("after the expiry", c.lock())
 	s.kill(c.conn.SessionID())
+	c.catchUp() // a lock that is shared within the process goes on until it hears of it
 	h := c.lock()
 	next("after the node was deleted", h)
 	s.unlock(h)

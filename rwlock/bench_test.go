@@ -1,0 +1,57 @@
+package rwlock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// 64 goroutines for each processor share one read lock: what is measured is a
+// join and a leave, without any request.
+func BenchmarkJoinedRead(b *testing.B) {
+	conn := zktest.Connect(b, 10*time.Second)
+	mu := rwlock.New(conn, zktest.Path(b))
+	first, err := mu.RLock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.SetParallelism(64)
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			h, err := mu.RLock(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := h.Unlock(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.StopTimer()
+	if err := first.Unlock(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// Goroutines of one process hand the write lock on, 64 times in a row.
+func BenchmarkHandoff(b *testing.B) {
+	conn := zktest.Connect(b, 10*time.Second)
+	mu := rwlock.New(conn, zktest.Path(b), rwlock.WithHandoff(64))
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			h, err := mu.Lock(b.Context())
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := h.Unlock(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,266 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// queued begins a Lock of the same value behind those before it: the order in
+// which goroutines come is otherwise anybody's guess.
+func (c *client) queued(n int) []*attempt {
+	c.Helper()
+	var line []*attempt
+	for range n {
+		before := c.Waiting()
+		line = append(line, contract.Begin(c.T, c.Ctx, c.Lock))
+		zktest.Eventually(c, soon, "it waits", func() bool { return c.Waiting() == before+1 })
+	}
+	return line
+}
+
+func TestHandoffGoesRoundInTheProcess(t *testing.T) {
+	s := newStage(t)
+	c := behind(s).with(rwlock.WithHandoff(100))
+	h := c.write()
+	line := c.queued(10)
+	s.InLine(1)
+	s.CatchUp(c.conn)
+	token, before := h.Token(), requests(c)
+	ctx := h.Context(s.Ctx)
+	for i, a := range line {
+		unlock(s, h)
+		s.Is(context.Cause(ctx), rwlock.ErrReleased)
+		s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
+		h = a.Granted() // in the order of arrival
+		ctx = h.Context(s.Ctx)
+		if h.Token() != token || !h.Held() {
+			t.Errorf("hand-over %d: token %#x, held %v", i, h.Token(), h.Held())
+		}
+	}
+	if n := requests(c) - before; n > 1 { // the watch on the node they share
+		t.Errorf("%d requests for 10 hand-overs", n)
+	}
+	unlock(s, h)
+	s.Empty()
+}
+
+// Somebody in another process gets the lock after at most so many hand-overs.
+func TestHandoffEndsAfterItsLimit(t *testing.T) {
+	const limit = 3
+	s := newStage(t)
+	c, other := direct(s).with(rwlock.WithHandoff(limit)), direct(s)
+	h := c.write()
+	waits := other.waitWrite(2)
+	line := c.queued(limit + 2)
+	for i, a := range line[:limit] {
+		unlock(s, h)
+		h = a.Granted()
+		s.Must(h.Verify(s.Ctx))
+		select {
+		case <-waits.Done:
+			t.Fatalf("two holders after %d hand-overs", i+1)
+		default:
+		}
+	}
+	token := h.Token()
+	unlock(s, h)
+	theirs := waits.Granted()
+	if theirs.Token() <= token {
+		t.Error("the token did not grow")
+	}
+	line[limit].Waits()
+	unlock(s, theirs)
+	h = line[limit].Granted()
+	if h.Token() <= theirs.Token() {
+		t.Error("the token did not grow")
+	}
+	unlock(s, h)
+	unlock(s, line[limit+1].Granted())
+	s.Empty()
+}
+
+func TestHandoffPassesOverThoseWhoHaveGone(t *testing.T) {
+	s := newStage(t)
+	c := direct(s).with(rwlock.WithHandoff(100))
+	h := c.write()
+	line := c.queued(5)
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, rwlock.ErrBusy)
+	line[0].Stop()
+	line[3].Stop()
+	unlock(s, h)
+	for _, i := range []int{1, 2, 4} {
+		h = line[i].Granted()
+		unlock(s, h)
+	}
+	s.Empty()
+}
+
+func TestWaitersThatAllGoAwayLeaveTheLine(t *testing.T) {
+	s := newStage(t)
+	c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
+	h := other.write()
+	line := c.queued(5)
+	s.InLine(2)
+	for _, a := range line {
+		a.Stop()
+	}
+	s.InLine(1)
+	a := c.waitWrite(2)
+	unlock(s, h)
+	unlock(s, a.Granted())
+	s.Empty()
+}
+
+func TestALostLockIsNotHandedOn(t *testing.T) {
+	for name, lose := range map[string]func(*contract.Stage, *client){
+		"deleted": func(s *contract.Stage, c *client) {
+			for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+			}
+		},
+		"expired": func(s *contract.Stage, c *client) { zktest.Expire(s, c.conn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			c := direct(s).with(rwlock.WithHandoff(100))
+			h := c.write()
+			line := c.queued(3)
+			lost := h.Lost()
+			s.CatchUp(c.conn)
+			lose(s, c)
+			s.Lost(lost)
+			next := line[0].Granted() // does not wait for the one who has lost it
+			if next.Token() <= h.Token() {
+				t.Error("the lost lock was handed on")
+			}
+			s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+			for _, a := range line[1:] {
+				unlock(s, next)
+				next = a.Granted()
+			}
+			unlock(s, next)
+			s.Empty()
+		})
+	}
+}
+
+func TestADowngradedLockIsNotHandedOn(t *testing.T) {
+	s := newStage(t)
+	c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
+	h := c.write()
+	line := c.queued(2)
+	s.Must(h.Downgrade(s.Ctx))
+	s.InLine(2)
+	r, err := other.RLock(canceled(s.Ctx))
+	if r != nil {
+		t.Error("granted")
+	}
+	s.Is(err, context.Canceled)
+	line[0].Waits()
+	unlock(s, h)
+	for _, a := range line {
+		unlock(s, a.Granted())
+	}
+	s.Empty()
+}
+
+func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
+	s := newStage(t)
+	closedDir := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
+	_, err := s.Witness.Create(s.Path, nil, 0, closedDir)
+	s.Must(err)
+	c := direct(s).with(rwlock.WithHandoff(100))
+	for _, a := range []*attempt{contract.Begin(t, s.Ctx, c.Lock), contract.Begin(t, s.Ctx, c.Lock)} {
+		s.Is(a.Failed(), zk.ErrNoAuth)
+	}
+	_, err = direct(s).with(rwlock.WithHandoff(-1)).Lock(s.Ctx)
+	if err == nil {
+		t.Error("a negative number of hand-overs")
+	}
+	s.Empty()
+
+	other := newOther(s)
+	h := other.write()
+	c = direct(other.Stage).with(rwlock.WithHandoff(100))
+	line := c.queued(3)
+	c.conn.Close()
+	for _, a := range line {
+		s.Is(a.Failed(), zk.ErrClosing)
+	}
+	unlock(s, h)
+	other.Empty()
+}
+
+// newOther is a client at another path.
+func newOther(s *contract.Stage) *client {
+	stage := *s
+	stage.Path += "-other"
+	stage.Dir = stage.Path
+	return direct(&stage)
+}
+
+// Writers of three processes, one of whom hands on, come, go and give up.
+func TestHandoffInAStorm(t *testing.T) {
+	s := newStage(t)
+	clients := []*client{direct(s).with(rwlock.WithHandoff(5)), direct(s).with(rwlock.WithHandoff(1)), direct(s)}
+	var inside atomic.Int64
+	var mu sync.Mutex
+	var tokens []int64
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(11, uint64(i)))
+			c := clients[i%len(clients)]
+			for range 40 {
+				ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(30_000))*time.Microsecond)
+				h, err := c.Lock(ctx)
+				if err == nil {
+					if inside.Add(1) != 1 {
+						t.Error("two writers")
+					}
+					mu.Lock()
+					tokens = append(tokens, h.Token())
+					mu.Unlock()
+					inside.Add(-1)
+					if err := h.Unlock(context.Background()); err != nil {
+						t.Error(err)
+					}
+				} else if !errors.Is(err, context.DeadlineExceeded) {
+					t.Error(err)
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if !slices.IsSorted(tokens) {
+		t.Error("a token that is smaller than one before")
+	}
+	counts := make(map[int64]int)
+	for _, token := range tokens {
+		counts[token]++
+	}
+	for token, n := range counts {
+		if n > 1+5 {
+			t.Errorf("%d holds by one node, token %#x", n, token)
+		}
+	}
+	if len(tokens) == 0 || len(counts) == len(tokens) {
+		t.Error(fmt.Sprintf("%d holds by %d nodes: nothing was handed on", len(tokens), len(counts)))
+	}
+	s.Empty()
+}

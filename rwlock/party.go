@@ -1,0 +1,132 @@
+package rwlock
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/queue"
+)
+
+// party is a read lock that goroutines of one process hold together, by one node.
+type party struct {
+	place   *queue.Place
+	company *queue.Company
+	linger  time.Duration
+
+	// members counts those who hold. Once it is ended nobody joins any more,
+	// and the node is on its way out.
+	members atomic.Int64
+	over    chan struct{} // closed then
+
+	kept      atomic.Bool  // there is, or was, a keeper
+	idleSince atomic.Int64 // when the last member left, in nanoseconds since start
+}
+
+const ended = math.MinInt64
+
+var start = time.Now()
+
+// join makes the caller a member. It fails for good once the place is lost, a
+// writer has come, the connection was made anew, or the party is over.
+func (p *party) join() bool {
+	if p.place.Look() != nil || !p.company.Welcome() {
+		return false
+	}
+	for {
+		n := p.members.Load()
+		if n < 0 {
+			return false
+		}
+		if p.members.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// end ends a party of so many members, and reports whether it did. Then the
+// caller unlocks the place.
+func (p *party) end(members int64) bool {
+	if !p.members.CompareAndSwap(members, ended) {
+		return false
+	}
+	close(p.over)
+	return true
+}
+
+// leave ends one membership. The last one gives the place back, or leaves it for
+// those who come soon.
+func (p *party) leave(ctx context.Context) error {
+	for {
+		n := p.members.Load()
+		switch {
+		case n > 1:
+			if p.members.CompareAndSwap(n, n-1) {
+				return nil
+			}
+		case p.linger > 0 && p.place.Look() == nil && p.company.Welcome():
+			p.idleSince.Store(int64(time.Since(start)))
+			if p.members.CompareAndSwap(1, 0) {
+				p.keep()
+				return nil
+			}
+		case p.end(1):
+			return p.place.Unlock(ctx)
+		}
+	}
+}
+
+// abandon is leave for those who do not wait for the answer.
+func (p *party) abandon() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = p.leave(ctx)
+}
+
+// keep sees to it that an idle party ends.
+func (p *party) keep() {
+	if p.kept.CompareAndSwap(false, true) {
+		go p.keeper()
+	} else if !p.company.Welcome() {
+		p.retire() // the keeper goes when a writer comes
+	}
+}
+
+// keeper ends the party when it has been idle for too long, or a writer comes.
+// One that is lost needs no end.
+func (p *party) keeper() {
+	lost := p.place.Life().Lost()
+	arrivals := p.company.Arrivals()
+	timer := time.NewTimer(p.linger)
+	defer timer.Stop()
+	for {
+		select {
+		case <-p.over:
+			return
+		case <-lost:
+			return
+		case event, first := <-arrivals.C():
+			arrivals.Event(event, first)
+			p.retire() // if members are inside, the last one ends it
+			return
+		case <-timer.C:
+		}
+		left := p.linger
+		if p.members.Load() == 0 {
+			left -= time.Since(start) - time.Duration(p.idleSince.Load())
+		}
+		if left <= 0 {
+			p.retire()
+			left = p.linger
+		}
+		timer.Reset(left)
+	}
+}
+
+// retire ends the party if it is idle.
+func (p *party) retire() {
+	if p.end(0) {
+		p.place.Abandon()
+	}
+}

@@ -1,0 +1,160 @@
+package rwlock
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// reads are the read locks of one RWMutex value: its goroutines share a place in
+// line as long as no writer is known to stand behind it.
+type reads struct {
+	line   *queue.Line
+	linger time.Duration
+
+	// current is the party to join. It may be over by now.
+	current atomic.Pointer[party]
+
+	mu     sync.Mutex
+	queued *errand // on its way to a place that those who come now may share; or nil
+}
+
+// errand is one wait in line on behalf of several readers.
+type errand struct {
+	company *queue.Company
+	callOff func()
+	waiting int // how many still wait for it; guarded by reads.mu
+
+	done  chan struct{} // closed when one of these is known:
+	party *party
+	err   error
+}
+
+func readEntry() queue.Entry {
+	return queue.Entry{
+		Kind: znode.Read, Nodes: 1, Terms: queue.Fixed(readRule),
+		Company: &queue.Company{Overtakes: isWrite},
+	}
+}
+
+// lock joins the party that holds the lock, or waits with others for a place.
+func (r *reads) lock(ctx context.Context) (*party, error) {
+	if err := session.Ended(ctx); err != nil {
+		return nil, err
+	}
+	if p := r.join(); p != nil {
+		return p, nil
+	}
+	e := r.wait()
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		r.quit(e)
+		return nil, session.Ended(ctx)
+	}
+	if e.err != nil {
+		return nil, e.err
+	}
+	if err := session.Ended(ctx); err != nil {
+		_ = e.party.leave(ctx)
+		return nil, err
+	}
+	return e.party, nil
+}
+
+// try joins the party that holds the lock, or takes it if it is free.
+func (r *reads) try(ctx context.Context) (*party, error) {
+	if err := session.Ended(ctx); err != nil {
+		return nil, err
+	}
+	if p := r.join(); p != nil {
+		return p, nil
+	}
+	e := readEntry()
+	place, err := r.line.Try(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	return r.open(place, e.Company, 1), nil
+}
+
+// join is all that a shared read costs: no request, and no mutex.
+func (r *reads) join() *party {
+	if p := r.current.Load(); p != nil && p.join() {
+		return p
+	}
+	return nil
+}
+
+// wait returns the errand that the caller may wait for, sending one if need be.
+func (r *reads) wait() *errand {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.queued; e != nil && e.company.Welcome() {
+		e.waiting++
+		return e
+	}
+	entry := readEntry()
+	e := &errand{company: entry.Company, waiting: 1, done: make(chan struct{})}
+	r.queued = e
+	e.callOff = r.line.Send(entry, func(place *queue.Place, err error) { r.deliver(e, place, err) })
+	return e
+}
+
+// deliver gives the place to all who wait for it.
+func (r *reads) deliver(e *errand, place *queue.Place, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queued == e {
+		r.queued = nil
+	}
+	switch {
+	case err != nil:
+		e.err = err
+	case e.waiting == 0:
+		place.Abandon()
+	default:
+		e.party = r.open(place, e.company, e.waiting)
+	}
+	close(e.done)
+}
+
+// quit is for one who does not wait any more.
+func (r *reads) quit(e *errand) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-e.done:
+		if e.party != nil {
+			e.party.abandon()
+		}
+		return
+	default:
+	}
+	if e.waiting--; e.waiting == 0 {
+		e.callOff()
+		if r.queued == e {
+			r.queued = nil
+		}
+	}
+}
+
+// open begins a party.
+func (r *reads) open(place *queue.Place, company *queue.Company, members int) *party {
+	p := &party{place: place, company: company, linger: r.linger, over: make(chan struct{})}
+	p.members.Store(int64(members))
+	r.current.Store(p)
+	return p
+}
+
+// retire gives an idle place back, for a writer of this process, and waits for it.
+func (r *reads) retire(ctx context.Context) {
+	if p := r.current.Load(); p != nil && p.end(0) {
+		_ = p.place.Unlock(ctx)
+	}
+}

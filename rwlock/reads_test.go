@@ -1,0 +1,472 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// requests counts what the client asks of the server, pings and heartbeats left out.
+func requests(c *client) int64 { return c.proxy.Seen(zktest.AnyOp) - c.proxy.Seen(zktest.CheckOp) }
+
+// with is another value for the same lock on the same connection.
+func (c *client) with(opts ...rwlock.Option) *client {
+	return &client{c.Stage, rwlock.New(c.conn, c.Path, opts...), c.conn, c.proxy}
+}
+
+func TestASharedReadCostsNoRequest(t *testing.T) {
+	s := newStage(t)
+	c := behind(s)
+	first := c.read()
+	before := requests(c)
+	for range 100 {
+		h, err := c.RLock(s.Ctx)
+		s.Must(err)
+		if h.Token() != first.Token() || !h.Held() {
+			t.Fatal("not the same read lock")
+		}
+		try, err := c.TryRLock(s.Ctx)
+		s.Must(err)
+		unlock(s, h)
+		s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
+		s.Is(h.Verify(s.Ctx), rwlock.ErrReleased)
+		unlock(s, try)
+	}
+	if n := requests(c) - before; n != 0 {
+		t.Errorf("%d requests for 200 shared reads", n)
+	}
+	s.Must(first.Verify(s.Ctx))
+	unlock(s, first)
+	s.Empty()
+}
+
+func TestReadersThatWaitShareOneNode(t *testing.T) {
+	s := newStage(t)
+	w, c := direct(s), direct(s)
+	h := w.write()
+	var readers []*attempt
+	for range 20 {
+		readers = append(readers, contract.Begin(t, s.Ctx, c.RLock))
+	}
+	s.InLine(2)
+	readers[0].Stop() // the others go on waiting
+	second := w.waitWrite(3)
+	s.CatchUp(c.conn)
+	late := c.waitRead(4) // behind that writer
+	unlock(s, h)
+	for _, a := range readers[1:] {
+		unlock(s, a.Granted())
+	}
+	h = second.Granted()
+	late.Waits()
+	unlock(s, h)
+	unlock(s, late.Granted())
+	s.Empty()
+}
+
+func TestReadersThatAllGiveUpLeaveTheLine(t *testing.T) {
+	s := newStage(t)
+	w, c := direct(s), direct(s)
+	h := w.write()
+	var readers []*attempt
+	for range 5 {
+		readers = append(readers, contract.Begin(t, s.Ctx, c.RLock))
+	}
+	s.InLine(2)
+	for _, a := range readers {
+		a.Stop()
+	}
+	s.InLine(1)
+	unlock(s, h)
+	unlock(s, c.read())
+	s.Empty()
+}
+
+func TestAQueuedWriterEndsTheJoining(t *testing.T) {
+	for _, where := range []string{"another process", "this process"} {
+		t.Run(where, func(t *testing.T) {
+			s := newStage(t)
+			c, w := direct(s), direct(s)
+			if where == "this process" {
+				w = c
+			}
+			first := c.read()
+			joined := c.read()
+			writer := w.waitWrite(2)
+			s.CatchUp(c.conn) // its announcement has arrived
+			late := c.waitRead(3)
+			_, err := c.TryRLock(s.Ctx)
+			s.Is(err, rwlock.ErrBusy)
+			unlock(s, first)
+			writer.Waits()
+			unlock(s, joined)
+			h := writer.Granted()
+			late.Waits()
+			unlock(s, h)
+			unlock(s, late.Granted())
+			s.Empty()
+		})
+	}
+}
+
+// A writer that gives up has ended the joining, too; then there is a new party.
+func TestAfterAWriterHasGivenUpThereIsANewParty(t *testing.T) {
+	s := newStage(t)
+	c, w := direct(s), direct(s)
+	first := c.read()
+	w.waitWrite(2).Stop()
+	s.InLine(1)
+	s.CatchUp(c.conn)
+	second := c.read()
+	s.InLine(2)
+	third := c.read()
+	s.InLine(2)
+	for _, h := range []*rwlock.Hold{first, second, third} {
+		unlock(s, h)
+	}
+	s.Empty()
+}
+
+// Once the news of a writer has come, nobody joins before it has had its turn,
+// however many try.
+func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
+	s := newStage(t)
+	c, w := direct(s), direct(s)
+	ctx, stop := context.WithCancel(s.Ctx)
+	defer stop()
+	var heard, written atomic.Bool
+	var joins, late atomic.Int64
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(i)))
+			for ctx.Err() == nil {
+				knew := heard.Load()
+				h, err := c.RLock(ctx)
+				if err != nil {
+					if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
+					return
+				}
+				joins.Add(1)
+				if knew && !written.Load() {
+					late.Add(1)
+				}
+				timer := time.NewTimer(time.Duration(random.IntN(3000)) * time.Microsecond)
+				<-timer.C
+				if err := h.Unlock(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 20 {
+		before := joins.Load()
+		zktest.Eventually(t, soon, "the storm is on", func() bool { return joins.Load() > before+100 })
+		writer := contract.Begin(t, s.Ctx, func(ctx context.Context) (*rwlock.Hold, error) {
+			h, err := w.Lock(ctx)
+			written.Store(true)
+			return h, err
+		})
+		zktest.Eventually(t, soon, "the writer is in line, or in", func() bool {
+			q, err := w.Queue(s.Ctx)
+			s.Must(err)
+			for _, m := range q {
+				if m.Write {
+					return true
+				}
+			}
+			return false
+		})
+		s.CatchUp(c.conn)
+		heard.Store(true)
+		h := writer.Granted()
+		heard.Store(false)
+		written.Store(false)
+		unlock(s, h)
+	}
+	stop()
+	all.Wait()
+	if n := late.Load(); n != 0 {
+		t.Errorf("%d of %d readers came in before a writer of whom their process had heard", n, joins.Load())
+	}
+	s.Empty()
+}
+
+func TestReadersThatComeAndGoElsewhereCauseNoTraffic(t *testing.T) {
+	s := newStage(t)
+	c, other := behind(s), direct(s)
+	h := c.read()
+	c.read()
+	before := requests(c)
+	for range 50 {
+		unlock(s, other.read())
+	}
+	s.CatchUp(other.conn)
+	if n := requests(c) - before; n != 0 {
+		t.Errorf("%d requests", n)
+	}
+	if n := c.proxy.Notifications(); n != 0 {
+		t.Errorf("woken %d times", n)
+	}
+	unlock(s, h)
+	c.conn.Close()
+	s.Empty()
+}
+
+func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
+	for name, lose := range map[string]func(*contract.Stage, *client){
+		"deleted": func(s *contract.Stage, _ *client) {
+			for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+			}
+		},
+		"expired": func(s *contract.Stage, c *client) { zktest.Expire(s, c.conn) },
+		"closed":  func(_ *contract.Stage, c *client) { c.conn.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			c := direct(s)
+			holds := []*rwlock.Hold{c.read(), c.read(), c.read()}
+			var ends []context.Context
+			for _, h := range holds {
+				ends = append(ends, h.Context(s.Ctx))
+			}
+			silent := c.read() // nobody asks this one
+			early := c.read()
+			ended := early.Context(s.Ctx)
+			unlock(s, early)
+			s.Is(context.Cause(ended), rwlock.ErrReleased)
+
+			lose(s, c)
+			for i, h := range holds {
+				s.Lost(h.Lost())
+				s.Lost(ends[i].Done())
+				s.Is(context.Cause(ends[i]), rwlock.ErrLost)
+				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+			}
+			if silent.Held() {
+				t.Error("still held")
+			}
+			s.Is(silent.Unlock(s.Ctx), rwlock.ErrLost)
+			if name != "closed" {
+				unlock(s, c.read())
+			}
+			s.Empty()
+		})
+	}
+}
+
+// What a process heard on the last connection may be old: a writer may have come
+// while there was none.
+func TestNobodyJoinsAcrossAReconnect(t *testing.T) {
+	s := newStage(t)
+	c := behind(s)
+	first := c.read()
+	c.proxy.Refuse()
+	zktest.Eventually(t, soon, "it is disconnected", func() bool { return c.conn.State() != zk.StateHasSession })
+	during := contract.Begin(t, s.Ctx, c.RLock)
+	_, err := c.TryRLock(canceled(s.Ctx))
+	s.Is(err, context.Canceled)
+	during.Waits()
+	s.Must(c.proxy.Accept())
+	second := during.Granted()
+	s.InLine(2)
+	third := c.read()
+	s.InLine(2) // the new party may be joined
+	for _, h := range []*rwlock.Hold{first, second, third} {
+		unlock(s, h)
+	}
+	s.Empty()
+}
+
+func TestNobodyJoinsADowngradedHold(t *testing.T) {
+	s := newStage(t)
+	c := direct(s)
+	h := c.write()
+	s.Must(h.Downgrade(s.Ctx))
+	r := c.read()
+	s.InLine(2)
+	if r.Token() <= h.Token() {
+		t.Error("the reader has the token of the writer")
+	}
+	unlock(s, r)
+	unlock(s, h)
+	s.Empty()
+}
+
+// A reader that is granted and canceled at the same time must not stay inside.
+func TestCanceledJoinsLeaveNobodyInside(t *testing.T) {
+	s := newStage(t)
+	c, w := direct(s), direct(s)
+	random := rand.New(rand.NewPCG(2, 3))
+	for range 100 {
+		h := w.write()
+		var readers []*attempt
+		for range 8 {
+			readers = append(readers, contract.Begin(t, s.Ctx, c.RLock))
+		}
+		released := make(chan error, 1)
+		go func() { released <- h.Unlock(s.Ctx) }()
+		for _, a := range readers {
+			for range random.IntN(2000) {
+			}
+			a.Cancel()
+		}
+		for _, a := range readers {
+			a.Ended()
+			if a.Err == nil {
+				unlock(s, a.Hold)
+			} else {
+				s.Is(a.Err, context.Canceled)
+			}
+		}
+		s.Must(<-released)
+	}
+	s.Empty()
+}
+
+func TestALingeringReadLock(t *testing.T) {
+	t.Run("is taken again without a request", func(t *testing.T) {
+		s := newStage(t)
+		c := behind(s).with(rwlock.WithReadLinger(time.Hour))
+		h := c.read()
+		token := h.Token()
+		unlock(s, h)
+		before := requests(c)
+		for range 50 {
+			h := c.read()
+			if h.Token() != token {
+				t.Fatal("another node")
+			}
+			unlock(s, h)
+		}
+		if n := requests(c) - before; n != 0 {
+			t.Errorf("%d requests", n)
+		}
+		s.InLine(1)
+		c.conn.Close()
+		s.Empty()
+	})
+	t.Run("goes when its time is up", func(t *testing.T) {
+		s := newStage(t)
+		c := direct(s).with(rwlock.WithReadLinger(50 * time.Millisecond))
+		for range 3 {
+			began := time.Now()
+			unlock(s, c.read())
+			s.Empty()
+			if d := time.Since(began); d < 50*time.Millisecond {
+				t.Errorf("gone after %v", d)
+			}
+		}
+	})
+	t.Run("goes when a writer comes", func(t *testing.T) {
+		s := newStage(t)
+		c, w := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
+		for range 5 {
+			unlock(s, c.read())
+			unlock(s, w.write())
+			inside, idle := c.read(), c.read()
+			unlock(s, idle)
+			writer := w.waitWrite(2)
+			s.CatchUp(c.conn)
+			unlock(s, inside)
+			unlock(s, writer.Granted())
+		}
+		unlock(s, c.read())
+		unlock(s, c.write())
+		s.Empty()
+	})
+	t.Run("does not keep out TryLock of its own value", func(t *testing.T) {
+		s := newStage(t)
+		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
+		unlock(s, c.read())
+		h, err := c.TryLock(s.Ctx)
+		s.Must(err)
+		unlock(s, h)
+		inside := c.read()
+		_, err = c.TryLock(s.Ctx)
+		s.Is(err, rwlock.ErrBusy)
+		unlock(s, inside)
+		c.conn.Close()
+		s.Empty()
+	})
+	t.Run("is gone when its node is deleted", func(t *testing.T) {
+		s := newStage(t)
+		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
+		h := c.read()
+		token := h.Token()
+		unlock(s, h)
+		for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+			s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+		}
+		s.CatchUp(c.conn)
+		if h = c.read(); h.Token() <= token {
+			t.Error("the token of the deleted node")
+		}
+		unlock(s, h)
+		c.conn.Close()
+		s.Empty()
+	})
+	t.Run("must not be negative", func(t *testing.T) {
+		s := newStage(t)
+		_, err := direct(s).with(rwlock.WithReadLinger(-1)).RLock(s.Ctx)
+		if err == nil {
+			t.Error("no error")
+		}
+		s.EmptyNow()
+	})
+}
+
+// Readers come, go and give up, with linger and without, while writers come: at
+// the end nothing is left.
+func TestLingeringReadersInAStorm(t *testing.T) {
+	s := newStage(t)
+	c, w := direct(s).with(rwlock.WithReadLinger(2*time.Millisecond)), direct(s)
+	var readers, writers atomic.Int64
+	var all sync.WaitGroup
+	for i := range 24 {
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(7, uint64(i)))
+			for range 60 {
+				ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(20_000))*time.Microsecond)
+				if i%8 == 0 {
+					if h, err := w.Lock(ctx); err == nil {
+						if n := readers.Load(); n != 0 || writers.Add(1) != 1 {
+							t.Errorf("a writer among %d readers", n)
+						}
+						writers.Add(-1)
+						_ = h.Unlock(context.Background())
+					}
+				} else if h, err := c.RLock(ctx); err == nil {
+					readers.Add(1)
+					if writers.Load() != 0 {
+						t.Error("a reader beside a writer")
+					}
+					readers.Add(-1)
+					_ = h.Unlock(context.Background())
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	s.Empty()
+}
+
+func canceled(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
