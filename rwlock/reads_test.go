@@ -92,6 +92,33 @@ func TestReadersThatAllGiveUpLeaveTheLine(t *testing.T) {
 	s.Empty()
 }
 
+// Between the look that found the node gone and the next node there is nothing
+// that those who come could be wrong about.
+func TestReadersComeWhileTheNodeOfThoseWhoWaitIsMadeAnew(t *testing.T) {
+	s := newStage(t)
+	c, other := behind(s), s.Connect()
+	unlock(s, c.read()) // there is a directory now
+	made := c.proxy.Next(zktest.CreateOp, zktest.HoldReply)
+	first := contract.Begin(t, s.Ctx, c.RLock)
+	<-made.Fired()
+	for _, name := range zktest.Children(t, other, s.Path) {
+		s.Must(other.Delete(s.Path+"/"+name, -1))
+	}
+	again := c.proxy.Next(zktest.CreateOp, zktest.HoldRequest)
+	made.Release()
+	<-again.Fired()
+	second := contract.Begin(t, s.Ctx, c.RLock)
+	second.Waits()
+	again.Release()
+	h := first.Granted()
+	if h.Token() != second.Granted().Token() {
+		t.Error("they do not share a node")
+	}
+	unlock(s, h)
+	unlock(s, second.Granted())
+	s.Empty()
+}
+
 func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 	for _, where := range []string{"another process", "this process"} {
 		t.Run(where, func(t *testing.T) {

@@ -101,9 +101,6 @@ func (m *member) listBesideOwn(ctx context.Context, stretch uint64) ([]znode.Nod
 	if l.err != nil {
 		return nil, l.err
 	}
-	if m.entry.Company != nil {
-		m.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)
-	}
 	for _, w := range m.own {
 		if w == nil {
 			return nil, errRequeue
@@ -113,6 +110,9 @@ func (m *member) listBesideOwn(ctx context.Context, stretch uint64) ([]znode.Nod
 		}
 	}
 	m.token = m.own[0].Stat.Czxid
+	if m.entry.Company != nil {
+		m.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)
+	}
 	return l.line, nil
 }
 
