@@ -43,24 +43,31 @@ func expireSession(conn *zk.Conn, addr string) error {
 	if id == 0 {
 		return errors.New("zktest: expire: the connection has no session")
 	}
-	passwd := password(conn)
+	_, err := EndSession(id, password(conn), addr)
+	return err
+}
+
+// EndSession is Expire for those who know only what the server goes by, see
+// Proxy.Session. It reports whether the session may have been alive until then:
+// false only if the server said at once that there is none.
+func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	addr = behindProxy(addr)
 	// Taking the session over cuts the client off, which may come back and take
 	// it over in turn before our goodbye is heard. So ask until it is over; to
 	// ask also cuts off a client that came back into a session without life,
 	// where nobody would answer it.
 	var over bool
-	var err error
 	if !poll(10*time.Second, func() bool {
 		over, err = closeSession(addr, id, passwd)
+		alive = alive || !over
 		return over || err != nil
 	}) {
 		err = errors.New("it comes back again and again")
 	}
 	if err != nil {
-		return fmt.Errorf("zktest: expire session %#x at %s: %w", id, addr, err)
+		return alive, fmt.Errorf("zktest: expire session %#x at %s: %w", id, addr, err)
 	}
-	return nil
+	return alive, nil
 }
 
 // SessionPassword is what, with the session's id, lets anybody take it over.

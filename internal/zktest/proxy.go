@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,8 @@ type Proxy struct {
 	hook     func(Op)
 	greeting func(io.Reader) ([]byte, error) // of bytes; see onGreeting
 	mute     [2]bool                         // by direction
+	session  int64                           // of the last handshake that was answered
+	passwd   []byte
 	closed   bool
 
 	wg            sync.WaitGroup
@@ -320,6 +323,28 @@ func (p *Proxy) onRequest(r Request) {
 	if hook != nil {
 		hook(r.Op)
 	}
+}
+
+// Session is the session that a client had, or got, in the last handshake that
+// a server answered, and its password. 0: there was none. EndSession ends it.
+func (p *Proxy) Session() (id int64, passwd []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.session, p.passwd
+}
+
+// welcomed reads a server's answer to a handshake.
+func (p *Proxy) welcomed(body []byte) {
+	d := decoder{rest: body}
+	d.take(8) // version of the protocol, timeout
+	id := d.take(8)
+	passwd := d.bytes()
+	if d.short {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.session, p.passwd = int64(binary.BigEndian.Uint64(id)), slices.Clone(passwd)
 }
 
 // Seen is how many such requests were forwarded to a server.

@@ -213,6 +213,9 @@ func (c *proxyConn) replies() {
 		if err != nil {
 			return
 		}
+		if first {
+			c.proxy.welcomed(body)
+		}
 		if c.isGone() {
 			c.tooLate(first, body)
 			continue

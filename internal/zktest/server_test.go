@@ -185,6 +185,34 @@ func TestExpireEndsTheSessionAtOnce(t *testing.T) {
 	})
 }
 
+// Who stands on the wire has seen all that it takes.
+func TestAProxyKnowsTheSession(t *testing.T) {
+	t.Parallel()
+	p := ProxyFor(t, Servers(t)[0])
+	if id, _ := p.Session(); id != 0 {
+		t.Errorf("session %#x before there was one", id)
+	}
+	conn := Connect(t, 30*time.Second, p.Addr())
+	id, passwd := p.Session()
+	if id != conn.SessionID() || id == 0 {
+		t.Fatalf("session %#x, not %#x", id, conn.SessionID())
+	}
+	alive, err := EndSession(id, passwd, p.Target())
+	must(t, err)
+	if !alive {
+		t.Error("the session was over before")
+	}
+	Eventually(t, 10*time.Second, "the next one", func() bool {
+		next, _ := p.Session()
+		return next != 0 && next != id && next == conn.SessionID()
+	})
+	alive, err = EndSession(id, passwd, p.Target())
+	must(t, err)
+	if alive {
+		t.Error("the session lives on")
+	}
+}
+
 func TestEnsembleElectsAnotherLeader(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
