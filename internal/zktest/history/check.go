@@ -12,7 +12,8 @@ type Rules struct {
 	// has none is a violation, so that a limit cannot be forgotten.
 	Limits []Limit
 
-	// Handoff: exclusive holders may pass one node, and so one token, on.
+	// Handoff: exclusive holders may pass one node, and so one token, on. Who
+	// got it may downgrade it, and has the token of all of them then.
 	Handoff bool
 
 	// Reentrant: holds of one owner with one token are one hold.

@@ -16,6 +16,9 @@ func naive(rules Rules, all []Hold) []string {
 	for i, h := range holds {
 		for _, kind := range []Kind{Exclusive, Shared, Permits} {
 			overlaps, disorder := false, false
+			downgraded := rules.Handoff && kind == Exclusive && h.Kind == Shared && slices.ContainsFunc(holds, func(own Hold) bool {
+				return own.Kind == Exclusive && own.Path == h.Path && own.Who == h.Who && own.Token == h.Token && own.until() <= h.Acquired
+			})
 			for j, other := range holds {
 				if i == j || other.Path != h.Path || other.Kind != kind || !conflict(other.Kind, h.Kind) {
 					continue
@@ -23,7 +26,7 @@ func naive(rules Rules, all []Hold) []string {
 				if j < i && other.until() > h.Acquired {
 					overlaps = true
 				}
-				if other.until() <= h.Acquired && rules.badToken(other, h) {
+				if other.until() <= h.Acquired && rules.badToken(other, h) && (!downgraded || other.Token > h.Token) {
 					disorder = true
 				}
 			}

@@ -50,14 +50,17 @@ func (r *Recorder) Begin(h Hold) *Span {
 
 // End notes that the hold is certain no longer: call it before the release,
 // and when loss is observed. The first call counts.
-func (s *Span) End() {
-	now := Now()
+func (s *Span) End() { s.EndAt(Now()) }
+
+// EndAt is End for who finds out later when that was: the last instant at which
+// the hold said of itself that it was held.
+func (s *Span) EndAt(instant int64) {
 	s.once.Do(func() {
 		r := s.rec
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.holds[s.index].Ended = now
-		r.write(line{ID: s.index, End: now})
+		r.holds[s.index].Ended = instant
+		r.write(line{ID: s.index, End: instant})
 	})
 }
 

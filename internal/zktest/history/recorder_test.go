@@ -98,3 +98,16 @@ func TestNowNeverGoesBack(t *testing.T) {
 		last = now
 	}
 }
+
+func TestASpanMayEndBeforeItIsKnown(t *testing.T) {
+	rec := NewRecorder("me", nil)
+	a := rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 1})
+	sure := Now()
+	b := rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 2})
+	a.EndAt(sure)
+	a.End() // too late to count
+	b.End()
+	if report := Check(Rules{}, rec.Holds()); report.Err() != nil {
+		t.Error(report)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -27,10 +28,12 @@ type sweep struct {
 }
 
 // tokens are those of ended holds. For each token two holders are enough: the
-// one rule that asks who it was asks for another than the one at hand.
+// one rule that asks who it was asks for another than the one at hand. Only
+// where a token is handed on all of them are kept.
 type tokens struct {
 	max   Hold // with the largest token
 	equal map[int64][]Hold
+	keep  int
 }
 
 func (t *tokens) add(h Hold) {
@@ -41,7 +44,7 @@ func (t *tokens) add(h Hold) {
 		t.max = h
 	}
 	known := t.equal[h.Token]
-	if len(known) < 2 && !slices.ContainsFunc(known, func(k Hold) bool { return k.Who == h.Who }) {
+	if len(known) < t.keep && !slices.ContainsFunc(known, func(k Hold) bool { return k.Who == h.Who }) {
 		t.equal[h.Token] = append(known, h)
 	}
 }
@@ -67,8 +70,12 @@ func newSweep(rules Rules, path string, holds []Hold, report *Report) *sweep {
 	slices.SortStableFunc(s.ends, func(a, b int) int {
 		return cmp.Compare(s.holds[a].until(), s.holds[b].until())
 	})
+	keep := 2
+	if rules.Handoff {
+		keep = math.MaxInt
+	}
 	for _, kind := range []Kind{Exclusive, Shared, Permits} {
-		s.past[kind] = &tokens{equal: make(map[int64][]Hold)}
+		s.past[kind] = &tokens{equal: make(map[int64][]Hold), keep: keep}
 	}
 	return s
 }
@@ -158,6 +165,10 @@ func (s *sweep) tokens(h Hold) {
 		}
 		past := s.past[kind]
 		suspects := past.equal[h.Token]
+		if s.rules.Handoff && kind == Exclusive && h.Kind == Shared &&
+			slices.ContainsFunc(suspects, func(e Hold) bool { return e.Who == h.Who }) {
+			suspects = nil // downgraded by the last in a row
+		}
 		if past.max.Token > h.Token {
 			suspects = []Hold{past.max}
 		}
