@@ -144,7 +144,7 @@ func closedWhileWaiting(s *scene) {
 		c := connect()
 		h := s.client().block()
 		a := c.wait(2)
-		c.catchUp() // the client's own Close can hang if it meets a request under way
+		c.catchUp()    // the client's own Close can hang if it meets a request under way
 		c.conn.Close() // which itself waits for up to a second for the server's goodbye
 		closed := time.Now()
 		s.Is(a.Failed(), zk.ErrClosing)
