@@ -8,6 +8,7 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // chain hands the lock on among the writers of one RWMutex value. Those who wait
@@ -16,6 +17,7 @@ import (
 // line of the cluster.
 type chain struct {
 	line  *queue.Line
+	kind  znode.Kind
 	limit int // 0: nothing is handed on
 
 	mu      sync.Mutex
@@ -34,7 +36,7 @@ type successor struct {
 
 func (c *chain) lock(ctx context.Context) (*queue.Place, error) {
 	if c.limit == 0 {
-		return c.line.Wait(ctx, write)
+		return c.line.Wait(ctx, writeEntry(c.kind))
 	}
 	for {
 		place, err := c.wait(ctx)
@@ -55,7 +57,7 @@ func (c *chain) try(ctx context.Context) (*queue.Place, error) {
 	if busy {
 		return nil, hold.ErrBusy
 	}
-	return c.line.Try(ctx, write)
+	return c.line.Try(ctx, writeEntry(c.kind))
 }
 
 // unlock hands the place on, or gives it back.
@@ -93,7 +95,7 @@ func (c *chain) sendLocked() {
 	}
 	sent := new(struct{ callOff func() })
 	c.sent = sent
-	sent.callOff = c.line.Send(write, func(place *queue.Place, err error) {
+	sent.callOff = c.line.Send(writeEntry(c.kind), func(place *queue.Place, err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // Hold is one holding of the lock, from the return of Lock or RLock to Unlock or
@@ -64,7 +63,7 @@ func (h *Hold) Downgrade(ctx context.Context) error {
 	err := h.part.Look()
 	if err == nil {
 		h.mutex.writes.leave(h.part.Place)
-		err = h.part.Place.Downgrade(ctx, znode.Write, znode.Read)
+		err = h.part.Place.Downgrade(ctx, h.mutex.kinds.write, h.mutex.kinds.read)
 	}
 	return h.mutex.wrap("downgrade", err)
 }

@@ -2,6 +2,7 @@ package rwlock
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ func (o option) apply(cfg *config) { o(cfg) }
 
 type config struct {
 	queue.Config
+	kinds   kinds
 	linger  time.Duration
 	handoff int
 }
@@ -30,6 +32,8 @@ func (c config) wrong() error {
 		return fmt.Errorf("WithReadLinger: %v is negative", c.linger)
 	case c.handoff < 0:
 		return fmt.Errorf("WithHandoff: %d is negative", c.handoff)
+	case c.linger > 0 && c.kinds == curator:
+		return errors.New("WithReadLinger does not go together with WithCuratorNames: reads are not shared then")
 	}
 	return nil
 }
@@ -80,4 +84,12 @@ func WithReadLinger(d time.Duration) Option {
 // guard, which therefore do not fence them from each other, only from others.
 func WithHandoff(n int) Option {
 	return option(func(cfg *config) { cfg.handoff = n })
+}
+
+// WithCuratorNames names the nodes as Apache Curator's InterProcessReadWriteLock
+// does, so that Go and JVM processes share one lock; all who use the path must
+// do so by these names. Reads are not shared within the process then, for a
+// writer in a JVM does not announce itself to those who might go on joining.
+func WithCuratorNames() Option {
+	return option(func(cfg *config) { cfg.kinds = curator })
 }

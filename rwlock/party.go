@@ -24,6 +24,12 @@ type party struct {
 	idleSince atomic.Int64 // when the last member left, in nanoseconds since start
 }
 
+func newParty(place *queue.Place, company *queue.Company, linger time.Duration, members int) *party {
+	p := &party{place: place, company: company, linger: linger, over: make(chan struct{})}
+	p.members.Store(int64(members))
+	return p
+}
+
 const ended = math.MinInt64
 
 var start = time.Now()

@@ -15,6 +15,8 @@ import (
 // line as long as no writer is known to stand behind it.
 type reads struct {
 	line   *queue.Line
+	kind   znode.Kind
+	alone  bool // everybody makes a node
 	linger time.Duration
 
 	// current is the party to join. It may be over by now.
@@ -35,17 +37,21 @@ type errand struct {
 	err   error
 }
 
-func readEntry() queue.Entry {
-	return queue.Entry{
-		Kind: znode.Read, Nodes: 1, Terms: queue.Fixed(readRule),
-		Company: &queue.Company{Overtakes: isWrite},
+func (r *reads) entry() queue.Entry {
+	e := readEntry(r.kind)
+	if !r.alone {
+		e.Company = &queue.Company{Overtakes: isWrite}
 	}
+	return e
 }
 
 // lock joins the party that holds the lock, or waits with others for a place.
 func (r *reads) lock(ctx context.Context) (*party, error) {
 	if err := session.Ended(ctx); err != nil {
 		return nil, err
+	}
+	if r.alone {
+		return r.own(r.line.Wait(ctx, r.entry()))
 	}
 	if p := r.join(); p != nil {
 		return p, nil
@@ -72,15 +78,26 @@ func (r *reads) try(ctx context.Context) (*party, error) {
 	if err := session.Ended(ctx); err != nil {
 		return nil, err
 	}
+	if r.alone {
+		return r.own(r.line.Try(ctx, r.entry()))
+	}
 	if p := r.join(); p != nil {
 		return p, nil
 	}
-	e := readEntry()
+	e := r.entry()
 	place, err := r.line.Try(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	return r.open(place, e.Company, 1), nil
+}
+
+// own is a party that nobody may join.
+func (r *reads) own(place *queue.Place, err error) (*party, error) {
+	if err != nil {
+		return nil, err
+	}
+	return newParty(place, nil, 0, 1), nil
 }
 
 // join is all that a shared read costs: no request, and no mutex.
@@ -99,7 +116,7 @@ func (r *reads) wait() *errand {
 		e.waiting++
 		return e
 	}
-	entry := readEntry()
+	entry := r.entry()
 	e := &errand{company: entry.Company, waiting: 1, done: make(chan struct{})}
 	r.queued = e
 	e.callOff = r.line.Send(entry, func(place *queue.Place, err error) { r.deliver(e, place, err) })
@@ -146,8 +163,7 @@ func (r *reads) quit(e *errand) {
 
 // open begins a party.
 func (r *reads) open(place *queue.Place, company *queue.Company, members int) *party {
-	p := &party{place: place, company: company, linger: r.linger, over: make(chan struct{})}
-	p.members.Store(int64(members))
+	p := newParty(place, company, r.linger, members)
 	r.current.Store(p)
 	return p
 }

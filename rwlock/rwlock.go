@@ -17,6 +17,7 @@ import (
 type RWMutex struct {
 	path   string
 	line   *queue.Line
+	kinds  kinds
 	reads  reads
 	writes chain
 	err    error // what is wrong with the arguments of New
@@ -29,16 +30,16 @@ type RWMutex struct {
 // connection a hold knows until when its session lives. Any other *zk.Conn works
 // too, see [WithGrace].
 func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
-	cfg := config{Config: queue.Default()}
+	cfg := config{Config: queue.Default(), kinds: ours}
 	for _, opt := range opts {
 		opt.apply(&cfg)
 	}
-	m := &RWMutex{path: path, err: cfg.wrong()}
+	m := &RWMutex{path: path, kinds: cfg.kinds, err: cfg.wrong()}
 	if m.err == nil {
-		m.line, m.err = queue.NewLine(conn, path, cfg.Config, znode.Read, znode.Write)
+		m.line, m.err = queue.NewLine(conn, path, cfg.Config, cfg.kinds.read, cfg.kinds.write)
 	}
-	m.reads.line, m.reads.linger = m.line, cfg.linger
-	m.writes.line, m.writes.limit = m.line, cfg.handoff
+	m.reads = reads{line: m.line, kind: m.kinds.read, alone: m.kinds == curator, linger: cfg.linger}
+	m.writes = chain{line: m.line, kind: m.kinds.write, limit: cfg.handoff}
 	return m
 }
 
@@ -55,9 +56,23 @@ var (
 
 // A writer announces itself by touching the directory. A reader does not, so
 // readers that come and go wake nobody.
-var write = queue.Entry{Kind: znode.Write, Nodes: 1, Announce: true, Terms: queue.Fixed(writeRule)}
+func writeEntry(kind znode.Kind) queue.Entry {
+	return queue.Entry{Kind: kind, Nodes: 1, Announce: true, Terms: queue.Fixed(writeRule)}
+}
 
-func isWrite(n znode.Node) bool { return n.Kind == znode.Write }
+func readEntry(kind znode.Kind) queue.Entry {
+	return queue.Entry{Kind: kind, Nodes: 1, Terms: queue.Fixed(readRule)}
+}
+
+// kinds are the words by which the nodes of readers and writers are known.
+type kinds struct{ read, write znode.Kind }
+
+var (
+	ours    = kinds{znode.Read, znode.Write}
+	curator = kinds{znode.CuratorRead, znode.CuratorWrite}
+)
+
+func isWrite(n znode.Node) bool { return n.Kind == ours.write || n.Kind == curator.write }
 
 // Lock takes the lock for writing. It waits until nobody else holds the lock, in
 // the order of arrival, as long as ctx lives; ctx bounds the wait only, never

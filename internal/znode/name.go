@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Kind is the word in front of a node's sequence number, with its hyphen. It
-// says what the node asks for.
+// Kind is the word in front of a node's sequence number, with the hyphen if it
+// has one. It says what the node asks for.
 type Kind string
 
 // The kinds of members. Lock is also the word that Curator's InterProcessMutex
@@ -20,6 +20,10 @@ const (
 	Write  Kind = "write-"
 	Lock   Kind = "lock-"
 	Permit Kind = "permit-"
+
+	// Those of Curator's InterProcessReadWriteLock.
+	CuratorRead  Kind = "__READ__"
+	CuratorWrite Kind = "__WRIT__"
 )
 
 // Node is a member's node in a lock's directory.
@@ -68,8 +72,8 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 		id, ok := strings.CutSuffix(word, string(kind))
 		negative := false
 		if !ok {
-			// A hyphen in front of the digits is the kind's own; a second
-			// one is the sign of a counter that has passed 2^31.
+			// A hyphen behind the kind is the sign of a counter that has
+			// passed 2^31.
 			if id, negative = strings.CutSuffix(word, string(kind)+"-"); !negative {
 				continue
 			}
