@@ -86,6 +86,9 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 			return Node{}, false
 		}
 		if negative {
+			if seq == 0 || len(digits) == 10 && digits[0] == '0' {
+				return Node{}, false // no server writes it so
+			}
 			seq = -seq
 		} else if len(digits) < 10 {
 			return Node{}, false
