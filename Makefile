@@ -13,7 +13,7 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 # Everything but the programs and what only tests use.
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
 
-.PHONY: help demo test hammer lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo test hammer stress lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,14 @@ test: zookeeper ## run all tests with the race detector, against real servers
 hammer: zookeeper ## 20 processes x 50 goroutines fight for each recipe for 20 s; their record is checked
 	HAMMER=20s HAMMER_PROCESSES=20 HAMMER_GOROUTINES=50 \
 	$(GO) test -race -count=1 -timeout 20m -v -run 'TestRW|TestSem|TestReen' ./internal/hammer
+
+# One server or three; for reproduction, the seed: STRESS_SEED=n.
+STRESS         ?= 60s
+STRESS_SERVERS ?= 3
+
+stress: zookeeper ## lock for STRESS (60s) while servers, connections, sessions and nodes are broken; their record is checked
+	STRESS=$(STRESS) STRESS_SERVERS=$(STRESS_SERVERS) \
+	$(GO) test -count=1 -timeout 120m -v -run 'TestStress$$' ./internal/hammer
 
 lint: ## gofmt, go vet, staticcheck, go mod tidy and verify; nested modules, too
 	@GO="$(GO)" scripts/lint.sh

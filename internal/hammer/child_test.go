@@ -36,31 +36,42 @@ func child(order string) int {
 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := zkconn.Connect(ctx, j.Servers, sessionTimeout)
+	conn, err := zkconn.Connect(ctx, j.Servers, j.Session)
 	if err != nil {
 		return cry(err)
 	}
 	fmt.Println("ready")
-	if <-words != "go" {
-		return cry(fmt.Errorf("not told to go"))
-	}
-	result, err := j.hammer(conn)
-	if err != nil {
-		return cry(err)
-	}
-	text, err := json.Marshal(result)
-	if err != nil {
-		return cry(err)
-	}
-	fmt.Println("done", string(text))
-	if <-words != "close" {
-		return cry(fmt.Errorf("not told to close"))
+	for word := range words {
+		if word == "close" {
+			break
+		}
+		result, err := j.do(conn, word)
+		if err != nil {
+			return cry(err)
+		}
+		text, err := json.Marshal(result)
+		if err != nil {
+			return cry(err)
+		}
+		fmt.Println("done", string(text))
 	}
 	conn.Close()
 	if err := noGoroutines(); err != nil {
 		return cry(err)
 	}
 	return 0
+}
+
+// do is what the parent says: "go", or a round of the stress.
+func (j *job) do(conn *zk.Conn, word string) (outcome, error) {
+	if word == "go" {
+		return j.hammer(conn)
+	}
+	var r round
+	if err := json.Unmarshal([]byte(word), &r); err != nil {
+		return outcome{}, fmt.Errorf("told %q: %w", word, err)
+	}
+	return j.stress(conn, r)
 }
 
 func cry(err error) int {

@@ -34,7 +34,7 @@ func hammer(t *testing.T, s settings, j job, besides ...beside) *result {
 	t.Helper()
 	t.Logf("HAMMER=%v HAMMER_PROCESSES=%d HAMMER_GOROUTINES=%d HAMMER_SEED=%d", s.For, s.Processes, s.Goroutines, s.Seed)
 	dir := t.TempDir()
-	j.settings = s
+	j.settings, j.Session = s, sessionTimeout
 	if j.Servers == nil {
 		j.Servers = zktest.Servers(t)
 	}
@@ -143,11 +143,13 @@ func (r *result) check(t *testing.T, rules history.Rules, records []string) {
 	t.Log(strings.Join(tally, ", "))
 }
 
+// processOf is the one whose name the owner's begins with.
+func processOf(h history.Hold) string { return h.Who[:3] }
+
 // contention counts what happened between processes and not within one, and
 // returns how long all of it took.
 func (r *result) contention(holds []history.Hold) time.Duration {
 	var first, end int64
-	process := func(h history.Hold) string { return h.Who[:3] }
 	slices.SortFunc(holds, func(a, b history.Hold) int { return int(a.Acquired - b.Acquired) })
 	last := make(map[string]string)              // by path
 	ends := make(map[string]map[string]int64, 2) // by path and process
@@ -157,22 +159,22 @@ func (r *result) contention(holds []history.Hold) time.Duration {
 		}
 		end = max(end, h.Ended)
 		if h.Kind == history.Exclusive {
-			if before, ok := last[h.Path]; ok && before != process(h) {
+			if before, ok := last[h.Path]; ok && before != processOf(h) {
 				r.crossings++
 			}
-			last[h.Path] = process(h)
+			last[h.Path] = processOf(h)
 			continue
 		}
 		if ends[h.Path] == nil {
 			ends[h.Path] = make(map[string]int64)
 		}
 		for p, end := range ends[h.Path] {
-			if p != process(h) && end > h.Acquired {
+			if p != processOf(h) && end > h.Acquired {
 				r.together++
 				break
 			}
 		}
-		ends[h.Path][process(h)] = max(ends[h.Path][process(h)], h.Ended)
+		ends[h.Path][processOf(h)] = max(ends[h.Path][processOf(h)], h.Ended)
 	}
 	return time.Duration(end - first)
 }

@@ -16,6 +16,16 @@
 //	HAMMER_SEED=1           what the random choices follow (printed by each run)
 //	ZK_SERVERS=host:port,.. an ensemble to use in place of a server of our own
 //
+// TestStress does the same while a nemesis breaks connections, sessions, nodes,
+// processes and servers. There a hold may be lost, and counts as certain up to
+// the last instant at which it said of itself that it was held:
+//
+//	STRESS=10m              how long (8s)
+//	STRESS_SERVERS=3        1: a single server, which is faster (1)
+//	STRESS_FAULTS=20        how many faults a second (40)
+//	STRESS_LOCKS=256        how many locks (24)
+//	STRESS_PROCESSES, STRESS_GOROUTINES, STRESS_SEED as above
+//
 // HAMMER_CHILD is how a copy is told what to do.
 package hammer
 

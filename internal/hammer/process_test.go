@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -132,6 +133,22 @@ func (p *process) ends(t *testing.T, within time.Duration) {
 	}
 }
 
+// ended waits for the end of the child, and reports whether it was a good one.
+func (p *process) ended(within time.Duration) bool {
+	late := time.NewTimer(within)
+	defer late.Stop()
+	for {
+		select {
+		case _, ok := <-p.said:
+			if !ok {
+				return p.err == nil
+			}
+		case <-late.C:
+			return false
+		}
+	}
+}
+
 // fail kills the child, for only then is all of its stderr there.
 func (p *process) fail(t *testing.T, text string) {
 	t.Helper()
@@ -140,3 +157,6 @@ func (p *process) fail(t *testing.T, text string) {
 	}
 	t.Fatalf("process %s %s\n%s", p.name, text, p.cries.String())
 }
+
+func (p *process) stop() error   { return p.cmd.Process.Signal(syscall.SIGSTOP) }
+func (p *process) resume() error { return p.cmd.Process.Signal(syscall.SIGCONT) }

@@ -49,6 +49,8 @@ type job struct {
 	Process int
 	Recipe  string
 	Servers []string
+	Session time.Duration // the timeout that it asks for
+	Linger  int           // under stress one hold in so many lasts as long as a session may
 	Paths   []string
 	Permits int // of each semaphore
 	Ceiling int // what Resize may raise them to

@@ -32,11 +32,16 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 		cancel()
 		return ctx, cancel
 	case w.chance(4):
-		after := time.Duration(1e3 * math.Pow(2e6, w.random.Float64()))
-		timer := time.AfterFunc(after, cancel)
-		return ctx, func() { timer.Stop(); cancel() }
+		return w.givingUp(ctx, cancel, time.Microsecond, 2*time.Second)
 	}
 	return ctx, cancel
+}
+
+// givingUp ends ctx at an instant that is as likely to be early as late.
+func (w *worker) givingUp(ctx context.Context, cancel context.CancelFunc, least, most time.Duration) (context.Context, context.CancelFunc) {
+	after := time.Duration(float64(least) * math.Pow(float64(most)/float64(least), w.random.Float64()))
+	timer := time.AfterFunc(after, cancel)
+	return ctx, func() { timer.Stop(); cancel() }
 }
 
 // failed looks at the error of an acquisition that may have been given up.

@@ -1,0 +1,127 @@
+package hammer
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// byHand is what the nemesis has taken from holders behind their backs: nodes
+// that it deleted, sessions that it ended at the server. Then the next holder
+// is let in before the old one can hear of it, and no lock can prevent that. So
+// these holds count as certain up to the instant before it was done and no
+// longer; each is known by its token, its node's exact name, or its session.
+type byHand struct {
+	tokens   map[lock]int64
+	nodes    map[string]int64
+	sessions map[int64]int64
+}
+
+func (b *byHand) clear() {
+	b.tokens, b.nodes, b.sessions = make(map[lock]int64), make(map[string]int64), make(map[int64]int64)
+}
+
+// sessionEnds is called before a session is ended; what it returns afterwards.
+func (n *nemesis) sessionEnds(id int64) func(really bool) {
+	at := history.Now()
+	return func(really bool) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if _, known := n.byHand.sessions[id]; really && !known {
+			n.byHand.sessions[id] = at
+		}
+	}
+}
+
+// nodesDeck is the same for all runs.
+func nodesDeck() *deck {
+	return &deck{often: []string{"delete first", "delete first", "delete any", "delete any", "delete directory"}}
+}
+
+// meddle deletes nodes of a lock.
+func (h *hand) meddle(paths []string, card string) bool {
+	i := h.random.IntN(len(paths))
+	dir := queueOf(paths, i)
+	names, _, err := h.admin.Children(dir)
+	if err != nil || len(names) == 0 {
+		return false
+	}
+	bySequence(names)
+	switch card {
+	case "delete first":
+		return h.delete(paths[i], dir, names[0])
+	case "delete any":
+		return h.delete(paths[i], dir, names[h.random.IntN(len(names))])
+	}
+	for _, name := range names {
+		h.delete(paths[i], dir, name)
+	}
+	err = h.admin.Delete(dir, -1)
+	h.say("directory %s deleted: %v", dir, err)
+	return err == nil
+}
+
+// delete deletes one node and remembers whose it was.
+func (h *hand) delete(lockPath, dir, name string) bool {
+	node := path.Join(dir, name)
+	_, stat, err := h.admin.Exists(node)
+	if err != nil || stat == nil || stat.Czxid == 0 {
+		return false
+	}
+	at := history.Now()
+	err = h.admin.Delete(node, -1)
+	if errors.Is(err, zk.ErrNoNode) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.byHand.tokens[lock{lockPath, stat.Czxid}] = at
+	h.byHand.nodes[node] = at
+	h.events = append(h.events, event{at, fmt.Sprintf("%s with czxid %d deleted by hand: %v", node, stat.Czxid, err)})
+	return true
+}
+
+// bySequence puts the first in line first; all names end in ten digits.
+func bySequence(names []string) {
+	end := func(name string) string { return name[max(0, len(name)-10):] }
+	slices.SortFunc(names, func(a, b string) int {
+		switch {
+		case end(a) < end(b):
+			return -1
+		case end(a) > end(b):
+			return 1
+		}
+		return 0
+	})
+}
+
+// taken is when a hold was taken from its holder, if it was. node is that of a
+// downgraded hold, "" for others.
+func (b *byHand) taken(h history.Hold, node string) (at int64, taken bool) {
+	note := func(t int64, ok bool) {
+		if ok && (!taken || t < at) {
+			at, taken = t, true
+		}
+	}
+	t, ok := b.tokens[lock{h.Path, h.Token}]
+	note(t, ok)
+	t, ok = b.nodes[node]
+	note(t, ok)
+	t, ok = b.sessions[session(h.Who)]
+	note(t, ok)
+	return at, taken
+}
+
+// session is the one in the name of an owner.
+func session(who string) int64 {
+	_, text, _ := strings.Cut(who, "@")
+	id, _ := strconv.ParseInt(text, 16, 64)
+	return id
+}

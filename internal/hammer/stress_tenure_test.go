@@ -1,0 +1,227 @@
+package hammer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// tenure is one hold in a storm, where it may be lost at any time. What it
+// claims is the time from its beginning to the last instant at which it said
+// of itself that it was held: by Held, or by an Unlock that found nothing lost.
+// Each such instant is read off the clock *before* the question, so a process
+// that is frozen in between claims nothing that it did not know.
+type tenure struct {
+	*worker
+	*grip
+	storm  *storm
+	path   int
+	called int64
+	cell   *cell
+	owner  string
+	span   *history.Span
+	token  int64
+	sure   int64 // the last such instant
+	over   bool  // found to be lost
+}
+
+// heed is how long Lost may take to close once Held is false: only as long as
+// it takes to run a goroutine.
+const heed = 20 * time.Second
+
+func (s *storm) cycle(w *worker, path int) {
+	w.until = time.Now().Add(patience)
+	ctx, cancel := w.wait()
+	if !w.chance(4) {
+		// Most go elsewhere when somebody who cannot be reached has the lock:
+		// else all would stand there, and nothing would happen on the others.
+		ctx, cancel = w.givingUp(ctx, cancel, 20*time.Millisecond, time.Second)
+	}
+	defer cancel()
+	called := history.Now()
+	g, err := s.locks[path].take(ctx, w)
+	if w.failed(ctx, g.try, err) {
+		if time.Now().After(w.until) {
+			w.wrong(s.line(path))
+		}
+		return
+	}
+	w.until = time.Now().Add(patience)
+	t := &tenure{worker: w, grip: g, storm: s, path: path, called: called, cell: &w.cells[path], token: g.Token()}
+	t.begin()
+	t.stay()
+	if t.more != nil && !t.over {
+		t.more(t)
+	}
+	t.release()
+	if t.after != nil {
+		t.after()
+	}
+}
+
+// line is who stands in front of a caller who waited for too long.
+func (s *storm) line(path int) string {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	q, err := s.locks[path].queue(ctx)
+	return fmt.Sprintf("the line of %s, seen by session %#x: %s (%v)", s.Paths[path], s.conn.SessionID(), q, err)
+}
+
+func (s *storm) note(what func(*record)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	what(&s.record)
+}
+
+func (t *tenure) begin() {
+	t.count(string(t.kind))
+	// The session tells which holds the nemesis ended along with one.
+	t.owner = fmt.Sprintf("%s@%x", t.who, t.storm.conn.SessionID())
+	h := history.Hold{
+		Path: t.storm.Paths[t.path], Kind: t.kind, Permits: t.permits, Token: t.token,
+		Who: t.owner, Called: t.called, Acquired: history.Now(),
+	}
+	t.span, t.sure = t.storm.rec.Begin(h), h.Acquired
+	switch t.kind {
+	case history.Exclusive:
+		raise(&t.cell.written, t.token)
+		raise(&t.cell.fence, t.token)
+	case history.Shared:
+		raise(&t.cell.fence, t.token)
+	}
+}
+
+// look asks the hold, and what the store has seen before it was asked.
+func (t *tenure) look() bool {
+	if t.over {
+		return false
+	}
+	var later int64
+	switch t.kind {
+	case history.Exclusive:
+		later = t.cell.fence.Load()
+	case history.Shared:
+		later = t.cell.written.Load()
+	}
+	now := history.Now()
+	if !t.Held() {
+		t.lose()
+		return false
+	}
+	t.sure = now
+	if later > t.token {
+		t.storm.note(func(r *record) {
+			r.Suspects = append(r.Suspects, suspect{lock{t.storm.Paths[t.path], t.token}, t.owner, now, later})
+		})
+	}
+	return true
+}
+
+// lost: an Unlock may be the one to find out, and then Lost stays open.
+func (t *tenure) lost() {
+	if t.over {
+		return
+	}
+	t.over = true
+	t.count("lost")
+	t.storm.note(func(r *record) { r.Lost = append(r.Lost, lock{t.storm.Paths[t.path], t.token}) })
+}
+
+// lose: from now on all of it says so.
+func (t *tenure) lose() {
+	if t.over {
+		return
+	}
+	t.lost()
+	late := time.NewTimer(heed)
+	defer late.Stop()
+	select {
+	case <-t.Lost():
+	case <-late.C:
+		t.wrong("it is lost, and Lost is not closed")
+	}
+	if t.Held() {
+		t.wrong("it was lost, and Held says true")
+	}
+}
+
+// stay is the time inside. Half of all ask nothing: a hold that nobody asks
+// sets no watch. A few stay until their session can have ended.
+func (t *tenure) stay() {
+	switch {
+	case t.chance(t.job.Linger):
+		t.watch(time.Duration(t.random.Int64N(int64(t.job.Session * 3 / 2))))
+	case t.chance(20):
+		t.watch(time.Duration(t.random.Int64N(int64(3 * time.Millisecond))))
+	case t.chance(2):
+		t.look()
+		t.dwell(1e9, time.Millisecond)
+		t.look()
+	}
+	if t.chance(300) && !t.over {
+		t.verify()
+	}
+}
+
+func (t *tenure) watch(stay time.Duration) {
+	over := time.NewTimer(stay)
+	defer over.Stop()
+	again := time.NewTicker(max(stay/50, 100*time.Microsecond))
+	defer again.Stop()
+	for t.look() {
+		select {
+		case <-t.Lost():
+			if t.look() {
+				t.wrong("Lost is closed, and Held says true")
+			}
+			return
+		case <-again.C:
+		case <-over.C:
+			return
+		}
+	}
+}
+
+func (t *tenure) verify() {
+	before := history.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), t.until)
+	defer cancel()
+	switch err := t.Verify(ctx); {
+	case err == nil:
+		t.count("verified")
+		t.sure = before
+	case errors.Is(err, hold.ErrLost):
+		t.lose()
+	default:
+		t.wrong("verify: " + err.Error())
+	}
+}
+
+func (t *tenure) release() {
+	ctx, cancel := context.WithDeadline(context.Background(), t.until)
+	defer cancel()
+	impatient := t.chance(20)
+	if impatient {
+		t.look() // the answer will not say
+		cancel()
+	}
+	before := history.Now()
+	err := t.give(ctx)
+	switch {
+	case err == nil && t.over:
+		t.wrong("it was lost, and its release says nothing of it")
+	case err == nil:
+		t.sure = before
+	case errors.Is(err, hold.ErrLost):
+		t.lost()
+	case impatient && errors.Is(err, context.Canceled):
+		t.count("released in the background")
+	default:
+		t.wrong(fmt.Sprintf("release: %v", err))
+	}
+	t.span.EndAt(t.sure)
+}

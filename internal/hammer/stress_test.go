@@ -1,0 +1,287 @@
+package hammer
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// campaign is the size of a stress run.
+type campaign struct {
+	settings
+	Round   time.Duration
+	Servers int
+	Locks   int
+	Faults  float64 // per second
+	Linger  int
+}
+
+func campaignFromEnv(t *testing.T) campaign {
+	t.Helper()
+	c := campaign{
+		settings: settings{For: 8 * time.Second, Processes: 3, Goroutines: 8, Seed: rand.Uint64() >> 32},
+		Round:    30 * time.Second, Servers: 1, Locks: 24, Faults: 40, Linger: 400,
+	}
+	if os.Getenv("STRESS") != "" {
+		c.Processes, c.Goroutines, c.Locks, c.Servers, c.Faults, c.Linger = 4, 64, 256, 3, 20, 10_000
+	}
+	parse(t, "STRESS", &c.For, time.ParseDuration)
+	parse(t, "STRESS_ROUND", &c.Round, time.ParseDuration)
+	parse(t, "STRESS_PROCESSES", &c.Processes, strconv.Atoi)
+	parse(t, "STRESS_GOROUTINES", &c.Goroutines, strconv.Atoi)
+	parse(t, "STRESS_SERVERS", &c.Servers, strconv.Atoi)
+	parse(t, "STRESS_LOCKS", &c.Locks, strconv.Atoi)
+	parse(t, "STRESS_FAULTS", &c.Faults, func(v string) (float64, error) { return strconv.ParseFloat(v, 64) })
+	parse(t, "STRESS_SEED", &c.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	return c
+}
+
+// stress is a run, seen by the parent.
+type stress struct {
+	*testing.T
+	campaign
+	outcome
+	verdict
+	nemesis  *nemesis
+	admin    *zk.Conn
+	began    int64
+	dirs     []string // of all rounds
+	orphans  int
+	unused   int // directories that stay, for nobody ever stood in line there
+	unclosed int // children that ended with goroutines left over
+}
+
+func TestStress(t *testing.T) {
+	c := campaignFromEnv(t)
+	t.Logf("STRESS=%v STRESS_SEED=%d STRESS_SERVERS=%d STRESS_PROCESSES=%d STRESS_GOROUTINES=%d STRESS_LOCKS=%d STRESS_FAULTS=%g",
+		c.For, c.Seed, c.Servers, c.Processes, c.Goroutines, c.Locks, c.Faults)
+	s := &stress{T: t, campaign: c, began: history.Now()}
+	s.raise()
+	began := time.Now()
+	for number := 0; time.Since(began) < c.For; number++ {
+		s.round(number, min(c.Round, max(c.For-time.Since(began), time.Second)))
+	}
+	took := time.Since(began)
+	s.gone()
+	s.end()
+	s.meaning()
+	t.Log(s.table(took))
+	if s.WrongTotal+s.violations+s.orphans+s.unclosed > 0 {
+		t.Errorf("seed %d: %d violations, %d complaints, %d orphans, %d processes with goroutines left over",
+			c.Seed, s.violations, s.WrongTotal, s.orphans, s.unclosed)
+	}
+}
+
+// raise starts servers, proxies and children.
+func (s *stress) raise() {
+	const tick = 100 * time.Millisecond
+	opts := zktest.Options{Tick: tick, Partitions: true, Config: map[string]string{"snapCount": "1000000"}}
+	if s.For > time.Minute {
+		opts.JVM = []string{"-XX:TieredStopAtLevel=4", "-Xmx768m"}
+	}
+	n := &nemesis{
+		t: s.T, rate: s.Faults, session: 2 * time.Second, tick: tick, seed: s.Seed,
+		decks: map[string]*deck{"client": clientDeck(), "nodes": nodesDeck(), "members": membersDeck()},
+		fired: make(map[string]int64),
+	}
+	s.nemesis = n
+	if s.Servers == 1 {
+		opts.Partitions = false
+		n.servers = []string{zktest.Standalone(s, opts).Addr()}
+	} else {
+		n.session = 3 * time.Second
+		n.members = zktest.Cluster(s, s.Servers, opts)
+		n.servers = n.members.Addrs()
+	}
+	s.admin = zktest.Connect(s, 20*time.Second, n.servers...)
+	n.admin = s.admin
+	j := job{settings: s.settings, Session: n.session, Linger: s.Linger}
+	for i := range s.Processes {
+		c := &client{name: name(i)}
+		j.Process, j.Servers = i, nil
+		for _, server := range n.servers {
+			p := zktest.ProxyFor(s, server)
+			c.proxies = append(c.proxies, p)
+			j.Servers = append(j.Servers, p.Addr())
+		}
+		c.process = launch(s.T, j)
+		n.clients = append(n.clients, c)
+	}
+	for _, c := range n.clients {
+		c.process.hears(s.T, "ready", patience)
+	}
+}
+
+func (s *stress) round(number int, length time.Duration) {
+	dir := s.TempDir()
+	r := round{Number: number, For: length, Cells: filepath.Join(dir, "cells")}
+	base := zktest.Path(s)
+	for i := range s.Locks {
+		r.Paths = append(r.Paths, fmt.Sprintf("%s-%d/%d", base, number, i))
+	}
+	_, unmap, err := mapFile(r.Cells, len(r.Paths)*cellSize)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer unmap()
+	n := s.nemesis
+	n.events = nil
+	n.byHand.clear()
+	var records []string
+	for _, c := range n.clients {
+		r.Record = filepath.Join(dir, c.name+".gob")
+		records = append(records, r.Record)
+		order, err := json.Marshal(r)
+		if err != nil {
+			s.Fatal(err)
+		}
+		c.process.say(s.T, string(order))
+	}
+	ctx, cancel := context.WithTimeout(s.Context(), length)
+	defer cancel()
+	n.rage(ctx, number, r.Paths)
+	wrong := s.WrongTotal
+	for _, c := range n.clients {
+		var o outcome
+		if err := json.Unmarshal([]byte(c.process.hears(s.T, "done", 3*patience)), &o); err != nil {
+			s.Fatal(err)
+		}
+		s.add(o)
+		for _, text := range o.Wrong {
+			s.Error(text)
+		}
+	}
+	orphans := s.orphans
+	for i := range r.Paths {
+		s.swept(queueOf(r.Paths, i))
+	}
+	broken := s.judge(r.Paths, records, &n.byHand)
+	if s.WrongTotal > wrong || s.orphans > orphans || broken {
+		s.tell()
+	}
+	os.RemoveAll(dir)
+	s.Logf("round %d: %d cycles, %d faults, %d lost", number, s.cycles, s.faults(), s.Tally["lost"])
+}
+
+// swept counts what is left of a line when everybody has gone. The sessions
+// live, so nobody else would clean up.
+func (s *stress) swept(dir string) {
+	s.dirs = append(s.dirs, dir)
+	var left []string
+	for began := time.Now(); time.Since(began) < 15*time.Second; {
+		if left = zktest.Children(s, s.admin, dir); len(left) == 0 {
+			return
+		}
+		runtime.Gosched()
+	}
+	s.orphans += len(left)
+	for _, name := range left {
+		_, stat, _ := s.admin.Exists(dir + "/" + name)
+		s.Errorf("orphan: %s/%s %+v", dir, name, stat)
+	}
+}
+
+// gone waits until the server has removed the directories. It does not remove a
+// container that never had a child: that of a caller who gave up, or was refused
+// by a fault, between making the directory and standing in line.
+func (s *stress) gone() {
+	for _, dir := range s.dirs {
+		unused := false
+		zktest.Eventually(s, time.Minute, dir+" is removed", func() bool {
+			there, stat, err := s.admin.Exists(dir)
+			unused = err == nil && there && stat.Cversion == 0
+			return err == nil && (!there || unused)
+		})
+		if unused {
+			s.unused++
+		}
+	}
+}
+
+// end has the children end, and look at what they leave.
+func (s *stress) end() {
+	for _, c := range s.nemesis.clients {
+		c.process.say(s.T, "close")
+	}
+	for _, c := range s.nemesis.clients {
+		if !c.process.ended(patience) {
+			s.unclosed++
+			s.Errorf("process %s: %v\n%s", c.name, c.process.err, c.process.cries.String())
+		}
+	}
+}
+
+// tell shows what the nemesis did before the end of the round.
+func (s *stress) tell() {
+	var b strings.Builder
+	for _, e := range s.nemesis.events {
+		fmt.Fprintf(&b, "\n\t%d %s", e.at, e.text)
+	}
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("stress-%d.events", s.Seed))
+	if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+		s.Error(err)
+	}
+	s.Errorf("seed %d: what was done meanwhile: %s", s.Seed, file)
+}
+
+func (s *stress) faults() int64 {
+	var sum int64
+	for _, n := range s.nemesis.fired {
+		sum += n
+	}
+	return sum
+}
+
+// meaning fails a run in which too little happened.
+func (s *stress) meaning() {
+	n := s.nemesis
+	var cards []string
+	for kind, d := range n.decks {
+		if kind != "members" || n.members != nil {
+			cards = append(append(cards, d.often...), d.rarely...)
+		}
+	}
+	for _, card := range cards {
+		if n.fired[card] == 0 {
+			s.Errorf("never %s: the run means nothing", card)
+		}
+	}
+	for _, what := range []string{"exclusive", "shared", "permits", "downgraded", "re-entered", "joined", "verified", "busy", "canceled", "lost", "released in the background"} {
+		if s.Tally[what] == 0 {
+			s.Errorf("never %s: the run means nothing", what)
+		}
+	}
+	if s.crossings < 10*s.Processes || s.contended < 10*s.Processes {
+		s.Errorf("%d hand-overs between processes, %d had to wait: too few to mean anything", s.crossings, s.contended)
+	}
+}
+
+// table is a row: what was done, and what came of it.
+func (s *stress) table(took time.Duration) string {
+	var faults, tally []string
+	for _, card := range slices.Sorted(maps.Keys(s.nemesis.fired)) {
+		faults = append(faults, fmt.Sprintf("%s %d", card, s.nemesis.fired[card]))
+	}
+	for _, what := range slices.Sorted(maps.Keys(s.Tally)) {
+		tally = append(tally, fmt.Sprintf("%d %s", s.Tally[what], what))
+	}
+	return fmt.Sprintf("%s\n%s\nSTRESS | seed %d | %d servers | %v | %d cycles | %.0f/s | %d hand-overs between processes | %d contended | %d faults | %d lost | %d violations | %d unfenced overlaps after a deletion by hand | %d complaints | %d orphans | %d directories never used | %d processes with goroutines left over",
+		strings.Join(faults, ", "), strings.Join(tally, ", "),
+		s.Seed, s.Servers, took.Round(time.Second), s.cycles, float64(s.cycles)/took.Seconds(), s.crossings, s.contended, s.faults(), s.Tally["lost"],
+		s.violations, s.unfenced, s.WrongTotal, s.orphans, s.unused, s.unclosed)
+}
