@@ -3,7 +3,6 @@ package rwlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -260,7 +259,7 @@ func TestHandoffInAStorm(t *testing.T) {
 		}
 	}
 	if len(tokens) == 0 || len(counts) == len(tokens) {
-		t.Error(fmt.Sprintf("%d holds by %d nodes: nothing was handed on", len(tokens), len(counts)))
+		t.Errorf("%d holds by %d nodes: nothing was handed on", len(tokens), len(counts))
 	}
 	s.Empty()
 }

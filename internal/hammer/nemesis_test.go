@@ -49,18 +49,11 @@ type event struct {
 	text string
 }
 
-// card is a kind of fault. play reports whether it has struck.
-type card[on any] struct {
-	name string
-	play func(h *hand, it on) bool
-}
-
 // hand is one goroutine of the nemesis.
 type hand struct {
 	*nemesis
 	ctx    context.Context
 	random *rand.Rand
-	hooked string
 }
 
 // deck is dealt in a random order, without repetition until it is through. A
@@ -115,7 +108,7 @@ func (n *nemesis) struck(card string) {
 func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 	var hands sync.WaitGroup
 	hook := func(id uint64, share float64, kind string, play func(h *hand, card string) bool) {
-		h := &hand{nemesis: n, ctx: ctx, random: rand.New(rand.NewPCG(n.seed+uint64(round)<<32, id)), hooked: kind}
+		h := &hand{nemesis: n, ctx: ctx, random: rand.New(rand.NewPCG(n.seed+uint64(round)<<32, id))}
 		hands.Go(func() {
 			for h.rest(share) {
 				card := n.deal(kind, h.random)
