@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -215,5 +216,34 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is asked while there is no connection would wait in the client's queue,
+// where nobody can take it back: of all who came and went during an outage a
+// request would be left, to be sent when it is over.
+func TestAnOutageLeavesNoQueueOfRequests(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 20*time.Second)
+	l.Refuse()
+	zktest.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+	var all sync.WaitGroup
+	for range 100 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			defer cancel()
+			if _, _, err := l.client.Children(ctx, l.sess, l.dir); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("during the outage: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	before := l.Seen(zktest.ListOp)
+	must(t, l.Accept())
+	if _, _, err := l.client.Children(within(t, 20*time.Second), l.sess, l.dir); err != nil {
+		t.Error(err)
+	}
+	if n := l.Seen(zktest.ListOp) - before; n != 1 {
+		t.Errorf("%d listings, one was asked for", n)
 	}
 }

@@ -291,3 +291,34 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 		t.Errorf("%+v", w.Stat)
 	}
 }
+
+// Somebody asked in the last session, during the outage in which it ended, and is
+// not answered yet. Whoever asks for the same node in the next session does not
+// wait for that answer, nor get it.
+func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
+	t.Parallel()
+	// A foreign connection looks at its state every 100 ms at last, so the first
+	// one is still waiting when the second asks.
+	l := newLineOn(t, zktest.ConnectForeign, 10*time.Second, zktest.Servers(t)[0])
+	for i := range 3 {
+		node := fmt.Sprintf("%s/%d", l.dir, i) // one that has no watch yet
+		_, err := l.conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		must(t, err)
+		old := l.sess
+		l.Refuse()
+		zktest.Expire(t, l.conn)
+		zktest.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+		first := async(func() error {
+			_, err := l.client.Watch(within(t, 20*time.Second), old, node)
+			return err
+		})
+		must(t, l.Accept())
+		for l.sess == old || l.sess == 0 || l.conn.State() != zk.StateHasSession {
+			runtime.Gosched() // at once, not at the next poll
+			l.sess = l.conn.SessionID()
+		}
+		_, err = l.client.Watch(within(t, 20*time.Second), l.sess, node)
+		must(t, err)
+		mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
+	}
+}
