@@ -1,0 +1,170 @@
+package takeover
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// fault is something that happens to one client's connection.
+type fault struct {
+	name string
+	// strike does it, and returns when it has come.
+	strike func(p *zktest.Proxy, a *sitting, random *rand.Rand)
+	// spares: the client may come back in time.
+	spares bool
+	// returns: the session lives on, and the client comes back too late.
+	returns bool
+	// silences: from then on the server hears nothing, so the session ends soon.
+	silences bool
+}
+
+var faults = []fault{
+	{name: "black hole", silences: true, strike: func(p *zktest.Proxy, _ *sitting, _ *rand.Rand) { p.Mute() }},
+	{name: "black hole at a heartbeat", silences: true, strike: muteAt(zktest.CheckOp, zktest.HoldRequest)},
+	{name: "black hole at a heartbeat's answer", silences: true, strike: muteAt(zktest.CheckOp, zktest.HoldReply)},
+	{name: "black hole at a ping's answer", silences: true, strike: muteAt(zktest.PingOp, zktest.HoldReply)},
+	{name: "connection refused", silences: true, strike: func(p *zktest.Proxy, _ *sitting, _ *rand.Rand) { p.Refuse() }},
+	{name: "answers lost, later all", strike: func(p *zktest.Proxy, a *sitting, random *rand.Rand) {
+		p.MuteReplies()
+		after := upTo(random, a.timeout)
+		time.AfterFunc(after, p.Mute)
+	}},
+	// The session lives on, for the server hears the client knock; so it is the
+	// client that lets the next one in, when it is back.
+	{name: "answers lost, then back", returns: true, strike: func(p *zktest.Proxy, a *sitting, random *rand.Rand) {
+		p.MuteReplies()
+		zktest.Within(a, patience, "the loss is told", func() { <-a.hold.Lost() })
+		linger(upTo(random, a.timeout))
+		p.Unmute()
+	}},
+	{name: "connection hangs", spares: true, strike: func(p *zktest.Proxy, a *sitting, random *rand.Rand) {
+		op := []zktest.Op{zktest.CheckOp, zktest.PingOp}[random.IntN(2)]
+		f := p.Next(op, zktest.HoldReply)
+		a.Cleanup(f.Cancel)
+		zktest.Within(a, patience, "the packet", func() { <-f.Fired() })
+	}},
+	{name: "black hole for a while", spares: true, strike: func(p *zktest.Proxy, a *sitting, random *rand.Rand) {
+		p.Mute()
+		linger(a.timeout/3 + upTo(random, a.timeout/2))
+		p.Unmute()
+	}},
+}
+
+// muteAt begins a black hole with one packet.
+func muteAt(op zktest.Op, action zktest.Action) func(*zktest.Proxy, *sitting, *rand.Rand) {
+	return func(p *zktest.Proxy, a *sitting, _ *rand.Rand) {
+		f := p.Next(op, action)
+		a.Cleanup(f.Cancel)
+		zktest.Within(a, patience, "the packet", func() { <-f.Fired() })
+		p.Mute()
+	}
+}
+
+// ground is an ensemble or a single server.
+type ground struct {
+	name  string
+	tick  time.Duration
+	addrs []string
+}
+
+func grounds(t *testing.T) []ground {
+	t.Helper()
+	one := func(tick time.Duration) ground {
+		return ground{fmt.Sprintf("one server, tick %v", tick), tick, []string{server(t, tick).Addr()}}
+	}
+	if !campaign() {
+		return []ground{one(100 * time.Millisecond)}
+	}
+	const tick = 250 * time.Millisecond
+	three := zktest.Cluster(t, 3, zktest.Options{Tick: tick})
+	return []ground{one(100 * time.Millisecond), one(500 * time.Millisecond), {fmt.Sprintf("three servers, tick %v", tick), tick, three.Addrs()}}
+}
+
+// Each holder is behind a proxy of its own, and cut off at an instant of its own,
+// which is random for its heartbeats and pings.
+func TestCutOff(t *testing.T) {
+	beside(t)
+	random := seeded(t)
+	watchTimers(t)
+	losses, rounds, timeouts := setting(t, "LOSSES", 24, 720), 1, []time.Duration{time.Second, 2 * time.Second}
+	seats, strangers := losses, 4
+	if campaign() {
+		timeouts = append(timeouts, 4*time.Second)
+		seats, strangers = 48, 12
+		rounds = (losses + seats - 1) / seats
+	}
+	on := grounds(t)
+	var results tally
+	t.Run("seats", func(t *testing.T) {
+		for i := range seats + strangers {
+			g, timeout := on[i%len(on)], timeouts[i/len(on)%len(timeouts)]
+			r, foreign := recipes[i/(len(on)*len(timeouts))%len(recipes)], i >= seats
+			server := g.addrs[random.IntN(len(g.addrs))]
+			random := rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				p := zktest.ProxyFor(t, server)
+				connect := zktest.Connect
+				if foreign {
+					connect = zktest.ConnectForeign
+				}
+				s := newSeat(t, r, timeout, connect(t, timeout, p.Addr()), zktest.Connect(t, lasting, g.addrs...))
+				s.foreign = foreign
+				for n := range rounds {
+					f := faults[(i+n)%len(faults)]
+					if foreign {
+						f = faults[0]
+					}
+					s.cutOff(p, f, g, random, &results)
+				}
+				s.empty()
+			})
+		}
+	})
+	results.print(t)
+	for _, g := range on {
+		t.Log(g.name)
+	}
+}
+
+// cutOff is one round.
+func (s *seat) cutOff(p *zktest.Proxy, f fault, g ground, random *rand.Rand, to *tally) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	a := s.sit(ctx)
+	a.own = f.spares || f.returns
+	linger(upTo(random, s.timeout*5/4))
+	what, began := f.name, history.Now()
+	if s.foreign {
+		what = "zk.Connect: " + what
+	}
+	f.strike(p, a, random)
+	if f.silences {
+		began = history.Now() // it is in force from here on, at the latest
+	}
+	if f.spares {
+		s.back()
+		p.Unmute()
+		if a.survived() {
+			to.survives(what, s.timeout)
+			return
+		}
+		a.lost(what, began, to)
+		return
+	}
+	a.lost(what, began, to)
+	if took := time.Duration(a.next.Hold.at - began); f.silences && took > s.timeout+2*g.tick+stood(began) {
+		s.Errorf("%s: the next one held %v after the fault, more than %v and two ticks of %v; this process stood for %v", what, took, s.timeout, g.tick, stood(began))
+	}
+	p.Unmute()
+	s.must(p.Accept())
+	s.back()
+	a.done()
+}

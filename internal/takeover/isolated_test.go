@@ -1,0 +1,111 @@
+package takeover
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// trouble is something that happens to one member of an ensemble, behind whom
+// holders are. The next ones are with the others.
+type trouble struct {
+	name   string
+	leader bool // to the leader, not a follower
+	begin  func(*zktest.Ensemble, *zktest.Server) error
+	end    func(*zktest.Ensemble, *zktest.Server) error
+}
+
+var (
+	isolated = trouble{name: "follower cut off from the leader", begin: isolate, end: heal}
+	troubles = []trouble{
+		isolated, isolated, isolated, isolated,
+		{name: "follower frozen", begin: freeze, end: thaw},
+		{name: "leader cut off from the others", leader: true, begin: isolate, end: heal},
+	}
+)
+
+func isolate(e *zktest.Ensemble, s *zktest.Server) error { return e.Isolate(s) }
+func heal(e *zktest.Ensemble, _ *zktest.Server) error    { e.Heal(); return nil }
+func freeze(_ *zktest.Ensemble, s *zktest.Server) error  { return s.Pause() }
+func thaw(_ *zktest.Ensemble, s *zktest.Server) error    { return s.Resume() }
+
+// A server that is cut off from the leader goes on answering pings and reads for
+// a while. The holders behind it must know before the leader ends their sessions.
+func memberCutOff(t *testing.T, short *zktest.Ensemble) {
+	random := seeded(t)
+	watchTimers(t)
+	events, each, strangers := setting(t, "MEMBERS", 1, 42), 1, 2
+	ticks, timeouts := []time.Duration{100 * time.Millisecond}, []time.Duration{time.Second, 2 * time.Second}
+	if campaign() {
+		// A second is two ticks of half a second: the shortest session that there is.
+		each, strangers = 2, 6
+		ticks, timeouts = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond}, append(timeouts, 4*time.Second)
+	}
+	var results tally
+	for i, tick := range ticks {
+		e := short
+		if e == nil {
+			e = zktest.Cluster(t, 3, zktest.Options{Tick: tick, Partitions: true})
+		}
+		for n := i; n < events; n += len(ticks) {
+			x := troubles[n/len(ticks)%len(troubles)]
+			t.Run(x.name, func(t *testing.T) { x.strike(t, e, random, each, timeouts, strangers, &results) })
+		}
+		if short == nil {
+			if err := e.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	results.print(t)
+}
+
+func (x trouble) strike(t *testing.T, e *zktest.Ensemble, random *rand.Rand, each int, timeouts []time.Duration, strangers int, to *tally) {
+	victim := member(t, e, random, x.leader)
+	others := slices.DeleteFunc(e.Addrs(), func(addr string) bool { return addr == victim.Addr() })
+	g := sitTogether(t, random, victim.Addr(), others, each, timeouts, strangers)
+	linger(upTo(random, time.Second))
+	fault := history.Now()
+	if err := x.begin(e, victim); err != nil {
+		t.Fatal(err)
+	}
+	g.lost(x.name, fault, to)
+	if err := x.end(e, victim); err != nil {
+		t.Fatal(err)
+	}
+	whole(t, e)
+	for _, a := range g.sittings {
+		a.back()
+	}
+	g.end()
+}
+
+// member picks a server: the leader, or any follower.
+func member(t *testing.T, e *zktest.Ensemble, random *rand.Rand, leader bool) *zktest.Server {
+	t.Helper()
+	if leader {
+		s, err := e.Leader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	followers, err := e.Followers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return followers[random.IntN(len(followers))]
+}
+
+// whole waits until all three members work together again.
+func whole(t *testing.T, e *zktest.Ensemble) {
+	t.Helper()
+	zktest.Eventually(t, patience, "a leader and two followers", func() bool {
+		followers, err := e.Followers()
+		return err == nil && len(followers) == 2
+	})
+}

@@ -1,0 +1,109 @@
+// Package takeover breaks what carries a hold, and measures two things on one
+// clock: that the holder is told of the loss before the next one is granted,
+// and how long the next one has to wait.
+//
+// The margin is the time at which the next holder's acquiring call had returned,
+// less the time at which somebody who waits on the first one's Lost woke up. So
+// a machine that is slow to wake him makes it smaller, never larger.
+//
+// A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the
+// environment it is a campaign (make takeover), whose size these change:
+//
+//	TAKEOVER_LOSSES=720    holders cut off one by one, each at an instant of its own
+//	TAKEOVER_PAUSES=15     pauses of a server
+//	TAKEOVER_STOPS=60      pauses of a process that holds locks
+//	TAKEOVER_MEMBERS=42    faults of one member of an ensemble with holders behind it
+//	TAKEOVER_KILLS=20      deaths of a process that holds locks
+//	TAKEOVER_ROUNDS=2      of failovers with a long line, for each session timeout
+//	TAKEOVER_SEED=1        what the random choices follow (printed by each run)
+//
+// TAKEOVER_CHILD is how a copy of the test binary is told what to hold.
+package takeover
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+func TestMain(m *testing.M) {
+	var o order
+	if zktest.Ordered(childEnv, &o) {
+		os.Exit(child(o))
+	}
+	flag.Parse()
+	// Holders mostly wait, each in a subtest of its own.
+	_ = flag.Set("test.parallel", "64")
+	zktest.Main(m)
+}
+
+// campaign reports whether this is more than a part of `go test ./...`.
+func campaign() bool { return os.Getenv("TAKEOVER") != "" }
+
+// setting is a number from the environment.
+func setting(t *testing.T, name string, short, long int) int {
+	t.Helper()
+	value := os.Getenv("TAKEOVER_" + name)
+	switch {
+	case value != "":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			t.Fatalf("TAKEOVER_%s: %v", name, err)
+		}
+		return n
+	case campaign():
+		return long
+	}
+	return short
+}
+
+// seeded is where a test's random choices come from.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	any := int(rand.Uint32())
+	seed := setting(t, "SEED", any, any)
+	t.Logf("TAKEOVER_SEED=%d", seed)
+	return rand.New(rand.NewPCG(uint64(seed), 0))
+}
+
+// beside has the short tests run side by side. What a campaign measures has the
+// machine to itself.
+func beside(t *testing.T) {
+	t.Helper()
+	if !campaign() {
+		t.Parallel()
+	}
+}
+
+// server is one server: in a short run the package's shared one.
+func server(t *testing.T, tick time.Duration) *zktest.Server {
+	t.Helper()
+	if !campaign() && os.Getenv("ZK_SERVERS") == "" {
+		return zktest.Shared(t)
+	}
+	return zktest.Standalone(t, zktest.Options{Tick: tick})
+}
+
+// What needs an ensemble; a short run starts only one.
+func TestEnsemble(t *testing.T) {
+	beside(t)
+	var short *zktest.Ensemble
+	if !campaign() {
+		short = zktest.Cluster(t, 3, stale)
+	}
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *zktest.Ensemble)
+	}{
+		{"member cut off", memberCutOff},
+		{"verify behind a stale follower", verifyBehindStaleFollower},
+		{"failover", failingOver},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, short) })
+	}
+}

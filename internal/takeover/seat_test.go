@@ -1,0 +1,184 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+const (
+	// patience is for what should take seconds.
+	patience = 60 * time.Second
+	// lasting is the session timeout of those to whom nothing happens.
+	lasting = 60 * time.Second
+)
+
+// seat is one lock, a holder whom a fault will strike, and somebody next whom it
+// will not.
+type seat struct {
+	testing.TB
+	recipe
+	path    string
+	timeout time.Duration
+	holder  *zk.Conn
+	witness *zk.Conn // of the one who is next
+	foreign bool     // the holder's connection was not made by zkconn
+	take    acquire
+	follow  acquire
+}
+
+func newSeat(t testing.TB, r recipe, timeout time.Duration, holder, next *zk.Conn) *seat {
+	t.Helper()
+	path := zktest.Path(t)
+	return &seat{
+		TB: t, recipe: r, path: path, timeout: timeout, holder: holder, witness: next,
+		take: r.hold(holder, path), follow: r.next(next, path),
+	}
+}
+
+// sitting is one hold, from its grant to the grant of the next one.
+type sitting struct {
+	*seat
+	hold contract.Hold
+	ctx  context.Context
+	own  bool       // the fault spares the session
+	told chan int64 // when somebody who waits on Lost woke up
+	next *contract.Attempt[grant]
+}
+
+// grant is what is true when the acquiring call of the next one has returned.
+type grant struct {
+	contract.Hold
+	at    int64
+	held  bool // the first one still says that it holds
+	open  bool // or its Lost is not closed
+	state zk.State
+}
+
+// sit takes the lock, and returns when the next one stands in line.
+func (s *seat) sit(ctx context.Context) *sitting {
+	s.Helper()
+	h, err := s.take(ctx)
+	if err != nil {
+		s.Fatal(err)
+	}
+	a := &sitting{seat: s, hold: h, ctx: h.Context(ctx), told: make(chan int64, 1)}
+	lost := h.Lost()
+	go func() {
+		select {
+		case <-lost:
+			a.told <- history.Now()
+		case <-a.ctx.Done(): // released; after a loss both are ready
+			if closed(lost) {
+				a.told <- history.Now()
+			}
+		}
+	}()
+	a.next = contract.Begin(s, ctx, func(ctx context.Context) (grant, error) {
+		next, err := s.follow(ctx)
+		at := history.Now()
+		return grant{next, at, h.Held(), !closed(lost), s.holder.State()}, err
+	})
+	zktest.Eventually(s, patience, "the next one stands in line", func() bool {
+		return len(zktest.Children(s, s.witness, s.path+s.below)) == 2 || closed(lost)
+	})
+	return a
+}
+
+// lost waits until the next one holds, asserts that the first one knew before,
+// and notes how it was. The next one then gives the lock back.
+func (a *sitting) lost(what string, fault int64, to *tally) {
+	a.Helper()
+	zktest.Within(a, patience, "the next one holds", func() { <-a.next.Done })
+	if a.next.Err != nil {
+		a.Fatal(a.next.Err)
+	}
+	g := a.next.Hold
+	l := loss{what: what, recipe: a.name, timeout: a.timeout, foreign: a.foreign, own: a.own, granted: time.Duration(g.at - fault), state: g.state}
+	zktest.Within(a, patience, "the holder is told", func() { l.told = time.Duration(<-a.told - fault) })
+	slow := stood(fault)
+	switch {
+	case a.foreign: // measured, not promised
+	case g.held || g.open:
+		a.Errorf("%v: when the next one holds, the first one's Held is %v, its Lost closed %v; this process stood for %v", l, g.held, !g.open, slow)
+	case l.told >= l.granted:
+		a.Errorf("%v: told too late, or woken too late; this process stood for %v", l, slow)
+	case l.told > a.timeout+slow:
+		a.Errorf("%v: told after more than the session timeout; this process stood for %v", l, slow)
+	}
+	if a.hold.Held() || !errors.Is(context.Cause(a.ctx), hold.ErrLost) {
+		a.Errorf("%v: a lost hold says held %v, context %v", l, a.hold.Held(), context.Cause(a.ctx))
+	}
+	a.must(g.Unlock(context.Background()))
+	to.add(l)
+}
+
+// survived gives the lock back if it is still held, and then to the next one.
+func (a *sitting) survived() bool {
+	a.Helper()
+	err := a.hold.Unlock(context.Background())
+	if errors.Is(err, hold.ErrLost) {
+		return false
+	}
+	a.must(err)
+	if g := a.next.Granted(); g.held {
+		a.Errorf("%s: released, and held", a.path)
+	} else {
+		a.must(g.Unlock(context.Background()))
+	}
+	return true
+}
+
+// done ends a lost hold.
+func (a *sitting) done() {
+	a.Helper()
+	if err := a.hold.Unlock(context.Background()); !errors.Is(err, hold.ErrLost) {
+		a.Errorf("unlock after the loss: %v", err)
+	}
+}
+
+// back waits until the holder's connection answers.
+func (s *seat) back() {
+	s.Helper()
+	zktest.Eventually(s, patience, "the holder's connection is back", func() bool {
+		_, _, err := s.holder.Exists("/")
+		return err == nil
+	})
+}
+
+func (s *seat) empty() { s.Helper(); zktest.AssertEmpty(s, s.witness, s.path+s.below) }
+
+func (s *seat) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// linger lets time pass: a fault comes at an instant that nothing announces.
+func linger(d time.Duration) {
+	timer := time.NewTimer(d)
+	<-timer.C
+}
+
+func upTo(random *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(d)))
+}

@@ -1,0 +1,129 @@
+package takeover
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// together are the holders behind one server, all of whom one fault strikes.
+// They have connections of their own and began at different instants, so the
+// fault meets each at another point between its heartbeats.
+type together struct {
+	*testing.T
+	random   *rand.Rand
+	sittings []*sitting
+}
+
+// sitTogether has so many sit for each recipe and timeout, behind server; the
+// next ones are at others.
+func sitTogether(t *testing.T, random *rand.Rand, server string, others []string, each int, timeouts []time.Duration, strangers int) *together {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	t.Cleanup(cancel)
+	var next []*zk.Conn
+	for range 4 {
+		next = append(next, zktest.Connect(t, lasting, others...))
+	}
+	var seats []*seat
+	for range each {
+		for _, r := range recipes {
+			for _, timeout := range timeouts {
+				seats = append(seats, newSeat(t, r, timeout, zktest.Connect(t, timeout, server), next[len(seats)%len(next)]))
+			}
+		}
+	}
+	for i := range strangers {
+		timeout := timeouts[i%len(timeouts)]
+		s := newSeat(t, recipes[i%len(recipes)], timeout, zktest.ConnectForeign(t, timeout, server), next[i%len(next)])
+		s.foreign = true
+		seats = append(seats, s)
+	}
+	g := &together{T: t, random: random}
+	random.Shuffle(len(seats), func(i, j int) { seats[i], seats[j] = seats[j], seats[i] })
+	for _, s := range seats {
+		g.sittings = append(g.sittings, s.sit(ctx))
+		linger(upTo(random, 40*time.Millisecond))
+	}
+	return g
+}
+
+// lost notes the losses of all; the fault lasts until the last one.
+func (g *together) lost(what string, fault int64, to *tally) {
+	g.Helper()
+	to.event(what)
+	for _, a := range g.sittings {
+		as := what
+		if a.foreign {
+			as = "zk.Connect: " + what
+		}
+		a.lost(as, fault, to)
+	}
+}
+
+// end looks after those who have lost, once the fault is over.
+func (g *together) end() {
+	g.Helper()
+	for _, a := range g.sittings {
+		a.done()
+		a.empty()
+	}
+}
+
+// A server that stands alone and is frozen lets nobody in. Each holder must know
+// by its deadline, so that whatever the server does when it wakes up, it is
+// either held by the same or known to be lost.
+func TestServerFrozen(t *testing.T) {
+	beside(t)
+	random := seeded(t)
+	watchTimers(t)
+	pauses, each, timeouts := setting(t, "PAUSES", 1, 15), 1, []time.Duration{time.Second, 2 * time.Second}
+	if campaign() {
+		each, timeouts = 2, append(timeouts, 4*time.Second)
+	}
+	var results tally
+	for n := range pauses {
+		tick := []time.Duration{100, 250, 500}[n%3] * time.Millisecond
+		t.Run("pause", func(t *testing.T) {
+			server := zktest.Standalone(t, zktest.Options{Tick: tick})
+			g := sitTogether(t, random, server.Addr(), []string{server.Addr()}, each, timeouts, 0)
+			linger(upTo(random, time.Second))
+			fault := history.Now()
+			if err := server.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			results.event("server frozen")
+			// Between half the shortest deadline and well above the longest.
+			length := timeouts[0]/4 + upTo(random, timeouts[len(timeouts)-1]*5/4)
+			linger(length)
+			for _, a := range g.sittings {
+				if closed(a.next.Done) {
+					t.Errorf("%s: granted by a server that is frozen", a.path)
+				}
+			}
+			if err := server.Resume(); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range g.sittings {
+				a.back()
+				a.own = true // or not: the server decides when it wakes up
+				if !a.survived() {
+					a.lost("server frozen", fault, &results)
+				} else {
+					results.survives("server frozen", a.timeout)
+					if length > a.timeout {
+						t.Errorf("%s: held for %v of silence, more than %v", a.path, length, a.timeout)
+					}
+				}
+				a.empty()
+			}
+		})
+	}
+	results.print(t)
+}

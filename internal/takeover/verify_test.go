@@ -1,0 +1,100 @@
+package takeover
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// believing is a lock that goes on believing in a connection that is gone, so
+// that only Verify can tell.
+var believing = recipe{name: "with grace", next: write, hold: func(conn *zk.Conn, path string) acquire {
+	m := rwlock.New(conn, path, rwlock.WithGrace(patience))
+	return func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
+}}
+
+// stale: a follower that is cut off goes on serving reads for 10 seconds.
+var stale = zktest.Options{Partitions: true, Config: map[string]string{"syncLimit": "100"}}
+
+// Behind a follower that is cut off a read finds the node of a lock that has long
+// been somebody else's. Verify, which needs a quorum, does not say yes.
+func verifyBehindStaleFollower(t *testing.T, short *zktest.Ensemble) {
+	const answer = 200 * time.Millisecond
+	timeouts := []time.Duration{time.Second}
+	e := short
+	if e == nil {
+		e = zktest.Cluster(t, 3, stale)
+	}
+	followers, err := e.Followers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader, err := e.Leader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := followers[0]
+	reader := zktest.ConnectForeign(t, lasting, victim.Addr())
+	g := sitTogether(t, rand.New(rand.NewPCG(1, 1)), victim.Addr(), []string{leader.Addr()}, 1, timeouts, 0)
+	believer := newSeat(t, believing, time.Second, zktest.ConnectForeign(t, time.Second, victim.Addr()), zktest.Connect(t, lasting, leader.Addr()))
+	believer.foreign = true
+	g.sittings = append(g.sittings, believer.sit(t.Context()))
+	for _, a := range g.sittings {
+		a.must(a.hold.Verify(t.Context()))
+	}
+
+	fault := history.Now()
+	if err := e.Isolate(victim); err != nil {
+		t.Fatal(err)
+	}
+	verify := func(a *sitting) error {
+		ctx, cancel := context.WithTimeout(t.Context(), answer)
+		defer cancel()
+		err := a.hold.Verify(ctx)
+		if err == nil {
+			t.Errorf("%s: verified %v after its server was cut off", a.name, time.Duration(history.Now()-fault))
+		}
+		return err
+	}
+	found := func(a *sitting, when string) {
+		exists, _, err := reader.Exists(a.hold.Guard().Path)
+		if err != nil || !exists {
+			t.Errorf("%s: %s the cut-off follower says that the node exists: %v, %v; this test has shown nothing", a.name, when, exists, err)
+		}
+	}
+	for _, a := range g.sittings {
+		found(a, "before the takeover")
+		verify(a)
+	}
+	for _, a := range g.sittings {
+		zktest.Within(t, patience, "the next one holds", func() { <-a.next.Done })
+		a.must(a.next.Err)
+		a.must(a.next.Hold.Verify(t.Context()))
+		found(a, "after the takeover")
+		held := a.hold.Held()
+		if err := verify(a); held != a.foreign || !a.foreign && !errors.Is(err, hold.ErrLost) {
+			t.Errorf("%s: after the takeover held %v, verify %v", a.name, held, err)
+		}
+	}
+
+	e.Heal()
+	whole(t, e)
+	for _, a := range g.sittings {
+		a.back()
+		if err := a.hold.Verify(t.Context()); !errors.Is(err, hold.ErrLost) {
+			t.Errorf("%s: verify when all is well again: %v", a.name, err)
+		}
+		a.must(a.next.Hold.Unlock(t.Context()))
+	}
+	g.end()
+}
