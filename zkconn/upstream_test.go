@@ -1,0 +1,339 @@
+package zkconn_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// What the locks take for granted of the client, github.com/go-zookeeper/zk, asked of the client itself and of a real server:
+// a new version that does otherwise is noticed here and not in a lock. What is asked as well in other places: that requests
+// of one session may run in the next, internal/session TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent
+// again, TestDigestAuth, TestChaos and TestFailedWrites; that Close ends with all that is under way, TestCloseDuringOutage.
+
+// upstream runs a test with the client as it is, and as zkconn makes it.
+func upstream(t *testing.T, test func(t *testing.T, connect func(...string) *zk.Conn)) {
+	t.Run("bare", func(t *testing.T) {
+		test(t, func(servers ...string) *zk.Conn { return zktest.ConnectForeign(t, 10*time.Second, servers...) })
+	})
+	t.Run("zkconn", func(t *testing.T) {
+		test(t, func(servers ...string) *zk.Conn { return zktest.Connect(t, 10*time.Second, servers...) })
+	})
+}
+
+func bare(t *testing.T) bool { return strings.HasSuffix(t.Name(), "/bare") }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var open = zk.WorldACL(zk.PermAll)
+
+// works waits until a write, which needs the quorum, succeeds.
+func works(t *testing.T, conn *zk.Conn) {
+	t.Helper()
+	zktest.Eventually(t, 20*time.Second, "a write", func() bool {
+		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+		return err == nil
+	})
+}
+
+func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
+	t.Parallel()
+	e := zktest.Cluster(t, 3, zktest.Options{})
+	sessions := make(map[*zk.Conn]int64)
+	for _, conn := range []*zk.Conn{
+		zktest.ConnectForeign(t, 60*time.Second, e.Addrs()...), zktest.Connect(t, 60*time.Second, e.Addrs()...),
+	} {
+		sessions[conn] = conn.SessionID()
+		first := conn.Server()
+		for _, s := range e.Servers() {
+			if s.Addr() == first {
+				must(t, s.Kill())
+				works(t, conn) // on another member
+				must(t, s.Restart())
+			}
+		}
+	}
+	must(t, e.Kill())
+	for conn := range sessions {
+		zktest.Eventually(t, 10*time.Second, "disconnected", func() bool { return conn.State() != zk.StateHasSession })
+	}
+	must(t, e.Restart())
+	for conn, session := range sessions {
+		works(t, conn)
+		if conn.SessionID() != session {
+			t.Error("another session")
+		}
+	}
+}
+
+func TestUpstreamEndsAfterClose(t *testing.T) {
+	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
+		conn := connect()
+		_, _, watch, err := conn.GetW("/")
+		must(t, err)
+		var readers sync.WaitGroup
+		for range 4 {
+			if bare(t) {
+				break // a request that meets the goodbye can hang the client's own goroutine, now and then
+			}
+			readers.Go(func() {
+				for err := error(nil); err == nil; {
+					_, _, err = conn.Get("/")
+				}
+			})
+		}
+		zktest.Within(t, 5*time.Second, "Close", conn.Close) // the event channel ends with it, which the cleanup waits for
+		zktest.Within(t, 5*time.Second, "a second Close", conn.Close)
+		zktest.Within(t, 5*time.Second, "the calls under way", readers.Wait)
+		if e := <-watch; e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrClosing) {
+			t.Errorf("a watch hears %+v", e)
+		}
+		zktest.Eventually(t, 5*time.Second, "its state says so", func() bool { return conn.State() == zk.StateDisconnected })
+		zktest.Within(t, 5*time.Second, "a call afterwards", func() {
+			if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) {
+				t.Errorf("a call afterwards: %v", err)
+			}
+		})
+	})
+}
+
+// More watches than fit into one request are sent again after a reconnect, those whose node has changed meanwhile fire, and
+// the end of the session is told to the rest.
+func TestUpstreamKeepsItsWatches(t *testing.T) {
+	t.Parallel()
+	const watches = 1500
+	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
+		p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+		conn, witness := connect(p.Addr()), zktest.Connect(t, 20*time.Second)
+		dir := zktest.Path(t)
+		must(t, errOf(witness.Create(dir, nil, 0, open)))
+		path := func(i int) string { return fmt.Sprintf("%s/%s-%d", dir, strings.Repeat("long", 30), i) }
+		var creates, deletes []any
+		for i := range watches {
+			creates = append(creates, &zk.CreateRequest{Path: path(i), Acl: open})
+			if i%3 == 0 {
+				deletes = append(deletes, &zk.DeleteRequest{Path: path(i), Version: -1})
+			}
+		}
+		_, err := witness.Multi(creates...)
+		must(t, err)
+		channels := make([]<-chan zk.Event, watches)
+		for i := range channels {
+			_, _, channels[i], err = conn.GetW(path(i))
+			must(t, err)
+		}
+		session := conn.SessionID()
+		p.Refuse()
+		_, err = witness.Multi(deletes...)
+		must(t, err)
+		must(t, p.Accept())
+		hears := func(i int) (e zk.Event) {
+			t.Helper()
+			zktest.Within(t, 20*time.Second, "an event", func() { e = <-channels[i] })
+			return e
+		}
+		for i := 0; i < watches; i += 3 {
+			if e := hears(i); e.Type != zk.EventNodeDeleted || e.Path != path(i) {
+				t.Fatalf("watch %d hears %+v", i, e)
+			}
+		}
+		if n := p.Seen(zktest.WatchesOp); n < 2 {
+			t.Errorf("%d requests for all watches: too few of them to need several", n)
+		}
+		for i := 1; i < watches; i += 3 {
+			select {
+			case e := <-channels[i]:
+				t.Fatalf("watch %d hears %+v", i, e)
+			default:
+			}
+		}
+		if conn.SessionID() != session {
+			t.Fatal("another session")
+		}
+		// Two for one: an event comes once, and the channel is closed then.
+		must(t, witness.Delete(path(1), -1))
+		if e := hears(1); e.Type != zk.EventNodeDeleted {
+			t.Errorf("after the reconnect a watch hears %+v", e)
+		}
+		if _, open := <-channels[1]; open {
+			t.Error("a second event")
+		}
+		zktest.Expire(t, conn)
+		for i := 2; i < watches; i += 3 {
+			if e := hears(i); e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrSessionExpired) {
+				t.Fatalf("watch %d hears %+v of the end of its session", i, e)
+			}
+		}
+		zktest.Eventually(t, 10*time.Second, "a new session", func() bool {
+			return conn.SessionID() != 0 && conn.SessionID() != session && conn.State() == zk.StateHasSession
+		})
+	})
+}
+
+// An event comes before any answer that shows what it is about: who has seen the answer finds it there.
+func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
+	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
+		conn, witness := connect(), zktest.Connect(t, 20*time.Second)
+		path := zktest.Path(t)
+		for range 100 {
+			must(t, errOf(witness.Create(path, nil, 0, open)))
+			var watch <-chan zk.Event
+			zktest.Eventually(t, 10*time.Second, "the node", func() (found bool) {
+				var err error
+				_, _, watch, err = conn.GetW(path)
+				return err == nil
+			})
+			go witness.Delete(path, -1)
+			zktest.Eventually(t, 10*time.Second, "an answer that shows it", func() bool {
+				_, _, err := conn.Get(path)
+				return errors.Is(err, zk.ErrNoNode)
+			})
+			select {
+			case <-watch:
+			default:
+				t.Fatal("the node is gone, and the event not here")
+			}
+		}
+	})
+}
+
+// Without a server the bare client fails what waits; that of zkconn goes on waiting.
+func TestUpstreamWithoutAServer(t *testing.T) {
+	t.Parallel()
+	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
+		p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+		conn := connect(p.Addr())
+		p.Refuse()
+		zktest.Eventually(t, 10*time.Second, "disconnected", func() bool { return conn.State() != zk.StateHasSession })
+		done := make(chan error, 1)
+		go func() { _, _, err := conn.Get("/"); done <- err }()
+		if bare(t) {
+			zktest.Within(t, 20*time.Second, "an error", func() {
+				if err := <-done; !errors.Is(err, zk.ErrNoServer) {
+					t.Error(err)
+				}
+			})
+			return
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("it does not wait: %v", err)
+		default:
+		}
+		must(t, p.Accept())
+		zktest.Within(t, 20*time.Second, "the answer", func() {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	})
+}
+
+// A server that takes its time, but less than the client gives it, is no lost one.
+func TestUpstreamWaitsForASlowServer(t *testing.T) {
+	t.Parallel()
+	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
+		p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+		conn := connect(p.Addr())
+		f := p.Next(zktest.ReadOp, zktest.HoldReply)
+		done := make(chan error, 1)
+		go func() { _, _, err := conn.Get("/"); done <- err }()
+		zktest.Within(t, 10*time.Second, "the request", func() { <-f.Fired() })
+		release := time.AfterFunc(time.Second, f.Release)
+		defer release.Stop()
+		zktest.Within(t, 10*time.Second, "the answer", func() {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+		if n := p.Seen(zktest.ConnectOp); n != 1 {
+			t.Errorf("%d handshakes", n)
+		}
+	})
+}
+
+// A listing of more than the MiB at which the Java client ends comes through; a request of more than that does not.
+func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
+	t.Parallel()
+	const nodes, each = 8000, 150
+	witness := zktest.Connect(t, 20*time.Second)
+	dir := zktest.Path(t)
+	must(t, errOf(witness.Create(dir, nil, 0, open)))
+	for i := 0; i < nodes; i += 2000 {
+		var creates []any
+		for n := range 2000 {
+			creates = append(creates, &zk.CreateRequest{Path: fmt.Sprintf("%s/%0*d", dir, each, i+n), Acl: open})
+		}
+		_, err := witness.Multi(creates...)
+		must(t, err)
+	}
+	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
+		names, _, err := connect().Children(dir)
+		if err != nil || len(names) != nodes {
+			t.Errorf("%d names, %v", len(names), err)
+		}
+		if _, err := connect().Set(dir, make([]byte, 1100<<10), -1); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("a request of 1.1 MiB: %v", err)
+		}
+	})
+}
+
+// zkconn reads what the client writes, and takes each Write for one packet.
+func TestUpstreamWritesWholePackets(t *testing.T) {
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	var packets, partial atomic.Int64
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		return &counted{conn, &packets, &partial}, err
+	}
+	conn := connect(t, 4*time.Second, []string{p.Addr()}, zkconn.WithDigestAuth("ann", "secret"), zkconn.WithDialer(dial))
+	path := zktest.Path(t)
+	must(t, errOf(conn.Create(path, make([]byte, 200_000), 0, open)))
+	_, _, _, err := conn.GetW(path)
+	must(t, err)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}, &zk.SetDataRequest{Path: path, Version: -1})
+		})
+	}
+	all.Wait()
+	p.Cut()
+	call(t, conn, 5*time.Second)
+	conn.Close()
+	if packets.Load() < 25 || partial.Load() != 0 {
+		t.Errorf("%d of %d writes were not one packet", partial.Load(), packets.Load())
+	}
+}
+
+type counted struct {
+	net.Conn
+	packets, partial *atomic.Int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.packets.Add(1)
+	if len(p) < 4 || int(binary.BigEndian.Uint32(p)) != len(p)-4 {
+		c.partial.Add(1)
+	}
+	return c.Conn.Write(p)
+}
+
+func errOf(_ string, err error) error { return err }
