@@ -55,6 +55,10 @@ func outcomeOf(err error) outcome {
 		switch code {
 		case "-1", "-2", "-3", "-4", "-7":
 			return unknown
+		case "-12":
+			// There is no such session: the request came between its end and
+			// that of its connection. It proves nothing but that.
+			return unsent
 		}
 		return refused
 	}

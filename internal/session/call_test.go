@@ -27,6 +27,7 @@ func TestOutcomeOf(t *testing.T) {
 		{zk.ErrNoServer, unsent},
 		{zk.ErrSessionExpired, unsent},
 		{zk.ErrSessionMoved, unsent},
+		{code(-12), unsent}, // unknown session: it has just ended
 
 		{zk.ErrNoNode, refused},
 		{zk.ErrNoAuth, refused},
