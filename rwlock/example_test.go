@@ -161,6 +161,39 @@ func ExampleHold_Context() {
 	// rwlock: unlock /examples/context: lock lost: its node was deleted
 }
 
+// By default whoever reaches the servers can delete the node of a lock, and has
+// taken the lock away. With a list of one's own nobody else can. What counts is
+// the list of the directory; one that exists already keeps the list it has.
+func ExampleWithACL() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	ann, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second, zkconn.WithDigestAuth("ann", "secret"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ann.Close()
+	stranger := exampleConn(ctx)
+	defer stranger.Close()
+
+	for _, mu := range []*rwlock.RWMutex{
+		rwlock.New(ann, "/example-open"),
+		rwlock.New(ann, "/example-closed", rwlock.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))),
+	} {
+		hold, err := mu.Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("a stranger deletes the node:", stranger.Delete(hold.Guard().Path, -1))
+		fmt.Println("the holder asks:", hold.Verify(ctx))
+		hold.Unlock(ctx)
+	}
+	// Output:
+	// a stranger deletes the node: <nil>
+	// the holder asks: rwlock: verify /example-open: lock lost: its node was deleted
+	// a stranger deletes the node: zk: not authenticated
+	// the holder asks: <nil>
+}
+
 // fencedStore refuses whoever comes with a smaller token than it has seen.
 type fencedStore struct {
 	newest int64
