@@ -28,6 +28,15 @@ func TestParseReadsTheNamesOfEveryPeer(t *testing.T) {
 			t.Errorf("Parse(%q) = %+v, %v; want %+v", name, got, ok, want)
 		}
 	}
+	for name, want := range map[string]Node{ // of Curator's InterProcessReadWriteLock
+		"_c_" + dashed + "-__READ__0000000001": {ID: dashed, Kind: CuratorRead, Seq: 1},
+		"__WRIT__-2147483648":                  {Kind: CuratorWrite, Seq: -2147483648},
+	} {
+		want.Name = name
+		if got, ok := Parse(name, CuratorRead, CuratorWrite); !ok || got != want {
+			t.Errorf("Parse(%q) = %+v, %v; want %+v", name, got, ok, want)
+		}
+	}
 }
 
 func TestParseIgnoresWhatIsNotOurs(t *testing.T) {
@@ -82,11 +91,18 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"lock-0000000000", "lock--2147483648", "_c_x", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-read-0000000001",
 		"lock-9999999999", "__lock__0000000001", "\x00", "write-0000000001",
+		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-__READ__0000000001", "__WRIT__-2147483648", "__WRIT__-000000001",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		n, ok := Parse(name, all...)
+		if c, too := Parse(name, CuratorRead, CuratorWrite); too {
+			if ok {
+				t.Fatalf("%q was read as %+v, and as %+v of Curator's", name, n, c)
+			}
+			n, ok = c, true
+		}
 		if !ok {
 			return
 		}
