@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"slices"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
@@ -9,6 +10,7 @@ import (
 
 var outages = []scenario{
 	{"holders and waiters survive a restart of the server", restarted, 0},
+	{"a waiter whose watches are lost on the way back hears of the release", watchesLost, 0},
 	{"on another connection a disconnect is a loss, and the node is deleted", foreignLoss, 0},
 	{"on another connection a disconnect within the grace is no loss", foreignGrace, 0},
 	{"on another connection a cut at the create or the delete leaves nothing", foreignCut, 0},
@@ -37,6 +39,30 @@ func restarted(s *scene) {
 	}
 	s.unlock(got)
 	s.Empty()
+}
+
+// watchesLost cuts a client that is back once more, when it sets its watches
+// again. Meanwhile the one that it watches goes.
+func watchesLost(s *scene) {
+	holder, c := s.client(), s.behind()
+	for _, action := range cuts {
+		h := holder.block()
+		ahead := s.Dir + "/" + zktest.Children(s, s.Witness, s.Dir)[0]
+		watch := c.proxy.Where(func(r zktest.Request) bool {
+			return r.Is(zktest.ReadOp) && r.Watch && slices.Contains(r.Paths, ahead)
+		}, 1, zktest.HoldReply)
+		a := c.wait(2)
+		zktest.Within(s, soon, "it watches the holder", func() { <-watch.Fired() })
+		watch.Release()
+		c.catchUp()
+		again := c.proxy.Next(zktest.WatchesOp, action)
+		c.proxy.Cut()
+		zktest.Within(s, soon, "it sets its watches again", func() { <-again.Fired() })
+		c.proxy.Refuse()
+		s.unlock(h)
+		s.Must(c.proxy.Accept())
+		s.unlock(a.Granted())
+	}
 }
 
 func foreignLoss(s *scene) {

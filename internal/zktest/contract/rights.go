@@ -17,6 +17,9 @@ var rights = []scenario{
 	{"without the right to write a Lock does without or says so", mayNotWrite, 0},
 	{"without the right to read a Lock that would wait fails", mayNotRead, 0},
 	{"without the right to delete an Unlock says so", mayNotDelete, 0},
+	{"without the right to read the node ahead a Lock that would wait fails", mayNotReadAhead, 0},
+	{"a Lock that fails and may not clean up tells both", mayNotCleanUp, 0},
+	{"a list that the server refuses is an error at once", listRefused, 0},
 	{"WithACL is the list of all nodes that are made", listOfAllNodes, 0},
 }
 
@@ -130,6 +133,67 @@ func mayNotDelete(s *scene) {
 		s.Error("held after the unlock")
 	}
 	c.conn.Close() // the only way
+}
+
+// mayNotReadAhead has somebody whose list is for himself in front.
+func mayNotReadAhead(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	ann := s.as("ann", Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")})
+	bob := s.as("bob", Settings{})
+	h := ann.block()
+	err := bob.begin(bob.Lock).Failed()
+	s.Is(err, zk.ErrNoAuth)
+	if right := "READ on " + s.Dir + "/"; !strings.Contains(err.Error(), right) {
+		s.Errorf("error %q does not name the right %s…", err, right)
+	}
+	s.inLine(1)
+	s.unlock(h)
+	s.unlock(bob.lock())
+}
+
+// mayNotCleanUp has no right but to make a node. Who looks first makes none.
+func mayNotCleanUp(s *scene) {
+	root := s.protect(zk.PermCreate | zk.PermWrite)
+	c := s.client()
+	h := root.block()
+	err := c.begin(c.Lock).Failed()
+	s.Is(err, zk.ErrNoAuth)
+	why, left, both := strings.Cut(err.Error(), "; and leaving the line: ")
+	if !strings.Contains(why, "READ on "+s.Dir) || both && !strings.Contains(left, "DELETE on "+s.Dir) {
+		s.Errorf("error %q does not say why it failed, and what it may not clean up", err)
+	}
+	if leaves := len(zktest.Children(s, root.conn, s.Dir)) > s.r.Nodes; leaves != both {
+		s.Errorf("leaves a node: %v; error %q", leaves, err)
+	}
+	s.unlock(h)
+	c.conn.Close() // the only way
+	_, err = root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+	s.Must(err)
+}
+
+// listRefused is about lists that only the server can judge.
+func listRefused(s *scene) {
+	c := s.client()
+	for _, acl := range []zk.ACL{
+		{Perms: zk.PermAll, Scheme: "auth"},                       // of somebody without credentials
+		{Perms: zk.PermAll, Scheme: "digest", ID: "without-hash"}, // of nobody
+		{Perms: zk.PermAll, Scheme: "nonsense", ID: "x"},
+	} {
+		l := s.r.New(c.conn, s.Path, Settings{ACL: []zk.ACL{acl}})
+		for _, call := range []func(context.Context) (Hold, error){l.Lock, l.TryLock, l.Block} {
+			a := c.begin(call)
+			s.Is(a.Failed(), zk.ErrInvalidACL)
+			if took := a.At.Sub(a.Began); took > time.Second {
+				s.Errorf("%v: took %v", acl, took)
+			}
+		}
+		s.EmptyNow()
+	}
+	s.makeDir(zk.WorldACL(zk.PermAll)) // now it is the member's node that is refused
+	l := s.r.New(c.conn, s.Path, Settings{ACL: zk.AuthACL(zk.PermAll)})
+	_, err := l.Lock(s.Ctx)
+	s.Is(err, zk.ErrInvalidACL)
+	s.EmptyNow()
 }
 
 func listOfAllNodes(s *scene) {
