@@ -16,7 +16,7 @@ import (
 // knows.
 func TestServerThatHasLostItsData(t *testing.T) {
 	t.Parallel()
-	const handshakes = 6
+	const handshakes = 10
 	forgetful := zktest.Standalone(t, zktest.Options{})
 	knows := zktest.Servers(t)[0]
 	p := zktest.ProxyFor(t, knows)
