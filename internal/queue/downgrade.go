@@ -36,6 +36,16 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	p.replaced = replaced
 	old := p.nodes[0]
 	p.mu.Unlock()
+	// Whoever ends the hold from now on waits until it is settled which node to
+	// delete. Whoever ended it before has begun to delete the old one, and would
+	// never hear of the new one.
+	if err := p.life.Look(); err != nil {
+		p.mu.Lock()
+		p.replaced = nil
+		p.mu.Unlock()
+		close(replaced)
+		return err
+	}
 
 	result := make(chan error, 1)
 	go func() {
