@@ -1,0 +1,288 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+const (
+	// session is longer than any pause of this machine.
+	session = 30 * time.Second
+	// expiring is that of sessions that are ended anyway. Now and then the client
+	// comes back into one that is just being closed, where nobody answers it
+	// any more; it notices after two thirds of the timeout.
+	expiring = 6 * time.Second
+	// soon is more than any step needs on a busy machine, if it ends at all.
+	soon = 60 * time.Second
+)
+
+var open = zk.WorldACL(zk.PermAll)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hall is a lock on the shared server, somebody who looks at its line, and a
+// connection whose traces are measured.
+type hall struct {
+	*testing.T
+	recipe
+	path, dir string
+	witness   *zk.Conn
+	conn      *zk.Conn
+	meter     meter
+}
+
+func newHall(t *testing.T, r recipe, timeout time.Duration) *hall {
+	t.Helper()
+	server := zktest.Shared(t)
+	path := zktest.Path(t)
+	h := &hall{
+		T: t, recipe: r, path: path, dir: path + r.below,
+		witness: zktest.Connect(t, session, server.Addr()),
+		conn:    zktest.Connect(t, timeout, server.Addr()),
+	}
+	h.meter = meter{t, h.conn}
+	// A directory that stays is one node fewer to wonder about.
+	if r.below != "" {
+		_, err := h.witness.Create(path, []byte(r.stored), zk.FlagPersistent, open)
+		must(t, err)
+	}
+	_, err := h.witness.Create(h.dir, nil, zk.FlagPersistent, open)
+	must(t, err)
+	return h
+}
+
+// inLine waits until so many nodes stand in line, or more.
+func (h *hall) inLine(nodes int) {
+	h.Helper()
+	zktest.Eventually(h, soon, "nodes in line", func() bool { return len(zktest.Children(h, h.witness, h.dir)) >= nodes })
+}
+
+// only waits until no more than so many nodes are left.
+func (h *hall) only(nodes int) {
+	h.Helper()
+	zktest.Eventually(h, soon, "nodes left in line", func() bool { return len(zktest.Children(h, h.witness, h.dir)) <= nodes })
+}
+
+// flat does something size times in all, a little at first and then in halves,
+// and asserts that what could grow does not.
+func (h *hall) flat(size, step int, do func(step int)) {
+	h.Helper()
+	began := time.Now()
+	run := func(n int) {
+		h.Helper()
+		for n > 0 {
+			do(min(n, step))
+			n -= step
+		}
+	}
+	run(2 * step) // so that all tables have their size
+	start := h.meter.read()
+	run(size / 2)
+	middle := h.meter.read()
+	run(size - size/2)
+	end := h.meter.read()
+	for _, at := range []struct {
+		when string
+		figures
+	}{{"start", start}, {"middle", middle}, {"end", end}} {
+		h.Logf("%-9s %-6s %v", h.name, at.when, at.figures)
+	}
+	for _, grown := range end.grown(start) {
+		h.Errorf("after %d: %s", size, grown)
+	}
+	h.Logf("%-9s %d in %v", h.name, size, time.Since(began).Round(time.Second))
+}
+
+// watchOnce has one waiter watch all that can be watched. The client cannot take
+// a watch back, so what is on nodes that live stays, for the next.
+func (h *hall) watchOnce(holders int) {
+	h.Helper()
+	ctx, cancel := context.WithCancel(h.Context())
+	defer cancel()
+	gone := make(chan error, 1)
+	go func() { _, err := h.on(h.conn, h.path).lock(ctx); gone <- err }()
+	zktest.Eventually(h, soon, "a waiter watches", func() bool { return clientWatches(h.conn) == h.watches })
+	cancel()
+	<-gone
+	h.only(holders)
+}
+
+// Waits that are canceled leave nothing: neither those that stood in line, nor
+// those whose create was still under way. Each has a lock value of its own.
+func TestCanceledWaitsLeaveNothing(t *testing.T) {
+	size := setting(t, "CANCELED", 240, 100_000) / len(recipes)
+	each(t, func(t *testing.T, r recipe) {
+		h := newHall(t, r, session)
+		held, err := r.on(h.witness, h.path).block(t.Context())
+		must(t, err)
+		holders := len(zktest.Children(t, h.witness, h.dir))
+		h.watchOnce(holders)
+		round := 0
+		h.flat(size, min(100, size/4), func(waiters int) {
+			round++
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var all sync.WaitGroup
+			for range waiters {
+				all.Go(func() {
+					got, err := r.on(h.conn, h.path).lock(ctx)
+					if !errors.Is(err, context.Canceled) {
+						t.Errorf("%v, %v", got, err)
+					}
+				})
+			}
+			// All of them in line, then half of them, then some.
+			h.inLine(holders + waiters*r.nodes*(4-round%4)/4)
+			cancel()
+			all.Wait()
+			h.only(holders)
+		})
+		must(t, held.Unlock(t.Context()))
+		zktest.AssertEmpty(t, h.witness, h.dir)
+	})
+}
+
+// Sessions that expire under somebody who holds, somebody who waits and somebody
+// who holds and does not ask leave nothing. The waiter is the same all the time,
+// and stands in line again each time.
+func TestLostSessionsLeaveNothing(t *testing.T) {
+	size := setting(t, "SESSIONS", 24, 10_000) / len(recipes)
+	each(t, func(t *testing.T, r recipe) {
+		h := newHall(t, r, expiring)
+		held, err := r.on(h.witness, h.path).block(t.Context())
+		must(t, err)
+		holders := len(zktest.Children(t, h.witness, h.dir))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		waits := make(chan error, 1)
+		go func() { _, err := r.on(h.conn, h.path).lock(ctx); waits <- err }()
+		h.inLine(holders + r.nodes)
+
+		asked, unasked := r.on(h.conn, h.path+"-asked"), r.on(h.conn, h.path+"-unasked")
+		h.flat(size, 1, func(int) {
+			one, err := asked.lock(t.Context())
+			must(t, err)
+			lost, inside := one.Lost(), one.Context(t.Context())
+			other, err := unasked.lock(t.Context())
+			must(t, err)
+			zktest.Expire(t, h.conn)
+			zktest.Within(t, soon, "the loss is told", func() { <-lost; <-inside.Done() })
+			for _, h := range []interface{ Unlock(context.Context) error }{one, other} {
+				if err := h.Unlock(t.Context()); !errors.Is(err, hold.ErrLost) {
+					t.Errorf("unlock after the end of the session: %v", err)
+				}
+			}
+			mine := 0
+			zktest.Eventually(t, soon, "the waiter stands in line again", func() bool {
+				mine = 0
+				for _, name := range zktest.Children(t, h.witness, h.dir) {
+					if _, stat, err := h.witness.Exists(h.dir + "/" + name); err == nil && stat.EphemeralOwner == h.conn.SessionID() {
+						mine++
+					}
+				}
+				return mine == r.nodes
+			})
+		})
+		cancel()
+		if err := <-waits; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		must(t, held.Unlock(t.Context()))
+		for _, dir := range []string{h.dir, h.path + "-asked" + r.below, h.path + "-unasked" + r.below} {
+			zktest.AssertEmpty(t, h.witness, dir)
+		}
+	})
+}
+
+// perWaiter is what a waiting goroutine may cost for each node that it has in line:
+// our part, and that of the client, which keeps an entry for each watch.
+const perWaiter = 4 << 10
+
+func TestAWaiterCostsLittle(t *testing.T) {
+	each(t, func(t *testing.T, r recipe) { cost(t, r, true) })
+	t.Run("read, of one value", func(t *testing.T) { cost(t, recipes[1], false) })
+}
+
+// cost measures waiters of one line, each with a lock value of its own or all
+// with one, beside as many goroutines that wait for nothing but their context.
+func cost(t *testing.T, r recipe, own bool) {
+	waiters := setting(t, "WAITERS", 60, 1000)
+	h := newHall(t, r, session)
+	held, err := r.on(h.witness, h.path).block(t.Context())
+	must(t, err)
+	holders := len(zktest.Children(t, h.witness, h.dir))
+	// Readers of one value send one goroutine to stand in line for all of them.
+	sent := 0
+	if r.shared {
+		sent = 1
+	}
+	inLine := 1
+	if own {
+		inLine, sent = waiters, sent*waiters
+	}
+	crowd := func(wait func(context.Context), there func()) (perHeap, perStack int64, goroutines int) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		before, stackBefore := h.meter.read(), stack()
+		var all sync.WaitGroup
+		for range waiters {
+			all.Go(func() { wait(ctx) })
+		}
+		there()
+		after := h.meter.read()
+		perHeap, perStack = (after.heap-before.heap)/int64(waiters), (stack()-stackBefore)/int64(waiters)
+		cancel()
+		all.Wait()
+		h.only(holders)
+		return perHeap, perStack, after.goroutines - before.goroutines
+	}
+	one := r.on(h.conn, h.path)
+	wait := func(ctx context.Context) {
+		l := one
+		if own {
+			l = r.on(h.conn, h.path)
+		}
+		if _, err := l.lock(ctx); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	there := func() {
+		h.inLine(holders + inLine*r.nodes)
+		zktest.Eventually(t, soon, "all waiters watch", func() bool { return clientWatches(h.conn) >= inLine*r.nodes+1 })
+	}
+	crowd(wait, there) // so that all tables have their size
+	bareHeap, bareStack, bare := crowd(func(ctx context.Context) { <-ctx.Done() }, func() {})
+	heap, stack, goroutines := crowd(wait, there)
+	t.Logf("%-9s of %d waiters each has %d bytes of heap and %d of stack, and %.2f goroutines; one who waits for its context only %d, %d and %.2f",
+		r.name, waiters, heap, stack, float64(goroutines)/float64(waiters), bareHeap, bareStack, float64(bare)/float64(waiters))
+	if limit := perWaiter * int64(r.nodes); heap-bareHeap > limit {
+		t.Errorf("a waiter has %d bytes of heap, the limit is %d", heap-bareHeap, limit)
+	}
+	// The heartbeat, and what it asks, are one for all.
+	if more := goroutines - bare - sent; more > 4 {
+		t.Errorf("%d goroutines of ours for %d waiters", more+sent, waiters)
+	}
+	must(t, held.Unlock(t.Context()))
+	zktest.AssertEmpty(t, h.witness, h.dir)
+}
+
+// stack is what all stacks have.
+func stack() int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.StackInuse)
+}

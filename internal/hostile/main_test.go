@@ -1,0 +1,40 @@
+// Package hostile puts the locks into bad company: servers that can or will not,
+// limits, what is left of a directory's numbers; and counts what they leave
+// behind when they are canceled or lose their sessions over and over.
+//
+// What one connection and one directory suffice for is in the contract.
+//
+// A little of the counting is part of `go test ./...`. With LEAKS=1 in the
+// environment it is the full size (make leaks), which these change:
+//
+//	LEAKS_CANCELED=100000   waits that are canceled
+//	LEAKS_SESSIONS=10000    sessions that expire under holders and a waiter
+//	LEAKS_WAITERS=1000      waiters of one line, whose cost is measured
+package hostile
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+)
+
+func TestMain(m *testing.M) { contract.Main(m) }
+
+// setting is a number from the environment.
+func setting(t *testing.T, name string, short, full int) int {
+	t.Helper()
+	value := os.Getenv("LEAKS_" + name)
+	switch {
+	case value != "":
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			t.Fatalf("LEAKS_%s: %v", name, err)
+		}
+		return n
+	case os.Getenv("LEAKS") != "":
+		return full
+	}
+	return short
+}

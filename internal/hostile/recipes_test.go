@@ -1,0 +1,88 @@
+package hostile
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+type acquire = func(context.Context) (contract.Hold, error)
+
+// locker is one value of a recipe.
+type locker struct {
+	lock  acquire
+	try   acquire
+	block acquire // makes lock wait
+}
+
+// recipe is one way to lock.
+type recipe struct {
+	name   string
+	below  string // where the nodes stand, below the lock's path
+	stored string // what the node at the path holds, if that is not where they stand
+	kind   znode.Kind
+	nodes  int // of one lock
+	// watches are what a waiter has behind one holder: on its own nodes, on those
+	// ahead, on the number of permits, on the directory to hear of writers.
+	watches int
+	shared  bool // lock does not make lock wait, and those of one value have one node
+	on      func(*zk.Conn, string) locker
+}
+
+var recipes = []recipe{
+	{name: "write", kind: znode.Write, nodes: 1, watches: 2, on: write},
+	{name: "read", kind: znode.Read, nodes: 1, watches: 3, shared: true, on: read},
+	{name: "reentrant", kind: znode.Lock, nodes: 1, watches: 2, on: reenter},
+	{name: "semaphore", below: "/queue", stored: "3", kind: znode.Permit, nodes: 2, watches: 5, on: permits},
+}
+
+// each runs a test over all recipes.
+func each(t *testing.T, test func(*testing.T, recipe)) {
+	t.Helper()
+	for _, r := range recipes {
+		t.Run(r.name, func(t *testing.T) { test(t, r) })
+	}
+}
+
+func write(conn *zk.Conn, path string) locker {
+	m := rwlock.New(conn, path)
+	lock := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
+	try := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryLock(ctx)) }
+	return locker{lock, try, lock}
+}
+
+func read(conn *zk.Conn, path string) locker {
+	m := rwlock.New(conn, path)
+	return locker{
+		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.RLock(ctx)) },
+		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryRLock(ctx)) },
+		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) },
+	}
+}
+
+func reenter(conn *zk.Conn, path string) locker {
+	m := reentrant.New(conn, path)
+	lock := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
+	try := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryLock(ctx)) }
+	return locker{lock, try, lock}
+}
+
+// permits are two of three: two holders of two do not fit.
+func permits(conn *zk.Conn, path string) locker {
+	s := semaphore.New(conn, path, 3)
+	hold := func(h *semaphore.Hold, err error) (contract.Hold, error) { return contract.As(unlocker{h}, err) }
+	lock := func(ctx context.Context) (contract.Hold, error) { return hold(s.Acquire(ctx, 2)) }
+	try := func(ctx context.Context) (contract.Hold, error) { return hold(s.TryAcquire(ctx, 2)) }
+	return locker{lock, try, lock}
+}
+
+type unlocker struct{ *semaphore.Hold }
+
+func (h unlocker) Unlock(ctx context.Context) error { return h.Release(ctx) }
