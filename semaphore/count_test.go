@@ -211,3 +211,24 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 	release(s, h)
 	s.Empty()
 }
+
+// The same, between the reading of the number and the create: the node with the
+// number has the version that was read, for it is new, too.
+func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
+	s := newStage(t)
+	conn, p := s.Behind()
+	c := &client{s, semaphore.New(conn, s.Path, 3), conn}
+	release(s, c.acquire(3))
+	create := p.Next(zktest.CreateOp, zktest.HoldRequest)
+	tried := contract.Begin(t, s.Ctx, func(ctx context.Context) (*semaphore.Hold, error) { return c.TryAcquire(ctx, 1) })
+	zktest.Within(t, soon, "the create is on its way", func() { <-create.Fired() })
+	zktest.Eventually(t, soon, "all is deleted", func() bool {
+		err := s.Witness.Delete(s.Dir, -1)
+		return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+	})
+	h := newClient(s, 1).acquire(1)
+	create.Release()
+	s.Is(tried.Failed(), semaphore.ErrBusy) // of the one permit that there is
+	release(s, h)
+	s.Empty()
+}

@@ -3,7 +3,7 @@ package queue
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/zklocks/zklocks/internal/zktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { zktest.Main(m) }

@@ -110,7 +110,7 @@ const (
 )
 
 var suite = slices.Concat(
-	holding, waiting, trying, canceling, replies, losing, outages, fencing, inputs, rights, secured, secrets, directories, names, costs,
+	holding, waiting, trying, canceling, replies, losing, outages, fencing, inputs, rights, secured, secrets, directories, names, surroundings, costs,
 )
 
 // Run runs the suite over one recipe.

@@ -1,21 +1,25 @@
 package contract
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zktest"
 )
 
 var directories = []scenario{
 	{"a path of which several levels are missing is made", deepPath, 0},
 	{"a directory that somebody made serves as well", plainDirectory, 0},
+	{"a directory that is ephemeral is an error", ephemeralDirectory, 0},
 	{"the directory of an idle lock goes by itself", idleGoes, 0},
 	{"a directory that vanishes between two steps is made again", vanishing, 0},
 	{"a holder and a waiter whose directory is deleted", deletedDirectory, 0},
+	{"a directory that is deleted between the create and the listing is made again", deletedBeforeTheListing, 0},
 }
 
 func deepPath(s *scene) {
@@ -46,6 +50,25 @@ func plainDirectory(s *scene) {
 	a := c.wait(2)
 	s.unlock(h)
 	s.unlock(a.Granted())
+}
+
+func ephemeralDirectory(s *scene) {
+	if s.Dir != s.Path {
+		_, err := s.Witness.Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+	}
+	_, err := s.Witness.Create(s.Dir, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+	c := s.behind()
+	for _, call := range []func(context.Context) (Hold, error){c.Lock, c.TryLock, c.Block} {
+		a := c.begin(call)
+		s.Is(a.Failed(), zk.ErrNoChildrenForEphemerals)
+	}
+	if n := c.proxy.Seen(zktest.AnyOp); n > few {
+		s.Errorf("%d requests", n)
+	}
+	s.Must(s.Witness.Delete(s.Dir, -1))
+	s.unlock(c.lock()) // the value is as good as before
 }
 
 func idleGoes(s *scene) {
@@ -131,5 +154,30 @@ func deletedDirectory(s *scene) {
 	if got.Token() <= h.Token() {
 		s.Errorf("token %d after %d", got.Token(), h.Token())
 	}
+	s.unlock(got)
+}
+
+func deletedBeforeTheListing(s *scene) {
+	holder, c := s.client(), s.behind()
+	s.unlock(c.lock())
+	h := holder.block()
+	before := c.proxy.Seen(zktest.AnyOp)
+	list := c.proxy.Next(zktest.ListOp, zktest.HoldRequest)
+	a := c.wait(2)
+	zktest.Within(s, soon, "the listing is under way", func() { <-list.Fired() })
+	var all []any
+	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+		all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+	}
+	_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
+	s.Must(err)
+	list.Release()
+	got := a.Granted()
+	s.Must(got.Verify(s.Ctx))
+	s.inLine(1)
+	if n := c.proxy.Seen(zktest.AnyOp) - before; n > 2*few {
+		s.Errorf("%d requests", n)
+	}
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
 	s.unlock(got)
 }

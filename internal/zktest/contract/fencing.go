@@ -13,6 +13,7 @@ var fencing = []scenario{
 	{"the token is the czxid of the node", tokenIsCzxid, 0},
 	{"a guard lets a transaction pass only while the lock is held", guards, 0},
 	{"Verify finds out what nobody has told", verifies, 0},
+	{"Verify asks the quorum", verifiesByTheQuorum, 0},
 }
 
 func tokens(s *scene) {
@@ -57,6 +58,10 @@ func tokenIsCzxid(s *scene) {
 	first, second := s.client(), s.client()
 	h := first.block() // granted by the reply of its create
 	a := second.wait(2)
+	for path := range s.nodes(second.conn.SessionID()) {
+		_, err := s.Witness.Set(path, []byte("x"), -1) // which is no reason for another token
+		s.Must(err)
+	}
 	for _, c := range []*client{first, second} {
 		for _, stat := range s.nodes(c.conn.SessionID()) {
 			if stat.Czxid != h.Token() {
@@ -113,4 +118,18 @@ func verifies(s *scene) {
 		s.Error("verified without a node")
 	}
 	s.over(h, h.Context(s.Ctx))
+}
+
+// A read would do against a server that knows all. Against one that is behind,
+// only a request that the quorum answers does.
+func verifiesByTheQuorum(s *scene) {
+	conn, p := s.BehindFor(quietSession)
+	c := s.with(conn, p, Settings{})
+	h := c.lock()
+	checks, all := p.Seen(zktest.CheckOp), p.Seen(zktest.AnyOp)
+	s.Must(h.Verify(s.Ctx))
+	if checks, all = p.Seen(zktest.CheckOp)-checks, p.Seen(zktest.AnyOp)-all; checks != 1 || all != 1 {
+		s.Errorf("%d requests, %d of them through the quorum", all, checks)
+	}
+	s.unlock(h)
 }

@@ -25,6 +25,7 @@ var holding = []scenario{
 	{"a lock whose path begins like another's does not disturb it", prefixes, 0},
 	{"options may be changed after New", optionsAreCopied, 0},
 	{"the queue tells who holds and who waits", queueTells, 0},
+	{"the queue is judged without those who left while it was read", queueWithoutTheLeft, 0},
 }
 
 func lasts(s *scene) {
@@ -229,4 +230,25 @@ func queueTells(s *scene) {
 		s.Errorf("at the end: %+v", q)
 	}
 	s.unlock(last)
+}
+
+func queueWithoutTheLeft(s *scene) {
+	holder, next, looker := s.client(), s.client(), s.behind()
+	h := holder.block()
+	a := next.wait(2)
+	listing := looker.proxy.Next(zktest.ListOp, zktest.HoldReply)
+	var members []Member
+	looked := looker.begin(func(ctx context.Context) (_ Hold, err error) {
+		members, err = looker.Queue(ctx)
+		return nil, err
+	})
+	zktest.Within(s, soon, "the line is listed", func() { <-listing.Fired() })
+	s.unlock(h)
+	h = a.Granted()
+	listing.Release()
+	looked.Granted()
+	if len(members) != 1 || !members[0].Holding || members[0].Session != next.conn.SessionID() {
+		s.Errorf("one has left and one holds: %+v", members)
+	}
+	s.unlock(h)
 }

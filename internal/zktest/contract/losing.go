@@ -19,6 +19,7 @@ var losing = []scenario{
 	{"an Unlock that the expiry overtakes says that the lock was lost", expiredWhileUnlocking, 0},
 	{"a waiter whose node is deleted queues again at the tail", deletedWhileWaiting, 0},
 	{"a waiter whose session expires queues again at the tail", expiredWhileWaiting, 0},
+	{"a waiter that loses its place together with the holder does not hold", deletedWithTheHolder, 0},
 	{"a waiter whose connection is closed fails at once", closedWhileWaiting, 0},
 	{"a holder that is cut off knows before the next one holds", toldBeforeTheNext, 0},
 }
@@ -137,6 +138,41 @@ func deletedWhileWaiting(s *scene) {
 func expiredWhileWaiting(s *scene) {
 	victim := s.client()
 	requeued(s, victim, func() { zktest.Expire(s, victim.conn) })
+}
+
+// deletedWithTheHolder has a waiter find both events in its channels at once: its
+// own nodes were deleted, and so were those it waited for. The one came before
+// the other, but no select can tell.
+func deletedWithTheHolder(s *scene) {
+	holder, victim, other := s.client(), s.behind(), s.client()
+	for range 10 {
+		h := holder.block()
+		ahead := s.nodes(holder.conn.SessionID())
+		watches := victim.proxy.Where(func(r zktest.Request) bool {
+			return r.Is(zktest.ReadOp) && r.Watch && ahead[r.Paths[0]] != nil
+		}, 1, zktest.HoldReply)
+		v := victim.wait(2)
+		zktest.Within(s, soon, "the victim watches the holder", func() { <-watches.Fired() })
+		o := other.waitToBlock(3)
+		var all []any
+		for _, session := range []int64{victim.conn.SessionID(), holder.conn.SessionID()} {
+			for path := range s.nodes(session) {
+				all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
+			}
+		}
+		_, err := s.Witness.Multi(all...)
+		s.Must(err)
+		watches.Release()
+		got := o.Granted()
+		s.inLine(2) // the victim stands in line anew, behind
+		victim.catchUp()
+		v.Waits()
+		s.unlock(got)
+		got = v.Granted()
+		s.Must(got.Verify(s.Ctx))
+		s.unlock(got)
+		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	}
 }
 
 func closedWhileWaiting(s *scene) {

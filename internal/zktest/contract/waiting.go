@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/zktest"
@@ -43,23 +44,41 @@ func inOrder(s *scene) {
 
 func wakesOne(s *scene) {
 	const waiters = 20
-	c := s.behind()
-	h := c.block()
+	// On one connection they share their watches, so a herd would not show.
+	clients := []*client{s.behind(), s.behind(), s.behind()}
+	sum := func(count func(*client) int) (all int) {
+		for _, c := range clients {
+			all += count(c)
+		}
+		return all
+	}
+	told := func() int {
+		return sum(func(c *client) int { c.catchUp(); return int(c.proxy.Notifications()) })
+	}
+	h := clients[len(clients)-1].block()
 	var line []*attempt
 	for i := range waiters {
-		line = append(line, c.wait(i+2))
+		line = append(line, clients[i%len(clients)].wait(i+2))
 	}
-	// Each waiter watches its own nodes, which it does once it has seen that it must wait.
-	zktest.Eventually(s, soon, "all waiters watch", func() bool { return len(watched(s, c)) >= (waiters+1)*s.r.Nodes })
-	c.catchUp()
-	if n := c.proxy.Notifications(); n != 0 {
+	// Each waiter watches its own nodes, and those of the one ahead.
+	zktest.Eventually(s, soon, "all waiters watch", func() bool {
+		return sum(func(c *client) (nodes int) {
+			for _, path := range watched(s, c) {
+				if strings.HasPrefix(path, s.Dir+"/") { // not what belongs to all of the line
+					nodes++
+				}
+			}
+			return nodes
+		}) == 2*waiters*s.r.Nodes
+	})
+	if n := told(); n != 0 {
 		s.Errorf("%d notifications before the first release", n)
 	}
 	for i, next := range line {
 		s.unlock(h)
 		h = next.Granted()
-		c.catchUp()
-		if n := c.proxy.Notifications(); n != int64((i+1)*s.r.Nodes) {
+		// Of each release hear the next in line, and whoever watched its own nodes while it waited.
+		if n := told(); n != (2*i+1)*s.r.Nodes {
 			s.Fatalf("%d notifications after %d releases of %d nodes", n, i+1, s.r.Nodes)
 		}
 	}

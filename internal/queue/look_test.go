@@ -1,0 +1,205 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// place is where a test has somebody stand in line, and a witness who is not.
+type place struct {
+	*testing.T
+	proxy   *zktest.Proxy
+	conn    *zk.Conn
+	line    *Line
+	witness *zk.Conn
+}
+
+func newPlaceInLine(t *testing.T, connect func(testing.TB, time.Duration, ...string) *zk.Conn, timeout time.Duration) *place {
+	t.Helper()
+	server := zktest.Servers(t)[0]
+	p := zktest.ProxyFor(t, server)
+	x := &place{T: t, proxy: p, conn: connect(t, timeout, p.Addr()), witness: zktest.Connect(t, 20*time.Second, server)}
+	dir := zktest.Path(t)
+	if _, err := x.witness.Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if x.line, err = NewLine(x.conn, dir, Default(), znode.Lock); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// enter has a member make its node, as attempt does.
+func (x *place) enter() *member {
+	x.Helper()
+	sess := x.conn.SessionID()
+	made, err := x.line.client.Claim(x.Context(), sess, session.Claim{Dir: x.line.dir, Kind: znode.Lock, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
+	if err != nil {
+		x.Fatal(err)
+	}
+	m := &member{line: x.line, sess: sess, nodes: made.Nodes, lease: x.line.client.Keep(sess, 0)}
+	x.Cleanup(m.lease.End)
+	return m
+}
+
+// lists has the member look at the line, and so watch its own node.
+func (x *place) lists(m *member) {
+	x.Helper()
+	if _, err := m.listBesideOwn(x.Context(), 0); err != nil {
+		x.Fatal(err)
+	}
+}
+
+func (x *place) must(_ any, err error) {
+	x.Helper()
+	if err != nil {
+		x.Fatal(err)
+	}
+}
+
+func (x *place) until(what string, ok func() bool) {
+	x.Helper()
+	zktest.Eventually(x, 20*time.Second, what, ok)
+}
+
+// Each of these may come between what a member has read and its grant. Some have
+// an event that waits in a channel, beside that of the last blocker.
+func TestWhatForbidsAGrant(t *testing.T) {
+	fired := func(w *session.Watch) func() bool {
+		return func() bool { _, fired := w.Fired(); return fired }
+	}
+	for name, c := range map[string]struct {
+		listed bool // and so it watches its own node; a grant by the reply of the create comes without
+		happen func(*place, *member, *Terms)
+		want   error
+	}{
+		"nothing, before a listing": {false, func(*place, *member, *Terms) {}, nil},
+		"nothing, after a listing":  {true, func(*place, *member, *Terms) {}, nil},
+		"its node is deleted": {true, func(x *place, m *member, _ *Terms) {
+			x.must(nil, x.witness.Delete(x.line.path(m.nodes[0]), -1))
+			x.until("it is told", fired(m.own[0]))
+		}, errRequeue},
+		"somebody writes into its node": {true, func(x *place, m *member, _ *Terms) {
+			x.must(x.witness.Set(x.line.path(m.nodes[0]), []byte("x"), -1))
+			x.until("it is told", fired(m.own[0]))
+		}, errAgain},
+		"its session ends": {false, func(x *place, m *member, _ *Terms) {
+			zktest.Expire(x, x.conn)
+			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
+		}, errRequeue},
+		"the connection is made anew": {true, func(x *place, _ *member, _ *Terms) {
+			before, _ := x.line.client.Unbroken()
+			x.proxy.Cut()
+			x.until("another connection", func() bool { now, _ := x.line.client.Unbroken(); return now != before })
+		}, errAgain},
+		"the session may have run out": {true, func(x *place, m *member, _ *Terms) {
+			x.proxy.Mute()
+			x.until("its deadline has passed", func() bool { return m.lease.Alive() != nil })
+		}, errAgain},
+		"the terms change": {true, func(x *place, m *member, terms *Terms) {
+			w, err := x.line.client.Watch(x.Context(), m.sess, x.line.dir)
+			x.must(nil, err)
+			terms.Watch = w
+			x.must(x.witness.Set(x.line.dir, []byte("x"), -1))
+			x.until("it is told", fired(w))
+		}, errAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newPlaceInLine(t, zktest.Connect, 3*time.Second)
+			m := x.enter()
+			if c.listed {
+				x.lists(m)
+			}
+			stretch, known := x.line.client.Unbroken()
+			var terms Terms
+			c.happen(x, m, &terms)
+			if err := m.look(terms, stretch, known); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// A foreign connection may be made anew without our knowing, and then what fires
+// is late: a strike-out may be heard before the deletion of our own node that
+// came first, and the listing must be asked for again; so must the terms.
+func TestWhatForbidsAGrantOnAForeignConnection(t *testing.T) {
+	t.Parallel()
+	x := newPlaceInLine(t, zktest.ConnectForeign, 10*time.Second)
+	m := x.enter()
+	x.lists(m)
+	_, stat, err := x.witness.Exists(x.line.dir)
+	x.must(nil, err)
+	good := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version}}
+	dropped := 0
+	bad := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version + 1}, Drop: func() { dropped++ }}
+	for name, c := range map[string]struct {
+		terms  Terms
+		struck bool
+		want   error
+	}{
+		"by the listing":                           {Terms{}, false, nil},
+		"by the listing, and the terms hold":       {good, false, nil},
+		"by the listing, and the terms are others": {bad, false, errAgain},
+		"by a strike-out":                          {Terms{}, true, errAgain},
+		"by a strike-out, and the terms hold":      {good, true, errAgain},
+	} {
+		if err := m.mayTake(t.Context(), c.terms, 0, false, c.struck); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	if dropped != 1 {
+		t.Errorf("terms that do not hold were dropped %d times", dropped)
+	}
+}
+
+// A node of the same name may be there and belong to somebody else.
+func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
+	t.Parallel()
+	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
+	m := x.enter()
+	path := x.line.path(m.nodes[0])
+	x.must(x.witness.Multi(
+		&zk.DeleteRequest{Path: path, Version: -1},
+		&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
+	))
+	if _, err := m.listBesideOwn(t.Context(), 0); !errors.Is(err, errRequeue) {
+		t.Errorf("%v, want %v", err, errRequeue)
+	}
+}
+
+// The server has numbered the node, and the number is one of the last.
+func TestNobodyQueuesAtTheEndOfTheCounter(t *testing.T) {
+	t.Parallel()
+	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
+	m := x.enter()
+	m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return true }})
+	made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Mzxid: 1}}
+	take := func() error {
+		terms, err := m.entry.Terms(t.Context(), m.sess)
+		x.must(nil, err)
+		stretch, known := x.line.client.Unbroken()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err = m.take(ctx, made, terms, stretch, known, false)
+		return err
+	}
+	m.nodes[0].Seq = 1<<31 - 1<<20
+	if err := take(); !errors.Is(err, znode.ErrSequence) {
+		t.Errorf("%v, want %v", err, znode.ErrSequence)
+	}
+	m.nodes[0].Seq--
+	if err := take(); err != nil {
+		t.Errorf("the last number that is good: %v", err)
+	}
+}
