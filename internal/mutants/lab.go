@@ -1,0 +1,90 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// patience is longer than any of the tests takes. Their own patience is shorter,
+// so one that this has to end hangs.
+const patience = 2 * time.Minute
+
+// overlay has the compiler read src in place of a file.
+func (l *lab) overlay(dir, file string, src []byte) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	mutated := filepath.Join(dir, filepath.Base(file))
+	if err := os.WriteFile(mutated, src, 0o600); err != nil {
+		return "", err
+	}
+	replace := map[string]map[string]string{
+		"Replace": {filepath.Join(l.root, filepath.FromSlash(file)): mutated},
+	}
+	text, err := json.Marshal(replace)
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+// build makes the test program of a package. Without the race detector: a mutant
+// is no race, and the tests are twice as quick.
+func (l *lab) build(pkg, name, overlay string) (string, error) {
+	program := filepath.Join(l.dir, name+".test")
+	args := []string{"test", "-c", "-o", program}
+	if overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
+	cmd := exec.CommandContext(l.ctx, "go", append(args, "./"+pkg)...)
+	cmd.Dir = l.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
+	}
+	return program, nil
+}
+
+// outcome is one run of a test.
+type outcome struct {
+	passed bool
+	took   time.Duration
+	text   string
+}
+
+// test runs one test of a program, where go test would.
+func (l *lab) test(program string, t target) outcome {
+	cmd := exec.CommandContext(l.ctx, program, "-test.v", "-test.count=1", "-test.short=false",
+		"-test.timeout="+patience.String(), "-test.run="+t.pattern())
+	cmd.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg))
+	began := time.Now()
+	out, err := cmd.CombinedOutput()
+	return outcome{err == nil, time.Since(began), string(out)}
+}
+
+// failed tells which test failed, or what ended the program.
+func (o outcome) failed() string {
+	last := ""
+	for line := range strings.Lines(o.text) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
+			name, _, _ = strings.Cut(name, " (")
+			if strings.HasPrefix(name, last) { // the part, not the whole
+				last = name
+			}
+		}
+		if strings.HasPrefix(line, "panic: ") {
+			return line
+		}
+	}
+	if last != "" {
+		return last
+	}
+	text := strings.TrimSpace(o.text)
+	return "after the tests: " + text[strings.LastIndexByte(text, '\n')+1:]
+}
