@@ -22,7 +22,8 @@
 //
 //	STRESS=10m              how long (8s)
 //	STRESS_SERVERS=3        1: a single server, which is faster (1)
-//	STRESS_FAULTS=20        how many faults a second (40)
+//	STRESS_FAULTS=20        how many faults a second, without those of servers (40)
+//	STRESS_LULL=500ms       how long about between two faults of servers (1s)
 //	STRESS_LOCKS=256        how many locks (24)
 //	STRESS_PROCESSES, STRESS_GOROUTINES, STRESS_SEED as above
 //

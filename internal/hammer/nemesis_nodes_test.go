@@ -47,10 +47,17 @@ func nodesDeck() *deck {
 
 // meddle deletes nodes of a lock.
 func (h *hand) meddle(paths []string, card string) bool {
-	i := h.random.IntN(len(paths))
-	dir := queueOf(paths, i)
-	names, _, err := h.admin.Children(dir)
-	if err != nil || len(names) == 0 {
+	var dir string
+	var names []string
+	var i int
+	for range 100 { // of many locks most are free
+		i = h.random.IntN(len(paths))
+		dir = queueOf(paths, i)
+		if names, _, _ = h.admin.Children(dir); len(names) > 0 || h.ctx.Err() != nil {
+			break
+		}
+	}
+	if len(names) == 0 {
 		return false
 	}
 	bySequence(names)
@@ -63,7 +70,7 @@ func (h *hand) meddle(paths []string, card string) bool {
 	for _, name := range names {
 		h.delete(paths[i], dir, name)
 	}
-	err = h.admin.Delete(dir, -1)
+	err := h.admin.Delete(dir, -1)
 	h.say("directory %s deleted: %v", dir, err)
 	return err == nil
 }

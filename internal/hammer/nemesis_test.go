@@ -19,7 +19,8 @@ import (
 // time, and takes what that is from a deck, so that each kind has its turn.
 type nemesis struct {
 	t       *testing.T
-	rate    float64 // faults per second, of all hands together
+	rate    float64       // faults per second, of all hands together but that of the servers
+	lull    time.Duration // between two faults of the servers
 	session time.Duration
 	tick    time.Duration
 	seed    uint64
@@ -131,10 +132,10 @@ func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 	hands.Wait()
 }
 
-// rest is the time between two faults: its share of the rate, or between the
-// faults of the servers, which need time to take effect; false: it is over.
+// rest is the time between two faults: its share of the rate, or after a fault
+// of the servers, for some locks to be had; false: it is over.
 func (h *hand) rest(share float64) bool {
-	mean := h.session
+	mean := h.lull
 	if share > 0 {
 		mean = time.Duration(float64(time.Second) / (share * h.rate))
 	}

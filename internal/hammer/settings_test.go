@@ -51,6 +51,7 @@ type job struct {
 	Servers []string
 	Session time.Duration // the timeout that it asks for
 	Linger  int           // under stress one hold in so many lasts as long as a session may
+	Least   time.Duration // under stress most callers give up, after this or a longer time
 	Paths   []string
 	Permits int // of each semaphore
 	Ceiling int // what Resize may raise them to

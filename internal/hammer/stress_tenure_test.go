@@ -39,7 +39,7 @@ func (s *storm) cycle(w *worker, path int) {
 	if !w.chance(4) {
 		// Most go elsewhere when somebody who cannot be reached has the lock:
 		// else all would stand there, and nothing would happen on the others.
-		ctx, cancel = w.givingUp(ctx, cancel, 20*time.Millisecond, time.Second)
+		ctx, cancel = w.givingUp(ctx, cancel, w.job.Least, 50*w.job.Least)
 	}
 	defer cancel()
 	called := history.Now()

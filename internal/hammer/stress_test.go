@@ -27,7 +27,8 @@ type campaign struct {
 	Round   time.Duration
 	Servers int
 	Locks   int
-	Faults  float64 // per second
+	Faults  float64       // per second
+	Lull    time.Duration // between two faults of the servers
 	Linger  int
 }
 
@@ -35,7 +36,7 @@ func campaignFromEnv(t *testing.T) campaign {
 	t.Helper()
 	c := campaign{
 		settings: settings{For: 8 * time.Second, Processes: 3, Goroutines: 8, Seed: rand.Uint64() >> 32},
-		Round:    30 * time.Second, Servers: 1, Locks: 24, Faults: 40, Linger: 400,
+		Round:    30 * time.Second, Servers: 1, Locks: 24, Faults: 40, Lull: time.Second, Linger: 400,
 	}
 	if os.Getenv("STRESS") != "" {
 		c.Processes, c.Goroutines, c.Locks, c.Servers, c.Faults, c.Linger = 4, 64, 256, 3, 20, 10_000
@@ -47,6 +48,7 @@ func campaignFromEnv(t *testing.T) campaign {
 	parse(t, "STRESS_SERVERS", &c.Servers, strconv.Atoi)
 	parse(t, "STRESS_LOCKS", &c.Locks, strconv.Atoi)
 	parse(t, "STRESS_FAULTS", &c.Faults, func(v string) (float64, error) { return strconv.ParseFloat(v, 64) })
+	parse(t, "STRESS_LULL", &c.Lull, time.ParseDuration)
 	parse(t, "STRESS_SEED", &c.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
 	return c
 }
@@ -91,11 +93,11 @@ func TestStress(t *testing.T) {
 func (s *stress) raise() {
 	const tick = 100 * time.Millisecond
 	opts := zktest.Options{Tick: tick, Partitions: true, Config: map[string]string{"snapCount": "1000000"}}
-	if s.For > time.Minute {
+	if s.For > time.Minute && s.Servers == 1 { // one that is killed again and again is better off with a quick start
 		opts.JVM = []string{"-XX:TieredStopAtLevel=4", "-Xmx768m"}
 	}
 	n := &nemesis{
-		t: s.T, rate: s.Faults, session: 2 * time.Second, tick: tick, seed: s.Seed,
+		t: s.T, rate: s.Faults, lull: s.Lull, session: 2 * time.Second, tick: tick, seed: s.Seed,
 		decks: map[string]*deck{"client": clientDeck(), "nodes": nodesDeck(), "members": membersDeck()},
 		fired: make(map[string]int64),
 	}
@@ -105,12 +107,16 @@ func (s *stress) raise() {
 		n.servers = []string{zktest.Standalone(s, opts).Addr()}
 	} else {
 		n.session = 3 * time.Second
+		opts.Config["syncLimit"] = strconv.Itoa(int(quorumPatience / tick))
 		n.members = zktest.Cluster(s, s.Servers, opts)
 		n.servers = n.members.Addrs()
 	}
 	s.admin = zktest.Connect(s, 20*time.Second, n.servers...)
 	n.admin = s.admin
-	j := job{settings: s.settings, Session: n.session, Linger: s.Linger}
+	j := job{settings: s.settings, Session: n.session, Linger: s.Linger, Least: n.session / 100}
+	if s.Servers > 1 {
+		j.Least *= 10 // each request takes longer, and a line of callers who give up serves nobody
+	}
 	for i := range s.Processes {
 		c := &client{name: name(i)}
 		j.Process, j.Servers = i, nil
@@ -175,7 +181,8 @@ func (s *stress) round(number int, length time.Duration) {
 		s.tell()
 	}
 	os.RemoveAll(dir)
-	s.Logf("round %d: %d cycles, %d faults, %d lost", number, s.cycles, s.faults(), s.Tally["lost"])
+	all, servers := s.faults()
+	s.Logf("round %d: %d cycles, %d faults, %d of servers, %d lost", number, s.cycles, all, servers, s.Tally["lost"])
 }
 
 // swept counts what is left of a line when everybody has gone. The sessions
@@ -239,12 +246,15 @@ func (s *stress) tell() {
 	s.Errorf("seed %d: what was done meanwhile: %s", s.Seed, file)
 }
 
-func (s *stress) faults() int64 {
-	var sum int64
-	for _, n := range s.nemesis.fired {
-		sum += n
+// faults counts all that struck, and those of them that struck a server.
+func (s *stress) faults() (all, servers int64) {
+	for card, n := range s.nemesis.fired {
+		all += n
+		if slices.Contains(s.nemesis.decks["members"].often, card) {
+			servers += n
+		}
 	}
-	return sum
+	return all, servers
 }
 
 // meaning fails a run in which too little happened.
@@ -280,8 +290,9 @@ func (s *stress) table(took time.Duration) string {
 	for _, what := range slices.Sorted(maps.Keys(s.Tally)) {
 		tally = append(tally, fmt.Sprintf("%d %s", s.Tally[what], what))
 	}
-	return fmt.Sprintf("%s\n%s\nSTRESS | seed %d | %d servers | %v | %d cycles | %.0f/s | %d hand-overs between processes | %d contended | %d faults | %d lost | %d violations | %d unfenced overlaps after a deletion by hand | %d complaints | %d orphans | %d directories never used | %d processes with goroutines left over",
+	all, servers := s.faults()
+	return fmt.Sprintf("%s\n%s\nSTRESS | seed %d | %d servers | %v | %d cycles | %.0f/s | %d hand-overs between processes | %d contended | %d faults, %d of servers | %d lost | %d violations | %d unfenced overlaps after a deletion by hand | %d complaints | %d orphans | %d directories never used | %d processes with goroutines left over",
 		strings.Join(faults, ", "), strings.Join(tally, ", "),
-		s.Seed, s.Servers, took.Round(time.Second), s.cycles, float64(s.cycles)/took.Seconds(), s.crossings, s.contended, s.faults(), s.Tally["lost"],
+		s.Seed, s.Servers, took.Round(time.Second), s.cycles, float64(s.cycles)/took.Seconds(), s.crossings, s.contended, all, servers, s.Tally["lost"],
 		s.violations, s.unfenced, s.WrongTotal, s.orphans, s.unused, s.unclosed)
 }
