@@ -1,5 +1,6 @@
 // Package docs_test keeps the documents true: the code in them is that of the
-// examples, which run, and their links lead somewhere.
+// examples, which run, their links lead somewhere, and the tests that they name
+// exist.
 package docs_test
 
 import (
@@ -129,4 +130,75 @@ func TestRelativeLinksLeadSomewhere(t *testing.T) {
 	if seen == 0 {
 		t.Error("no link was found: nothing was checked")
 	}
+}
+
+var (
+	ofPackage = regexp.MustCompile("`([a-z][a-z/]*) ((?:Test|Fuzz|Example)\\w*(?:, (?:Test|Fuzz|Example)\\w*)*)`")
+	quoted    = regexp.MustCompile(`"([^"]*)"`)
+	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
+	scenario  = regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+, [^}]+\},$`)
+	anyTest   = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z]\w*`)
+)
+
+// names collects what the first group of a pattern matches in a package's files.
+func names(t *testing.T, pattern *regexp.Regexp, files string) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	paths, err := filepath.Glob(filepath.FromSlash(files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		for _, m := range pattern.FindAllStringSubmatch(read(t, path), -1) {
+			found[m[1]] = true
+		}
+	}
+	return found
+}
+
+// Each row of the table of faults ends with a test that exists, or with why there
+// is none.
+func TestTheTestsOfFaultsExist(t *testing.T) {
+	scenarios := names(t, scenario, "internal/zktest/contract/*.go")
+	packages := map[string]map[string]bool{}
+	rows, tests := 0, 0
+	for line := range strings.Lines(read(t, "docs/faults.md")) {
+		line = strings.TrimSpace(line)
+		known := 0
+		rest := ofPackage.ReplaceAllStringFunc(line, func(span string) string {
+			m := ofPackage.FindStringSubmatch(span)
+			if packages[m[1]] == nil {
+				packages[m[1]] = names(t, testFunc, m[1]+"/*_test.go")
+			}
+			for name := range strings.SplitSeq(m[2], ", ") {
+				known++
+				if !packages[m[1]][name] {
+					t.Errorf("%s has no %s", m[1], name)
+				}
+			}
+			return ""
+		})
+		for _, m := range quoted.FindAllStringSubmatch(rest, -1) {
+			known++
+			if !scenarios[m[1]] {
+				t.Errorf("the contract has no scenario %q", m[1])
+			}
+		}
+		if name := anyTest.FindString(rest); name != "" {
+			t.Errorf("%s stands without its package", name)
+		}
+		tests += known
+		cells := strings.Split(strings.Trim(line, "|"), " | ")
+		if !strings.HasPrefix(line, "| ") || strings.HasSuffix(line, "| test |") {
+			continue
+		}
+		rows++
+		if len(cells) != 3 || known == 0 && !strings.HasPrefix(strings.TrimSpace(cells[2]), "None") {
+			t.Errorf("neither a test nor a reason: %s", line)
+		}
+	}
+	if rows == 0 || tests < rows {
+		t.Errorf("%d tests in %d rows: too few to be all", tests, rows)
+	}
+	t.Logf("%d rows, %d tests", rows, tests)
 }
