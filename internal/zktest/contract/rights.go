@@ -20,8 +20,6 @@ var rights = []scenario{
 	{"without the right to read the node ahead a Lock that would wait fails", mayNotReadAhead, 0},
 	{"a Lock that fails and may not clean up tells both", mayNotCleanUp, 0},
 	{"a list that the server refuses is an error at once", listRefused, 0},
-	{"without the rights to read and to delete a Lock says both", mayNeitherReadNorDelete, 0},
-	{"without the right to read the nodes ahead a Lock that would wait fails", mayNotReadAhead, 0},
 	{"WithACL is the list of all nodes that are made", listOfAllNodes, 0},
 }
 
@@ -196,55 +194,6 @@ func listRefused(s *scene) {
 	_, err := l.Lock(s.Ctx)
 	s.Is(err, zk.ErrInvalidACL)
 	s.EmptyNow()
-}
-
-// mayNeitherReadNorDelete stands in line, must not look and cannot leave: what
-// went wrong first is said first, and what stays behind goes with the session.
-func mayNeitherReadNorDelete(s *scene) {
-	root := s.protect(zk.PermCreate | zk.PermWrite)
-	c := s.behind()
-	h := root.block()
-	a := c.begin(c.Lock)
-	err := a.Failed()
-	s.Is(err, zk.ErrNoAuth)
-	first, second := strings.Index(err.Error(), "READ on "+s.Dir), strings.Index(err.Error(), "leaving the line: ")
-	if first < 0 || second < first || !strings.Contains(err.Error()[second:], "DELETE on "+s.Dir) {
-		s.Errorf("error %q does not say both", err)
-	}
-	if n := c.proxy.Seen(zktest.AnyOp); n > few {
-		s.Errorf("%d requests", n)
-	}
-	if n := len(zktest.Children(s, root.conn, s.Dir)); n != 2*s.r.Nodes {
-		s.Errorf("%d nodes in line, want the holder's and those that cannot be deleted", n)
-	}
-	c.conn.Close()
-	zktest.Eventually(s, soon, "they go with the session", func() bool {
-		return len(zktest.Children(s, root.conn, s.Dir)) == s.r.Nodes
-	})
-	s.unlock(h)
-	_, err = root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
-	s.Must(err)
-}
-
-// mayNotReadAhead has a holder whose node nobody else may read, and so not watch.
-func mayNotReadAhead(s *scene) {
-	s.makeDir(zk.WorldACL(zk.PermAll))
-	holder := s.as("ann", Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")})
-	c := s.behind()
-	h := holder.block()
-	a := c.begin(c.Lock)
-	err := a.Failed()
-	s.Is(err, zk.ErrNoAuth)
-	if !strings.Contains(err.Error(), "READ on "+s.Dir+"/_c_") {
-		s.Errorf("error %q does not say which right is missing on which node", err)
-	}
-	s.inLine(1)
-	if n := c.proxy.Seen(zktest.AnyOp); n > few {
-		s.Errorf("%d requests", n)
-	}
-	_, err = c.TryLock(s.Ctx) // takes no more than a listing
-	s.Is(err, hold.ErrBusy)
-	s.unlock(h)
 }
 
 func listOfAllNodes(s *scene) {
