@@ -36,16 +36,25 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 		return nil
 	}
 	err := c.delete(session, dir, nodes)
-	if err != zk.ErrNoNode || len(nodes) == 1 {
+	if outcomeOf(err) != refused || len(nodes) == 1 {
 		return err
 	}
-	// One of them had been deleted by somebody else, so the transaction failed.
+	// One of them had been deleted by somebody else, or cannot be deleted, so the
+	// transaction failed for all of them. The rest must not stay in line.
+	var result error
+	if err == zk.ErrNoNode {
+		result = err
+	}
 	for i := range nodes {
-		if one := c.delete(session, dir, nodes[i:i+1]); one != nil && one != zk.ErrNoNode {
-			return one
+		switch err := c.delete(session, dir, nodes[i:i+1]); {
+		case err == nil:
+		case outcomeOf(err) != refused:
+			return err
+		case result == nil || result == zk.ErrNoNode:
+			result = err
 		}
 	}
-	return err
+	return result
 }
 
 // delete deletes nodes in one transaction.
