@@ -49,12 +49,18 @@ func StartChild(tb testing.TB, env string, order any) *Child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	c := &Child{tb: tb, said: make(chan string, 8)}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), env+"="+string(text),
 		// A program with the race detector stays a second longer, for races of
 		// goroutines that still run.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	return StartProgram(tb, cmd)
+}
+
+// StartProgram starts a Child that is another program than the test itself.
+func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
+	tb.Helper()
+	c := &Child{tb: tb, said: make(chan string, 8)}
 	cmd.Stderr = (*childCries)(c)
 	in, err := cmd.StdinPipe()
 	if err != nil {
