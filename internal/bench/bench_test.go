@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+)
+
+// TestBench is the measurement: make bench.
+func TestBench(t *testing.T) {
+	s, asked := fromEnv(t)
+	if !asked {
+		t.Log("BENCH is not set: nothing is measured; TestHarness looks after the harness")
+		return
+	}
+	l := newLaboratory(t, s, ours, zkLock, curator, kazoo)
+	for _, line := range l.skipped {
+		fmt.Println(line)
+	}
+	speed, queues := s.chosen(workloads), s.chosen(lines)
+	l.warmUp(t, speed)
+	r := report{lab: l, Began: time.Now()}
+	r.speed = l.measure(t, speed)
+	r.queues = l.measure(t, queues)
+	l.leave()
+
+	printTable(os.Stdout, r.speed)
+	fmt.Println()
+	printTable(os.Stdout, r.queues)
+	if dir := os.Getenv("BENCH_REPORT"); dir != "" {
+		if err := r.write(t, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestHarness goes the whole way with little, so that the harness works when it
+// is needed. Two figures are no matter of time and are checked: how many
+// requests a cycle takes when nobody is in the way.
+func TestHarness(t *testing.T) {
+	l := newLaboratory(t, settings{Name: "harness", Rounds: 1, For: 300 * time.Millisecond}, ours, zkLock)
+	results := l.measure(t, workloads[:1])
+	l.leave()
+
+	want := map[string]float64{ours: 2, zkLock: 3}
+	if len(results) != len(want) {
+		t.Fatalf("%d results, want %d", len(results), len(want))
+	}
+	for _, r := range results {
+		if r.Operations == 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 {
+			t.Errorf("%s: %+v", r.peer, r.sample)
+		}
+		if got := roundTo(r.requests, 10); got != want[r.peer] {
+			t.Errorf("%s: %v requests a cycle, want %v", r.peer, r.requests, want[r.peer])
+		}
+	}
+	dir := t.TempDir()
+	if err := (&report{lab: l, Began: time.Now(), speed: results, queues: results}).write(t, dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{page, ratiosChart, requestsChart, handOverChart} {
+		if text, err := os.ReadFile(dir + "/" + file); err != nil || len(text) == 0 {
+			t.Errorf("%s: %d bytes, %v", file, len(text), err)
+		}
+	}
+}

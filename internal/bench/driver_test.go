@@ -1,0 +1,184 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+// lockers are one connection and a lock on it.
+type lockers interface {
+	// worker makes what one worker repeats. Objects that are meant to be shared
+	// by the goroutines of a process are.
+	worker() (acquire func(ctx context.Context, read bool) (release func() error, err error))
+	close()
+}
+
+// libraries are what this program can drive.
+var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
+	ours:   openOurs,
+	zkLock: openZkLock,
+}
+
+// drive is the life of a driver. What it returns is the exit code.
+func drive(library string) int {
+	fmt.Println("hello", runtime.Version())
+	lines := zktest.Lines()
+	for line := range lines {
+		if line == "bye" {
+			break
+		}
+		var j job
+		if err := json.Unmarshal([]byte(line), &j); err != nil {
+			return cry(fmt.Errorf("told %q: %w", line, err))
+		}
+		if err := work(library, j, lines); err != nil {
+			return cry(err)
+		}
+		fmt.Println("closed")
+	}
+	if err := noGoroutines(); err != nil {
+		return cry(err)
+	}
+	fmt.Println("left")
+	return 0
+}
+
+func cry(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+// work does one job. The parent's "go" and "end" come through lines.
+func work(library string, j job, lines <-chan string) error {
+	ctx := context.Background()
+	connections := make([]lockers, j.Sessions)
+	for i := range connections {
+		c, err := libraries[library](ctx, j)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		connections[i] = c
+	}
+	crew := make([]*worker, j.Workers)
+	for i := range crew {
+		crew[i] = &worker{
+			acquire: connections[i%j.Sessions].worker(),
+			random:  rand.New(rand.NewPCG(uint64(i), 7)),
+			reads:   j.Reads,
+		}
+	}
+	// Directories are made, and whatever an object does only once is done.
+	for i := range j.Sessions {
+		if crew[i].cycle(ctx); crew[i].err != nil {
+			return crew[i].err
+		}
+		crew[i].cycles = 0
+	}
+	fmt.Println("ready")
+	if word := <-lines; word != "go" {
+		return fmt.Errorf("told %q, want go", word)
+	}
+	text, err := json.Marshal(run(ctx, j, crew))
+	if err != nil {
+		return err
+	}
+	fmt.Println("done", string(text))
+	if word := <-lines; word != "end" {
+		return fmt.Errorf("told %q, want end", word)
+	}
+	return nil
+}
+
+func run(ctx context.Context, j job, crew []*worker) answer {
+	from := time.Now().Add(time.Duration(j.Warm) * time.Millisecond)
+	until := from.Add(time.Duration(j.Measure) * time.Millisecond)
+	var wg sync.WaitGroup
+	for _, w := range crew {
+		w.from, w.until = from, until
+		wg.Go(func() {
+			for w.errors < tooMany && w.cycle(ctx) {
+			}
+		})
+	}
+	wg.Wait()
+
+	var a answer
+	var all histogram
+	for _, w := range crew {
+		all.merge(&w.latencies)
+		a.Cycles += w.cycles
+		a.Errors += w.errors
+		if w.err != nil {
+			a.Error = w.err.Error()
+		}
+	}
+	a.Operations = all.total
+	a.P50, a.P99, a.Max = micros(all.quantile(0.5)), micros(all.quantile(0.99)), micros(all.max)
+	return a
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// tooMany errors end a worker: what is wrong will not mend itself.
+const tooMany = 10
+
+type worker struct {
+	acquire     func(ctx context.Context, read bool) (release func() error, err error)
+	random      *rand.Rand
+	reads       int
+	from, until time.Time
+
+	latencies histogram
+	cycles    int64
+	errors    int64
+	err       error // the first
+}
+
+// cycle acquires and releases once, and reports whether there is time for more.
+func (w *worker) cycle(ctx context.Context) bool {
+	read := w.reads > 0 && w.random.IntN(100) < w.reads
+	began := time.Now()
+	release, err := w.acquire(ctx, read)
+	held := time.Now()
+	if err == nil {
+		err = release()
+	}
+	if err != nil {
+		w.errors++
+		if w.err == nil {
+			w.err = err
+		}
+		return held.Before(w.until)
+	}
+	w.cycles++
+	if !held.Before(w.from) && held.Before(w.until) {
+		w.latencies.add(held.Sub(began))
+	}
+	return held.Before(w.until)
+}
+
+// noGoroutines gives those of the connections time to end.
+func noGoroutines() error {
+	var err error
+	for began := time.Now(); time.Since(began) < 10*time.Second; {
+		// It looks again and again itself, for up to half a second.
+		if err = goleak.Find(goleak.IgnoreAnyFunction(listener)); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// listener reads what the parent says, until the end of the process.
+const listener = "github.com/zklocks/zklocks/internal/zktest.Lines.func1"

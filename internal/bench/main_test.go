@@ -1,0 +1,38 @@
+// Package bench measures the locks beside their peers: zk.Lock of go-zookeeper
+// always, Apache Curator and kazoo where they are installed.
+//
+// All run in one test, against one server that waits for the disk at each
+// commit, one after another within each workload and round after round, so that
+// what slows the machine down for a while slows all of them down. Each peer has
+// one process of its own (driver), which lives as long as the test, so that a
+// JVM is warm. It is told a job, opens the job's sessions, says "ready", works
+// when it hears "go", says what it has measured, and closes its sessions when
+// it hears "end". Between "go" and the answer the server's own counters are
+// read: requests and notifications per cycle.
+//
+// Without settings only a short check of the harness runs. The environment asks
+// for more:
+//
+//	BENCH=short             3 rounds of 3 s for each peer and workload
+//	BENCH=long              5 rounds of 10 s
+//	BENCH_ROUNDS, BENCH_FOR other numbers than these
+//	BENCH_ONLY=regexp       only the workloads whose names match
+//	BENCH_REPORT=directory  write benchmarks.md and its charts there
+//
+// BENCH_CHILD is how a copy of this program is told that it is a driver.
+package bench
+
+import (
+	"os"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+func TestMain(m *testing.M) {
+	var library string
+	if zktest.Ordered(childEnv, &library) {
+		os.Exit(drive(library))
+	}
+	zktest.Main(m)
+}

@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// ourLocks are one connection and one value for all its workers, as a program
+// would have them.
+type ourLocks struct {
+	conn *zk.Conn
+	mode string
+	rw   *rwlock.RWMutex
+	sem  *semaphore.Semaphore
+}
+
+func openOurs(ctx context.Context, j job) (lockers, error) {
+	conn, err := zkconn.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	l := &ourLocks{conn: conn, mode: j.Mode}
+	switch {
+	case j.Mode == permits:
+		l.sem = semaphore.New(conn, j.Path, j.Permits)
+	case j.Handoff > 0:
+		l.rw = rwlock.New(conn, j.Path, rwlock.WithHandoff(j.Handoff))
+	default:
+		l.rw = rwlock.New(conn, j.Path)
+	}
+	return l, nil
+}
+
+func (l *ourLocks) close() { l.conn.Close() }
+
+func (l *ourLocks) worker() func(context.Context, bool) (func() error, error) {
+	// The hold is kept here and not in a closure for each cycle, whose
+	// allocation would be the harness's and not the lock's.
+	var held interface {
+		release(context.Context) error
+	}
+	var w writeHold
+	var p permitHold
+	release := func() error { return held.release(context.Background()) }
+	return func(ctx context.Context, read bool) (func() error, error) {
+		var err error
+		switch {
+		case l.mode == permits:
+			p.Hold, err = l.sem.Acquire(ctx, 1)
+			held = &p
+		case read:
+			w.Hold, err = l.rw.RLock(ctx)
+			held = &w
+		default:
+			w.Hold, err = l.rw.Lock(ctx)
+			held = &w
+		}
+		return release, err
+	}
+}
+
+type writeHold struct{ *rwlock.Hold }
+
+func (h *writeHold) release(ctx context.Context) error { return h.Unlock(ctx) }
+
+type permitHold struct{ *semaphore.Hold }
+
+func (h *permitHold) release(ctx context.Context) error { return h.Release(ctx) }
+
+// zkLocks are one connection; each worker has a zk.Lock of its own on it, for
+// one value cannot be shared.
+type zkLocks struct {
+	conn *zk.Conn
+	path string
+	gone chan struct{} // closed when the client's goroutines have ended
+}
+
+func openZkLock(ctx context.Context, j job) (lockers, error) {
+	if j.Mode != exclusive {
+		return nil, fmt.Errorf("zk.Lock has no mode %s", j.Mode)
+	}
+	conn, events, err := zk.Connect([]string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond,
+		zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+	if err != nil {
+		return nil, err
+	}
+	l := &zkLocks{conn: conn, path: j.Path, gone: make(chan struct{})}
+	session := make(chan struct{})
+	opened := sync.OnceFunc(func() { close(session) })
+	go func() {
+		defer close(l.gone)
+		for e := range events {
+			if e.State == zk.StateHasSession {
+				opened()
+			}
+		}
+	}()
+	select {
+	case <-session:
+		return l, nil
+	case <-time.After(10 * time.Second):
+		conn.Close()
+		return nil, fmt.Errorf("no session with %s", j.Servers)
+	}
+}
+
+func (l *zkLocks) close() {
+	l.conn.Close()
+	<-l.gone
+}
+
+func (l *zkLocks) worker() func(context.Context, bool) (func() error, error) {
+	lock := zk.NewLock(l.conn, l.path, zk.WorldACL(zk.PermAll))
+	return func(context.Context, bool) (func() error, error) { return lock.Unlock, lock.Lock() }
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}

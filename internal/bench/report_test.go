@@ -1,0 +1,268 @@
+package bench
+
+import (
+	"bufio"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+)
+
+// The files of a report.
+const (
+	page          = "benchmarks.md"
+	ratiosChart   = "benchmarks-ratios.svg"
+	requestsChart = "benchmarks-requests.svg"
+	handOverChart = "benchmarks-handover.svg"
+	// localFile is what make bench-local printed: the costs within a process,
+	// in the form that benchstat compares.
+	localFile = "benchmarks-local.txt"
+)
+
+//go:embed report.md.tmpl
+var reportText string
+
+// report is what the page is made of.
+type report struct {
+	lab    *laboratory
+	speed  []result
+	queues []result
+
+	Began  time.Time
+	System system
+	Local  []local
+}
+
+// system says what the figures were measured with, and not where.
+type system struct {
+	Cores              int
+	Processor, Memory  string
+	OS                 string
+	Go, Client         string
+	Java, ZooKeeper    string
+	Sync               string // how long the server waited for the disk
+	Peers              []string
+	SyncCount, Seconds string
+}
+
+// local is one benchmark of make bench-local: the median of its runs.
+type local struct {
+	Package, Name, Time, Allocs string
+}
+
+func (r *report) Command() string {
+	if r.lab.Name == "short" {
+		return "make bench-report"
+	}
+	return "make bench-report BENCH=" + r.lab.Name
+}
+
+func (r *report) Rounds() int         { return r.lab.Rounds }
+func (r *report) For() time.Duration  { return r.lab.For }
+func (r *report) Warm() time.Duration { return r.lab.Warm }
+func (r *report) Skipped() []string   { return r.lab.skipped }
+func (r *report) Date() string        { return r.Began.UTC().Format(time.DateOnly) }
+func (r *report) Speed() []row        { return rows(r.speed) }
+func (r *report) Queues() []row       { return rows(r.queues) }
+
+// Missed are the rows whose targets were not reached.
+func (r *report) Missed() []row {
+	var some []row
+	for _, row := range r.Speed() {
+		if row.Reached == yesNo(false) {
+			some = append(some, row)
+		}
+	}
+	return some
+}
+
+// Without are the peers that have such a lock and are not measured.
+func (r *report) Without() []string {
+	var some []string
+	seen := map[string]bool{}
+	for _, res := range r.speed {
+		if w := res.workload; w.without != "" && !seen[w.name] {
+			seen[w.name] = true
+			some = append(some, w.name+": "+w.without)
+		}
+	}
+	return some
+}
+
+// HandOver is how long it takes from one grant to the next, with peers waiting.
+func (r *report) HandOver(row row) string {
+	res, _ := find(r.queues, row.Workload, row.Peer)
+	return duration(handOver(res))
+}
+
+// handOver is in microseconds.
+func handOver(r result) float64 {
+	if r.perSecond == 0 {
+		return 0
+	}
+	return 1e6 / r.perSecond
+}
+
+func (r *report) write(t *testing.T, dir string) error {
+	t.Helper()
+	var err error
+	if r.System, err = describe(r.lab); err != nil {
+		return err
+	}
+	if r.Local, err = readLocal(filepath.Join(dir, localFile)); err != nil {
+		return err
+	}
+	text, err := template.New(page).Parse(reportText)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	if err := text.Execute(&b, r); err != nil {
+		return err
+	}
+	waiting := func(of func(result) float64) map[string][]point {
+		series := map[string][]point{}
+		for _, res := range r.queues {
+			if res.perSecond > 0 {
+				series[res.peer] = append(series[res.peer], point{float64(max(res.workload.job.Workers-1, 1)), of(res)})
+			}
+		}
+		return series
+	}
+	shown := []string{ours, zkLock, curator}
+	for name, text := range map[string]string{
+		page:        b.String(),
+		ratiosChart: ratios(r.speed),
+		requestsChart: growth("requests per cycle", shown,
+			waiting(func(r result) float64 { return r.requests }),
+			func(v float64) string { return strconv.FormatFloat(roundTo(v, 100), 'f', -1, 64) }),
+		handOverChart: growth("time from grant to grant", shown,
+			waiting(handOver),
+			func(v float64) string { return strconv.FormatFloat(roundTo(v/1000, 100), 'f', -1, 64) + " ms" }),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func describe(l *laboratory) (system, error) {
+	s := system{
+		Cores:     runtime.NumCPU(),
+		OS:        runtime.GOOS + "/" + runtime.GOARCH,
+		Go:        strings.TrimPrefix(runtime.Version(), "go"),
+		Client:    clientVersion(),
+		Processor: fromFile("/proc/cpuinfo", `(?m)^model name\s*: (.+)$`),
+		Memory:    "unknown",
+		Java:      "unknown",
+	}
+	if kb, err := strconv.Atoi(fromFile("/proc/meminfo", `(?m)^MemTotal:\s*(\d+) kB`)); err == nil {
+		s.Memory = fmt.Sprintf("%.0f GB", float64(kb)/1e6)
+	}
+	// It says so on stderr.
+	if out, err := exec.Command("java", "-version").CombinedOutput(); err == nil {
+		s.Java = firstMatch(string(out), `version "([^"]+)"`)
+	}
+	mntr, err := l.server.Mntr()
+	if err != nil {
+		return s, err
+	}
+	s.ZooKeeper = firstMatch(mntr["zk_version"], `^([0-9.]+)`)
+	s.Sync = mntr["zk_avg_fsynctime"] + " ms"
+	s.SyncCount = mntr["zk_cnt_fsynctime"]
+	for _, name := range []string{curator, kazoo} {
+		if p := l.peers[name]; p != nil {
+			s.Peers = append(s.Peers, p.version)
+		}
+	}
+	return s, nil
+}
+
+func clientVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if dep.Path == "github.com/go-zookeeper/zk" {
+				return dep.Version
+			}
+		}
+	}
+	return "unknown"
+}
+
+func fromFile(name, pattern string) string {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "unknown"
+	}
+	return firstMatch(string(text), pattern)
+}
+
+func firstMatch(text, pattern string) string {
+	if m := regexp.MustCompile(pattern).FindStringSubmatch(text); m != nil {
+		return strings.TrimSpace(m[1])
+	}
+	return "unknown"
+}
+
+// readLocal reads what go test -bench has printed. Without the file the page has
+// no such section.
+func readLocal(name string) ([]local, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	type figures struct{ nanos, allocs []float64 }
+	var order []local
+	seen := map[local]*figures{}
+	pkg := ""
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) == 2 && fields[0] == "pkg:" {
+			_, pkg, _ = strings.Cut(fields[1], "zklocks/zklocks/")
+		}
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		key := local{Package: pkg, Name: processors.ReplaceAllString(strings.TrimPrefix(fields[0], "Benchmark"), "")}
+		if seen[key] == nil {
+			seen[key] = &figures{}
+			order = append(order, key)
+		}
+		for i := 2; i+1 < len(fields); i += 2 {
+			v, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			switch fields[i+1] {
+			case "ns/op":
+				seen[key].nanos = append(seen[key].nanos, v)
+			case "allocs/op":
+				seen[key].allocs = append(seen[key].allocs, v)
+			}
+		}
+	}
+	for i, key := range order {
+		order[i].Time = duration(median(seen[key].nanos) / 1000)
+		order[i].Allocs = number(median(seen[key].allocs))
+	}
+	return order, nil
+}
+
+// processors is the end of a benchmark's name: how many could run.
+var processors = regexp.MustCompile(`-\d+$`)

@@ -1,0 +1,220 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+// sample is what one peer has done in one round of one workload.
+type sample struct {
+	answer
+	perSecond     float64
+	requests      float64 // per cycle, as the server counts them
+	notifications float64
+}
+
+// result is one row of the table: the median of the rounds, figure by figure.
+type result struct {
+	workload workload
+	peer     string
+	sample
+	slowest, fastest float64 // operations a second
+}
+
+// laboratory is the server and whoever is measured on it.
+type laboratory struct {
+	settings
+	server  *zktest.Server
+	peers   map[string]*peer
+	skipped []string
+	paths   int
+}
+
+// newLaboratory starts a server that waits for the disk at each commit, as in
+// production: its log is where temporary files are, not in memory.
+func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
+	t.Helper()
+	server := zktest.Standalone(t, zktest.Options{
+		ForceSync:      true,
+		Tick:           2 * time.Second,
+		ContainerCheck: time.Minute,
+		Config:         map[string]string{"dataLogDir": t.TempDir(), "preAllocSize": "65536"},
+		JVM:            []string{"-XX:TieredStopAtLevel=4", "-Xmx768m"},
+	})
+	peers, skipped := startPeers(t, names...)
+	return &laboratory{settings: s, server: server, peers: peers, skipped: skipped}
+}
+
+// measure goes through all workloads, round after round. Who comes first
+// changes from round to round.
+func (l *laboratory) measure(t *testing.T, workloads []workload) []result {
+	t.Helper()
+	samples := map[string]map[string][]sample{}
+	for round := range l.Rounds {
+		for _, w := range workloads {
+			present := l.present(w)
+			if samples[w.name] == nil {
+				samples[w.name] = map[string][]sample{}
+			}
+			for i := range present {
+				p := present[(i+round)%len(present)]
+				s := l.once(t, p, w.job)
+				samples[w.name][p.name] = append(samples[w.name][p.name], s)
+				t.Logf("round %d: %s, %s: %.0f/s %s", round+1, w.name, p.name, s.perSecond, s.Error)
+			}
+		}
+	}
+	var results []result
+	for _, w := range workloads {
+		for _, p := range l.present(w) {
+			results = append(results, summary(w, p.name, samples[w.name][p.name]))
+		}
+	}
+	return results
+}
+
+func (l *laboratory) present(w workload) []*peer {
+	var some []*peer
+	for _, name := range w.peers {
+		if p := l.peers[name]; p != nil {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// warmUp has everybody do a bit of everything, for the sake of the compilers in
+// the server and in the peers.
+func (l *laboratory) warmUp(t *testing.T, workloads []workload) {
+	t.Helper()
+	quick := *l
+	quick.Warm, quick.For = 0, time.Second
+	seen := map[string]bool{}
+	for _, w := range workloads {
+		for _, p := range l.present(w) {
+			if key := p.name + w.job.Mode; !seen[key] {
+				seen[key] = true
+				quick.once(t, p, w.job)
+			}
+		}
+	}
+	l.paths = quick.paths
+}
+
+// once is one peer, once, on a path of its own.
+func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
+	t.Helper()
+	l.paths++
+	j.Path = fmt.Sprintf("/bench/%d", l.paths)
+	j.Servers = l.server.Addr()
+	j.Timeout = int(sessionTimeout.Milliseconds())
+	j.Warm = int(l.Warm.Milliseconds())
+	j.Measure = int(l.For.Milliseconds())
+	var before, after counts
+	a := p.do(t, j, func() {
+		before = l.count(t)
+	}, func() {
+		after = l.count(t)
+		if p.name == ours {
+			zktest.Eventually(t, 10*time.Second, "no lock node is left", func() bool {
+				return l.count(t).ephemerals == 0
+			})
+		}
+	})
+	if p.name == ours && a.Errors > 0 {
+		t.Errorf("%+v: %d errors: %s", j, a.Errors, a.Error)
+	}
+	cycles := float64(max(a.Cycles, 1))
+	return sample{
+		answer:        a,
+		perSecond:     float64(a.Operations) / l.For.Seconds(),
+		requests:      float64(after.requests-before.requests) / cycles,
+		notifications: float64(after.notifications-before.notifications) / cycles,
+	}
+}
+
+// counts are the server's.
+type counts struct {
+	requests      int64 // pings and heartbeats included
+	notifications int64 // one for each watch that was set off
+	ephemerals    int64
+}
+
+func (l *laboratory) count(t *testing.T) counts {
+	t.Helper()
+	requests, err := l.server.Requests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mntr, err := l.server.Mntr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(key string) int64 {
+		n, err := strconv.ParseInt(mntr[key], 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		return n
+	}
+	c := counts{requests: requests, ephemerals: number("zk_ephemerals_count")}
+	for _, what := range []string{"created", "deleted", "changed", "children"} {
+		c.notifications += number("zk_sum_node_" + what + "_watch_count")
+	}
+	return c
+}
+
+func summary(w workload, peer string, samples []sample) result {
+	middle := func(of func(sample) float64) float64 {
+		values := make([]float64, len(samples))
+		for i, s := range samples {
+			values[i] = of(s)
+		}
+		return median(values)
+	}
+	speed := func(a, b sample) int { return cmp.Compare(a.perSecond, b.perSecond) }
+	r := result{
+		workload: w, peer: peer,
+		slowest: slices.MinFunc(samples, speed).perSecond,
+		fastest: slices.MaxFunc(samples, speed).perSecond,
+	}
+	r.perSecond = middle(func(s sample) float64 { return s.perSecond })
+	r.requests = middle(func(s sample) float64 { return s.requests })
+	r.notifications = middle(func(s sample) float64 { return s.notifications })
+	r.P50 = middle(func(s sample) float64 { return s.P50 })
+	r.P99 = middle(func(s sample) float64 { return s.P99 })
+	r.Max = middle(func(s sample) float64 { return s.Max })
+	for _, s := range samples {
+		r.Operations += s.Operations
+		r.Cycles += s.Cycles
+		r.Errors += s.Errors
+		if r.Error == "" {
+			r.Error = s.Error
+		}
+	}
+	return r
+}
+
+// median sorts values.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// leave ends the drivers, which look whether they leave anything behind.
+func (l *laboratory) leave() {
+	for _, p := range l.peers {
+		p.driver.Say("bye")
+		p.driver.Hears("left")
+	}
+}

@@ -1,0 +1,61 @@
+package bench
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// settings are the size of a run.
+type settings struct {
+	Name   string // "short", "long", or what else the run was called with
+	Rounds int
+	For    time.Duration // what is measured of each peer and workload, each round
+	Warm   time.Duration // before that
+	Only   *regexp.Regexp
+}
+
+// fromEnv reports false when no run is asked for.
+func fromEnv(t *testing.T) (s settings, asked bool) {
+	t.Helper()
+	s = settings{Name: os.Getenv("BENCH"), Only: regexp.MustCompile("")}
+	switch s.Name {
+	case "":
+		return s, false
+	case "short":
+		s.Rounds, s.For, s.Warm = 3, 3*time.Second, time.Second
+	case "long":
+		s.Rounds, s.For, s.Warm = 5, 10*time.Second, 2*time.Second
+	default:
+		t.Fatalf("BENCH=%s: there is short and long", s.Name)
+	}
+	parse(t, "BENCH_ROUNDS", &s.Rounds, strconv.Atoi)
+	parse(t, "BENCH_FOR", &s.For, time.ParseDuration)
+	parse(t, "BENCH_ONLY", &s.Only, regexp.Compile)
+	return s, true
+}
+
+func parse[T any](t *testing.T, name string, into *T, read func(string) (T, error)) {
+	t.Helper()
+	value := os.Getenv(name)
+	if value == "" {
+		return
+	}
+	v, err := read(value)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	*into = v
+}
+
+func (s settings) chosen(all []workload) []workload {
+	var some []workload
+	for _, w := range all {
+		if s.Only.MatchString(w.name) {
+			some = append(some, w)
+		}
+	}
+	return some
+}

@@ -1,0 +1,80 @@
+package bench
+
+// The peers, in the order of the tables.
+const (
+	ours    = "zklocks"
+	zkLock  = "zk.Lock"
+	curator = "Curator"
+	kazoo   = "kazoo"
+)
+
+// workload is one row: the same work for several peers.
+type workload struct {
+	name    string
+	job     job
+	peers   []string
+	targets []target
+	without string // why a peer that has such a lock is not among them
+}
+
+// target is what we want to reach.
+type target struct {
+	peer   string  // "": the number of requests a cycle
+	factor float64 // at least so many times the peer's operations, or at most so many requests
+}
+
+var workloads = []workload{
+	{
+		name: "exclusive, 1 session", job: job{Mode: exclusive, Sessions: 1, Workers: 1},
+		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1.2}, {"", 2}},
+	}, {
+		name: "exclusive, 16 sessions", job: job{Mode: exclusive, Sessions: 16, Workers: 16},
+		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 1.3}},
+	}, {
+		name: "exclusive, 100 sessions", job: job{Mode: exclusive, Sessions: 100, Workers: 100},
+		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 2}},
+	}, {
+		name: "semaphore, 16 sessions, 4 permits", job: job{Mode: permits, Sessions: 16, Workers: 16, Permits: 4},
+		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
+	}, {
+		name: "semaphore, 64 sessions, 8 permits", job: job{Mode: permits, Sessions: 64, Workers: 64, Permits: 8},
+		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
+	}, {
+		name: "rw, 16 sessions, 90 % reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 90},
+		peers: []string{ours, curator}, targets: []target{{curator, 1.3}},
+		without: "kazoo's reader waits for writers that came later, who wait for it: mixed with writers it stands still",
+	}, {
+		name: "rw, 16 sessions, all reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 100},
+		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 1.3}},
+	}, {
+		name: "rw, 64 in one process, all reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 100},
+		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 1000}},
+	}, {
+		name: "rw, 64 in one process, 95 % reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 95},
+		peers: []string{ours, curator}, targets: []target{{curator, 20}},
+		without: "kazoo: as with 16 sessions",
+	}, {
+		name: "exclusive, 64 in one process", job: job{Mode: exclusive, Sessions: 1, Workers: 64},
+		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}},
+	}, {
+		name: "exclusive, 64 in one process, handed on", job: job{Mode: exclusive, Sessions: 1, Workers: 64, Handoff: 64},
+		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 20}},
+	}, {
+		name: "semaphore, 64 in one process, 8 permits", job: job{Mode: permits, Sessions: 1, Workers: 64, Permits: 8},
+		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
+	},
+}
+
+// lines are exclusive locks with more and more who wait.
+var lines = []workload{
+	{name: "1 waits", job: line(1), peers: []string{ours, zkLock, curator}},
+	{name: "10 wait", job: line(10), peers: []string{ours, zkLock, curator}},
+	{name: "100 wait", job: line(100), peers: []string{ours, zkLock, curator}},
+	{name: "1,000 wait", job: line(1000), peers: []string{ours}},
+}
+
+// line has so many waiters behind each holder, one for each session as long as
+// there are no more than 101, for a session of the Go client takes 3 MB.
+func line(waiters int) job {
+	return job{Mode: exclusive, Sessions: min(waiters+1, 101), Workers: waiters + 1}
+}
