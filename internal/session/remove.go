@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -36,17 +37,26 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 		return nil
 	}
 	err := c.delete(session, dir, nodes)
+	perhaps := err == errPerhaps
+	if perhaps {
+		err = zk.ErrNoNode
+	}
 	if outcomeOf(err) != refused || len(nodes) == 1 {
 		return err
 	}
 	// One of them had been deleted by somebody else, or cannot be deleted, so the
 	// transaction failed for all of them. The rest must not stay in line.
 	var result error
+	gone := 0
 	if err == zk.ErrNoNode {
 		result = err
 	}
 	for i := range nodes {
-		switch err := c.delete(session, dir, nodes[i:i+1]); {
+		err := c.delete(session, dir, nodes[i:i+1])
+		if err == zk.ErrNoNode {
+			gone++
+		}
+		switch {
 		case err == nil:
 		case outcomeOf(err) != refused:
 			return err
@@ -54,8 +64,15 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 			result = err
 		}
 	}
+	if perhaps && gone == len(nodes) {
+		return nil
+	}
 	return result
 }
+
+// errPerhaps: of several nodes one is gone, after a try whose answer was lost. If
+// that one did it, all are gone; or it did nothing, and the others are there.
+var errPerhaps = errors.New("perhaps deleted")
 
 // delete deletes nodes in one transaction.
 func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
@@ -86,6 +103,8 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
 				return err
 			case session != AnySession && !c.In(session):
 				return ErrOver // which has taken the node with it
+			case maybe && len(nodes) > 1:
+				return errPerhaps
 			case maybe:
 				return nil
 			}

@@ -47,6 +47,25 @@ func TestRemoveTellsThatANodeWasGone(t *testing.T) {
 	}
 }
 
+// One of three was gone, and the first delete of all is lost on its way: that the
+// second finds one missing does not mean that the first did it.
+func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
+	for _, action := range []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, 10*time.Second)
+			claimed := l.claim(t, 3)
+			must(t, l.witness.Delete(l.path(claimed[1]), -1))
+			f := l.Next(zktest.DeleteOp, action)
+			mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)), zk.ErrNoNode)
+			fired(t, f)
+			if left := l.children(t); len(left) != 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
 // One of three was gone; the deletes of the other two lose their replies.
 func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
 	t.Parallel()
