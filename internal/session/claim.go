@@ -77,9 +77,11 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 				go c.reapFound(claim, id)
 				return Claimed{}, err
 			}
-			if len(found) > 0 {
+			if len(found) == claim.Nodes {
 				return c.ours(session, claim.Dir, Claimed{Nodes: found})
 			}
+			// Of some, somebody has deleted the others: less than all is none.
+			c.Remove(AnySession, claim.Dir, found)
 		}
 		if err := retry.wait(ctx); err != nil {
 			return Claimed{}, err

@@ -90,6 +90,25 @@ func TestClaimSurvivesALostConnection(t *testing.T) {
 	}
 }
 
+// Whoever holds three permits by two nodes lets one too many in.
+func TestAClaimOfWhichSomeIsGoneIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	cut := l.Next(zktest.CreateOp, zktest.CutAfterCommit)
+	barrier := l.Next(zktest.CheckOp, zktest.HoldRequest)
+	var made Claimed
+	claimed := async(func() (err error) {
+		made, err = l.client.Claim(within(t, 20*time.Second), l.sess, l.want(3))
+		return err
+	})
+	fired(t, cut, barrier)
+	must(t, l.witness.Delete(l.dir+"/"+l.children(t)[1], -1))
+	barrier.Release()
+	must(t, result(t, 20*time.Second, "claim", claimed))
+	zktest.Eventually(t, 10*time.Second, "what was left of the first is gone", func() bool { return len(l.children(t)) == 3 })
+	l.isTheLine(t, made, 3)
+}
+
 func (l *line) cutBarrier() []*zktest.Fault {
 	return []*zktest.Fault{
 		l.Next(zktest.CheckOp, zktest.CutBefore),
