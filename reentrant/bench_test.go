@@ -1,6 +1,8 @@
 package reentrant_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,20 +10,40 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
+// A function that holds the lock calls itself, so many calls deep, each with a
+// hold of its own. What is measured is one more: Lock and Unlock of the
+// innermost call, found by the number of its goroutine or by its context.
 func BenchmarkReenter(b *testing.B) {
 	mu := reentrant.New(zktest.Connect(b, 5*time.Second), zktest.Path(b))
-	outer, err := mu.Lock(b.Context())
+	for _, depth := range []int{10, 1000} {
+		for _, way := range []string{"goroutine", "context"} {
+			b.Run(fmt.Sprintf("%s/depth=%d", way, depth), func(b *testing.B) {
+				b.ReportAllocs()
+				recurse(b, b.Context(), mu, way == "context", depth)
+			})
+		}
+	}
+}
+
+func recurse(b *testing.B, ctx context.Context, mu *reentrant.Mutex, byContext bool, depth int) {
+	hold, err := mu.Lock(ctx)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer outer.Unlock(b.Context())
-	b.ReportAllocs()
+	defer hold.Unlock(ctx)
+	if byContext {
+		ctx = hold.Context(ctx)
+	}
+	if depth > 1 {
+		recurse(b, ctx, mu, byContext, depth-1)
+		return
+	}
 	for b.Loop() {
-		inner, err := mu.Lock(b.Context())
+		inner, err := mu.Lock(ctx)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := inner.Unlock(b.Context()); err != nil {
+		if err := inner.Unlock(ctx); err != nil {
 			b.Fatal(err)
 		}
 	}
