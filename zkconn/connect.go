@@ -168,6 +168,9 @@ func parseServers(servers []string) ([]string, error) {
 	}
 	addresses := make([]string, 0, len(servers))
 	for _, s := range servers {
+		if strings.Contains(s, "@") { // somebody's password may stand in front of it: do not show it
+			return nil, errors.New("zkconn: an address has an @ in it: credentials belong into WithDigestAuth")
+		}
 		address := s
 		if !strings.Contains(s, ":") {
 			address = net.JoinHostPort(s, strconv.Itoa(zk.DefaultPort))
