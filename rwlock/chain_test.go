@@ -86,8 +86,13 @@ func TestHandoffEndsAfterItsLimit(t *testing.T) {
 	if h.Token() <= theirs.Token() {
 		t.Error("the token did not grow")
 	}
+	token = h.Token()
 	unlock(s, h)
-	unlock(s, line[limit+1].Granted())
+	h = line[limit+1].Granted()
+	if h.Token() != token {
+		t.Error("the second row is shorter than the first")
+	}
+	unlock(s, h)
 	s.Empty()
 }
 
@@ -155,6 +160,28 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 			s.Empty()
 		})
 	}
+}
+
+// Those who hand the lock on do not delete the node, and so do not find out that it
+// is gone. It is watched although none of them asks.
+func TestALossIsNoticedThoughNobodyAsks(t *testing.T) {
+	s := newStage(t)
+	c := behind(s).with(rwlock.WithHandoff(100))
+	h := c.write()
+	line := c.queued(2)
+	before := c.proxy.Seen(zktest.ReadOp)
+	unlock(s, h)
+	h = line[0].Granted()
+	zktest.Eventually(t, soon, "the node is watched", func() bool { return c.proxy.Seen(zktest.ReadOp) > before })
+	s.CatchUp(c.conn)
+	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+	next := line[1].Granted()
+	if next.Token() <= h.Token() {
+		t.Error("the lost lock was handed on")
+	}
+	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+	unlock(s, next)
+	s.Empty()
 }
 
 func TestADowngradedLockIsNotHandedOn(t *testing.T) {

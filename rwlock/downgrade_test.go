@@ -3,6 +3,7 @@ package rwlock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -72,6 +73,28 @@ func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 		unlock(s, got)
 		unlock(s, after.Granted())
 	}
+	s.Empty()
+}
+
+// The same between the writer's listing and its watch: there is no node any more
+// that it could watch, and another stands in its place.
+func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
+	s := newStage(t)
+	c, w := direct(s), behind(s)
+	h := c.write()
+	ahead := s.Dir + "/" + zktest.Children(s, s.Witness, s.Dir)[0]
+	watch := w.proxy.Where(func(r zktest.Request) bool {
+		return r.Is(zktest.ReadOp) && slices.Contains(r.Paths, ahead)
+	}, 1, zktest.HoldRequest)
+	writer := w.waitWrite(2)
+	zktest.Within(t, soon, "it is about to watch", func() { <-watch.Fired() })
+	s.Must(h.Downgrade(s.Ctx))
+	watch.Release()
+	s.CatchUp(w.conn)
+	writer.Waits()
+	s.Must(h.Verify(s.Ctx))
+	unlock(s, h)
+	unlock(s, writer.Granted())
 	s.Empty()
 }
 

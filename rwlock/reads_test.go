@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/go-zookeeper/zk"
 
@@ -146,6 +148,37 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 	}
 }
 
+// A writer that came after the readers' node and before their look at the line
+// touches a directory that nobody watches yet. It stands in the listing: it blocks
+// nobody ahead of it, and is not overtaken.
+func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
+	for name, linger := range map[string]time.Duration{"without linger": 0, "with linger": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			s.Must(err)
+			c, w := behind(s).with(rwlock.WithReadLinger(linger)), direct(s)
+			made := c.proxy.Next(zktest.CreateOp, zktest.HoldReply)
+			first := contract.Begin(t, s.Ctx, c.RLock)
+			zktest.Within(t, soon, "the node is made", func() { <-made.Fired() })
+			writer := w.waitWrite(2)
+			made.Release()
+			h := first.Granted()
+			late := c.waitRead(3)
+			_, err = c.TryRLock(s.Ctx)
+			s.Is(err, rwlock.ErrBusy)
+			writer.Waits()
+			unlock(s, h)
+			h = writer.Granted()
+			late.Waits()
+			unlock(s, h)
+			unlock(s, late.Granted())
+			c.conn.Close()
+			s.Empty()
+		})
+	}
+}
+
 // A writer that gives up has ended the joining, too; then there is a new party.
 func TestAfterAWriterHasGivenUpThereIsANewParty(t *testing.T) {
 	s := newStage(t)
@@ -270,7 +303,7 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 			for _, h := range holds {
 				ends = append(ends, h.Context(s.Ctx))
 			}
-			silent := c.read() // nobody asks this one
+			silent, quiet := c.read(), c.read() // nobody asks these
 			early := c.read()
 			ended := early.Context(s.Ctx)
 			unlock(s, early)
@@ -283,6 +316,7 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 				s.Is(context.Cause(ends[i]), rwlock.ErrLost)
 				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
 			}
+			s.Is(quiet.Unlock(s.Ctx), rwlock.ErrLost) // not the last: the others have it still
 			if silent.Held() {
 				t.Error("still held")
 			}
@@ -293,6 +327,32 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 			s.Empty()
 		})
 	}
+}
+
+// The node may be held for long, by one reader after the other: nothing is kept of
+// those who have left.
+func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
+	s := newStage(t)
+	c := direct(s)
+	stays := c.read()
+	gone := func() weak.Pointer[rwlock.Hold] {
+		h, err := c.RLock(s.Ctx)
+		s.Must(err)
+		if h.Context(s.Ctx).Err() != nil || !h.Held() {
+			t.Error("not held")
+		}
+		unlock(s, h)
+		return weak.Make(h)
+	}()
+	zktest.Eventually(t, soon, "it is forgotten", func() bool {
+		runtime.GC()
+		return gone.Value() == nil
+	})
+	if !stays.Held() {
+		t.Error("lost")
+	}
+	unlock(s, stays)
+	s.Empty()
 }
 
 // What a process heard on the last connection may be old: a writer may have come
@@ -397,6 +457,23 @@ func TestALingeringReadLock(t *testing.T) {
 				t.Errorf("gone after %v", d)
 			}
 		}
+	})
+	t.Run("has its time anew with each reader", func(t *testing.T) {
+		const linger = 300 * time.Millisecond
+		s := newStage(t)
+		c := direct(s).with(rwlock.WithReadLinger(linger))
+		h := c.read()
+		token := h.Token()
+		for began := time.Now(); time.Since(began) < 3*linger; {
+			idle := time.Now()
+			unlock(s, h)
+			if h = c.read(); h.Token() != token && time.Since(idle) < linger {
+				t.Fatalf("gone after %v", time.Since(idle))
+			}
+			token = h.Token()
+		}
+		unlock(s, h)
+		s.Empty()
 	})
 	t.Run("goes when a writer comes", func(t *testing.T) {
 		s := newStage(t)

@@ -232,3 +232,30 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 	release(s, h)
 	s.Empty()
 }
+
+// The watch on the number may be late after a reconnect: what was asked meanwhile
+// is answered before the client sets its watches again.
+func TestTheNumberIsReadAnewAfterAReconnect(t *testing.T) {
+	s := newStage(t)
+	conn, p := s.Behind()
+	c := &client{s, semaphore.New(conn, s.Path, 3), conn}
+	reads := func() (n int64) {
+		before := p.Seen(zktest.ReadOp)
+		release(s, c.acquire(1))
+		return p.Seen(zktest.ReadOp) - before
+	}
+	stays := c.acquire(1) // the line would be swept away
+	if n := reads(); n != 0 {
+		t.Errorf("%d reads of what is known", n)
+	}
+	p.Cut()
+	s.CatchUp(conn)
+	if reads() == 0 {
+		t.Error("what was known before the reconnect was taken")
+	}
+	if n := reads(); n != 0 {
+		t.Errorf("%d reads of what is known again", n)
+	}
+	release(s, stays)
+	s.Empty()
+}

@@ -1,0 +1,105 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// accompanied has a member make its node, and look at the line for those who may
+// come along.
+func (x *place) accompanied() *member {
+	x.Helper()
+	m := x.enter()
+	m.entry.Company = &Company{Overtakes: func(znode.Node) bool { return true }}
+	return m
+}
+
+func (x *place) looks(m *member) {
+	x.Helper()
+	stretch, _ := x.line.client.Unbroken()
+	if _, err := m.listBesideOwn(x.Context(), stretch); err != nil {
+		x.Fatal(err)
+	}
+}
+
+// Whatever might mean that somebody stands behind whom they would overtake ends
+// the coming along.
+func TestWhoMayComeAlong(t *testing.T) {
+	announce := func(x *place) { x.must(x.witness.Set(x.line.dir, nil, -1)) }
+	heard := func(x *place, m *member) {
+		x.until("it is told", func() bool { _, fired := m.entry.Company.Arrivals().Fired(); return fired })
+	}
+	for name, c := range map[string]struct {
+		happen  func(*place, *member)
+		welcome bool
+	}{
+		"before the first look": {func(*place, *member) {}, true},
+		"after a look":          {(*place).looks, true},
+		"somebody comes whom they do not overtake": {func(x *place, m *member) {
+			x.looks(m)
+			x.enter()
+		}, true},
+		"somebody announces himself": {func(x *place, m *member) {
+			x.looks(m)
+			announce(x)
+			heard(x, m)
+		}, false},
+		"somebody stands behind already": {func(x *place, m *member) {
+			x.enter()
+			x.looks(m)
+		}, false},
+		"somebody came between the listing and the watch": {func(x *place, m *member) {
+			stretch, _ := x.line.client.Unbroken()
+			line, dir, err := x.line.list(x.Context(), m.sess)
+			x.must(nil, err)
+			x.enter()
+			announce(x)
+			m.entry.Company.looked(m, line, dir, x.line.arrivals(x.Context(), m.sess), stretch)
+		}, false},
+		"there is no watch": {func(x *place, m *member) {
+			stretch, _ := x.line.client.Unbroken()
+			line, dir, err := x.line.list(x.Context(), m.sess)
+			x.must(nil, err)
+			m.entry.Company.looked(m, line, dir, nil, stretch)
+		}, false},
+		"its node is deleted": {func(x *place, m *member) {
+			x.looks(m)
+			x.must(nil, x.witness.Delete(x.line.path(m.nodes[0]), -1))
+			x.until("it is told", func() bool { _, fired := m.own[0].Fired(); return fired })
+		}, false},
+		"there is no connection": {func(x *place, m *member) {
+			x.looks(m)
+			x.proxy.Refuse()
+			x.until("it is told", func() bool { return x.conn.State() != zk.StateHasSession })
+		}, false},
+		"the connection is made anew": {func(x *place, m *member) {
+			x.looks(m)
+			before, _ := x.line.client.Unbroken()
+			x.proxy.Cut()
+			x.until("it is up again", func() bool {
+				now, _ := x.line.client.Unbroken()
+				return now != before && x.line.client.Up(m.sess)
+			})
+		}, false},
+		"the session ends": {func(x *place, m *member) {
+			x.looks(m)
+			zktest.Expire(x, x.conn)
+			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
+			m := x.accompanied()
+			c.happen(x, m)
+			if got := m.entry.Company.Welcome(); got != c.welcome {
+				t.Errorf("welcome: %v", got)
+			}
+		})
+	}
+}
