@@ -37,6 +37,23 @@ func BenchmarkJoinedRead(b *testing.B) {
 	}
 }
 
+// Nobody is in the way: two requests. What counts here is what they allocate;
+// most of it is the client's, which is measured by zkconn's benchmark.
+func BenchmarkLock(b *testing.B) {
+	conn := zktest.Connect(b, 10*time.Second)
+	mu := rwlock.New(conn, zktest.Path(b))
+	b.ReportAllocs()
+	for b.Loop() {
+		h, err := mu.Lock(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := h.Unlock(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // Goroutines of one process hand the write lock on, 64 times in a row.
 func BenchmarkHandoff(b *testing.B) {
 	conn := zktest.Connect(b, 10*time.Second)

@@ -1,0 +1,25 @@
+package semaphore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+// Nobody is in the way: two requests. What counts here is what they allocate;
+// most of it is the client's, which is measured by zkconn's benchmark.
+func BenchmarkAcquire(b *testing.B) {
+	sem := semaphore.New(zktest.Connect(b, 10*time.Second), zktest.Path(b), 4)
+	b.ReportAllocs()
+	for b.Loop() {
+		h, err := sem.Acquire(b.Context(), 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := h.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
