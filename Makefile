@@ -13,11 +13,11 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 # Everything but the programs and what only tests use.
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
 
-.PHONY: help demo test hammer stress leaks lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo test hammer stress leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: zookeeper ## start a throw-away ZooKeeper and run every example against it
 	@$(GO) run ./examples/demo
@@ -42,6 +42,22 @@ stress: zookeeper ## lock for STRESS (60s) while servers, connections, sessions 
 leaks: zookeeper ## 100,000 canceled waits and 10,000 lost sessions; memory, goroutines, watches and nodes stay flat
 	LEAKS=1 \
 	$(GO) test -count=1 -timeout 120m -v -run 'Leave|Waiter|Meter' ./internal/hostile
+
+# short (about a quarter of an hour) or long (about an hour); BENCH_ONLY=regexp chooses workloads by name.
+BENCH ?= short
+# How often bench-local runs each benchmark: benchstat wants several.
+COUNT ?= 6
+
+bench: zookeeper ## measure our locks beside zk.Lock and, where installed, Curator and kazoo: one server, a table
+	BENCH=$(BENCH) $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/bench
+
+bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allocations; COUNT (6) times, for benchstat
+	@$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m \
+		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/link ./zkconn
+
+bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and its charts
+	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }
+	BENCH=$(BENCH) BENCH_REPORT=$(CURDIR)/docs $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/bench
 
 lint: ## gofmt, go vet, staticcheck, go mod tidy and verify; nested modules, too
 	@GO="$(GO)" scripts/lint.sh
