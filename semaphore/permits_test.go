@@ -139,6 +139,9 @@ func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
 				if n := inside.Add(1); n != 1 {
 					t.Errorf("%d holders of three of four permits", n)
 				}
+				if err := h.Verify(s.Ctx); err != nil { // long enough for another to come in
+					t.Error(err)
+				}
 				inside.Add(-1)
 				if err := h.Release(s.Ctx); err != nil {
 					t.Error(err)

@@ -1,0 +1,54 @@
+package rwlock
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+)
+
+// granted is a lock, and its place in line, which nobody holds by yet.
+func granted(s *contract.Stage) (*RWMutex, *queue.Place) {
+	s.Helper()
+	m := New(s.Connect(), s.Path)
+	place, err := m.line.Wait(s.Ctx, m.reads.entry())
+	s.Must(err)
+	s.InLine(1)
+	return m, place
+}
+
+// From the moment at which the last one says that it leaves nobody may join, though
+// the node is still there.
+func TestNobodyJoinsAPartyThatIsOver(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	m, place := granted(s)
+	p := m.reads.open(place, &queue.Company{}, 1)
+	if m.reads.join() != p || !p.end(2) {
+		t.Fatal("not joined, so there is nothing to see")
+	}
+	if place.Look() != nil {
+		t.Fatal("the place is lost")
+	}
+	if m.reads.join() != nil || p.end(0) {
+		t.Error("a party that was over went on")
+	}
+	s.Must(place.Unlock(s.Ctx))
+	s.Empty()
+}
+
+// Whoever waited may have given up in the moment of the grant.
+func TestAPlaceThatNobodyWaitsForIsGivenBack(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	m, place := granted(s)
+	e := &errand{company: &queue.Company{}, done: make(chan struct{})}
+	m.reads.deliver(e, place, nil)
+	zktest.Within(t, 20*time.Second, "it is delivered", func() { <-e.done })
+	if e.party != nil || m.reads.join() != nil {
+		t.Error("there is a party of nobody")
+	}
+	s.Empty()
+}
