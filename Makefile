@@ -13,7 +13,7 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 # Everything but the programs and what only tests use.
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
 
-.PHONY: help demo test hammer stress leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo test hammer mutants stress leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,13 @@ test: zookeeper ## run all tests with the race detector, against real servers
 hammer: zookeeper ## 20 processes x 50 goroutines fight for each recipe for 20 s; their record is checked
 	HAMMER=20s HAMMER_PROCESSES=20 HAMMER_GOROUTINES=50 \
 	$(GO) test -race -count=1 -timeout 20m -v -run 'TestRW|TestSem|TestReen' ./internal/hammer
+
+# How many at a time; MUTANTS=name picks those whose names match.
+MUTANT_JOBS ?= 2
+MUTANTS     ?=
+
+mutants: zookeeper ## put bugs into the library, one at a time; a test must find each of them
+	@$(GO) run ./internal/mutants -jobs $(MUTANT_JOBS) '$(MUTANTS)'
 
 # One server or three; for reproduction, the seed: STRESS_SEED=n.
 STRESS         ?= 60s

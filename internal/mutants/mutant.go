@@ -53,7 +53,7 @@ func (t target) String() string { return t.pkg + " " + t.run }
 
 // all are the mutants, in the order of the layers.
 func all() []mutant {
-	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheRecipes, ofTheConnection, ofTheJudges)
+	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofTheRecipes, ofTheConnection, ofTheJudges)
 }
 
 // patched returns the file with the bug in it.

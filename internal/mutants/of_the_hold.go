@@ -67,6 +67,22 @@ var ofTheHold = []mutant{
 		test: inHold("TestTheFirstLookTellsWhicheverItIs"),
 	},
 	{
+		name: "release-without-a-look",
+		file: "internal/hold/life.go",
+		why:  "whoever held for longer than its session is told that all was well",
+		old:  "func (l *Life) Release() error {\n\t_ = l.Look()\n",
+		new:  "func (l *Life) Release() error {\n",
+		test: inHold("TestTheFirstLookTellsWhicheverItIs"),
+	},
+	{
+		name: "lost-without-a-look",
+		file: "internal/hold/life.go",
+		why:  "a process that was frozen waits for a channel that is about to close",
+		old:  "func (l *Life) Lost() <-chan struct{} {\n\t_ = l.Look()\n",
+		new:  "func (l *Life) Lost() <-chan struct{} {\n",
+		test: inHold("TestTheFirstLookTellsWhicheverItIs"),
+	},
+	{
 		name: "lost-closes-on-release",
 		file: "internal/hold/life.go",
 		why:  "a release is no loss",

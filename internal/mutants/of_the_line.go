@@ -88,7 +88,7 @@ var ofTheLine = []mutant{
 		why:  "a reader and a later writer wait for each other",
 		old:  `n.Seq < first.Seq && r.Blocks(n)`,
 		new:  `n.Seq != first.Seq && r.Blocks(n)`,
-		test: inRwlock("TestAReaderIsNotBlockedByLaterWriters"),
+		test: inRwlock("TestAWriterThatCameBeforeTheLookEndsTheJoining"),
 	},
 	{
 		name: "no-new-listing-after-a-strike-out",
@@ -105,6 +105,14 @@ var ofTheLine = []mutant{
 		old:  `!t.replaced && t.left <=`,
 		new:  `t.left <=`,
 		test: inRwlock("TestDowngradeDoesNotLetTheNextWriterIn"),
+	},
+	{
+		name: "downgraded-writer-struck-out-before-it-is-watched",
+		file: "internal/queue/survey.go",
+		why:  "where the watch was to be there is no node, and a read lock in its place",
+		old:  "turn.Gone(nearest[i])\n\t\t\tgone = true",
+		new:  "turn.left--\n\t\t\tgone = true",
+		test: inRwlock("TestDowngradeBeforeTheNextWriterWatches"),
 	},
 	{
 		name: "downgrade-with-another-sequence",

@@ -203,6 +203,14 @@ var ofTheRecipes = []mutant{
 		test: inSemaphore("TestResizeUpLetsAWaiterIn"),
 	},
 	{
+		name: "count-kept-over-a-reconnect",
+		file: "semaphore/count.go",
+		why:  "its watch may be late, and permits are given that there are not",
+		old:  `known.sess == sess && known.stretch == stretch {`,
+		new:  `known.sess == sess {`,
+		test: inSemaphore("TestTheNumberIsReadAnewAfterAReconnect"),
+	},
+	{
 		name: "resize-does-not-wake-those-who-wait-for-one",
 		file: "internal/queue/entry.go",
 		why:  "with more permits it takes more watches, or no waiting at all",
