@@ -222,7 +222,7 @@ func (p *Proxy) MuteReplies() { p.setMute(false, true) }
 // cut, for what was swallowed is gone for good.
 func (p *Proxy) Unmute() {
 	p.setMute(false, false)
-	for _, c := range p.live(func(c *proxyConn) bool { return c.lossy }) {
+	for _, c := range p.live(func(c *proxyConn) bool { return c.lossy[toServer] || c.lossy[toClient] }) {
 		c.cut()
 	}
 }
@@ -234,12 +234,14 @@ func (p *Proxy) setMute(requests, replies bool) {
 }
 
 // swallows reports whether c's packet is lost, and remembers that it was. Both
-// under one lock, so that Unmute overlooks none.
+// under one lock, so that Unmute overlooks none. From then on all are lost,
+// also between the two steps of Unmute: no network makes a stream with a gap,
+// and a follower that reads one has other data than its leader from then on.
 func (p *Proxy) swallows(c *proxyConn, d direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.lossy = c.lossy || p.mute[d]
-	return p.mute[d]
+	c.lossy[d] = c.lossy[d] || p.mute[d]
+	return c.lossy[d]
 }
 
 func (p *Proxy) live(which func(*proxyConn) bool) []*proxyConn {

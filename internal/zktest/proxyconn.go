@@ -16,7 +16,7 @@ type proxyConn struct {
 	client net.Conn
 	gone   chan struct{} // closed when cut
 	once   sync.Once
-	lossy  bool // has lost a packet to Mute; guarded by proxy.mu
+	lossy  [2]bool // has lost a packet to Mute, by direction; guarded by proxy.mu
 
 	mu        sync.Mutex
 	server    net.Conn         // nil before it is dialled
