@@ -182,8 +182,8 @@ func (r *result) contention(holds []history.Hold) time.Duration {
 // right fails the test if anything was wrong.
 func (r *result) right(t *testing.T) {
 	t.Helper()
-	for _, text := range r.Wrong {
-		t.Error(text)
+	for _, c := range r.Wrong {
+		t.Error(c.Text)
 	}
 	if more := r.WrongTotal - len(r.Wrong); more > 0 {
 		t.Errorf("... and %d more", more)

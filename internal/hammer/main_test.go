@@ -20,7 +20,7 @@
 // processes and servers. There a hold may be lost, and counts as certain up to
 // the last instant at which it said of itself that it was held:
 //
-//	STRESS=10m              how long (8s)
+//	STRESS=10m              how long (4s)
 //	STRESS_SERVERS=3        1: a single server, which is faster (1)
 //	STRESS_FAULTS=20        how many faults a second, without those of servers (40)
 //	STRESS_LULL=500ms       how long about between two faults of servers (1s)

@@ -1,6 +1,7 @@
 package hammer
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,8 @@ var (
 	holdAt = []zktest.Op{zktest.CreateOp, zktest.DeleteOp, zktest.ListOp, zktest.ReadOp}
 )
 
-func clientDeck() *deck {
+// clientDeck: in a short run, one of each sort comes first.
+func clientDeck(short bool) *deck {
 	d := &deck{
 		often: []string{
 			"cut", "cut", "cut", "mute", "mute", "mute replies", "mute replies", "refuse", "refuse", "stop", "stop",
@@ -32,6 +34,12 @@ func clientDeck() *deck {
 			for _, op := range list.ops {
 				d.often = append(d.often, wireCard(action, op))
 			}
+		}
+	}
+	if short {
+		d.left = []string{"mute replies", "expire"}
+		for i, action := range slices.Concat(cuts, holds) {
+			d.left = append(d.left, wireCard(action, cutAt[i%2])) // creates and deletes, which come often
 		}
 	}
 	return d
@@ -50,8 +58,7 @@ func parseWireCard(card string) (action zktest.Action, op zktest.Op, ok bool) {
 
 // strike does to a client what the card says.
 func (h *hand) strike(c *client, card string) bool {
-	h.say("%s: %s", c.name, card)
-	defer h.say("%s: %s: over", c.name, card)
+	defer h.say(c.name, "%s: %s", c.name, card)()
 	short, long := h.session/8, h.session*3/2
 	switch card {
 	case "cut":

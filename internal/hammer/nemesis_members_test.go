@@ -44,8 +44,7 @@ func (h *hand) assail(card string) bool {
 	if h.random.IntN(8) == 0 {
 		away = h.session + h.upTo(h.session)
 	}
-	h.say("%s %s", card, s.Addr())
-	defer h.say("%s %s: over", card, s.Addr())
+	defer h.say("", "%s %s", card, s.Addr())()
 	switch how {
 	case "kill":
 		err = s.Kill()

@@ -70,8 +70,9 @@ func (h *hand) meddle(paths []string, card string) bool {
 	for _, name := range names {
 		h.delete(paths[i], dir, name)
 	}
+	over := h.say(paths[i], "directory %s deleted by hand", dir)
 	err := h.admin.Delete(dir, -1)
-	h.say("directory %s deleted: %v", dir, err)
+	over()
 	return err == nil
 }
 
@@ -91,7 +92,7 @@ func (h *hand) delete(lockPath, dir, name string) bool {
 	defer h.mu.Unlock()
 	h.byHand.tokens[lock{lockPath, stat.Czxid}] = at
 	h.byHand.nodes[node] = at
-	h.events = append(h.events, event{at, fmt.Sprintf("%s with czxid %d deleted by hand: %v", node, stat.Czxid, err)})
+	h.events = append(h.events, &event{at, at, lockPath, fmt.Sprintf("%s with czxid %d deleted by hand: %v", node, stat.Czxid, err)})
 	return true
 }
 

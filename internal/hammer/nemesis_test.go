@@ -33,7 +33,7 @@ type nemesis struct {
 	mu     sync.Mutex
 	decks  map[string]*deck
 	fired  map[string]int64
-	events []event
+	events []*event
 	byHand byHand
 }
 
@@ -46,8 +46,9 @@ type client struct {
 
 // event is what was done, for the reader of a violation.
 type event struct {
-	at   int64
-	text string
+	at, over int64  // over is 0 while it lasts
+	whom     string // a client or a path; "": the servers
+	text     string
 }
 
 // hand is one goroutine of the nemesis.
@@ -92,11 +93,18 @@ func (n *nemesis) again(kind, card string) {
 	n.decks[kind].left = append(n.decks[kind].left, card)
 }
 
-// say notes what is done, or about to be.
-func (n *nemesis) say(format string, args ...any) {
+// say notes what is about to be done to whom; the returned function, that it is
+// over.
+func (n *nemesis) say(whom, format string, args ...any) (over func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.events = append(n.events, event{history.Now(), fmt.Sprintf(format, args...)})
+	e := &event{at: history.Now(), whom: whom, text: fmt.Sprintf(format, args...)}
+	n.events = append(n.events, e)
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		e.over = history.Now()
+	}
 }
 
 func (n *nemesis) struck(card string) {

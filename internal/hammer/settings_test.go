@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest/history"
 )
 
 // settings are the size of a run.
@@ -76,15 +78,23 @@ const (
 // outcome is what one child has to say, or all of them together.
 type outcome struct {
 	Tally      map[string]int64
-	Wrong      []string // the first ones
+	Wrong      []complaint // the first ones
 	WrongTotal int
+}
+
+// complaint is what somebody found wrong at the moment it was.
+type complaint struct {
+	At   int64
+	Text string
 }
 
 const maxWrong = 20
 
-func (o *outcome) wrong(text string) {
+func (o *outcome) wrong(text string) { o.complain(complaint{history.Now(), text}) }
+
+func (o *outcome) complain(c complaint) {
 	if o.WrongTotal++; len(o.Wrong) < maxWrong {
-		o.Wrong = append(o.Wrong, text)
+		o.Wrong = append(o.Wrong, c)
 	}
 }
 
@@ -92,8 +102,8 @@ func (o *outcome) add(other outcome) {
 	for what, n := range other.Tally {
 		o.count(what, n)
 	}
-	for _, text := range other.Wrong {
-		o.wrong(text)
+	for _, c := range other.Wrong {
+		o.complain(c)
 	}
 	o.WrongTotal += other.WrongTotal - len(other.Wrong)
 }

@@ -1,6 +1,8 @@
 package hammer
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,12 +19,11 @@ type verdict struct {
 	checking   time.Duration
 }
 
-// judge checks one round, and reports whether something is wrong.
-func (s *stress) judge(paths, records []string, hand *byHand) bool {
+// judge checks one round, adds what is wrong to f, and returns all holds.
+func (s *stress) judge(paths, records []string, hand *byHand, f *found) map[string][]history.Hold {
 	began := time.Now()
 	byPath := make(map[string][]history.Hold)
-	granted, lost := make(map[lock]string), make(map[lock]bool)
-	before := s.violations
+	granted, lost := make(map[lock]history.Hold), make(map[lock]bool)
 	nodes := make(map[lock]string)
 	var suspects []suspect
 	for _, file := range records {
@@ -39,51 +40,54 @@ func (s *stress) judge(paths, records []string, hand *byHand) bool {
 		for _, h := range r.Holds {
 			l := lock{h.Path, h.Token}
 			// Whatever breaks, a token is given to one process alone.
-			if of, known := granted[l]; known && of != processOf(h) {
+			if of, known := granted[l]; known && h.Token != 0 && processOf(of) != processOf(h) {
 				s.violations++
-				s.Errorf("token %d of %s was given to %s and %s", h.Token, h.Path, of, processOf(h))
+				f.doubts = append(f.doubts, doubt{h.Path, h.Acquired, fmt.Sprintf("token %d was given to two processes", h.Token), []history.Hold{of, h}})
 			}
-			granted[l] = processOf(h)
+			granted[l] = h
 			byPath[h.Path] = append(byPath[h.Path], h)
 		}
 		suspects = append(suspects, r.Suspects...)
 	}
 	s.cycles += len(granted) - len(lost)
 
-	cut := func(h history.Hold) history.Hold {
-		if at, taken := hand.taken(h, nodes[lock{h.Path, h.Token}]); taken && h.Ended > at {
-			h.Ended = max(at, h.Acquired)
-		}
-		return h
-	}
 	for i, path := range paths {
-		all := byPath[path]
+		all := slices.Clone(byPath[path])
 		if n := history.Check(strainRules(i), all).Total; n > 0 {
 			s.unfenced += n
-			for i := range all {
-				all[i] = cut(all[i])
+			for i, h := range all {
+				if at, taken := hand.taken(h, nodes[lock{h.Path, h.Token}]); taken && h.Ended > at {
+					all[i].Ended = max(at, h.Acquired)
+				}
 			}
 		}
 		report := history.Check(strainRules(i), all)
 		s.contended += report.Contended
 		s.unfenced -= report.Total
 		s.violations += report.Total
-		if err := report.Err(); err != nil {
-			s.Error(err)
+		for _, v := range report.Violations {
+			by := v.Holds[len(v.Holds)-1]
+			f.doubts = append(f.doubts, doubt{path, by.Acquired, fmt.Sprintf("%s: %s", v.Rule, v.Text), v.Holds})
 		}
 		r := result{}
 		r.contention(all)
 		s.crossings += r.crossings
 	}
 	for _, u := range suspects {
-		at, taken := hand.taken(history.Hold{Path: u.Path, Token: u.Token, Who: u.Who}, nodes[u.lock])
-		if taken && u.At > at {
+		h := history.Hold{Path: u.Path, Token: u.Token, Who: u.Who}
+		if at, taken := hand.taken(h, nodes[u.lock]); taken && u.At > at {
 			s.unfenced++
 			continue
 		}
 		s.violations++
-		s.Errorf("%s was sure of %s with token %d at %d, after %d had been inside", u.Who, u.Path, u.Token, u.At, u.Later)
+		d := doubt{path: u.Path, at: u.At, text: fmt.Sprintf("%s with token %d was still sure of it after %d had been inside", u.Who, u.Token, u.Later)}
+		for _, h := range byPath[u.Path] {
+			if h.Token == u.Token || h.Token == u.Later {
+				d.by = append(d.by, h)
+			}
+		}
+		f.doubts = append(f.doubts, d)
 	}
 	s.checking += time.Since(began)
-	return s.violations > before
+	return byPath
 }

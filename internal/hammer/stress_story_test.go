@@ -1,0 +1,163 @@
+package hammer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// found is what was found wrong in one round.
+type found struct {
+	complaints []complaint
+	orphans    []orphan
+	doubts     []doubt
+}
+
+// orphan is a node that was left in a line when everybody had gone.
+type orphan struct {
+	lock           // the czxid, for a token
+	node    string // its name
+	session int64
+}
+
+// doubt is a rule that the records show broken, and the holds by which.
+type doubt struct {
+	path string
+	at   int64
+	text string
+	by   []history.Hold
+}
+
+func (f *found) any() bool { return len(f.complaints)+len(f.orphans)+len(f.doubts) > 0 }
+
+const (
+	mostStories = 5
+	mostLines   = 60
+	storyBefore = 1500 * time.Millisecond
+	storyAfter  = 300 * time.Millisecond
+)
+
+// stories tells what happened around each of the first findings. holds are all
+// of the round, by path.
+func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
+	var told []string
+	for _, d := range f.doubts {
+		told = append(told, s.story(d.path+": "+d.text, d.at, d.path, holds[d.path], d.by))
+	}
+	owners := make(map[int64]string)
+	for _, all := range holds {
+		for _, h := range all {
+			owners[session(h.Who)] = processOf(h)
+		}
+	}
+	for _, o := range f.orphans {
+		on := holds[o.Path]
+		var own []history.Hold
+		// It may have been granted; if not, look at who had the lock last.
+		at := int64(0)
+		for _, h := range on {
+			if at = max(at, h.Acquired); h.Token == o.Token {
+				own = append(own, h)
+			}
+		}
+		if len(own) > 0 {
+			at = own[0].Acquired
+		}
+		title := fmt.Sprintf("orphan: %s in %s, czxid %d, of session %x (%s)", o.node, o.Path, o.Token, o.session, cmp.Or(owners[o.session], "which has held nothing"))
+		told = append(told, s.story(title, at, o.Path, on, own, owners[o.session]))
+	}
+	for _, c := range f.complaints {
+		who, _, _ := strings.Cut(c.Text, ":")
+		var own []history.Hold
+		for _, all := range holds {
+			for _, h := range all {
+				if strings.HasPrefix(h.Who, who+"@") {
+					own = append(own, h)
+				}
+			}
+		}
+		client, _, _ := strings.Cut(who, ".")
+		told = append(told, s.story(c.Text, c.At, "", own, nil, client))
+	}
+	more := len(told) - mostStories
+	if more > 0 {
+		told = append(told[:mostStories], fmt.Sprintf("... and %d more", more))
+	}
+	return strings.Join(told, "\n")
+}
+
+// story is what a reader wants to see, in order: who had the lock and until when
+// they were sure of it, and what the nemesis did to them, to it and to the
+// servers. Times are relative to the moment at which something was wrong.
+func (s *stress) story(title string, at int64, path string, holds, marked []history.Hold, clients ...string) string {
+	from, to := at-int64(storyBefore), at+int64(storyAfter)
+	for _, h := range marked {
+		from = min(from, h.Acquired)
+	}
+	type line struct {
+		at   int64
+		text string
+	}
+	var lines []line
+	add := func(at int64, mark, format string, args ...any) {
+		lines = append(lines, line{at, mark + fmt.Sprintf(format, args...)})
+	}
+	for _, h := range holds {
+		if h.Acquired > to || h.Ended != 0 && h.Ended < from {
+			continue
+		}
+		mark := "  "
+		for _, m := range marked {
+			// It may have been cut short since, by what was done by hand.
+			if m.Who == h.Who && m.Token == h.Token && m.Acquired == h.Acquired {
+				mark = "> "
+			}
+		}
+		lock := ""
+		if path == "" {
+			lock = h.Path + ": "
+		}
+		asked := ""
+		if h.Called != 0 {
+			asked = fmt.Sprintf(", asked for %v", time.Duration(h.Acquired-h.Called))
+		}
+		add(h.Acquired, mark, "%s%v: acquired%s", lock, h, asked)
+		if h.Ended != 0 {
+			add(h.Ended, mark, "%s%v: sure of it until now", lock, h)
+		}
+		clients = append(clients, processOf(h))
+	}
+	n := s.nemesis
+	n.mu.Lock()
+	for _, e := range n.events {
+		if e.at > to || e.over != 0 && e.over < from || e.whom != "" && e.whom != path && !slices.Contains(clients, e.whom) {
+			continue
+		}
+		add(e.at, "  ", "nemesis: %s", e.text)
+		if e.over > e.at {
+			add(e.over, "  ", "nemesis: %s: over", e.text)
+		}
+	}
+	n.mu.Unlock()
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	// Those nearest to the moment.
+	middle, _ := slices.BinarySearchFunc(lines, at, func(l line, at int64) int { return cmp.Compare(l.at, at) })
+	first := max(0, min(middle-mostLines*2/3, len(lines)-mostLines))
+	last := min(len(lines), first+mostLines)
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %s", s.Seed, title)
+	for i, l := range lines[first:last] {
+		if i == 0 && first > 0 {
+			fmt.Fprintf(&b, "\n\t... %d before", first)
+		}
+		fmt.Fprintf(&b, "\n\t%12.6fs %s", time.Duration(l.at-at).Seconds(), l.text)
+	}
+	if more := len(lines) - last; more > 0 {
+		fmt.Fprintf(&b, "\n\t... %d behind", more)
+	}
+	return b.String()
+}
