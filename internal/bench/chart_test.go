@@ -67,10 +67,10 @@ func (d *drawing) String() string {
 // logarithmic scale that begins at "as fast": to the left is slower.
 func ratios(results []result) string {
 	const (
-		left, right, top = 290.0, 70.0, 70.0
+		left, right, top = 300.0, 80.0, 70.0
 		bar, gap         = 14.0, 12.0
 	)
-	d := &drawing{width: 900}
+	d := &drawing{width: 920}
 	lowest, highest := 0.5, 10.0
 	type strip struct {
 		peer        string
@@ -117,7 +117,7 @@ func ratios(results []result) string {
 	}
 	y := top
 	for _, name := range names {
-		d.text(left-46, y+float64(len(strips[name]))*bar/2+4, "end", "", name)
+		d.text(left-14, y+float64(len(strips[name]))*bar/2+4, "end", "", name)
 		for _, s := range strips[name] {
 			from, to := min(at(1), at(s.ratio)), max(at(1), at(s.ratio))
 			d.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"/>`, from, y, max(to-from, 1), bar-3, colours[s.peer])

@@ -63,7 +63,11 @@ func work(library string, j job, lines <-chan string) error {
 	ctx := context.Background()
 	connections := make([]lockers, j.Sessions)
 	for i := range connections {
-		c, err := libraries[library](ctx, j)
+		own := j
+		if j.Own > 0 {
+			own.Path = fmt.Sprintf("%s/%d", j.Path, i)
+		}
+		c, err := libraries[library](ctx, own)
 		if err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ type job struct {
 	Mode     string `json:"mode"`
 	Sessions int    `json:"sessions"` // connections
 	Workers  int    `json:"workers"`  // goroutines or threads; worker i has session i modulo Sessions
+	Own      int    `json:"own"`      // 1: each session has a lock of its own, below path
 	Permits  int    `json:"permits"`  // of the semaphore; each cycle takes one
 	Reads    int    `json:"reads"`    // percent of the cycles of an rw
 	Handoff  int    `json:"handoff"`  // WithHandoff

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,14 +45,14 @@ type report struct {
 
 // system says what the figures were measured with, and not where.
 type system struct {
-	Cores              int
-	Processor, Memory  string
-	OS                 string
-	Go, Client         string
-	Java, ZooKeeper    string
-	Sync               string // how long the server waited for the disk
-	Peers              []string
-	SyncCount, Seconds string
+	Cores             int
+	Processor, Memory string
+	OS                string
+	Go, Client        string
+	Java, ZooKeeper   string
+	Sync              string // how long the server waited for the disk
+	Peers             []string
+	SyncCount         string
 }
 
 // local is one benchmark of make bench-local: the median of its runs.
@@ -61,20 +60,26 @@ type local struct {
 	Package, Name, Time, Allocs string
 }
 
+// Command is what the reader has to type.
 func (r *report) Command() string {
-	if r.lab.Name == "short" {
-		return "make bench-report"
+	command := "make bench-report"
+	for _, name := range []string{"BENCH", "BENCH_ROUNDS", "BENCH_FOR", "BENCH_ONLY"} {
+		if v := os.Getenv(name); v != "" && v != "short" {
+			command += fmt.Sprintf(" %s='%s'", name, v)
+		}
 	}
-	return "make bench-report BENCH=" + r.lab.Name
+	return command
 }
 
-func (r *report) Rounds() int         { return r.lab.Rounds }
-func (r *report) For() time.Duration  { return r.lab.For }
-func (r *report) Warm() time.Duration { return r.lab.Warm }
-func (r *report) Skipped() []string   { return r.lab.skipped }
-func (r *report) Date() string        { return r.Began.UTC().Format(time.DateOnly) }
-func (r *report) Speed() []row        { return rows(r.speed) }
-func (r *report) Queues() []row       { return rows(r.queues) }
+func (r *report) Rounds() int       { return r.lab.Rounds }
+func (r *report) For() string       { return seconds(r.lab.For) }
+func (r *report) Warm() string      { return seconds(r.lab.Warm) }
+func (r *report) Skipped() []string { return r.lab.skipped }
+func (r *report) Date() string      { return r.Began.UTC().Format(time.DateOnly) }
+func (r *report) Speed() []row      { return rows(r.speed) }
+func (r *report) Queues() []row     { return rows(r.queues) }
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', -1, 64) + " s" }
 
 // Missed are the rows whose targets were not reached.
 func (r *report) Missed() []row {
@@ -190,15 +195,13 @@ func describe(l *laboratory) (system, error) {
 	return s, nil
 }
 
+// clientVersion is what the module asks for; a test binary does not know it.
 func clientVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, dep := range info.Deps {
-			if dep.Path == "github.com/go-zookeeper/zk" {
-				return dep.Version
-			}
-		}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/go-zookeeper/zk").Output()
+	if err != nil {
+		return "unknown"
 	}
-	return "unknown"
+	return strings.TrimSpace(string(out))
 }
 
 func fromFile(name, pattern string) string {

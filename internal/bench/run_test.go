@@ -1,10 +1,13 @@
 package bench
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +20,7 @@ type sample struct {
 	perSecond     float64
 	requests      float64 // per cycle, as the server counts them
 	notifications float64
+	processor     float64 // microseconds of the server's, per cycle; 0: not known
 }
 
 // result is one row of the table: the median of the rounds, figure by figure.
@@ -136,6 +140,7 @@ func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
 		perSecond:     float64(a.Operations) / l.For.Seconds(),
 		requests:      float64(after.requests-before.requests) / cycles,
 		notifications: float64(after.notifications-before.notifications) / cycles,
+		processor:     micros(after.processor-before.processor) / cycles,
 	}
 }
 
@@ -144,6 +149,7 @@ type counts struct {
 	requests      int64 // pings and heartbeats included
 	notifications int64 // one for each watch that was set off
 	ephemerals    int64
+	processor     time.Duration
 }
 
 func (l *laboratory) count(t *testing.T) counts {
@@ -163,11 +169,35 @@ func (l *laboratory) count(t *testing.T) counts {
 		}
 		return n
 	}
-	c := counts{requests: requests, ephemerals: number("zk_ephemerals_count")}
+	c := counts{
+		requests:   requests,
+		ephemerals: number("zk_ephemerals_count"),
+		processor:  processorTime(l.server.PID()),
+	}
 	for _, what := range []string{"created", "deleted", "changed", "children"} {
 		c.notifications += number("zk_sum_node_" + what + "_watch_count")
 	}
 	return c
+}
+
+// processorTime is what a process has used so far; 0 where there is no /proc.
+func processorTime(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The name, in parentheses, may contain anything; behind it the 12th and the
+	// 13th field are ticks of 10 ms as a user and as the system.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	var sum time.Duration
+	for _, field := range fields[11:13] {
+		ticks, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0
+		}
+		sum += time.Duration(ticks) * 10 * time.Millisecond
+	}
+	return sum
 }
 
 func summary(w workload, peer string, samples []sample) result {
@@ -187,6 +217,7 @@ func summary(w workload, peer string, samples []sample) result {
 	r.perSecond = middle(func(s sample) float64 { return s.perSecond })
 	r.requests = middle(func(s sample) float64 { return s.requests })
 	r.notifications = middle(func(s sample) float64 { return s.notifications })
+	r.processor = middle(func(s sample) float64 { return s.processor })
 	r.P50 = middle(func(s sample) float64 { return s.P50 })
 	r.P99 = middle(func(s sample) float64 { return s.P99 })
 	r.Max = middle(func(s sample) float64 { return s.Max })

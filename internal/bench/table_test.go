@@ -15,18 +15,19 @@ type row struct {
 	Workload, Peer                    string
 	PerSecond, Range, P50, P99, Ratio string
 	Requests, Notifications           string
+	Processor                         string
 	Target, Reached                   string
 }
 
 var columns = []string{
 	"workload", "peer", "operations/s", "slowest to fastest round", "p50", "p99", "ours / peer",
-	"requests per cycle", "notifications per cycle", "target", "reached",
+	"requests per cycle", "notifications per cycle", "server's processor per cycle", "target", "reached",
 }
 
 func (r row) cells() []string {
 	return []string{
 		r.Workload, r.Peer, r.PerSecond, r.Range, r.P50, r.P99, r.Ratio,
-		r.Requests, r.Notifications, r.Target, r.Reached,
+		r.Requests, r.Notifications, r.Processor, r.Target, r.Reached,
 	}
 }
 
@@ -43,6 +44,7 @@ func rows(results []result) []row {
 			P99:           duration(r.P99),
 			Requests:      perCycle(r.requests),
 			Notifications: perCycle(r.notifications),
+			Processor:     duration(r.processor),
 		}
 		own, there := find(results, r.workload.name, ours)
 		ratio := own.perSecond / r.perSecond
@@ -60,6 +62,9 @@ func rows(results []result) []row {
 			case t.peer == r.peer && there:
 				out.Target = "≥ " + times(t.factor)
 				out.Reached = yesNo(ratio >= t.factor)
+				if r.perSecond == 0 { // too slow for this run: no ratio
+					out.Reached = "?"
+				}
 			}
 		}
 		all = append(all, out)

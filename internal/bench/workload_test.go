@@ -43,10 +43,9 @@ var workloads = []workload{
 		name: "rw, 16 sessions, 90 % reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 90},
 		peers: []string{ours, curator}, targets: []target{{curator, 1.3}},
 		without: "kazoo's reader waits for writers that came later, who wait for it: mixed with writers it stands still",
-	}, {
-		name: "rw, 16 sessions, all reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 100},
-		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 1.3}},
-	}, {
+	},
+	reading,
+	{
 		name: "rw, 64 in one process, all reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 100},
 		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 1000}},
 	}, {
@@ -63,6 +62,19 @@ var workloads = []workload{
 		name: "semaphore, 64 in one process, 8 permits", job: job{Mode: permits, Sessions: 1, Workers: 64, Permits: 8},
 		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
 	},
+	free,
+}
+
+// reading is 16 sessions that never wait and make more requests than two.
+var reading = workload{
+	name: "rw, 16 sessions, all reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 100},
+	peers: []string{ours, curator, kazoo}, targets: []target{{curator, 1.3}},
+}
+
+// free are locks that nobody is in the way of: what the server can do in all.
+var free = workload{
+	name: "exclusive, 64 sessions, a lock each", job: job{Mode: exclusive, Sessions: 64, Workers: 64, Own: 1},
+	peers: []string{ours, zkLock, curator, kazoo},
 }
 
 // lines are exclusive locks with more and more who wait.

@@ -1,5 +1,7 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.net.URI;
+import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -36,14 +38,19 @@ public final class Driver {
 
     public static void main(String[] args) throws Exception {
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
-        say("hello Curator " + CuratorFramework.class.getPackage().getImplementationVersion()
-                + ", Java " + System.getProperty("java.version"));
+        say("hello " + jar() + ", Java " + System.getProperty("java.version"));
         for (String line = in.readLine(); line != null && !line.equals("bye"); line = in.readLine()) {
             new Driver(line).work(in);
             say("closed");
         }
         say("left");
         System.exit(0);
+    }
+
+    /** The name of the file that the locks come from ends with its version. */
+    private static String jar() throws Exception {
+        URI from = InterProcessMutex.class.getProtectionDomain().getCodeSource().getLocation().toURI();
+        return Paths.get(from).toRealPath().getFileName().toString().replace(".jar", "");
     }
 
     private static void say(String line) {
@@ -74,7 +81,8 @@ public final class Driver {
                 clients.add(client);
                 client.start();
                 client.blockUntilConnected();
-                locks.add(lock(client));
+                String path = text("path");
+                locks.add(lock(client, number("own") > 0 ? path + "/" + i : path));
             }
             List<Worker> workers = new ArrayList<>();
             for (int i = 0; i < number("workers"); i++) {
@@ -103,8 +111,7 @@ public final class Driver {
     }
 
     /** One object for all threads of a session, as Curator's documentation has it. */
-    private Object lock(CuratorFramework client) {
-        String path = text("path");
+    private Object lock(CuratorFramework client, String path) {
         switch (text("mode")) {
             case "exclusive":
                 return new InterProcessMutex(client, path);

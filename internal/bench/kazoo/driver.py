@@ -21,6 +21,8 @@ class Worker(threading.Thread):
     def __init__(self, client, job, number):
         super().__init__(daemon=True)
         path = job["path"]
+        if job["own"]:
+            path = "%s/%d" % (path, number)
         if job["mode"] == "semaphore":
             self.write = client.Semaphore(path, max_leases=job["permits"])
         elif job["mode"] == "rw":
