@@ -33,14 +33,17 @@ type recipe struct {
 	// ahead, on the number of permits, on the directory to hear of writers.
 	watches int
 	shared  bool // lock does not make lock wait, and those of one value have one node
-	on      func(*zk.Conn, string) locker
+	with    func(conn *zk.Conn, path string, data []byte) locker
 }
 
+// on is a lock value whose nodes have no data.
+func (r recipe) on(conn *zk.Conn, path string) locker { return r.with(conn, path, nil) }
+
 var recipes = []recipe{
-	{name: "write", kind: znode.Write, nodes: 1, watches: 2, on: write},
-	{name: "read", kind: znode.Read, nodes: 1, watches: 3, shared: true, on: read},
-	{name: "reentrant", kind: znode.Lock, nodes: 1, watches: 2, on: reenter},
-	{name: "semaphore", below: "/queue", stored: "3", kind: znode.Permit, nodes: 2, watches: 5, on: permits},
+	{name: "write", kind: znode.Write, nodes: 1, watches: 2, with: write},
+	{name: "read", kind: znode.Read, nodes: 1, watches: 3, shared: true, with: read},
+	{name: "reentrant", kind: znode.Lock, nodes: 1, watches: 2, with: reenter},
+	{name: "semaphore", below: "/queue", stored: "3", kind: znode.Permit, nodes: 2, watches: 5, with: permits},
 }
 
 // each runs a test over all recipes.
@@ -51,15 +54,15 @@ func each(t *testing.T, test func(*testing.T, recipe)) {
 	}
 }
 
-func write(conn *zk.Conn, path string) locker {
-	m := rwlock.New(conn, path)
+func write(conn *zk.Conn, path string, data []byte) locker {
+	m := rwlock.New(conn, path, rwlock.WithData(data))
 	lock := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
 	try := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryLock(ctx)) }
 	return locker{lock, try, lock}
 }
 
-func read(conn *zk.Conn, path string) locker {
-	m := rwlock.New(conn, path)
+func read(conn *zk.Conn, path string, data []byte) locker {
+	m := rwlock.New(conn, path, rwlock.WithData(data))
 	return locker{
 		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.RLock(ctx)) },
 		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryRLock(ctx)) },
@@ -67,16 +70,16 @@ func read(conn *zk.Conn, path string) locker {
 	}
 }
 
-func reenter(conn *zk.Conn, path string) locker {
-	m := reentrant.New(conn, path)
+func reenter(conn *zk.Conn, path string, data []byte) locker {
+	m := reentrant.New(conn, path, reentrant.WithData(data))
 	lock := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
 	try := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryLock(ctx)) }
 	return locker{lock, try, lock}
 }
 
 // permits are two of three: two holders of two do not fit.
-func permits(conn *zk.Conn, path string) locker {
-	s := semaphore.New(conn, path, 3)
+func permits(conn *zk.Conn, path string, data []byte) locker {
+	s := semaphore.New(conn, path, 3, semaphore.WithData(data))
 	hold := func(h *semaphore.Hold, err error) (contract.Hold, error) { return contract.As(unlocker{h}, err) }
 	lock := func(ctx context.Context) (contract.Hold, error) { return hold(s.Acquire(ctx, 2)) }
 	try := func(ctx context.Context) (contract.Hold, error) { return hold(s.TryAcquire(ctx, 2)) }

@@ -1,0 +1,88 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+)
+
+// A member of an ensemble without a quorum may serve reads (readonlymode.enabled),
+// as old as they are. Nobody is granted anything there: who asks waits until its
+// context ends, who holds is told of the loss, and who waits gets its turn when
+// there is a quorum again.
+func TestAReadOnlyMember(t *testing.T) {
+	t.Parallel()
+	const timeout = 4 * time.Second
+	ensemble := zktest.Cluster(t, 3, zktest.Options{JVM: []string{"-Dreadonlymode.enabled=true"}})
+	left := ensemble.Servers()[0]
+	witness := zktest.Connect(t, session, left.Addr())
+	type seat struct {
+		recipe
+		path  string
+		proxy *zktest.Proxy
+		free  locker // of a lock that nobody has
+		own   locker // of one that the holder has
+		held  contract.Hold
+		waits *contract.Attempt[contract.Hold]
+	}
+	var seats []*seat
+	for _, r := range recipes {
+		s := &seat{recipe: r, path: zktest.Path(t), proxy: zktest.ProxyFor(t, left.Addr())}
+		conn := zktest.Connect(t, timeout, s.proxy.Addr())
+		s.free, s.own = r.on(conn, s.path+"-free"), r.on(conn, s.path)
+		free, err := s.free.lock(t.Context())
+		must(t, err)
+		must(t, free.Unlock(t.Context()))
+		s.held, err = r.on(zktest.Connect(t, timeout, left.Addr()), s.path).block(t.Context())
+		must(t, err)
+		s.waits = contract.Begin(t, t.Context(), s.own.lock)
+		zktest.Eventually(t, soon, "somebody waits", func() bool {
+			return len(zktest.Children(t, witness, s.path+r.below)) == 2*r.nodes
+		})
+		seats = append(seats, s)
+	}
+	for _, s := range ensemble.Servers()[1:] {
+		must(t, s.Kill())
+	}
+	zktest.Eventually(t, soon, "the last member serves reads", func() bool {
+		answer, err := left.Word("isro")
+		return err == nil && answer == "ro"
+	})
+	const wait = 2 * time.Second
+	for _, s := range seats {
+		before, shakes := s.proxy.Seen(zktest.AnyOp), s.proxy.Seen(zktest.ConnectOp)
+		for name, call := range map[string]acquire{"lock": s.free.lock, "try": s.free.try} {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			a := contract.Begin(t, ctx, call)
+			if err := a.Failed(); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s, %s: %v", s.name, name, err)
+			}
+			a.Prompt()
+			cancel()
+		}
+		s.waits.Waits()
+		asked, shaken := s.proxy.Seen(zktest.AnyOp)-before, s.proxy.Seen(zktest.ConnectOp)-shakes
+		t.Logf("%s: %d requests and %d handshakes in %v", s.name, asked, shaken, 2*wait)
+		if asked > few || shaken > 50 {
+			t.Errorf("%s: %d requests and %d handshakes", s.name, asked, shaken)
+		}
+		zktest.Within(t, 2*timeout, "the holder is told", func() { <-s.held.Lost() })
+	}
+	must(t, ensemble.Restart())
+	for _, s := range seats {
+		if err := s.held.Unlock(t.Context()); !errors.Is(err, hold.ErrLost) {
+			t.Errorf("%s: unlock: %v", s.name, err)
+		}
+		must(t, s.waits.Granted().Unlock(t.Context()))
+		free, err := s.free.lock(t.Context())
+		must(t, err)
+		must(t, free.Unlock(t.Context()))
+		zktest.AssertEmpty(t, witness, s.path+s.below)
+		zktest.AssertEmpty(t, witness, s.path+"-free"+s.below)
+	}
+}
