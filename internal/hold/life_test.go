@@ -32,9 +32,12 @@ func open(c <-chan struct{}) bool {
 func TestReleaseEndsTheLifeOnce(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
-	lost := l.Lost()
+	lost, done := l.Lost(), ctx.Done()
 	if err := l.Release(); err != nil {
 		t.Fatal(err)
+	}
+	if open(done) { // those who wait do not look
+		t.Error("the context goes on")
 	}
 	if err := l.Release(); !errors.Is(err, ErrReleased) {
 		t.Fatalf("second release: %v", err)
@@ -169,8 +172,8 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	var contexts []context.Context
 	for range 20 {
 		contexts = append(contexts, l.Context(t.Context()))
+		l.OnEnd(slow) // as many, for they are called in no order, and some contexts are to come after one
 	}
-	l.OnEnd(slow)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

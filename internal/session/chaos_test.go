@@ -125,6 +125,29 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 	}
 }
 
+// A delete that is carried over finds no node, and that is nobody's doing.
+func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 20*time.Second)
+	path := l.path(l.claim(t, 1)[0])
+	l.Refuse()
+	zktest.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+	call := async(func() error { return l.conn.Delete(path, -1) }) // as in the moment in which the connection goes
+	zktest.Expire(t, l.conn)
+	must(t, l.Accept())
+	err := result(t, 15*time.Second, "carried over", call)
+	mustBe(t, err, zk.ErrNoNode)
+	now := l.newSession(t)
+	for _, maybe := range []bool{false, true} {
+		for _, nodes := range []int{1, 3} {
+			mustBe(t, l.client.refusal(l.sess, nodes, maybe, err), ErrOver)
+		}
+	}
+	mustBe(t, l.client.refusal(now, 1, false, err), zk.ErrNoNode)
+	must(t, l.client.refusal(AnySession, 1, true, err))
+	zktest.AssertEmpty(t, l.witness, l.dir)
+}
+
 // The same from outside: sessions end while many claim.
 func TestClaimsAroundTheEndOfASession(t *testing.T) {
 	t.Parallel()

@@ -98,17 +98,7 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
 		case done:
 			return nil
 		case refused:
-			switch {
-			case err != zk.ErrNoNode:
-				return err
-			case session != AnySession && !c.In(session):
-				return ErrOver // which has taken the node with it
-			case maybe && len(nodes) > 1:
-				return errPerhaps
-			case maybe:
-				return nil
-			}
-			return err
+			return c.refusal(session, len(nodes), maybe, err)
 		case unknown:
 			maybe = true
 		}
@@ -116,4 +106,21 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
 			return err
 		}
 	}
+}
+
+// refusal says what it means that the server has refused to delete so many nodes.
+func (c *Client) refusal(session int64, nodes int, maybe bool, err error) error {
+	switch {
+	case err != zk.ErrNoNode:
+		return err
+	case session != AnySession && !c.In(session):
+		// The request was carried over into the next session; the last one
+		// has taken the node with it.
+		return ErrOver
+	case maybe && nodes > 1:
+		return errPerhaps
+	case maybe:
+		return nil
+	}
+	return err
 }

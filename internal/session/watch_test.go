@@ -262,6 +262,13 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 			if again == stays {
 				t.Error("a watch of the last session serves the next")
 			}
+			// One that has not fired yet, for the client may be about to tell, is not returned.
+			l.client.watches.entry(watchKey{l.sess, l.dir}, func(e *watchEntry) {
+				e.watch = again
+				close(e.ready)
+			})
+			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+			mustBe(t, err, ErrOver)
 		})
 	}
 }
