@@ -23,7 +23,8 @@ var ofTheHold = []mutant{
 		file: "zkconn/wire.go",
 		why:  "the server has counted since the request",
 		old:  `w.client.link.Answered(p.at)`,
-		new:  `w.client.link.Answered(time.Now())`,
+		new: `p.at = time.Now()
+		w.client.link.Answered(p.at)`,
 		test: inZkconn("TestAnswersAreTimed"),
 	},
 	{
@@ -51,12 +52,12 @@ var ofTheHold = []mutant{
 		test: inLink("TestClocks"),
 	},
 	{
-		name: "clock-before-the-state",
+		name: "any-session-will-do",
 		file: "internal/link/link.go",
-		why:  "a process that is frozen between the two does not see the late clock",
-		old:  "v := l.view.Load()\n\tif v.session != session || session == 0 {\n\t\treturn false\n\t}\n\tnow := l.now()",
-		new:  "now := l.now()\n\tv := l.view.Load()\n\tif v.session != session || session == 0 {\n\t\treturn false\n\t}",
-		test: inLink("TestFrozenInsideAlive"),
+		why:  "the session that lives is not the one that made the node",
+		old:  "if v.session != session || session == 0 {\n\t\treturn false",
+		new:  "if v.session == 0 || session == 0 {\n\t\treturn false",
+		test: inLink("TestSessions"),
 	},
 	{
 		name: "held-without-a-look",
@@ -104,7 +105,7 @@ var ofTheHold = []mutant{
 		why:  "work under a lock that was given back goes on",
 		old:  `func(end error) { cancel(end) }`,
 		new:  "func(end error) {\n\t\tif end != ErrReleased {\n\t\t\tcancel(end)\n\t\t}\n\t}",
-		test: scenario(inReentrant, "TestMutex", "a hold lasts until it is unlocked"),
+		test: inHold("TestReleaseEndsTheLifeOnce"),
 	},
 	{
 		name: "context-waits-to-be-told",
