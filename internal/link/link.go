@@ -44,7 +44,8 @@ func newLink(now func() time.Time) *Link {
 }
 
 // Connected tells that a handshake, whose request went out at sent, was answered with this session and this timeout.
-// Making and revalidating a session are the leader's work, so sent needs no further proof.
+// A new session was made by the quorum, so its deadline counts from sent. One that was resumed keeps the deadline it had,
+// until a quorum request has proved the handshake, see touches.
 func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,14 +55,28 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	}
 	l.touches.reset(granted, sent)
 	l.connected = true
-	l.view.Store(&view{
+	next := view{
 		epoch:   old.epoch + 1,
 		session: session,
 		timeout: granted,
 		base:    sent,
 		wall:    sent.UnixNano(),
-	})
+	}
+	if session == old.session {
+		l.touches.resumed(sent, l.now())
+		longer := max(0, granted-old.timeout) // proves no more than the rest of the handshake
+		next.base, next.wall = old.base.Add(-longer), old.wall-int64(longer)
+	}
+	l.view.Store(&next)
 	l.wake()
+}
+
+// Unproved says whether the handshake that resumed the present session waits for a proof. A quorum request that is sent
+// from now on brings it.
+func (l *Link) Unproved() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.connected && l.touches.unproved
 }
 
 // Disconnected tells that the connection is gone. The session, and its deadline, stay.

@@ -92,9 +92,14 @@ func TestDeadline(t *testing.T) {
 			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}}, 0},
 		{"and gets it", []step{
 			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}, {3600 * ms, "proved", 3501 * ms}}, 1000 * ms},
-		{"a reconnect counts at once", []step{{3000 * ms, "reconnect", 2900 * ms}}, 2900 * ms},
+		{"a reconnect alone proves nothing", []step{{3000 * ms, "reconnect", 2900 * ms}}, 0},
+		{"nor do answers behind it", []step{{3000 * ms, "reconnect", 2900 * ms}, {3010 * ms, "answered", 3001 * ms}}, 0},
+		{"a quorum request behind it does, at once", []step{{3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 3000 * ms}}, 2900 * ms},
+		{"not one that was sent before it was answered", []step{{3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2999 * ms}}, 0},
+		{"nor does another reconnect", []step{
+			{2000 * ms, "reconnect", 1900 * ms}, {3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2001 * ms}}, 0},
 		{"a proof of the old connection vouches for nothing on the new one", []step{
-			{2000 * ms, "answered", 2000 * ms}, {3000 * ms, "reconnect", 2990 * ms}, {3100 * ms, "proved", 2980 * ms}}, 2990 * ms},
+			{2000 * ms, "answered", 2000 * ms}, {3000 * ms, "reconnect", 2990 * ms}, {3100 * ms, "proved", 2980 * ms}}, 0},
 		{"nor do marks of the old one", []step{
 			{2000 * ms, "answered", 2000 * ms}, {2200 * ms, "reconnect", 1000 * ms}, {3500 * ms, "proved", 3400 * ms}}, 1000 * ms},
 		{"an answer of the old connection told late takes nothing back", []step{

@@ -76,3 +76,55 @@ func FuzzDeadlineAgainstModel(f *testing.F) {
 	f.Add(uint64(0))
 	f.Fuzz(play)
 }
+
+// A model of a leader that is deposed, cut off or frozen: it serves its clients for a while longer, all but what needs the
+// quorum. Its successor has heard of none of them, and gives every session a full timeout from the moment it takes over.
+func playDeposed(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
+
+	c := newClock()
+	zero := c.now()
+	l := newLink(c.now)
+
+	hop := between(1, timeout/8)
+	alone := between(0, 3*timeout)          // from here on it has no quorum
+	deposed := alone + between(1, timeout)  // and from here on a successor
+	leaves := alone + between(1, 2*timeout) // it finds out
+	end := deposed + timeout                // of a session that nobody else has heard of
+	l.Connected(session, timeout, zero)     // made while there was a quorum
+
+	back := time.Duration(0)
+	for at := time.Duration(1); ; at += between(1, timeout/3) {
+		at = max(at, back)
+		arrived := at + between(1, hop)
+		back = arrived + between(1, hop)
+		if arrived >= leaves {
+			break
+		}
+		what := r.IntN(3)
+		if what == 0 && arrived >= alone {
+			continue // never answered
+		}
+		c.run(back - c.mono)
+		switch what {
+		case 0:
+			l.Answered(zero.Add(at))
+			l.Proved(session, zero.Add(at))
+		case 1:
+			l.Answered(zero.Add(at))
+		case 2:
+			l.Disconnected()
+			l.Connected(session, timeout, zero.Add(at))
+		}
+		if deadline := l.Deadline(session).Sub(zero); deadline > end {
+			t.Fatalf("seed %d: deadline %v, but the next leader ends the session at %v", seed, deadline, end)
+		}
+	}
+}
+
+func TestDeadlineAgainstADeposedLeader(t *testing.T) {
+	for seed := range uint64(20_000) {
+		playDeposed(t, seed)
+	}
+}

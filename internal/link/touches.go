@@ -23,13 +23,23 @@ import "time"
 // A mark may be told after the proof. Replies on one connection are in order, so whatever was sent before q reached the
 // server before q was answered; only its h is late then, which keeps it from being chosen before a later proof comes.
 //
-// Connections do not mix: a proof for the former connection, told late, was sent before the handshake of this one,
-// so it finds no mark that is old enough.
+// A handshake that resumes a session is the leader's own work, handed over at once. But a leader that has been deposed
+// does not know that for a while (it stood still, or is cut off from the others), and answers it nevertheless, asking
+// nobody. Its successor may have begun to count before, and never hears of that handshake. So it needs a proof, too, if not
+// the quarter: any quorum request that was sent after it was answered and is answered on the same connection. The quorum
+// followed this leader then, so there was no successor yet at the time of the handshake. (A new session is a quorum
+// request itself.)
+//
+// Connections do not mix: a proof for the former connection, told late, was sent before the handshake of this one was
+// answered, so it proves nothing here.
 type touches struct {
 	timeout time.Duration
 	proof   time.Time // the latest quorum request known to be answered
 	marks   [maxMarks]mark
 	n       int
+
+	unproved bool // the session was resumed with welcome, and nothing has proved that yet
+	welcome  mark
 }
 
 // A mark is one answered packet.
@@ -47,6 +57,11 @@ const (
 // reset starts with a handshake.
 func (t *touches) reset(timeout time.Duration, sent time.Time) {
 	*t = touches{timeout: timeout, proof: sent}
+}
+
+// resumed tells that the handshake that was the start found a session that there was before.
+func (t *touches) resumed(sent, heard time.Time) {
+	t.unproved, t.welcome = true, mark{sent, heard}
 }
 
 // answered returns the base that the packet gives at once, the zero time if none.
@@ -73,9 +88,15 @@ func (t *touches) proved(sent time.Time) (base time.Time) {
 	if sent.After(t.proof) {
 		t.proof = sent
 	}
+	if t.unproved && !sent.Before(t.welcome.heard) {
+		t.unproved = false
+		base = t.welcome.sent
+	}
 	chosen := 0
 	for chosen < t.n && t.covers(t.marks[chosen].heard) {
-		base = t.marks[chosen].sent
+		if sent := t.marks[chosen].sent; sent.After(base) { // the answer of the last connection may have been told late
+			base = sent
+		}
 		chosen++
 	}
 	t.drop(chosen)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -41,7 +42,8 @@ type monitor struct {
 	leases   map[*Lease]struct{}
 	timer    *time.Timer
 	nextBeat time.Time
-	beating  time.Time // when the heartbeat under way was sent; zero if none is
+	beating  time.Time // when the heartbeat under way was begun; zero if none is
+	giveUp   func()    // ends its wait for a connection
 	lastUp   time.Time // when the connection was last seen with a session
 }
 
@@ -80,8 +82,14 @@ func (l *Lease) End() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.leases, l)
-	if len(m.leases) == 0 && m.timer != nil {
+	if len(m.leases) > 0 {
+		return
+	}
+	if m.timer != nil {
 		m.timer.Stop()
+	}
+	if m.giveUp != nil {
+		m.giveUp()
 	}
 }
 
@@ -183,8 +191,9 @@ func (m *monitor) tick() {
 		}
 	}
 	if m.beating.IsZero() && !now.Before(m.nextBeat) {
-		m.beating = now
-		go m.beat()
+		ctx, giveUp := context.WithCancel(context.Background())
+		m.beating, m.giveUp = now, giveUp
+		go m.beat(ctx)
 	}
 	m.schedule(now)
 	m.mu.Unlock()
@@ -195,14 +204,38 @@ func (m *monitor) tick() {
 
 // beat sends one heartbeat and waits for its answer, which on a dead connection
 // takes until the client gives that up.
-func (m *monitor) beat() {
-	_, _ = m.client.prove(m.client.conn.SessionID(), barrier)
+func (m *monitor) beat(ctx context.Context) {
+	c := m.client
+	if c.link == nil {
+		_, _ = c.prove(c.conn.SessionID(), barrier)
+	} else {
+		c.beat(ctx)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.beating = time.Time{}
+	m.giveUp()
+	m.beating, m.giveUp = time.Time{}, nil
 	if len(m.leases) > 0 {
 		now := time.Now()
 		m.nextBeat = now.Add(m.period())
 		m.schedule(now)
+	}
+}
+
+// beat is one heartbeat on a connection of zkconn's. After a reconnect the old
+// deadline stays until the quorum has answered, and may be near: so a heartbeat
+// that was lost is sent again as soon as there is a connection.
+func (c *Client) beat(ctx context.Context) {
+	for retry := c.retry(); ; {
+		if c.connected(ctx) != nil {
+			return
+		}
+		_, err := c.prove(c.conn.SessionID(), barrier)
+		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unproved() {
+			return
+		}
+		if retry.wait(ctx) != nil {
+			return
+		}
 	}
 }
