@@ -1,0 +1,145 @@
+package bench
+
+import (
+	"math"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// costs are what the server has to do, taken from a run, in microseconds of one
+// processor of its own.
+type costs struct {
+	Write    float64 // a create or a delete
+	Read     float64 // a listing, or a look at a node
+	HandOver float64 // between two grants of one lock, by the clock
+	Reads    float64 // of a cycle with others waiting
+}
+
+// capacity is what an ensemble can do, on paper: every member does all writes,
+// and those reads whose sessions it has. The leader's extra work is not in it,
+// nor is the network, so it is a bound from above.
+type capacity struct {
+	Members                         int
+	Free, Contended, Locks, Holders string
+}
+
+// perMember is a processor's share that one cycle takes of each member.
+func (c costs) perMember(members int, reads float64) float64 {
+	return 2*c.Write + reads*c.Read/float64(members)
+}
+
+// cycles is how many a second there can be if each member has one processor for
+// them.
+func (c costs) cycles(members int, reads float64) float64 {
+	return 1e6 / c.perMember(members, reads)
+}
+
+// sessions is how many that hold locks and do nothing else can be kept alive:
+// each sends a heartbeat, which is a write, every quarter of its timeout, and
+// as many pings, which end at the member it is connected to.
+func (c costs) sessions(members int, timeout float64) float64 {
+	heartbeats := 4 / timeout
+	return 1e6 / (heartbeats * (c.Write + c.Read/float64(members)))
+}
+
+// measuredCosts solves for the costs of a write and a read. A free cycle is two
+// writes; a cycle of a reader among readers, with a lock for each session, is
+// two writes and the rest reads.
+func measuredCosts(speed, queues []result) (costs, bool) {
+	idle, ok1 := find(speed, free.name, ours)
+	readers, ok2 := find(speed, reading.name, ours)
+	busy, ok3 := find(queues, lines[2].name, ours)
+	if !ok1 || !ok2 || !ok3 || idle.processor == 0 || busy.perSecond == 0 {
+		return costs{}, false
+	}
+	c := costs{
+		Write:    idle.processor / 2,
+		Read:     (readers.processor - idle.processor) / (readers.requests - 2),
+		HandOver: handOver(busy),
+		Reads:    math.Max(busy.requests-2, 0),
+	}
+	return c, c.Write > 0 && c.Read > 0
+}
+
+// assumedTimeout is the session timeout of the paper's holders, in seconds.
+const assumedTimeout = 10.0
+
+func (r *report) Costs() *costs {
+	if c, ok := measuredCosts(r.speed, r.queues); ok {
+		return &c
+	}
+	return nil
+}
+
+func (c costs) WriteTime() string    { return duration(c.Write) }
+func (c costs) ReadTime() string     { return duration(c.Read) }
+func (c costs) HandOverTime() string { return duration(c.HandOver) }
+func (c costs) ReadsPerCycle() string {
+	return perCycle(c.Reads)
+}
+
+// NameBytes is the length of the longest name of a lock node.
+func (c costs) NameBytes() int {
+	const sequence = 10 // digits
+	return len(znode.Prefix(znode.NewID(), znode.Write)) + sequence
+}
+
+func (c costs) PerLock() string { return number(1e6 / c.HandOver) }
+
+// Ensembles are the sizes that people run.
+func (c costs) Ensembles() []capacity {
+	var all []capacity
+	for _, members := range []int{1, 3, 5} {
+		contended := c.cycles(members, c.Reads)
+		all = append(all, capacity{
+			Members:   members,
+			Free:      number(twoDigits(c.cycles(members, 0))),
+			Contended: number(twoDigits(contended)),
+			Locks:     number(math.Max(1, contended*c.HandOver/1e6)),
+			Holders:   number(twoDigits(c.sessions(members, assumedTimeout))),
+		})
+	}
+	return all
+}
+
+// twoDigits is as exact as a figure on paper can be.
+func twoDigits(v float64) float64 {
+	if v <= 0 {
+		return 0
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(v))-1)
+	return math.Round(v/unit) * unit
+}
+
+func TestPaper(t *testing.T) {
+	c := costs{Write: 50, Read: 30, HandOver: 1000, Reads: 3}
+	for _, x := range []struct {
+		what      string
+		got, want float64
+	}{
+		{"free cycles", c.cycles(3, 0), 10_000},
+		{"more members make no write faster", c.cycles(5, 0), 10_000},
+		{"contended cycles, one member", c.cycles(1, c.Reads), 1e6 / 190},
+		{"reads are divided among three", c.cycles(3, c.Reads), 1e6 / 130},
+		{"sessions with a heartbeat every 2.5 s", c.sessions(1, 10), 1e6 / (0.4 * 80)},
+		{"two digits", twoDigits(12_345), 12_000},
+		{"two digits of a small number", twoDigits(0.1234), 0.12},
+	} {
+		if math.Abs(x.got-x.want) > x.want/1e9 {
+			t.Errorf("%s: %v, want %v", x.what, x.got, x.want)
+		}
+	}
+	measured := func(w workload, processor, requests, perSecond float64) result {
+		return result{workload: w, peer: ours, sample: sample{processor: processor, requests: requests, perSecond: perSecond}}
+	}
+	got, ok := measuredCosts(
+		[]result{measured(free, 100, 2, 5000), measured(reading, 160, 4, 3000)},
+		[]result{measured(lines[2], 190, 5, 1000)})
+	if want := c; !ok || got != want {
+		t.Errorf("measured %+v (%v), want %+v", got, ok, want)
+	}
+	if _, ok := measuredCosts(nil, nil); ok {
+		t.Error("costs out of nothing")
+	}
+}
