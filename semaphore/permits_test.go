@@ -252,10 +252,16 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 		s.Empty() // the others are deleted, for nobody else will
 		s.Is(h.Release(s.Ctx), semaphore.ErrLost)
 	}
-	h := c.acquire(3)
-	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[1], -1))
-	s.Is(h.Release(s.Ctx), semaphore.ErrLost) // nobody had asked
-	s.Empty()
+	for i := range 3 {
+		h := c.acquire(3)
+		s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[i], -1))
+		s.Is(h.Verify(s.Ctx), semaphore.ErrLost) // nobody had asked before
+		s.Empty()
+		h = c.acquire(3)
+		s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[i], -1))
+		s.Is(h.Release(s.Ctx), semaphore.ErrLost) // nor here
+		s.Empty()
+	}
 }
 
 func TestBadNumbersAreErrorsAtOnce(t *testing.T) {

@@ -3,9 +3,11 @@ package hold
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -124,12 +126,15 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 	if l.Look() != nil {
 		t.Fatal("the parent's end ended the hold")
 	}
-	for {
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		l.mu.Lock()
 		n := len(l.onEnd)
 		l.mu.Unlock()
 		if n == 0 {
 			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the hold keeps a context that has ended")
 		}
 	}
 	_ = l.Release()
