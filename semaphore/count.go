@@ -232,10 +232,11 @@ func (c *count) peek(ctx context.Context) (int, error) {
 	return c.parse(data)
 }
 
-// needs says which right it is that the server misses.
+// needs says which right it is that the server misses, or what else it has
+// against a request.
 func needs(err error, right string) error {
 	if err == zk.ErrNoAuth {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return err
+	return session.Named(err)
 }

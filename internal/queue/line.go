@@ -86,12 +86,13 @@ func (l *Line) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, er
 	return line, dir, err
 }
 
-// explain says which right it is that the server misses.
+// explain says which right it is that the server misses, or what else it has
+// against a request.
 func explain(err error, right string) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return err
+	return session.Named(err)
 }
 
 // path returns the full path of a node.

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -67,6 +68,22 @@ func outcomeOf(err error) outcome {
 
 // unimplemented is the answer of a server that does not know the request.
 func unimplemented(err error) bool { return err != nil && err.Error() == "unknown error: -6" }
+
+// Named says in words what the client has but a number for.
+func Named(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch err.Error() {
+	case "unknown error: -119":
+		return fmt.Errorf("the server only reads (%w)", err)
+	case "unknown error: -125":
+		return fmt.Errorf("a quota of the path is used up (%w)", err)
+	case "unknown error: -127":
+		return fmt.Errorf("the server is overloaded and has dropped the request (%w)", err)
+	}
+	return err
+}
 
 // retry paces something that is asked again until it is answered.
 type retry struct {
