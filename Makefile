@@ -46,6 +46,9 @@ stress: zookeeper ## lock for STRESS (60s) while servers, connections, sessions 
 	STRESS=$(STRESS) STRESS_SERVERS=$(STRESS_SERVERS) \
 	$(GO) test -count=1 -timeout 120m -v -run 'TestStress$$' ./internal/hammer
 
+stress-broken: zookeeper ## break the library on purpose, in three ways: the stress must find each within a minute
+	STRESS_BROKEN=1 $(GO) test -count=1 -timeout 20m -v -run TestTheStressFindsBugs ./internal/hammer
+
 leaks: zookeeper ## 100,000 canceled waits and 10,000 lost sessions; memory, goroutines, watches and nodes stay flat
 	LEAKS=1 \
 	$(GO) test -count=1 -timeout 120m -v -run 'Leave|Waiter|Meter' ./internal/hostile

@@ -25,7 +25,14 @@
 //	STRESS_FAULTS=20        how many faults a second, without those of servers (40)
 //	STRESS_LULL=500ms       how long about between two faults of servers (1s)
 //	STRESS_LOCKS=256        how many locks (24)
+//	STRESS_ROUND=10s        after how long the record is checked (30s)
+//	STRESS_PATIENCE=10s     how long a call may take (1m)
+//	STRESS_FIRST=1          end with the first round in which something is wrong
 //	STRESS_PROCESSES, STRESS_GOROUTINES, STRESS_SEED as above
+//
+// TestTheStressFindsBugs does so with a library that is broken on purpose:
+//
+//	STRESS_BROKEN=1
 //
 // HAMMER_CHILD is how a copy is told what to do.
 package hammer

@@ -48,17 +48,18 @@ func parse[T any](t *testing.T, name string, into *T, read func(string) (T, erro
 // job is what one child is told.
 type job struct {
 	settings
-	Process int
-	Recipe  string
-	Servers []string
-	Session time.Duration // the timeout that it asks for
-	Linger  int           // under stress one hold in so many lasts as long as a session may
-	Least   time.Duration // under stress most callers give up, after this or a longer time
-	Paths   []string
-	Permits int // of each semaphore
-	Ceiling int // what Resize may raise them to
-	Cells   string
-	Record  string
+	Process  int
+	Recipe   string
+	Servers  []string
+	Session  time.Duration // the timeout that it asks for
+	Linger   int           // under stress one hold in so many lasts as long as a session may
+	Patience time.Duration // under stress no call may last longer
+	Least    time.Duration // under stress most callers give up, after this or a longer time
+	Paths    []string
+	Permits  int // of each semaphore
+	Ceiling  int // what Resize may raise them to
+	Cells    string
+	Record   string
 
 	// Every so many acquisitions the child does something that no lock may do:
 	// the test of the test.

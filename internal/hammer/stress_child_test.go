@@ -41,7 +41,7 @@ type lock struct {
 
 // suspect is a hold that was still certain after a later one had been inside.
 type suspect struct {
-	lock
+	Lock  lock // a field with a name, for gob leaves others out
 	Who   string
 	At    int64
 	Later int64 // the token of that one

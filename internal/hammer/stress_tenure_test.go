@@ -36,7 +36,7 @@ type tenure struct {
 const heed = 20 * time.Second
 
 func (s *storm) cycle(w *worker, path int) {
-	w.until = time.Now().Add(patience)
+	w.until = time.Now().Add(w.job.Patience)
 	ctx, cancel := w.wait()
 	if !w.chance(4) {
 		// Most go elsewhere when somebody who cannot be reached has the lock:
@@ -56,7 +56,7 @@ func (s *storm) cycle(w *worker, path int) {
 		}
 		return
 	}
-	w.until = time.Now().Add(patience)
+	w.until = time.Now().Add(w.job.Patience)
 	t := &tenure{worker: w, grip: g, storm: s, path: path, called: called, cell: &w.cells[path], token: g.Token()}
 	t.begin()
 	t.stay()

@@ -24,21 +24,23 @@ import (
 // campaign is the size of a stress run.
 type campaign struct {
 	settings
-	Round   time.Duration
-	Servers int
-	Locks   int
-	Faults  float64       // per second
-	Lull    time.Duration // between two faults of the servers
-	Linger  int
-	Short   bool   // a run of a few seconds, among other tests
-	Break   string // what the children are to do wrong: the test of the test
+	Round    time.Duration
+	Servers  int
+	Locks    int
+	Faults   float64       // per second
+	Lull     time.Duration // between two faults of the servers
+	Linger   int
+	Short    bool          // a run of a few seconds, among other tests
+	Patience time.Duration // that callers have
+	First    bool          // end with the first round in which something is wrong
+	Break    string        // what the children are to do wrong: the test of the test
 }
 
 func campaignFromEnv(t *testing.T) campaign {
 	t.Helper()
 	c := campaign{
 		settings: settings{For: 4 * time.Second, Processes: 3, Goroutines: 8, Seed: rand.Uint64() >> 32},
-		Round:    30 * time.Second, Servers: 1, Locks: 24, Faults: 40, Lull: time.Second, Linger: 400,
+		Round:    30 * time.Second, Servers: 1, Locks: 24, Faults: 40, Lull: time.Second, Linger: 400, Patience: patience,
 	}
 	if c.Short = os.Getenv("STRESS") == ""; !c.Short {
 		c.Processes, c.Goroutines, c.Locks, c.Servers, c.Faults, c.Linger = 4, 64, 256, 3, 20, 10_000
@@ -51,6 +53,8 @@ func campaignFromEnv(t *testing.T) campaign {
 	parse(t, "STRESS_LOCKS", &c.Locks, strconv.Atoi)
 	parse(t, "STRESS_FAULTS", &c.Faults, func(v string) (float64, error) { return strconv.ParseFloat(v, 64) })
 	parse(t, "STRESS_LULL", &c.Lull, time.ParseDuration)
+	parse(t, "STRESS_PATIENCE", &c.Patience, time.ParseDuration)
+	parse(t, "STRESS_FIRST", &c.First, strconv.ParseBool)
 	parse(t, "STRESS_BREAK", &c.Break, func(v string) (string, error) { return v, nil })
 	parse(t, "STRESS_SEED", &c.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
 	return c
@@ -78,11 +82,13 @@ func TestStress(t *testing.T) {
 	s := &stress{T: t, campaign: c, began: history.Now()}
 	s.raise()
 	began := time.Now()
-	for number := 0; time.Since(began) < c.For; number++ {
+	for number := 0; time.Since(began) < c.For && !(c.First && s.Failed()); number++ {
 		s.round(number, min(c.Round, max(c.For-time.Since(began), time.Second)))
 	}
 	took := time.Since(began)
-	s.gone()
+	if s.orphans == 0 {
+		s.gone()
+	}
 	s.end()
 	s.meaning()
 	t.Log(s.table(took))
@@ -116,7 +122,7 @@ func (s *stress) raise() {
 	}
 	s.admin = zktest.Connect(s, 20*time.Second, n.servers...)
 	n.admin = s.admin
-	j := job{settings: s.settings, Session: n.session, Linger: s.Linger, Least: n.session / 100, Break: s.Break, BreakEvery: 50}
+	j := job{settings: s.settings, Session: n.session, Linger: s.Linger, Least: n.session / 100, Patience: s.Patience, Break: s.Break, BreakEvery: 50}
 	if s.Servers > 1 {
 		j.Least *= 10 // each request takes longer, and a line of callers who give up serves nobody
 	}
@@ -173,8 +179,9 @@ func (s *stress) round(number int, length time.Duration) {
 		s.add(o)
 		f.complaints = append(f.complaints, o.Wrong...)
 	}
+	over := time.Now()
 	for i := range r.Paths {
-		f.orphans = append(f.orphans, s.swept(r.Paths[i], queueOf(r.Paths, i))...)
+		f.orphans = append(f.orphans, s.swept(r.Paths[i], queueOf(r.Paths, i), over)...)
 	}
 	holds := s.judge(r.Paths, records, &n.byHand, &f)
 	if f.any() {
@@ -185,16 +192,14 @@ func (s *stress) round(number int, length time.Duration) {
 	s.Logf("round %d: %d cycles, %d faults, %d of servers, %d lost", number, s.cycles, all, servers, s.Tally["lost"])
 }
 
-// swept returns what is left of a line when everybody has gone. The sessions
+// swept returns what is left of a line a while after all is over. The sessions
 // live, so nobody else would clean up.
-func (s *stress) swept(path, dir string) (orphans []orphan) {
+func (s *stress) swept(path, dir string, over time.Time) (orphans []orphan) {
 	s.dirs = append(s.dirs, dir)
-	var left []string
-	for began := time.Now(); time.Since(began) < 15*time.Second; {
-		if left = zktest.Children(s, s.admin, dir); len(left) == 0 {
-			return nil
-		}
+	left := zktest.Children(s, s.admin, dir)
+	for len(left) > 0 && time.Since(over) < 15*time.Second {
 		runtime.Gosched()
+		left = zktest.Children(s, s.admin, dir)
 	}
 	s.orphans += len(left)
 	for _, name := range left {

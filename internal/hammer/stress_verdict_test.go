@@ -74,15 +74,15 @@ func (s *stress) judge(paths, records []string, hand *byHand, f *found) map[stri
 		s.crossings += r.crossings
 	}
 	for _, u := range suspects {
-		h := history.Hold{Path: u.Path, Token: u.Token, Who: u.Who}
-		if at, taken := hand.taken(h, nodes[u.lock]); taken && u.At > at {
+		h := history.Hold{Path: u.Lock.Path, Token: u.Lock.Token, Who: u.Who}
+		if at, taken := hand.taken(h, nodes[u.Lock]); taken && u.At > at {
 			s.unfenced++
 			continue
 		}
 		s.violations++
-		d := doubt{path: u.Path, at: u.At, text: fmt.Sprintf("%s with token %d was still sure of it after %d had been inside", u.Who, u.Token, u.Later)}
-		for _, h := range byPath[u.Path] {
-			if h.Token == u.Token || h.Token == u.Later {
+		d := doubt{path: u.Lock.Path, at: u.At, text: fmt.Sprintf("%s with token %d was still sure of it after %d had been inside", u.Who, u.Lock.Token, u.Later)}
+		for _, h := range byPath[u.Lock.Path] {
+			if h.Token == u.Lock.Token || h.Token == u.Later {
 				d.by = append(d.by, h)
 			}
 		}
