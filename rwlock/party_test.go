@@ -1,6 +1,7 @@
 package rwlock
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -36,6 +37,61 @@ func TestNobodyJoinsAPartyThatIsOver(t *testing.T) {
 		t.Error("a party that was over went on")
 	}
 	s.Must(place.Unlock(s.Ctx))
+	s.Empty()
+}
+
+// Nor one whose place is lost, whatever its company says: on a connection that
+// zkconn did not make that is all there is to see of a disconnect.
+func TestNobodyJoinsALostPlace(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	m, place := granted(s)
+	p := m.reads.open(place, &queue.Company{}, 1)
+	if m.reads.join() != p {
+		t.Fatal("not joined, so there is nothing to see")
+	}
+	lost := place.Life().Lost()
+	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+	s.Lost(lost)
+	if m.reads.join() != nil {
+		t.Error("joined a lost lock")
+	}
+	for range 2 {
+		_ = p.leave(s.Ctx)
+	}
+	s.Empty()
+}
+
+// endsLate ends between the first look at it and the second, and wakes nobody.
+type endsLate struct {
+	context.Context
+	looked bool
+}
+
+func (c *endsLate) Err() error {
+	if !c.looked {
+		c.looked = true
+		return nil
+	}
+	return context.Canceled
+}
+
+// Whoever is canceled in the moment of the grant gets an error, and is not inside.
+func TestACancellationAtTheGrantLeavesNobodyInside(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	m := New(s.Connect(), s.Path)
+	p, err := m.reads.lock(&endsLate{Context: context.Background()})
+	s.Is(err, context.Canceled)
+	if p != nil {
+		t.Error("an error, and a lock")
+	}
+	s.Empty()
+
+	e := m.reads.wait()
+	zktest.Within(t, 20*time.Second, "it is granted", func() { <-e.done })
+	s.InLine(1)
+	m.reads.quit(e)
 	s.Empty()
 }
 

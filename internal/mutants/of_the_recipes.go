@@ -56,7 +56,7 @@ var ofTheRecipes = []mutant{
 		why:  "the lock is somebody else's by now",
 		old:  `if p.place.Look() != nil || !p.company.Welcome() {`,
 		new:  `if !p.company.Welcome() {`,
-		test: inRwlock("TestTheLossOfTheNodeEndsAllWhoShareIt"),
+		test: inRwlock("TestNobodyJoinsALostPlace"),
 	},
 	{
 		name: "joined-across-a-reconnect",
@@ -72,7 +72,7 @@ var ofTheRecipes = []mutant{
 		why:  "the grant came with the cancellation: nobody gives the lock back",
 		old:  "if e.party != nil {\n\t\t\te.party.abandon()\n\t\t}",
 		new:  "",
-		test: inRwlock("TestCanceledJoinsLeaveNobodyInside"),
+		test: inRwlock("TestACancellationAtTheGrantLeavesNobodyInside"),
 	},
 	{
 		name: "lost-lock-handed-on",

@@ -89,7 +89,7 @@ var ofTheShared = []mutant{
 		why:  "it got an error, and counts as one inside for ever",
 		old:  `_ = e.party.leave(ctx)`,
 		new:  ``,
-		test: inRwlock("TestCanceledJoinsLeaveNobodyInside"),
+		test: inRwlock("TestACancellationAtTheGrantLeavesNobodyInside"),
 	},
 	{
 		name: "reads-shared-by-curator-names",
