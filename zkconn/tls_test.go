@@ -69,8 +69,9 @@ func TestTLSRefused(t *testing.T) {
 		{"no TLS at the client", good.TLSAddr, nil, "TLS"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			var said lines
-			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second) // for one attempt, on a busy machine
 			defer cancel()
 			start := time.Now()
 			conn, err := zkconn.Connect(ctx, []string{tc.server}, 4*time.Second, append(tc.opts, zkconn.WithLogger(&said))...)
@@ -82,7 +83,7 @@ func TestTLSRefused(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("error %q, want one that says %q", err, tc.says)
 			}
-			if took := time.Since(start); took > 2*time.Second {
+			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if len(said.all()) == 0 {
