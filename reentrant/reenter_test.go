@@ -254,6 +254,7 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				s.Is(inner.Verify(s.Ctx), nil) // long enough for another to come in
 				s.Is(inner.Unlock(s.Ctx), nil)
 				inside.Add(-1)
 				s.Is(outer.Unlock(s.Ctx), nil)
@@ -261,6 +262,24 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 		})
 	}
 	all.Wait()
+	s.Empty()
+}
+
+// The context of a hold that has ended names no owner, if somebody keeps it alive.
+func TestTheContextOfAnEndedHoldIsNobodys(t *testing.T) {
+	s := newStage(t)
+	c := newClient(s)
+	h := c.lock(s.Ctx)
+	kept := context.WithoutCancel(h.Context(s.Ctx))
+	unlock(s, h)
+	again := c.lock(kept)
+	if again.Token() <= h.Token() {
+		t.Error("the hold that had ended was entered")
+	}
+	inner := c.lock(kept) // its goroutine is the owner
+	c.holds(2)
+	unlock(s, inner)
+	unlock(s, again)
 	s.Empty()
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/zklocks/zklocks/internal/zktest/contract"
 )
 
+const patience = 20 * time.Second // longer than any step
+
 // granted is a lock, and its place in line, which nobody holds by yet.
 func granted(s *contract.Stage) (*RWMutex, *queue.Place) {
 	s.Helper()
@@ -89,7 +91,7 @@ func TestACancellationAtTheGrantLeavesNobodyInside(t *testing.T) {
 	s.Empty()
 
 	e := m.reads.wait()
-	zktest.Within(t, 20*time.Second, "it is granted", func() { <-e.done })
+	zktest.Within(t, patience, "it is granted", func() { <-e.done })
 	s.InLine(1)
 	m.reads.quit(e)
 	s.Empty()
@@ -102,7 +104,7 @@ func TestAPlaceThatNobodyWaitsForIsGivenBack(t *testing.T) {
 	m, place := granted(s)
 	e := &errand{company: &queue.Company{}, done: make(chan struct{})}
 	m.reads.deliver(e, place, nil)
-	zktest.Within(t, 20*time.Second, "it is delivered", func() { <-e.done })
+	zktest.Within(t, patience, "it is delivered", func() { <-e.done })
 	if e.party != nil || m.reads.join() != nil {
 		t.Error("there is a party of nobody")
 	}

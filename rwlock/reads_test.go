@@ -478,13 +478,19 @@ func TestALingeringReadLock(t *testing.T) {
 	t.Run("goes when a writer comes", func(t *testing.T) {
 		s := newStage(t)
 		c, w := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
-		for range 5 {
+		for i := range 6 {
 			unlock(s, c.read())
 			unlock(s, w.write())
-			inside, idle := c.read(), c.read()
-			unlock(s, idle)
+			inside, other := c.read(), c.read()
+			unlock(s, other)
+			if i%2 == 0 { // it was idle before
+				unlock(s, inside)
+				inside = c.read()
+			}
 			writer := w.waitWrite(2)
 			s.CatchUp(c.conn)
+			s.Must(inside.Verify(s.Ctx))
+			writer.Waits()
 			unlock(s, inside)
 			unlock(s, writer.Granted())
 		}

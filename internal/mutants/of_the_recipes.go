@@ -80,7 +80,7 @@ var ofTheRecipes = []mutant{
 		why:  "the next one gets a lock that is somebody else's",
 		old:  `if !held || len(c.waiting) == 0`,
 		new:  `_ = held` + "\n\t" + `if len(c.waiting) == 0`,
-		test: inRwlock("TestALostLockIsNotHandedOn"),
+		test: inRwlock("TestAPlaceThatIsLostOnItsWayIsNotTaken"),
 	},
 	{
 		name: "handed-on-without-a-limit",
@@ -96,7 +96,7 @@ var ofTheRecipes = []mutant{
 		why:  "nobody gives the lock back",
 		old:  "if place != nil && !c.handOn(place) {",
 		new:  "if place != nil && c == nil {",
-		test: inRwlock("TestHandoffPassesOverThoseWhoHaveGone"),
+		test: inRwlock("TestAPlaceGivenToOneWhoGivesUpGoesOn"),
 	},
 	{
 		name: "data-of-the-caller",
@@ -152,7 +152,7 @@ var ofTheRecipes = []mutant{
 		why:  "the lock was given back",
 		old:  `if g == nil || g.total == 0 {`,
 		new:  `if g == nil {`,
-		test: inReentrant("TestTheLockGoesWithItsLastHoldWhoeverHasIt"),
+		test: inReentrant("TestTheContextOfAnEndedHoldIsNobodys"),
 	},
 	{
 		name: "done-context-reenters",

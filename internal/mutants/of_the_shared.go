@@ -180,6 +180,14 @@ var ofTheShared = []mutant{
 		test: inRwlock("TestHandoffEndsAfterItsLimit"),
 	},
 	{
+		name: "place-taken-that-was-lost-on-its-way",
+		file: "rwlock/chain.go",
+		why:  "it was lost after the look of the one who handed it on",
+		old:  `if err != nil || place.Look() == nil {`,
+		new:  `if err != nil || place != nil {`,
+		test: inRwlock("TestAPlaceThatIsLostOnItsWayIsNotTaken"),
+	},
+	{
 		name: "handed-to-the-last-who-came",
 		file: "rwlock/chain.go",
 		why:  "the first waits for ever while others come",

@@ -1,0 +1,91 @@
+package rwlock
+
+import (
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+)
+
+// held is a lock that hands on, and a place that one of its writers holds.
+func held(s *contract.Stage) (*RWMutex, *queue.Place) {
+	s.Helper()
+	m := New(s.Connect(), s.Path, WithHandoff(5))
+	place, err := m.line.Wait(s.Ctx, writeEntry(m.kinds.write))
+	s.Must(err)
+	m.writes.mu.Lock()
+	defer m.writes.mu.Unlock()
+	m.writes.place = place
+	return m, place
+}
+
+// follows begins a Lock that waits for the place to be handed on.
+func follows(s *contract.Stage, m *RWMutex) *contract.Attempt[*Hold] {
+	s.Helper()
+	a := contract.Begin(s.T, s.Ctx, m.Lock)
+	zktest.Eventually(s, patience, "it waits", func() bool { return m.Waiting() == 1 })
+	return a
+}
+
+func lose(s *contract.Stage, place *queue.Place) {
+	s.Helper()
+	lost := place.Life().Lost()
+	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+	s.Lost(lost)
+}
+
+// A place may be lost before the chain has been told, and on its way to the next.
+func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
+	t.Parallel()
+	for what, lost := range map[string]func(*RWMutex, *queue.Place){
+		"before": func(m *RWMutex, place *queue.Place) {
+			if m.writes.handOn(place) {
+				t.Error("a lost place was handed on")
+			}
+		},
+		"after": func(m *RWMutex, _ *queue.Place) {
+			m.writes.mu.Lock()
+			defer m.writes.mu.Unlock()
+			m.writes.nextLocked()
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := contract.NewStage(t, "")
+			m, place := held(s)
+			a := follows(s, m)
+			lose(s, place)
+			lost(m, place)
+			h := a.Granted()
+			if h.Token() <= place.Token() {
+				t.Error("the token of the lost place")
+			}
+			s.Must(h.Verify(s.Ctx))
+			s.Must(h.Unlock(s.Ctx))
+			s.Empty()
+		})
+	}
+}
+
+// Whoever is given the place in the moment in which it gives up passes it on, or
+// gives it back.
+func TestAPlaceGivenToOneWhoGivesUpGoesOn(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	m, place := held(s)
+	next := follows(s, m)
+	quits := func() {
+		s := &successor{granted: make(chan struct{}), place: place}
+		close(s.granted)
+		m.writes.quit(s)
+	}
+	quits()
+	h := next.Granted()
+	if h.Token() != place.Token() {
+		t.Error("not the same place")
+	}
+	quits() // nobody waits
+	s.Empty()
+	s.Is(h.Verify(s.Ctx), ErrReleased)
+}
