@@ -3,8 +3,11 @@ package bench
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
 )
 
 // TestBench is the measurement: make bench.
@@ -40,7 +43,12 @@ func TestBench(t *testing.T) {
 // requests a cycle takes when nobody is in the way.
 func TestHarness(t *testing.T) {
 	l := newLaboratory(t, settings{Name: "harness", Rounds: 1, For: 300 * time.Millisecond}, ours, zkLock)
-	results := l.measure(t, workloads[:1])
+	var results []result
+	some := func() bool { // on a busy machine no cycle may fit into the time
+		results = l.measure(t, workloads[:1])
+		return !slices.ContainsFunc(results, func(r result) bool { return r.Operations == 0 })
+	}
+	zktest.Eventually(t, 30*time.Second, "operations of everybody", some)
 	l.leave()
 
 	want := map[string]float64{ours: 2, zkLock: 3}
@@ -48,7 +56,7 @@ func TestHarness(t *testing.T) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
 	}
 	for _, r := range results {
-		if r.Operations == 0 || r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 {
+		if r.P50 <= 0 || r.P99 < r.P50 || r.Max < r.P99 {
 			t.Errorf("%s: %+v", r.peer, r.sample)
 		}
 		if got := roundTo(r.requests, 10); got != want[r.peer] {
