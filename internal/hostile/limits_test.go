@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,50 +122,49 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 		t.Fatalf("%d members, a listing of %d bytes", len(line), bytes)
 	}
 
-	waiting := make(map[string]*contract.Attempt[contract.Hold])
-	asked := make(map[string]func() int64)
-	for _, r := range recipes {
-		t.Run(r.name, func(t *testing.T) {
-			there := len(zktest.Children(t, witness, dir))
-			p, limited := zktest.ProxyFor(t, server.Addr()), zktest.ProxyFor(t, server.Addr())
-			at := strings.TrimSuffix(dir, r.below)
-			narrow := r.on(connectLimited(t, limited.Addr(), limit), at)
-			began, wait := time.Now(), 3*time.Second
-			ctx, cancel := context.WithTimeout(t.Context(), wait)
-			defer cancel()
-			a := contract.Begin(t, ctx, narrow.lock)
-			if err := a.Failed(); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("a client that cannot list: %v", err)
-			}
-			a.Prompt()
-			took := time.Since(began)
-			t.Logf("a client that cannot list asks %d times and connects %d times in %v", limited.Seen(zktest.AnyOp), limited.Seen(zktest.ConnectOp), took.Round(time.Millisecond))
-			if n := limited.Seen(zktest.AnyOp); n > few+10*int64(took/time.Second) {
-				t.Errorf("%d requests in %v", n, took)
-			}
-			zktest.Eventually(t, soon, "it has left the line", func() bool { return len(zktest.Children(t, witness, dir)) == there })
+	at := func(r recipe) string { return strings.TrimSuffix(dir, r.below) }
 
-			wide := r.on(zktest.Connect(t, session, p.Addr()), at)
-			if _, err := wide.try(t.Context()); !errors.Is(err, hold.ErrBusy) {
-				t.Errorf("try: %v, want %v", err, hold.ErrBusy)
-			}
-			before := p.Seen(zktest.AnyOp)
-			short, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if err := contract.Begin(t, short, wide.lock).Failed(); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("behind 20,000: %v", err)
-			}
-			if n := p.Seen(zktest.AnyOp) - before; n > few {
-				t.Errorf("%d requests", n)
-			}
-			zktest.Eventually(t, soon, "it has left the line", func() bool { return len(zktest.Children(t, witness, dir)) == there })
-		})
+	const wait = 2 * time.Second
+	var narrow, wide []*caller
+	for _, r := range recipes {
 		p := zktest.ProxyFor(t, server.Addr())
-		before := len(zktest.Children(t, witness, dir))
-		waiting[r.name] = contract.Begin(t, t.Context(), r.on(zktest.Connect(t, session, p.Addr()), strings.TrimSuffix(dir, r.below)).lock)
-		asked[r.name] = func() int64 { return p.Seen(zktest.AnyOp) }
-		zktest.Eventually(t, soon, "one stands in line", func() bool { return len(zktest.Children(t, witness, dir)) == before+r.nodes })
+		narrow = append(narrow, &caller{recipe: r, proxy: p, locker: r.on(connectLimited(t, p.Addr(), limit), at(r))})
+		p = zktest.ProxyFor(t, server.Addr())
+		wide = append(wide, &caller{recipe: r, proxy: p, locker: r.on(zktest.Connect(t, session, p.Addr()), at(r))})
 	}
+	for _, c := range slices.Concat(narrow, wide) {
+		c.begin(t, wait, c.lock)
+	}
+	for _, c := range narrow {
+		asked := c.inVain(t)
+		t.Logf("%s: a client that cannot list asks %d times and connects %d times in %v", c.name, asked, c.proxy.Seen(zktest.ConnectOp), wait)
+		if asked > few+10*int64(wait/time.Second) {
+			t.Errorf("%s: a client that cannot list asks %d times in %v", c.name, asked, wait)
+		}
+	}
+	for _, c := range wide {
+		if asked := c.inVain(t); asked > few {
+			t.Errorf("%s: behind %d it asks %d times", c.name, members, asked)
+		}
+		if _, err := c.try(t.Context()); !errors.Is(err, hold.ErrBusy) {
+			t.Errorf("%s: try: %v, want %v", c.name, err, hold.ErrBusy)
+		}
+	}
+	zktest.Eventually(t, soon, "they have left the line", func() bool { return len(zktest.Children(t, witness, dir)) == members })
+
+	own := 0
+	for _, c := range wide {
+		// Some of them stand in each other's way.
+		c.begin(t, soon, func(ctx context.Context) (contract.Hold, error) {
+			held, err := c.lock(ctx)
+			if err == nil {
+				err = held.Unlock(ctx)
+			}
+			return nil, err
+		})
+		own += c.nodes
+	}
+	zktest.Eventually(t, soon, "they stand in line", func() bool { return len(zktest.Children(t, witness, dir)) == members+own })
 	for len(line) > 0 { // from the front
 		var ops []any
 		for _, name := range line[:min(2000, len(line))] {
@@ -174,11 +174,12 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 		_, err := witness.Multi(ops...)
 		must(t, err)
 	}
-	for _, r := range recipes {
-		must(t, waiting[r.name].Granted().Unlock(t.Context()))
-		// A look for each time that somebody goes whom it watched, at most.
-		if n := asked[r.name](); n > 10*few {
-			t.Errorf("%s: %d requests until 20,000 have gone", r.name, n)
+	for _, c := range wide {
+		zktest.Within(t, soon, "it has had its turn", func() { <-c.attempt.Done })
+		must(t, c.attempt.Err)
+		// It looks each time that somebody goes whom it watched, at most.
+		if n := c.proxy.Seen(zktest.AnyOp) - c.before; n > 2*few {
+			t.Errorf("%s: %d requests until %d have gone", c.name, n, members)
 		}
 	}
 	zktest.AssertEmpty(t, witness, dir)

@@ -79,10 +79,19 @@ func reenter(conn *zk.Conn, path string, data []byte) locker {
 
 // permits are two of three: two holders of two do not fit.
 func permits(conn *zk.Conn, path string, data []byte) locker {
-	s := semaphore.New(conn, path, 3, semaphore.WithData(data))
+	return acquirer(semaphore.New(conn, path, 3, semaphore.WithData(data)), 2)
+}
+
+// onePermit is for what depends on how many nodes a member has.
+var onePermit = recipe{name: "one permit", below: "/queue", stored: "1", kind: znode.Permit, nodes: 1, watches: 3,
+	with: func(conn *zk.Conn, path string, data []byte) locker {
+		return acquirer(semaphore.New(conn, path, 1, semaphore.WithData(data)), 1)
+	}}
+
+func acquirer(s *semaphore.Semaphore, n int) locker {
 	hold := func(h *semaphore.Hold, err error) (contract.Hold, error) { return contract.As(unlocker{h}, err) }
-	lock := func(ctx context.Context) (contract.Hold, error) { return hold(s.Acquire(ctx, 2)) }
-	try := func(ctx context.Context) (contract.Hold, error) { return hold(s.TryAcquire(ctx, 2)) }
+	lock := func(ctx context.Context) (contract.Hold, error) { return hold(s.Acquire(ctx, n)) }
+	try := func(ctx context.Context) (contract.Hold, error) { return hold(s.TryAcquire(ctx, n)) }
 	return locker{lock, try, lock}
 }
 

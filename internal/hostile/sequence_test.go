@@ -15,9 +15,6 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// few requests take a member into its line, to its error and out again.
-const few = 20
-
 // last is where queuing ends, see znode.Node.Usable.
 const last = 1<<31 - 1<<20
 

@@ -1,0 +1,43 @@
+package hostile
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+)
+
+// few requests take a member into its line, to its place or its error, and out
+// again. While nothing happens a waiter asks nothing.
+const few = 20
+
+// caller is a lock value behind a proxy that counts, and a call of it.
+type caller struct {
+	recipe
+	locker
+	proxy   *zktest.Proxy
+	attempt *contract.Attempt[contract.Hold]
+	before  int64 // requests when it began
+}
+
+// begin begins a call that has so long.
+func (c *caller) begin(t *testing.T, wait time.Duration, call acquire) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	t.Cleanup(cancel)
+	c.before = c.proxy.Seen(zktest.AnyOp)
+	c.attempt = contract.Begin(t, ctx, call)
+}
+
+// inVain asserts that the call has waited until its time was over, and returns
+// how many requests it has made.
+func (c *caller) inVain(t *testing.T) (asked int64) {
+	t.Helper()
+	if err := c.attempt.Failed(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%s: %v, want %v", c.name, err, context.DeadlineExceeded)
+	}
+	return c.proxy.Seen(zktest.AnyOp) - c.before
+}
