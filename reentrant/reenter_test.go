@@ -164,7 +164,8 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 	s := newStage(t)
 	c := newClient(s)
 	h := c.lock(s.Ctx)
-	ctx := h.Context(s.Ctx)
+	ctx, cancel := context.WithTimeout(h.Context(s.Ctx), soon)
+	defer cancel()
 	elsewhere(func() {
 		c.busy(s.Ctx) // without it, it is another owner
 		c.holds(0)

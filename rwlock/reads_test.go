@@ -300,8 +300,10 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 			c := direct(s)
 			holds := []*rwlock.Hold{c.read(), c.read(), c.read()}
 			var ends []context.Context
+			var lost, done []<-chan struct{} // those who wait do not look
 			for _, h := range holds {
-				ends = append(ends, h.Context(s.Ctx))
+				ctx := h.Context(s.Ctx)
+				ends, lost, done = append(ends, ctx), append(lost, h.Lost()), append(done, ctx.Done())
 			}
 			silent, quiet := c.read(), c.read() // nobody asks these
 			early := c.read()
@@ -311,8 +313,8 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 
 			lose(s, c)
 			for i, h := range holds {
-				s.Lost(h.Lost())
-				s.Lost(ends[i].Done())
+				s.Lost(lost[i])
+				s.Lost(done[i])
 				s.Is(context.Cause(ends[i]), rwlock.ErrLost)
 				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
 			}

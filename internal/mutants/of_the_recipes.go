@@ -232,6 +232,6 @@ var ofTheRecipes = []mutant{
 		why:  "a line that was made anew may have another number, of the same version",
 		old:  `if terms.Line != 0 && dir.Czxid != terms.Line {`,
 		new:  `if terms.Line != 0 && dir.Czxid == 0 {`,
-		test: inSemaphore("TestANumberOfAnotherLifeIsNoticedByTheCreate"),
+		test: inQueue("TestTheReplyOfAnotherLineGrantsNothing"),
 	},
 }

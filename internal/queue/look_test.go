@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/zktest"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -201,5 +202,34 @@ func TestNobodyQueuesAtTheEndOfTheCounter(t *testing.T) {
 	m.nodes[0].Seq--
 	if err := take(); err != nil {
 		t.Errorf("the last number that is good: %v", err)
+	}
+}
+
+// What the reply of the create tells of the line counts only for the line that the
+// terms were read with. One that was made anew may go with other terms, of the same
+// version; then the line is listed, under terms that are read anew.
+func TestTheReplyOfAnotherLineGrantsNothing(t *testing.T) {
+	t.Parallel()
+	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
+	x.enter() // who holds, in truth
+	for _, c := range []struct {
+		line, of int64
+		want     error
+	}{
+		{0, 2, nil}, // any line
+		{2, 2, nil},
+		{2, 3, hold.ErrBusy},
+	} {
+		m := x.enter()
+		rule := Rule{Blocks: func(znode.Node) bool { return true }}
+		m.entry.Terms = Fixed(rule)
+		dropped := false
+		terms := Terms{Rule: rule, Line: c.line, Drop: func() { dropped = true }}
+		stretch, known := x.line.client.Unbroken()
+		made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Czxid: c.of, Mzxid: 1}}
+		_, err := m.take(t.Context(), made, terms, stretch, known, false)
+		if !errors.Is(err, c.want) || dropped != (c.want != nil) {
+			t.Errorf("terms of %d, line %d: %v, want %v; dropped: %v", c.line, c.of, err, c.want, dropped)
+		}
 	}
 }
