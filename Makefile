@@ -13,7 +13,7 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 # Everything but the programs and what only tests use.
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
 
-.PHONY: help demo test hammer mutants stress leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo test hammer takeover mutants stress leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -37,6 +37,10 @@ MUTANTS     ?=
 
 mutants: zookeeper ## put bugs into the library, one at a time; a test must find each of them
 	@$(GO) run ./internal/mutants -jobs $(MUTANT_JOBS) '$(MUTANTS)'
+
+takeover: zookeeper ## cut holders off in every way: each must be told before the next one holds; times are printed
+	TAKEOVER=1 \
+	$(GO) test -count=1 -timeout 60m -v ./internal/takeover
 
 # One server or three; for reproduction, the seed: STRESS_SEED=n.
 STRESS         ?= 60s

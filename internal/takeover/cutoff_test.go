@@ -45,9 +45,7 @@ var faults = []fault{
 	}},
 	{name: "connection hangs", spares: true, strike: func(p *zktest.Proxy, a *sitting, random *rand.Rand) {
 		op := []zktest.Op{zktest.CheckOp, zktest.PingOp}[random.IntN(2)]
-		f := p.Next(op, zktest.HoldReply)
-		a.Cleanup(f.Cancel)
-		zktest.Within(a, patience, "the packet", func() { <-f.Fired() })
+		a.packet(p.Next(op, zktest.HoldReply))
 	}},
 	{name: "black hole for a while", spares: true, strike: func(p *zktest.Proxy, a *sitting, random *rand.Rand) {
 		p.Mute()
@@ -59,9 +57,7 @@ var faults = []fault{
 // muteAt begins a black hole with one packet.
 func muteAt(op zktest.Op, action zktest.Action) func(*zktest.Proxy, *sitting, *rand.Rand) {
 	return func(p *zktest.Proxy, a *sitting, _ *rand.Rand) {
-		f := p.Next(op, action)
-		a.Cleanup(f.Cancel)
-		zktest.Within(a, patience, "the packet", func() { <-f.Fired() })
+		a.packet(p.Next(op, action))
 		p.Mute()
 	}
 }
@@ -146,7 +142,7 @@ func (s *seat) cutOff(p *zktest.Proxy, f fault, g ground, random *rand.Rand, to 
 		what = "zk.Connect: " + what
 	}
 	f.strike(p, a, random)
-	if f.silences {
+	if !a.own {
 		began = history.Now() // it is in force from here on, at the latest
 	}
 	if f.spares {
@@ -160,7 +156,7 @@ func (s *seat) cutOff(p *zktest.Proxy, f fault, g ground, random *rand.Rand, to 
 		return
 	}
 	a.lost(what, began, to)
-	if took := time.Duration(a.next.Hold.at - began); f.silences && took > s.timeout+2*g.tick+stood(began) {
+	if took := time.Duration(a.next.Hold.at - began); f.silences && took > s.timeout+2*g.tick+stood(began)+slack() {
 		s.Errorf("%s: the next one held %v after the fault, more than %v and two ticks of %v; this process stood for %v", what, took, s.timeout, g.tick, stood(began))
 	}
 	p.Unmute()

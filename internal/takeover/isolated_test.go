@@ -69,10 +69,10 @@ func (x trouble) strike(t *testing.T, e *zktest.Ensemble, random *rand.Rand, eac
 	others := slices.DeleteFunc(e.Addrs(), func(addr string) bool { return addr == victim.Addr() })
 	g := sitTogether(t, random, victim.Addr(), others, each, timeouts, strangers)
 	linger(upTo(random, time.Second))
-	fault := history.Now()
 	if err := x.begin(e, victim); err != nil {
 		t.Fatal(err)
 	}
+	fault := history.Now() // it is in force from here on, at the latest
 	g.lost(x.name, fault, to)
 	if err := x.end(e, victim); err != nil {
 		t.Fatal(err)

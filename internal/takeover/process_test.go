@@ -36,7 +36,9 @@ func await(t *testing.T, ctx context.Context, conn *zk.Conn, places []place, mem
 			return grant{Hold: h, at: history.Now()}, err
 		})
 		line = append(line, n)
-		inLine(t, conn, p.Path+r.below, members+1)
+		zktest.Eventually(t, patience, "the next one stands in line", func() bool {
+			return len(zktest.Children(t, conn, p.Path+r.below)) == members+1 || closed(n.Done) // the holder has lost it before
+		})
 	}
 	return line
 }
@@ -89,7 +91,7 @@ func TestProcessStopped(t *testing.T) {
 		linger(upTo(random, time.Second))
 		length := upTo(random, 4*time.Second)
 		if n%2 == 0 { // long enough for all to be taken over meanwhile
-			length = timeouts[1] + 400*time.Millisecond + length/4
+			length = timeouts[1] + 400*time.Millisecond + length/4 + slack()/5
 		}
 		stopped := history.Now()
 		c.Pause()
@@ -107,13 +109,18 @@ func TestProcessStopped(t *testing.T) {
 				t.Errorf("%s, %s, T %v, stopped for %v: a look that began %v after the next one's grant said that the lock is held",
 					next.Recipe, next.Look, next.Timeout, length, time.Duration(a.LastHeld-granted))
 			}
-			if a.LastHeld == 0 {
+			if a.LastHeld == 0 && a.FirstLost > stopped {
 				t.Errorf("%s: never held", next.Recipe)
 			}
+			if a.FirstLost != 0 && a.LastHeld > a.FirstLost {
+				t.Errorf("%s, %s: held again after the loss", next.Recipe, next.Look)
+			}
 			if granted < resumed {
-				during++
-				if !a.Lost || a.FirstLost < granted {
-					t.Errorf("%s: taken over while it was stopped, and it says lost %v, at %d before the grant", next.Recipe, a.Lost, granted-a.FirstLost)
+				if !a.Lost {
+					t.Errorf("%s: taken over while it was stopped, and it still holds", next.Recipe)
+				}
+				if a.FirstLost > stopped {
+					during++
 				}
 			}
 			if a.Lost {
@@ -128,7 +135,10 @@ func TestProcessStopped(t *testing.T) {
 		cancel()
 	}
 	if during == 0 {
-		t.Error("nobody was taken over during a stop: the run means nothing")
+		t.Log("nobody was taken over during a stop: the run means nothing")
+		if campaign() {
+			t.Fail()
+		}
 	}
 	for _, p := range o.Places {
 		zktest.AssertEmpty(t, conn, p.Path+recipeNamed(p.Recipe).below)
@@ -221,7 +231,7 @@ func TestProcessKilled(t *testing.T) {
 			for _, next := range line {
 				d := death{next.Timeout, tick, time.Duration(next.granted(t) - killed)}
 				deaths = append(deaths, d)
-				if d.granted > d.timeout+2*tick+stood(killed) {
+				if d.granted > d.timeout+2*tick+stood(killed)+slack() {
 					t.Errorf("%s: held %v after the death of the holder, more than %v and two ticks of %v; this process stood for %v", next.Recipe, d.granted, d.timeout, tick, stood(killed))
 				}
 				if err := next.Hold.Unlock(ctx); err != nil {

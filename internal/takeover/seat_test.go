@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/link"
 	"github.com/zklocks/zklocks/internal/zktest"
 	"github.com/zklocks/zklocks/internal/zktest/contract"
 	"github.com/zklocks/zklocks/internal/zktest/history"
@@ -50,9 +51,15 @@ type sitting struct {
 	*seat
 	hold contract.Hold
 	ctx  context.Context
-	own  bool       // the fault spares the session
-	told chan int64 // when somebody who waits on Lost woke up
+	own  bool // the fault spares the session
+	told chan news
 	next *contract.Attempt[grant]
+}
+
+// news is the loss as somebody heard of it who waited on Lost.
+type news struct {
+	due int64 // the deadline, if it was what ended the hold
+	at  int64 // when he woke up
 }
 
 // grant is what is true when the acquiring call of the next one has returned.
@@ -71,15 +78,15 @@ func (s *seat) sit(ctx context.Context) *sitting {
 	if err != nil {
 		s.Fatal(err)
 	}
-	a := &sitting{seat: s, hold: h, ctx: h.Context(ctx), told: make(chan int64, 1)}
-	lost := h.Lost()
+	a := &sitting{seat: s, hold: h, ctx: h.Context(ctx), told: make(chan news, 1)}
+	lost, session := h.Lost(), s.holder.SessionID()
 	go func() {
 		select {
 		case <-lost:
-			a.told <- history.Now()
+			a.told <- heard(s.holder, session)
 		case <-a.ctx.Done(): // released; after a loss both are ready
 			if closed(lost) {
-				a.told <- history.Now()
+				a.told <- heard(s.holder, session)
 			}
 		}
 	}()
@@ -104,22 +111,65 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 	}
 	g := a.next.Hold
 	l := loss{what: what, recipe: a.name, timeout: a.timeout, foreign: a.foreign, own: a.own, granted: time.Duration(g.at - fault), state: g.state}
-	zktest.Within(a, patience, "the holder is told", func() { l.told = time.Duration(<-a.told - fault) })
-	slow := stood(fault)
+	var n news
+	zktest.Within(a, patience, "the holder is told", func() { n = <-a.told })
+	l.due, l.told = time.Duration(n.due-fault), time.Duration(n.at-fault)
+	slow := stoodBetween(n.due, n.at)
 	switch {
 	case a.foreign: // measured, not promised
 	case g.held || g.open:
-		a.Errorf("%v: when the next one holds, the first one's Held is %v, its Lost closed %v; this process stood for %v", l, g.held, !g.open, slow)
+		a.Errorf("%v: when the next one holds, the first one's Held is %v, its Lost closed %v", l, g.held, !g.open)
+	case a.own: // he let the next one in himself, once he knew
+	case l.due >= l.granted && n.due != n.at:
+		a.Errorf("%v: the deadline lies behind the grant", l)
+	case l.due > a.timeout && n.due != n.at:
+		a.Errorf("%v: the deadline lies more than the session timeout behind the fault", l)
+	case l.told >= l.granted+slow:
+		a.Errorf("%v: told too late; from the deadline on this process stood for %v", l, slow)
 	case l.told >= l.granted:
-		a.Errorf("%v: told too late, or woken too late; this process stood for %v", l, slow)
-	case l.told > a.timeout+slow:
-		a.Errorf("%v: told after more than the session timeout; this process stood for %v", l, slow)
+		a.Logf("%v: woken too late; from the deadline on this process stood for %v", l, slow)
 	}
 	if a.hold.Held() || !errors.Is(context.Cause(a.ctx), hold.ErrLost) {
 		a.Errorf("%v: a lost hold says held %v, context %v", l, a.hold.Held(), context.Cause(a.ctx))
 	}
 	a.must(g.Unlock(context.Background()))
 	to.add(l)
+}
+
+// heard is what somebody notes who has just heard of a loss.
+func heard(conn *zk.Conn, session int64) news {
+	at := history.Now()
+	l := link.Of(conn)
+	if l == nil {
+		return news{at, at}
+	}
+	deadline := l.Deadline(session)
+	if deadline.IsZero() {
+		return news{at, at}
+	}
+	for { // two looks at the clock, with nothing between them
+		before := history.Now()
+		ago := time.Since(deadline)
+		if now := history.Now(); now-before < int64(time.Millisecond) {
+			return news{min(at, now-int64(ago)), at}
+		}
+	}
+}
+
+// packet waits until a fault strikes at one; not if the hold is lost before: then
+// nothing is sent any more.
+func (a *sitting) packet(f *zktest.Fault) (struck bool) {
+	a.Helper()
+	a.Cleanup(f.Cancel)
+	zktest.Within(a, patience, "the packet", func() {
+		select {
+		case <-f.Fired():
+			struck = true
+		case <-a.hold.Lost():
+			f.Cancel()
+		}
+	})
+	return struck
 }
 
 // survived gives the lock back if it is still held, and then to the next one.

@@ -18,17 +18,21 @@ type loss struct {
 	recipe  string
 	timeout time.Duration
 	foreign bool
-	own     bool // the session lived on, and the holder let the next one in when it was back
+	own     bool          // the session lived on, and the holder let the next one in when it was back
+	due     time.Duration // the deadline, or told if something else told earlier
 	told    time.Duration
 	granted time.Duration
 	state   zk.State // of the holder's connection, when the next one held
 }
 
+// idle is the name of no fault.
+const idle = "no fault, the machine was busy"
+
 func (l loss) margin() time.Duration { return l.granted - l.told }
 
 func (l loss) String() string {
-	return fmt.Sprintf("%s (%s, T %v): told after %v, next granted after %v, margin %v",
-		l.what, l.recipe, l.timeout, ms(l.told), ms(l.granted), ms(l.margin()))
+	return fmt.Sprintf("%s (%s, T %v): due after %v, told after %v, next granted after %v, margin %v",
+		l.what, l.recipe, l.timeout, ms(l.due), ms(l.told), ms(l.granted), ms(l.margin()))
 }
 
 // tally is what a test has measured.
@@ -42,8 +46,8 @@ type tally struct {
 func (y *tally) add(l loss) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if l.told < 0 { // the deadline had passed before: this machine did not let the client run
-		l.what = "no fault, the machine was busy"
+	if l.due < 0 { // the deadline had passed before: this machine did not let the client run
+		l.what = idle
 	}
 	y.losses = append(y.losses, l)
 }
@@ -100,6 +104,7 @@ func (y *tally) print(t *testing.T) {
 			continue
 		}
 		margin, tooLate, blind := spread(these, loss.margin), 0, 0
+		deadline := spread(these, func(l loss) time.Duration { return l.granted - l.due })
 		for _, l := range these {
 			if l.margin() <= 0 {
 				tooLate++
@@ -108,8 +113,8 @@ func (y *tally) print(t *testing.T) {
 				blind++
 			}
 		}
-		fmt.Fprintf(&b, "%s: %d losses, margin %s to %s, median %s; %d told too late; State() was HasSession at the next one's grant: %d\n",
-			who, len(these), margin.least, margin.most, margin.median, tooLate, blind)
+		fmt.Fprintf(&b, "%s: %d losses, margin %s to %s, median %s; of the deadline: from %s; %d told too late; State() was HasSession at the next one's grant: %d\n",
+			who, len(these), margin.least, margin.most, margin.median, deadline.least, tooLate, blind)
 	}
 	for _, what := range sortedKeys(y.events) {
 		fmt.Fprintf(&b, "%d times: %s\n", y.events[what], what)

@@ -9,11 +9,13 @@ import (
 )
 
 // The promises hold as long as the process is scheduled. This measures whether it
-// was: how late its own timers are. What is promised to come in time may come
-// later by as much as the process stood, and no more.
+// was: how late somebody wakes up who waits for what a timer closes, which is how
+// the news of a loss reaches its waiters. What is promised to come in time may
+// come later by as much as the process stood, and no more.
 var timers struct {
 	mu       sync.Mutex
 	watchers int
+	stop     func()
 	last     int64 // when one fired
 	lates    []lateness
 }
@@ -28,31 +30,29 @@ const timerEvery = 10 * time.Millisecond
 // watchTimers measures while a test runs.
 func watchTimers(t *testing.T) {
 	timers.mu.Lock()
+	defer timers.mu.Unlock()
 	if timers.watchers++; timers.watchers == 1 {
 		timers.last = history.Now()
-	}
-	timers.mu.Unlock()
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		timer := time.NewTimer(timerEvery)
-		defer timer.Stop()
-		for {
-			fired()
-			select {
-			case <-done:
-				return
-			case <-timer.C:
-				timer.Reset(timerEvery)
+		done, ended := make(chan struct{}), make(chan struct{})
+		timers.stop = func() { close(done); <-ended }
+		go func() {
+			defer close(ended)
+			for !closed(done) {
+				news := make(chan struct{})
+				time.AfterFunc(timerEvery, func() { close(news) })
+				<-news
+				fired()
 			}
-		}
-	}()
+		}()
+	}
 	t.Cleanup(func() {
-		close(done)
-		<-ended
 		timers.mu.Lock()
-		defer timers.mu.Unlock()
 		timers.watchers--
+		stop, last := timers.stop, timers.watchers == 0
+		timers.mu.Unlock()
+		if last {
+			stop()
+		}
 	})
 }
 
@@ -67,14 +67,18 @@ func fired() {
 }
 
 // stood is for how long the process has not run since then, all in all.
-func stood(since int64) (all time.Duration) {
+func stood(since int64) time.Duration { return stoodBetween(since, history.Now()) }
+
+// stoodBetween is for how long it has not run within that time.
+func stoodBetween(from, to int64) (all time.Duration) {
 	timers.mu.Lock()
 	defer timers.mu.Unlock()
-	all = max(0, time.Duration(history.Now()-timers.last)-timerEvery) // it is due now
-	for i := len(timers.lates) - 1; i >= 0 && timers.lates[i].at >= since; i-- {
-		all += timers.lates[i].by
+	within := func(from2, to2 int64) time.Duration { return time.Duration(max(0, min(to, to2)-max(from, from2))) }
+	all = within(timers.last+int64(timerEvery), history.Now()) // it is due now
+	for i := len(timers.lates) - 1; i >= 0 && timers.lates[i].at >= from; i-- {
+		all += within(timers.lates[i].at-int64(timers.lates[i].by), timers.lates[i].at)
 	}
-	return ms(all)
+	return all
 }
 
 // slowest is how late the worst timer was.

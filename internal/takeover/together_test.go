@@ -99,10 +99,16 @@ func TestServerFrozen(t *testing.T) {
 				t.Fatal(err)
 			}
 			results.event("server frozen")
+			var held []*sitting // on a busy machine some were lost before
+			for _, a := range g.sittings {
+				if a.hold.Held() {
+					held = append(held, a)
+				}
+			}
 			// Between half the shortest deadline and well above the longest.
 			length := timeouts[0]/4 + upTo(random, timeouts[len(timeouts)-1]*5/4)
 			linger(length)
-			for _, a := range g.sittings {
+			for _, a := range held {
 				if closed(a.next.Done) {
 					t.Errorf("%s: granted by a server that is frozen", a.path)
 				}
@@ -118,7 +124,7 @@ func TestServerFrozen(t *testing.T) {
 				} else {
 					results.survives("server frozen", a.timeout)
 					if length > a.timeout {
-						t.Errorf("%s: held for %v of silence, more than %v", a.path, length, a.timeout)
+						t.Errorf("%s: held after %v of silence, more than %v", a.path, length, a.timeout)
 					}
 				}
 				a.empty()
