@@ -17,7 +17,7 @@ func TestBench(t *testing.T) {
 		t.Log("BENCH is not set: nothing is measured; TestHarness looks after the harness")
 		return
 	}
-	l := newLaboratory(t, s, ours, zkLock, curator, kazoo)
+	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo)
 	for _, line := range l.skipped {
 		fmt.Println(line)
 	}
@@ -42,7 +42,7 @@ func TestBench(t *testing.T) {
 // is needed. Two figures are no matter of time and are checked: how many
 // requests a cycle takes when nobody is in the way.
 func TestHarness(t *testing.T) {
-	l := newLaboratory(t, settings{Name: "harness", Rounds: 1, For: 300 * time.Millisecond}, ours, zkLock)
+	l := newLaboratory(t, settings{Name: "harness", Rounds: 1, For: 300 * time.Millisecond}, ours, again, zkLock)
 	var results []result
 	some := func() bool { // on a busy machine no cycle may fit into the time
 		results = l.measure(t, workloads[:1])
@@ -51,7 +51,7 @@ func TestHarness(t *testing.T) {
 	zktest.Eventually(t, 30*time.Second, "operations of everybody", some)
 	l.leave()
 
-	want := map[string]float64{ours: 2, zkLock: 3}
+	want := map[string]float64{ours: 2, again: 2, zkLock: 3}
 	if len(results) != len(want) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
 	}

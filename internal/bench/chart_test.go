@@ -80,7 +80,7 @@ func ratios(results []result) string {
 	strips := map[string][]strip{}
 	for _, r := range results {
 		own, there := find(results, r.workload.name, ours)
-		if !there || r.peer == ours || r.perSecond == 0 || own.perSecond == 0 {
+		if !there || colours[r.peer] == "" || r.peer == ours || r.perSecond == 0 || own.perSecond == 0 {
 			continue
 		}
 		s := strip{peer: r.peer, ratio: own.perSecond / r.perSecond}

@@ -26,6 +26,7 @@ type lockers interface {
 // libraries are what this program can drive.
 var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
 	ours:   openOurs,
+	again:  openReentrant,
 	zkLock: openZkLock,
 }
 

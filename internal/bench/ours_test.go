@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 	"github.com/zklocks/zklocks/zkconn"
@@ -74,6 +75,35 @@ func (h *writeHold) release(ctx context.Context) error { return h.Unlock(ctx) }
 type permitHold struct{ *semaphore.Hold }
 
 func (h *permitHold) release(ctx context.Context) error { return h.Release(ctx) }
+
+// mutexes are one connection and one value for all its workers.
+type mutexes struct {
+	conn  *zk.Conn
+	mutex *reentrant.Mutex
+}
+
+func openReentrant(ctx context.Context, j job) (lockers, error) {
+	if j.Mode != exclusive {
+		return nil, fmt.Errorf("reentrant has no mode %s", j.Mode)
+	}
+	conn, err := zkconn.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	return &mutexes{conn: conn, mutex: reentrant.New(conn, j.Path)}, nil
+}
+
+func (m *mutexes) close() { m.conn.Close() }
+
+func (m *mutexes) worker() func(context.Context, bool) (func() error, error) {
+	var held *reentrant.Hold
+	release := func() error { return held.Unlock(context.Background()) }
+	return func(ctx context.Context, _ bool) (func() error, error) {
+		var err error
+		held, err = m.mutex.Lock(ctx)
+		return release, err
+	}
+}
 
 // zkLocks are one connection; each worker has a zk.Lock of its own on it, for
 // one value cannot be shared.

@@ -125,13 +125,13 @@ func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
 		before = l.count(t)
 	}, func() {
 		after = l.count(t)
-		if p.name == ours {
+		if p.name == ours || p.name == again {
 			zktest.Eventually(t, 10*time.Second, "no lock node is left", func() bool {
 				return l.count(t).ephemerals == 0
 			})
 		}
 	})
-	if p.name == ours && a.Errors > 0 {
+	if (p.name == ours || p.name == again) && a.Errors > 0 {
 		t.Errorf("%+v: %d errors: %s", j, a.Errors, a.Error)
 	}
 	cycles := float64(max(a.Cycles, 1))

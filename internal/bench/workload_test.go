@@ -2,7 +2,8 @@ package bench
 
 // The peers, in the order of the tables.
 const (
-	ours    = "zklocks"
+	ours    = "zklocks"            // package rwlock, or semaphore
+	again   = "zklocks, reentrant" // package reentrant, whose nodes zk.Lock and Curator's mutex share
 	zkLock  = "zk.Lock"
 	curator = "Curator"
 	kazoo   = "kazoo"
@@ -26,13 +27,13 @@ type target struct {
 var workloads = []workload{
 	{
 		name: "exclusive, 1 session", job: job{Mode: exclusive, Sessions: 1, Workers: 1},
-		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1.2}, {"", 2}},
+		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1.2}, {"", 2}},
 	}, {
 		name: "exclusive, 16 sessions", job: job{Mode: exclusive, Sessions: 16, Workers: 16},
-		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 1.3}},
+		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 1.3}},
 	}, {
 		name: "exclusive, 100 sessions", job: job{Mode: exclusive, Sessions: 100, Workers: 100},
-		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 2}},
+		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 2}},
 	}, {
 		name: "semaphore, 16 sessions, 4 permits", job: job{Mode: permits, Sessions: 16, Workers: 16, Permits: 4},
 		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
@@ -54,7 +55,7 @@ var workloads = []workload{
 		without: "kazoo: as with 16 sessions",
 	}, {
 		name: "exclusive, 64 in one process", job: job{Mode: exclusive, Sessions: 1, Workers: 64},
-		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}},
+		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}},
 	}, {
 		name: "exclusive, 64 in one process, handed on", job: job{Mode: exclusive, Sessions: 1, Workers: 64, Handoff: 64},
 		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 20}},
@@ -74,15 +75,15 @@ var reading = workload{
 // free are locks that nobody is in the way of: what the server can do in all.
 var free = workload{
 	name: "exclusive, 64 sessions, a lock each", job: job{Mode: exclusive, Sessions: 64, Workers: 64, Own: 1},
-	peers: []string{ours, zkLock, curator, kazoo},
+	peers: []string{ours, again, zkLock, curator, kazoo},
 }
 
 // lines are exclusive locks with more and more who wait.
 var lines = []workload{
-	{name: "1 waits", job: line(1), peers: []string{ours, zkLock, curator}},
-	{name: "10 wait", job: line(10), peers: []string{ours, zkLock, curator}},
-	{name: "100 wait", job: line(100), peers: []string{ours, zkLock, curator}},
-	{name: "1,000 wait", job: line(1000), peers: []string{ours}},
+	{name: "1 waits", job: line(1), peers: []string{ours, again, zkLock, curator}},
+	{name: "10 wait", job: line(10), peers: []string{ours, again, zkLock, curator}},
+	{name: "100 wait", job: line(100), peers: []string{ours, again, zkLock, curator}},
+	{name: "1,000 wait", job: line(1000), peers: []string{ours, again}},
 }
 
 // line has so many waiters behind each holder, one for each session as long as
