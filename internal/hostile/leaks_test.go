@@ -56,6 +56,10 @@ func newHall(t *testing.T, r recipe, timeout time.Duration) *hall {
 	}
 	h.meter = meter{t, h.conn}
 	h.makeDir(path)
+	// What the locks of a connection share goes with the last of them, and so would
+	// all that it has kept.
+	lasting := r.on(h.conn, path)
+	t.Cleanup(func() { runtime.KeepAlive(lasting) })
 	return h
 }
 
