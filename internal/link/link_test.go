@@ -127,6 +127,22 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// The server has counted since it made the session, which was some time before we heard of it.
+func TestANewSessionCountsFromItsRequest(t *testing.T) {
+	c := newClock()
+	l := newLink(c.now)
+	sent := c.now()
+	c.run(time.Second)
+	l.Connected(session, timeout, sent)
+	if got := l.Deadline(session).Sub(sent); got != timeout {
+		t.Errorf("ends %v after its request", got)
+	}
+	c.run(timeout - time.Second)
+	if l.Alive(session) {
+		t.Error("alive at its end")
+	}
+}
+
 // Nobody asks for a proof while no lock is held, perhaps for days; the first one must find a fresh mark all the same, and
 // the marks must not pile up.
 func TestManyMarks(t *testing.T) {

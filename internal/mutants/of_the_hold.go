@@ -33,6 +33,22 @@ var ofTheHold = []mutant{
 		why:  "the server has counted since it granted the session",
 		old:  "base:    sent,",
 		new:  "base:    l.now(),",
+		test: inLink("TestANewSessionCountsFromItsRequest"),
+	},
+	{
+		name: "resumed-session-counts-at-once",
+		file: "internal/link/link.go",
+		why:  "a leader that was deposed and does not know answers the handshake, and its successor never hears of it",
+		old:  `if session == old.session {`,
+		new:  `if session == old.session && session == 0 {`,
+		test: inLink("TestDeadlineAgainstADeposedLeader"),
+	},
+	{
+		name: "handshake-proved-by-what-was-sent-before",
+		file: "internal/link/touches.go",
+		why:  "the answer told late is that of the last connection",
+		old:  `if t.unproved && !sent.Before(t.welcome.heard) {`,
+		new:  `if t.unproved {`,
 		test: inLink("TestDeadline"),
 	},
 	{
@@ -178,6 +194,14 @@ var ofTheHold = []mutant{
 		old:  `m.token = dir.Mzxid`,
 		new:  `m.token = int64(dir.Version)`,
 		test: scenario(inReentrant, "TestMutex", "the token grows for ever"),
+	},
+	{
+		name: "ended-hold-downgraded",
+		file: "internal/queue/downgrade.go",
+		why:  "the write node is being deleted, and the read node stays",
+		old:  "if err := p.life.Look(); err != nil {\n\t\tp.mu.Lock()",
+		new:  "if err := error(nil); err != nil {\n\t\tp.mu.Lock()",
+		test: inQueue("TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded"),
 	},
 	{
 		name: "guard-on-the-directory",

@@ -36,6 +36,14 @@ var ofTheShared = []mutant{
 		test: inQueue("TestWhoMayComeAlong"),
 	},
 	{
+		name: "look-without-the-own-node-taken-for-one",
+		file: "internal/queue/survey.go",
+		why:  "there is no watch on it, and whoever comes later looks at that: the process ends",
+		old:  "for _, w := range m.own {\n\t\tif w == nil {",
+		new:  "if m.entry.Company != nil {\n\t\tm.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)\n\t}\n\tfor _, w := range m.own {\n\t\tif w == nil {",
+		test: inRwlock("TestReadersComeWhileTheNodeOfThoseWhoWaitIsMadeAnew"),
+	},
+	{
 		name: "joined-while-there-is-no-connection",
 		file: "internal/queue/company.go",
 		why:  "a writer may have come, and nobody tells",

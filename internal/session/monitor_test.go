@@ -101,6 +101,18 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 	}
 }
 
+// The old deadline stays until the quorum has answered on the new connection, so the
+// next heartbeat does not wait for its time.
+func TestALostHeartbeatIsSentAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	const timeout = 24 * time.Second
+	l := newLine(t, timeout)
+	l.keep(t, 0)
+	f := l.Next(zktest.CheckOp, zktest.CutBefore)
+	result(t, timeout, "a heartbeat", f.Fired())
+	zktest.Eventually(t, timeout/4-time.Second, "the next", func() bool { return l.Seen(zktest.CheckOp) > 0 })
+}
+
 // A session that lives on after all is alive again: it is the hold that is over.
 func TestAliveComesBackWithTheConnection(t *testing.T) {
 	t.Parallel()
