@@ -21,16 +21,18 @@ func TestBench(t *testing.T) {
 	for _, line := range l.skipped {
 		fmt.Println(line)
 	}
-	speed, queues := s.chosen(workloads), s.chosen(lines)
+	speed := s.chosen(workloads)
 	l.warmUp(t, speed)
 	r := report{lab: l, Began: time.Now()}
 	r.speed = l.measure(t, speed)
-	r.queues = l.measure(t, queues)
+	r.queues = l.measure(t, s.chosen(lines))
+	r.permits = l.measure(t, s.chosen(wide))
 	l.leave()
 
-	printTable(os.Stdout, r.speed)
-	fmt.Println()
-	printTable(os.Stdout, r.queues)
+	for _, results := range [][]result{r.speed, r.queues, r.permits} {
+		printTable(os.Stdout, results)
+		fmt.Println()
+	}
 	if dir := os.Getenv("BENCH_REPORT"); dir != "" {
 		if err := r.write(t, dir); err != nil {
 			t.Fatal(err)
@@ -64,7 +66,7 @@ func TestHarness(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	if err := (&report{lab: l, Began: time.Now(), speed: results, queues: results}).write(t, dir); err != nil {
+	if err := (&report{lab: l, Began: time.Now(), speed: results, queues: results, permits: results}).write(t, dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range []string{page, ratiosChart, requestsChart, handOverChart} {

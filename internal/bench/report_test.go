@@ -34,9 +34,10 @@ var reportText string
 
 // report is what the page is made of.
 type report struct {
-	lab    *laboratory
-	speed  []result
-	queues []result
+	lab     *laboratory
+	speed   []result
+	queues  []result
+	permits []result
 
 	Began  time.Time
 	System system
@@ -79,6 +80,8 @@ func (r *report) Date() string      { return r.Began.UTC().Format(time.DateOnly)
 func (r *report) Speed() []row      { return rows(r.speed) }
 func (r *report) Queues() []row     { return rows(r.queues) }
 
+func (r *report) Permits() []row { return rows(r.permits) }
+
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', -1, 64) + " s" }
 
 // Missed are the rows whose targets were not reached.
@@ -105,10 +108,14 @@ func (r *report) Without() []string {
 	return some
 }
 
-// HandOver is how long it takes from one grant to the next, with peers waiting.
+// HandOver is how long it takes from one grant to the next, with others waiting.
 func (r *report) HandOver(row row) string {
-	res, _ := find(r.queues, row.Workload, row.Peer)
-	return duration(handOver(res))
+	for _, results := range [][]result{r.queues, r.permits} {
+		if res, ok := find(results, row.Workload, row.Peer); ok {
+			return duration(handOver(res))
+		}
+	}
+	return "-"
 }
 
 // handOver is in microseconds.

@@ -86,6 +86,17 @@ var lines = []workload{
 	{name: "1,000 wait", job: line(1000), peers: []string{ours, again}},
 }
 
+// wide are semaphores with more and more permits, and ten times as many who wait.
+var wide = []workload{
+	{name: "1 permit, 10 wait", job: throng(1), peers: []string{ours, curator}},
+	{name: "10 permits, 100 wait", job: throng(10), peers: []string{ours, curator}},
+	{name: "100 permits, 1,000 wait", job: throng(100), peers: []string{ours}},
+}
+
+func throng(n int) job {
+	return job{Mode: permits, Sessions: min(11*n, 101), Workers: 11 * n, Permits: n}
+}
+
 // line has so many waiters behind each holder, one for each session as long as
 // there are no more than 101, for a session of the Go client takes 3 MB.
 func line(waiters int) job {
