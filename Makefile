@@ -53,6 +53,12 @@ stress: zookeeper ## lock for STRESS (60s) while servers, connections, sessions 
 stress-broken: zookeeper ## break the library on purpose, in three ways: the stress must find each within a minute
 	STRESS_BROKEN=1 $(GO) test -count=1 -timeout 20m -v -run TestTheStressFindsBugs ./internal/hammer
 
+# How many of each.
+LOST ?= 10000
+
+lost-replies: zookeeper ## LOST (10,000) creates and deletes are done and not answered; half of the clients come back elsewhere
+	LOST=$(LOST) $(GO) test -count=1 -timeout 120m -v -run TestLostReplies ./internal/hammer
+
 leaks: zookeeper ## 100,000 canceled waits and 10,000 lost sessions; memory, goroutines, watches and nodes stay flat
 	LEAKS=1 \
 	$(GO) test -count=1 -timeout 120m -v -run 'Leave|Waiter|Meter' ./internal/hostile

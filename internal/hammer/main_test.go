@@ -34,6 +34,10 @@
 //
 //	STRESS_BROKEN=1
 //
+// TestLostReplies has three servers do what they are asked and not say so:
+//
+//	LOST=10000              how many creates, and how many deletes (30)
+//
 // HAMMER_CHILD is how a copy is told what to do.
 package hammer
 

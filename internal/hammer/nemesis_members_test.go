@@ -11,11 +11,11 @@ import (
 // nothing. So the followers have their turn more often; and a member that was
 // killed takes its time to come back.
 func membersDeck() *deck {
-	return &deck{often: []string{
-		"kill leader", "kill follower",
-		"pause leader", "pause follower", "pause follower", "pause follower",
-		"isolate leader", "isolate follower", "isolate follower", "isolate follower",
-	}}
+	one := []string{"isolate follower", "kill leader", "pause follower", "isolate leader", "kill follower", "pause leader"}
+	return &deck{
+		often: append([]string{"pause follower", "pause follower", "isolate follower", "isolate follower"}, one...),
+		left:  one, // first, so that a minute is enough
+	}
 }
 
 // quorumPatience is after what time members take each other for dead.
@@ -24,8 +24,11 @@ const quorumPatience = time.Second
 // assail breaks one member of the ensemble, and mends it before anything else
 // is broken: two of three must go on.
 func (h *hand) assail(card string) bool {
-	if !h.whole() {
-		return false
+	// What strikes an ensemble that is still down strikes nothing.
+	for !h.whole() {
+		if !h.pause(20 * time.Millisecond) {
+			return false
+		}
 	}
 	how, who, _ := strings.Cut(card, " ")
 	s, err := h.members.Leader()
@@ -70,15 +73,8 @@ func (h *hand) assail(card string) bool {
 	return true
 }
 
-// whole waits until all members serve, one of them as the leader: what strikes
-// an ensemble that is still down strikes nothing.
-func (h *hand) whole() bool {
-	for h.ctx.Err() == nil {
-		followers, err := h.members.Followers()
-		if err == nil && len(followers) == len(h.servers)-1 {
-			return true
-		}
-		h.pause(20 * time.Millisecond)
-	}
-	return false
+// whole reports whether all members serve, one of them as the leader.
+func (n *nemesis) whole() bool {
+	followers, err := n.members.Followers()
+	return err == nil && len(followers) == len(n.servers)-1
 }

@@ -117,6 +117,9 @@ func (s *stress) raise() {
 	} else {
 		n.session = 3 * time.Second
 		opts.Config["syncLimit"] = strconv.Itoa(int(quorumPatience / tick))
+		// A member reads its log from the last snapshot on when it comes back, and
+		// has to be through before the others give it up.
+		opts.Config["snapCount"] = "10000"
 		n.members = zktest.Cluster(s, s.Servers, opts)
 		n.servers = n.members.Addrs()
 	}
@@ -155,6 +158,9 @@ func (s *stress) round(number int, length time.Duration) {
 	}
 	defer unmap()
 	n := s.nemesis
+	if n.members != nil {
+		zktest.Eventually(s, 2*time.Minute, "the ensemble is whole", n.whole)
+	}
 	n.events = nil
 	n.byHand.clear()
 	var records []string
