@@ -54,7 +54,15 @@ func TestFailedWrites(t *testing.T) {
 	answers := func(t *testing.T, conn *zk.Conn) {
 		t.Helper()
 		got := make(chan error, 1)
-		go func() { _, _, err := conn.Get("/"); got <- err }()
+		go func() {
+			for {
+				// It may be sent beside the write that fails, and be lost with the connection.
+				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || link.Of(conn).IsClosed() {
+					got <- err
+					return
+				}
+			}
+		}()
 		select {
 		case err := <-got:
 			if err != nil {
