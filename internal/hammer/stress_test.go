@@ -299,7 +299,7 @@ func (s *stress) meaning() {
 	}
 	few := 10 * s.Processes
 	if s.Short {
-		few = 3
+		few = 1
 	}
 	if s.crossings < few || s.contended < few {
 		s.Errorf("%d hand-overs between processes, %d had to wait: too few to mean anything", s.crossings, s.contended)
