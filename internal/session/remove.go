@@ -36,7 +36,7 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 	if len(nodes) == 0 {
 		return nil
 	}
-	err := c.delete(session, dir, nodes)
+	_, err := c.delete(session, dir, nodes)
 	perhaps := err == errPerhaps
 	if perhaps {
 		err = zk.ErrNoNode
@@ -52,8 +52,8 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 		result = err
 	}
 	for i := range nodes {
-		err := c.delete(session, dir, nodes[i:i+1])
-		if err == zk.ErrNoNode {
+		already, err := c.delete(session, dir, nodes[i:i+1])
+		if err == zk.ErrNoNode || err == nil && already {
 			gone++
 		}
 		switch {
@@ -74,8 +74,9 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 // that one did it, all are gone; or it did nothing, and the others are there.
 var errPerhaps = errors.New("perhaps deleted")
 
-// delete deletes nodes in one transaction.
-func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
+// delete deletes nodes in one transaction. perhaps: one of
+// them is gone, and an earlier try, whose answer was lost, may have done it.
+func (c *Client) delete(session int64, dir string, nodes []znode.Node) (perhaps bool, err error) {
 	ops := make([]any, len(nodes))
 	for i, n := range nodes {
 		ops[i] = &zk.DeleteRequest{Path: dir + "/" + n.Name, Version: -1}
@@ -83,10 +84,10 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
 	maybe := false // an earlier try may have done it
 	for retry := c.retry(); ; {
 		if err := c.connected(context.Background()); err != nil {
-			return err
+			return false, err
 		}
 		if session != AnySession && !c.In(session) {
-			return ErrOver
+			return false, ErrOver
 		}
 		var err error
 		if len(ops) == 1 {
@@ -96,14 +97,14 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) error {
 		}
 		switch outcomeOf(err) {
 		case done:
-			return nil
+			return false, nil
 		case refused:
-			return c.refusal(session, len(nodes), maybe, err)
+			return maybe, c.refusal(session, len(nodes), maybe, err)
 		case unknown:
 			maybe = true
 		}
 		if err := retry.wait(context.Background()); err != nil {
-			return err
+			return false, err
 		}
 	}
 }
