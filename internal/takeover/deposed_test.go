@@ -20,7 +20,7 @@ func leaderDeposed(t *testing.T) {
 	e := zktest.Cluster(t, 3, zktest.Options{Tick: 500 * time.Millisecond, Config: map[string]string{"syncLimit": "2"}})
 	var results tally
 	shown := 0
-	for range setting(t, "DEPOSED", 1, 6) {
+	for range setting(t, "DEPOSED", 1, 4) {
 		t.Run("round", func(t *testing.T) { shown += depose(t, e, &results) })
 	}
 	results.print(t)

@@ -38,7 +38,7 @@ func thaw(_ *zktest.Ensemble, s *zktest.Server) error    { return s.Resume() }
 func memberCutOff(t *testing.T, short *zktest.Ensemble) {
 	random := seeded(t)
 	watchTimers(t)
-	events, each, strangers := setting(t, "MEMBERS", 1, 42), 1, 2
+	events, each, strangers := setting(t, "MEMBERS", 1, 18), 1, 2
 	ticks, timeouts := []time.Duration{100 * time.Millisecond}, []time.Duration{time.Second, 2 * time.Second}
 	if campaign() {
 		// A second is two ticks of half a second: the shortest session that there is.

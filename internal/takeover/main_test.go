@@ -11,13 +11,13 @@
 // A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the
 // environment it is a campaign (make takeover), whose size these change:
 //
-//	TAKEOVER_LOSSES=720    holders cut off one by one, each at an instant of its own
-//	TAKEOVER_PAUSES=15     pauses of a server
-//	TAKEOVER_STOPS=60      pauses of a process that holds locks
-//	TAKEOVER_MEMBERS=42    faults of one member of an ensemble with holders behind it
-//	TAKEOVER_KILLS=20      deaths of a process that holds locks
+//	TAKEOVER_LOSSES=864    holders cut off one by one, each at an instant of its own
+//	TAKEOVER_PAUSES=9      pauses of a server
+//	TAKEOVER_STOPS=30      pauses of a process that holds locks
+//	TAKEOVER_MEMBERS=18    faults of one member of an ensemble with holders behind it
+//	TAKEOVER_KILLS=12      deaths of a process that holds locks
 //	TAKEOVER_ROUNDS=2      of failovers with a long line, for each session timeout
-//	TAKEOVER_DEPOSED=6     leaders that come back and do not know that they are deposed
+//	TAKEOVER_DEPOSED=4     leaders that come back and do not know that they are deposed
 //	TAKEOVER_SEED=1        what the random choices follow (printed by each run)
 //
 // TAKEOVER_CHILD is how a copy of the test binary is told what to hold.

@@ -66,7 +66,7 @@ func (n *nexts) granted(t *testing.T) int64 {
 func TestProcessStopped(t *testing.T) {
 	beside(t)
 	random := seeded(t)
-	stops, timeouts := setting(t, "STOPS", 1, 60), []time.Duration{time.Second, time.Second}
+	stops, timeouts := setting(t, "STOPS", 1, 30), []time.Duration{time.Second, time.Second}
 	if campaign() {
 		timeouts[1] *= 2
 	}
@@ -180,7 +180,7 @@ func TestProcessKilled(t *testing.T) {
 	beside(t)
 	random := seeded(t)
 	watchTimers(t)
-	kills, timeouts := setting(t, "KILLS", 1, 20), []time.Duration{time.Second, 2 * time.Second}
+	kills, timeouts := setting(t, "KILLS", 1, 12), []time.Duration{time.Second, 2 * time.Second}
 	ticks := []time.Duration{500 * time.Millisecond}
 	if campaign() {
 		timeouts = append(timeouts, 4*time.Second)

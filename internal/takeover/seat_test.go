@@ -119,9 +119,9 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 	case a.foreign: // measured, not promised
 	case g.held || g.open:
 		a.Errorf("%v: when the next one holds, the first one's Held is %v, its Lost closed %v", l, g.held, !g.open)
-	case a.own: // he let the next one in himself, once he knew
 	case l.due >= l.granted && n.due != n.at:
 		a.Errorf("%v: the deadline lies behind the grant", l)
+	case a.own: // he let the next one in himself, once he knew
 	case l.due > a.timeout && n.due != n.at:
 		a.Errorf("%v: the deadline lies more than the session timeout behind the fault", l)
 	case l.told >= l.granted+slow:

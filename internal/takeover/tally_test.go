@@ -113,7 +113,7 @@ func (y *tally) print(t *testing.T) {
 				blind++
 			}
 		}
-		fmt.Fprintf(&b, "%s: %d losses, margin %s to %s, median %s; of the deadline: from %s; %d told too late; State() was HasSession at the next one's grant: %d\n",
+		fmt.Fprintf(&b, "%s: %d losses, margin %s to %s, median %s; of the deadline: from %s; %d woken too late; State() was HasSession at the next one's grant: %d\n",
 			who, len(these), margin.least, margin.most, margin.median, deadline.least, tooLate, blind)
 	}
 	for _, what := range sortedKeys(y.events) {

@@ -83,7 +83,7 @@ func TestServerFrozen(t *testing.T) {
 	beside(t)
 	random := seeded(t)
 	watchTimers(t)
-	pauses, each, timeouts := setting(t, "PAUSES", 1, 15), 1, []time.Duration{time.Second, 2 * time.Second}
+	pauses, each, timeouts := setting(t, "PAUSES", 1, 9), 1, []time.Duration{time.Second, 2 * time.Second}
 	if campaign() {
 		each, timeouts = 2, append(timeouts, 4*time.Second)
 	}
