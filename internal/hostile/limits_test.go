@@ -20,7 +20,6 @@ import (
 // A quota that the server enforces is an error at once, for the number of nodes
 // and for their bytes; nothing stays in line, and holders are left alone.
 func TestAQuotaThatIsUsedUp(t *testing.T) {
-	t.Parallel()
 	server := zktest.Standalone(t, zktest.Options{JVM: []string{"-Dzookeeper.enforceQuota=true"}})
 	witness := zktest.Connect(t, session, server.Addr())
 	for _, limit := range []struct {
@@ -97,7 +96,6 @@ func setQuota(t *testing.T, conn *zk.Conn, path, limits string) {
 // Go's, end a connection. One that zkconn made reads it. On another with such a
 // limit a call that must list waits for its context, and asks once in a while.
 func TestALineAboveTheClientsLimit(t *testing.T) {
-	t.Parallel()
 	const members, limit = 20_000, 1 << 20
 	server := zktest.Standalone(t, zktest.Options{})
 	witness := zktest.Connect(t, session, server.Addr())

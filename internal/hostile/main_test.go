@@ -2,7 +2,8 @@
 // limits, what is left of a directory's numbers; and counts what they leave
 // behind when they are canceled or lose their sessions over and over.
 //
-// What one connection and one directory suffice for is in the contract.
+// What one connection and one directory suffice for is in the contract. The tests
+// run one after the other: most start servers, and some count what all have.
 //
 // A little of the counting is part of `go test ./...`. With LEAKS=1 in the
 // environment it is the full size (make leaks), which these change:

@@ -15,7 +15,6 @@ import (
 // context ends, who holds is told of the loss, and who waits gets its turn when
 // there is a quorum again.
 func TestAReadOnlyMember(t *testing.T) {
-	t.Parallel()
 	const timeout = 4 * time.Second
 	ensemble := zktest.Cluster(t, 3, zktest.Options{JVM: []string{"-Dreadonlymode.enabled=true"}})
 	left := ensemble.Servers()[0]
@@ -83,7 +82,7 @@ func TestAReadOnlyMember(t *testing.T) {
 		s.waits.Waits()
 		zktest.Within(t, 2*timeout, "the holder is told", func() { <-s.held.Lost() })
 	}
-	must(t, ensemble.Restart())
+	must(t, ensemble.Servers()[1].Restart()) // two of three are a quorum
 	for _, s := range seats {
 		if err := s.held.Unlock(t.Context()); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("%s: unlock: %v", s.name, err)
