@@ -13,11 +13,11 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 # Everything but the programs and what only tests use.
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
 
-.PHONY: help demo test hammer takeover mutants stress leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo test hammer takeover mutants stress stress-broken lost-replies leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: zookeeper ## start a throw-away ZooKeeper and run every example against it
 	@$(GO) run ./examples/demo
