@@ -31,7 +31,7 @@ var ofTheConnection = []mutant{
 		file: "zkconn/frame.go",
 		why:  "the client makes room for as many children as a server says",
 		old:  `n < none || int(n) > (size-4)/element {`,
-		new:  `n < none {`,
+		new:  `n < none || element < 0 {`,
 		test: inZkconn("TestMalformedReply"),
 	},
 	{
