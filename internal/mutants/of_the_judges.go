@@ -46,8 +46,8 @@ var ofTheJudges = []mutant{
 		name: "proxy-cuts-before-in-place-of-after",
 		file: "internal/zktest/proxyconn.go",
 		why:  "no test would see a create that was done and not answered",
-		old:  `case CutBefore:`,
-		new:  `case CutBefore, CutAfterCommit:`,
+		old:  "case CutAfterCommit, HoldReply:\n\t\t\tc.await(r, f)",
+		new:  "case CutAfterCommit:\n\t\t\tc.cut()\n\t\t\tf.fire()\n\t\t\treturn false\n\t\tcase HoldReply:\n\t\t\tc.await(r, f)",
 		test: inProxy("TestCutAfterCommitHidesWhatTheServerHasDone"),
 	},
 	{
@@ -64,6 +64,6 @@ var ofTheJudges = []mutant{
 		why:  "no test would see a server that is silent",
 		old:  "if c.proxy.swallows(c, toClient) {\n\t\t\tcontinue",
 		new:  "if c == nil {\n\t\t\tcontinue",
-		test: inProxy("TestMuteSwallowsAndUnmuteCuts"),
+		test: inProxy("TestMuteRepliesLetsRequestsThrough"),
 	},
 }

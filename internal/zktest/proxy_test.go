@@ -158,7 +158,7 @@ func TestHoldReplyKeepsItUntilRelease(t *testing.T) {
 	}
 	select {
 	case err := <-done:
-		t.Errorf("the client has the held reply: %v", err)
+		t.Fatalf("the client has the held reply: %v", err)
 	default:
 	}
 	f.Release()
@@ -272,7 +272,7 @@ func TestMuteSwallowsAndUnmuteCuts(t *testing.T) {
 	done := async(b.create)
 	select {
 	case err := <-done:
-		t.Errorf("a muted connection answered: %v", err)
+		t.Fatalf("a muted connection answered: %v", err)
 	case <-time.After(200 * time.Millisecond):
 	}
 	b.Unmute()
@@ -322,7 +322,7 @@ func TestMuteRepliesLetsRequestsThrough(t *testing.T) {
 	Eventually(t, 5*time.Second, "the server has made the node", func() bool { return b.committed(t) == 1 })
 	select {
 	case err := <-done:
-		t.Errorf("a muted connection answered: %v", err)
+		t.Fatalf("a muted connection answered: %v", err)
 	default:
 	}
 	b.Unmute()
