@@ -35,8 +35,8 @@ var faults = []fault{
 	// that lets the next one in.
 	{name: "answers lost, later all", returns: true, strike: func(p *zktest.Proxy, a *sitting, random *rand.Rand) {
 		p.MuteReplies()
-		after := upTo(random, a.timeout)
-		time.AfterFunc(after, p.Mute)
+		linger(upTo(random, a.timeout))
+		p.Mute()
 	}},
 	// The session lives on, for the server hears the client knock; so it is the
 	// client that lets the next one in, when it is back.
