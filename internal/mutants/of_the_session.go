@@ -121,7 +121,7 @@ var ofTheSession = []mutant{
 		file: "internal/session/remove.go",
 		why:  "a delete whose connection was lost may not have been done",
 		old:  "case unknown:\n\t\t\tmaybe = true",
-		new:  "case unknown:\n\t\t\treturn err",
+		new:  "case unknown:\n\t\t\treturn false, err",
 		test: inSession("TestRemoveSurvivesALostConnection"),
 	},
 	{
@@ -155,6 +155,14 @@ var ofTheSession = []mutant{
 		old:  "case maybe && nodes > 1:\n\t\treturn errPerhaps",
 		new:  "case maybe && nodes > 1:\n\t\treturn nil",
 		test: inSession("TestRemoveOfTheRestAfterALostRequest"),
+	},
+	{
+		name: "own-delete-taken-for-somebody-elses",
+		file: "internal/session/remove.go",
+		why:  "both answers were lost: a release that went well is told as a loss",
+		old:  `if err == zk.ErrNoNode || err == nil && already {`,
+		new:  `if err == zk.ErrNoNode || err == nil && already && nodes == nil {`,
+		test: inSession("TestRemoveWhoseAnswersAreLostTwice"),
 	},
 	{
 		name: "one-that-cannot-be-deleted-keeps-the-others",

@@ -81,6 +81,25 @@ func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
 	}
 }
 
+// The first delete of all did it, and its reply is lost, and so is that of the look
+// at each: nobody else has deleted any.
+func TestRemoveWhoseAnswersAreLostTwice(t *testing.T) {
+	for _, action := range []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			l := newLine(t, 10*time.Second)
+			claimed := l.claim(t, 3)
+			all := l.Nth(zktest.DeleteOp, 1, zktest.CutAfterCommit)
+			one := l.Nth(zktest.DeleteOp, 3, action) // the second is of all again
+			must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)))
+			fired(t, all, one)
+			if left := l.children(t); len(left) != 0 {
+				t.Errorf("left: %q", left)
+			}
+		})
+	}
+}
+
 func TestRemoveWaitsForTheConnection(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 20*time.Second)
