@@ -22,6 +22,7 @@ type orphan struct {
 	lock           // the czxid, for a token
 	node    string // its name
 	session int64
+	seen    []string // the members that show it: not all, and the servers differ
 }
 
 // doubt is a rule that the records show broken, and the holds by which.
@@ -67,7 +68,8 @@ func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
 		if len(own) > 0 {
 			at = own[0].Acquired
 		}
-		title := fmt.Sprintf("orphan: %s in %s, czxid %d, of session %x (%s)", o.node, o.Path, o.Token, o.session, cmp.Or(owners[o.session], "which has held nothing"))
+		title := fmt.Sprintf("orphan: %s in %s, czxid %d, of session %x (%s), shown by %d of %d members: %v", o.node, o.Path, o.Token, o.session,
+			cmp.Or(owners[o.session], "which has held nothing"), len(o.seen), s.Servers, o.seen)
 		told = append(told, s.story(title, at, o.Path, on, own, owners[o.session]))
 	}
 	for _, c := range f.complaints {

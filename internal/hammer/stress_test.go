@@ -209,13 +209,25 @@ func (s *stress) swept(path, dir string, over time.Time) (orphans []orphan) {
 	}
 	s.orphans += len(left)
 	for _, name := range left {
-		o := orphan{lock: lock{Path: path}, node: name}
+		o := orphan{lock: lock{Path: path}, node: name, seen: s.shownBy(dir + "/" + name)}
 		if there, stat, err := s.admin.Exists(dir + "/" + name); err == nil && there {
 			o.Token, o.session = stat.Czxid, stat.EphemeralOwner
 		}
 		orphans = append(orphans, o)
 	}
 	return orphans
+}
+
+// shownBy asks each member for a node.
+func (s *stress) shownBy(node string) (members []string) {
+	for _, member := range s.nemesis.servers {
+		conn := zktest.Connect(s, 20*time.Second, member)
+		if there, _, err := conn.Exists(node); err == nil && there {
+			members = append(members, member)
+		}
+		conn.Close()
+	}
+	return members
 }
 
 // gone waits until the server has removed the directories. It does not remove a
