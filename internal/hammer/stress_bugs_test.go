@@ -46,7 +46,9 @@ var bugs = []bug{
 
 const caughtWithin = time.Minute
 
-// What the stress is worth shows when it runs over a library that is wrong.
+// What the stress is worth shows when it runs over a library that is wrong. It
+// builds the library three times over and runs each for up to a minute, so it is
+// skipped unless make stress-broken asks for it.
 func TestTheStressFindsBugs(t *testing.T) {
 	if os.Getenv("STRESS_BROKEN") == "" {
 		t.Skip("takes minutes: STRESS_BROKEN=1")

@@ -74,8 +74,8 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 // that one did it, all are gone; or it did nothing, and the others are there.
 var errPerhaps = errors.New("perhaps deleted")
 
-// delete deletes nodes in one transaction. perhaps: one of
-// them is gone, and an earlier try, whose answer was lost, may have done it.
+// delete deletes nodes in one transaction. perhaps: the server refused, and an
+// earlier try, whose answer was lost, may have done it.
 func (c *Client) delete(session int64, dir string, nodes []znode.Node) (perhaps bool, err error) {
 	ops := make([]any, len(nodes))
 	for i, n := range nodes {
