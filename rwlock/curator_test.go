@@ -55,10 +55,10 @@ func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
 	c := plain.with(rwlock.WithCuratorNames())
 	h := plain.write()
 	unlock(s, c.write())
-	unlock(s, h)
 
 	theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 	s.Must(err)
+	unlock(s, h) // not before, for an empty directory may go at any time
 	unlock(s, c.read())
 	writer := c.waitWrite(2)
 	unlock(s, plain.write())

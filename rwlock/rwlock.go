@@ -47,9 +47,8 @@ func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
 // read lock watches the first writer in line; here it is the nearest ahead, so
 // that a release wakes only those who may go.
 var (
-	// writeRule waits for everybody ahead. A writer that goes may have become
-	// a reader in the same place.
-	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Replaced: isWrite}
+	// writeRule waits for everybody ahead.
+	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Replaced: mayRead}
 	// readRule waits for the writers ahead.
 	readRule = queue.Rule{Blocks: isWrite}
 )
@@ -73,6 +72,12 @@ var (
 )
 
 func isWrite(n znode.Node) bool { return n.Kind == ours.write || n.Kind == curator.write }
+
+// mayRead reports whether a writer that has gone may have become a reader in the
+// same place. Ours tell those who watch them, see session.Client.Replace.
+func mayRead(gone znode.Node, seen bool) bool {
+	return isWrite(gone) && (gone.Kind != ours.write || !seen)
+}
 
 // Lock takes the lock for writing. It waits until nobody else holds the lock, in
 // the order of arrival, as long as ctx lives; ctx bounds the wait only, never

@@ -110,7 +110,7 @@ var ofTheLine = []mutant{
 		name: "downgraded-writer-struck-out-before-it-is-watched",
 		file: "internal/queue/survey.go",
 		why:  "where the watch was to be there is no node, and a read lock in its place",
-		old:  "turn.Gone(nearest[i])\n\t\t\tgone = true",
+		old:  "turn.Gone(nearest[i], false)\n\t\t\tgone = true",
 		new:  "_ = i\n\t\t\tturn.left--\n\t\t\tgone = true",
 		test: inRwlock("TestDowngradeBeforeTheNextWriterWatches"),
 	},

@@ -95,6 +95,7 @@ type modelClient struct {
 	listed  nodeSet // its last listing
 	pending nodeSet // the watches it has still to set
 	watched nodeSet // the watches it waits for, fired or not
+	changed nodeSet // those of them that were downgraded, so that their watch tells of a change
 	missing nodeSet // those that it tried to watch and that did not exist
 	deaf    nodeSet // only with a bug: watches of the last session, which never fire
 	phase   phase
@@ -318,7 +319,11 @@ func (m *model) enqueue(s *modelState, nodes nodeSet) {
 func (m *model) hear(s *modelState, i int) {
 	me := &s.member[i]
 	t := s.log[me.heard]
-	me.seen = m.after(t, me.seen)
+	after := m.after(t, me.seen)
+	if change(t&^31) == txLowers {
+		me.changed |= me.watched & me.seen.without(after)
+	}
+	me.seen = after
 	me.heard++
 	if change(t&^31) == txCloses && int(t&31)>>1 == i {
 		me.is |= isCut

@@ -47,7 +47,7 @@ func (o op) mayNeverHappen() bool { return o >= opDowngrade }
 // bug is how the core is broken on purpose. The zero value is how it is.
 type bug struct {
 	oneWatchTooFew    bool // keeps Tolerate watched, not Tolerate+1
-	strikesReplaced   bool // strikes out a write node that it watched although it may have been replaced
+	strikesChanged    bool // takes what its watch tells of a downgrade for a deletion
 	strikesMissing    bool // the same for a write node that was gone before it could be watched
 	noLook            bool // does not look at the own watch before it takes the lock
 	noSessionLook     bool // nor at the session
@@ -242,14 +242,20 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 		if how == opTake {
 			m.wrong = fmt.Errorf("%w: %s would list again and again, with nothing to wait for", errWake, m.name(i))
 		}
-		*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ isListing}
-		if !me.seen.all(m.own(s, i)) {
-			me.is &^= isGuarded // that watch has fired, so it is set anew
-		}
+		m.again(s, i)
 	default:
 		me.phase = inWatches
-		me.watched, me.missing = 0, 0
+		me.watched, me.changed, me.missing = 0, 0, 0
 		me.pending = m.toWatch(s, i, t)
+	}
+}
+
+// again has the line listed once more.
+func (m *model) again(s *modelState, i int) {
+	me := &s.member[i]
+	*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ isListing}
+	if !me.seen.all(m.own(s, i)) {
+		me.is &^= isGuarded // that watch has fired, so it is set anew
 	}
 }
 
@@ -305,7 +311,13 @@ func (m *model) await(s *modelState, i int, do doer) {
 		return
 	}
 	for n := range me.watched.without(me.seen | me.deaf).nodes {
-		do(opEvent, n, func(s *modelState, me *modelClient) { m.strike(s, i, 1<<n, opEvent) })
+		do(opEvent, n, func(s *modelState, me *modelClient) {
+			if me.changed.has(n) && !m.bug.strikesChanged {
+				m.again(s, i)
+				return
+			}
+			m.strike(s, i, 1<<n, opEvent)
+		})
 	}
 	if !me.seen.all(m.own(s, i)) {
 		do(opOwnEvent, 0, func(s *modelState, me *modelClient) { m.requeue(s, i) })
@@ -315,11 +327,11 @@ func (m *model) await(s *modelState, i int, do doer) {
 // strike strikes nodes out of the listing, and looks what that means.
 func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 	t := m.turn(s, i)
-	if how == opSettle && m.bug.strikesMissing || how != opSettle && m.bug.strikesReplaced {
+	if how == opSettle && m.bug.strikesMissing {
 		t.rule.Replaced = nil
 	}
 	for n := range gone.nodes {
-		t.Gone(m.names[n][m.number(s, n)])
+		t.Gone(m.names[n][m.number(s, n)], how == opEvent)
 	}
 	s.member[i].listed = s.member[i].listed.without(gone) // only read again with a bug
 	m.decide(s, i, &t, how)
@@ -362,7 +374,7 @@ func (m *model) learn(s *modelState, i int, do doer) {
 			do(opMistake, n, func(s *modelState, me *modelClient) {
 				me.is &^= isOver | isCut
 				t := m.turn(s, i)
-				t.Gone(m.names[n][m.number(s, n)])
+				t.Gone(m.names[n][m.number(s, n)], true)
 				// Either look would see it: the own watch has fired, too,
 				// and the session is another.
 				if t.MayGo() && m.bug.noSessionLook && m.bug.noLook {

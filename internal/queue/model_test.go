@@ -150,7 +150,7 @@ func TestModelFindsWhatIsBroken(t *testing.T) {
 		{"one watch too few for permits", bug{oneWatchTooFew: true}, permits, errWake},
 		{"the first are watched, not the nearest", bug{watchesFirst: true}, exclusive, errHerd},
 		{"one more is tolerated", bug{toleratesOneMore: true}, permits, errFIFO},
-		{"a writer strikes out a write node that it watched", bug{strikesReplaced: true}, lowering, errSafe},
+		{"a writer takes the downgrade of the node that it watches for its deletion", bug{strikesChanged: true}, lowering, errSafe},
 		{"a writer strikes out a write node that it found gone", bug{strikesMissing: true}, lowering, errSafe},
 		{"no new listing after a strike-out", bug{neverListsAgain: true}, lowering, errWake},
 		{"no look at the own watch before a grant", bug{noLook: true}, exclusive, errSafe},

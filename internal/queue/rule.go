@@ -23,10 +23,13 @@ type Rule struct {
 	Blocks func(ahead znode.Node) bool
 	// Tolerate is how many of them may be left.
 	Tolerate int
-	// Replaced tells of which nodes another may stand in the place when they
-	// are gone, that blocks as well: a write lock that was downgraded. When
-	// such a node goes, only a new listing can tell. It may be nil.
-	Replaced func(gone znode.Node) bool
+	// Replaced tells whether another node, that blocks as well, may stand in
+	// the place of one that is gone: a write lock that was downgraded. Then
+	// only a new listing can tell. Whoever replaces one of our nodes writes
+	// into it first, in the same transaction, and so uses up its watch; seen
+	// says that a watch has seen the deletion, and nothing written before. It
+	// may be nil.
+	Replaced func(gone znode.Node, seen bool) bool
 }
 
 // Turn is what a member knows of those ahead of it, from one listing on.
@@ -61,9 +64,10 @@ func (t *Turn) Stale() bool { return t.struck && !t.MayGo() }
 // Watch returns the blockers to keep watched, the nearest first.
 func (t *Turn) Watch() []znode.Node { return slices.Clone(t.nearest) }
 
-// Gone strikes out a blocker that was to be watched and has been deleted. Of any
-// other it is not known whether it was counted, and nothing is done.
-func (t *Turn) Gone(n znode.Node) {
+// Gone strikes out a blocker that was to be watched and has been deleted; for seen
+// see Rule.Replaced. Of any other it is not known whether it was counted, and
+// nothing is done.
+func (t *Turn) Gone(n znode.Node, seen bool) {
 	i := slices.Index(t.nearest, n)
 	if i < 0 {
 		return
@@ -71,7 +75,7 @@ func (t *Turn) Gone(n znode.Node) {
 	t.nearest = slices.Delete(t.nearest, i, i+1)
 	t.left--
 	t.struck = true
-	if t.rule.Replaced != nil && t.rule.Replaced(n) {
+	if t.rule.Replaced != nil && t.rule.Replaced(n, seen) {
 		t.replaced = true
 	}
 }

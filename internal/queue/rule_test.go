@@ -14,7 +14,7 @@ import (
 // imported from there.
 var (
 	lockRule  = Rule{Blocks: everybody}
-	writeRule = Rule{Blocks: everybody, Replaced: writers}
+	writeRule = Rule{Blocks: everybody, Replaced: mayRead}
 	readRule  = Rule{Blocks: writers}
 )
 
@@ -22,6 +22,8 @@ func permitRule(n, permits int) Rule { return Rule{Blocks: everybody, Tolerate: 
 
 func everybody(znode.Node) bool { return true }
 func writers(n znode.Node) bool { return n.Kind == znode.Write }
+
+func mayRead(n znode.Node, seen bool) bool { return writers(n) && !seen }
 
 var kindOf = map[byte]znode.Kind{'r': znode.Read, 'w': znode.Write, 'l': znode.Lock, 'p': znode.Permit}
 
@@ -104,25 +106,28 @@ func TestGone(t *testing.T) {
 		line        string
 		first       int64
 		gone        string
+		seen        bool
 		goes, stale bool
 	}{
-		{"the only one ahead", lockRule, "l1 l2", 2, "l1", true, false},
-		{"one of two ahead: the other may have gone unwatched", lockRule, "l1 l2 l3", 3, "l2", false, true},
-		{"the one further ahead, which nobody watches", lockRule, "l1 l2 l3", 3, "l1", false, false},
-		{"a node that is not ahead", lockRule, "l1 l2", 2, "l9", false, false},
-		{"the writer ahead of a reader, downgraded or not", readRule, "w1 r2", 2, "w1", true, false},
-		{"the reader ahead of a writer", writeRule, "r1 w2", 2, "r1", true, false},
-		{"the writer ahead of a writer: it may be a reader now", writeRule, "w1 w2", 2, "w1", false, true},
-		{"the last of several, one of which was a writer", writeRule, "w1 r2 w3", 3, "w1 r2", false, true},
-		{"one of two permits", permitRule(1, 2), "p1 p2 p3", 3, "p1", true, false},
-		{"the other", permitRule(1, 2), "p1 p2 p3", 3, "p2", true, false},
-		{"one of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3", false, true},
-		{"two of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3 p2", true, false},
-		{"one of three ahead, two of three permits wanted", permitRule(2, 3), "p1 p2 p3 p4 p5", 4, "p2", false, true},
+		{"the only one ahead", lockRule, "l1 l2", 2, "l1", false, true, false},
+		{"one of two ahead: the other may have gone unwatched", lockRule, "l1 l2 l3", 3, "l2", false, false, true},
+		{"the one further ahead, which nobody watches", lockRule, "l1 l2 l3", 3, "l1", false, false, false},
+		{"a node that is not ahead", lockRule, "l1 l2", 2, "l9", false, false, false},
+		{"the writer ahead of a reader, downgraded or not", readRule, "w1 r2", 2, "w1", false, true, false},
+		{"the reader ahead of a writer", writeRule, "r1 w2", 2, "r1", false, true, false},
+		{"the writer ahead of a writer: it may be a reader now", writeRule, "w1 w2", 2, "w1", false, false, true},
+		{"the writer ahead of a writer, whose deletion was seen", writeRule, "w1 w2", 2, "w1", true, true, false},
+		{"the last of several, one of which was a writer", writeRule, "w1 r2 w3", 3, "w1 r2", false, false, true},
+		{"the reader behind a writer", writeRule, "w1 r2 w3", 3, "r2", true, false, true},
+		{"one of two permits", permitRule(1, 2), "p1 p2 p3", 3, "p1", false, true, false},
+		{"the other", permitRule(1, 2), "p1 p2 p3", 3, "p2", false, true, false},
+		{"one of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3", false, false, true},
+		{"two of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3 p2", false, true, false},
+		{"one of three ahead, two of three permits wanted", permitRule(2, 3), "p1 p2 p3 p4 p5", 4, "p2", false, false, true},
 	} {
 		turn := c.rule.Turn(inLine(t, c.line), znode.Node{Seq: c.first})
 		for _, n := range inLine(t, c.gone) {
-			turn.Gone(n)
+			turn.Gone(n, c.seen)
 		}
 		if turn.MayGo() != c.goes || turn.Stale() != c.stale {
 			t.Errorf("%s: may go %v, stale %v", c.what, turn.MayGo(), turn.Stale())
@@ -278,8 +283,9 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 		} else {
 			line = slices.Delete(line, at, at+1)
 		}
+		replaced := slices.ContainsFunc(line, func(n znode.Node) bool { return n.Seq == gone.Seq })
 		if slices.Contains(watched, gone) {
-			watching.Gone(gone)
+			watching.Gone(gone, !replaced)
 			if watching.Stale() {
 				watching = rule.Turn(line, me)
 			}

@@ -148,7 +148,7 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	gone := false
 	for i, w := range watches {
 		if w == nil {
-			turn.Gone(nearest[i])
+			turn.Gone(nearest[i], false)
 			gone = true
 		}
 	}
@@ -165,7 +165,8 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	if i < 0 || !session.Gone(event) {
 		return errAgain
 	}
-	turn.Gone(nearest[i])
+	unwritten := watches[i].Stat.Mzxid == watches[i].Stat.Czxid
+	turn.Gone(nearest[i], unwritten)
 	return nil
 }
 

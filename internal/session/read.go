@@ -85,12 +85,14 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 }
 
 // Replace puts a new node in the place of an old one, both ephemeral, in one
-// transaction: nobody sees the directory with both or with neither. When the
-// answer is lost it finds out which of the two exists. It returns zk.ErrNoNode
+// transaction: nobody sees the directory with neither. It writes into the old one
+// first: whoever watches that is told of a change, so a deletion that a watch
+// reports is one behind which nothing stands in the place. When the answer is lost it finds out which of the two exists. It returns zk.ErrNoNode
 // if the old one was gone, ErrOver, ErrClosed or the server's refusal. It must
 // know, so it takes no context.
 func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []byte, acl []zk.ACL) error {
 	ops := []any{
+		&zk.SetDataRequest{Path: dir + "/" + old.Name, Data: data, Version: -1},
 		&zk.CreateRequest{Path: dir + "/" + new.Name, Data: data, Acl: acl, Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
 	}

@@ -283,7 +283,8 @@ func TestACloseIsNoDeletion(t *testing.T) {
 	}
 }
 
-// A node that stands in the place of another is another.
+// A node that stands in the place of another is another, and who watches the old
+// one is told of a change, not of a deletion.
 func TestWatchesAreOfFullNames(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 10*time.Second)
@@ -291,11 +292,16 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 	next := old.As(znode.Read)
 	w := l.watch(t, l.path(old))
 	must(t, l.client.Replace(l.sess, l.dir, old, next, nil, open))
-	if e := event(t, w); !Gone(e) {
+	if e := event(t, w); e.Type != zk.EventNodeDataChanged {
 		t.Errorf("told %+v", e)
 	}
-	if w := l.watch(t, l.path(next)); w.Stat.EphemeralOwner != l.sess {
+	w = l.watch(t, l.path(next))
+	if w.Stat.EphemeralOwner != l.sess {
 		t.Errorf("%+v", w.Stat)
+	}
+	l.client.Remove(l.sess, l.dir, []znode.Node{next})
+	if e := event(t, w); !Gone(e) {
+		t.Errorf("told %+v", e)
 	}
 }
 
