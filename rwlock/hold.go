@@ -3,6 +3,7 @@ package rwlock
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -78,6 +79,18 @@ func (h *Hold) Held() bool { return h.part.Life().Look() == nil }
 // session expires, the connection is closed, or the session may have expired
 // without our hearing of it.
 func (h *Hold) Lost() <-chan struct{} { return h.part.Life().Lost() }
+
+// Deadline returns the instant at which the lock will be taken for lost if
+// nothing more is heard from the servers; until then nobody else can have it, unless
+// somebody deletes the node. It moves on with each heartbeat that is answered,
+// every quarter of the session timeout or so: look again when a timer that was set
+// by it has fired. So whoever needs a while to stop, say to end another process,
+// can begin before the loss. To decide whether to go on, ask Held, which looks at
+// more than one clock.
+//
+// known is false when the hold has ended, and on a connection that zkconn did not
+// make.
+func (h *Hold) Deadline() (deadline time.Time, known bool) { return h.part.Deadline() }
 
 // Context returns a context that ends with parent or with the hold. Its
 // context.Cause then matches [ErrLost] or [ErrReleased].

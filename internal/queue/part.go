@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
 )
@@ -37,6 +38,14 @@ func (p *Part) Life() *hold.Life {
 		p.life.OnEnd(func(error) { forget() })
 	})
 	return &p.life
+}
+
+// Deadline is the instant until which the place is known to be held.
+func (p *Part) Deadline() (deadline time.Time, known bool) {
+	if p.life.Look() != nil {
+		return time.Time{}, false
+	}
+	return p.Place.Deadline()
 }
 
 // Verify asks the quorum whether the place is still held.

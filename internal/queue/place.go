@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -123,6 +124,15 @@ func (p *Place) OnEnd(hook func(error)) { p.life.OnEnd(hook) }
 // Look returns nil while the hold lives, and otherwise what ended it. Unlike Life
 // it sets no watch.
 func (p *Place) Look() error { return p.life.Look() }
+
+// Deadline is the instant until which the place is known to be held, if nobody
+// deletes its nodes.
+func (p *Place) Deadline() (deadline time.Time, known bool) {
+	if p.life.Look() != nil {
+		return time.Time{}, false
+	}
+	return p.lease.Deadline()
+}
 
 // Token is the czxid of the node that was granted.
 func (p *Place) Token() int64 { return p.token }

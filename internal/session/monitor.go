@@ -117,6 +117,16 @@ func (l *Lease) Alive() error {
 	return m.foreignAlive(l, time.Now())
 }
 
+// Deadline is the instant until which the session is known to live. On a
+// connection that zkconn did not make nothing is known.
+func (l *Lease) Deadline() (deadline time.Time, known bool) {
+	if l.client.link == nil {
+		return time.Time{}, false
+	}
+	deadline = l.client.link.Deadline(l.session)
+	return deadline, !deadline.IsZero()
+}
+
 // foreignAlive judges a lease by what can be seen from outside: the connection's
 // state, and a heartbeat that stays unanswered because the server we are
 // connected to is alone; caller holds mu.

@@ -23,6 +23,7 @@ type Hold interface {
 	Unlock(context.Context) error
 	Held() bool
 	Lost() <-chan struct{}
+	Deadline() (deadline time.Time, known bool)
 	Context(context.Context) context.Context
 	Token() int64
 	Guard() *zk.CheckVersionRequest

@@ -22,6 +22,7 @@ var losing = []scenario{
 	{"a waiter that loses its place together with the holder does not hold", deletedWithTheHolder, 0},
 	{"a waiter whose connection is closed fails at once", closedWhileWaiting, 0},
 	{"a holder that is cut off knows before the next one holds", toldBeforeTheNext, 0},
+	{"a hold tells its deadline, which moves on until nothing is heard", tellsTheDeadline, 0},
 }
 
 // over asserts all that is promised of a lost hold.
@@ -216,4 +217,40 @@ func toldBeforeTheNext(s *scene) {
 		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
 		s.unlock(victim.lock())
 	}
+}
+
+func tellsTheDeadline(s *scene) {
+	const timeout = 2 * time.Second
+	conn, p := s.BehindFor(timeout)
+	c := s.with(conn, p, Settings{})
+	h := c.lock()
+	first, known := h.Deadline()
+	if left := time.Until(first); !known || left <= 0 || left > timeout {
+		s.Errorf("%v are left, known %v", left, known)
+	}
+	zktest.Eventually(s, soon, "a heartbeat moves the deadline", func() bool {
+		d, known := h.Deadline()
+		return known && d.After(first)
+	})
+	p.Mute()
+	last, known := h.Deadline()
+	s.Lost(h.Lost())
+	if at := time.Now(); !known || at.Before(last) {
+		s.Errorf("lost %v before its deadline, known %v", last.Sub(at), known)
+	}
+	if d, known := h.Deadline(); known {
+		s.Errorf("a lost hold has a deadline: %v", d)
+	}
+	p.Unmute()
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+
+	released := s.client().lock()
+	s.unlock(released)
+	foreign := s.foreign().lock()
+	for _, h := range []Hold{released, foreign} {
+		if d, known := h.Deadline(); known {
+			s.Errorf("known: %v", d)
+		}
+	}
+	s.unlock(foreign)
 }

@@ -1,0 +1,24 @@
+package zkconn_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+func TestSessionTimeoutIsWhatWasGranted(t *testing.T) {
+	server := zktest.Shared(t)
+	const asked = 700 * time.Millisecond
+	if got := zkconn.SessionTimeout(zktest.Connect(t, asked, server.Addr())); got != asked {
+		t.Errorf("%v, asked for %v", got, asked)
+	}
+	const tooLong = 24 * time.Hour
+	if got := zkconn.SessionTimeout(zktest.Connect(t, tooLong, server.Addr())); got <= 0 || got >= tooLong {
+		t.Errorf("%v, asked for %v", got, tooLong)
+	}
+	if got := zkconn.SessionTimeout(zktest.ConnectForeign(t, asked, server.Addr())); got != 0 {
+		t.Errorf("%v of a connection that Connect did not make", got)
+	}
+}
