@@ -73,6 +73,7 @@ type stress struct {
 	orphans  int
 	unused   int // directories that stay, for nobody ever stood in line there
 	unclosed int // children that ended with goroutines left over
+	differ   int // nodes that some members show and others do not
 }
 
 func TestStress(t *testing.T) {
@@ -92,6 +93,9 @@ func TestStress(t *testing.T) {
 	s.end()
 	s.meaning()
 	t.Log(s.table(took))
+	if s.differ > 0 {
+		t.Errorf("seed %d: the members of the ensemble differ in %d nodes: that is the servers', and nothing else that this run shows counts", c.Seed, s.differ)
+	}
 	if s.WrongTotal+s.violations+s.orphans+s.unclosed > 0 {
 		t.Errorf("seed %d: %d violations, %d complaints, %d orphans, %d processes with goroutines left over",
 			c.Seed, s.violations, s.WrongTotal, s.orphans, s.unclosed)
@@ -189,6 +193,7 @@ func (s *stress) round(number int, length time.Duration) {
 	for i := range r.Paths {
 		f.orphans = append(f.orphans, s.swept(r.Paths[i], queueOf(r.Paths, i), over)...)
 	}
+	s.compare(r.Paths)
 	holds := s.judge(r.Paths, records, &n.byHand, &f)
 	if f.any() {
 		s.Error(s.stories(&f, holds))
@@ -228,6 +233,36 @@ func (s *stress) shownBy(node string) (members []string) {
 		conn.Close()
 	}
 	return members
+}
+
+// compare asks each member for all lines, which are empty by now. What one shows
+// and another does not is something from which no client can protect itself: the
+// servers have lost or kept a transaction, and what else the run finds is void.
+func (s *stress) compare(paths []string) {
+	if s.nemesis.members == nil {
+		return
+	}
+	zktest.Eventually(s, 2*time.Minute, "the ensemble is whole", s.nemesis.whole)
+	shown := make(map[string][]string)
+	for _, member := range s.nemesis.servers {
+		conn := zktest.Connect(s, 20*time.Second, member)
+		if _, err := conn.Sync("/"); err != nil {
+			s.Error(err)
+		}
+		for i := range paths {
+			dir := queueOf(paths, i)
+			for _, name := range zktest.Children(s, conn, dir) {
+				shown[dir+"/"+name] = append(shown[dir+"/"+name], member)
+			}
+		}
+		conn.Close()
+	}
+	for node, members := range shown {
+		if len(members) < s.Servers {
+			s.differ++
+			s.Logf("seed %d: the members differ: %s is shown by %v alone", s.Seed, node, members)
+		}
+	}
 }
 
 // gone waits until the server has removed the directories. It does not remove a

@@ -22,8 +22,8 @@ var ofTheLine = []mutant{
 		name: "negative-sequences-accepted",
 		file: "internal/znode/order.go",
 		why:  "a counter that went round puts the last who came in front of all",
-		old:  "if n.Seq < 0 {\n",
-		new:  "if n.Name == \"\" {\n",
+		old:  "case n.Seq < 0, twice",
+		new:  "case twice",
 		test: inZnode("TestLineRefusesAnOrderThatCannotBeTrusted"),
 	},
 	{

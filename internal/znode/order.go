@@ -23,6 +23,11 @@ const (
 // ErrSequence means that the directory's sequence numbers no longer give an order.
 var ErrSequence = errors.New("the directory's sequence numbers are used up: let the lock fall idle and delete its directory, which starts the count anew")
 
+// ErrTwice means that two members have one sequence number, though the numbers are
+// not used up. No sound server shows that; one that has kept a node which the
+// others never had does.
+var ErrTwice = errors.New("two members have one sequence number: this server does not have the data of the others")
+
 // Worn reports whether the directory should be deleted at the next chance.
 func (n Node) Worn() bool { return n.Seq >= renewSequence }
 
@@ -36,9 +41,8 @@ func (n Node) Usable() error {
 }
 
 // Line reads a listing: the members of the given kinds in the order of their
-// sequence numbers, everything else left out. It refuses, with an error that
-// matches ErrSequence, a line whose order cannot be trusted: negative or
-// repeated numbers.
+// sequence numbers, everything else left out. It refuses a line whose order cannot
+// be trusted: with negative numbers (ErrSequence) or repeated ones (ErrTwice).
 func Line(children []string, kinds ...Kind) ([]Node, error) {
 	line := make([]Node, 0, len(children))
 	for _, name := range children {
@@ -48,11 +52,11 @@ func Line(children []string, kinds ...Kind) ([]Node, error) {
 	}
 	slices.SortFunc(line, func(a, b Node) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i, n := range line {
-		if n.Seq < 0 {
+		switch twice := i > 0 && n.Seq == line[i-1].Seq; {
+		case n.Seq < 0, twice && n.Seq >= lastSequence:
 			return nil, fmt.Errorf("%w (%s)", ErrSequence, n.Name)
-		}
-		if i > 0 && n.Seq == line[i-1].Seq {
-			return nil, fmt.Errorf("%w (%s and %s are equal)", ErrSequence, line[i-1].Name, n.Name)
+		case twice:
+			return nil, fmt.Errorf("%w (%s and %s)", ErrTwice, line[i-1].Name, n.Name)
 		}
 	}
 	return line, nil

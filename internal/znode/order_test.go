@@ -29,12 +29,16 @@ func TestLineOrdersByNumberNotByName(t *testing.T) {
 }
 
 func TestLineRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
-	for name, children := range map[string][]string{
-		"equal numbers":   {"_c_" + NewID() + "-lock-2147483647", "_c_" + NewID() + "-lock-2147483647"},
-		"negative number": {"lock-0000000001", "lock--2147483648"},
+	for name, c := range map[string]struct {
+		children []string
+		want     error
+	}{
+		"equal numbers":            {[]string{"_c_" + NewID() + "-lock-0000000003", "_c_" + NewID() + "-lock-0000000003"}, ErrTwice},
+		"equal numbers at the end": {[]string{"_c_" + NewID() + "-lock-2147483647", "_c_" + NewID() + "-lock-2147483647"}, ErrSequence},
+		"negative number":          {[]string{"lock-0000000001", "lock--2147483648"}, ErrSequence},
 	} {
-		if _, err := Line(children, Lock); !errors.Is(err, ErrSequence) {
-			t.Errorf("%s: %v", name, err)
+		if _, err := Line(c.children, Lock); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 }
