@@ -2,10 +2,7 @@ package bench
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/zklocks/zklocks/internal/zktest"
@@ -26,14 +23,14 @@ func startPeers(t *testing.T, names ...string) (peers map[string]*peer, skipped 
 		p := &peer{name: name}
 		switch name {
 		case curator:
-			cmd, missing := curatorDriver(t)
+			cmd, missing := zktest.CuratorProgram(t, filepath.Join("curator", "Driver.java"))
 			if missing != "" {
 				skipped = append(skipped, missing)
 				continue
 			}
 			p.driver = zktest.StartProgram(t, cmd)
 		case kazoo:
-			cmd, missing := kazooDriver()
+			cmd, missing := zktest.KazooProgram(filepath.Join("kazoo", "driver.py"))
 			if missing != "" {
 				skipped = append(skipped, missing)
 				continue
@@ -46,35 +43,6 @@ func startPeers(t *testing.T, names ...string) (peers map[string]*peer, skipped 
 		peers[name] = p
 	}
 	return peers, skipped
-}
-
-// curatorDriver compiles it. Debian's jar names what it depends on.
-func curatorDriver(t *testing.T) (cmd *exec.Cmd, missing string) {
-	t.Helper()
-	const jar = "/usr/share/java/curator-recipes.jar"
-	java, err := exec.LookPath("java")
-	javac, err2 := exec.LookPath("javac")
-	if _, err3 := os.Stat(jar); err != nil || err2 != nil || err3 != nil {
-		return nil, "Curator is skipped: apt-get install libcurator-recipes-java default-jdk-headless"
-	}
-	classes := t.TempDir()
-	source := filepath.Join("curator", "Driver.java")
-	if out, err := exec.Command(javac, "-d", classes, "-cp", jar, source).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", source, err, out)
-	}
-	path := strings.Join([]string{classes, jar, "/usr/share/java/slf4j-nop.jar"}, string(os.PathListSeparator))
-	return exec.Command(java, "-cp", path, "Driver"), ""
-}
-
-// kazooDriver takes Debian's Python, for another that comes first on PATH does
-// not see Debian's packages.
-func kazooDriver() (cmd *exec.Cmd, missing string) {
-	for _, python := range []string{"/usr/bin/python3", "python3"} {
-		if exec.Command(python, "-c", "import kazoo.client").Run() == nil {
-			return exec.Command(python, filepath.Join("kazoo", "driver.py")), ""
-		}
-	}
-	return nil, "kazoo is skipped: apt-get install python3-kazoo"
 }
 
 // do has the peer do one job; before and after are called around its cycles.

@@ -1,0 +1,176 @@
+package interop
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// local is a library in this process: ours, or zk.Lock.
+type local struct {
+	*contract.Stage
+	name string
+	open func(conn *zk.Conn, path string) locker
+}
+
+// locker takes the lock of one session.
+type locker func(ctx context.Context, kind string) (grip, error)
+
+// grip is one hold.
+type grip struct {
+	token           int64
+	give, downgrade func(context.Context) error
+}
+
+func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
+	return &local{s, "reentrant", func(conn *zk.Conn, path string) locker {
+		m := reentrant.New(conn, path, opts...)
+		return func(ctx context.Context, _ string) (grip, error) {
+			h, err := m.Lock(ctx)
+			if err != nil {
+				return grip{}, err
+			}
+			return grip{token: h.Token(), give: h.Unlock}, nil
+		}
+	}}
+}
+
+func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
+	return &local{s, "rwlock", func(conn *zk.Conn, path string) locker {
+		m := rwlock.New(conn, path, opts...)
+		return func(ctx context.Context, kind string) (grip, error) {
+			lock := m.Lock
+			if kind == read {
+				lock = m.RLock
+			}
+			h, err := lock(ctx)
+			if err != nil {
+				return grip{}, err
+			}
+			return grip{token: h.Token(), give: h.Unlock, downgrade: h.Downgrade}, nil
+		}
+	}}
+}
+
+func zkLock(s *contract.Stage) *local {
+	return &local{s, "zk.Lock", func(conn *zk.Conn, path string) locker {
+		return func(context.Context, string) (grip, error) {
+			l := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
+			return grip{give: func(context.Context) error { return l.Unlock() }}, l.Lock()
+		}
+	}}
+}
+
+func (l *local) part() {}
+
+func (l *local) party(string) party {
+	return &localParty{local: l, lock: l.open(l.Connect(), l.Path)}
+}
+
+// localParty is a session in this process.
+type localParty struct {
+	*local
+	lock  locker
+	asked *contract.Attempt[grip]
+}
+
+func (p *localParty) take(kind string) {
+	p.asked = contract.Begin(p.T, p.Ctx, func(ctx context.Context) (grip, error) { return p.lock(ctx, kind) })
+}
+
+func (p *localParty) holds() bool {
+	select {
+	case <-p.asked.Done:
+		return p.asked.Granted().give != nil
+	default:
+		return false
+	}
+}
+
+func (p *localParty) await()     { p.asked.Granted() }
+func (p *localParty) give()      { p.Must(p.asked.Granted().give(p.Ctx)) }
+func (p *localParty) downgrade() { p.Must(p.asked.Granted().downgrade(p.Ctx)) }
+
+func (l *local) fight(f fight) (ended func() []history.Hold) {
+	rec := history.NewRecorder(l.name, nil)
+	var fighters sync.WaitGroup
+	for i := range f.workers {
+		w := &fighter{conn: l.Connect(), who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, fight: f, rec: rec}
+		lock := l.open(w.conn, l.Path)
+		fighters.Go(func() {
+			for j := range f.cycles {
+				if err := w.cycle(l.Ctx, lock, f.kinds[(i+j)%len(f.kinds)]); err != nil {
+					l.Errorf("%s: %v", w.who, err)
+					return
+				}
+			}
+		})
+	}
+	return func() []history.Hold {
+		fighters.Wait()
+		return rec.Holds()
+	}
+}
+
+// fighter is one session in a fight.
+type fighter struct {
+	conn      *zk.Conn
+	who, path string
+	fight     fight
+	rec       *history.Recorder
+}
+
+// cycle takes the lock once and changes the number, or sees that it stays.
+func (w *fighter) cycle(ctx context.Context, lock locker, kind string) error {
+	called := history.Now()
+	g, err := lock(ctx, kind)
+	if err != nil {
+		return err
+	}
+	hold := history.Hold{Path: w.path, Kind: history.Exclusive, Token: g.token, Who: w.who, Called: called}
+	if kind == read {
+		hold.Kind = history.Shared
+	}
+	span := w.rec.Begin(hold)
+	value, err := w.count()
+	if err != nil {
+		return err
+	}
+	if kind != read {
+		value++
+		if _, err := w.conn.Set(w.fight.counter, []byte(strconv.Itoa(value)), -1); err != nil {
+			return err
+		}
+	}
+	if kind == downgrade {
+		span.End()
+		hold.Kind, hold.Called = history.Shared, history.Now()
+		if err := g.downgrade(ctx); err != nil {
+			return err
+		}
+		span = w.rec.Begin(hold)
+	}
+	if kind == read || kind == downgrade {
+		if now, err := w.count(); err != nil || now != value {
+			return fmt.Errorf("reads %d and then %d, %v", value, now, err)
+		}
+	}
+	span.End()
+	return g.give(ctx)
+}
+
+func (w *fighter) count() (int, error) {
+	data, _, err := w.conn.Get(w.fight.counter)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(data))
+}

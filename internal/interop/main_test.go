@@ -1,0 +1,27 @@
+// Package interop has our locks and those of other libraries stand in one line:
+// Apache Curator in a JVM, kazoo in Python, and go-zookeeper's zk.Lock. Each pair
+// must exclude each other in both directions, step by step (a story) and in a
+// crowd (a fight) that changes a number which two at once would corrupt.
+//
+// A peer that is not installed is skipped, unless INTEROP=1 says that it must be
+// there, as make interop does. What both sides' nodes look like stands in
+// docs/wire-format.md.
+package interop
+
+import (
+	"os"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+func TestMain(m *testing.M) { zktest.Main(m) }
+
+// missing ends a test for which something is not installed.
+func missing(t *testing.T, text string) {
+	t.Helper()
+	if os.Getenv("INTEROP") != "" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+}

@@ -1,0 +1,30 @@
+package interop
+
+import "github.com/zklocks/zklocks/internal/zktest/history"
+
+// What a party may ask for. A peer may know more words.
+const (
+	mutex     = "mutex"
+	read      = "read"
+	write     = "write"
+	downgrade = "downgrade" // in a fight: write, then go on reading
+)
+
+// side is a library, ours or another, at work on a path.
+type side interface {
+	// party is one session of it.
+	party(who string) party
+	// fight begins; the returned function waits for its end.
+	fight(f fight) (ended func() []history.Hold)
+	// part ends all sessions.
+	part()
+}
+
+// party takes locks, one at a time.
+type party interface {
+	take(kind string) // only begins
+	holds() bool      // as it says itself
+	await()           // until it holds
+	give()
+	downgrade()
+}

@@ -1,0 +1,83 @@
+package interop
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/history"
+)
+
+// peer is a library in a process of its own. It is told a line and answers one:
+//
+//	take WHO KIND PATH                         ok    it has begun to
+//	holds WHO                                  holds yes, or holds no
+//	await WHO                                  ok    when it holds
+//	give WHO                                   ok
+//	downgrade WHO                              ok    Curator only
+//	fight PATH COUNTER KIND,... WORKERS CYCLES fought [hold, ...]
+//	part                                       ok    all sessions are closed
+type peer struct {
+	driver *zktest.Child
+	path   string
+}
+
+func curatorAt(t *testing.T, path string) *peer {
+	t.Helper()
+	cmd, text := zktest.CuratorProgram(t, filepath.Join("curator", "Peer.java"), zktest.Servers(t)[0])
+	return startPeer(t, path, cmd, text)
+}
+
+func kazooAt(t *testing.T, path string) *peer {
+	t.Helper()
+	cmd, text := zktest.KazooProgram(filepath.Join("kazoo", "peer.py"), zktest.Servers(t)[0])
+	return startPeer(t, path, cmd, text)
+}
+
+func startPeer(t *testing.T, path string, cmd *exec.Cmd, text string) *peer {
+	t.Helper()
+	if cmd == nil {
+		missing(t, text)
+	}
+	return &peer{driver: zktest.StartProgram(t, cmd), path: path}
+}
+
+func (p *peer) do(words ...string) {
+	p.driver.Say(strings.Join(words, " "))
+	p.driver.Hears("ok")
+}
+
+func (p *peer) party(who string) party { return peerParty{p, who} }
+
+func (p *peer) part() { p.do("part") }
+
+func (p *peer) fight(f fight) (ended func() []history.Hold) {
+	p.driver.Say(fmt.Sprintf("fight %s %s %s %d %d", p.path, f.counter, strings.Join(f.kinds, ","), f.workers, f.cycles))
+	return func() []history.Hold {
+		var holds []history.Hold
+		if err := json.Unmarshal([]byte(p.driver.Hears("fought")), &holds); err != nil {
+			panic(err)
+		}
+		return holds
+	}
+}
+
+// peerParty is a session and a thread of a peer.
+type peerParty struct {
+	*peer
+	who string
+}
+
+func (p peerParty) take(kind string) { p.do("take", p.who, kind, p.path) }
+func (p peerParty) await()           { p.do("await", p.who) }
+func (p peerParty) give()            { p.do("give", p.who) }
+func (p peerParty) downgrade()       { p.do("downgrade", p.who) }
+
+func (p peerParty) holds() bool {
+	p.driver.Say("holds " + p.who)
+	return p.driver.Hears("holds") == "yes"
+}
