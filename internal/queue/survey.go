@@ -34,6 +34,9 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 	if missing(line, m.nodes) {
 		return nil, errRequeue
 	}
+	if err := m.nodes[0].Alone(line); err != nil {
+		return nil, err
+	}
 	turn := terms.Rule.Turn(line, m.nodes[0])
 	for struck := false; ; struck = true {
 		if turn.MayGo() {

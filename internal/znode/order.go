@@ -42,7 +42,8 @@ func (n Node) Usable() error {
 
 // Line reads a listing: the members of the given kinds in the order of their
 // sequence numbers, everything else left out. It refuses a line whose order cannot
-// be trusted: with negative numbers (ErrSequence) or repeated ones (ErrTwice).
+// be trusted: with negative numbers (ErrSequence) or repeated ones (ErrTwice). Of
+// two that may share a number either may come first.
 func Line(children []string, kinds ...Kind) ([]Node, error) {
 	line := make([]Node, 0, len(children))
 	for _, name := range children {
@@ -55,9 +56,27 @@ func Line(children []string, kinds ...Kind) ([]Node, error) {
 		switch twice := i > 0 && n.Seq == line[i-1].Seq; {
 		case n.Seq < 0, twice && n.Seq >= lastSequence:
 			return nil, fmt.Errorf("%w (%s)", ErrSequence, n.Name)
-		case twice:
+		case twice && !downgrading(line[i-1], n):
 			return nil, fmt.Errorf("%w (%s and %s)", ErrTwice, line[i-1].Name, n.Name)
 		}
 	}
 	return line, nil
+}
+
+// downgrading reports whether two with one number may be one holder in a JVM: from
+// 5.5.0 on Curator's downgrade makes the read node with the number of the write
+// node, and deletes that later.
+func downgrading(a, b Node) bool {
+	return a.Kind == CuratorRead && b.Kind == CuratorWrite || a.Kind == CuratorWrite && b.Kind == CuratorRead
+}
+
+// Alone returns an error that matches ErrTwice if another member has n's number. We
+// never share one, whatever the others do.
+func (n Node) Alone(line []Node) error {
+	for _, other := range line {
+		if other.Seq == n.Seq && other.Name != n.Name {
+			return fmt.Errorf("%w (%s and %s)", ErrTwice, n.Name, other.Name)
+		}
+	}
+	return nil
 }

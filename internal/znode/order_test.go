@@ -43,6 +43,28 @@ func TestLineRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
 	}
 }
 
+func TestCuratorsDowngradeSharesANumber(t *testing.T) {
+	curators := []Kind{CuratorRead, CuratorWrite}
+	read, write := "__READ__0000000003", "__WRIT__0000000003"
+	line, err := Line([]string{read, "__WRIT__0000000004", write, "__WRIT__0000000002"}, curators...)
+	if err != nil || len(line) != 4 || line[0].Seq != 2 || line[1].Seq != 3 || line[2].Seq != 3 || line[3].Seq != 4 {
+		t.Errorf("%v, %v", line, err)
+	}
+	for _, n := range line {
+		if err := n.Alone(line); errors.Is(err, ErrTwice) != (n.Seq == 3) {
+			t.Errorf("%s: %v", n.Name, err)
+		}
+	}
+	for _, two := range [][]string{{write, "_c_" + NewID() + "-" + write}, {read, "_c_" + NewID() + "-" + read}} {
+		if _, err := Line(two, curators...); !errors.Is(err, ErrTwice) {
+			t.Errorf("%q: %v", two, err)
+		}
+	}
+	if _, err := Line([]string{"read-0000000003", "write-0000000003"}, all...); !errors.Is(err, ErrTwice) {
+		t.Errorf("ours: %v", err)
+	}
+}
+
 func TestUsableAroundTheEndOfTheCounter(t *testing.T) {
 	for _, c := range []struct {
 		seq          int64
