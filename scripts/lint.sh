@@ -27,14 +27,17 @@ formatted() {
 # inside DIR COMMAND... : nested modules are not part of ./... and need a call of their own.
 inside() { (cd "$1" && shift && "$@"); }
 
+scripts=$PWD/scripts
+# The program itself: go tool would look for it in a workspace, where there is one.
+staticcheck=$("$go" tool -n -modfile=tools/go.mod staticcheck)
 check gofmt formatted
 while read -r mod; do
 	dir=$(dirname "$mod")
-	check "go mod tidy, $dir" inside "$dir" "$go" mod tidy -diff
+	check "go mod tidy, $dir" inside "$dir" env GO="$go" "$scripts/tidy.sh" -diff
 	check "go mod verify, $dir" inside "$dir" "$go" mod verify
 	# A module of nothing but tool pins has no packages.
 	[ -n "$(inside "$dir" "$go" list ./... 2>/dev/null)" ] || continue
 	check "go vet, $dir" inside "$dir" "$go" vet ./...
-	check "staticcheck, $dir" inside "$dir" "$go" tool -modfile="$PWD/tools/go.mod" staticcheck ./...
+	check "staticcheck, $dir" inside "$dir" "$staticcheck" ./...
 done < <(find . -name go.mod -not -path '*/testdata/*' | sort)
 exit $failed

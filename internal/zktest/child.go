@@ -153,6 +153,30 @@ func (c *Child) Resume() {
 	}
 }
 
+// Signal sends it a signal.
+func (c *Child) Signal(sig os.Signal) {
+	c.tb.Helper()
+	if err := c.proc.cmd.Process.Signal(sig); err != nil {
+		c.fail("cannot be sent " + sig.String() + ": " + err.Error())
+	}
+}
+
+// Ends waits until it has ended by itself, and returns its exit code, -1 if a
+// signal has ended it, and what it has written to stderr.
+func (c *Child) Ends() (code int, cries string) {
+	c.tb.Helper()
+	late := time.NewTimer(childPatience)
+	defer late.Stop()
+	select {
+	case <-c.proc.done:
+	case <-late.C:
+		c.fail(fmt.Sprintf("has not ended for %v", childPatience))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.proc.cmd.ProcessState.ExitCode(), c.cries.String()
+}
+
 // Kill ends it with SIGKILL, and returns when it has ended.
 func (c *Child) Kill() {
 	if c.proc.alive() {

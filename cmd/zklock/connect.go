@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+const defaultServer = "127.0.0.1:2181"
+
+// servers are the flags that say where ZooKeeper is.
+type servers struct {
+	addrs   string
+	timeout time.Duration
+}
+
+func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
+	flags.StringVar(&s.addrs, "servers", "", "`host:port,...` of ZooKeeper; default: ZK_SERVERS, then "+defaultServer)
+	flags.DurationVar(&s.timeout, "timeout", timeout,
+		"session timeout: how long a lock outlives a `machine` that has died;\nalso how long to look for a server. Default "+timeout.String())
+}
+
+func (s *servers) list() []string {
+	for _, text := range []string{s.addrs, os.Getenv("ZK_SERVERS"), defaultServer} {
+		if list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }); len(list) > 0 {
+			return list
+		}
+	}
+	return nil
+}
+
+// connect looks for a server for as long as a session would live.
+func (s *servers) connect(ctx context.Context) (*zk.Conn, error) {
+	if s.timeout <= 0 {
+		return nil, usage("-timeout %v: it must be positive", s.timeout)
+	}
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	conn, err := zkconn.Connect(limited, s.list(), s.timeout)
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fail(exitNoServer, "no server: %w", err) // which names the addresses and the time
+	default:
+		return nil, usage("%w", err)
+	}
+}
+
+// checkPath refuses what cannot be a path before a server is asked.
+func checkPath(args []string) (path string, rest []string, err error) {
+	switch {
+	case len(args) == 0:
+		return "", nil, usage("the path of the lock is missing")
+	case !strings.HasPrefix(args[0], "/"):
+		return "", nil, usage("%q is no path of a lock: it must begin with a slash", args[0])
+	}
+	return args[0], args[1:], nil
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// What zklock itself exits with. All other codes are the command's own. They lie
+// where other tools that run commands have theirs: timeout(1) exits with 124 when
+// time is up, the shell with 126 and 127 for commands that do not run.
+const (
+	exitBusy      = 120
+	exitLost      = 121
+	exitNoServer  = 122
+	exitUsage     = 123
+	exitTimeout   = 124
+	exitFailed    = 125
+	exitNotRun    = 126
+	exitNotFound  = 127
+	exitSignalled = 128 // plus the signal's number
+)
+
+// exit is an error that knows the code to exit with.
+type exit struct {
+	code int
+	err  error // nil: nothing to say
+}
+
+func (e exit) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e exit) Unwrap() error { return e.err }
+
+func fail(code int, format string, args ...any) error {
+	return exit{code, fmt.Errorf(format, args...)}
+}
+
+// usage is an error in what the user has typed.
+func usage(format string, args ...any) error {
+	return exit{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// killedBy is how a shell reports an end by a signal.
+func killedBy(sig syscall.Signal) int { return exitSignalled + int(sig) }
+
+// report says what went wrong and returns the code.
+func report(c *command, err error) int {
+	if err == nil {
+		return 0
+	}
+	code := exitFailed
+	var e exit
+	if errors.As(err, &e) {
+		code = e.code
+		if e.err == nil {
+			return code
+		}
+	}
+	say("%v", err)
+	if code == exitUsage {
+		say("zklock %s -help shows how", c.name)
+	}
+	return code
+}
+
+// say is for people: standard output is the command's.
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "zklock: "+format+"\n", args...)
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// guardName is what a process of this program is called that guards a command.
+const guardName = "zklock-guard"
+
+// watcher is zklock's end of the pipe to the guard: a second process that ends
+// the command's group when zklock cannot, because it was killed or stopped. The
+// guard reads the group's number, then again and again for how much longer the
+// group may run, and in the end "done". The end of the pipe without it means that
+// zklock is dead.
+type watcher struct {
+	pipe *os.File
+	cmd  *exec.Cmd
+}
+
+// startGuard is called before the command is started, so that there is no moment
+// without one.
+func startGuard() (*watcher, error) {
+	path, err := self()
+	if err != nil {
+		return nil, err
+	}
+	in, pipe, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	cmd := &exec.Cmd{Path: path, Args: []string{guardName}, Stdin: in, Stderr: os.Stderr}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends zklock's group must not end the guard
+	if err := cmd.Start(); err != nil {
+		pipe.Close()
+		return nil, fmt.Errorf("starting a second process to watch over the command: %w", err)
+	}
+	return &watcher{pipe, cmd}, nil
+}
+
+func (w *watcher) tell(format string, args ...any) {
+	_ = w.pipe.SetWriteDeadline(time.Now().Add(time.Second)) // a guard that is stopped must not stop us
+	fmt.Fprintf(w.pipe, format+"\n", args...)
+}
+
+func (w *watcher) group(pid int)            { w.tell("group %d", pid) }
+func (w *watcher) allow(left time.Duration) { w.tell("left %d", int64(left)) }
+func (w *watcher) done() {
+	w.tell("done")
+	w.pipe.Close()
+	_ = w.cmd.Wait()
+}
+
+// guard is the guard's main function.
+func guard(in io.Reader) int {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(in); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	group := 0
+	end := func() {
+		if group != 0 {
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		}
+	}
+	late := time.NewTimer(time.Hour)
+	late.Stop()
+	for {
+		select {
+		case <-late.C:
+			end()
+		case line, ok := <-lines:
+			if !ok {
+				end()
+				return 1
+			}
+			word, number, _ := strings.Cut(line, " ")
+			switch word {
+			case "group":
+				_, _ = fmt.Sscan(number, &group)
+			case "left":
+				var left int64
+				_, _ = fmt.Sscan(number, &left)
+				late.Reset(time.Duration(left))
+			case "done":
+				return 0
+			}
+		}
+	}
+}

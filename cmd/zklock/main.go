@@ -1,0 +1,98 @@
+// Zklock runs a command while it holds a lock in ZooKeeper, and shows who holds
+// one and who waits. It is for cron jobs and scripts: flock(1) over all machines.
+//
+//	zklock run /jobs/nightly -- ./nightly.sh
+//	zklock run -permits 4 /jobs/backup -- ./backup.sh
+//	zklock ls /jobs/nightly
+//
+// `zklock help` has more; docs/zklock.md says what happens when a lock is lost.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+)
+
+// The system kills a child with the *thread* that has started it, see
+// diesWithUs. The main thread lives as long as the process, so main stays on it
+// and is the one who starts commands.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	if os.Args[0] == guardName {
+		os.Exit(guard(os.Stdin))
+	}
+	os.Exit(zklock(os.Args[1:]))
+}
+
+// command is one of the words behind zklock.
+type command struct {
+	name  string
+	args  string // behind the flags
+	short string
+	long  string
+	flags *flag.FlagSet
+	run   func(args []string) error
+}
+
+// The standard library's flags are all that is needed: they are long with a
+// single dash, and end at the first argument that is none, which is the path. A
+// library for commands would be larger than what it saves here.
+func newCommand(name, args, short, long string) *command {
+	c := &command{name: name, args: args, short: short, long: long, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
+	c.flags.SetOutput(discard{})
+	return c
+}
+
+// given reports whether the user has set a flag.
+func (c *command) given(name string) (given bool) {
+	c.flags.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	return given
+}
+
+func commands() []*command {
+	return []*command{runCommand()}
+}
+
+func zklock(args []string) int {
+	all := commands()
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, overview(all))
+		return exitUsage
+	}
+	name, args := args[0], args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		if len(args) == 0 {
+			fmt.Print(overview(all))
+			return 0
+		}
+		name, args = args[0], []string{"-help"}
+	}
+	for _, c := range all {
+		if c.name != name {
+			continue
+		}
+		err := c.flags.Parse(args)
+		switch {
+		case errors.Is(err, flag.ErrHelp):
+			fmt.Print(c.help())
+			return 0
+		case err != nil:
+			err = usage("%w", err)
+		default:
+			err = c.run(c.flags.Args())
+		}
+		return report(c, err)
+	}
+	fmt.Fprintf(os.Stderr, "zklock: there is no command %q; zklock help lists them\n", name)
+	return exitUsage
+}
+
+// discard is where package flag writes: its messages come back as errors, too.
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

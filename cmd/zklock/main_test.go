@@ -1,0 +1,60 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+// asZklock in the environment turns a copy of the test binary into zklock.
+const asZklock = "ZKLOCK_UNDER_TEST"
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Args[0] == guardName:
+		os.Exit(guard(os.Stdin))
+	case os.Getenv(asZklock) != "":
+		os.Unsetenv(asZklock)
+		os.Exit(zklock(os.Args[1:]))
+	}
+	zktest.Main(m)
+}
+
+// start runs zklock as a process of its own. servers "" means the shared server.
+func start(t *testing.T, servers string, args ...string) *zktest.Child {
+	t.Helper()
+	if servers == "" {
+		servers = strings.Join(zktest.Servers(t), ",")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), asZklock+"=1", "ZK_SERVERS="+servers, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	cmd.WaitDelay = 5 * time.Second // a command that survives holds stderr open
+	return zktest.StartProgram(t, cmd)
+}
+
+// ends asserts how it exits, and what it says then.
+func ends(t *testing.T, c *zktest.Child, code int, words ...string) {
+	t.Helper()
+	got, cries := c.Ends()
+	if got != code {
+		t.Errorf("exit code %d, want %d\n%s", got, code, cries)
+	}
+	for _, w := range words {
+		if !strings.Contains(cries, w) {
+			t.Errorf("it does not say %q:\n%s", w, cries)
+		}
+	}
+}
+
+const (
+	quiet = 30 * time.Second // a session that no pause of the machine ends
+	soon  = 30 * time.Second
+)

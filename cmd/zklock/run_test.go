@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+func TestTheExitCodeIsTheCommands(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	for _, code := range []int{0, 1, 77, 255} {
+		ends(t, start(t, "", "run", path, "--", "sh", "-c", fmt.Sprint("exit ", code)), code)
+	}
+	ends(t, start(t, "", "run", path, "--", "sh", "-c", "kill -9 $$"), killedBy(syscall.SIGKILL))
+	ends(t, start(t, "", "run", path, "--", "/no/such/command"), exitNotFound, "/no/such/command: not found")
+	ends(t, start(t, "", "run", path, "--", "no-such-command"), exitNotFound, "no-such-command: not found")
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("no program"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, start(t, "", "run", path, "--", file), exitNotRun, file)
+	free(t, path)
+}
+
+func TestTheCommandKnowsItsLock(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	var before int64
+	for range 2 {
+		c := start(t, "", "run", path, "--", "sh", "-c", "echo path $ZKLOCK_PATH; echo token $ZKLOCK_TOKEN")
+		if got := c.Hears("path"); got != path {
+			t.Errorf("path %q, want %q", got, path)
+		}
+		token, err := strconv.ParseInt(c.Hears("token"), 10, 64)
+		if err != nil || token <= before {
+			t.Errorf("token %d after %d: %v", token, before, err)
+		}
+		before = token
+		ends(t, c, 0)
+	}
+}
+
+func TestTheCommandReadsStandardInput(t *testing.T) {
+	t.Parallel()
+	c := start(t, "", "run", zktest.Path(t), "--", "sh", "-c", "read line; echo got $line; exit 3")
+	c.Say("a word")
+	if got := c.Hears("got"); got != "a word" {
+		t.Errorf("got %q", got)
+	}
+	ends(t, c, 3)
+}
+
+func TestWrongUsage(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		says string
+		args []string
+	}{
+		{"path of the lock is missing", []string{"run"}},
+		{"must begin with a slash", []string{"run", "jobs", "--", "true"}},
+		{"the command is missing", []string{"run", "/jobs"}},
+		{"the command is missing", []string{"run", "/jobs", "--"}},
+		{"flags come before it", []string{"run", "/jobs", "-try", "--", "true"}},
+		{"-permits 0", []string{"run", "-permits", "0", "/jobs", "--", "true"}},
+		{"do not go together", []string{"run", "-permits", "2", "-shared", "/jobs", "--", "true"}},
+		{"do not go together", []string{"run", "-try", "-wait", "1s", "/jobs", "--", "true"}},
+		{"-wait 0s", []string{"run", "-wait", "0", "/jobs", "--", "true"}},
+		{"-kill-after", []string{"run", "-kill-after", "10s", "-timeout", "20s", "/jobs", "--", "true"}},
+		{"has granted", []string{"run", "-kill-after", "1h", "-timeout", "4h", "/jobs", "--", "true"}},
+		{"-timeout 0s", []string{"run", "-timeout", "0", "/jobs", "--", "true"}},
+		{"no-such-flag", []string{"run", "-no-such-flag", "/jobs", "--", "true"}},
+		{"no-such-port", []string{"run", "-servers", "zk1:no-such-port", "/jobs", "--", "true"}},
+		{"no command \"walk\"", []string{"walk"}},
+		{"zklock run /jobs/nightly", nil},
+	} {
+		ends(t, start(t, "", tc.args...), exitUsage, tc.says)
+	}
+}
+
+// holder runs a command that holds a lock until it is told to end.
+func holder(t *testing.T, args ...string) *zktest.Child {
+	t.Helper()
+	args = append(append([]string{"run"}, args...), "--", "sh", "-c", "echo pid $$; read line")
+	c := start(t, "", args...)
+	c.Hears("pid")
+	return c
+}
+
+func finish(t *testing.T, c *zktest.Child) {
+	t.Helper()
+	c.Say("end")
+	ends(t, c, 0)
+}
+
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	h := holder(t, path)
+	ends(t, start(t, "", "run", "-try", path, "--", "true"), exitBusy, path+" is taken")
+	ends(t, start(t, "", "run", "-wait", "300ms", path, "--", "true"), exitTimeout, "not free within 300ms")
+	inLine(t, path, 1)
+	finish(t, h)
+	ends(t, start(t, "", "run", "-try", path, "--", "true"), 0)
+	free(t, path)
+}
+
+func TestSharedHoldersGoTogether(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	a, b := holder(t, "-shared", path), holder(t, "-shared", "-try", path)
+	ends(t, start(t, "", "run", "-try", path, "--", "true"), exitBusy)
+	finish(t, a)
+	finish(t, b)
+	w := holder(t, path)
+	ends(t, start(t, "", "run", "-try", "-shared", path, "--", "true"), exitBusy)
+	finish(t, w)
+	free(t, path)
+}
+
+func TestPermits(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	a, b := holder(t, "-permits", "2", path), holder(t, "-permits", "2", path)
+	ends(t, start(t, "", "run", "-permits", "2", "-try", path, "--", "true"), exitBusy)
+	ends(t, start(t, "", "run", "-permits", "3", "-try", path, "--", "true"), exitFailed, "has 2 permits, not 3")
+	finish(t, a)
+	c := holder(t, "-permits", "2", "-try", path)
+	finish(t, b)
+	finish(t, c)
+	free(t, path+"/queue")
+}
+
+func TestNoServer(t *testing.T) {
+	t.Parallel()
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	p.Refuse()
+	ends(t, start(t, p.Addr(), "run", "-timeout", "1s", zktest.Path(t), "--", "true"), exitNoServer, p.Addr(), "after 1", "refused")
+}
+
+// inLine waits until so many nodes stand in line.
+func inLine(t *testing.T, dir string, n int) {
+	t.Helper()
+	conn := zktest.Connect(t, quiet)
+	zktest.Eventually(t, soon, fmt.Sprintf("%d stand in line at %s", n, dir), func() bool {
+		return len(zktest.Children(t, conn, dir)) == n
+	})
+}
+
+func free(t *testing.T, dir string) { t.Helper(); inLine(t, dir, 0) }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// supervisor sees to it that nobody of the command's group outlives the lock.
+//
+//	time ──▶   last answer        SIGTERM          SIGKILL   deadline
+//	               │                 │◀─ kill-after ─▶│◀ reserve ▶│
+//
+// Until the deadline nobody else can hold the lock, unless somebody deletes its
+// node. A heartbeat that is answered moves all of that on; when one is late the
+// deadline is at least half a session timeout away (less a few round trips), and
+// -kill-after is at most a quarter. So a lock that is well is never given up.
+type supervisor struct {
+	path      string
+	hold      held
+	child     *child
+	guard     *watcher
+	timeout   time.Duration
+	killAfter time.Duration
+	reserve   time.Duration // for a busy machine to carry out a SIGKILL
+
+	lost   error     // why the command is ended, nil if it ends by itself
+	killAt time.Time // when its time is up, once it has been asked to end
+}
+
+// runHolding runs the command and returns when nobody of it is left.
+func (o *order) runHolding(conn *zk.Conn, h held, signals <-chan os.Signal) error {
+	s := &supervisor{path: o.path, hold: h, timeout: zkconn.SessionTimeout(conn), killAfter: o.killAfter}
+	if s.reserve = s.timeout / 16; s.killAfter == 0 {
+		s.killAfter = s.timeout / 4
+	}
+	lost := h.Lost() // and have the node watched from now on
+	var err error
+	if s.guard, err = startGuard(); err != nil {
+		return err
+	}
+	defer s.guard.done()
+	adoptOrphans()
+	env := append(os.Environ(), "ZKLOCK_PATH="+o.path, fmt.Sprintf("ZKLOCK_TOKEN=%d", h.Token()))
+	if s.child, err = startChild(o.argv, env); err != nil {
+		return err
+	}
+	defer s.child.tty.takeBack()
+	s.guard.group(s.child.pid)
+
+	ended := s.child.ended
+	var status syscall.WaitStatus
+	next := time.NewTimer(0)
+	for {
+		select {
+		case sig := <-signals:
+			s.child.signal(sig.(syscall.Signal))
+			continue
+		case status = <-ended:
+			ended = nil
+			if !h.Held() && s.lost == nil {
+				s.lost = errGone
+			}
+			if !s.child.gone() {
+				s.end() // what it has left behind
+			}
+		case <-lost:
+			lost = nil
+		case <-next.C:
+		}
+		if ended == nil && s.child.gone() {
+			break
+		}
+		next.Reset(s.look())
+		if ended == nil {
+			next.Reset(10 * time.Millisecond) // nobody tells when the last of a group has gone
+		}
+	}
+	if s.lost != nil {
+		return fail(exitLost, "%s: %w; the command was ended", s.path, s.lost)
+	}
+	return exit{code: code(status)}
+}
+
+// look ends the command when it is time for that, and returns when to look again.
+func (s *supervisor) look() time.Duration {
+	now := time.Now()
+	deadline, known := s.hold.Deadline()
+	switch {
+	case !known || !s.hold.Held():
+		// Somebody else may hold it already: the node was deleted, the server has
+		// ended the session, or this machine stood still. No time for a farewell.
+		s.lose(errGone)
+		s.killAt = now
+	case deadline.Sub(now) <= s.killAfter+s.reserve && s.killAt.IsZero():
+		s.lose(errSilent)
+		s.end()
+	}
+	if !s.killAt.IsZero() {
+		if known && s.killAt.After(deadline.Add(-s.reserve)) {
+			s.killAt = deadline.Add(-s.reserve)
+		}
+		if !now.Before(s.killAt) {
+			s.child.signal(syscall.SIGKILL)
+			return s.timeout / 16 // again, for those who were being started
+		}
+		return s.killAt.Sub(now)
+	}
+	s.guard.allow(deadline.Sub(now) - s.reserve)
+	return min(deadline.Sub(now)-s.killAfter-s.reserve, s.timeout/16)
+}
+
+// end asks the group to end.
+func (s *supervisor) end() {
+	s.child.signal(syscall.SIGTERM)
+	s.child.signal(syscall.SIGCONT) // one that is stopped cannot hear it
+	s.killAt = time.Now().Add(s.killAfter)
+}
+
+var (
+	errGone   = fmt.Errorf("the lock was lost")
+	errSilent = fmt.Errorf("no server has answered in time, so the lock is about to be lost")
+)
+
+func (s *supervisor) lose(why error) {
+	if s.lost == nil {
+		s.lost = why
+	}
+}
