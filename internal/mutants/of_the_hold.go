@@ -183,8 +183,8 @@ var ofTheHold = []mutant{
 		name: "token-is-the-mzxid",
 		file: "internal/queue/survey.go",
 		why:  "whoever writes into the node of a waiter makes its token larger than that of the next",
-		old:  `m.token = m.own[0].Stat.Czxid`,
-		new:  `m.token = m.own[0].Stat.Mzxid`,
+		old:  `m.own, m.token = own, own[0].Stat.Czxid`,
+		new:  `m.own, m.token = own, own[0].Stat.Mzxid`,
 		test: scenario(inReentrant, "TestMutex", "the token is the czxid of the node"),
 	},
 	{

@@ -39,8 +39,8 @@ var ofTheShared = []mutant{
 		name: "look-without-the-own-node-taken-for-one",
 		file: "internal/queue/survey.go",
 		why:  "there is no watch on it, and whoever comes later looks at that: the process ends",
-		old:  "for _, w := range m.own {\n\t\tif w == nil {",
-		new:  "if m.entry.Company != nil {\n\t\tm.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)\n\t}\n\tfor _, w := range m.own {\n\t\tif w == nil {",
+		old:  "if w == nil {\n\t\t\treturn errRequeue",
+		new:  "if w == nil {\n\t\t\tbreak",
 		test: inRwlock("TestReadersComeWhileTheNodeOfThoseWhoWaitIsMadeAnew"),
 	},
 	{

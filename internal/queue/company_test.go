@@ -22,7 +22,7 @@ func (x *place) accompanied() *member {
 func (x *place) looks(m *member) {
 	x.Helper()
 	stretch, _ := x.line.client.Unbroken()
-	if _, err := m.listBesideOwn(x.Context(), stretch); err != nil {
+	if _, err := m.list(x.Context(), stretch); err != nil {
 		x.Fatal(err)
 	}
 }

@@ -55,7 +55,7 @@ func (x *place) enter() *member {
 // lists has the member look at the line, and so watch its own node.
 func (x *place) lists(m *member) {
 	x.Helper()
-	if _, err := m.listBesideOwn(x.Context(), 0); err != nil {
+	if _, err := m.list(x.Context(), 0); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -174,7 +174,7 @@ func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
 		&zk.DeleteRequest{Path: path, Version: -1},
 		&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
 	))
-	if _, err := m.listBesideOwn(t.Context(), 0); !errors.Is(err, errRequeue) {
+	if _, err := m.list(t.Context(), 0); !errors.Is(err, errRequeue) {
 		t.Errorf("%v, want %v", err, errRequeue)
 	}
 }

@@ -104,7 +104,7 @@ func (m *model) grant(s *modelState, i int, how op) {
 	switch {
 	case how == opMistake:
 		m.wrong = fmt.Errorf("%w: %s takes the lock although it was told that its session is over", errSafe, m.name(i))
-	case how != opShortcut && !me.seen.all(own):
+	case (me.is.has(isGuarded) || how == opEvent || how == opSettle) && !me.seen.all(own):
 		m.wrong = fmt.Errorf("%w: %s takes the lock although it was told that its own node is gone", errSafe, m.name(i))
 	case how != opShortcut && !m.mayGo(s, i, me.seen):
 		m.wrong = fmt.Errorf("%w: %s takes the lock, but has been told of nothing that makes it its turn", errFIFO, m.name(i))

@@ -123,8 +123,8 @@ type flags uint8
 const (
 	isOver    flags = 1 << iota // its session is over, and it does not know
 	isCut                       // its server has heard so, and answers nothing any more
-	isListing                   // has listed the line
-	isGuarded                   // has watched its own nodes
+	isNext                      // may take the lock when one more goes, so its own nodes are to be watched
+	isGuarded                   // and are
 	isLowered                   // has downgraded
 )
 
@@ -336,7 +336,7 @@ func (p phase) reads() bool { return p == inSurveys || p == inDecides || p == in
 // waiting reports whether a member has set all its watches and sleeps until one fires.
 func (m *model) waiting(s *modelState, i int) bool {
 	me := &s.member[i]
-	return me.phase == inWatches && me.pending == 0 && me.missing == 0
+	return me.phase == inWatches && me.pending == 0 && me.missing == 0 && me.is&(isNext|isGuarded) != isNext
 }
 
 // tidy brings a state into the form that stands for all that differ from it in

@@ -49,6 +49,7 @@ type bug struct {
 	oneWatchTooFew    bool // keeps Tolerate watched, not Tolerate+1
 	strikesChanged    bool // takes what its watch tells of a downgrade for a deletion
 	strikesMissing    bool // the same for a write node that was gone before it could be watched
+	strikesUnguarded  bool // takes the lock when a blocker goes without watching its own nodes
 	noLook            bool // does not look at the own watch before it takes the lock
 	noSessionLook     bool // nor at the session
 	notWatchingIsGone bool // takes EventNotWatching for a deletion
@@ -156,15 +157,16 @@ func (m *model) create(s *modelState, me *modelClient, i int) {
 
 type doer func(op, nodeNo, func(*modelState, *modelClient))
 
-// survey has the line listed and the own nodes watched, in any order, each
-// answered as of whatever the server knows at that moment.
+// survey has the line listed, as of whatever the server knows at that moment.
 func (m *model) survey(s *modelState, i int, do doer) {
 	me := &s.member[i]
 	if me.is.has(isCut) {
 		return // nobody answers
 	}
-	both := func(s *modelState, me *modelClient) {
-		if !me.is.has(isListing) || !me.is.has(isGuarded) {
+	do(opList, 0, func(s *modelState, me *modelClient) {
+		me.listed = m.list(s, me.seen)
+		if !me.listed.all(m.own(s, i)) {
+			m.requeue(s, i)
 			return
 		}
 		t := m.turn(s, i)
@@ -173,28 +175,7 @@ func (m *model) survey(s *modelState, i int, do doer) {
 			return
 		}
 		m.decide(s, i, &t, opTake)
-	}
-	if !me.is.has(isListing) {
-		do(opList, 0, func(s *modelState, me *modelClient) {
-			me.is |= isListing
-			me.listed = m.list(s, me.seen)
-			if !me.listed.all(m.own(s, i)) {
-				m.requeue(s, i)
-				return
-			}
-			both(s, me)
-		})
-	}
-	if !me.is.has(isGuarded) {
-		do(opGuard, 0, func(s *modelState, me *modelClient) {
-			if !me.seen.all(m.own(s, i)) {
-				m.requeue(s, i)
-				return
-			}
-			me.is |= isGuarded
-			both(s, me)
-		})
-	}
+	})
 }
 
 // list has znode read the names, which a server lists in no order.
@@ -230,6 +211,9 @@ func (m *model) turn(s *modelState, i int) Turn {
 func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 	me := &s.member[i]
 	switch {
+	case t.MayGo() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded:
+		m.seen.relists++
+		m.again(s, i)
 	case t.MayGo():
 		if !m.look(s, i) {
 			m.seen.looks++
@@ -247,16 +231,16 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 		me.phase = inWatches
 		me.watched, me.changed, me.missing = 0, 0, 0
 		me.pending = m.toWatch(s, i, t)
+		if me.is &^= isNext; t.IsNext() && !m.bug.strikesUnguarded {
+			me.is |= isNext
+		}
 	}
 }
 
 // again has the line listed once more.
 func (m *model) again(s *modelState, i int) {
 	me := &s.member[i]
-	*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ isListing}
-	if !me.seen.all(m.own(s, i)) {
-		me.is &^= isGuarded // that watch has fired, so it is set anew
-	}
+	*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ (isNext | isGuarded)}
 }
 
 // toWatch are the nodes that the rule wants watched.
@@ -290,9 +274,18 @@ func (m *model) look(s *modelState, i int) bool {
 // itself, and then takes any event that is there.
 func (m *model) await(s *modelState, i int, do doer) {
 	me := &s.member[i]
-	if me.pending != 0 {
+	if me.pending != 0 || me.is.has(isNext) && !me.is.has(isGuarded) {
 		if me.is.has(isCut) {
 			return
+		}
+		if me.is.has(isNext) && !me.is.has(isGuarded) {
+			do(opGuard, 0, func(s *modelState, me *modelClient) {
+				if !me.seen.all(m.own(s, i)) {
+					m.requeue(s, i)
+					return
+				}
+				me.is |= isGuarded
+			})
 		}
 		for n := range me.pending.nodes {
 			do(opWatch, n, func(s *modelState, me *modelClient) {
@@ -319,7 +312,7 @@ func (m *model) await(s *modelState, i int, do doer) {
 			m.strike(s, i, 1<<n, opEvent)
 		})
 	}
-	if !me.seen.all(m.own(s, i)) {
+	if me.is.has(isGuarded) && !me.seen.all(m.own(s, i)) {
 		do(opOwnEvent, 0, func(s *modelState, me *modelClient) { m.requeue(s, i) })
 	}
 }

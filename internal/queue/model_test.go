@@ -114,7 +114,7 @@ func TestModelVisitsWhatItIsAbout(t *testing.T) {
 			"downgrade with a waiting writer": func(s tally) int { return s.lowersBeforeWriter },
 			"relist":                          func(s tally) int { return s.relists },
 		}},
-		{modelConfig{members: []memberSpec{permit(2), permit(2)}, permits: 2}, 25, map[string]func(tally) int{
+		{modelConfig{members: []memberSpec{permit(2), permit(2)}, permits: 2}, 20, map[string]func(tally) int{
 			// NumChildren counts the own nodes: they must be subtracted.
 			"grant of two permits by shortcut": func(s tally) int { return s.granted[opShortcut] },
 		}},
@@ -153,6 +153,7 @@ func TestModelFindsWhatIsBroken(t *testing.T) {
 		{"a writer takes the downgrade of the node that it watches for its deletion", bug{strikesChanged: true}, lowering, errSafe},
 		{"a writer strikes out a write node that it found gone", bug{strikesMissing: true}, lowering, errSafe},
 		{"no new listing after a strike-out", bug{neverListsAgain: true}, lowering, errWake},
+		{"a strike-out without a watch on the own node", bug{strikesUnguarded: true}, modelConfig{members: []memberSpec{aLocker, aLocker}, thefts: 1}, errSafe},
 		{"no look at the own watch before a grant", bug{noLook: true}, exclusive, errSafe},
 		{"EventNotWatching is taken for a deletion", bug{notWatchingIsGone: true, noLook: true, noSessionLook: true}, exclusive, errSafe},
 		{"a watch of the last session is used in the next", bug{oldWatches: true}, exclusive, errWake},

@@ -61,6 +61,9 @@ func (t *Turn) MayGo() bool { return !t.replaced && t.left <= t.rule.Tolerate }
 // not the member's turn yet, and others further ahead may have gone unwatched.
 func (t *Turn) Stale() bool { return t.struck && !t.MayGo() }
 
+// IsNext reports whether it is the member's turn when one more has gone.
+func (t *Turn) IsNext() bool { return !t.replaced && t.left == t.rule.Tolerate+1 }
+
 // Watch returns the blockers to keep watched, the nearest first.
 func (t *Turn) Watch() []znode.Node { return slices.Clone(t.nearest) }
 

@@ -27,7 +27,8 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	line, err := m.listBesideOwn(ctx, stretch)
+	m.own = nil
+	line, err := m.list(ctx, stretch)
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +41,9 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 	turn := terms.Rule.Turn(line, m.nodes[0])
 	for struck := false; ; struck = true {
 		if turn.MayGo() {
+			if struck && m.own == nil {
+				return nil, errAgain
+			}
 			if err := m.mayTake(ctx, terms, stretch, known, struck); err != nil {
 				return nil, err
 			}
@@ -80,10 +84,10 @@ func (m *member) mayTake(ctx context.Context, terms Terms, stretch uint64, known
 	}
 }
 
-// listBesideOwn lists the line and watches the own nodes at the same time. Both
-// are answered before any grant, so a deletion of our nodes is in the listing or
-// fires the watch.
-func (m *member) listBesideOwn(ctx context.Context, stretch uint64) ([]znode.Node, error) {
+// list lists the line. Who has no token yet, or may have company, watches the own
+// nodes at the same time; both are answered before anybody may come along, so a
+// deletion of our nodes is in the listing or fires the watch.
+func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error) {
 	var l struct {
 		line     []znode.Node
 		dir      *zk.Stat
@@ -96,27 +100,37 @@ func (m *member) listBesideOwn(ctx context.Context, stretch uint64) ([]znode.Nod
 		beside.Go(func() { l.arrivals = m.line.arrivals(ctx, m.sess) })
 	}
 	var err error
-	m.own, err = m.watchAll(ctx, m.nodes)
-	beside.Wait()
-	if err != nil {
-		return nil, err
+	if m.token == 0 || m.entry.Company != nil {
+		var own []*session.Watch
+		if own, err = m.watchAll(ctx, m.nodes); err == nil {
+			err = m.keep(own)
+		}
 	}
+	beside.Wait()
 	if l.err != nil {
 		return nil, l.err
 	}
-	for _, w := range m.own {
-		if w == nil {
-			return nil, errRequeue
-		}
-		if w.Stat.EphemeralOwner != m.sess {
-			return nil, errRequeue
-		}
+	if err != nil {
+		return nil, err
 	}
-	m.token = m.own[0].Stat.Czxid
 	if m.entry.Company != nil {
 		m.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)
 	}
 	return l.line, nil
+}
+
+// keep takes the watches of the own nodes, if these are still ours.
+func (m *member) keep(own []*session.Watch) error {
+	for _, w := range own {
+		if w == nil {
+			return errRequeue
+		}
+		if w.Stat.EphemeralOwner != m.sess {
+			return errRequeue
+		}
+	}
+	m.own, m.token = own, own[0].Stat.Czxid
+	return nil
 }
 
 // watchAll watches nodes, all at once. The watch of a node that does not exist is nil.
@@ -142,11 +156,25 @@ func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.W
 
 // await watches the nearest blockers and waits until one of them goes or
 // something else happens that asks for another look.
+//
+// If it may be the member's turn then, without another listing, the own nodes are
+// watched as well: that they exist has to be known by something that is younger
+// than the event. Who has to list again sees it there.
 func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	nearest := turn.Watch()
-	watches, err := m.watchAll(ctx, nearest)
+	nodes := nearest
+	if m.own == nil && turn.IsNext() {
+		nodes = append(nodes, m.nodes...)
+	}
+	watches, err := m.watchAll(ctx, nodes)
 	if err != nil {
 		return err
+	}
+	if len(nodes) > len(nearest) {
+		if err := m.keep(watches[len(nearest):]); err != nil {
+			return err
+		}
+		watches = watches[:len(nearest):len(nearest)]
 	}
 	gone := false
 	for i, w := range watches {
@@ -176,12 +204,18 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 // next waits for the first event: that of watch i, or, with i < 0, one of the
 // own nodes or the terms.
 func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch) (i int, event zk.Event, err error) {
-	if len(watches) == 1 && len(m.own) == 1 {
+	if len(watches) == 1 && len(m.own) <= 1 {
+		var own *session.Watch
+		var ownC <-chan zk.Event
+		if len(m.own) == 1 {
+			own = m.own[0]
+			ownC = own.C()
+		}
 		select {
 		case event, first := <-watches[0].C():
 			return 0, watches[0].Event(event, first), nil
-		case event, first := <-m.own[0].C():
-			return -1, m.own[0].Event(event, first), nil
+		case event, first := <-ownC:
+			return -1, own.Event(event, first), nil
 		case event, first := <-terms.watchC():
 			return -1, terms.Watch.Event(event, first), nil
 		case <-ctx.Done():
