@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"regexp"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -65,5 +66,24 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 		s.Must(s.Witness.Delete(theirs, -1))
 		unlock(s, a.Granted())
 	}
+	s.Empty()
+}
+
+// What a kazoo Lock writes, and what it sees: nothing in front of the digits.
+func TestKazooNames(t *testing.T) {
+	s := newStage(t)
+	c := newClient(s)
+	kazoo := reentrant.New(c.conn, s.Path, reentrant.WithKazooNames())
+	h, err := kazoo.Lock(s.Ctx)
+	s.Must(err)
+	for _, name := range zktest.Children(s, s.Witness, s.Path) {
+		if !regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`).MatchString(name) {
+			t.Errorf("node %q", name)
+		}
+	}
+	unlock(s, c.lock(s.Ctx)) // two names, two locks
+	_, err = reentrant.New(s.Witness, s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
+	s.Is(err, reentrant.ErrBusy)
+	unlock(s, h)
 	s.Empty()
 }

@@ -8,14 +8,20 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // Option changes a default of [New].
-type Option interface{ apply(*queue.Config) }
+type Option interface{ apply(*config) }
 
-type option func(*queue.Config)
+type option func(*config)
 
-func (o option) apply(cfg *queue.Config) { o(cfg) }
+func (o option) apply(cfg *config) { o(cfg) }
+
+type config struct {
+	queue.Config
+	kind znode.Kind
+}
 
 // WithACL sets the access control list of every node that the lock makes, its
 // directory and that directory's parents included. The default is
@@ -25,14 +31,14 @@ func (o option) apply(cfg *queue.Config) { o(cfg) }
 // the directory.
 func WithACL(acl []zk.ACL) Option {
 	acl = slices.Clone(acl)
-	return option(func(cfg *queue.Config) { cfg.ACL = acl })
+	return option(func(cfg *config) { cfg.ACL = acl })
 }
 
 // WithData sets what the lock nodes contain, for whoever looks at the queue; at
 // most 512 KiB. The default is nothing. Everybody who may read the node sees it.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)
-	return option(func(cfg *queue.Config) { cfg.Data = data })
+	return option(func(cfg *config) { cfg.Data = data })
 }
 
 // WithGrace sets how long a connection that was not made by zkconn may be down
@@ -41,5 +47,12 @@ func WithData(data []byte) Option {
 // thirds to notice that a server has fallen silent. A connection made by zkconn
 // knows its deadline and does not need it.
 func WithGrace(grace time.Duration) Option {
-	return option(func(cfg *queue.Config) { cfg.Grace = grace })
+	return option(func(cfg *config) { cfg.Grace = grace })
+}
+
+// WithKazooNames names the nodes as kazoo's Lock does, so that Go and Python
+// processes share one lock; all who use the path must do so by these names. The
+// default are those of Curator's InterProcessMutex and of zk.Lock.
+func WithKazooNames() Option {
+	return option(func(cfg *config) { cfg.kind = znode.KazooLock })
 }

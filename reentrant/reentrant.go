@@ -22,9 +22,10 @@ import (
 // that is handed to other goroutines re-enters by passing the context. Another
 // Mutex value is another owner, also on the same path.
 type Mutex struct {
-	path string
-	line *queue.Line
-	err  error // what is wrong with the arguments of New
+	path  string
+	line  *queue.Line
+	entry queue.Entry
+	err   error // what is wrong with the arguments of New
 
 	mu     sync.Mutex
 	grants map[int64]*grant // what a goroutine holds, by its number
@@ -44,22 +45,24 @@ type grant struct {
 // connection a hold knows until when its session lives. Any other *zk.Conn works
 // too, see [WithGrace].
 func New(conn *zk.Conn, path string, opts ...Option) *Mutex {
-	cfg := queue.Default()
+	cfg := config{Config: queue.Default(), kind: znode.Lock}
 	for _, opt := range opts {
 		opt.apply(&cfg)
 	}
-	line, err := queue.NewLine(conn, path, cfg, znode.Lock)
-	return &Mutex{path: path, line: line, err: err, grants: make(map[int64]*grant)}
+	line, err := queue.NewLine(conn, path, cfg.Config, cfg.kind)
+	return &Mutex{path: path, line: line, entry: exclusive(cfg.kind), err: err, grants: make(map[int64]*grant)}
 }
 
-// rule waits for everybody ahead, see the ZooKeeper recipes, "Locks". The names
-// are those of Curator's InterProcessMutex and go-zookeeper's zk.Lock, so all
-// three exclude each other on one path.
+// rule waits for everybody ahead, see the ZooKeeper recipes, "Locks". Without
+// options the names are those of Curator's InterProcessMutex and go-zookeeper's
+// zk.Lock, so all three exclude each other on one path.
 var rule = queue.Rule{Blocks: func(znode.Node) bool { return true }}
 
-var exclusive = queue.Entry{
-	Kind: znode.Lock, Nodes: 1, Announce: true, Silently: true,
-	Terms: queue.Fixed(rule),
+func exclusive(kind znode.Kind) queue.Entry {
+	return queue.Entry{
+		Kind: kind, Nodes: 1, Announce: true, Silently: true,
+		Terms: queue.Fixed(rule),
+	}
 }
 
 // Lock takes the lock. If the caller owns it already, one more hold is counted,
@@ -109,7 +112,7 @@ func (m *Mutex) take(ctx context.Context, op string, how enter) (*Hold, error) {
 	if h, err := m.reenter(ctx, me); h != nil || err != nil {
 		return h, m.wrap(op, err)
 	}
-	place, err := how(m.line, ctx, exclusive)
+	place, err := how(m.line, ctx, m.entry)
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}

@@ -22,6 +22,7 @@ func (o option) apply(cfg *config) { o(cfg) }
 type config struct {
 	queue.Config
 	kinds   kinds
+	clash   bool // two options have named the nodes
 	linger  time.Duration
 	handoff int
 }
@@ -32,8 +33,10 @@ func (c config) wrong() error {
 		return fmt.Errorf("WithReadLinger: %v is negative", c.linger)
 	case c.handoff < 0:
 		return fmt.Errorf("WithHandoff: %d is negative", c.handoff)
-	case c.linger > 0 && c.kinds == curator:
-		return errors.New("WithReadLinger does not go together with WithCuratorNames: reads are not shared then")
+	case c.clash:
+		return errors.New("WithCuratorNames does not go together with WithKazooNames: Curator and kazoo do not see each other")
+	case c.linger > 0 && c.kinds != ours:
+		return errors.New("WithReadLinger does not go together with WithCuratorNames or WithKazooNames: reads are not shared then")
 	}
 	return nil
 }
@@ -90,6 +93,16 @@ func WithHandoff(n int) Option {
 // does, so that Go and JVM processes share one lock; all who use the path must
 // do so by these names. Reads are not shared within the process then, for a
 // writer in a JVM does not announce itself to those who might go on joining.
-func WithCuratorNames() Option {
-	return option(func(cfg *config) { cfg.kinds = curator })
+func WithCuratorNames() Option { return named(curator) }
+
+// WithKazooNames names the nodes as kazoo's WriteLock, ReadLock and Lock do, so
+// that Go and Python processes share one lock; all who use the path must do so by
+// these names. Reads are not shared within the process then, see WithCuratorNames.
+func WithKazooNames() Option { return named(kazoo) }
+
+func named(k kinds) Option {
+	return option(func(cfg *config) {
+		cfg.clash = cfg.clash || cfg.kinds != ours && cfg.kinds != k
+		cfg.kinds = k
+	})
 }

@@ -38,7 +38,7 @@ func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
 	if m.err == nil {
 		m.line, m.err = queue.NewLine(conn, path, cfg.Config, cfg.kinds.read, cfg.kinds.write)
 	}
-	m.reads = reads{line: m.line, kind: m.kinds.read, alone: m.kinds == curator, linger: cfg.linger}
+	m.reads = reads{line: m.line, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
 	m.writes = chain{line: m.line, kind: m.kinds.write, limit: cfg.handoff}
 	return m
 }
@@ -69,14 +69,18 @@ type kinds struct{ read, write znode.Kind }
 var (
 	ours    = kinds{znode.Read, znode.Write}
 	curator = kinds{znode.CuratorRead, znode.CuratorWrite}
+	kazoo   = kinds{znode.KazooRead, znode.KazooLock}
 )
 
-func isWrite(n znode.Node) bool { return n.Kind == ours.write || n.Kind == curator.write }
+func isWrite(n znode.Node) bool {
+	return n.Kind == ours.write || n.Kind == curator.write || n.Kind == kazoo.write
+}
 
 // mayRead reports whether a writer that has gone may have become a reader in the
-// same place. Ours tell those who watch them, see session.Client.Replace.
+// same place. Ours tell those who watch them, see session.Client.Replace; Curator's,
+// which have the same names as some of ours, do not; kazoo has no downgrade.
 func mayRead(gone znode.Node, seen bool) bool {
-	return isWrite(gone) && (gone.Kind != ours.write || !seen)
+	return isWrite(gone) && (gone.Kind == curator.write || !seen)
 }
 
 // Lock takes the lock for writing. It waits until nobody else holds the lock, in

@@ -1,21 +1,60 @@
 package interop
 
-import "testing"
+import (
+	"testing"
 
-// Without WithKazooNames we do not see kazoo's nodes, whatever patterns it knows.
-// The counter and the record show it: they can fail.
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+func TestKazooLock(t *testing.T) {
+	s := newStory(t)
+	ours, theirs := ourMutex(s.Stage, reentrant.WithKazooNames()), kazooAt(t, s.Path)
+	a, b := ours.party("a"), theirs.party("b")
+	s.excludes(a, mutex, b, mutex)
+	s.excludes(b, mutex, a, mutex)
+	s.fights(corner{ours, []string{mutex}}, corner{theirs, []string{mutex}})
+	theirs.part()
+}
+
+func TestKazooReadAndWriteLock(t *testing.T) {
+	s := newStory(t)
+	ours, theirs := ourRW(s.Stage, rwlock.WithKazooNames()), kazooAt(t, s.Path)
+	a, b := ours.party("a"), theirs.party("b")
+	for _, kinds := range [][2]string{{write, write}, {write, read}, {read, write}} {
+		s.excludes(a, kinds[0], b, kinds[1])
+		s.excludes(b, kinds[0], a, kinds[1])
+	}
+	s.together(a, b)
+	s.together(b, a)
+	s.queues(a, b, ours.party("c"))
+	s.queues(b, a, theirs.party("c"))
+	s.downgrades(a, b, ours.party("c"))
+	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, []string{write, write, read}})
+	theirs.part()
+}
+
+// Patterns have kazoo see our usual names. But it takes one of our options to see
+// kazoo's.
 func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 	s := newStory(t)
-	const patterned = mutex + ":-lock-"
-	ours, theirs := ourMutex(s.Stage), kazooAt(t, s.Path)
-	a, b := ours.party("a"), theirs.party("b")
-	s.excludes(a, mutex, b, patterned)
-	s.takes(b, patterned)
-	s.takes(a, mutex)
-	a.give()
-	b.give()
-	if wrong := s.fought(corner{ours, []string{mutex}}, corner{theirs, []string{patterned}}); len(wrong) < 2 {
-		t.Errorf("two that do not exclude each other have done no harm, or it was not seen: %q", wrong)
+	theirs := kazooAt(t, s.Path)
+	b := theirs.party("b")
+	for _, c := range []struct {
+		ours         *local
+		kind, theirs string
+	}{
+		{ourMutex(s.Stage), mutex, mutex + ":-lock-"},
+		{ourRW(s.Stage), write, write + ":-read-:-write-"},
+		{ourRW(s.Stage), write, read + ":-write-"},
+		{ourRW(s.Stage), read, write + ":-read-:-write-"},
+	} {
+		a := c.ours.party("a")
+		s.excludes(a, c.kind, b, c.theirs)
+		s.takes(b, c.theirs)
+		s.takes(a, c.kind)
+		a.give()
+		b.give()
 	}
 	theirs.part()
 }

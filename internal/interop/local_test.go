@@ -17,8 +17,9 @@ import (
 // local is a library in this process: ours, or zk.Lock.
 type local struct {
 	*contract.Stage
-	name string
-	open func(conn *zk.Conn, path string) locker
+	name     string
+	on       func(conn *zk.Conn, path string) locker
+	fighters []*zk.Conn
 }
 
 // locker takes the lock of one session.
@@ -31,7 +32,7 @@ type grip struct {
 }
 
 func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
-	return &local{s, "reentrant", func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "reentrant", on: func(conn *zk.Conn, path string) locker {
 		m := reentrant.New(conn, path, opts...)
 		return func(ctx context.Context, _ string) (grip, error) {
 			h, err := m.Lock(ctx)
@@ -44,7 +45,7 @@ func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
 }
 
 func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
-	return &local{s, "rwlock", func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "rwlock", on: func(conn *zk.Conn, path string) locker {
 		m := rwlock.New(conn, path, opts...)
 		return func(ctx context.Context, kind string) (grip, error) {
 			lock := m.Lock
@@ -61,7 +62,7 @@ func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 }
 
 func zkLock(s *contract.Stage) *local {
-	return &local{s, "zk.Lock", func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "zk.Lock", on: func(conn *zk.Conn, path string) locker {
 		return func(context.Context, string) (grip, error) {
 			l := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
 			return grip{give: func(context.Context) error { return l.Unlock() }}, l.Lock()
@@ -72,7 +73,7 @@ func zkLock(s *contract.Stage) *local {
 func (l *local) part() {}
 
 func (l *local) party(string) party {
-	return &localParty{local: l, lock: l.open(l.Connect(), l.Path)}
+	return &localParty{local: l, lock: l.on(l.Connect(), l.Path)}
 }
 
 // localParty is a session in this process.
@@ -99,12 +100,18 @@ func (p *localParty) await()     { p.asked.Granted() }
 func (p *localParty) give()      { p.Must(p.asked.Granted().give(p.Ctx)) }
 func (p *localParty) downgrade() { p.Must(p.asked.Granted().downgrade(p.Ctx)) }
 
+func (l *local) open(sessions int) {
+	for range sessions {
+		l.fighters = append(l.fighters, l.Connect())
+	}
+}
+
 func (l *local) fight(f fight) (ended func() []history.Hold) {
 	rec := history.NewRecorder(l.name, nil)
 	var fighters sync.WaitGroup
-	for i := range f.workers {
-		w := &fighter{conn: l.Connect(), who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, fight: f, rec: rec}
-		lock := l.open(w.conn, l.Path)
+	for i, conn := range l.fighters {
+		w := &fighter{conn: conn, who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, fight: f, rec: rec}
+		lock := l.on(conn, l.Path)
 		fighters.Go(func() {
 			for j := range f.cycles {
 				if err := w.cycle(l.Ctx, lock, f.kinds[(i+j)%len(f.kinds)]); err != nil {

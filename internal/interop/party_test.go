@@ -14,6 +14,8 @@ const (
 type side interface {
 	// party is one session of it.
 	party(who string) party
+	// open opens so many sessions for a fight.
+	open(sessions int)
 	// fight begins; the returned function waits for its end.
 	fight(f fight) (ended func() []history.Hold)
 	// part ends all sessions.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +20,8 @@ import (
 //	await WHO                                  ok    when it holds
 //	give WHO                                   ok
 //	downgrade WHO                              ok    Curator only
-//	fight PATH COUNTER KIND,... WORKERS CYCLES fought [hold, ...]
+//	open SESSIONS                              ok    they are there for a fight
+//	fight PATH COUNTER KIND,... CYCLES         fought [hold, ...]
 //	part                                       ok    all sessions are closed
 type peer struct {
 	driver *zktest.Child
@@ -55,8 +57,10 @@ func (p *peer) party(who string) party { return peerParty{p, who} }
 
 func (p *peer) part() { p.do("part") }
 
+func (p *peer) open(sessions int) { p.do("open", strconv.Itoa(sessions)) }
+
 func (p *peer) fight(f fight) (ended func() []history.Hold) {
-	p.driver.Say(fmt.Sprintf("fight %s %s %s %d %d", p.path, f.counter, strings.Join(f.kinds, ","), f.workers, f.cycles))
+	p.driver.Say(fmt.Sprintf("fight %s %s %s %d", p.path, f.counter, strings.Join(f.kinds, ","), f.cycles))
 	return func() []history.Hold {
 		var holds []history.Hold
 		if err := json.Unmarshal([]byte(p.driver.Hears("fought")), &holds); err != nil {

@@ -24,7 +24,15 @@ const (
 	// Those of Curator's InterProcessReadWriteLock.
 	CuratorRead  Kind = "__READ__"
 	CuratorWrite Kind = "__WRIT__"
+
+	// Those of kazoo: the first of its ReadLock, the other of its Lock and WriteLock.
+	KazooRead Kind = "__rlock__"
+	KazooLock Kind = "__lock__"
 )
+
+// bare reports whether names of this kind begin with the ID's hexadecimal digits
+// and nothing else, as kazoo writes them.
+func (k Kind) bare() bool { return k == KazooRead || k == KazooLock }
 
 // Node is a member's node in a lock's directory.
 type Node struct {
@@ -49,6 +57,9 @@ func NewID() string {
 
 // Prefix is the name to create sequentially: the server appends the number.
 func Prefix(id string, kind Kind) string {
+	if kind.bare() {
+		return strings.ReplaceAll(id, "-", "") + string(kind)
+	}
 	return protected + id + "-" + string(kind)
 }
 
@@ -78,7 +89,7 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 				continue
 			}
 		}
-		if id, ok = cutID(id); !ok {
+		if id, ok = cutID(id, kind.bare()); !ok {
 			return Node{}, false
 		}
 		seq, err := strconv.ParseInt(digits, 10, 64)
@@ -112,23 +123,28 @@ func splitSequence(name string) (word, digits string) {
 }
 
 // cutID reads what stands before the kind: nothing, or a protected ID of 32 hex
-// digits (zk.Lock) or 36 characters (Curator, ourselves).
-func cutID(s string) (id string, ok bool) {
+// digits (zk.Lock) or 36 characters (Curator, ourselves). A bare one is 32 digits.
+func cutID(s string, bare bool) (id string, ok bool) {
 	if s == "" {
 		return "", true
+	}
+	if bare {
+		return s, len(s) == 32 && isID(s) && !strings.Contains(s, "-")
 	}
 	id, ok = strings.CutPrefix(s, protected)
 	if !ok {
 		return "", false
 	}
 	id, ok = strings.CutSuffix(id, "-")
-	if !ok || (len(id) != 32 && len(id) != 36) {
-		return "", false
-	}
-	for _, c := range []byte(id) {
+	return id, ok && (len(id) == 32 || len(id) == 36) && isID(id)
+}
+
+// isID reports whether s has nothing but hexadecimal digits and dashes.
+func isID(s string) bool {
+	for _, c := range []byte(s) {
 		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == '-') {
-			return "", false
+			return false
 		}
 	}
-	return id, true
+	return true
 }

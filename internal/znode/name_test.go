@@ -39,6 +39,35 @@ func TestParseReadsTheNamesOfEveryPeer(t *testing.T) {
 	}
 }
 
+// kazoo's: a UUID's digits, and no mark in front of them.
+func TestParseReadsKazoosNames(t *testing.T) {
+	const hex32 = "076e6e61c0cde965b0859f41aaeb74ff"
+	for name, want := range map[string]Node{
+		hex32 + "__lock__0000000007":                         {ID: hex32, Kind: KazooLock, Seq: 7},
+		hex32 + "__rlock__0000000000":                        {ID: hex32, Kind: KazooRead},
+		hex32 + "__lock__-2147483648":                        {ID: hex32, Kind: KazooLock, Seq: -2147483648},
+		"__rlock__0000000001":                                {Kind: KazooRead, Seq: 1},
+		"_c_" + hex32 + "-lock-000001":                       {},
+		"_c_" + hex32 + "-__lock__0000000001":                {},
+		hex32[1:] + "__lock__0000000001":                     {},
+		hex32 + "-__lock__0000000001":                        {},
+		"076e6e61-c0cd-e965-b085-9f41aaeb__lock__0000000001": {}, // 32 characters
+		hex32 + "_lock__0000000001":                          {},
+	} {
+		got, ok := Parse(name, KazooRead, KazooLock)
+		if ok != (want.Kind != "") {
+			t.Errorf("Parse(%q) = %+v, %v", name, got, ok)
+		}
+		if want.Name = name; ok && got != want {
+			t.Errorf("Parse(%q) = %+v, want %+v", name, got, want)
+		}
+	}
+	const dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
+	if got := Prefix(dashed, KazooLock); got != "0f8fad5bd9cb469fa16570867728950e__lock__" {
+		t.Errorf("prefix %q", got)
+	}
+}
+
 func TestParseIgnoresWhatIsNotOurs(t *testing.T) {
 	const dashed = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	for _, name := range []string{
@@ -70,6 +99,10 @@ func TestAsKeepsThePlaceInLine(t *testing.T) {
 		t.Fatal("own name not read")
 	}
 	r := w.As(Read)
+	k, ok := Parse(Prefix(NewID(), KazooLock)+"0000000042", KazooLock)
+	if r := k.As(KazooRead); !ok || r.Name != k.ID+"__rlock__0000000042" {
+		t.Fatalf("%+v became %+v", k, r)
+	}
 	back, ok := Parse(r.Name, all...)
 	if !ok || back != r || back.Seq != w.Seq || back.ID != w.ID || back.Kind != Read {
 		t.Fatalf("%+v became %+v, read back as %+v", w, r, back)
@@ -92,16 +125,20 @@ func FuzzParse(f *testing.F) {
 		"lock-0000000000", "lock--2147483648", "_c_x", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-read-0000000001",
 		"lock-9999999999", "__lock__0000000001", "\x00", "write-0000000001",
 		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-__READ__0000000001", "__WRIT__-2147483648", "__WRIT__-000000001",
+		"076e6e61c0cde965b0859f41aaeb74ff__lock__0000000001", "__rlock__-2147483648", "076e6e61-c0cd-e965-b085-9f41aaeb__lock__0000000001",
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		n, ok := Parse(name, all...)
-		if c, too := Parse(name, CuratorRead, CuratorWrite); too {
-			if ok {
-				t.Fatalf("%q was read as %+v, and as %+v of Curator's", name, n, c)
+		for _, peer := range [][]Kind{{CuratorRead, CuratorWrite}, {KazooRead, KazooLock}} {
+			c, too := Parse(name, peer...)
+			if too && ok {
+				t.Fatalf("%q was read as %+v, and as %+v", name, n, c)
 			}
-			n, ok = c, true
+			if too {
+				n, ok = c, true
+			}
 		}
 		if !ok {
 			return

@@ -25,6 +25,7 @@ public final class Peer {
 
     private final String servers;
     private final Map<String, Worker> workers = new HashMap<>();
+    private final List<Worker> fighters = new ArrayList<>();
 
     private Peer(String servers) {
         this.servers = servers;
@@ -61,6 +62,12 @@ public final class Peer {
             case "downgrade":
                 worker(words[1]).downgrade();
                 return "ok";
+            case "open":
+                fighters.clear();
+                for (int i = 0; i < Integer.parseInt(words[1]); i++) {
+                    fighters.add(worker("curator-" + i));
+                }
+                return "ok";
             case "fight":
                 return "fought " + fight(words);
             case "part":
@@ -84,17 +91,16 @@ public final class Peer {
         return w;
     }
 
-    /** fight PATH COUNTER KINDS WORKERS CYCLES */
+    /** fight PATH COUNTER KINDS CYCLES */
     private String fight(String[] words) throws Exception {
-        List<Future<List<String>>> fighters = new ArrayList<>();
-        for (int i = 0; i < Integer.parseInt(words[4]); i++) {
-            Worker w = worker("curator-" + i);
-            int first = i;
-            fighters.add(w.thread.submit(
-                    () -> w.fight(words[1], words[2], words[3].split(","), first, Integer.parseInt(words[5]))));
+        List<Future<List<String>>> fights = new ArrayList<>();
+        for (Worker w : fighters) {
+            int first = fights.size();
+            fights.add(w.thread.submit(
+                    () -> w.fight(words[1], words[2], words[3].split(","), first, Integer.parseInt(words[4]))));
         }
         List<String> holds = new ArrayList<>();
-        for (Future<List<String>> f : fighters) {
+        for (Future<List<String>> f : fights) {
             holds.addAll(f.get());
         }
         return "[" + String.join(",", holds) + "]";

@@ -87,6 +87,7 @@ class Peer:
     def __init__(self, servers):
         self.servers = servers
         self.workers = {}
+        self.fighters = []
 
     def worker(self, who):
         if who not in self.workers:
@@ -105,11 +106,13 @@ class Peer:
     def give(self, who):
         self.worker(who).give()
 
-    def fight(self, path, counter, kinds, workers, cycles):
-        fighters = [self.worker("kazoo-%d" % i) for i in range(int(workers))]
+    def open(self, sessions):
+        self.fighters = [self.worker("kazoo-%d" % i) for i in range(int(sessions))]
+
+    def fight(self, path, counter, kinds, cycles):
         fights = [
             w.thread.submit(w.fight, path, counter, kinds.split(","), i, int(cycles))
-            for i, w in enumerate(fighters)
+            for i, w in enumerate(self.fighters)
         ]
         return "fought " + json.dumps([hold for f in fights for hold in f.result()])
 
@@ -126,7 +129,7 @@ def main():
     peer = Peer(sys.argv[1])
     verbs = {
         "take": peer.take, "holds": peer.holds, "await": peer.awaits, "give": peer.give,
-        "fight": peer.fight, "part": peer.part,
+        "open": peer.open, "fight": peer.fight, "part": peer.part,
     }
     try:
         for line in sys.stdin:

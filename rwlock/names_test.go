@@ -12,17 +12,23 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-var curatorName = regexp.MustCompile(`^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-__(READ|WRIT)__\d{10}$`)
-
 func TestCuratorNames(t *testing.T) {
+	foreignNames(t, rwlock.WithCuratorNames(), `^_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-__(READ|WRIT)__\d{10}$`)
+}
+
+func TestKazooNames(t *testing.T) {
+	foreignNames(t, rwlock.WithKazooNames(), `^[0-9a-f]{32}__r?lock__\d{10}$`)
+}
+
+func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 	s := newStage(t)
-	a, b := direct(s).with(rwlock.WithCuratorNames()), direct(s).with(rwlock.WithCuratorNames())
+	a, b := direct(s).with(names), direct(s).with(names)
 	first, second := a.read(), a.read()
 	s.InLine(2) // reads are not shared
 	writer := b.waitWrite(3)
 	late := a.waitRead(4)
 	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
-		if !curatorName.MatchString(name) {
+		if !regexp.MustCompile(pattern).MatchString(name) {
 			t.Errorf("node %q", name)
 		}
 	}
@@ -45,6 +51,20 @@ func TestCuratorNames(t *testing.T) {
 	unlock(s, beside)
 	unlock(s, h)
 	unlock(s, a.write())
+	s.Empty()
+}
+
+// A create whose reply was lost is known again by its name.
+func TestKazooNamesAreFoundAgain(t *testing.T) {
+	s := newStage(t)
+	c := behind(s).with(rwlock.WithKazooNames())
+	unlock(s, c.write()) // makes the directory
+	lost := c.proxy.Next(zktest.CreateOp, zktest.CutAfterCommit)
+	h := c.write()
+	zktest.Within(s, soon, "the reply is lost", func() { <-lost.Fired() })
+	s.InLine(1)
+	s.Must(h.Downgrade(s.Ctx))
+	unlock(s, h)
 	s.Empty()
 }
 
@@ -103,11 +123,18 @@ func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 	s.Empty()
 }
 
-func TestCuratorNamesDoNotGoTogetherWithLinger(t *testing.T) {
+func TestForeignNamesDoNotGoTogetherWithLinger(t *testing.T) {
 	s := newStage(t)
-	c := direct(s).with(rwlock.WithCuratorNames(), rwlock.WithReadLinger(time.Second))
-	if contract.Begin(t, s.Ctx, c.RLock).Failed() == nil {
-		t.Error("no error")
+	for _, opts := range [][]rwlock.Option{
+		{rwlock.WithCuratorNames(), rwlock.WithReadLinger(time.Second)},
+		{rwlock.WithKazooNames(), rwlock.WithReadLinger(time.Second)},
+		{rwlock.WithKazooNames(), rwlock.WithCuratorNames()},
+		{rwlock.WithCuratorNames(), rwlock.WithKazooNames(), rwlock.WithKazooNames()},
+	} {
+		c := direct(s).with(opts...)
+		if contract.Begin(t, s.Ctx, c.RLock).Failed() == nil {
+			t.Error("no error")
+		}
 	}
 	s.EmptyNow()
 }
