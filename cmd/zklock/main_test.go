@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
 )
 
 // asZklock in the environment turns a copy of the test binary into zklock.
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 		os.Unsetenv(asZklock)
 		os.Exit(zklock(os.Args[1:]))
 	}
-	zktest.Main(m)
+	contract.Main(m)
 }
 
 // start runs zklock as a process of its own. servers "" means the shared server.

@@ -146,7 +146,12 @@ func TestNoServer(t *testing.T) {
 // inLine waits until so many nodes stand in line.
 func inLine(t *testing.T, dir string, n int) {
 	t.Helper()
-	conn := zktest.Connect(t, quiet)
+	inLineAt(t, zktest.Servers(t)[0], dir, n)
+}
+
+func inLineAt(t *testing.T, server, dir string, n int) {
+	t.Helper()
+	conn := zktest.Connect(t, quiet, server)
 	zktest.Eventually(t, soon, fmt.Sprintf("%d stand in line at %s", n, dir), func() bool {
 		return len(zktest.Children(t, conn, dir)) == n
 	})

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// stubborn is a command that does not listen to SIGTERM, and starts another that
+// does not either. It says its number, which is its group's, and that one's.
+const stubborn = `trap "" TERM; sleep 1000 & echo pids $$ $!; while :; do read line; done`
+
+// pids are the processes of a stubborn command.
+func pids(t *testing.T, c *zktest.Child) []int {
+	t.Helper()
+	var list []int
+	for _, word := range strings.Fields(c.Hears("pids")) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, pid)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(-list[0], syscall.SIGKILL) })
+	return list
+}
+
+// alive tells which of the processes may still do something. One that has ended
+// and that nobody has waited for cannot.
+func alive(pids []int) (some []int) {
+	for _, pid := range pids {
+		if syscall.Kill(pid, 0) == syscall.ESRCH {
+			continue
+		}
+		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
+			_, state, _ := strings.Cut(string(stat), ") ")
+			if strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
+				continue
+			}
+		}
+		some = append(some, pid)
+	}
+	return some
+}
+
+// diedAt yields when the last of them has died.
+func diedAt(pids []int) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	go func() {
+		for late := time.Now().Add(soon); time.Now().Before(late); time.Sleep(time.Millisecond) {
+			if len(alive(pids)) == 0 {
+				at <- time.Now()
+				return
+			}
+		}
+	}()
+	return at
+}
+
+// grant is when the next one held the lock, and who of the former was alive then.
+type grant struct {
+	hold  *rwlock.Hold
+	at    time.Time
+	alive []int
+}
+
+// next queues for a lock, in this process.
+func next(t *testing.T, path, server string, former []int) <-chan grant {
+	t.Helper()
+	m := rwlock.New(zktest.Connect(t, quiet, server), path)
+	granted := make(chan grant, 1)
+	go func() {
+		h, err := m.Lock(t.Context())
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		g := grant{hold: h, at: time.Now()}
+		g.alive = alive(former)
+		granted <- g
+	}()
+	return granted
+}
+
+// overtaken asserts that nobody of the command was alive when the next one held.
+func overtaken(t *testing.T, dead <-chan time.Time, granted <-chan grant) grant {
+	t.Helper()
+	var g grant
+	zktest.Within(t, soon, "the next one holds", func() { g = <-granted })
+	if len(g.alive) > 0 {
+		t.Errorf("alive when the next one held: %v", g.alive)
+	}
+	zktest.Within(t, soon, "the command is dead", func() {
+		t.Logf("dead %v before the next one held", g.at.Sub(<-dead).Round(time.Millisecond))
+	})
+	if err := g.hold.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return g
+}
+
+// A quarter of it is for the command to end in, a sixteenth for the system to end it.
+const session = 4 * time.Second
+
+func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		do   func(t *testing.T, c *zktest.Child, p *zktest.Proxy, s *zktest.Server)
+		code int // -1: killed
+		args []string
+	}{
+		{"in a black hole", func(_ *testing.T, _ *zktest.Child, p *zktest.Proxy, _ *zktest.Server) { p.Mute() }, exitLost, nil},
+		{"in a black hole, with little time", func(_ *testing.T, _ *zktest.Child, p *zktest.Proxy, _ *zktest.Server) { p.Mute() }, exitLost,
+			[]string{"-kill-after", "1ms"}},
+		{"when the server is refused", func(_ *testing.T, _ *zktest.Child, p *zktest.Proxy, _ *zktest.Server) { p.Refuse() }, exitLost, nil},
+		{"when zklock is stopped", func(_ *testing.T, c *zktest.Child, _ *zktest.Proxy, _ *zktest.Server) { c.Pause() }, -1, nil},
+		{"when zklock is killed", func(_ *testing.T, c *zktest.Child, _ *zktest.Proxy, _ *zktest.Server) { c.Kill() }, -1, nil},
+		{"when the server is stopped", func(t *testing.T, c *zktest.Child, _ *zktest.Proxy, s *zktest.Server) {
+			if err := s.Pause(); err != nil {
+				t.Fatal(err)
+			}
+			_, _ = c.Ends()
+			if err := s.Resume(); err != nil {
+				t.Fatal(err)
+			}
+		}, exitLost, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			server := zktest.Shared(t)
+			if strings.Contains(tc.name, "server is stopped") {
+				server = zktest.Standalone(t, zktest.Options{})
+			}
+			p := zktest.ProxyFor(t, server.Addr())
+			path := zktest.Path(t)
+			args := append([]string{"run", "-timeout", session.String()}, tc.args...)
+			c := start(t, p.Addr(), append(args, path, "--", "sh", "-c", stubborn)...)
+			group := pids(t, c)
+			granted := next(t, path, server.Addr(), group)
+			inLineAt(t, server.Addr(), path, 2)
+			dead := diedAt(group)
+			tc.do(t, c, p, server)
+			overtaken(t, dead, granted)
+			if tc.code >= 0 {
+				ends(t, c, tc.code, path, "the command was ended")
+			}
+		})
+	}
+}
+
+// The lock is gone and may be another's already: there is nothing to be waited for.
+func TestACommandWhoseLockIsGoneIsKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, do := range map[string]func(t *testing.T, p *zktest.Proxy, path string){
+		"node deleted": func(t *testing.T, _ *zktest.Proxy, path string) {
+			conn := zktest.Connect(t, quiet)
+			for _, name := range zktest.Children(t, conn, path) {
+				if err := conn.Delete(path+"/"+name, -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		"session ended": func(t *testing.T, p *zktest.Proxy, _ string) {
+			id, passwd := p.Session()
+			if _, err := zktest.EndSession(id, passwd, p.Addr()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+			path := zktest.Path(t)
+			c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "sh", "-c", stubborn)
+			group := pids(t, c)
+			zktest.Eventually(t, soon, "its node is watched", func() bool { return p.Seen(zktest.ReadOp) > 0 })
+			do(t, p, path)
+			dead := diedAt(group)
+			struck := time.Now()
+			zktest.Within(t, soon, "the command is dead", func() { t.Logf("dead after %v", (<-dead).Sub(struck)) })
+			if took := time.Since(struck); took > 10*time.Second { // -kill-after is 15 s
+				t.Errorf("it took %v", took)
+			}
+			ends(t, c, exitLost, "the lock was lost")
+			free(t, path)
+		})
+	}
+}
+
+func TestACommandThatListensMayTidyUp(t *testing.T) {
+	t.Parallel()
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	path := zktest.Path(t)
+	c := start(t, p.Addr(), "run", "-timeout", session.String(), path, "--",
+		"sh", "-c", `trap "echo tidy up; exit 0" TERM; echo ready; while :; do read line; done`)
+	c.Hears("ready")
+	p.Mute()
+	if got := c.Hears("tidy"); got != "up" {
+		t.Errorf("tidy %q", got)
+	}
+	p.Unmute()
+	ends(t, c, exitLost, "no server has answered in time")
+	free(t, path)
+}
+
+// An outage that is short costs nothing.
+func TestAShortOutageIsNoLoss(t *testing.T) {
+	t.Parallel()
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	path := zktest.Path(t)
+	c := start(t, p.Addr(), "run", path, "--", "sh", "-c", "echo ready; read line")
+	c.Hears("ready")
+	p.Cut()
+	p.Refuse()
+	if err := p.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	beats := p.Seen(zktest.CheckOp)
+	zktest.Eventually(t, soon, "it is heard of again", func() bool { return p.Seen(zktest.CheckOp) > beats })
+	finish(t, c)
+	free(t, path)
+}
+
+func TestWhatTheCommandLeavesBehindIsEnded(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	c := start(t, "", "run", path, "--", "sh", "-c", "sleep 1000 & echo pids $$ $!; exit 5")
+	group := pids(t, c)
+	ends(t, c, 5)
+	if some := alive(group); len(some) > 0 {
+		t.Errorf("alive: %v", some)
+	}
+	free(t, path)
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+func TestSignalsArePassedOn(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
+		c := start(t, "", "run", path, "--", "sh", "-c",
+			"trap 'echo got signal; exit 9' "+strconv.Itoa(int(sig))+"; echo ready; while :; do read line; done")
+		c.Hears("ready")
+		c.Signal(sig)
+		c.Hears("got")
+		ends(t, c, 9)
+	}
+	c := start(t, "", "run", path, "--", "sh", "-c", "echo ready; exec sleep 1000")
+	c.Hears("ready")
+	c.Signal(syscall.SIGINT)
+	ends(t, c, killedBy(syscall.SIGINT))
+	free(t, path)
+}
+
+func TestASignalEndsTheWait(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	h := holder(t, path)
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		c := start(t, "", "run", path, "--", "true")
+		inLine(t, path, 2)
+		c.Signal(sig)
+		ends(t, c, killedBy(sig))
+		inLine(t, path, 1)
+	}
+	finish(t, h)
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	asked := p.Next(zktest.ConnectOp, zktest.HoldRequest)
+	c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "true")
+	zktest.Within(t, soon, "it asks for a session", func() { <-asked.Fired() })
+	c.Signal(syscall.SIGTERM)
+	ends(t, c, killedBy(syscall.SIGTERM))
+	free(t, path)
+}
