@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,25 +89,37 @@ func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
 	s.Empty()
 }
 
+// jvmWrites makes a write node as Curator does, and its directory.
+func jvmWrites(s *contract.Stage) (path string) {
+	s.Helper()
+	zktest.Eventually(s, soon, "a write node in a JVM", func() bool { // the directory may go when it is empty
+		_, _ = s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		var err error
+		path, err = s.Witness.Create(s.Dir+"/_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		return err == nil
+	})
+	return path
+}
+
+// jvmReads makes a read node of Curator's with the number of another node.
+func jvmReads(s *contract.Stage, node string) (path string) {
+	s.Helper()
+	path, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__"+node[len(node)-10:],
+		nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+	return path
+}
+
 // From 5.5.0 on Curator makes the read node with the number of the write node, and
 // deletes that in a second step.
 func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 	s := newStage(t)
 	a, b := direct(s).with(rwlock.WithCuratorNames()), direct(s).with(rwlock.WithCuratorNames())
-	unlock(s, a.read()) // makes the directory
-	var theirs string
-	zktest.Eventually(t, soon, "a write node in a JVM", func() bool { // the directory may go when it is empty
-		_, _ = s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-		var err error
-		theirs, err = s.Witness.Create(s.Dir+"/_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		return err == nil
-	})
+	theirs := jvmWrites(s)
 	early := a.waitWrite(2)
-	read, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__"+theirs[len(theirs)-10:],
-		nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	s.Must(err)
+	read := jvmReads(s, theirs)
 
-	_, err = b.TryRLock(s.Ctx)
+	_, err := b.TryRLock(s.Ctx)
 	s.Is(err, rwlock.ErrBusy)
 	late := b.waitWrite(4) // lists both
 	q, err := b.Queue(s.Ctx)
@@ -114,12 +127,34 @@ func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 	if len(q) != 4 || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
 		t.Errorf("queue %+v", q)
 	}
+	s.CatchUp(a.conn)
 	s.Must(s.Witness.Delete(theirs, -1))
 	s.CatchUp(a.conn)
 	early.Waits()
 	s.Must(s.Witness.Delete(read, -1))
 	unlock(s, early.Granted())
 	unlock(s, late.Granted())
+	s.Empty()
+}
+
+func TestANumberOfOursIsNobodyElses(t *testing.T) {
+	s := newStage(t)
+	a := direct(s).with(rwlock.WithCuratorNames())
+	theirs := jvmWrites(s)
+	waiting := a.waitWrite(2)
+	s.CatchUp(a.conn)
+	var read string
+	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+		if s.Dir+"/"+name != theirs {
+			read = jvmReads(s, name)
+		}
+	}
+	s.Must(s.Witness.Delete(theirs, -1))
+	if err := waiting.Failed(); !strings.Contains(err.Error(), "two members have one sequence number") {
+		t.Error(err)
+	}
+	s.Must(s.Witness.Delete(read, -1))
+	unlock(s, a.write())
 	s.Empty()
 }
 

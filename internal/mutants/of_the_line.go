@@ -46,8 +46,8 @@ var ofTheLine = []mutant{
 		name: "foreign-names-counted",
 		file: "internal/znode/name.go",
 		why:  "a child of somebody else blocks the lock for as long as it lives",
-		old:  "if id, ok = cutID(id); !ok {\n\t\t\treturn Node{}, false\n\t\t}",
-		new:  "id, _ = cutID(id)",
+		old:  "if id, ok = cutID(id, kind.bare()); !ok {\n\t\t\treturn Node{}, false\n\t\t}",
+		new:  "id, _ = cutID(id, kind.bare())",
 		test: scenario(inReentrant, "TestMutex", "foreign children are ignored"),
 	},
 	{

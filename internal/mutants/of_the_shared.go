@@ -103,9 +103,17 @@ var ofTheShared = []mutant{
 		name: "reads-shared-by-curator-names",
 		file: "rwlock/rwlock.go",
 		why:  "writers in a JVM do not announce themselves",
-		old:  `alone: m.kinds == curator`,
+		old:  `alone: m.kinds != ours`,
 		new:  `alone: m.kinds != ours && m.kinds != curator`,
 		test: inRwlock("TestCuratorNames"),
+	},
+	{
+		name: "reads-shared-by-kazoo-names",
+		file: "rwlock/rwlock.go",
+		why:  "nor do writers in Python",
+		old:  `alone: m.kinds != ours`,
+		new:  `alone: m.kinds == curator`,
+		test: inRwlock("TestKazooNames"),
 	},
 	{
 		name: "first-who-leaves-takes-the-node-along",
