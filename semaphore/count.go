@@ -151,6 +151,9 @@ func (c *count) fill(ctx context.Context, version int32) error {
 	if permits == 0 {
 		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use", ErrMismatch, c.path)
 	}
+	if err := c.refuseStrangers(ctx); err != nil {
+		return err
+	}
 	err := c.client.Set(ctx, c.path, format(permits), version)
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 		err = nil // somebody else was first
@@ -191,6 +194,9 @@ func (c *count) write(ctx context.Context, permits int) error {
 // makeLine makes the line below the node, which must exist: if the line's parent
 // were made along with it, it would be a container, and go when it is empty.
 func (c *count) makeLine(ctx context.Context) error {
+	if err := c.refuseStrangers(ctx); err != nil {
+		return err
+	}
 	err := c.client.MakeLeaf(ctx, c.line, c.acl)
 	if err == zk.ErrNoNode {
 		err = nil // the next reading makes it

@@ -16,6 +16,6 @@ var (
 	// ErrReleased: the hold has been released.
 	ErrReleased = hold.ErrReleased
 	// ErrMismatch: the node at the path was made with another number of
-	// permits, or holds none.
+	// permits, or holds none, or belongs to a semaphore of another library.
 	ErrMismatch = errors.New("number of permits does not match")
 )

@@ -1,0 +1,46 @@
+package semaphore
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/session"
+)
+
+// refuseStrangers looks, before anything is made at the path, whether it is that of
+// a semaphore of another library. Such a one and ours would each give all permits
+// away, and kazoo would take our line for a holder.
+func (c *count) refuseStrangers(ctx context.Context) error {
+	children, _, err := c.client.Children(ctx, session.AnySession, c.path)
+	if err == zk.ErrNoNode {
+		return nil
+	}
+	if err != nil {
+		return needs(err, "READ on "+c.path)
+	}
+	if whose := stranger(children); whose != "" {
+		return fmt.Errorf("%w: %s is in use by %s", ErrMismatch, c.path, whose)
+	}
+	return nil
+}
+
+// stranger says whose semaphore it is that has such nodes at its path.
+func stranger(children []string) string {
+	if slices.Contains(children, "leases") && slices.Contains(children, "locks") {
+		return "a semaphore of Curator's"
+	}
+	for _, name := range children {
+		if strings.HasPrefix(name, "_c_") && strings.Contains(name, "-lease-") {
+			return "a semaphore of Curator's, for its leases"
+		}
+		if _, err := hex.DecodeString(name); err == nil && len(name) == 32 {
+			return "a semaphore of kazoo's"
+		}
+	}
+	return ""
+}
