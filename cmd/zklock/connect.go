@@ -22,9 +22,9 @@ type servers struct {
 }
 
 func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
-	flags.StringVar(&s.addrs, "servers", "", "`host:port,...` of ZooKeeper; default: ZK_SERVERS, then "+defaultServer)
+	flags.StringVar(&s.addrs, "servers", "", "`list` of ZooKeeper servers, host:port,host:port; default: ZK_SERVERS,\nthen "+defaultServer)
 	flags.DurationVar(&s.timeout, "timeout", timeout,
-		"session timeout: how long a lock outlives a `machine` that has died;\nalso how long to look for a server. Default "+timeout.String())
+		"session timeout, a `duration`: how long a lock outlives a machine\nthat has died, and how long to look for a server; default: "+timeout.String())
 }
 
 func (s *servers) list() []string {

@@ -54,7 +54,7 @@ func (c *command) given(name string) (given bool) {
 }
 
 func commands() []*command {
-	return []*command{runCommand()}
+	return []*command{runCommand(), listCommand(), watchCommand(), completionCommand()}
 }
 
 func zklock(args []string) int {

@@ -28,6 +28,11 @@ func TestMain(m *testing.M) {
 // start runs zklock as a process of its own. servers "" means the shared server.
 func start(t *testing.T, servers string, args ...string) *zktest.Child {
 	t.Helper()
+	return zktest.StartProgram(t, zklockCommand(t, servers, args...))
+}
+
+func zklockCommand(t *testing.T, servers string, args ...string) *exec.Cmd {
+	t.Helper()
 	if servers == "" {
 		servers = strings.Join(zktest.Servers(t), ",")
 	}
@@ -38,7 +43,7 @@ func start(t *testing.T, servers string, args ...string) *zktest.Child {
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), asZklock+"=1", "ZK_SERVERS="+servers, "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	cmd.WaitDelay = 5 * time.Second // a command that survives holds stderr open
-	return zktest.StartProgram(t, cmd)
+	return cmd
 }
 
 // ends asserts how it exits, and what it says then.

@@ -39,7 +39,8 @@ command's code. The lock is a path in ZooKeeper, which is made when needed.
 
 The command finds ZKLOCK_PATH and ZKLOCK_TOKEN in its environment. The token is
 a number that is larger for each next holder: hand it to your store with each
-write, and have the store refuse smaller ones than it has seen.
+write, and have the store refuse smaller ones than it has seen. (It does not tell
+holders apart that run side by side.)
 
 When the lock is about to be lost, the command and all that it has started get
 SIGTERM, and SIGKILL after -kill-after, before anybody else can have the lock.
@@ -54,11 +55,11 @@ Exit codes: the command's own, or 128 + n if signal n has ended it, and
 	c.flags.BoolVar(&o.shared, "shared", false, "hold the lock together with others that say -shared")
 	c.flags.IntVar(&o.permits, "permits", 0, "let `n` run at a time; all who use the path say the same n")
 	c.flags.BoolVar(&o.try, "try", false, "do not wait: exit with 120 if the lock is taken")
-	c.flags.DurationVar(&o.wait, "wait", 0, "wait for up to that `long`, then exit with 124; default: for ever")
-	data := c.flags.String("data", "", "`text` that zklock ls shows; default: host, pid and command. All may read it")
+	c.flags.DurationVar(&o.wait, "wait", 0, "`duration` to wait before exiting with 124; default: for ever")
+	data := c.flags.String("data", "", "`text` that zklock ls shows, to everybody; default: host, pid, command")
 	o.define(c.flags, 20*time.Second)
 	c.flags.DurationVar(&o.killAfter, "kill-after", 0,
-		"`time` between SIGTERM and SIGKILL when the lock is lost;\nat most, and by default, a quarter of the session timeout")
+		"`duration` between SIGTERM and SIGKILL when the lock is lost; at most,\nand by default, a quarter of the session timeout")
 	c.run = func(args []string) error {
 		if err := o.read(args, c); err != nil {
 			return err

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+)
+
+func completionCommand() *command {
+	c := newCommand("completion", "bash | zsh | fish", "have the shell complete commands and flags", `
+Writes a script for the shell.
+
+  bash:  source <(zklock completion bash)          in ~/.bashrc
+  zsh:   source <(zklock completion zsh)           in ~/.zshrc, after compinit
+  fish:  zklock completion fish > ~/.config/fish/completions/zklock.fish
+`)
+	c.run = func(args []string) error {
+		shells := map[string]func([]*command) string{"bash": bash, "zsh": zsh, "fish": fish}
+		if len(args) != 1 || shells[args[0]] == nil {
+			return usage("for which shell? bash, zsh or fish")
+		}
+		fmt.Print(shells[args[0]](commands()))
+		return nil
+	}
+	return c
+}
+
+// takesValue: a boolean flag stands alone.
+func takesValue(f *flag.Flag) bool {
+	b, ok := f.Value.(interface{ IsBoolFlag() bool })
+	return !ok || !b.IsBoolFlag()
+}
+
+// summary is the first line of a flag's usage.
+func summary(f *flag.Flag) string {
+	_, text := flag.UnquoteUsage(f)
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}
+
+func bash(all []*command) string {
+	var names []string
+	var cases strings.Builder
+	for _, c := range all {
+		names = append(names, c.name)
+		var flags []string
+		c.flags.VisitAll(func(f *flag.Flag) { flags = append(flags, "-"+f.Name) })
+		if c.name == "completion" {
+			flags = []string{"bash", "zsh", "fish"}
+		}
+		fmt.Fprintf(&cases, "\t%s) words=%q ;;\n", c.name, strings.Join(flags, " "))
+	}
+	return fmt.Sprintf(`_zklock() {
+	local i words=
+	if [ "$COMP_CWORD" -eq 1 ]; then
+		COMPREPLY=($(compgen -W %q -- "${COMP_WORDS[1]}"))
+		return
+	fi
+	for ((i = 2; i < COMP_CWORD; i++)); do
+		if [ "${COMP_WORDS[i]}" = -- ]; then # the rest is a command line of its own
+			COMPREPLY=($(compgen -c -f -- "${COMP_WORDS[COMP_CWORD]}"))
+			return
+		fi
+	done
+	case ${COMP_WORDS[1]} in
+%s	esac
+	COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -F _zklock zklock
+`, strings.Join(names, " "), cases.String())
+}
+
+func zsh(all []*command) string {
+	var names, cases strings.Builder
+	for _, c := range all {
+		fmt.Fprintf(&names, "\t\t%s\n", single(c.name+":"+c.short))
+		fmt.Fprintf(&cases, "\t%s) _arguments", c.name)
+		c.flags.VisitAll(func(f *flag.Flag) {
+			spec := "-" + f.Name + "[" + strings.NewReplacer("[", "(", "]", ")").Replace(summary(f)) + "]"
+			if takesValue(f) {
+				name, _ := flag.UnquoteUsage(f)
+				spec += ":" + strings.ReplaceAll(name, ":", " ") + ":"
+			}
+			cases.WriteString(" " + single(spec))
+		})
+		switch c.name {
+		case "completion":
+			cases.WriteString(" '1:shell:(bash zsh fish)'")
+		case "run":
+			cases.WriteString(" '1:path:' '*::command:_normal'")
+		default:
+			cases.WriteString(" '1:path:'")
+		}
+		cases.WriteString(" ;;\n")
+	}
+	return fmt.Sprintf(`_zklock() {
+	local -a names=(
+%s	)
+	if ((CURRENT == 2)); then
+		_describe command names
+		return
+	fi
+	local name=$words[2]
+	shift words
+	((CURRENT--))
+	case $name in
+%s	esac
+}
+compdef _zklock zklock
+`, names.String(), cases.String())
+}
+
+func fish(all []*command) string {
+	var b strings.Builder
+	b.WriteString("complete -c zklock -f\n")
+	for _, c := range all {
+		fmt.Fprintf(&b, "complete -c zklock -n __fish_use_subcommand -a %s -d %s\n", c.name, single(c.short))
+		c.flags.VisitAll(func(f *flag.Flag) {
+			value := ""
+			if takesValue(f) {
+				value = " -x"
+			}
+			fmt.Fprintf(&b, "complete -c zklock -n '__fish_seen_subcommand_from %s' -o %s%s -d %s\n", c.name, f.Name, value, single(summary(f)))
+		})
+	}
+	b.WriteString("complete -c zklock -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'\n")
+	b.WriteString("complete -c zklock -n 'contains -- -- (commandline -opc)' -a '(__fish_complete_subcommand)'\n")
+	return b.String()
+}
+
+// single puts a word in single quotes, as all three shells read it.
+func single(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

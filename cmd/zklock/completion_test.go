@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestBashCompletes(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"zklock ":                         "run ls watch completion",
+		"zklock wa":                       "watch",
+		"zklock run -sh":                  "-shared",
+		"zklock run -s":                   "-servers -shared",
+		"zklock ls -":                     "-json -servers -timeout",
+		"zklock completion f":             "fish",
+		"zklock run /path -- zklock-no-s": "",
+	} {
+		words := strings.Split(line, " ")
+		script := bash(commands()) + "\nCOMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _zklock; echo ${COMPREPLY[*]}"
+		out, err := exec.Command("bash", append([]string{"-c", script, "bash"}, words...)...).CombinedOutput()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("%q: %q, want %q (%v)", line, got, want, err)
+		}
+	}
+}
+
+// Where there is no zsh or fish to ask, at least each command and flag is in the
+// script, and every quote has its end.
+func TestScriptsNameAllCommandsAndFlags(t *testing.T) {
+	t.Parallel()
+	for shell, script := range map[string]string{"zsh": zsh(commands()), "fish": fish(commands())} {
+		for _, word := range []string{"run", "ls", "watch", "completion", "kill-after", "json", "shared"} {
+			if !strings.Contains(script, word) {
+				t.Errorf("%s: no %q in\n%s", shell, word, script)
+			}
+		}
+		if strings.Count(script, "'")%2 != 0 {
+			t.Errorf("%s: a quote without an end in\n%s", shell, script)
+		}
+		if path, err := exec.LookPath(shell); err == nil {
+			cmd := exec.Command(path, "-n", "/dev/stdin")
+			cmd.Stdin = strings.NewReader(script)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", shell, err, out)
+			}
+		}
+	}
+}
+
+func TestHelpIsNoError(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"help", "run"}, {"run", "-h"}, {"run", "--help"}, {"ls", "-help"}, {"watch", "-h"}} {
+		c := start(t, "", args...)
+		ends(t, c, 0)
+		if len(args) == 2 {
+			c.Hears("Flags:")
+		} else {
+			c.Hears("Commands:")
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+// line is who holds and who waits at a path, as -json shows it.
+type line struct {
+	Path    string   `json:"path"`
+	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; several, if they are mixed; empty if nobody is there
+	Permits int      `json:"permits,omitempty"` // of a semaphore
+	Members []member `json:"members"`           // in the order in which they came
+}
+
+type member struct {
+	Holding bool      `json:"holding"` // and not waiting
+	Kind    string    `json:"kind"`    // read, write, lock, permit
+	Permits int       `json:"permits,omitempty"`
+	Since   time.Time `json:"since"` // when it queued, by the server's clock
+	Session string    `json:"session"`
+	Token   int64     `json:"token"`
+	Node    string    `json:"node"`
+	Data    string    `json:"data,omitempty"`
+}
+
+func (l *line) add(kind string, m member) {
+	switch {
+	case l.Kind == "":
+		l.Kind = kind
+	case l.Kind != kind && len(l.Members) > 0:
+		l.Kind = "mixed" // they do not exclude each other
+	}
+	m.Node = l.Path + "/" + m.Node
+	l.Members = append(l.Members, m)
+}
+
+func sessionID(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
+
+// look finds out what kind of lock is at a path by who stands there: each recipe
+// ignores the nodes of the others.
+func look(ctx context.Context, conn *zk.Conn, path string) (*line, error) {
+	l := &line{Path: path, Members: []member{}}
+	for _, named := range []struct {
+		kind string
+		opts []rwlock.Option
+	}{
+		{"rwlock", nil},
+		{"rwlock with Curator's names", []rwlock.Option{rwlock.WithCuratorNames()}},
+	} {
+		queue, err := rwlock.New(conn, path, named.opts...).Queue(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range queue {
+			m := member{q.Holding, "read", 0, q.Since, sessionID(q.Session), q.Token, q.Name, string(q.Data)}
+			if q.Write {
+				m.Kind = "write"
+			}
+			l.add(named.kind, m)
+		}
+	}
+	locks, err := reentrant.New(conn, path).Queue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range locks {
+		l.add("reentrant", member{q.Holding, "lock", 0, q.Since, sessionID(q.Session), q.Token, q.Name, string(q.Data)})
+	}
+	if l.Permits, err = permits(ctx, conn, path); err != nil || l.Permits == 0 {
+		return l, err
+	}
+	if l.Kind == "" {
+		l.Kind = "semaphore"
+	}
+	claims, err := semaphore.New(conn, path, 0).Queue(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range claims {
+		l.add("semaphore", member{q.Holding, "permit", q.Permits, q.Since, sessionID(q.Session), q.Token, "queue/" + q.Name, string(q.Data)})
+	}
+	return l, nil
+}
+
+// permits is the number that a semaphore has stored at its path, 0 if there is none.
+func permits(ctx context.Context, conn *zk.Conn, path string) (n int, err error) {
+	type answer struct {
+		data []byte
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() { // the client's calls wait until there is a server
+		data, _, err := conn.Get(path)
+		answered <- answer{data, err}
+	}()
+	select {
+	case a := <-answered:
+		if a.err != nil && a.err != zk.ErrNoNode {
+			return 0, fmt.Errorf("%s: %w", path, a.err)
+		}
+		n, err := strconv.Atoi(string(a.data))
+		if err != nil || n < 1 {
+			return 0, nil
+		}
+		return n, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}

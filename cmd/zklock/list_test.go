@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
+	t.Parallel()
+	root := zktest.Path(t)
+	if got := start(t, "", "ls", root).Hears(root + ":"); got != "nobody holds or waits" {
+		t.Errorf("of a path that does not exist: %q", got)
+	}
+
+	path := root + "/rw"
+	a := holder(t, "-shared", path)
+	w := start(t, "", "run", "-data", "me\x1b[2J first", path, "--", "true")
+	inLine(t, path, 2)
+	l := start(t, "", "ls", path)
+	if got := l.Hears(path + ":"); got != "rwlock, 1 holding, 1 waiting" {
+		t.Errorf("rwlock: %q", got)
+	}
+	if got := l.Hears("holds"); !strings.HasPrefix(strings.TrimSpace(got), "read") || !strings.Contains(got, fmt.Sprintf("%q:%q", "command", "sh")) {
+		t.Errorf("who holds: %q", got)
+	}
+	if got := l.Hears("waits"); !strings.HasPrefix(strings.TrimSpace(got), "write") || !strings.HasSuffix(got, "  me.[2J first") {
+		t.Errorf("who waits: %q", got)
+	}
+	finish(t, a)
+	ends(t, w, 0)
+
+	path = root + "/permits"
+	a = holder(t, "-permits", "3", path)
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "semaphore, 1 of 3 permits in use, 1 holding, 0 waiting" {
+		t.Errorf("semaphore: %q", got)
+	}
+	finish(t, a)
+	inLine(t, path+"/queue", 0)
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "semaphore, 0 of 3 permits in use, nobody holds or waits" {
+		t.Errorf("semaphore that is free: %q", got)
+	}
+
+	path = root + "/reentrant"
+	conn := zktest.Connect(t, quiet)
+	h, err := reentrant.New(conn, path).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "reentrant, 1 holding, 0 waiting" {
+		t.Errorf("reentrant: %q", got)
+	}
+	if err := h.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	path = root + "/curator"
+	c, err := rwlock.New(conn, path, rwlock.WithCuratorNames()).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "rwlock with Curator's names, 1 holding, 0 waiting" {
+		t.Errorf("Curator's names: %q", got)
+	}
+	o, err := rwlock.New(conn, path).RLock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "mixed, 2 holding, 0 waiting" {
+		t.Errorf("two recipes: %q", got)
+	}
+	for _, h := range []*rwlock.Hold{c, o} {
+		if err := h.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	free(t, path)
+}
+
+func TestLsAsJSON(t *testing.T) {
+	t.Parallel()
+	path := zktest.Path(t)
+	h := holder(t, "-data", "mine", path)
+	cmd := zklockCommand(t, "", "ls", "-json", path)
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Members) != 1 || l.Kind != "rwlock" || l.Path != path {
+		t.Fatalf("%s", text)
+	}
+	m := l.Members[0]
+	if !m.Holding || m.Kind != "write" || m.Data != "mine" || m.Token == 0 || m.Since.IsZero() || !strings.HasPrefix(m.Node, path+"/_c_") {
+		t.Errorf("%s", text)
+	}
+	finish(t, h)
+}
+
+func TestWatchShowsEachChange(t *testing.T) {
+	t.Parallel()
+	for _, flags := range [][]string{nil, {"-permits", "1"}} {
+		path, kind := zktest.Path(t), "rwlock"
+		if flags != nil {
+			kind = "semaphore, 1 of 1 permits in use"
+		}
+		w := start(t, "", "watch", path)
+		if got := w.Hears(path + ":"); got != "nobody holds or waits" {
+			t.Errorf("at the start: %q", got)
+		}
+		h := holder(t, append(flags, path)...)
+		// What happens in quick succession may be shown at once.
+		shows(t, w, path, kind+", 1 holding, 0 waiting")
+		next := start(t, "", append(append([]string{"run"}, flags...), path, "--", "sh", "-c", "read line")...)
+		shows(t, w, path, kind+", 1 holding, 1 waiting")
+		finish(t, h)
+		shows(t, w, path, kind+", 1 holding, 0 waiting")
+		finish(t, next)
+		for got := ""; !strings.HasSuffix(got, "nobody holds or waits"); {
+			got = w.Hears(path + ":")
+		}
+		w.Signal(os.Interrupt)
+		ends(t, w, 0)
+	}
+}
+
+// shows waits for a table with that headline.
+func shows(t *testing.T, w *zktest.Child, path, want string) {
+	t.Helper()
+	for got := ""; got != want; {
+		got = w.Hears(path + ":")
+	}
+}
+
+func TestWatchGoesOnThroughALostSession(t *testing.T) {
+	t.Parallel()
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	path := zktest.Path(t)
+	w := start(t, p.Addr(), "watch", path)
+	shows(t, w, path, "nobody holds or waits")
+	id, passwd := p.Session()
+	if _, err := zktest.EndSession(id, passwd, p.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	h := holder(t, path)
+	shows(t, w, path, "rwlock, 1 holding, 0 waiting")
+	finish(t, h)
+	w.Signal(os.Interrupt)
+	ends(t, w, 0)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+)
+
+// table shows a line to people. The standard library's tabwriter does: there is
+// one small table, and what it shows must fit into pipes and mails, too.
+func (l *line) table(now time.Time) string {
+	var b strings.Builder
+	b.WriteString(l.Path + ": " + l.summary() + "\n")
+	if len(l.Members) == 0 {
+		return b.String()
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "STATE\tKIND\tFOR\tSESSION\tTOKEN\tDATA")
+	for _, m := range l.Members {
+		kind := m.Kind
+		if m.Permits > 1 {
+			kind = fmt.Sprintf("%d permits", m.Permits)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%d\t%s\n",
+			state(m.Holding), kind, age(now.Sub(m.Since)), m.Session, m.Token, printable(m.Data))
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+func state(holding bool) string {
+	if holding {
+		return "holds"
+	}
+	return "waits"
+}
+
+func (l *line) summary() string {
+	holding, inUse := 0, 0
+	for _, m := range l.Members {
+		if m.Holding {
+			holding++
+			inUse += m.Permits
+		}
+	}
+	text := l.Kind
+	if l.Permits > 0 {
+		text += fmt.Sprintf(", %d of %d permits in use", inUse, l.Permits)
+	}
+	if text != "" {
+		text += ", "
+	}
+	if len(l.Members) == 0 {
+		return text + "nobody holds or waits"
+	}
+	return text + fmt.Sprintf("%d holding, %d waiting", holding, len(l.Members)-holding)
+}
+
+// age is what has passed since a server's clock showed something; it may go a
+// little ahead of ours.
+func age(d time.Duration) time.Duration { return max(0, d).Round(time.Second) }
+
+// printable keeps what others have written from moving our cursor.
+func printable(data string) string {
+	const most = 80
+	text := []rune(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '.'
+		}
+		return r
+	}, data))
+	if len(text) > most {
+		text = append(text[:most-1], '…')
+	}
+	return string(text)
+}

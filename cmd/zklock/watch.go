@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"golang.org/x/sys/unix"
+)
+
+func watchCommand() *command {
+	c := newCommand("watch", "/path", "the same, live, until ^C", `
+Shows who holds the lock at a path and who waits for it, again at each change,
+until ^C. It asks the servers only when something has changed.
+
+  zklock watch /jobs/nightly
+  zklock watch -json /jobs/nightly >> history       one JSON object a line
+`)
+	o := &observer{}
+	o.define(c)
+	c.run = func(args []string) error {
+		if err := o.read(args); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		conn, err := o.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return o.watch(ctx, conn)
+	}
+	return c
+}
+
+// calm is how long changes are collected before the line is read again: locks
+// may change hands a thousand times a second.
+const calm = 100 * time.Millisecond
+
+func (o *observer) watch(ctx context.Context, conn *zk.Conn) error {
+	live := !o.json && isTerminal(os.Stdout)
+	changed := changes(conn, o.path)
+	var seen *line
+	var last string
+	for {
+		limited, cancel := context.WithTimeout(ctx, o.timeout)
+		l, err := o.look(limited, conn)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			seen = l
+		case conn.State() == zk.StateHasSession:
+			return err
+		default:
+			say("%v", err)
+		}
+		if seen != nil {
+			last = o.print(seen, live, last)
+		}
+		tick := time.NewTicker(time.Second)
+		for waiting := true; waiting; {
+			select {
+			case <-changed:
+				waiting = false
+			case <-tick.C:
+				if live && seen != nil { // how long goes on
+					o.print(seen, live, "")
+					if conn.State() != zk.StateHasSession {
+						fmt.Println("no server answers; this is from before")
+					}
+				}
+			case <-ctx.Done():
+				tick.Stop()
+				return nil
+			}
+		}
+		tick.Stop()
+		select {
+		case <-time.After(calm):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// print shows the line: in place on a terminal, else below what was shown last,
+// unless it is that.
+func (o *observer) print(l *line, live bool, last string) string {
+	same := fmt.Sprint(*l)
+	switch {
+	case live:
+		fmt.Print("\x1b[H\x1b[2J" + o.show(l))
+	case same == last:
+	case o.json:
+		fmt.Print(o.show(l))
+	default:
+		fmt.Print(time.Now().Format(time.DateTime) + "\n" + o.show(l) + "\n")
+	}
+	return same
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
+
+// changes yields after each change of what look looks at, and at the start. The
+// watch is set before, so that no change falls in between.
+func changes(conn *zk.Conn, path string) <-chan struct{} {
+	changed := make(chan struct{}, 1)
+	children := func(dir string) (<-chan zk.Event, error) {
+		_, _, events, err := conn.ChildrenW(dir)
+		if err == zk.ErrNoNode {
+			_, _, events, err = conn.ExistsW(dir)
+		}
+		return events, err
+	}
+	number := func(dir string) (<-chan zk.Event, error) {
+		_, _, events, err := conn.ExistsW(dir)
+		return events, err
+	}
+	for _, w := range []struct {
+		dir   string
+		watch func(string) (<-chan zk.Event, error)
+	}{
+		{path, children}, {path, number}, {path + "/queue", children},
+	} {
+		go func() {
+			for {
+				events, err := w.watch(w.dir)
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+				if err == zk.ErrClosing {
+					return
+				}
+				if err == nil {
+					<-events
+				} else {
+					time.Sleep(time.Second) // a right is missing, which look tells; or the connection was lost
+				}
+			}
+		}()
+	}
+	return changed
+}
