@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"time"
 
@@ -92,15 +95,20 @@ func look(ctx context.Context, conn *zk.Conn, path string) (*line, error) {
 }
 
 // permits is the number that a semaphore has stored at its path, 0 if there is none.
-func permits(ctx context.Context, conn *zk.Conn, path string) (n int, err error) {
+func permits(ctx context.Context, conn *zk.Conn, path string) (int, error) {
 	type answer struct {
 		data []byte
 		err  error
 	}
 	answered := make(chan answer, 1)
 	go func() { // the client's calls wait until there is a server
-		data, _, err := conn.Get(path)
-		answered <- answer{data, err}
+		for {
+			data, _, err := conn.Get(path)
+			if !lostOnTheWay(err) || ctx.Err() != nil {
+				answered <- answer{data, err}
+				return
+			}
+		}
 	}()
 	select {
 	case a := <-answered:
@@ -115,4 +123,11 @@ func permits(ctx context.Context, conn *zk.Conn, path string) (n int, err error)
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
+}
+
+// lostOnTheWay: the connection went while the answer was on its way.
+func lostOnTheWay(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) ||
+		errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) || errors.Is(err, zk.ErrSessionMoved)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -48,6 +49,12 @@ func (l lock) take(ctx context.Context, conn *zk.Conn) (held, error) {
 			return nil, err
 		}
 		return permitted{h}, nil
+	}
+	// A lock overwrites the number that a semaphore has stored at its path.
+	if n, err := permits(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
+		return nil, err
+	} else if n > 0 {
+		return nil, fail(exitFailed, "%s is a semaphore: say -permits %d, or take another path", l.path, n)
 	}
 	m := rwlock.New(conn, l.path, rwlock.WithData(l.data))
 	how := m.Lock

@@ -127,6 +127,7 @@ func TestPermits(t *testing.T) {
 	t.Parallel()
 	path := zktest.Path(t)
 	a, b := holder(t, "-permits", "2", path), holder(t, "-permits", "2", path)
+	ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore: say -permits 2")
 	ends(t, start(t, "", "run", "-permits", "2", "-try", path, "--", "true"), exitBusy)
 	ends(t, start(t, "", "run", "-permits", "3", "-try", path, "--", "true"), exitFailed, "has 2 permits, not 3")
 	finish(t, a)
