@@ -37,9 +37,10 @@ type Proxy struct {
 	passwd   []byte
 	closed   bool
 
-	wg            sync.WaitGroup
-	seen          [numOps]atomic.Int64
-	notifications atomic.Int64
+	wg             sync.WaitGroup
+	seen           [numOps]atomic.Int64
+	notifications  atomic.Int64
+	hideContainers atomic.Bool
 }
 
 // direction says which way a packet goes.

@@ -527,3 +527,19 @@ func TestAfterALostPacketNoneGetsThrough(t *testing.T) {
 		t.Error("a connection that has lost nothing stays mute")
 	}
 }
+
+func TestHideContainers(t *testing.T) {
+	b := newBehind(t, 10*time.Second)
+	if _, err := b.conn.CreateContainer(b.dir+"/a", nil, zk.FlagContainer, acl); err != nil {
+		t.Fatal(err)
+	}
+	b.HideContainers()
+	Eventually(t, 10*time.Second, "an answer", func() bool {
+		_, err := b.conn.CreateContainer(b.dir+"/b", nil, zk.FlagContainer, acl)
+		return err != nil && err.Error() == "unknown error: -6"
+	})
+	Eventually(t, 10*time.Second, "the connection is there again", func() bool { return b.create() == nil })
+	if left := Children(t, b.witness, b.dir); len(left) != 2 || left[0] != "a" {
+		t.Errorf("%q", left)
+	}
+}

@@ -183,6 +183,7 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 			c.await(r, f)
 		}
 	}
+	c.proxy.aged(r, body)
 	c.proxy.count(r) // before the server can answer: a test may look right then
 	if err := writeFrame(c.server, body); err != nil {
 		return false

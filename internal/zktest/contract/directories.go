@@ -16,6 +16,7 @@ var directories = []scenario{
 	{"a path of which several levels are missing is made", deepPath, 0},
 	{"a directory that somebody made serves as well", plainDirectory, 0},
 	{"a directory that is ephemeral is an error", ephemeralDirectory, 0},
+	{"a server that knows no containers makes directories that stay", withoutContainers, 0},
 	{"the directory of an idle lock goes by itself", idleGoes, 0},
 	{"a directory that vanishes between two steps is made again", vanishing, 0},
 	{"a holder and a waiter whose directory is deleted", deletedDirectory, 0},
@@ -50,6 +51,21 @@ func plainDirectory(s *scene) {
 	a := c.wait(2)
 	s.unlock(h)
 	s.unlock(a.Granted())
+}
+
+func withoutContainers(s *scene) {
+	s.move(s.Path + "/b/c")
+	c := s.behind()
+	c.proxy.HideContainers()
+	s.unlock(c.lock())
+	asked := c.proxy.Seen(zktest.MkdirOp)
+	h := c.lock()
+	a := s.client().wait(2)
+	s.unlock(h)
+	s.unlock(a.Granted())
+	if again := c.proxy.Seen(zktest.MkdirOp); again != asked {
+		s.Errorf("%d directories were made where there were some", again-asked)
+	}
 }
 
 func ephemeralDirectory(s *scene) {
