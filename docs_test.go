@@ -156,37 +156,40 @@ func names(t *testing.T, pattern *regexp.Regexp, files string) map[string]bool {
 	return found
 }
 
+// testsIn counts the tests that a line names, all of which must exist.
+func testsIn(t *testing.T, line string) int {
+	t.Helper()
+	tests := 0
+	rest := ofPackage.ReplaceAllStringFunc(line, func(span string) string {
+		m := ofPackage.FindStringSubmatch(span)
+		exist := names(t, testFunc, m[1]+"/*_test.go")
+		for name := range strings.SplitSeq(m[2], ", ") {
+			tests++
+			if !exist[name] {
+				t.Errorf("%s has no %s", m[1], name)
+			}
+		}
+		return ""
+	})
+	for _, m := range quoted.FindAllStringSubmatch(rest, -1) {
+		tests++
+		if !names(t, scenario, "internal/zktest/contract/*.go")[m[1]] {
+			t.Errorf("the contract has no scenario %q", m[1])
+		}
+	}
+	if name := anyTest.FindString(rest); name != "" {
+		t.Errorf("%s stands without its package", name)
+	}
+	return tests
+}
+
 // Each row of the table of faults ends with a test that exists, or with why there
 // is none.
 func TestTheTestsOfFaultsExist(t *testing.T) {
-	scenarios := names(t, scenario, "internal/zktest/contract/*.go")
-	packages := map[string]map[string]bool{}
 	rows, tests := 0, 0
 	for line := range strings.Lines(read(t, "docs/faults.md")) {
 		line = strings.TrimSpace(line)
-		known := 0
-		rest := ofPackage.ReplaceAllStringFunc(line, func(span string) string {
-			m := ofPackage.FindStringSubmatch(span)
-			if packages[m[1]] == nil {
-				packages[m[1]] = names(t, testFunc, m[1]+"/*_test.go")
-			}
-			for name := range strings.SplitSeq(m[2], ", ") {
-				known++
-				if !packages[m[1]][name] {
-					t.Errorf("%s has no %s", m[1], name)
-				}
-			}
-			return ""
-		})
-		for _, m := range quoted.FindAllStringSubmatch(rest, -1) {
-			known++
-			if !scenarios[m[1]] {
-				t.Errorf("the contract has no scenario %q", m[1])
-			}
-		}
-		if name := anyTest.FindString(rest); name != "" {
-			t.Errorf("%s stands without its package", name)
-		}
+		known := testsIn(t, line)
 		tests += known
 		cells := strings.Split(strings.Trim(line, "|"), " | ")
 		if !strings.HasPrefix(line, "| ") || strings.HasSuffix(line, "| test |") {
@@ -201,4 +204,23 @@ func TestTheTestsOfFaultsExist(t *testing.T) {
 		t.Errorf("%d tests in %d rows: too few to be all", tests, rows)
 	}
 	t.Logf("%d rows, %d tests", rows, tests)
+}
+
+// Each row of the table who excludes whom ends with a test.
+func TestTheTestsOfExclusionExist(t *testing.T) {
+	_, text, _ := strings.Cut(read(t, "docs/wire-format.md"), "\n## Who excludes whom\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	rows := 0
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| ours |") {
+			continue
+		}
+		rows++
+		if testsIn(t, line) == 0 {
+			t.Errorf("no test: %s", line)
+		}
+	}
+	if rows == 0 {
+		t.Error("no table: nothing was checked")
+	}
 }
