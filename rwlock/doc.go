@@ -57,7 +57,8 @@
 //   - anything against clients that may write below the lock's path, see
 //     [WithACL];
 //   - exclusion of other recipes: package reentrant, Curator and kazoo use other
-//     names for their nodes, which this package ignores.
+//     names for their nodes, which this package ignores without
+//     [WithCuratorNames] or [WithKazooNames].
 //
 // # Errors
 //
