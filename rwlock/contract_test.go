@@ -28,7 +28,7 @@ func TestReadLock(t *testing.T) {
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return reader{rwlock.New(conn, path, options(s)...)}
 		},
-		Nodes: 1, Shared: true, Joins: true, Requests: 4, // create, list and watch its own node, delete
+		Nodes: 1, Shared: true, Joins: true, Requests: 2,
 	})
 }
 

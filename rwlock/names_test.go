@@ -69,6 +69,43 @@ func TestKazooNamesAreFoundAgain(t *testing.T) {
 	s.Empty()
 }
 
+// kazoo makes the directory once for each lock object, and never again.
+func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
+	s := newStage(t)
+	for _, c := range []struct {
+		names rwlock.Option
+		stays bool
+	}{{rwlock.WithKazooNames(), true}, {rwlock.WithCuratorNames(), false}} {
+		path := zktest.Path(t) + "/a/b"
+		h, err := rwlock.New(s.Witness, path, c.names).Lock(s.Ctx)
+		s.Must(err)
+		unlock(s, h)
+		// Only a plain node stays, while those that were made before and after it go.
+		swept := zktest.Path(t)
+		_, err = s.Witness.CreateContainer(swept, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		used, err := s.Witness.Create(swept+"/used", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		s.Must(s.Witness.Delete(used, -1))
+		zktest.Eventually(s, soon, "a sweep", func() bool {
+			there, _, err := s.Witness.Exists(swept)
+			return err == nil && !there
+		})
+		if c.stays {
+			there, _, err := s.Witness.Exists(path)
+			s.Must(err)
+			if !there {
+				t.Errorf("%s has gone", path)
+			}
+			continue
+		}
+		zktest.Eventually(s, soon, "it goes", func() bool {
+			there, _, err := s.Witness.Exists(path)
+			return err == nil && !there
+		})
+	}
+}
+
 // A node of Curator's is waited for, one of ours is not: two names, two locks.
 func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
 	s := newStage(t)

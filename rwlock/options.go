@@ -98,6 +98,9 @@ func WithCuratorNames() Option { return named(curator) }
 // WithKazooNames names the nodes as kazoo's WriteLock, ReadLock and Lock do, so
 // that Go and Python processes share one lock; all who use the path must do so by
 // these names. Reads are not shared within the process then, see WithCuratorNames.
+//
+// The directory stays when it is empty, as kazoo's do: a kazoo lock makes it once
+// and fails for ever when it has gone.
 func WithKazooNames() Option { return named(kazoo) }
 
 func named(k kinds) Option {

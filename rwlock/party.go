@@ -20,6 +20,8 @@ type party struct {
 	members atomic.Int64
 	over    chan struct{} // closed then
 
+	watched atomic.Bool // somebody has joined
+
 	kept      atomic.Bool  // there is, or was, a keeper
 	idleSince atomic.Int64 // when the last member left, in nanoseconds since start
 }
@@ -39,6 +41,11 @@ var start = time.Now()
 func (p *party) join() bool {
 	if p.place.Look() != nil || !p.company.Welcome() {
 		return false
+	}
+	if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
+		// From now on nobody may be left who would find the node gone when he
+		// deletes it: have it watched.
+		p.place.Life()
 	}
 	for {
 		n := p.members.Load()

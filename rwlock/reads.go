@@ -21,6 +21,8 @@ type reads struct {
 
 	// current is the party to join. It may be over by now.
 	current atomic.Pointer[party]
+	// calm saves the listing while no writer comes.
+	calm queue.Calm
 
 	mu     sync.Mutex
 	queued *errand // on its way to a place that those who come now may share; or nil
@@ -40,7 +42,7 @@ type errand struct {
 func (r *reads) entry() queue.Entry {
 	e := readEntry(r.kind)
 	if !r.alone {
-		e.Company = &queue.Company{Overtakes: isWrite}
+		e.Company = &queue.Company{Overtakes: isWrite, Calm: &r.calm}
 	}
 	return e
 }

@@ -38,6 +38,9 @@ func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
 	if m.err == nil {
 		m.line, m.err = queue.NewLine(conn, path, cfg.Config, cfg.kinds.read, cfg.kinds.write)
 	}
+	if m.err == nil && m.kinds == kazoo {
+		m.line.Stay()
+	}
 	m.reads = reads{line: m.line, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
 	m.writes = chain{line: m.line, kind: m.kinds.write, limit: cfg.handoff}
 	return m

@@ -73,6 +73,19 @@ func request(p []byte) (xid, op int32) {
 	return int32At(p, 4), int32At(p, 8)
 }
 
+// firstCreated reads the path that the first operation of a Multi creates; nil if it is another operation.
+func firstCreated(p []byte) []byte {
+	const path = 21 // behind length, xid, operation, and the header of the first: type, done, error
+	if len(p) < path+4 || int32At(p, 12) != opCreate {
+		return nil
+	}
+	n := int(int32At(p, path))
+	if n < 0 || n > len(p)-path-4 {
+		return nil
+	}
+	return p[path+4 : path+4+n]
+}
+
 // setsWatch says whether a request leaves a watch: the flag is the last byte of those that can.
 func setsWatch(op int32, p []byte) bool {
 	switch op {

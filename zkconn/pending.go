@@ -1,6 +1,10 @@
 package zkconn
 
-import "time"
+import (
+	"time"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
 
 // pending holds the packets that were sent and not answered yet, in order. Replies come in the same order, but for those
 // to credentials, which the server gives at once.
@@ -12,6 +16,7 @@ type pending struct {
 type packet struct {
 	xid, op int32
 	at      time.Time
+	birth   *link.Birth // somebody wants to know the zxid of the reply; or nil
 }
 
 func (q *pending) push(p packet) {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/link"
 )
 
 const (
@@ -96,7 +98,7 @@ func (w *wire) note(p []byte) (done bool) {
 		}
 	case running:
 		xid, op := request(p)
-		w.pending.push(packet{xid, op, now})
+		w.pending.push(packet{xid, op, now, w.birth(op, p)})
 		switch {
 		case op == opSetWatches && w.resumed != nil:
 			close(w.resumed)
@@ -247,8 +249,19 @@ func (w *wire) reply(head []byte, size int) error {
 	w.mu.Unlock()
 	if ok {
 		w.client.link.Answered(p.at)
+		if p.birth != nil && !failed {
+			p.birth.Tell(int64At(head, 8))
+		}
 	}
 	return nil
+}
+
+// birth finds who wants to know the zxid of a create that is sent, as the first operation of a Multi.
+func (w *wire) birth(op int32, p []byte) *link.Birth {
+	if op != opMulti || !w.client.link.Expecting() {
+		return nil
+	}
+	return w.client.link.Expected(firstCreated(p))
 }
 
 // hold keeps back the first reply after a reconnect until the client has sent its watches again.

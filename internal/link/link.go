@@ -18,6 +18,8 @@ type Link struct {
 	// view is what the readers see. It is replaced, never changed, so that Alive costs one load and one look at the clock.
 	view atomic.Pointer[view]
 
+	births births
+
 	mu        sync.Mutex // orders the writers; guards everything below
 	touches   touches
 	connected bool

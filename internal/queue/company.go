@@ -19,45 +19,50 @@ import (
 // the transaction that makes their node (Entry.Announce). Then their coming costs
 // the others one notification, and those who do not announce themselves none.
 //
-// That is a matter of fairness and not of safety: whoever comes along holds by
-// a node that stands in line, and those behind wait for it.
+// To come along is a matter of fairness and not of safety: whoever does so holds
+// by a node that stands in line, and those behind wait for it.
 type Company struct {
-	// Overtakes tells which nodes behind would be wronged.
+	// Overtakes tells which nodes behind would be wronged. They are also those
+	// that block the member when they are ahead.
 	Overtakes func(behind znode.Node) bool
+	// Calm, if not nil, is what all companies of one line know together.
+	Calm *Calm
 
-	view atomic.Pointer[companyView]
+	view atomic.Pointer[view]
 }
 
-// companyView is what the last look at the line has shown.
-type companyView struct {
+// Calm is a look at the line that has shown none of those who announce themselves,
+// neither ahead nor behind. While it lasts, whoever makes a node knows without
+// listing that nobody blocks it: an announcement is ordered before the reply to
+// the create, or behind the create.
+type Calm struct{ view atomic.Pointer[view] }
+
+// view is what a look at the line has shown, and what tells that it still holds.
+type view struct {
 	client   *session.Client
 	session  int64
 	stretch  uint64
 	arrivals *session.Watch // nil: somebody stands behind already
-	own      []*session.Watch
 }
 
-// Welcome reports whether one more may come along. Before the member's first look
-// at the line they all may: they come at the same time as it does.
-func (c *Company) Welcome() bool {
-	v := c.view.Load()
-	if v == nil {
-		return true
-	}
+// holds reports whether nobody has come since.
+func (v *view) holds() bool {
 	if v.arrivals == nil {
 		return false
 	}
 	if _, fired := v.arrivals.Fired(); fired {
 		return false
 	}
-	for _, w := range v.own {
-		if _, fired := w.Fired(); fired {
-			return false
-		}
-	}
 	// Since a reconnect, or while there is no connection, news may be late.
 	now, _ := v.client.Unbroken()
 	return now == v.stretch && v.client.Up(v.session)
+}
+
+// Welcome reports whether one more may come along. Before the member's first look
+// at the line they all may: they come at the same time as it does.
+func (c *Company) Welcome() bool {
+	v := c.view.Load()
+	return v == nil || v.holds()
 }
 
 // Arrivals is the watch that fires when somebody comes who would be overtaken,
@@ -69,16 +74,35 @@ func (c *Company) Arrivals() *session.Watch {
 	return nil
 }
 
+// joinsCalm reports whether the line was calm when the member's node was made, in
+// that session and stretch of connection, and still is.
+func (c *Company) joinsCalm(session int64, stretch uint64) bool {
+	if c.Calm == nil {
+		return false
+	}
+	v := c.Calm.view.Load()
+	if v == nil || v.session != session || v.stretch != stretch || !v.holds() {
+		return false
+	}
+	c.view.Store(v)
+	return true
+}
+
 // looked takes note of a look at the line. The listing and the watch were asked
 // for side by side: only if both have seen the directory with the same data is
 // whoever has come since then sure to fire the watch.
 func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *session.Watch, stretch uint64) {
-	v := &companyView{client: m.line.client, session: m.sess, stretch: stretch, own: m.own}
+	v := &view{client: m.line.client, session: m.sess, stretch: stretch}
 	behind := func(n znode.Node) bool { return n.Seq > m.nodes[0].Seq && c.Overtakes(n) }
 	if arrivals != nil && dir != nil && arrivals.Stat.Mzxid == dir.Mzxid && !slices.ContainsFunc(line, behind) {
 		v.arrivals = arrivals
 	}
 	c.view.Store(v)
+	// A watch that was set before a reconnect is set again by the client, later
+	// than some of what it asks: a create might be answered first.
+	if c.Calm != nil && v.arrivals != nil && arrivals.SetIn(stretch) && !slices.ContainsFunc(line, c.Overtakes) {
+		c.Calm.view.Store(v)
+	}
 }
 
 // arrivals watches the data of the directory; nil if that is not possible, which

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/zktest"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -67,11 +68,6 @@ func TestWhoMayComeAlong(t *testing.T) {
 			x.must(nil, err)
 			m.entry.Company.looked(m, line, dir, nil, stretch)
 		}, false},
-		"its node is deleted": {func(x *place, m *member) {
-			x.looks(m)
-			x.must(nil, x.witness.Delete(x.line.path(m.nodes[0]), -1))
-			x.until("it is told", func() bool { _, fired := m.own[0].Fired(); return fired })
-		}, false},
 		"there is no connection": {func(x *place, m *member) {
 			x.looks(m)
 			x.proxy.Refuse()
@@ -101,5 +97,82 @@ func TestWhoMayComeAlong(t *testing.T) {
 				t.Errorf("welcome: %v", got)
 			}
 		})
+	}
+}
+
+// Calm is a look that has shown nobody who announces himself, neither ahead nor
+// behind, with a watch that is sure to be ordered before whatever comes later.
+func TestWhatIsCalm(t *testing.T) {
+	for name, c := range map[string]struct {
+		happen func(*place, *member)
+		calm   bool
+	}{
+		"nobody is there": {(*place).looks, true},
+		"somebody stands ahead": {func(x *place, m *member) {
+			m.nodes = x.enter().nodes
+			x.looks(m)
+		}, false},
+		"somebody stands behind": {func(x *place, m *member) {
+			x.enter()
+			x.looks(m)
+		}, false},
+		"somebody has come since": {func(x *place, m *member) {
+			x.looks(m)
+			x.must(x.witness.Set(x.line.dir, nil, -1))
+			x.until("it is told", func() bool { _, fired := m.entry.Company.Arrivals().Fired(); return fired })
+		}, false},
+		"the watch is older than the connection": {func(x *place, m *member) {
+			x.line.arrivals(x.Context(), m.sess)
+			before, _ := x.line.client.Unbroken()
+			x.proxy.Cut()
+			x.until("it is up again", func() bool {
+				now, _ := x.line.client.Unbroken()
+				return now != before && x.line.client.Up(m.sess)
+			})
+			x.looks(m)
+			if !m.entry.Company.Welcome() {
+				x.Error("nobody may come along either")
+			}
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
+			m := x.accompanied()
+			m.entry.Company.Calm = new(Calm)
+			m.entry.Company.Overtakes = func(n znode.Node) bool { return n.Name != m.nodes[0].Name }
+			c.happen(x, m)
+			stretch, _ := x.line.client.Unbroken()
+			next := Company{Calm: m.entry.Company.Calm}
+			if got := next.joinsCalm(m.sess, stretch); got != c.calm {
+				t.Errorf("calm: %v", got)
+			}
+			if next.joinsCalm(m.sess+1, stretch) || next.joinsCalm(m.sess, stretch+1) {
+				t.Error("calm in another session, or after a reconnect")
+			}
+		})
+	}
+}
+
+// What the header of a reply says is the token only where it has been seen to be.
+func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
+	t.Parallel()
+	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
+	enter := func(header int64) int64 {
+		m := x.enter()
+		m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return false }})
+		stretch, known := x.line.client.Unbroken()
+		terms, err := m.entry.Terms(t.Context(), m.sess)
+		x.must(nil, err)
+		p, err := m.take(t.Context(), session.Claimed{Nodes: m.nodes, Zxid: header}, terms, stretch, known, false)
+		x.must(nil, err)
+		_, stat, err := x.witness.Exists(x.line.path(m.nodes[0]))
+		x.must(nil, err)
+		return p.Token() - stat.Czxid
+	}
+	for _, header := range []int64{1, 2} {
+		if off := enter(header); off != 0 {
+			t.Errorf("a header of %d makes a token that is %d off", header, off)
+		}
 	}
 }

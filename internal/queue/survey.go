@@ -84,9 +84,7 @@ func (m *member) mayTake(ctx context.Context, terms Terms, stretch uint64, known
 	}
 }
 
-// list lists the line. Who has no token yet, or may have company, watches the own
-// nodes at the same time; both are answered before anybody may come along, so a
-// deletion of our nodes is in the listing or fires the watch.
+// list lists the line. Who has no token yet watches the own nodes at the same time.
 func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error) {
 	var l struct {
 		line     []znode.Node
@@ -100,7 +98,7 @@ func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error)
 		beside.Go(func() { l.arrivals = m.line.arrivals(ctx, m.sess) })
 	}
 	var err error
-	if m.token == 0 || m.entry.Company != nil {
+	if m.token == 0 {
 		var own []*session.Watch
 		if own, err = m.watchAll(ctx, m.nodes); err == nil {
 			err = m.keep(own)
@@ -130,6 +128,7 @@ func (m *member) keep(own []*session.Watch) error {
 		}
 	}
 	m.own, m.token = own, own[0].Stat.Czxid
+	m.line.client.Compare(m.header, m.token)
 	return nil
 }
 

@@ -33,6 +33,9 @@ type Claimed struct {
 	// Dir is the directory as of the transaction, and nil if it was not
 	// touched or the reply was lost.
 	Dir *zk.Stat
+	// Zxid is that of the transaction as far as the header of the reply tells,
+	// and 0 if that is not to be had.
+	Zxid int64
 }
 
 // Claim makes the nodes in the given session. Their names carry an id chosen
@@ -56,19 +59,24 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 			return Claimed{}, ErrOver
 		}
 		id := znode.NewID()
+		zxid := c.expect(claim, id)
 		sent := time.Now()
 		call := start(func() ([]zk.MultiResponse, error) { return c.multi(claim.ops(id)...) })
 		var a answer[[]zk.MultiResponse]
 		select {
 		case a = <-call:
 		case <-ctx.Done():
+			zxid()
 			go c.reap(claim, id, call)
 			return Claimed{}, Ended(ctx)
 		}
+		header := zxid()
 		c.proved(session, sent, a.err)
 		switch outcomeOf(a.err) {
 		case done:
-			return c.ours(session, claim.Dir, claim.read(a.value))
+			made := claim.read(a.value)
+			made.Zxid = header
+			return c.ours(session, claim.Dir, made)
 		case refused:
 			return Claimed{}, a.err
 		case unknown:
@@ -106,7 +114,7 @@ func (claim Claim) ops(id string) []any {
 	}
 	for range claim.Nodes {
 		ops = append(ops, &zk.CreateRequest{
-			Path:  claim.Dir + "/" + znode.Prefix(id, claim.Kind),
+			Path:  claim.path(id),
 			Data:  claim.Data,
 			Acl:   claim.ACL,
 			Flags: zk.FlagEphemeral | zk.FlagSequence,
@@ -116,6 +124,22 @@ func (claim Claim) ops(id string) []any {
 		ops = append(ops, &zk.SetDataRequest{Path: claim.Dir, Version: -1})
 	}
 	return ops
+}
+
+// path is that of a node to be made, to which the server appends a number.
+func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefix(id, claim.Kind) }
+
+// expect has the connection keep the zxid of a claim, until it is asked for. Where
+// the directory is touched, its Stat tells.
+func (c *Client) expect(claim Claim, id string) (zxid func() int64) {
+	if c.link == nil || claim.Touch {
+		return func() int64 { return 0 }
+	}
+	birth, forget := c.link.Expect(claim.path(id))
+	return func() int64 {
+		forget()
+		return birth.Zxid()
+	}
 }
 
 // Size is about how many bytes the request has.

@@ -36,6 +36,10 @@ type Client struct {
 	// container nodes (before 3.5.1).
 	plainOnly atomic.Bool
 
+	// headers is whether the zxid in the header of a reply has been compared
+	// with that of the node, and what came of it.
+	headers atomic.Int32
+
 	// vanished is when a node of ours was last found deleted by somebody else.
 	vanished atomic.Int64
 }
@@ -110,6 +114,28 @@ func (c *Client) Unbroken() (stretch uint64, known bool) {
 	}
 	return c.link.Epoch(), true
 }
+
+// Compare compares the zxid of a claim, as the header of its reply had it, with the
+// czxid of the node. Servers have always put the one there, but no document says
+// that they must; so it is used where it has been seen.
+func (c *Client) Compare(header, czxid int64) {
+	switch {
+	case header == 0:
+	case header != czxid:
+		c.headers.Store(headersWrong)
+	default:
+		c.headers.CompareAndSwap(0, headersRight)
+	}
+}
+
+// Trusts reports whether the zxid in the header of a reply may be taken for that of
+// the transaction.
+func (c *Client) Trusts() bool { return c.headers.Load() == headersRight }
+
+const (
+	headersRight = 1
+	headersWrong = 2 // for ever
+)
 
 // Ended returns nil while ctx lives, then its error together with its cause, so
 // that both can be matched.

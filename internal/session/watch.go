@@ -13,10 +13,15 @@ type Watch struct {
 	Data []byte
 	Stat *zk.Stat
 
+	stretch uint64 // of the connection, when it was set
+	fresh   bool   // that is known
 	raw     <-chan zk.Event
 	settled chan struct{} // closed once event is known
 	event   zk.Event
 }
+
+// SetIn reports whether the watch was set in this stretch of connection.
+func (w *Watch) SetIn(stretch uint64) bool { return w.fresh && w.stretch == stretch }
 
 // C is the client's own channel: it yields the event to one receiver and is
 // closed for all others. Whatever is received must be given to Event. There is
@@ -152,14 +157,19 @@ func (c *Client) set(session int64, path string, e *watchEntry) {
 			e.err = ErrOver
 			break
 		}
+		stretch, known := c.Unbroken()
 		data, stat, raw, err := c.conn.GetW(path)
+		after, _ := c.Unbroken()
 		o := outcomeOf(err)
 		if o == done || o == refused {
 			if !c.In(session) {
 				err = ErrOver
 			}
 			if e.err = err; err == nil {
-				e.watch = &Watch{Data: data, Stat: stat, raw: raw, settled: make(chan struct{})}
+				e.watch = &Watch{
+					Data: data, Stat: stat, raw: raw, settled: make(chan struct{}),
+					stretch: stretch, fresh: known && after == stretch,
+				}
 			}
 			break
 		}

@@ -1,0 +1,149 @@
+package rwlock_test
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// makeDir makes a directory that stays when it is empty.
+func makeDir(s *contract.Stage) {
+	s.Helper()
+	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+}
+
+// calm has a client see the line without a writer, so that its next read locks are
+// granted by the reply to their create.
+func calm(s *contract.Stage, c *client) {
+	s.Helper()
+	for range 2 {
+		unlock(s, c.read())
+	}
+	before := requests(c)
+	unlock(s, c.read())
+	if n := requests(c) - before; n != 2 {
+		s.Fatalf("%d requests for a read lock, want 2", n)
+	}
+}
+
+// A writer that comes is ordered before a reader's create, and then its
+// announcement comes before the reply; or behind, and then it waits.
+func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	for range 5 {
+		calm(s, c)
+		h := w.write()
+		reader := c.waitRead(2)
+		s.CatchUp(c.conn)
+		reader.Waits()
+		unlock(s, h)
+		unlock(s, reader.Granted())
+
+		calm(s, c)
+		held := c.proxy.Next(zktest.CreateOp, zktest.HoldRequest)
+		reader = contract.Begin(t, s.Ctx, c.RLock)
+		zktest.Within(t, soon, "it is about to queue", func() { <-held.Fired() })
+		h = w.write()
+		held.Release()
+		s.InLine(2)
+		s.CatchUp(c.conn)
+		reader.Waits()
+		unlock(s, h)
+		unlock(s, reader.Granted())
+
+		calm(s, c)
+		held = c.proxy.Next(zktest.CreateOp, zktest.HoldReply)
+		reader = contract.Begin(t, s.Ctx, c.RLock)
+		zktest.Within(t, soon, "it has queued", func() { <-held.Fired() })
+		writer := w.waitWrite(2)
+		writer.Waits()
+		held.Release()
+		got := reader.Granted()
+		writer.Waits()
+		unlock(s, got)
+		unlock(s, writer.Granted())
+	}
+	s.Empty()
+}
+
+// After a reconnect the watch on the directory may be late: what was seen before
+// counts no more.
+func TestAReaderListsAfterAReconnect(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	calm(s, c)
+	c.proxy.Refuse()
+	h := w.write()
+	s.Must(c.proxy.Accept())
+	reader := c.waitRead(2)
+	s.CatchUp(c.conn)
+	reader.Waits()
+	unlock(s, h)
+	unlock(s, reader.Granted())
+	s.Empty()
+}
+
+// A directory that went and came again is another, in which nobody has looked yet.
+func TestAReaderListsInANewDirectory(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	calm(s, c)
+	s.Must(s.Witness.Delete(s.Dir, -1))
+	makeDir(s)
+	h := w.write()
+	reader := c.waitRead(2)
+	s.CatchUp(c.conn)
+	reader.Waits()
+	unlock(s, h)
+	unlock(s, reader.Granted())
+	s.Empty()
+}
+
+// Whoever holds alone finds out that its node is gone when it asks or unlocks.
+// Those who share it may do neither, as long as there is always one more.
+func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c := behind(s)
+	calm(s, c)
+	before := c.proxy.Seen(zktest.ReadOp)
+	first, second := c.read(), c.read()
+	zktest.Eventually(t, soon, "the node is watched", func() bool { return c.proxy.Seen(zktest.ReadOp) > before })
+	s.CatchUp(c.conn)
+	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+	zktest.Eventually(t, soon, "a reader makes a node of its own", func() bool {
+		h := c.read()
+		defer func() { _ = h.Unlock(s.Ctx) }() // it may have shared the loss
+		return h.Token() != first.Token()
+	})
+	s.Is(first.Unlock(s.Ctx), rwlock.ErrLost)
+	s.Is(second.Unlock(s.Ctx), rwlock.ErrLost)
+	s.Empty()
+}
+
+// The token without a read of the own node is that of the node.
+func TestTokensOfReadersThatDoNotList(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c := behind(s)
+	for range 20 {
+		calm(s, c)
+		h := c.read()
+		_, stat, err := s.Witness.Exists(h.Guard().Path)
+		s.Must(err)
+		if h.Token() != stat.Czxid {
+			t.Errorf("token %d, czxid %d", h.Token(), stat.Czxid)
+		}
+		unlock(s, h)
+	}
+	s.Empty()
+}
