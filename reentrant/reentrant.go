@@ -50,6 +50,9 @@ func New(conn *zk.Conn, path string, opts ...Option) *Mutex {
 		opt.apply(&cfg)
 	}
 	line, err := queue.NewLine(conn, path, cfg.Config, cfg.kind)
+	if err == nil && cfg.kind == znode.KazooLock {
+		line.Stay()
+	}
 	return &Mutex{path: path, line: line, entry: exclusive(cfg.kind), err: err, grants: make(map[int64]*grant)}
 }
 

@@ -12,7 +12,7 @@ func TestCuratorMutex(t *testing.T) {
 	a, b := ours.party("a"), theirs.party("b")
 	s.excludes(a, mutex, b, mutex)
 	s.excludes(b, mutex, a, mutex)
-	s.fights(corner{ours, []string{mutex}}, corner{theirs, []string{mutex}})
+	s.fights(corner{ours, []string{mutex}}, corner{theirs, []string{mutex}}, crowd)
 	theirs.part()
 }
 
@@ -32,6 +32,6 @@ func TestCuratorReadWriteLock(t *testing.T) {
 	// Until 5.5.0 Curator's downgrade lets a writer in that waits, of whichever
 	// library (CURATOR-621).
 	s.downgradesAlone(b, a, ours.party("c"))
-	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, []string{write, read}})
+	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, []string{write, read}}, crowd)
 	theirs.part()
 }

@@ -101,7 +101,7 @@ func (p *localParty) give()      { p.Must(p.asked.Granted().give(p.Ctx)) }
 func (p *localParty) downgrade() { p.Must(p.asked.Granted().downgrade(p.Ctx)) }
 
 func (l *local) open(sessions int) {
-	for range sessions {
+	for len(l.fighters) < sessions {
 		l.fighters = append(l.fighters, l.Connect())
 	}
 }

@@ -8,5 +8,5 @@ func TestZkLock(t *testing.T) {
 	a, b := ours.party("a"), theirs.party("b")
 	s.excludes(a, mutex, b, mutex)
 	s.excludes(b, mutex, a, mutex)
-	s.fights(corner{ours, []string{mutex}}, corner{theirs, []string{mutex}})
+	s.fights(corner{ours, []string{mutex}}, corner{theirs, []string{mutex}}, crowd)
 }

@@ -51,6 +51,14 @@ var ofTheRecipes = []mutant{
 		test: inRwlock("TestANumberOfOursIsNobodyElses"),
 	},
 	{
+		name: "kazoo-names-in-a-container",
+		file: "rwlock/rwlock.go",
+		why:  "a kazoo lock that has made the directory once fails when it has gone",
+		old:  `m.err == nil && m.kinds == kazoo`,
+		new:  `false`,
+		test: inRwlock("TestKazooNamesHaveADirectoryThatStays"),
+	},
+	{
 		name: "kazoo-names-marked",
 		file: "internal/znode/name.go",
 		why:  "kazoo does not write them so, nor do we read them",
