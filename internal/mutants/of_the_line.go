@@ -104,6 +104,22 @@ var ofTheLine = []mutant{
 		why:  "a read lock stands in the place of the write lock that went",
 		old:  `!t.replaced && t.left <=`,
 		new:  `t.left <=`,
+		test: inRwlock("TestDowngradeBeforeTheNextWriterWatches"),
+	},
+	{
+		name: "change-taken-for-a-deletion",
+		file: "internal/queue/survey.go",
+		why:  "the writer ahead has become a reader",
+		old:  "if i < 0 || !session.Gone(event) {",
+		new:  "if i < 0 {",
+		test: inRwlock("TestDowngradeDoesNotLetTheNextWriterIn"),
+	},
+	{
+		name: "downgrade-without-a-word",
+		file: "internal/session/read.go",
+		why:  "the watch of the writer behind reports a deletion, and that is taken for a release",
+		old:  "&zk.SetDataRequest{Path: dir + \"/\" + old.Name, Data: data, Version: -1},\n",
+		new:  "\n",
 		test: inRwlock("TestDowngradeDoesNotLetTheNextWriterIn"),
 	},
 	{

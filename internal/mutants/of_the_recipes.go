@@ -72,7 +72,7 @@ var ofTheRecipes = []mutant{
 		why:  "it strikes out the write node, and a read node has come in its place",
 		old:  `Blocks: func(znode.Node) bool { return true }, Replaced: mayRead}`,
 		new:  `Blocks: func(znode.Node) bool { return true }}`,
-		test: inRwlock("TestDowngradeDoesNotLetTheNextWriterIn"),
+		test: inRwlock("TestDowngradeBeforeTheNextWriterWatches"),
 	},
 	{
 		name: "writer-does-not-announce-itself",

@@ -31,8 +31,8 @@ var ofTheShared = []mutant{
 		name: "shared-node-not-watched",
 		file: "rwlock/party.go",
 		why:  "it was deleted by hand, and as long as one more joins nobody finds out",
-		old:  `p.place.Life()`,
-		new:  `_ = p.place.Token()`,
+		old:  "have it watched.\n\t\tp.place.Life()",
+		new:  "have it watched.\n\t\t_ = p.place.Token()",
 		test: inRwlock("TestNobodyJoinsANodeThatWasDeleted"),
 	},
 	{
