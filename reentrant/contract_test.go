@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -14,7 +15,7 @@ func TestMain(m *testing.M) { contract.Main(m) }
 
 func TestMutex(t *testing.T) {
 	contract.Run(t, contract.Recipe{
-		Package: "reentrant", Lock: "lock", TryLock: "try lock",
+		Package: "reentrant", Lock: "lock", TryLock: "try lock", Kind: observe.Mutex,
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return locker{reentrant.New(conn, path, options(s)...)}
 		},
@@ -32,6 +33,9 @@ func options(s contract.Settings) []reentrant.Option {
 	}
 	if s.Grace != 0 {
 		opts = append(opts, reentrant.WithGrace(s.Grace))
+	}
+	if s.Observer != nil {
+		opts = append(opts, reentrant.WithObserver(*s.Observer))
 	}
 	return opts
 }

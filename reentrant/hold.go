@@ -46,6 +46,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 			err = last
 		}
 	}
+	h.part.Released(err)
 	return h.mutex.wrap("unlock", err)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // Option changes a default of [New].
@@ -58,4 +59,10 @@ func WithGrace(grace time.Duration) Option {
 // and fails for ever when it has gone.
 func WithKazooNames() Option {
 	return option(func(cfg *config) { cfg.kind = znode.KazooLock })
+}
+
+// WithObserver has o told of what happens to the lock, see package observe. Given
+// several times, all of them are. The default is none.
+func WithObserver(o observe.Observer) Option {
+	return option(func(cfg *config) { cfg.Observers = append(cfg.Observers, o) })
 }

@@ -112,12 +112,23 @@ func (m *Mutex) take(ctx context.Context, op string, how enter) (*Hold, error) {
 		return nil, m.wrap(op, err)
 	}
 	me := goid.ID()
-	if h, err := m.reenter(ctx, me); h != nil || err != nil {
-		return h, m.wrap(op, err)
+	call := m.line.Call()
+	h, err := m.reenter(ctx, me)
+	if h == nil && err == nil {
+		h, err = m.enter(ctx, me, how)
 	}
-	place, err := how(m.line, ctx, m.entry)
 	if err != nil {
 		return nil, m.wrap(op, err)
+	}
+	h.part.Granted(call)
+	return h, nil
+}
+
+// enter has a caller that does not own the lock stand in line.
+func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*Hold, error) {
+	place, err := how(m.line, ctx, m.entry)
+	if err != nil {
+		return nil, err
 	}
 	g := &grant{place: place, holds: make(map[int64]int, 1)}
 	m.mu.Lock()

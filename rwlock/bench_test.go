@@ -1,18 +1,34 @@
 package rwlock_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
 // 64 goroutines for each processor share one read lock: what is measured is a
 // join and a leave, without any request.
-func BenchmarkJoinedRead(b *testing.B) {
+func BenchmarkJoinedRead(b *testing.B) { joinedRead(b) }
+
+// The same, and somebody counts.
+func BenchmarkObservedRead(b *testing.B) {
+	var n atomic.Int64
+	joinedRead(b, rwlock.WithObserver(observe.Observer{
+		Granted:  func(observe.Granted) { n.Add(1) },
+		Released: func(observe.Released) { n.Add(-1) },
+	}))
+	if n.Load() != 0 {
+		b.Errorf("%d more were granted than released", n.Load())
+	}
+}
+
+func joinedRead(b *testing.B, opts ...rwlock.Option) {
 	conn := zktest.Connect(b, 10*time.Second)
-	mu := rwlock.New(conn, zktest.Path(b))
+	mu := rwlock.New(conn, zktest.Path(b), opts...)
 	first, err := mu.RLock(b.Context())
 	if err != nil {
 		b.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -14,7 +15,7 @@ func TestMain(m *testing.M) { contract.Main(m) }
 
 func TestWriteLock(t *testing.T) {
 	contract.Run(t, contract.Recipe{
-		Package: "rwlock", Lock: "lock", TryLock: "try lock",
+		Package: "rwlock", Lock: "lock", TryLock: "try lock", Kind: observe.Write,
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return writer{rwlock.New(conn, path, options(s)...)}
 		},
@@ -24,7 +25,7 @@ func TestWriteLock(t *testing.T) {
 
 func TestReadLock(t *testing.T) {
 	contract.Run(t, contract.Recipe{
-		Package: "rwlock", Lock: "read lock", TryLock: "try read lock",
+		Package: "rwlock", Lock: "read lock", TryLock: "try read lock", Kind: observe.Read,
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return reader{rwlock.New(conn, path, options(s)...)}
 		},
@@ -42,6 +43,9 @@ func options(s contract.Settings) []rwlock.Option {
 	}
 	if s.Grace != 0 {
 		opts = append(opts, rwlock.WithGrace(s.Grace))
+	}
+	if s.Observer != nil {
+		opts = append(opts, rwlock.WithObserver(*s.Observer))
 	}
 	return opts
 }

@@ -19,9 +19,10 @@ type Hold struct {
 	party *party // of those who read together; nil when for writing
 }
 
-func newHold(m *RWMutex, place *queue.Place, party *party) *Hold {
+func newHold(m *RWMutex, place *queue.Place, party *party, call *queue.Call) *Hold {
 	h := &Hold{mutex: m, party: party}
 	h.part.Begin(place)
+	h.part.Granted(call)
 	return h
 }
 
@@ -42,6 +43,7 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	if left := h.leave(ctx); err == nil {
 		err = left
 	}
+	h.part.Released(err)
 	return h.mutex.wrap("unlock", err)
 }
 

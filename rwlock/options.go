@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // Option changes a default of [New].
@@ -66,6 +67,12 @@ func WithData(data []byte) Option {
 // knows its deadline and does not need it.
 func WithGrace(grace time.Duration) Option {
 	return option(func(cfg *config) { cfg.Grace = grace })
+}
+
+// WithObserver has o told of what happens to the lock, see package observe. Given
+// several times, all of them are. The default is none.
+func WithObserver(o observe.Observer) Option {
+	return option(func(cfg *config) { cfg.Observers = append(cfg.Observers, o) })
 }
 
 // WithReadLinger keeps an idle read lock for up to that long, so that those who

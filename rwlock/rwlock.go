@@ -129,22 +129,24 @@ func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
+	call := m.line.Call()
 	place, err := how(ctx)
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}
-	return newHold(m, place, nil), nil
+	return newHold(m, place, nil, call), nil
 }
 
 func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*party, error)) (*Hold, error) {
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
+	call := m.line.Call()
 	party, err := how(ctx)
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}
-	return newHold(m, party.place, party), nil
+	return newHold(m, party.place, party, call), nil
 }
 
 // wrap puts the package, the operation and the path in front of an error.

@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -20,7 +21,7 @@ func TestTwoOfThreePermits(t *testing.T) { runContract(t, 2, 3) }
 
 func runContract(t *testing.T, n, permits int) {
 	contract.Run(t, contract.Recipe{
-		Package: "semaphore", Lock: "acquire", TryLock: "try acquire",
+		Package: "semaphore", Lock: "acquire", TryLock: "try acquire", Kind: observe.Permits,
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return acquirer{semaphore.New(conn, path, permits, options(s)...), n}
 		},
@@ -38,6 +39,9 @@ func options(s contract.Settings) []semaphore.Option {
 	}
 	if s.Grace != 0 {
 		opts = append(opts, semaphore.WithGrace(s.Grace))
+	}
+	if s.Observer != nil {
+		opts = append(opts, semaphore.WithObserver(*s.Observer))
 	}
 	return opts
 }

@@ -14,6 +14,7 @@ import (
 type Hold struct {
 	semaphore *Semaphore
 	place     *queue.Place
+	call      *queue.Call
 }
 
 // Release gives all the permits of the hold back. It starts the deletion of the
@@ -26,7 +27,9 @@ type Hold struct {
 // [ErrReleased] from the second call on, and ctx's error if the answer is still
 // to come.
 func (h *Hold) Release(ctx context.Context) error {
-	return h.semaphore.wrap("release", h.place.Unlock(ctx))
+	err := h.place.Unlock(ctx)
+	h.call.Released(err)
+	return h.semaphore.wrap("release", err)
 }
 
 // Held reports whether the permits are still held: not released, not lost, and

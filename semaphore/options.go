@@ -8,6 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // Option changes a default of [New].
@@ -42,4 +43,10 @@ func WithData(data []byte) Option {
 // knows its deadline and does not need it.
 func WithGrace(grace time.Duration) Option {
 	return option(func(cfg *queue.Config) { cfg.Grace = grace })
+}
+
+// WithObserver has o told of what happens to the semaphore, see package observe. Given
+// several times, all of them are. The default is none.
+func WithObserver(o observe.Observer) Option {
+	return option(func(cfg *queue.Config) { cfg.Observers = append(cfg.Observers, o) })
 }

@@ -50,6 +50,7 @@ func New(conn *zk.Conn, path string, permits int, opts ...Option) *Semaphore {
 		return s
 	}
 	s.count = &count{path: path, line: path + "/queue", client: s.line.Client(), acl: cfg.ACL, wanted: permits}
+	s.line.NamedBy(path)
 	s.line.MadeBy(s.count.makeLine)
 	return s
 }
@@ -99,6 +100,7 @@ func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*Hol
 	if err := s.count.fits(n); err != nil {
 		return nil, s.wrap(op, err)
 	}
+	call := s.line.Call()
 	place, err := how(s.line, ctx, queue.Entry{
 		Kind: znode.Permit, Nodes: n, Announce: true, Silently: true,
 		Terms: func(ctx context.Context, sess int64) (queue.Terms, error) { return s.terms(ctx, sess, n) },
@@ -106,7 +108,8 @@ func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*Hol
 	if err != nil {
 		return nil, s.wrap(op, err)
 	}
-	return &Hold{semaphore: s, place: place}, nil
+	call.Granted(place)
+	return &Hold{semaphore: s, place: place, call: call}, nil
 }
 
 func (s *Semaphore) terms(ctx context.Context, sess int64, n int) (queue.Terms, error) {

@@ -30,7 +30,7 @@ const (
 )
 
 // recipe is what each public lock package may import. No recipe is in it: they never import each other.
-var recipe = []string{"internal/queue", "internal/session", "internal/hold", "internal/znode", zk, multierror}
+var recipe = []string{"internal/queue", "internal/session", "internal/hold", "internal/znode", "observe", zk, multierror}
 
 // house says what each package of the library may import besides the standard library; paths without a dot are ours.
 // Every list points down, so a cycle or an arrow that points up cannot be written here by accident.
@@ -38,17 +38,18 @@ var house = map[string][]string{
 	"rwlock":           recipe,
 	"semaphore":        recipe,
 	"reentrant":        append([]string{"internal/goid"}, recipe...),
-	"internal/queue":   {"internal/session", "internal/hold", "internal/znode", zk, multierror},
+	"internal/queue":   {"internal/session", "internal/hold", "internal/znode", "observe", zk, multierror},
 	"internal/session": {"internal/link", "internal/hold", "internal/znode", zk, multierror},
 	"zkconn":           {"internal/link", zk, multierror},
 	"internal/link":    {zk},
 	"internal/hold":    {multierror},
 	"internal/znode":   {},
+	"observe":          {},
 	"internal/goid":    {goid},
 }
 
 // pure packages decide and never act. Only direct imports count: fmt reaches os, and nobody does I/O by way of fmt.Errorf.
-var pure = []string{"internal/hold", "internal/znode"}
+var pure = []string{"internal/hold", "internal/znode", "observe"}
 
 // noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it: internal/session does that.
 var noCalls = []string{"rwlock", "semaphore", "reentrant", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
@@ -103,7 +104,7 @@ func check(pkgs map[string]pkg) []string {
 // kind tells imports of this module and of others from those of the standard library.
 func kind(imp string) (ours, third bool) {
 	first, _, _ := strings.Cut(imp, "/")
-	for _, top := range []string{"rwlock", "semaphore", "reentrant", "zkconn", "examples"} {
+	for _, top := range []string{"rwlock", "semaphore", "reentrant", "zkconn", "observe", "examples"} {
 		ours = ours || first == top
 	}
 	// The standard library has an internal/ of its own, which nobody else can import.

@@ -50,6 +50,9 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	result := make(chan error, 1)
 	go func() {
 		err := p.line.client.Replace(p.sess, p.line.dir, old, old.As(to), p.line.cfg.Data, p.line.cfg.ACL)
+		if err == nil {
+			p.call.Load().downgraded(old.As(to)) // while an Unlock still waits
+		}
 		p.mu.Lock()
 		if err == nil {
 			p.nodes = []znode.Node{old.As(to)}

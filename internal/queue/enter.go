@@ -18,7 +18,7 @@ import (
 // line anew, at the tail, for its nodes are gone.
 var (
 	errAgain   = errors.New("look again")
-	errRequeue = errors.New("queue again")
+	errRequeue = errors.New("its node is gone: queue again")
 )
 
 // Wait stands in line until it is the member's turn or ctx ends.
@@ -115,6 +115,8 @@ type member struct {
 	own    []*session.Watch // on its own nodes, if it may hold by a strike-out
 	token  int64
 	header int64 // what the reply's header says that the token is, or 0
+
+	waiting waiting // what its observers know of that
 }
 
 // take goes from standing in line to holding.
@@ -190,6 +192,7 @@ func (m *member) granted() *Place { return newPlace(m) }
 // wrong is reported together with err.
 func (m *member) leave(ctx context.Context, err error) error {
 	m.lease.End()
+	m.line.left(m.nodes, m.token, m.waiting, err)
 	removed := m.line.client.Remove(m.sess, m.line.dir, m.nodes)
 	if session.Ended(ctx) != nil || errors.Is(err, session.ErrOver) || errors.Is(err, session.ErrClosed) {
 		return err

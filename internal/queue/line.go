@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // Config is what the options of every recipe set.
@@ -19,6 +20,8 @@ type Config struct {
 	ACL   []zk.ACL
 	Data  []byte
 	Grace time.Duration
+	// Observers are told of what happens; none: nothing is told.
+	Observers []observe.Observer
 }
 
 // Default is the configuration without options.
@@ -34,6 +37,7 @@ const maxData = 512 << 10
 type Line struct {
 	client *session.Client
 	dir    string
+	lock   string // its path, as observers know it
 	kinds  []znode.Kind
 	cfg    Config
 	make   func(context.Context) error
@@ -59,12 +63,15 @@ func NewLine(conn *zk.Conn, dir string, cfg Config, kinds ...znode.Kind) (*Line,
 	if err := znode.ValidatePath(dir); err != nil {
 		return nil, err
 	}
-	l := &Line{client: session.Of(conn), dir: dir, kinds: kinds, cfg: cfg}
+	l := &Line{client: session.Of(conn), dir: dir, lock: dir, kinds: kinds, cfg: cfg}
 	l.make = func(ctx context.Context) error {
 		if err := l.client.MakeDir(ctx, dir, cfg.ACL); err != nil {
 			return explain(err, "CREATE on the parents of "+dir)
 		}
 		return nil
+	}
+	if len(cfg.Observers) > 0 {
+		l.observed()
 	}
 	return l, nil
 }

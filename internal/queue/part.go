@@ -15,6 +15,7 @@ type Part struct {
 	Place *Place
 	life  hold.Life
 	tied  sync.Once
+	call  *Call
 }
 
 // Begin begins a hold on a place.
@@ -22,6 +23,15 @@ func (p *Part) Begin(place *Place) {
 	p.Place = place
 	p.life.Begin(place.look)
 }
+
+// Granted tells the observers of this hold, which the call has come to.
+func (p *Part) Granted(call *Call) {
+	p.call = call
+	call.Granted(p.Place)
+}
+
+// Released tells them how it has ended, by the error of its Unlock.
+func (p *Part) Released(err error) { p.call.Released(err) }
 
 // End ends this hold. The error matches hold.ErrLost if the place had been lost
 // first, and is hold.ErrReleased from the second call on.

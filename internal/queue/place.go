@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -26,6 +27,7 @@ type Place struct {
 	line  *Line
 	sess  int64
 	token int64
+	call  atomic.Pointer[Call] // the last that was granted it, if there are observers
 	life  hold.Life
 	lease *session.Lease
 	look  func() error // Look, made once for all the parts
@@ -34,10 +36,13 @@ type Place struct {
 	nodes    []znode.Node  // what is held now; Downgrade changes it
 	replaced chan struct{} // closed when the Downgrade under way has ended; nil if none is
 	guarded  bool          // somebody has asked, so the own nodes are watched
+
+	waiting waiting     // what the observers know of the wait for it
+	claimed atomic.Bool // they have been told of a hold
 }
 
 func newPlace(m *member) *Place {
-	p := &Place{line: m.line, sess: m.sess, token: m.token, lease: m.lease, nodes: m.nodes}
+	p := &Place{line: m.line, sess: m.sess, token: m.token, lease: m.lease, nodes: m.nodes, waiting: m.waiting}
 	p.life.Begin(p.lease.Alive)
 	p.look = p.Look
 	p.life.OnEnd(p.ended)
@@ -51,8 +56,9 @@ func newPlace(m *member) *Place {
 func (p *Place) ended(end error) {
 	p.lease.End()
 	if errors.Is(end, hold.ErrLost) {
-		p.remove()
+		p.orphaned(end, p.remove())
 	}
+	p.unclaimed(end)
 }
 
 // remove starts the deletion of the nodes, once a Downgrade under way has settled
@@ -119,7 +125,7 @@ func (p *Place) Life() *hold.Life {
 }
 
 // OnEnd has hook called when the hold ends, see hold.Life.OnEnd.
-func (p *Place) OnEnd(hook func(error)) { p.life.OnEnd(hook) }
+func (p *Place) OnEnd(hook func(error)) (forget func()) { return p.life.OnEnd(hook) }
 
 // Look returns nil while the hold lives, and otherwise what ended it. Unlike Life
 // it sets no watch.

@@ -55,6 +55,7 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 		if turn.Stale() {
 			return nil, errAgain
 		}
+		m.waits(&turn)
 		if err := m.await(ctx, terms, &turn); err != nil {
 			return nil, err
 		}

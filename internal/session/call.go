@@ -143,6 +143,17 @@ func (r *retry) wait(ctx context.Context) error {
 	return nil
 }
 
+// again is wait for a request that got no answer: its trace is told.
+func (r *retry) again(ctx context.Context, op string, cause error) error {
+	if err := r.wait(ctx); err != nil {
+		return err
+	}
+	if t := r.client.trace; t != nil {
+		t.Retried(op, cause)
+	}
+	return nil
+}
+
 // connected waits until the connection has a session. What is asked while it has
 // none waits in the client's queue, where it cannot be taken back: of a thousand
 // callers that come and give up during an outage, a thousand requests would be
@@ -178,13 +189,14 @@ func (c *Client) leaving() bool {
 
 // await makes a call again and again until the server answers, and returns the
 // answer, be it a refusal. It is for calls that may be made any number of times.
-func await[T any](ctx context.Context, c *Client, call func() (T, error)) (T, error) {
+func await[T any](ctx context.Context, c *Client, op string, call func() (T, error)) (T, error) {
 	var none T
 	retry := c.retry()
 	for {
 		if err := Ended(ctx); err != nil {
 			return none, err
 		}
+		var cause error
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
@@ -193,10 +205,11 @@ func await[T any](ctx context.Context, c *Client, call func() (T, error)) (T, er
 			if o := outcomeOf(a.err); o == done || o == refused {
 				return a.value, a.err
 			}
+			cause = a.err
 		case <-ctx.Done():
 			return none, Ended(ctx)
 		}
-		if err := retry.wait(ctx); err != nil {
+		if err := retry.again(ctx, op, cause); err != nil {
 			return none, err
 		}
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -37,6 +38,13 @@ type Claimed struct {
 	// and 0 if that is not to be had.
 	Zxid int64
 }
+
+// How nodes come about that belong to nobody.
+var (
+	errNobody    = errors.New("nobody waited for its create any more")
+	errElsewhere = errors.New("it was created in another session than it was meant for")
+	errPartly    = errors.New("others that were created with it are gone")
+)
 
 // Claim makes the nodes in the given session. Their names carry an id chosen
 // before the create, so that nodes whose reply was lost are found again
@@ -89,9 +97,9 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 				return c.ours(session, claim.Dir, Claimed{Nodes: found})
 			}
 			// Of some, somebody has deleted the others: less than all is none.
-			c.Remove(AnySession, claim.Dir, found)
+			c.undo(claim.Dir, found, errPartly)
 		}
-		if err := retry.wait(ctx); err != nil {
+		if err := retry.again(ctx, "create", a.err); err != nil {
 			return Claimed{}, err
 		}
 	}
@@ -103,7 +111,7 @@ func (c *Client) ours(session int64, dir string, made Claimed) (Claimed, error) 
 	if c.In(session) {
 		return made, nil
 	}
-	c.Remove(AnySession, dir, made.Nodes)
+	c.undo(dir, made.Nodes, errElsewhere)
 	return Claimed{}, ErrOver
 }
 
@@ -181,7 +189,7 @@ func (c *Client) reap(claim Claim, id string, call <-chan answer[[]zk.MultiRespo
 	a := <-call
 	switch outcomeOf(a.err) {
 	case done:
-		c.Remove(AnySession, claim.Dir, claim.read(a.value).Nodes)
+		c.undo(claim.Dir, claim.read(a.value).Nodes, errNobody)
 	case unknown:
 		c.reapFound(claim, id)
 	}
@@ -191,7 +199,7 @@ func (c *Client) reap(claim Claim, id string, call <-chan answer[[]zk.MultiRespo
 func (c *Client) reapFound(claim Claim, id string) {
 	found, err := c.search(context.Background(), claim, id)
 	if err == nil {
-		c.Remove(AnySession, claim.Dir, found)
+		c.undo(claim.Dir, found, errNobody)
 	}
 }
 
@@ -202,10 +210,10 @@ func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.No
 	retry := c.retry()
 	for {
 		before := c.server()
-		if _, err := await(ctx, c, func() (any, error) { return c.prove(c.conn.SessionID(), barrier) }); err != nil && outcomeOf(err) != refused {
+		if _, err := await(ctx, c, "check", func() (any, error) { return c.prove(c.conn.SessionID(), barrier) }); err != nil && outcomeOf(err) != refused {
 			return nil, err
 		}
-		children, err := await(ctx, c, func() ([]string, error) {
+		children, err := await(ctx, c, "list", func() ([]string, error) {
 			children, _, err := c.conn.Children(claim.Dir)
 			return children, err
 		})

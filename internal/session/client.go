@@ -27,6 +27,12 @@ var ErrClosed = fmt.Errorf("the connection is closed: %w", zk.ErrClosing)
 
 // Client is everything that the locks of this process do on one connection.
 type Client struct {
+	*connection
+	trace *Trace // nil: nobody is told
+}
+
+// connection is what all Clients of a connection share.
+type connection struct {
 	conn    *zk.Conn
 	link    *link.Link // nil on a connection that zkconn did not make
 	watches watches
@@ -44,12 +50,12 @@ type Client struct {
 	vanished atomic.Int64
 }
 
-// clients finds the Client of a connection, so that all locks of the process
+// clients finds what there is of a connection, so that all locks of the process
 // share its watches and its monitor. Both sides are weak: nothing here keeps a
-// connection alive, and a Client goes with the last lock that uses it.
+// connection alive, and what is here goes with the last lock that uses it.
 var clients struct {
 	sync.Mutex
-	of map[weak.Pointer[zk.Conn]]weak.Pointer[Client]
+	of map[weak.Pointer[zk.Conn]]weak.Pointer[connection]
 }
 
 // Of returns the Client of conn.
@@ -58,12 +64,12 @@ func Of(conn *zk.Conn) *Client {
 	clients.Lock()
 	defer clients.Unlock()
 	if c := clients.of[key].Value(); c != nil {
-		return c
+		return c.monitor.client
 	}
-	c := &Client{conn: conn, link: link.Of(conn)}
-	c.monitor.client = c
+	c := &connection{conn: conn, link: link.Of(conn)}
+	c.monitor.client = &Client{connection: c}
 	if clients.of == nil {
-		clients.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[Client])
+		clients.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[connection])
 	}
 	clients.of[key] = weak.Make(c)
 	runtime.AddCleanup(c, func(key weak.Pointer[zk.Conn]) {
@@ -73,7 +79,7 @@ func Of(conn *zk.Conn) *Client {
 			delete(clients.of, key)
 		}
 	}, key)
-	return c
+	return c.monitor.client
 }
 
 // Session waits until there is a session and returns its id, which is never 0.

@@ -18,7 +18,7 @@ func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 // MakeLeaf makes a directory whose parent must exist: it returns zk.ErrNoNode if
 // that does not.
 func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
-	_, err := await(ctx, c, func() (string, error) { return c.createContainer(dir, acl) })
+	_, err := await(ctx, c, "create", func() (string, error) { return c.createContainer(dir, acl) })
 	return err
 }
 
@@ -34,7 +34,7 @@ func (c *Client) MakeNode(ctx context.Context, path string, data []byte, acl []z
 // may be reaped between the two creates, so it asks again.
 func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create func(string, []zk.ACL) (string, error)) error {
 	for {
-		_, err := await(ctx, c, func() (string, error) { return create(path, acl) })
+		_, err := await(ctx, c, "create", func() (string, error) { return create(path, acl) })
 		if err != zk.ErrNoNode {
 			return err
 		}

@@ -16,7 +16,7 @@ func (c *Client) Children(ctx context.Context, session int64, dir string) ([]str
 		children []string
 		stat     *zk.Stat
 	}
-	l, err := await(ctx, c, func() (listing, error) {
+	l, err := await(ctx, c, "list", func() (listing, error) {
 		children, stat, err := c.conn.Children(dir)
 		return listing{children, stat}, err
 	})
@@ -32,7 +32,7 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 		data []byte
 		stat *zk.Stat
 	}
-	n, err := await(ctx, c, func() (node, error) {
+	n, err := await(ctx, c, "read", func() (node, error) {
 		data, stat, err := c.conn.Get(path)
 		return node{data, stat}, err
 	})
@@ -42,7 +42,7 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 // Set writes a node's data, asking until it is answered. A write whose answer
 // was lost is repeated, so it may happen twice.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) error {
-	_, err := await(ctx, c, func() (*zk.Stat, error) { return c.conn.Set(path, data, version) })
+	_, err := await(ctx, c, "write", func() (*zk.Stat, error) { return c.conn.Set(path, data, version) })
 	return err
 }
 
@@ -54,7 +54,7 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	for i, check := range checks {
 		ops[i] = check
 	}
-	_, err := await(ctx, c, func() ([]zk.MultiResponse, error) { return c.prove(session, ops...) })
+	_, err := await(ctx, c, "check", func() ([]zk.MultiResponse, error) { return c.prove(session, ops...) })
 	if !c.In(session) && Ended(ctx) == nil {
 		return ErrOver
 	}
@@ -109,7 +109,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		switch outcomeOf(err) {
 		case done:
 			if !c.In(session) {
-				c.Remove(AnySession, dir, []znode.Node{new})
+				c.undo(dir, []znode.Node{new}, errElsewhere)
 				return ErrOver
 			}
 			return nil
@@ -123,7 +123,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 				return err
 			}
 		}
-		if err := retry.wait(context.Background()); err != nil {
+		if err := retry.again(context.Background(), "replace", err); err != nil {
 			return err
 		}
 	}

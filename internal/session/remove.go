@@ -103,7 +103,7 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node) (perhaps 
 		case unknown:
 			maybe = true
 		}
-		if err := retry.wait(context.Background()); err != nil {
+		if err := retry.again(context.Background(), "delete", err); err != nil {
 			return false, err
 		}
 	}

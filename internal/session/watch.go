@@ -173,7 +173,7 @@ func (c *Client) set(session int64, path string, e *watchEntry) {
 			}
 			break
 		}
-		if e.err = retry.wait(context.Background()); e.err != nil {
+		if e.err = retry.again(context.Background(), "watch", err); e.err != nil {
 			break
 		}
 	}

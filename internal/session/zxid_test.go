@@ -59,7 +59,7 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 }
 
 func TestHeadersAreTrustedOnceSeenRightAndNeverOnceSeenWrong(t *testing.T) {
-	c := &Client{}
+	c := &Client{connection: new(connection)}
 	for i, step := range []struct {
 		header, czxid int64
 		trusts        bool

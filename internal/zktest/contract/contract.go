@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // Hold is what the holds of all recipes have in common.
@@ -55,6 +56,8 @@ type Settings struct {
 	ACL   []zk.ACL // one that is empty, but not nil, is
 	Data  []byte
 	Grace time.Duration
+	// Observer, if not nil, is told.
+	Observer *observe.Observer
 }
 
 // Recipe is one way to lock.
@@ -64,6 +67,8 @@ type Recipe struct {
 	TryLock string // and TryLock
 
 	New func(conn *zk.Conn, path string, s Settings) Locker
+
+	Kind observe.Kind // that observers are told of Lock
 
 	Below  string // the directory in which nodes stand, below the lock's path
 	Stored string // what the node at the path holds, if the directory is below it
@@ -111,7 +116,7 @@ const (
 )
 
 var suite = slices.Concat(
-	holding, waiting, trying, canceling, replies, losing, outages, fencing, inputs, rights, secured, secrets, directories, names, surroundings, costs,
+	holding, waiting, trying, canceling, replies, losing, outages, fencing, inputs, rights, secured, secrets, directories, names, surroundings, costs, observing,
 )
 
 // Run runs the suite over one recipe.

@@ -1,0 +1,216 @@
+package rwlock_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// observed is a lock whose observer keeps a record.
+func observed(s *contract.Stage, opts ...rwlock.Option) (*rwlock.RWMutex, *contract.Events) {
+	s.Helper()
+	e := contract.NewEvents(s.T)
+	return rwlock.New(s.Connect(), s.Path, append(opts, rwlock.WithObserver(e.Observer()))...), e
+}
+
+func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	mu, events := observed(s)
+	first, err := mu.RLock(s.Ctx)
+	s.Must(err)
+	second, err := mu.RLock(s.Ctx)
+	s.Must(err)
+	a, b := contract.Next[observe.Granted](events, 2), contract.Of[observe.Granted](events)[0]
+	if b.Joined || !a.Joined || a.Lock != b.Lock || a.Token != second.Token() {
+		t.Errorf("%+v, then %+v", b, a)
+	}
+	s.Must(first.Unlock(s.Ctx))
+	contract.Next[observe.Released](events, 1)
+	s.Must(second.Unlock(s.Ctx))
+	contract.Next[observe.Released](events, 2)
+	if n := len(contract.Of[any](events)); n != 4 {
+		t.Errorf("%d events: %+v", n, contract.Of[any](events))
+	}
+	s.Empty()
+}
+
+func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	writer := rwlock.New(s.Connect(), s.Path)
+	mu, events := observed(s)
+	w, err := writer.Lock(s.Ctx)
+	s.Must(err)
+	var readers []*contract.Attempt[*rwlock.Hold]
+	for range 3 {
+		readers = append(readers, contract.Begin(t, s.Ctx, mu.RLock))
+	}
+	contract.Next[observe.Queued](events, 1)
+	readers[0].Stop() // the others go on to wait
+	s.Must(w.Unlock(s.Ctx))
+	for _, r := range readers[1:] {
+		s.Must(r.Granted().Unlock(s.Ctx))
+	}
+	joined := 0
+	for _, g := range contract.Of[observe.Granted](events) {
+		if g.Joined {
+			joined++
+		}
+	}
+	if joined != 1 || len(contract.Of[observe.Granted](events)) != 2 || len(contract.Of[observe.Queued](events)) != 1 {
+		t.Errorf("%+v", contract.Of[any](events))
+	}
+	events.Balanced()
+	s.Empty()
+}
+
+func TestReadersWhoseWaitIsCalledOffHaveLeft(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	mu, events := observed(s)
+	w, err := rwlock.New(s.Connect(), s.Path).Lock(s.Ctx)
+	s.Must(err)
+	a := contract.Begin(t, s.Ctx, mu.RLock)
+	contract.Next[observe.Queued](events, 1)
+	a.Stop()
+	contract.Next[observe.Left](events, 1)
+	s.Must(w.Unlock(s.Ctx))
+	events.Balanced()
+	s.Empty()
+}
+
+func TestALossIsToldOfEachReader(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	mu, events := observed(s)
+	const readers = 3
+	var holds []*rwlock.Hold
+	for range readers {
+		h, err := mu.RLock(s.Ctx)
+		s.Must(err)
+		holds = append(holds, h)
+	}
+	lost := holds[0].Lost()
+	s.Must(holds[readers-1].Unlock(s.Ctx))
+	s.InLine(1)
+	s.Must(s.Witness.Delete(holds[0].Guard().Path, -1))
+	s.Lost(lost)
+	contract.Next[observe.Lost](events, readers-1)
+	for _, h := range holds[:readers-1] {
+		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+	}
+	for _, l := range contract.Of[observe.Lost](events) {
+		s.Is(l.Cause, rwlock.ErrLost)
+	}
+	if n := len(contract.Of[observe.Released](events)); n != 1 {
+		t.Errorf("%d released, want 1", n)
+	}
+	events.Balanced()
+	s.Empty()
+}
+
+func TestADowngradeEndsOneHoldAndBeginsAnother(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	mu, events := observed(s)
+	h, err := mu.Lock(s.Ctx)
+	s.Must(err)
+	s.Must(h.Downgrade(s.Ctx))
+	contract.Next[observe.Granted](events, 2)
+	s.Must(h.Unlock(s.Ctx))
+	var kinds []observe.Kind
+	for _, e := range contract.Of[any](events) {
+		switch e := e.(type) {
+		case observe.Granted:
+			kinds = append(kinds, e.Kind)
+			if e.Joined != (e.Kind == observe.Read) || e.Token != h.Token() {
+				t.Errorf("%+v", e)
+			}
+		case observe.Released:
+			kinds = append(kinds, "-"+e.Kind)
+		}
+	}
+	if len(kinds) != 4 || kinds[0] != observe.Write || kinds[1] != "-"+observe.Write || kinds[2] != observe.Read || kinds[3] != "-"+observe.Read {
+		t.Errorf("granted and released (-): %v", kinds)
+	}
+	s.Empty()
+}
+
+func TestALockThatIsHandedOnIsJoined(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	mu, events := observed(s, rwlock.WithHandoff(4))
+	h, err := mu.Lock(s.Ctx)
+	s.Must(err)
+	a := contract.Begin(t, s.Ctx, mu.Lock)
+	zktest.Eventually(t, soon, "it waits", func() bool { return mu.Waiting() == 1 })
+	s.Must(h.Unlock(s.Ctx))
+	got := a.Granted()
+	if g := contract.Next[observe.Granted](events, 2); !g.Joined || g.Token != h.Token() {
+		t.Errorf("%+v", g)
+	}
+	s.Must(got.Unlock(s.Ctx))
+	if n := len(contract.Of[observe.Queued](events)); n != 0 {
+		t.Errorf("%d queued, and nobody was in front of the process", n)
+	}
+	events.Balanced()
+	s.Empty()
+}
+
+// Everybody who gave up at the moment of the grant leaves nothing untold.
+func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
+	t.Parallel()
+	for _, opts := range [][]rwlock.Option{nil, {rwlock.WithHandoff(2)}} {
+		s := contract.NewStage(t, "")
+		mu, events := observed(s, opts...)
+		other := rwlock.New(s.Connect(), s.Path)
+		for i := range 40 {
+			w, err := other.Lock(s.Ctx)
+			s.Must(err)
+			take := mu.RLock
+			if i%2 == 0 {
+				take = mu.Lock
+			}
+			a := contract.Begin(t, s.Ctx, take)
+			s.InLine(2)
+			go a.Cancel()
+			s.Must(w.Unlock(s.Ctx))
+			a.Ended()
+			if a.Err == nil {
+				s.Must(a.Hold.Unlock(s.Ctx))
+			} else {
+				s.Is(a.Err, context.Canceled)
+			}
+			s.Empty()
+		}
+		events.Balanced()
+	}
+}
+
+// What nobody observes costs nothing: one allocation is the Hold.
+func TestAReadThatNobodyObservesAllocatesItsHoldAlone(t *testing.T) {
+	s := contract.NewStage(t, "")
+	allocs := func(opts ...rwlock.Option) float64 {
+		mu := rwlock.New(s.Connect(), s.Path, opts...)
+		first, err := mu.RLock(s.Ctx)
+		s.Must(err)
+		defer func() { s.Must(first.Unlock(s.Ctx)) }()
+		return testing.AllocsPerRun(1000, func() {
+			h, err := mu.RLock(s.Ctx)
+			s.Must(err)
+			s.Must(h.Unlock(s.Ctx))
+		})
+	}
+	if n := allocs(); n != 1 {
+		t.Errorf("%v allocations, want 1", n)
+	}
+	if n := allocs(rwlock.WithObserver(observe.Observer{})); n <= 1 {
+		t.Errorf("%v allocations with an observer: the count above proves nothing", n)
+	}
+	s.Empty()
+}
