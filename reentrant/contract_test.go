@@ -58,6 +58,7 @@ func (l locker) Queue(ctx context.Context) ([]contract.Member, error) {
 	for i, q := range members {
 		list[i] = contract.Member{
 			Name: q.Name, Holding: q.Holding, Since: q.Since, Session: q.Session, Token: q.Token, Data: q.Data,
+			Host: q.Host, Pid: q.Pid,
 		}
 	}
 	return list, err

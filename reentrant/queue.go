@@ -15,7 +15,9 @@ type Member struct {
 	Since   time.Time // when it queued, by the server's clock
 	Session int64     // the session that the node belongs to
 	Token   int64     // the fencing token that goes with the node
-	Data    []byte    // what WithData has put there
+	Data    []byte    // what the node contains, see WithData
+	Host    string    // of the process that made it, if the data tell it; else empty
+	Pid     int       // and its number; else 0
 }
 
 // Queue lists who holds the lock and who waits for it, in the order of the queue.
@@ -34,6 +36,7 @@ func (m *Mutex) Queue(ctx context.Context) ([]Member, error) {
 		list[i] = Member{
 			Name: q.First.Name, Holding: q.Holding,
 			Since: q.Since, Session: q.Session, Token: q.Token, Data: q.Data,
+			Host: q.Host, Pid: q.Pid,
 		}
 	}
 	return list, nil

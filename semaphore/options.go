@@ -30,7 +30,10 @@ func WithACL(acl []zk.ACL) Option {
 }
 
 // WithData sets what the nodes of the permits contain, for whoever looks at the queue; at
-// most 512 KiB. The default is nothing. Everybody who may read the node sees it.
+// most 512 KiB. The default is a small JSON object with the host name and the
+// number of the process, {"host":"db7","pid":4711}, which [Member] shows as Host
+// and Pid; WithData(nil) has them contain nothing. Everybody who may read the
+// node sees it.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)
 	return option(func(cfg *queue.Config) { cfg.Data = data })

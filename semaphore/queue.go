@@ -16,7 +16,9 @@ type Member struct {
 	Since   time.Time // when it queued, by the server's clock
 	Session int64     // the session that the nodes belong to
 	Token   int64     // the fencing token that goes with the nodes
-	Data    []byte    // what WithData has put there
+	Data    []byte    // what the node contains, see WithData
+	Host    string    // of the process that made it, if the data tell it; else empty
+	Pid     int       // and its number; else 0
 }
 
 // Queue lists who holds permits and who waits for some, in the order of the
@@ -39,6 +41,7 @@ func (s *Semaphore) Queue(ctx context.Context) ([]Member, error) {
 		list[i] = Member{
 			Name: q.First.Name, Permits: q.Nodes, Holding: q.Holding,
 			Since: q.Since, Session: q.Session, Token: q.Token, Data: q.Data,
+			Host: q.Host, Pid: q.Pid,
 		}
 	}
 	return list, nil

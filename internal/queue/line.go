@@ -26,7 +26,7 @@ type Config struct {
 
 // Default is the configuration without options.
 func Default() Config {
-	return Config{ACL: zk.WorldACL(zk.PermAll)}
+	return Config{ACL: zk.WorldACL(zk.PermAll), Data: self()}
 }
 
 // maxData leaves room for the rest of the request, see maxRequest.

@@ -21,6 +21,8 @@ type Member struct {
 	Session int64
 	Token   int64
 	Data    []byte
+	Host    string // if the data tell it
+	Pid     int
 }
 
 // readers bounds how many nodes are read at a time.
@@ -73,6 +75,7 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 func (l *Line) describe(ctx context.Context, m *Member) error {
 	data, stat, err := l.client.Get(ctx, l.path(m.First))
 	if err == nil {
+		m.Host, m.Pid = identify(data)
 		m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
 	}
 	return err

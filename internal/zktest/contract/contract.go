@@ -39,6 +39,8 @@ type Member struct {
 	Session int64
 	Token   int64
 	Data    []byte
+	Host    string
+	Pid     int
 }
 
 // Locker is one value of a recipe.

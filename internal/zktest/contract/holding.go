@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,6 +218,11 @@ func queueTells(s *scene) {
 	}
 	if q[0].Token != h.Token() || string(q[0].Data) != "first" || q[1].Token <= q[0].Token {
 		s.Errorf("%+v", q)
+	}
+	host, err := os.Hostname()
+	s.Must(err)
+	if q[0].Host != "" || q[0].Pid != 0 || q[1].Host != host || q[1].Pid != os.Getpid() {
+		s.Errorf("the first has data of its own, the second is on %s, %d: %+v", host, os.Getpid(), q[:2])
 	}
 
 	a.Stop()
