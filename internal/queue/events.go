@@ -35,21 +35,23 @@ func (l *Line) observed() {
 
 // event is what every event of these nodes begins with.
 func (l *Line) event(nodes []znode.Node, token int64) observe.Lock {
-	e := observe.Lock{Path: l.lock, Kind: kindIn(nodes[0].Kind), Permits: 1, Node: nodes[0].Name, Token: token}
+	e := observe.Lock{Path: l.lock, Kind: l.kindOf(nodes[0].Kind), Permits: 1, Node: nodes[0].Name, Token: token}
 	if e.Kind == observe.Permits {
 		e.Permits = len(nodes)
 	}
 	return e
 }
 
-func kindIn(k znode.Kind) observe.Kind {
-	switch k {
-	case znode.Read, znode.CuratorRead:
+// kindOf is what a node of that kind asks for. Kazoo has one word for the locks
+// that stand alone and for those beside readers.
+func (l *Line) kindOf(k znode.Kind) observe.Kind {
+	switch {
+	case k == znode.Read, k == znode.CuratorRead, k == znode.KazooRead:
 		return observe.Read
-	case znode.Write, znode.CuratorWrite:
-		return observe.Write
-	case znode.Permit:
+	case k == znode.Permit:
 		return observe.Permits
+	case len(l.kinds) > 1:
+		return observe.Write
 	}
 	return observe.Mutex
 }
