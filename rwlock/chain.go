@@ -85,7 +85,7 @@ func (c *chain) wait(ctx context.Context) (*queue.Place, error) {
 	case <-ctx.Done():
 	}
 	c.quit(s)
-	return nil, session.Ended(ctx)
+	return nil, c.line.GaveUp(ctx)
 }
 
 // sendLocked has somebody stand in line if one waits and nobody holds.

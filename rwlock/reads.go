@@ -63,7 +63,7 @@ func (r *reads) lock(ctx context.Context) (*party, error) {
 	case <-e.done:
 	case <-ctx.Done():
 		r.quit(e)
-		return nil, session.Ended(ctx)
+		return nil, r.line.GaveUp(ctx)
 	}
 	if e.err != nil {
 		return nil, e.err

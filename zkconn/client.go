@@ -46,7 +46,7 @@ type client struct {
 func newClient(servers []string, timeout time.Duration, s settings) *client {
 	c := &client{
 		settings: s,
-		link:     link.New(),
+		link:     link.New(servers...),
 		hosts:    newHosts(servers, timeout),
 		gone:     make(chan struct{}),
 		ready:    make(chan struct{}),

@@ -118,6 +118,31 @@ func TestConnectGivesUp(t *testing.T) {
 	}
 }
 
+func TestConnectSaysWhereItHasTriedAndForHowLong(t *testing.T) {
+	var nobody []string
+	for range 2 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		nobody = append(nobody, l.Addr().String())
+	}
+	const patience = 300 * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_, err := zkconn.Connect(ctx, nobody, 3*time.Second)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	text, ok := strings.CutPrefix(err.Error(), "zkconn: connect to "+strings.Join(nobody, ", ")+": after ")
+	text, why, _ := strings.Cut(text, ": ")
+	took, _ := time.ParseDuration(text)
+	if !ok || took < patience || !strings.Contains(why, "connection refused") {
+		t.Error(err)
+	}
+}
+
 func TestConnectAndClose(t *testing.T) {
 	servers := zktest.Servers(t)
 	leak := goleak.IgnoreCurrent()

@@ -13,6 +13,9 @@ import (
 
 // Link is the state of one connection. All methods may be called from any goroutine.
 type Link struct {
+	// Servers are the addresses that the connection may go to. They do not change.
+	Servers []string
+
 	now func() time.Time
 
 	// view is what the readers see. It is replaced, never changed, so that Alive costs one load and one look at the clock.
@@ -23,6 +26,7 @@ type Link struct {
 	mu        sync.Mutex // orders the writers; guards everything below
 	touches   touches
 	connected bool
+	down      time.Time // since when it is not connected
 	changed   chan struct{}
 }
 
@@ -37,10 +41,14 @@ type view struct {
 }
 
 // New returns the Link of a connection that has no session yet.
-func New() *Link { return newLink(time.Now) }
+func New(servers ...string) *Link {
+	l := newLink(time.Now)
+	l.Servers = servers
+	return l
+}
 
 func newLink(now func() time.Time) *Link {
-	l := &Link{now: now, changed: make(chan struct{})}
+	l := &Link{now: now, down: now(), changed: make(chan struct{})}
 	l.view.Store(&view{})
 	return l
 }
@@ -88,8 +96,25 @@ func (l *Link) Disconnected() {
 	if !l.connected || l.view.Load().closed {
 		return
 	}
-	l.connected = false
+	l.disconnect()
 	l.wake()
+}
+
+// disconnect notes since when there is no connection; caller holds mu.
+func (l *Link) disconnect() {
+	if l.connected {
+		l.connected, l.down = false, l.now()
+	}
+}
+
+// Down is since when there is no connection; the zero time while there is one.
+func (l *Link) Down() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.connected {
+		return time.Time{}
+	}
+	return l.down
 }
 
 // Expired tells that the server says that the session is over.
@@ -100,7 +125,7 @@ func (l *Link) Expired() {
 	if old.closed || old.session == 0 && !l.connected {
 		return
 	}
-	l.connected = false
+	l.disconnect()
 	l.view.Store(&view{epoch: old.epoch, timeout: old.timeout})
 	l.wake()
 }
@@ -113,7 +138,7 @@ func (l *Link) MarkClosed() {
 	if old.closed {
 		return
 	}
-	l.connected = false
+	l.disconnect()
 	l.view.Store(&view{epoch: old.epoch, timeout: old.timeout, closed: true})
 	close(l.changed) // and never made anew: Changed stays closed
 }

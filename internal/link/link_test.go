@@ -262,3 +262,24 @@ func BenchmarkAnswered(b *testing.B) {
 		l.Answered(time.Now())
 	}
 }
+
+func TestDown(t *testing.T) {
+	l := New("zk1:2181", "zk2:2181")
+	if len(l.Servers) != 2 || l.Down().IsZero() {
+		t.Errorf("servers %v, down since %v", l.Servers, l.Down())
+	}
+	l.Connected(7, time.Second, time.Now())
+	if down := l.Down(); !down.IsZero() {
+		t.Errorf("connected, and down since %v", down)
+	}
+	l.Disconnected()
+	since := l.Down()
+	if since.IsZero() {
+		t.Fatal("disconnected, and not down")
+	}
+	l.Expired()
+	l.MarkClosed()
+	if again := l.Down(); again != since {
+		t.Errorf("down since %v, then %v", since, again)
+	}
+}

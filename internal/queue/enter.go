@@ -39,7 +39,7 @@ func (l *Line) enter(ctx context.Context, e Entry, wait bool) (*Place, error) {
 			return place, nil
 		case errors.Is(err, errRequeue), errors.Is(err, errAgain), errors.Is(err, session.ErrOver):
 		default:
-			return nil, err
+			return nil, l.client.Unreached(ctx, err)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package queue
 
-import "context"
+import (
+	"context"
+
+	"github.com/zklocks/zklocks/internal/session"
+)
 
 // Send has the place waited for on behalf of callers who may come and go, and
 // handed to deliver. The returned function calls the wait off; a place that was
@@ -12,6 +16,12 @@ func (l *Line) Send(e Entry, deliver func(*Place, error)) (callOff func()) {
 		deliver(l.Wait(ctx, e))
 	}()
 	return cancel
+}
+
+// GaveUp is the error of a caller who does not wait any more for what was sent,
+// because his ctx has ended.
+func (l *Line) GaveUp(ctx context.Context) error {
+	return l.client.Unreached(ctx, session.Ended(ctx))
 }
 
 // Abandon gives the place back without waiting for the answer.

@@ -159,6 +159,7 @@ func (r *retry) again(ctx context.Context, op string, cause error) error {
 // callers that come and give up during an outage, a thousand requests would be
 // left. It does not mean that the next call succeeds.
 func (c *Client) connected(ctx context.Context) error {
+	var began time.Time
 	for retry := c.retry(); ; {
 		if c.link != nil && c.link.IsClosed() {
 			return ErrClosed // for a while, the client's state does not say so
@@ -166,8 +167,11 @@ func (c *Client) connected(ctx context.Context) error {
 		if c.conn.State() == zk.StateHasSession && !c.leaving() {
 			return nil
 		}
+		if began.IsZero() {
+			began = time.Now()
+		}
 		if err := retry.wait(ctx); err != nil {
-			return err
+			return c.unreached(ctx, err, began)
 		}
 	}
 }

@@ -1,8 +1,12 @@
 package contract
 
 import (
+	"context"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zktest"
@@ -11,6 +15,7 @@ import (
 var outages = []scenario{
 	{"holders and waiters survive a restart of the server", restarted, 0},
 	{"a waiter whose watches are lost on the way back hears of the release", watchesLost, 0},
+	{"a call that never reaches a server says which were tried, and for how long", neverConnected, 0},
 	{"on another connection a disconnect is a loss, and the node is deleted", foreignLoss, 0},
 	{"on another connection a disconnect within the grace is no loss", foreignGrace, 0},
 	{"on another connection a cut at the create or the delete leaves nothing", foreignCut, 0},
@@ -63,6 +68,51 @@ func watchesLost(s *scene) {
 		s.Must(c.proxy.Accept())
 		s.unlock(a.Granted())
 	}
+}
+
+func neverConnected(s *scene) {
+	const patience = 500 * time.Millisecond
+	for i, c := range []*client{s.behind(), s.foreignBehind(session, 0)} {
+		foreign := i == 1
+		down := time.Now()
+		c.proxy.Refuse()
+		zktest.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+		for i, call := range []func(context.Context) (Hold, error){
+			c.Lock, c.TryLock, func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err },
+		} {
+			ctx, cancel := context.WithTimeout(s.Ctx, patience)
+			_, err := call(ctx)
+			cancel()
+			s.Is(err, context.DeadlineExceeded)
+			_, text, _ := strings.Cut(err.Error(), "no connection to ZooKeeper")
+			text, tried, _ := strings.Cut(text, "; tried: ")
+			without, _ := time.ParseDuration(strings.TrimPrefix(text, " for "))
+			if foreign && s.r.Joins && i == 0 && text == "" {
+				without = patience // the one who waits for all knows it, not those who wait for him
+			}
+			if tried != c.proxy.Addr()+")" || without < patience*9/10 || without > time.Since(down)+time.Millisecond {
+				s.Errorf("call %d: %v", i, err)
+			}
+		}
+		s.Must(c.proxy.Accept())
+		s.unlock(c.lock())
+	}
+
+	// Nor does one that waits in line while the connection goes.
+	h, c := s.client().block(), s.behind()
+	ctx, cancel := context.WithCancel(s.Ctx)
+	defer cancel()
+	a := Begin(s.T, ctx, c.Lock)
+	s.inLine(2)
+	c.catchUp()
+	c.proxy.Refuse()
+	zktest.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	cancel()
+	if err := a.Failed(); !strings.Contains(err.Error(), "context canceled (no connection to ZooKeeper for ") {
+		s.Errorf("a waiter that gives up: %v", err)
+	}
+	s.Must(c.proxy.Accept())
+	s.unlock(h)
 }
 
 func foreignLoss(s *scene) {
