@@ -58,5 +58,6 @@
 // the semaphore; context.Canceled and context.DeadlineExceeded say that ctx has
 // ended; zk.ErrClosing that the connection was closed; zk.ErrNoAuth that the
 // server refused, with the missing right in the text. Lost connections are no
-// errors: calls wait until they are answered or ctx ends.
+// errors: calls wait until they are answered or ctx ends, and the error says then
+// which servers were tried, and for how long.
 package semaphore
