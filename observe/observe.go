@@ -15,9 +15,9 @@
 // # Which events come
 //
 // Those who stand in line are nodes. A node that has to wait is told of as
-// [Queued], each change of its position that it comes to know as [Moved]. It ends
-// as the first Granted of that node, the one with Joined == false, or as [Left].
-// So Queued minus these two is how many of the process's nodes wait in line.
+// [Queued], each change of its position that it comes to know as [Moved]. The wait
+// ends in a [Granted] that says so, by its field Queued, or in [Left]. So Queued
+// minus these two is how many of the process's nodes wait in line.
 //
 // Those who hold are holds. Each begins with [Granted] and ends with either
 // [Released] or [Lost]; so Granted minus these two is how many there are.
@@ -113,6 +113,7 @@ type Left struct {
 type Granted struct {
 	Lock
 	Waited time.Duration // since the call
+	Queued bool          // this is the end of a wait that was told of as Queued
 	Joined bool          // by a node by which somebody holds, or has held, already
 }
 

@@ -44,7 +44,11 @@ func (c *Call) Granted(p *Place) {
 	c.held = time.Now()
 	c.lock = c.line.event(nodes, p.token)
 	p.call.Store(c)
-	c.granted(observe.Granted{Lock: c.lock, Waited: c.held.Sub(c.began), Joined: p.claimed.Swap(true)})
+	joined := p.claimed.Swap(true)
+	c.granted(observe.Granted{
+		Lock: c.lock, Waited: c.held.Sub(c.began),
+		Queued: !joined && !p.waiting.since.IsZero(), Joined: joined,
+	})
 	// On a goroutine of its own: whoever finds out may hold any mutex, and may
 	// have others to tell who must not wait.
 	c.forget = p.OnEnd(func(end error) {

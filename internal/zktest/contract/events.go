@@ -70,12 +70,8 @@ func (e *Events) Balanced() {
 	e.tb.Helper()
 	sums := func() (waiting, holding int) {
 		waiting = len(Of[observe.Queued](e)) - len(Of[observe.Left](e))
-		first := make(map[string]bool)
-		for _, q := range Of[observe.Queued](e) {
-			first[q.Node] = true
-		}
 		for _, g := range Of[observe.Granted](e) {
-			if !g.Joined && first[g.Node] {
+			if g.Queued {
 				waiting--
 			}
 		}

@@ -52,7 +52,7 @@ func observedFree(s *scene) {
 	h := c.lock()
 	g := Next[observe.Granted](events, 1)
 	s.about(g.Lock, h.Token())
-	if took := time.Since(began); g.Joined || g.Waited <= 0 || g.Waited > took {
+	if took := time.Since(began); g.Joined || g.Queued || g.Waited <= 0 || g.Waited > took {
 		s.Errorf("granted within %v: %+v", took, g)
 	}
 	held := time.Now()
@@ -105,7 +105,7 @@ func observedWait(s *scene) {
 	s.unlock(h)
 	got := a.Granted()
 	s.about(q.Lock, got.Token())
-	if g := Next[observe.Granted](events, 1); g.Joined || g.Lock != q.Lock || g.Waited < least || g.Waited > time.Since(a.Began) {
+	if g := Next[observe.Granted](events, 1); g.Joined || !g.Queued || g.Lock != q.Lock || g.Waited < least || g.Waited > time.Since(a.Began) {
 		s.Errorf("granted after %v: %+v", least, g)
 	}
 	s.unlock(got)
