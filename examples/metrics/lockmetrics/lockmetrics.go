@@ -1,0 +1,99 @@
+// Package lockmetrics counts what happens to locks. One observer feeds Prometheus
+// or OpenTelemetry, whichever the instruments belong to.
+package lockmetrics
+
+import (
+	"context"
+	"errors"
+
+	"github.com/zklocks/zklocks/observe"
+)
+
+// instruments are what the observer writes to. Each takes the values of its
+// labels: path and kind, and one more where it has three.
+type instruments struct {
+	waiting func(n int, labels ...string)
+	holding func(n int, labels ...string)
+	ahead   func(nodes float64, labels ...string)
+	wait    func(seconds float64, labels ...string)
+	hold    func(seconds float64, labels ...string)
+	left    func(labels ...string) // why
+	lost    func(labels ...string)
+	orphan  func(labels ...string)
+	retry   func(labels ...string) // path, operation
+}
+
+// The names of the metrics, what they count, and their labels.
+var (
+	waiting = description{"zklocks_waiting", "Nodes of this process that wait in line.", []string{"path", "kind"}}
+	holding = description{"zklocks_holding", "Holds of this process.", []string{"path", "kind"}}
+	ahead   = description{"zklocks_ahead", "Nodes that had to go first, of those who had to wait.", []string{"path", "kind"}}
+	wait    = description{"zklocks_wait_seconds", "From the call to the grant.", []string{"path", "kind", "joined"}}
+	hold    = description{"zklocks_hold_seconds", "From the grant to the release, or to the loss.", []string{"path", "kind"}}
+	left    = description{"zklocks_left_total", "Nodes that waited and left without a grant.", []string{"path", "kind", "why"}}
+	lost    = description{"zklocks_lost_total", "Holds that were lost.", []string{"path", "kind"}}
+	orphans = description{"zklocks_orphans_total", "Nodes of nobody that were found and deleted.", []string{"path", "kind"}}
+	retries = description{"zklocks_retries_total", "Requests without an answer that were asked again.", []string{"path", "op"}}
+)
+
+type description struct {
+	name, help string
+	labels     []string
+}
+
+// Borders of the histograms, in nodes and in seconds.
+var (
+	nodes   = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+	seconds = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300}
+)
+
+// observer is the one for both. What a path, a cause or a token may be has no
+// bounds: use few paths, and let the log tell why a lock was lost.
+func (i instruments) observer() observe.Observer {
+	return observe.Observer{
+		Queued: func(e observe.Queued) {
+			i.waiting(1, e.Path, string(e.Kind))
+			i.ahead(float64(e.Ahead), e.Path, string(e.Kind))
+		},
+		Left: func(e observe.Left) {
+			i.waiting(-1, e.Path, string(e.Kind))
+			i.left(e.Path, string(e.Kind), why(e.Cause))
+		},
+		Granted: func(e observe.Granted) {
+			if e.Queued {
+				i.waiting(-1, e.Path, string(e.Kind))
+			}
+			i.holding(1, e.Path, string(e.Kind))
+			i.wait(e.Waited.Seconds(), e.Path, string(e.Kind), word(e.Joined))
+		},
+		Released: func(e observe.Released) {
+			i.holding(-1, e.Path, string(e.Kind))
+			i.hold(e.Held.Seconds(), e.Path, string(e.Kind))
+		},
+		Lost: func(e observe.Lost) {
+			i.holding(-1, e.Path, string(e.Kind))
+			i.hold(e.Held.Seconds(), e.Path, string(e.Kind))
+			i.lost(e.Path, string(e.Kind))
+		},
+		Orphan:  func(e observe.Orphan) { i.orphan(e.Path, string(e.Kind)) },
+		Retried: func(e observe.Retried) { i.retry(e.Path, e.Op) },
+	}
+}
+
+// why has few values: gave up, came too late, or lost its place.
+func why(cause error) string {
+	switch {
+	case errors.Is(cause, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(cause, context.Canceled):
+		return "canceled"
+	}
+	return "other"
+}
+
+func word(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}

@@ -1,0 +1,147 @@
+// Picture draws what a dashboard of the metrics shows, from figures of a real run:
+// it starts a ZooKeeper, works under locks, scrapes itself by HTTP twice a second,
+// cuts the connection for a while, and deletes the node of a holder.
+//
+//	go run ./picture -o ../../docs/dashboard.svg
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
+	"github.com/zklocks/zklocks/examples/metrics/traffic"
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+const (
+	every  = 500 * time.Millisecond
+	outage = 2 * time.Second
+	root   = "/picture"
+)
+
+var (
+	out    = flag.String("o", "dashboard.svg", "file to write")
+	length = flag.Duration("for", time.Minute, "how long to work")
+)
+
+func main() {
+	flag.Parse()
+	if err := draw(); err != nil {
+		log.Fatal("picture: ", err)
+	}
+}
+
+func draw() error {
+	samples, err := run(*length)
+	if err != nil {
+		return err
+	}
+	caption := fmt.Sprintf("Scraped twice a second for %v from one process with 20 goroutines, on one ZooKeeper server. "+
+		"At %v its connection was cut for %v; at %v the node of a holder was deleted by hand.", *length, *length/3, outage, *length*2/3)
+	return os.WriteFile(*out, []byte(picture(samples, caption)), 0o644)
+}
+
+// run works, breaks two things, and returns what was scraped.
+func run(length time.Duration) ([]sample, error) {
+	server, err := zktest.Start(zktest.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer server.Stop()
+	proxy, err := zktest.NewProxy(server.Addr())
+	if err != nil {
+		return nil, err
+	}
+	defer proxy.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	conn, err := zkconn.Connect(ctx, []string{proxy.Addr()}, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	hand, err := zkconn.Connect(ctx, []string{server.Addr()}, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	defer hand.Close()
+
+	registry := prometheus.NewRegistry()
+	observer := lockmetrics.Prometheus(registry)
+	metrics := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	defer metrics.Close()
+
+	worked := make(chan struct{})
+	go func() {
+		defer close(worked)
+		traffic.Run(ctx, conn, root, observer)
+	}()
+	defer func() { <-worked }()
+	broken := make(chan error, 1)
+	go func() { broken <- breakThings(ctx, proxy, hand, length) }()
+
+	var samples []sample
+	began := time.Now()
+	for tick := time.NewTicker(every); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return samples, <-broken
+		case <-tick.C:
+			s, err := scrape(metrics.URL)
+			if err != nil {
+				return nil, err
+			}
+			s.at = time.Since(began).Seconds()
+			samples = append(samples, s)
+		}
+	}
+}
+
+// breakThings is the trouble in the middle.
+func breakThings(ctx context.Context, proxy *zktest.Proxy, hand *zk.Conn, length time.Duration) error {
+	wait := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	wait(length / 3)
+	proxy.Refuse()
+	wait(outage)
+	if err := proxy.Accept(); err != nil {
+		return err
+	}
+	wait(length/3 - outage)
+	for range 1000 { // until one is met that has not gone meanwhile
+		children, _, err := hand.Children(root + "/tree")
+		if err != nil && err != zk.ErrNoNode {
+			return err
+		}
+		first, number := "", "9"
+		for _, c := range children {
+			if n := c[strings.LastIndexByte(c, '-')+1:]; n < number {
+				first, number = c, n
+			}
+		}
+		if first == "" {
+			continue
+		}
+		if err := hand.Delete(root+"/tree/"+first, -1); err != zk.ErrNoNode {
+			return err
+		}
+	}
+	return fmt.Errorf("no holder was found")
+}
