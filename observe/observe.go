@@ -40,17 +40,17 @@
 // # Rules for the functions
 //
 // They are called by many goroutines at the same time, while no mutex of the
-// locks is held: Queued, Moved, Left, Granted and Released by the goroutine that
-// called the method of the lock, before it returns, or by one of the library's
-// that stands in line for several; Lost, Orphan and Retried by that or by any
+// locks is held: Queued, Moved, Granted and Released by the goroutine that called
+// the method of the lock, before it returns, or by one of the library's that
+// stands in line for several; Left, Lost, Orphan and Retried by that or by any
 // other. Events of one node or hold come one after the other.
 //
 // They must not block: the lock waits for them, and while Granted runs others
 // wait for the lock. They must not call the methods of a hold or of a lock.
 //
 // A panic is not caught. It comes out of the method that was called, or ends the
-// program where the goroutine is not the caller's; a lock whose Granted panics
-// stays taken until its session ends.
+// program where the goroutine is not the caller's. What was granted stays taken
+// then, and what was queued stays in line, until the session ends.
 package observe
 
 import "time"

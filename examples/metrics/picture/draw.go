@@ -50,9 +50,11 @@ func panels(samples []sample) []panel {
 		label := "kind=" + kind
 		return (b.value("zklocks_wait_seconds", label) - a.value("zklocks_wait_seconds", label)) / (b.at - a.at)
 	}
-	wait := func(i int, kind string) float64 {
-		a, b := samples[past(i)].buckets("zklocks_wait_seconds", "kind="+kind), samples[i].buckets("zklocks_wait_seconds", "kind="+kind)
-		return 1000 * quantile(.99, a, b)
+	most := func(name string) func(int, string) float64 {
+		return func(i int, kind string) float64 {
+			label := "kind=" + kind
+			return 1000 * quantile(.99, samples[past(i)].buckets(name, label), samples[i].buckets(name, label))
+		}
 	}
 	total := func(name, label string) line {
 		l := line{}
@@ -72,7 +74,8 @@ func panels(samples []sample) []panel {
 		{"Waiting in line", "nodes", per(now("zklocks_waiting"))},
 		{"Holding", "holds", per(now("zklocks_holding"))},
 		{"Grants", "per second", per(rate)},
-		{"Wait until the grant, 99 of 100", "ms", per(wait)},
+		{"Wait until the grant, 99 of 100", "ms", per(most("zklocks_wait_seconds"))},
+		{"Hold, 99 of 100", "ms", per(most("zklocks_hold_seconds"))},
 		{"Trouble", "since the begin", trouble},
 	}
 }
