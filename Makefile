@@ -13,7 +13,7 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 # Everything but the programs and what only tests use.
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
 
-.PHONY: help demo test hammer takeover mutants stress stress-broken lost-replies leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo test hammer takeover mutants interop stress stress-broken lost-replies leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -25,6 +25,8 @@ demo: zookeeper ## start a throw-away ZooKeeper and run every example against it
 test: zookeeper ## run all tests with the race detector, against real servers
 	@start=$$(date +%s); \
 	$(GO) test -race -count=1 -p $(PARALLEL) -timeout $(TIMEOUT) ./... && \
+	(cd cmd/zklock && $(GO) test -race -count=1 -timeout $(TIMEOUT) ./...) && \
+	(cd examples/metrics && $(GO) test -race -count=1 -timeout $(TIMEOUT) ./...) && \
 	printf 'ok  \tall packages\t%ds\n' $$(($$(date +%s) - start))
 
 hammer: zookeeper ## 20 processes x 50 goroutines fight for each recipe for 20 s; their record is checked
@@ -41,6 +43,10 @@ mutants: zookeeper ## put bugs into the library, one at a time; a test must find
 takeover: zookeeper ## cut holders off in every way: each must be told before the next one holds; times are printed
 	TAKEOVER=1 \
 	$(GO) test -count=1 -timeout 60m -v ./internal/takeover
+
+interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock: all must exclude each other
+	@scripts/peers.sh
+	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/interop
 
 # One server or three; for reproduction, the seed: STRESS_SEED=n.
 STRESS         ?= 60s
@@ -96,7 +102,7 @@ cover: zookeeper ## measure what the tests reach, all packages together, into co
 	@$(GO) tool cover -func=cover.out | tail -n 1
 
 tidy: ## bring go.mod and go.sum up to date, in nested modules, too
-	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && $(GO) mod tidy) || exit 1; done
+	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && GO="$(GO)" $(CURDIR)/scripts/tidy.sh) || exit 1; done
 
 clean: ## remove what the targets above leave behind
 	rm -rf bin

@@ -108,25 +108,36 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 	s.Empty()
 }
 
-// Whoever holds alone finds out that its node is gone when it asks or unlocks.
-// Those who share it may do neither, as long as there is always one more.
+// Whoever holds alone finds out that its node is gone when it asks or unlocks. The
+// first who joins asks.
 func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
 	s := newStage(t)
 	makeDir(s)
-	c := behind(s)
-	calm(s, c)
-	before := c.proxy.Seen(zktest.ReadOp)
-	first, second := c.read(), c.read()
-	zktest.Eventually(t, soon, "the node is watched", func() bool { return c.proxy.Seen(zktest.ReadOp) > before })
-	s.CatchUp(c.conn)
-	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
-	zktest.Eventually(t, soon, "a reader makes a node of its own", func() bool {
-		h := c.read()
-		defer func() { _ = h.Unlock(s.Ctx) }() // it may have shared the loss
-		return h.Token() != first.Token()
-	})
-	s.Is(first.Unlock(s.Ctx), rwlock.ErrLost)
-	s.Is(second.Unlock(s.Ctx), rwlock.ErrLost)
+	c, w := behind(s), direct(s)
+	deleted := func() {
+		s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+		s.CatchUp(c.conn)
+	}
+	for _, joined := range []bool{false, true} {
+		calm(s, c)
+		holds := []*rwlock.Hold{c.read()}
+		if joined {
+			before := requests(c)
+			holds = append(holds, c.read(), c.read(), c.read())
+			if n := requests(c) - before; n != 1 {
+				t.Errorf("%d requests for three who join", n)
+			}
+		}
+		deleted()
+		other := w.write()
+		reader := c.waitRead(2)
+		reader.Waits()
+		unlock(s, other)
+		unlock(s, reader.Granted())
+		for _, h := range holds {
+			s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		}
+	}
 	s.Empty()
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/session"
 )
 
 // party is a read lock that goroutines of one process hold together, by one node.
@@ -20,7 +21,7 @@ type party struct {
 	members atomic.Int64
 	over    chan struct{} // closed then
 
-	watched atomic.Bool // somebody has joined
+	own atomic.Pointer[session.Watch] // on the node, from the first who joins on
 
 	kept      atomic.Bool  // there is, or was, a keeper
 	idleSince atomic.Int64 // when the last member left, in nanoseconds since start
@@ -37,15 +38,11 @@ const ended = math.MinInt64
 var start = time.Now()
 
 // join makes the caller a member. It fails for good once the place is lost, a
-// writer has come, the connection was made anew, or the party is over.
-func (p *party) join() bool {
-	if p.place.Look() != nil || !p.company.Welcome() {
+// writer has come, the connection was made anew, or the party is over. The first
+// who joins asks for the node; all others make no request.
+func (p *party) join(ctx context.Context) bool {
+	if p.place.Look() != nil || !p.company.Welcome() || !p.exists(ctx) {
 		return false
-	}
-	if !p.watched.Load() && p.watched.CompareAndSwap(false, true) {
-		// From now on nobody may be left who would find the node gone when he
-		// deletes it: have it watched.
-		p.place.Life()
 	}
 	for {
 		n := p.members.Load()
@@ -55,6 +52,26 @@ func (p *party) join() bool {
 		if p.members.CompareAndSwap(n, n+1) {
 			return true
 		}
+	}
+}
+
+// exists reports whether the node is there, as far as is known. Whoever holds alone
+// need not know: it finds out when it asks or unlocks. Those who share the node may
+// do neither, as long as there is always one more.
+func (p *party) exists(ctx context.Context) bool {
+	for {
+		own := p.own.Load()
+		if own == nil {
+			var err error
+			if own, err = p.place.Watch(ctx); err != nil {
+				return false
+			}
+			p.own.Store(own)
+		}
+		if _, fired := own.Fired(); !fired {
+			return true
+		}
+		p.own.CompareAndSwap(own, nil) // ask again: it may have been written into
 	}
 }
 

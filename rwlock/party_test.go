@@ -29,13 +29,13 @@ func TestNobodyJoinsAPartyThatIsOver(t *testing.T) {
 	s := contract.NewStage(t, "")
 	m, place := granted(s)
 	p := m.reads.open(place, &queue.Company{}, 1)
-	if m.reads.join() != p || !p.end(2) {
+	if m.reads.join(t.Context()) != p || !p.end(2) {
 		t.Fatal("not joined, so there is nothing to see")
 	}
 	if place.Look() != nil {
 		t.Fatal("the place is lost")
 	}
-	if m.reads.join() != nil || p.end(0) {
+	if m.reads.join(t.Context()) != nil || p.end(0) {
 		t.Error("a party that was over went on")
 	}
 	s.Must(place.Unlock(s.Ctx))
@@ -49,13 +49,13 @@ func TestNobodyJoinsALostPlace(t *testing.T) {
 	s := contract.NewStage(t, "")
 	m, place := granted(s)
 	p := m.reads.open(place, &queue.Company{}, 1)
-	if m.reads.join() != p {
+	if m.reads.join(t.Context()) != p {
 		t.Fatal("not joined, so there is nothing to see")
 	}
 	lost := place.Life().Lost()
 	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
 	s.Lost(lost)
-	if m.reads.join() != nil {
+	if m.reads.join(t.Context()) != nil {
 		t.Error("joined a lost lock")
 	}
 	for range 2 {
@@ -105,7 +105,7 @@ func TestAPlaceThatNobodyWaitsForIsGivenBack(t *testing.T) {
 	e := &errand{company: &queue.Company{}, done: make(chan struct{})}
 	m.reads.deliver(e, place, nil)
 	zktest.Within(t, patience, "it is delivered", func() { <-e.done })
-	if e.party != nil || m.reads.join() != nil {
+	if e.party != nil || m.reads.join(t.Context()) != nil {
 		t.Error("there is a party of nobody")
 	}
 	s.Empty()

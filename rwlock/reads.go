@@ -55,7 +55,7 @@ func (r *reads) lock(ctx context.Context) (*party, error) {
 	if r.alone {
 		return r.own(r.line.Wait(ctx, r.entry()))
 	}
-	if p := r.join(); p != nil {
+	if p := r.join(ctx); p != nil {
 		return p, nil
 	}
 	e := r.wait()
@@ -83,7 +83,7 @@ func (r *reads) try(ctx context.Context) (*party, error) {
 	if r.alone {
 		return r.own(r.line.Try(ctx, r.entry()))
 	}
-	if p := r.join(); p != nil {
+	if p := r.join(ctx); p != nil {
 		return p, nil
 	}
 	e := r.entry()
@@ -103,8 +103,8 @@ func (r *reads) own(place *queue.Place, err error) (*party, error) {
 }
 
 // join is all that a shared read costs: no request, and no mutex.
-func (r *reads) join() *party {
-	if p := r.current.Load(); p != nil && p.join() {
+func (r *reads) join(ctx context.Context) *party {
+	if p := r.current.Load(); p != nil && p.join(ctx) {
 		return p
 	}
 	return nil

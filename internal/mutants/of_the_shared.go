@@ -28,11 +28,11 @@ var ofTheShared = []mutant{
 		test: inQueue("TestWhoMayComeAlong"),
 	},
 	{
-		name: "shared-node-not-watched",
+		name: "joined-although-its-node-is-gone",
 		file: "rwlock/party.go",
-		why:  "it was deleted by hand, and as long as one more joins nobody finds out",
-		old:  "have it watched.\n\t\tp.place.Life()",
-		new:  "have it watched.\n\t\t_ = p.place.Token()",
+		why:  "it was deleted by hand, and a writer may hold by now",
+		old:  ` || !p.exists(ctx) {`,
+		new:  ` || !p.exists(ctx) && p == nil {`,
 		test: inRwlock("TestNobodyJoinsANodeThatWasDeleted"),
 	},
 	{

@@ -131,6 +131,17 @@ func (p *Place) OnEnd(hook func(error)) (forget func()) { return p.life.OnEnd(ho
 // it sets no watch.
 func (p *Place) Look() error { return p.life.Look() }
 
+// Watch returns a watch on the first of the nodes, set if need be. The error is
+// zk.ErrNoNode if the node is gone; then the hold is lost.
+func (p *Place) Watch(ctx context.Context) (*session.Watch, error) {
+	n := p.settled()[0]
+	w, err := p.line.client.Watch(ctx, p.sess, p.line.path(n))
+	if err == zk.ErrNoNode && p.holds(n) {
+		p.life.Lose(errDeleted)
+	}
+	return w, err
+}
+
 // Deadline is the instant until which the place is known to be held, if nobody
 // deletes its nodes.
 func (p *Place) Deadline() (deadline time.Time, known bool) {
