@@ -275,7 +275,7 @@ func cost(t *testing.T, r recipe, own bool) {
 	}
 	there := func() {
 		h.inLine(holders + inLine*r.nodes)
-		zktest.Eventually(t, soon, "all waiters watch", func() bool { return clientWatches(h.conn) >= inLine*r.nodes+1 })
+		zktest.Eventually(t, soon, "all waiters watch", func() bool { return clientWatches(h.conn) >= inLine*r.nodes })
 	}
 	crowd(wait, there) // so that all tables have their size
 	bareHeap, bareStack, bare := crowd(func(ctx context.Context) { <-ctx.Done() }, func() {})
