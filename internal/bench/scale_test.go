@@ -43,19 +43,18 @@ func (c costs) sessions(members int, timeout float64) float64 {
 	return 1e6 / (heartbeats * (c.Write + c.Read/float64(members)))
 }
 
-// measuredCosts solves for the costs of a write and a read. A free cycle is two
-// writes; a cycle of a reader among readers, with a lock for each session, is
-// two writes and the rest reads.
+// measuredCosts solves for the costs of a write and a read. A free cycle of ours is
+// two writes; one of zk.Lock lists as well.
 func measuredCosts(speed, queues []result) (costs, bool) {
 	idle, ok1 := find(speed, free.name, ours)
-	readers, ok2 := find(speed, reading.name, ours)
+	listing, ok2 := find(speed, free.name, zkLock)
 	busy, ok3 := find(queues, lines[2].name, ours)
 	if !ok1 || !ok2 || !ok3 || idle.processor == 0 || busy.perSecond == 0 {
 		return costs{}, false
 	}
 	c := costs{
 		Write:    idle.processor / 2,
-		Read:     (readers.processor - idle.processor) / (readers.requests - 2),
+		Read:     (listing.processor - idle.processor) / (listing.requests - idle.requests),
 		HandOver: handOver(busy),
 		Reads:    math.Max(busy.requests-2, 0),
 	}
@@ -130,12 +129,12 @@ func TestPaper(t *testing.T) {
 			t.Errorf("%s: %v, want %v", x.what, x.got, x.want)
 		}
 	}
-	measured := func(w workload, processor, requests, perSecond float64) result {
-		return result{workload: w, peer: ours, sample: sample{processor: processor, requests: requests, perSecond: perSecond}}
+	measured := func(w workload, peer string, processor, requests, perSecond float64) result {
+		return result{workload: w, peer: peer, sample: sample{processor: processor, requests: requests, perSecond: perSecond}}
 	}
 	got, ok := measuredCosts(
-		[]result{measured(free, 100, 2, 5000), measured(reading, 160, 4, 3000)},
-		[]result{measured(lines[2], 190, 5, 1000)})
+		[]result{measured(free, ours, 100, 2, 5000), measured(free, zkLock, 130, 3, 4000)},
+		[]result{measured(lines[2], ours, 190, 5, 1000)})
 	if want := c; !ok || got != want {
 		t.Errorf("measured %+v (%v), want %+v", got, ok, want)
 	}
