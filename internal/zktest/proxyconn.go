@@ -179,7 +179,7 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 			if !f.hold(c.gone) {
 				return false
 			}
-		case CutAfterCommit, HoldReply:
+		case CutOnSend, CutAfterCommit, HoldReply: // the server may be faster than the cut
 			c.await(r, f)
 		}
 	}
@@ -225,7 +225,7 @@ func (c *proxyConn) replies() {
 			continue
 		}
 		if f := c.answered(first, body); f != nil {
-			if f.action == CutAfterCommit {
+			if f.action != HoldReply {
 				c.cut()
 				f.fire()
 				continue
