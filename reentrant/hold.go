@@ -20,12 +20,6 @@ type Hold struct {
 	part  queue.Part
 }
 
-func newHold(m *Mutex, g *grant, owner int64) *Hold {
-	h := &Hold{mutex: m, grant: g, owner: owner}
-	h.part.Begin(g.place)
-	return h
-}
-
 // Unlock ends this hold. The last one gives the lock back: it starts the deletion
 // of the node whatever ctx says, and repeats it until the node is gone, its
 // session has ended or the connection is closed; ctx bounds only the wait for

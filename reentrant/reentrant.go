@@ -31,13 +31,6 @@ type Mutex struct {
 	grants map[int64]*grant // what a goroutine holds, by its number
 }
 
-// grant is one lock node and the holds on it.
-type grant struct {
-	place *queue.Place
-	holds map[int64]int // how many, by the number of the goroutine that took them
-	total int           // the sum of holds; at 0 the grant is over
-}
-
 // New returns the lock at path, a directory of its own that is made when it is
 // first needed. It does no I/O: bad arguments are reported by the first call.
 //
@@ -97,7 +90,7 @@ func (m *Mutex) Holds() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if g := m.grants[me]; g != nil {
-		return g.holds[me]
+		return g.taken(me)
 	}
 	return 0
 }
@@ -130,7 +123,7 @@ func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &grant{place: place, holds: make(map[int64]int, 1)}
+	g := newGrant(place, me)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.holdLocked(g, me), nil
@@ -155,22 +148,18 @@ func (m *Mutex) reenter(ctx context.Context, me int64) (*Hold, error) {
 }
 
 func (m *Mutex) holdLocked(g *grant, me int64) *Hold {
-	m.grants[me] = g
-	g.holds[me]++
-	g.total++
-	return newHold(m, g, me)
+	if m.grants[me] != g {
+		m.grants[me] = g
+	}
+	return g.add(m, me)
 }
 
 // unhold takes one hold away and reports whether it was the last.
 func (m *Mutex) unhold(g *grant, owner int64) (last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	g.total--
-	if g.holds[owner]--; g.holds[owner] == 0 {
-		delete(g.holds, owner)
-		if m.grants[owner] == g {
-			delete(m.grants, owner)
-		}
+	if g.remove(owner) == 0 && m.grants[owner] == g {
+		delete(m.grants, owner)
 	}
 	return g.total == 0
 }
