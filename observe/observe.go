@@ -42,8 +42,8 @@
 // They are called by many goroutines at the same time, while no mutex of the
 // locks is held: Queued, Moved, Granted and Released by the goroutine that called
 // the method of the lock, before it returns, or by one of the library's that
-// stands in line for several; Left, Lost, Orphan and Retried by that or by any
-// other. Events of one node or hold come one after the other.
+// stands in line for several; those of a downgrade, and Left, Lost, Orphan and
+// Retried, by that or by any other. Events of one node or hold come one after the other.
 //
 // They must not block: the lock waits for them, and while Granted runs others
 // wait for the lock. They must not call the methods of a hold or of a lock.

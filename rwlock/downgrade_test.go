@@ -263,3 +263,34 @@ func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
 	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
 	s.Empty()
 }
+
+// The write that tells the waiters must not double what the node's data take.
+func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
+	s := newStage(t)
+	data := make([]byte, 512<<10)
+	c := direct(s).with(rwlock.WithData(data))
+	h := c.write()
+	s.Must(h.Downgrade(s.Ctx))
+	q, err := c.Queue(s.Ctx)
+	s.Must(err)
+	if len(q) != 1 || q[0].Write || len(q[0].Data) != len(data) {
+		t.Errorf("in line: %d", len(q))
+	}
+	unlock(s, h)
+	s.Empty()
+}
+
+func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c := direct(s).with(rwlock.WithACL(zk.WorldACL(zk.PermRead)))
+	h := c.write()
+	err := h.Downgrade(s.Ctx)
+	s.Is(err, zk.ErrNoAuth)
+	if want := "WRITE on " + s.Dir + "/"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q in it", err, want)
+	}
+	s.Must(h.Verify(s.Ctx)) // it is for writing still
+	unlock(s, h)
+	s.Empty()
+}

@@ -61,7 +61,8 @@ func (h *Hold) leave(ctx context.Context) error {
 // ctx bounds the wait for the answer; the downgrade itself runs to its end.
 //
 // The error matches [ErrLost] or [ErrReleased] when the hold has ended, and says
-// so when it is for reading already.
+// so when it is for reading already; zk.ErrNoAuth when a right is missing: WRITE on
+// the lock node, CREATE and DELETE on its directory.
 func (h *Hold) Downgrade(ctx context.Context) error {
 	err := h.part.Look()
 	if err == nil {

@@ -79,8 +79,8 @@ func WithObserver(o observe.Observer) Option {
 }
 
 // WithReadLinger keeps an idle read lock for up to that long, so that those who
-// read again soon find it: they hold it at once, without any request. It is
-// given up as soon as somebody in line asks for the lock for writing. TryLock of
+// read again soon find it: they hold it at once, as those who come while others
+// hold it. It is given up as soon as somebody in line asks for the lock for writing. TryLock of
 // another RWMutex value does not stand in line: it finds the lock busy meanwhile.
 // The default is 0: the last reader of the process gives the lock back.
 func WithReadLinger(d time.Duration) Option {

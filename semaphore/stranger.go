@@ -23,24 +23,35 @@ func (c *count) refuseStrangers(ctx context.Context) error {
 	if err != nil {
 		return needs(err, "READ on "+c.path)
 	}
-	if whose := stranger(children); whose != "" {
-		return fmt.Errorf("%w: %s is in use by %s", ErrMismatch, c.path, whose)
+	name, whose := stranger(children)
+	if whose == "" {
+		return nil
 	}
-	return nil
+	if name != "" {
+		// Only who holds or waits counts, and not a directory of that name.
+		switch _, stat, err := c.client.Get(ctx, c.path+"/"+name); {
+		case err == zk.ErrNoNode, err == nil && stat.EphemeralOwner == 0:
+			return nil
+		case err != nil:
+			return needs(err, "READ on "+c.path+"/"+name)
+		}
+	}
+	return fmt.Errorf("%w: %s is in use by %s", ErrMismatch, c.path, whose)
 }
 
-// stranger says whose semaphore it is that has such nodes at its path.
-func stranger(children []string) string {
+// stranger says whose semaphore it is that has such nodes at its path, and by which
+// of its members it is known, if by one.
+func stranger(children []string) (member, whose string) {
 	if slices.Contains(children, "leases") && slices.Contains(children, "locks") {
-		return "a semaphore of Curator's"
+		return "", "a semaphore of Curator's"
 	}
 	for _, name := range children {
 		if strings.HasPrefix(name, "_c_") && strings.Contains(name, "-lease-") {
-			return "a semaphore of Curator's, for its leases"
+			return name, "a semaphore of Curator's, for its leases"
 		}
 		if _, err := hex.DecodeString(name); err == nil && len(name) == 32 {
-			return "a semaphore of kazoo's"
+			return name, "a semaphore of kazoo's"
 		}
 	}
-	return ""
+	return "", ""
 }

@@ -1,6 +1,14 @@
 package semaphore
 
-import "testing"
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
 
 func TestStrangersAreKnown(t *testing.T) {
 	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -10,7 +18,7 @@ func TestStrangersAreKnown(t *testing.T) {
 		{"_c_" + id + "-lease-0000000003"},
 		{"queue", "076e6e61c0cde965b0859f41aaeb74ff"},
 	} {
-		if stranger(children) == "" {
+		if _, whose := stranger(children); whose == "" {
 			t.Errorf("%q: nobody's", children)
 		}
 	}
@@ -19,8 +27,38 @@ func TestStrangersAreKnown(t *testing.T) {
 		{"_c_" + id + "-permit-0000000003", "_c_" + id + "-lock-0000000003"},
 		{"076e6e61c0cde965b0859f41aaeb74ff__lock__0000000001"}, {"076e6e61"}, {"the number of nodes that we know"},
 	} {
-		if whose := stranger(children); whose != "" {
+		if _, whose := stranger(children); whose != "" {
 			t.Errorf("%q: %s", children, whose)
+		}
+	}
+}
+
+// A directory may have the name of one of kazoo's members; nobody holds by it.
+func TestADirectoryIsNobodysPermit(t *testing.T) {
+	conn := zktest.Connect(t, 10*time.Second)
+	for flag, want := range map[int32]error{zk.FlagPersistent: nil, zk.FlagEphemeral: ErrMismatch} {
+		path := zktest.Path(t)
+		for _, p := range []string{path, path + "/076e6e61c0cde965b0859f41aaeb74ff"} {
+			f := flag
+			if p == path {
+				f = zk.FlagPersistent
+			}
+			if _, err := conn.Create(p, nil, f, zk.WorldACL(zk.PermAll)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h, err := New(conn, path, 2).Acquire(t.Context(), 1)
+		if !errors.Is(err, want) {
+			t.Errorf("flag %d: %v, want %v", flag, err, want)
+		}
+		if err == nil {
+			if err := h.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+			zktest.AssertEmpty(t, conn, path+"/queue")
+		}
+		if err := conn.Delete(path+"/076e6e61c0cde965b0859f41aaeb74ff", -1); err != nil {
+			t.Error(err)
 		}
 	}
 }

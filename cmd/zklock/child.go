@@ -29,6 +29,7 @@ func startChild(argv, env []string) (*child, error) {
 		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr,
 	})
 	if err != nil {
+		tty.takeBack() // it was lent before the program was found not to run
 		return nil, cannotRun(argv[0], err)
 	}
 	c := &child{pid: p.Pid, ended: make(chan syscall.WaitStatus, 1), tty: tty}

@@ -55,6 +55,8 @@ func (w *watcher) allow(left time.Duration) { w.tell("left %d", int64(left)) }
 func (w *watcher) done() {
 	w.tell("done")
 	w.pipe.Close()
+	stopped := time.AfterFunc(time.Second, func() { _ = w.cmd.Process.Kill() })
+	defer stopped.Stop()
 	_ = w.cmd.Wait()
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,18 +38,22 @@ func pty(t *testing.T) (keyboard, tty *os.File) {
 	return keyboard, tty
 }
 
-// At a terminal the command is in front: it reads what is typed, is ended by ^C,
-// is not put to sleep by ^Z; and whoever comes after zklock has the terminal back.
-func TestAtATerminal(t *testing.T) {
-	t.Parallel()
-	path := zktest.Path(t)
+// screen is a terminal on which a script runs zklock.
+type screen struct {
+	*testing.T
+	keyboard *os.File
+	lines    *bufio.Reader
+}
+
+// atTerminal runs a script, with zklock as $0 and a path as $1.
+func atTerminal(t *testing.T, script, path string) *screen {
+	t.Helper()
 	keyboard, tty := pty(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sh", "-c", `"$0" run "$1" -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000'
-		echo code $?; read line; echo after $line`, self, path)
+	cmd := exec.Command("sh", "-c", script, self, path)
 	cmd.Env = append(os.Environ(), asZklock+"=1", "ZK_SERVERS="+strings.Join(zktest.Servers(t), ","))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -59,31 +64,56 @@ func TestAtATerminal(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	screen := bufio.NewReader(keyboard)
-	shows := func(text string) {
-		t.Helper()
-		zktest.Within(t, soon, "the screen shows "+text, func() {
-			for {
-				line, err := screen.ReadString('\n')
-				if err != nil || strings.HasPrefix(strings.TrimLeft(line, "^ZC"), text) {
-					return
-				}
-				t.Logf("screen: %q", line)
+	return &screen{t, keyboard, bufio.NewReader(keyboard)}
+}
+
+func (s *screen) shows(text string) {
+	s.Helper()
+	zktest.Within(s, soon, "the screen shows "+text, func() {
+		for {
+			line, err := s.lines.ReadString('\n')
+			if err != nil || strings.HasPrefix(strings.TrimLeft(line, "^ZC"), text) {
+				return
 			}
-		})
-	}
-	types := func(text string) {
-		if _, err := keyboard.WriteString(text); err != nil {
-			t.Fatal(err)
+			s.Logf("screen: %q", line)
 		}
+	})
+}
+
+func (s *screen) types(text string) {
+	s.Helper()
+	if _, err := s.keyboard.WriteString(text); err != nil {
+		s.Fatal(err)
 	}
-	shows("typed")
-	types("\x1a") // ^Z
-	types("a word\n")
-	shows("got a word")
-	types("\x03") // ^C
-	shows(fmt.Sprint("code ", killedBy(syscall.SIGINT)))
+}
+
+// At a terminal the command is in front: it reads what is typed, is ended by ^C,
+// is not put to sleep by ^Z; and whoever comes after zklock has the terminal back.
+func TestAtATerminal(t *testing.T) {
+	path := zktest.Path(t)
+	s := atTerminal(t, `"$0" run "$1" -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000'
+		echo code $?; read line; echo after $line`, path)
+	s.shows("typed")
+	s.types("\x1a") // ^Z
+	s.types("a word\n")
+	s.shows("got a word")
+	s.types("\x03") // ^C
+	s.shows(fmt.Sprint("code ", killedBy(syscall.SIGINT)))
 	free(t, path)
-	types("more\n")
-	shows("after more")
+	s.types("more\n")
+	s.shows("after more")
+}
+
+// The terminal is lent before it is known that the command cannot be run.
+func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
+	command := filepath.Join(t.TempDir(), "no-interpreter")
+	if err := os.WriteFile(command, []byte("echo\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := zktest.Path(t)
+	s := atTerminal(t, `"$0" run "$1" -- `+command+`; echo code $?; read line; echo after $line`, path)
+	s.shows("code 126")
+	free(t, path)
+	s.types("more\n")
+	s.shows("after more")
 }

@@ -118,8 +118,8 @@ var ofTheLine = []mutant{
 		name: "downgrade-without-a-word",
 		file: "internal/session/read.go",
 		why:  "the watch of the writer behind reports a deletion, and that is taken for a release",
-		old:  "&zk.SetDataRequest{Path: dir + \"/\" + old.Name, Data: data, Version: -1},\n",
-		new:  "\n",
+		old:  `&zk.SetDataRequest{Path: dir + "/" + old.Name, Version: -1}, // without`,
+		new:  `// without`,
 		test: inRwlock("TestDowngradeDoesNotLetTheNextWriterIn"),
 	},
 	{

@@ -52,12 +52,12 @@ var ofTheShared = []mutant{
 		test: inQueue("TestWhatIsCalm"),
 	},
 	{
-		name: "calm-by-a-watch-of-before-the-reconnect",
-		file: "internal/queue/company.go",
-		why:  "it may be set again after the create that it is to be ordered with",
-		old:  `arrivals.SetIn(stretch) && !slices`,
-		new:  `!slices`,
-		test: inQueue("TestWhatIsCalm"),
+		name: "watch-of-before-the-reconnect",
+		file: "internal/session/watch.go",
+		why:  "it is set again after what it is to be ordered with, and says of a downgraded writer that it was deleted",
+		old:  `return !known || w.SetIn(stretch) }`,
+		new:  `return w != nil || !known || w.SetIn(stretch) }`,
+		test: inSession("TestAWatchOfBeforeTheReconnectIsNotShared"),
 	},
 	{
 		name: "headers-trusted-unseen",

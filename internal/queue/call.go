@@ -23,6 +23,9 @@ type Call struct {
 	lock observe.Lock
 	held time.Time
 	over bool
+	// While a downgrade is told of, the end of the hold waits for it.
+	telling bool
+	late    func()
 }
 
 // Call begins a call.
@@ -47,7 +50,7 @@ func (c *Call) Granted(p *Place) {
 	joined := p.claimed.Swap(true)
 	c.granted(observe.Granted{
 		Lock: c.lock, Waited: c.held.Sub(c.began),
-		Queued: !joined && !p.waiting.since.IsZero(), Joined: joined,
+		Queued: !p.waiting.since.IsZero() && !p.waited.Swap(true), Joined: joined,
 	})
 	// On a goroutine of its own: whoever finds out may hold any mutex, and may
 	// have others to tell who must not wait.
@@ -71,10 +74,17 @@ func (c *Call) ended(end error) {
 	c.mu.Lock()
 	over, lock, held := c.over, c.lock, time.Since(c.held)
 	c.over = true
-	c.mu.Unlock()
-	if over {
-		return
+	if c.telling && !over {
+		c.late = func() { c.tell(lock, held, end) }
+		over = true
 	}
+	c.mu.Unlock()
+	if !over {
+		c.tell(lock, held, end)
+	}
+}
+
+func (c *Call) tell(lock observe.Lock, held time.Duration, end error) {
 	lost := errors.Is(end, hold.ErrLost)
 	for _, o := range c.line.cfg.Observers {
 		switch {
@@ -97,6 +107,7 @@ func (c *Call) downgraded(n znode.Node) {
 	c.lock = c.line.event([]znode.Node{n}, before.Token)
 	after := c.lock
 	c.held = now
+	c.telling = !over
 	c.mu.Unlock()
 	if over {
 		return
@@ -107,6 +118,13 @@ func (c *Call) downgraded(n znode.Node) {
 		}
 	}
 	c.granted(observe.Granted{Lock: after, Joined: true})
+	c.mu.Lock()
+	late := c.late
+	c.telling, c.late = false, nil
+	c.mu.Unlock()
+	if late != nil {
+		late()
+	}
 }
 
 func (c *Call) granted(e observe.Granted) {
@@ -120,7 +138,7 @@ func (c *Call) granted(e observe.Granted) {
 // unclaimed tells of a place that had to wait, and came too late for those who
 // waited for it.
 func (p *Place) unclaimed(end error) {
-	if p.waiting.since.IsZero() || p.claimed.Load() {
+	if p.waiting.since.IsZero() || p.waited.Swap(true) {
 		return
 	}
 	if errors.Is(end, hold.ErrReleased) {

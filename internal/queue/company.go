@@ -98,9 +98,7 @@ func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *s
 		v.arrivals = arrivals
 	}
 	c.view.Store(v)
-	// A watch that was set before a reconnect is set again by the client, later
-	// than some of what it asks: a create might be answered first.
-	if c.Calm != nil && v.arrivals != nil && arrivals.SetIn(stretch) && !slices.ContainsFunc(line, c.Overtakes) {
+	if c.Calm != nil && v.arrivals != nil && !slices.ContainsFunc(line, c.Overtakes) {
 		c.Calm.view.Store(v)
 	}
 }

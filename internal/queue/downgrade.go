@@ -76,7 +76,7 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	}()
 	select {
 	case err := <-result:
-		return explain(err, "CREATE and DELETE on "+p.line.dir)
+		return explain(err, "WRITE on "+p.line.path(old)+", CREATE and DELETE on "+p.line.dir)
 	case <-ctx.Done():
 		return fmt.Errorf("%w (the downgrade goes on in the background)", session.Ended(ctx))
 	}

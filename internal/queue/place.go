@@ -39,6 +39,7 @@ type Place struct {
 
 	waiting waiting     // what the observers know of the wait for it
 	claimed atomic.Bool // they have been told of a hold
+	waited  atomic.Bool // or that the wait is over, by a grant or without
 }
 
 func newPlace(m *member) *Place {

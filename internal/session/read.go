@@ -92,7 +92,7 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 // know, so it takes no context.
 func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []byte, acl []zk.ACL) error {
 	ops := []any{
-		&zk.SetDataRequest{Path: dir + "/" + old.Name, Data: data, Version: -1},
+		&zk.SetDataRequest{Path: dir + "/" + old.Name, Version: -1}, // without data: two times the most that fits does not
 		&zk.CreateRequest{Path: dir + "/" + new.Name, Data: data, Acl: acl, Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
 	}

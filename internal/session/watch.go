@@ -75,11 +75,19 @@ type watchEntry struct {
 	err   error
 }
 
-// fired reports whether an entry is of no more use; an entry that is being made is.
-func (e *watchEntry) fired() bool {
+// settled reports whether it is known what came of an entry.
+func (e *watchEntry) settled() bool {
 	select {
 	case <-e.ready:
+		return true
 	default:
+		return false
+	}
+}
+
+// fired reports whether an entry is of no more use; an entry that is being made is.
+func (e *watchEntry) fired() bool {
+	if !e.settled() {
 		return false
 	}
 	if e.err != nil {
@@ -92,32 +100,43 @@ func (e *watchEntry) fired() bool {
 // Watch returns the process's watch on a node, setting it if need be. It returns
 // zk.ErrNoNode if the node does not exist, ErrOver if the session is over.
 //
+// It returns no watch that is older than the connection. The client sets those
+// again, but later than some of what it asks by then; and of a node that is gone
+// they say that it was deleted, whatever else happened to it before.
+//
 // It uses GetW and never ExistsW: on a node that does not exist ExistsW leaves a
 // watch that, as sequence numbers do not come back, stays for ever.
 func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch, error) {
-	if err := Ended(ctx); err != nil {
-		return nil, err
+	for {
+		if err := Ended(ctx); err != nil {
+			return nil, err
+		}
+		stretch, known := c.Unbroken()
+		serves := func(w *Watch) bool { return !known || w.SetIn(stretch) }
+		e := c.watches.entry(watchKey{session, path}, serves, func(e *watchEntry) { go c.set(session, path, e) })
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			return nil, Ended(ctx)
+		}
+		if e.err != nil {
+			return nil, e.err
+		}
+		if !c.In(session) {
+			return nil, ErrOver
+		}
+		if serves(e.watch) {
+			return e.watch, nil
+		}
+		// The connection was made anew meanwhile.
 	}
-	e := c.watches.entry(watchKey{session, path}, func(e *watchEntry) { go c.set(session, path, e) })
-	select {
-	case <-e.ready:
-	case <-ctx.Done():
-		return nil, Ended(ctx)
-	}
-	if e.err != nil {
-		return nil, e.err
-	}
-	if !c.In(session) {
-		return nil, ErrOver
-	}
-	return e.watch, nil
 }
 
 // entry returns the living entry of a key, or makes one and starts it.
-func (w *watches) entry(key watchKey, start func(*watchEntry)) *watchEntry {
+func (w *watches) entry(key watchKey, serves func(*Watch) bool, start func(*watchEntry)) *watchEntry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e := w.at[key]; e != nil && !e.fired() {
+	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(e.watch)) {
 		return e
 	}
 	if len(w.at) >= w.sweep {

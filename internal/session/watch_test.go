@@ -263,7 +263,7 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 				t.Error("a watch of the last session serves the next")
 			}
 			// One that has not fired yet, for the client may be about to tell, is not returned.
-			l.client.watches.entry(watchKey{l.sess, l.dir}, func(e *watchEntry) {
+			l.client.watches.entry(watchKey{l.sess, l.dir}, func(*Watch) bool { return true }, func(e *watchEntry) {
 				e.watch = again
 				close(e.ready)
 			})
@@ -302,6 +302,39 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 	l.client.Remove(l.sess, l.dir, []znode.Node{next})
 	if e := event(t, w); !Gone(e) {
 		t.Errorf("told %+v", e)
+	}
+}
+
+// The client sets its watches again after a reconnect, but not before all that is
+// asked by then. What such a watch has to tell may come too late, or differ from
+// what happened: so whoever asks now gets one of now.
+func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	old := l.watch(t, l.dir)
+	before, _ := l.client.Unbroken()
+	if l.watch(t, l.dir) != old || !old.SetIn(before) {
+		t.Fatal("not shared without a reconnect")
+	}
+	l.Cut()
+	zktest.Eventually(t, 10*time.Second, "it is up again", func() bool {
+		now, _ := l.client.Unbroken()
+		return now != before && l.client.Up(l.sess)
+	})
+	now, _ := l.client.Unbroken()
+	next := l.watch(t, l.dir)
+	if next == old || !next.SetIn(now) {
+		t.Error("shared across a reconnect")
+	}
+	if l.watch(t, l.dir) != next {
+		t.Error("the next one is not shared")
+	}
+	_, err := l.witness.Set(l.dir, nil, -1)
+	must(t, err)
+	for _, w := range []*Watch{old, next} { // who waits on the old one still hears
+		if e := event(t, w); e.Type != zk.EventNodeDataChanged {
+			t.Errorf("told %+v", e)
+		}
 	}
 }
 

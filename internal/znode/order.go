@@ -28,8 +28,9 @@ var ErrSequence = errors.New("the directory's sequence numbers are used up: let 
 // others never had does.
 var ErrTwice = errors.New("two members have one sequence number: this server does not have the data of the others")
 
-// Worn reports whether the directory should be deleted at the next chance.
-func (n Node) Worn() bool { return n.Seq >= renewSequence }
+// Worn reports whether the directory should be deleted at the next chance. That of
+// kazoo's names must stay: a kazoo lock makes it once and fails when it has gone.
+func (n Node) Worn() bool { return n.Seq >= renewSequence && !n.Kind.bare() }
 
 // Usable returns an error that matches ErrSequence if a node with this number
 // must not queue.
