@@ -73,10 +73,17 @@ func request(p []byte) (xid, op int32) {
 	return int32At(p, 4), int32At(p, 8)
 }
 
-// firstCreated reads the path that the first operation of a Multi creates; nil if it is another operation.
-func firstCreated(p []byte) []byte {
-	const path = 21 // behind length, xid, operation, and the header of the first: type, done, error
-	if len(p) < path+4 || int32At(p, 12) != opCreate {
+// created reads the path that a request creates, a Multi as its first operation; nil if it creates nothing.
+func created(op int32, p []byte) []byte {
+	path := 12 // behind length, xid, operation
+	switch {
+	case op == opCreate:
+	case op == opMulti && len(p) >= 16 && int32At(p, 12) == opCreate:
+		path = 21 // and behind the header of the first operation: type, done, error
+	default:
+		return nil
+	}
+	if len(p) < path+4 {
 		return nil
 	}
 	n := int(int32At(p, path))

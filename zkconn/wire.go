@@ -256,12 +256,12 @@ func (w *wire) reply(head []byte, size int) error {
 	return nil
 }
 
-// birth finds who wants to know the zxid of a create that is sent, as the first operation of a Multi.
+// birth finds who wants to know the zxid of a create that is sent.
 func (w *wire) birth(op int32, p []byte) *link.Birth {
-	if op != opMulti || !w.client.link.Expecting() {
+	if op != opMulti && op != opCreate || !w.client.link.Expecting() {
 		return nil
 	}
-	return w.client.link.Expected(firstCreated(p))
+	return w.client.link.Expected(created(op, p))
 }
 
 // hold keeps back the first reply after a reconnect until the client has sent its watches again.

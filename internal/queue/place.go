@@ -95,22 +95,30 @@ func (p *Place) Unlock(ctx context.Context) error {
 	if err := p.life.Release(); err != nil {
 		return err
 	}
+	if ctx.Done() == nil { // nothing but the answer ends the wait: no goroutine
+		return p.unlocked(p.line.client.RemoveNow(p.sess, p.line.dir, p.settled()))
+	}
 	select {
 	case err := <-p.remove():
-		switch {
-		case err == nil:
-			return nil
-		case err == zk.ErrNoNode:
-			return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
-		case errors.Is(err, session.ErrOver):
-			return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
-		case errors.Is(err, session.ErrClosed):
-			return fmt.Errorf("%w: %w", hold.ErrLost, err)
-		}
-		return explain(err, "DELETE on "+p.line.dir)
+		return p.unlocked(err)
 	case <-ctx.Done():
 		return fmt.Errorf("%w (the node is being deleted in the background)", session.Ended(ctx))
 	}
+}
+
+// unlocked is the result of Unlock, by that of the deletion.
+func (p *Place) unlocked(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case err == zk.ErrNoNode:
+		return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
+	case errors.Is(err, session.ErrOver):
+		return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
+	case errors.Is(err, session.ErrClosed):
+		return fmt.Errorf("%w: %w", hold.ErrLost, err)
+	}
+	return explain(err, "DELETE on "+p.line.dir)
 }
 
 // Life returns the hold's life, and has its nodes watched from now on, off the

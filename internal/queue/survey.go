@@ -94,7 +94,10 @@ func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error)
 		err      error
 	}
 	var beside sync.WaitGroup
-	beside.Go(func() { l.line, l.dir, l.err = m.line.list(ctx, m.sess) })
+	list := func() { l.line, l.dir, l.err = m.line.list(ctx, m.sess) }
+	if m.token == 0 {
+		beside.Go(list)
+	}
 	if m.entry.Company != nil {
 		beside.Go(func() { l.arrivals = m.line.arrivals(ctx, m.sess) })
 	}
@@ -104,6 +107,8 @@ func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error)
 		if own, err = m.watchAll(ctx, m.nodes); err == nil {
 			err = m.keep(own)
 		}
+	} else {
+		list()
 	}
 	beside.Wait()
 	if l.err != nil {

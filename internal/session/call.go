@@ -27,6 +27,21 @@ func start[T any](call func() (T, error)) <-chan answer[T] {
 	return c
 }
 
+// made makes a call and waits for it as long as ctx lives. What cannot end needs no
+// goroutine, which is two hops less.
+func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], ended bool) {
+	if ctx.Done() == nil {
+		value, err := call()
+		return answer[T]{value, err}, false
+	}
+	select {
+	case a = <-start(call):
+		return a, false
+	case <-ctx.Done():
+		return a, true
+	}
+}
+
 // outcome is what an error of the client says about the request.
 type outcome int
 
@@ -204,15 +219,14 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
-		select {
-		case a := <-start(call):
-			if o := outcomeOf(a.err); o == done || o == refused {
-				return a.value, a.err
-			}
-			cause = a.err
-		case <-ctx.Done():
+		a, ended := made(ctx, call)
+		if ended {
 			return none, Ended(ctx)
 		}
+		if o := outcomeOf(a.err); o == done || o == refused {
+			return a.value, a.err
+		}
+		cause = a.err
 		if err := retry.again(ctx, op, cause); err != nil {
 			return none, err
 		}

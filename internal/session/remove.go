@@ -21,15 +21,19 @@ const AnySession int64 = 0
 // with it), ErrClosed, or the server's refusal.
 func (c *Client) Remove(session int64, dir string, nodes []znode.Node) <-chan error {
 	result := make(chan error, 1) // nobody may be left to receive it
-	go func() {
-		result <- c.remove(session, dir, nodes)
-		if slices.ContainsFunc(nodes, znode.Node.Worn) {
-			// Succeeds only when nobody is in line, and then the next
-			// one starts the directory's count anew.
-			_ = c.conn.Delete(dir, -1)
-		}
-	}()
+	go func() { result <- c.RemoveNow(session, dir, nodes) }()
 	return result
+}
+
+// RemoveNow is Remove for those who wait for the result whatever comes.
+func (c *Client) RemoveNow(session int64, dir string, nodes []znode.Node) error {
+	err := c.remove(session, dir, nodes)
+	if slices.ContainsFunc(nodes, znode.Node.Worn) {
+		// Succeeds only when nobody is in line, and then the next one
+		// starts the directory's count anew.
+		_ = c.conn.Delete(dir, -1)
+	}
+	return err
 }
 
 func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
