@@ -538,8 +538,11 @@ func TestHideContainers(t *testing.T) {
 		_, err := b.conn.CreateContainer(b.dir+"/b", nil, zk.FlagContainer, acl)
 		return err != nil && err.Error() == "unknown error: -6"
 	})
+	// The server may cut the connection behind such an answer, and the reply to a
+	// create with it, so there may be more nodes than creates that succeeded.
 	Eventually(t, 10*time.Second, "the connection is there again", func() bool { return b.create() == nil })
-	if left := Children(t, b.witness, b.dir); len(left) != 2 || left[0] != "a" {
-		t.Errorf("%q", left)
+	left := Children(t, b.witness, b.dir)
+	if !slices.Contains(left, "a") || slices.Contains(left, "b") {
+		t.Errorf("the container made before is to be there and the refused one not: %q", left)
 	}
 }
