@@ -133,6 +133,13 @@ func (s *stress) story(title string, at int64, path string, holds, marked []hist
 		}
 		clients = append(clients, processOf(h))
 	}
+	byTime := func(a, b line) int { return cmp.Compare(a.at, b.at) }
+	slices.SortStableFunc(lines, byTime)
+	// Of the holds, those nearest to the moment; of what was broken, all.
+	middle, _ := slices.BinarySearchFunc(lines, at, func(l line, at int64) int { return cmp.Compare(l.at, at) })
+	before := max(0, min(middle-mostLines*2/3, len(lines)-mostLines))
+	behind := max(0, len(lines)-before-mostLines)
+	lines = lines[before : len(lines)-behind]
 	n := s.nemesis
 	n.mu.Lock()
 	for _, e := range n.events {
@@ -145,21 +152,17 @@ func (s *stress) story(title string, at int64, path string, holds, marked []hist
 		}
 	}
 	n.mu.Unlock()
-	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
-	// Those nearest to the moment.
-	middle, _ := slices.BinarySearchFunc(lines, at, func(l line, at int64) int { return cmp.Compare(l.at, at) })
-	first := max(0, min(middle-mostLines*2/3, len(lines)-mostLines))
-	last := min(len(lines), first+mostLines)
+	slices.SortStableFunc(lines, byTime)
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s", s.Seed, title)
-	for i, l := range lines[first:last] {
-		if i == 0 && first > 0 {
-			fmt.Fprintf(&b, "\n\t... %d before", first)
-		}
+	if before > 0 {
+		fmt.Fprintf(&b, "\n\t... %d lines of holds before", before)
+	}
+	for _, l := range lines {
 		fmt.Fprintf(&b, "\n\t%12.6fs %s", time.Duration(l.at-at).Seconds(), l.text)
 	}
-	if more := len(lines) - last; more > 0 {
-		fmt.Fprintf(&b, "\n\t... %d behind", more)
+	if behind > 0 {
+		fmt.Fprintf(&b, "\n\t... %d lines of holds behind", behind)
 	}
 	return b.String()
 }
