@@ -15,7 +15,7 @@ import (
 const (
 	readBuffer = 32 << 10
 	// watchHold is how long the first reply is held back for the client to send its watches again. See hold.
-	watchHold = 20 * time.Millisecond
+	watchHold = 100 * time.Millisecond
 	// lastWords is how long a server may take to answer the client's goodbye.
 	lastWords = time.Second
 )

@@ -33,12 +33,18 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 			if c.recipe == "semaphore" {
 				j.Permits, j.Ceiling = permits, permits
 			}
-			r := hammer(t, s, j)
-			if !slices.ContainsFunc(r.report.Violations, func(v history.Violation) bool { return slices.Contains(c.rules, v.Rule) }) {
-				t.Errorf("the record of a broken lock has no %q:\n%v", c.rules, r.report)
-			}
-			if c.cells && r.WrongTotal == 0 {
-				t.Error("the cells of a broken lock have seen nothing")
+			// On a machine that has other things to do half a second may bring too few
+			// holds for two to meet.
+			var found, seen bool
+			for deadline := time.Now().Add(time.Minute); !found || c.cells && !seen; {
+				r := hammer(t, s, j)
+				found = found || slices.ContainsFunc(r.report.Violations, func(v history.Violation) bool {
+					return slices.Contains(c.rules, v.Rule)
+				})
+				seen = seen || r.WrongTotal > 0
+				if time.Now().After(deadline) {
+					t.Fatalf("violations of %q in the record: %v, in the cells: %v; both are to be found:\n%v", c.rules, found, seen, r.report)
+				}
 			}
 		})
 	}

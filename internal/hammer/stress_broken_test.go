@@ -19,7 +19,7 @@ func TestAStressThatFindsSomethingTellsTheStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(self, "-test.v", "-test.run=^TestStress$")
-	cmd.Env = append(os.Environ(), "STRESS=1s", "STRESS_SERVERS=1", "STRESS_PROCESSES=2", "STRESS_GOROUTINES=12",
+	cmd.Env = append(os.Environ(), "STRESS=30s", "STRESS_ROUND=1s", "STRESS_FIRST=1", "STRESS_SERVERS=1", "STRESS_PROCESSES=2", "STRESS_GOROUTINES=12",
 		"STRESS_LOCKS=4", "STRESS_SEED=7", "STRESS_BREAK="+breakGrant)
 	out, err := cmd.CombinedOutput()
 	if err == nil {

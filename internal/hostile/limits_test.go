@@ -126,7 +126,7 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 	var narrow, wide []*caller
 	for _, r := range recipes {
 		p := zktest.ProxyFor(t, server.Addr())
-		narrow = append(narrow, &caller{recipe: r, proxy: p, locker: r.on(connectLimited(t, p.Addr(), limit), at(r))})
+		narrow = append(narrow, &caller{recipe: r, proxy: p, locker: r.on(zktest.ConnectLimited(t, session, limit, p.Addr()), at(r))})
 		p = zktest.ProxyFor(t, server.Addr())
 		wide = append(wide, &caller{recipe: r, proxy: p, locker: r.on(zktest.Connect(t, session, p.Addr()), at(r))})
 	}
@@ -182,27 +182,3 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 	}
 	zktest.AssertEmpty(t, witness, dir)
 }
-
-// connectLimited is a connection that zkconn did not make, and that ends when a
-// reply has more bytes than this.
-func connectLimited(t *testing.T, addr string, limit int) *zk.Conn {
-	t.Helper()
-	conn, events, err := zk.Connect([]string{addr}, session, zk.WithMaxBufferSize(limit), zk.WithLogger(silent{}), zk.WithLogInfo(false))
-	must(t, err)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for range events { // closed with the client's loop
-		}
-	}()
-	t.Cleanup(func() {
-		conn.Close()
-		zktest.Within(t, soon, "the client's loop ends", func() { <-ended })
-	})
-	zktest.Eventually(t, soon, "a session", func() bool { return conn.State() == zk.StateHasSession })
-	return conn
-}
-
-type silent struct{}
-
-func (silent) Printf(string, ...any) {}

@@ -39,11 +39,23 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 // waits until its goroutines have ended.
 func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
+	return foreign(tb, timeout, servers, func(*zk.Conn) {})
+}
+
+// ConnectLimited is ConnectForeign with a client that gives up a connection on
+// which a reply has more bytes than limit.
+func ConnectLimited(tb testing.TB, timeout time.Duration, limit int, servers ...string) *zk.Conn {
+	tb.Helper()
+	return foreign(tb, timeout, servers, zk.WithMaxBufferSize(limit))
+}
+
+func foreign(tb testing.TB, timeout time.Duration, servers []string, option func(*zk.Conn)) *zk.Conn {
+	tb.Helper()
 	if len(servers) == 0 {
 		servers = Servers(tb)
 	}
 	conn, events, err := zk.Connect(servers, timeout,
-		zk.WithDialer(dialOrdered), zk.WithLogger(quiet{}), zk.WithLogInfo(false))
+		zk.WithDialer(dialOrdered), zk.WithLogger(quiet{}), zk.WithLogInfo(false), option)
 	if err != nil {
 		tb.Fatal(err)
 	}

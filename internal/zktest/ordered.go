@@ -37,7 +37,7 @@ func (c *ordered) Write(p []byte) (int, error) {
 func (c *ordered) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.reads++; c.reads == 3 { // the handshake's length, the handshake, the first reply
-		late := time.NewTimer(20 * time.Millisecond)
+		late := time.NewTimer(100 * time.Millisecond) // there may be no watches
 		defer late.Stop()
 		select {
 		case <-c.watches:

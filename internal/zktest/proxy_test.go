@@ -320,6 +320,9 @@ func TestMuteRepliesLetsRequestsThrough(t *testing.T) {
 	b.MuteReplies()
 	done := async(b.create)
 	Eventually(t, 5*time.Second, "the server has made the node", func() bool { return b.committed(t) == 1 })
+	Eventually(t, 5*time.Second, "its answer is lost", func() bool {
+		return len(b.live(func(c *proxyConn) bool { return c.lossy[toClient] })) > 0
+	})
 	select {
 	case err := <-done:
 		t.Fatalf("a muted connection answered: %v", err)

@@ -40,7 +40,7 @@ func TestServerServesWhenStartReturns(t *testing.T) {
 func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
 	t.Parallel()
 	s := Standalone(t, Options{})
-	conn := ConnectForeign(t, 10*time.Second, s.Addr())
+	conn := Connect(t, 30*time.Second, s.Addr())
 	session := conn.SessionID()
 	_, err := conn.Create("/e", []byte("x"), zk.FlagEphemeral, acl)
 	must(t, err)
@@ -52,7 +52,7 @@ func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
 		t.Error("a second Kill finds nothing to kill, and must say so")
 	}
 	must(t, s.Restart())
-	Eventually(t, 10*time.Second, "the session is back", func() bool { return conn.State() == zk.StateHasSession })
+	Eventually(t, 60*time.Second, "the session is back", func() bool { return conn.State() == zk.StateHasSession })
 	_, stat, err := conn.Get("/e")
 	must(t, err)
 	if stat.EphemeralOwner != session || conn.SessionID() != session {
