@@ -56,7 +56,7 @@ var rule = queue.Rule{Blocks: func(znode.Node) bool { return true }}
 
 func exclusive(kind znode.Kind) queue.Entry {
 	return queue.Entry{
-		Kind: kind, Nodes: 1, Announce: true, Silently: true,
+		Kind: kind, Nodes: 1, Announce: true, Silently: true, Alone: true,
 		Terms: queue.Fixed(rule),
 	}
 }

@@ -59,7 +59,7 @@ var (
 // A writer announces itself by touching the directory. A reader does not, so
 // readers that come and go wake nobody.
 func writeEntry(kind znode.Kind) queue.Entry {
-	return queue.Entry{Kind: kind, Nodes: 1, Announce: true, Terms: queue.Fixed(writeRule)}
+	return queue.Entry{Kind: kind, Nodes: 1, Announce: true, Alone: true, Terms: queue.Fixed(writeRule)}
 }
 
 func readEntry(kind znode.Kind) queue.Entry {

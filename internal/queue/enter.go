@@ -110,6 +110,7 @@ type member struct {
 	entry Entry
 	sess  int64
 	nodes []znode.Node
+	seat  *session.Seat // nil unless the entry stands alone
 	lease *session.Lease
 
 	own    []*session.Watch // on its own nodes, if it may hold by a strike-out
@@ -126,6 +127,10 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, st
 			return nil, err
 		}
 	}
+	var ahead *session.Seat
+	if m.entry.Alone {
+		m.seat, ahead = m.line.client.Sit(m.sess, m.line.seats, m.nodes[0])
+	}
 	// The reply of the transaction that made the nodes has told how many
 	// children there are: if even all the others were blockers, may we go?
 	if dir := made.Dir; dir != nil {
@@ -140,6 +145,12 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, st
 		m.token = m.header
 		if m.entry.Company != nil && m.entry.Company.joinsCalm(m.sess, stretch) && m.look(terms, stretch, known) == nil {
 			return m.granted(), nil
+		}
+	}
+	if wait && ahead != nil && known && len(m.line.cfg.Observers) == 0 {
+		place, err := m.follow(ctx, terms, ahead, stretch)
+		if !errors.Is(err, errAgain) {
+			return place, err
 		}
 	}
 	for {
@@ -185,13 +196,17 @@ func (m *member) look(terms Terms, stretch uint64, known bool) error {
 }
 
 // granted turns the member into a holder.
-func (m *member) granted() *Place { return newPlace(m) }
+func (m *member) granted() *Place {
+	m.seat.SetFirst()
+	return newPlace(m)
+}
 
 // leave gives up the place in line, because of err. When the caller has gone or
 // the nodes go by themselves nobody waits for the answer; otherwise what goes
 // wrong is reported together with err.
 func (m *member) leave(ctx context.Context, err error) error {
 	m.lease.End()
+	m.line.client.Rise(m.sess, m.line.seats, m.seat)
 	m.line.left(m.nodes, m.token, m.waiting, err)
 	removed := m.line.client.Remove(m.sess, m.line.dir, m.nodes)
 	if session.Ended(ctx) != nil || errors.Is(err, session.ErrOver) || errors.Is(err, session.ErrClosed) {

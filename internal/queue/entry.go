@@ -19,6 +19,8 @@ type Entry struct {
 	Announce bool
 	// Silently allows to do without when the right to touch it is missing.
 	Silently bool
+	// Alone: when it is the member's turn nobody at all is ahead of it.
+	Alone bool
 	// Company is told whether others may come along; nil: nobody asks.
 	Company *Company
 	// Terms says under which terms the member stands in line.

@@ -39,6 +39,7 @@ type Line struct {
 	dir    string
 	lock   string // its path, as observers know it
 	kinds  []znode.Kind
+	seats  string // what the lines have in common whose members may follow each other
 	cfg    Config
 	make   func(context.Context) error
 
@@ -63,7 +64,7 @@ func NewLine(conn *zk.Conn, dir string, cfg Config, kinds ...znode.Kind) (*Line,
 	if err := znode.ValidatePath(dir); err != nil {
 		return nil, err
 	}
-	l := &Line{client: session.Of(conn), dir: dir, lock: dir, kinds: kinds, cfg: cfg}
+	l := &Line{client: session.Of(conn), dir: dir, lock: dir, kinds: kinds, seats: fmt.Sprint(dir, kinds), cfg: cfg}
 	l.make = func(ctx context.Context) error {
 		if err := l.client.MakeDir(ctx, dir, cfg.ACL); err != nil {
 			return explain(err, "CREATE on the parents of "+dir)

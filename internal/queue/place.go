@@ -29,6 +29,7 @@ type Place struct {
 	token int64
 	call  atomic.Pointer[Call] // the last that was granted it, if there are observers
 	life  hold.Life
+	seat  *session.Seat
 	lease *session.Lease
 	look  func() error // Look, made once for all the parts
 
@@ -43,7 +44,7 @@ type Place struct {
 }
 
 func newPlace(m *member) *Place {
-	p := &Place{line: m.line, sess: m.sess, token: m.token, lease: m.lease, nodes: m.nodes, waiting: m.waiting}
+	p := &Place{line: m.line, sess: m.sess, token: m.token, seat: m.seat, lease: m.lease, nodes: m.nodes, waiting: m.waiting}
 	p.life.Begin(p.lease.Alive)
 	p.look = p.Look
 	p.life.OnEnd(p.ended)
@@ -56,6 +57,7 @@ func newPlace(m *member) *Place {
 // delete them, and everybody behind would wait for ever.
 func (p *Place) ended(end error) {
 	p.lease.End()
+	p.line.client.Rise(p.sess, p.line.seats, p.seat)
 	if errors.Is(end, hold.ErrLost) {
 		p.orphaned(end, p.remove())
 	}

@@ -54,6 +54,11 @@ func (r Rule) Turn(line []znode.Node, first znode.Node) Turn {
 	return t
 }
 
+// Behind is the turn of a member that knows of one blocker and of nobody else.
+func (r Rule) Behind(n znode.Node) Turn {
+	return Turn{rule: r, left: 1, nearest: []znode.Node{n}}
+}
+
 // MayGo reports whether so few blockers are left that it is the member's turn.
 func (t *Turn) MayGo() bool { return !t.replaced && t.left <= t.rule.Tolerate }
 

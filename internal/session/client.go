@@ -36,6 +36,7 @@ type connection struct {
 	conn    *zk.Conn
 	link    *link.Link // nil on a connection that zkconn did not make
 	watches watches
+	seats   seats
 	monitor monitor
 
 	// plainOnly is set once the server has said that it does not know

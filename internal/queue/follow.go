@@ -1,0 +1,27 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/zklocks/zklocks/internal/session"
+)
+
+// follow waits behind a seat of the same process, the next one ahead, without
+// listing the line. When that seat has been the first of all, and is gone, nobody
+// is ahead. errAgain says that it takes a listing to know.
+//
+// It costs a watch on the own node, which is the one that the next in line waits
+// for, so nobody needs any other.
+func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, stretch uint64) (*Place, error) {
+	turn := terms.Rule.Behind(ahead.Node)
+	if err := m.await(ctx, terms, &turn); err != nil {
+		return nil, err
+	}
+	if !turn.MayGo() || !ahead.IsFirst() {
+		return nil, errAgain
+	}
+	if err := m.look(terms, stretch, true); err != nil {
+		return nil, err
+	}
+	return m.granted(), nil
+}
