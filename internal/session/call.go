@@ -28,17 +28,19 @@ func start[T any](call func() (T, error)) <-chan answer[T] {
 }
 
 // made makes a call and waits for it as long as ctx lives. What cannot end needs no
-// goroutine, which is two hops less.
-func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], ended bool) {
+// goroutine, which is two hops less. If ctx ends first, late is where the answer
+// comes later.
+func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
 	if ctx.Done() == nil {
 		value, err := call()
-		return answer[T]{value, err}, false
+		return answer[T]{value, err}, nil
 	}
+	c := start(call)
 	select {
-	case a = <-start(call):
-		return a, false
+	case a = <-c:
+		return a, nil
 	case <-ctx.Done():
-		return a, true
+		return a, c
 	}
 }
 
@@ -219,8 +221,8 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
-		a, ended := made(ctx, call)
-		if ended {
+		a, late := made(ctx, call)
+		if late != nil {
 			return none, Ended(ctx)
 		}
 		if o := outcomeOf(a.err); o == done || o == refused {

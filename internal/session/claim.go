@@ -69,13 +69,10 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		id := znode.NewID()
 		zxid := c.expect(claim, id)
 		sent := time.Now()
-		call := start(func() ([]zk.MultiResponse, error) { return c.claim(claim, id) })
-		var a answer[[]zk.MultiResponse]
-		select {
-		case a = <-call:
-		case <-ctx.Done():
+		a, late := made(ctx, func() ([]zk.MultiResponse, error) { return c.claim(claim, id) })
+		if late != nil {
 			zxid()
-			go c.reap(claim, id, call)
+			go c.reap(claim, id, late)
 			return Claimed{}, Ended(ctx)
 		}
 		header := zxid()

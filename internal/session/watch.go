@@ -113,7 +113,13 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 		}
 		stretch, known := c.Unbroken()
 		serves := func(w *Watch) bool { return !known || w.SetIn(stretch) }
-		e := c.watches.entry(watchKey{session, path}, serves, func(e *watchEntry) { go c.set(session, path, e) })
+		e, own := c.watches.entry(watchKey{session, path}, serves)
+		switch {
+		case own && ctx.Done() == nil:
+			c.set(session, path, e)
+		case own:
+			go c.set(session, path, e)
+		}
 		select {
 		case <-e.ready:
 		case <-ctx.Done():
@@ -132,12 +138,12 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 	}
 }
 
-// entry returns the living entry of a key, or makes one and starts it.
-func (w *watches) entry(key watchKey, serves func(*Watch) bool, start func(*watchEntry)) *watchEntry {
+// entry returns the living entry of a key, or makes one, which the caller has to set.
+func (w *watches) entry(key watchKey, serves func(*Watch) bool) (e *watchEntry, own bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(e.watch)) {
-		return e
+		return e, false
 	}
 	if len(w.at) >= w.sweep {
 		for k, e := range w.at {
@@ -150,10 +156,9 @@ func (w *watches) entry(key watchKey, serves func(*Watch) bool, start func(*watc
 	if w.at == nil {
 		w.at = make(map[watchKey]*watchEntry)
 	}
-	e := &watchEntry{ready: make(chan struct{})}
+	e = &watchEntry{ready: make(chan struct{})}
 	w.at[key] = e
-	start(e)
-	return e
+	return e, true
 }
 
 // drop forgets an entry that has come to nothing.

@@ -263,10 +263,9 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 				t.Error("a watch of the last session serves the next")
 			}
 			// One that has not fired yet, for the client may be about to tell, is not returned.
-			l.client.watches.entry(watchKey{l.sess, l.dir}, func(*Watch) bool { return true }, func(e *watchEntry) {
-				e.watch = again
-				close(e.ready)
-			})
+			e, _ := l.client.watches.entry(watchKey{l.sess, l.dir}, func(*Watch) bool { return true })
+			e.watch = again
+			close(e.ready)
 			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
 			mustBe(t, err, ErrOver)
 		})

@@ -5,7 +5,6 @@ package znode
 import (
 	"crypto/rand"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
@@ -92,9 +91,9 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 		if id, ok = cutID(id, kind.bare()); !ok {
 			return Node{}, false
 		}
-		seq, err := strconv.ParseInt(digits, 10, 64)
-		if err != nil {
-			return Node{}, false
+		var seq int64 // of ten digits at most
+		for i := range len(digits) {
+			seq = 10*seq + int64(digits[i]-'0')
 		}
 		if negative {
 			if seq == 0 || len(digits) == 10 && digits[0] == '0' {
@@ -141,10 +140,18 @@ func cutID(s string, bare bool) (id string, ok bool) {
 
 // isID reports whether s has nothing but hexadecimal digits and dashes.
 func isID(s string) bool {
-	for _, c := range []byte(s) {
-		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' || c == '-') {
+	for i := range len(s) {
+		if !inID[s[i]] {
 			return false
 		}
 	}
 	return true
 }
+
+// inID is a table, as listings of a thousand names are read at each hand-over.
+var inID = func() (in [256]bool) {
+	for _, c := range []byte("0123456789abcdefABCDEF-") {
+		in[c] = true
+	}
+	return in
+}()

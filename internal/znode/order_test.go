@@ -1,6 +1,7 @@
 package znode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -112,6 +113,25 @@ func TestValidatePath(t *testing.T) {
 	for path, want := range map[string]string{"/a": "/", "/a/b": "/a", "/a/b/c": "/a/b"} {
 		if got := Parent(path); got != want {
 			t.Errorf("Parent(%q) = %q", path, got)
+		}
+	}
+}
+
+func TestOrderIsThatOfTheNumbers(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for n := range 200 {
+		line := make([]Node, n)
+		for i := range line {
+			line[i].Seq = random.Int64N(1<<33) - 1<<32
+			if i > 0 && random.IntN(8) == 0 {
+				line[i].Seq = line[random.IntN(i)].Seq
+			}
+			line[i].Name = fmt.Sprint(line[i].Seq, " ", i)
+		}
+		want := slices.Clone(line)
+		slices.SortStableFunc(want, func(a, b Node) int { return cmp.Compare(a.Seq, b.Seq) })
+		if order(line); !slices.Equal(line, want) {
+			t.Fatalf("%d nodes are in the order %v, and not %v", n, line, want)
 		}
 	}
 }
