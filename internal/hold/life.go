@@ -21,19 +21,25 @@ var (
 )
 
 // Life is one hold from its grant to its end. Its methods may be called from
-// any goroutine.
+// any goroutine. As long as nobody wants to be told of the end, it costs no mutex.
 type Life struct {
 	look func() error // why the lock must be taken for lost, or nil
 
 	// end is nil while held; then ErrReleased, or an error that matches
-	// ErrLost. It is set once, under mu, and read without: many goroutines look
-	// at one hold that they share.
+	// ErrLost. It is set once.
 	end atomic.Pointer[error]
+	// unlocked: Release was called after a loss.
+	unlocked atomic.Bool
+	// listeners is nil until there are any.
+	listeners atomic.Pointer[listeners]
+}
 
-	mu       sync.Mutex
-	released bool // Release was called, before or after a loss
-	lost     chan struct{}
-	onEnd    map[*func(error)]struct{}
+// listeners are those who want to be told of the end.
+type listeners struct {
+	mu    sync.Mutex
+	lost  chan struct{} // nil until somebody asks for it
+	told  bool          // lost is closed
+	hooks map[*func(error)]struct{}
 }
 
 // Begin starts a life. look is asked whenever somebody asks the life; it must
@@ -59,81 +65,93 @@ func (l *Life) Lose(why error) bool {
 	if !errors.Is(why, ErrLost) {
 		why = fmt.Errorf("%w: %w", ErrLost, why)
 	}
-	l.mu.Lock()
-	if l.end.Load() != nil {
-		l.mu.Unlock()
-		return false
-	}
-	l.end.Store(&why)
-	if l.lost == nil {
-		l.lost = make(chan struct{})
-	}
-	close(l.lost)
-	l.tellLocked()
-	return true
+	return l.ends(&why)
 }
 
 // Release ends the life as released. It returns an error that matches ErrLost
 // if the hold had been lost first, and ErrReleased from the second call on.
 func (l *Life) Release() error {
-	_ = l.Look()
-	l.mu.Lock()
-	if l.released {
-		l.mu.Unlock()
+	if l.Look() == nil && l.ends(&released) {
+		return nil
+	}
+	if l.end.Load() == &released || l.unlocked.Swap(true) {
 		return ErrReleased
 	}
-	l.released = true
-	if end := l.end.Load(); end != nil {
-		l.mu.Unlock()
-		return *end
-	}
-	l.end.Store(&released)
-	l.tellLocked()
-	return nil
+	return *l.end.Load()
 }
 
 // released is ErrReleased where it can be pointed at.
 var released = ErrReleased
 
-// tellLocked runs the hooks; it unlocks mu first, for hooks do as they please.
-func (l *Life) tellLocked() {
-	hooks, end := l.onEnd, *l.end.Load()
-	l.onEnd = nil
-	l.mu.Unlock()
-	for hook := range hooks {
-		(*hook)(end)
+func (l *Life) ends(end *error) bool {
+	if !l.end.CompareAndSwap(nil, end) {
+		return false
 	}
+	if all := l.listeners.Load(); all != nil {
+		all.mu.Lock()
+		l.tellLocked(all)
+	}
+	return true
+}
+
+// tellLocked tells those who have not been told yet, if the life has ended. It
+// is called by whoever ends it and by whoever comes to listen, so that of two who
+// do that at once the later one sees both. It unlocks mu, for hooks do as they
+// please.
+func (l *Life) tellLocked(all *listeners) {
+	end := l.end.Load()
+	if end == nil {
+		all.mu.Unlock()
+		return
+	}
+	if end != &released && all.lost != nil && !all.told {
+		close(all.lost)
+		all.told = true
+	}
+	hooks := all.hooks
+	all.hooks = nil
+	all.mu.Unlock()
+	for hook := range hooks {
+		(*hook)(*end)
+	}
+}
+
+// listen returns the listeners, locked.
+func (l *Life) listen() *listeners {
+	all := l.listeners.Load()
+	if all == nil {
+		l.listeners.CompareAndSwap(nil, new(listeners))
+		all = l.listeners.Load()
+	}
+	all.mu.Lock()
+	return all
 }
 
 // Lost is closed when the hold is lost, and stays open when it is released.
 func (l *Life) Lost() <-chan struct{} {
 	_ = l.Look()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost == nil {
-		l.lost = make(chan struct{})
+	all := l.listen()
+	if all.lost == nil {
+		all.lost = make(chan struct{})
 	}
-	return l.lost
+	lost := all.lost
+	l.tellLocked(all)
+	return lost
 }
 
 // OnEnd has hook called once, with what ended the life; at once if it has ended.
 // The returned function takes the hook back.
 func (l *Life) OnEnd(hook func(error)) (forget func()) {
-	l.mu.Lock()
-	if end := l.end.Load(); end != nil {
-		l.mu.Unlock()
-		hook(*end)
-		return func() {}
-	}
-	defer l.mu.Unlock()
-	if l.onEnd == nil {
-		l.onEnd = make(map[*func(error)]struct{})
-	}
 	key := &hook
-	l.onEnd[key] = struct{}{}
+	all := l.listen()
+	if all.hooks == nil {
+		all.hooks = make(map[*func(error)]struct{})
+	}
+	all.hooks[key] = struct{}{}
+	l.tellLocked(all)
 	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.onEnd, key)
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		delete(all.hooks, key)
 	}
 }

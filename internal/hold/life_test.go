@@ -127,9 +127,9 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 		t.Fatal("the parent's end ended the hold")
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-		l.mu.Lock()
-		n := len(l.onEnd)
-		l.mu.Unlock()
+		all := l.listen()
+		n := len(all.hooks)
+		all.mu.Unlock()
 		if n == 0 {
 			break
 		}
