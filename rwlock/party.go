@@ -16,8 +16,8 @@ type party struct {
 	company *queue.Company
 	linger  time.Duration
 
-	// members counts those who hold. Once it is ended nobody joins any more,
-	// and the node is on its way out.
+	// members counts those who hold. From ended on nobody joins any more, and
+	// the node is on its way out.
 	members atomic.Int64
 	over    chan struct{} // closed then
 
@@ -44,15 +44,11 @@ func (p *party) join(ctx context.Context) bool {
 	if p.place.Look() != nil || !p.company.Welcome() || !p.exists(ctx) {
 		return false
 	}
-	for {
-		n := p.members.Load()
-		if n < 0 {
-			return false
-		}
-		if p.members.CompareAndSwap(n, n+1) {
-			return true
-		}
+	if p.members.Add(1) > 0 {
+		return true
 	}
+	p.members.Add(-1)
+	return false
 }
 
 // exists reports whether the node is there, as far as is known. Whoever holds alone
@@ -75,10 +71,10 @@ func (p *party) exists(ctx context.Context) bool {
 	}
 }
 
-// end ends a party of so many members, and reports whether it did. Then the
-// caller unlocks the place.
-func (p *party) end(members int64) bool {
-	if !p.members.CompareAndSwap(members, ended) {
+// end ends a party without members, and reports whether it did. Then the caller
+// unlocks the place.
+func (p *party) end() bool {
+	if !p.members.CompareAndSwap(0, ended) {
 		return false
 	}
 	close(p.over)
@@ -88,23 +84,17 @@ func (p *party) end(members int64) bool {
 // leave ends one membership. The last one gives the place back, or leaves it for
 // those who come soon.
 func (p *party) leave(ctx context.Context) error {
-	for {
-		n := p.members.Load()
-		switch {
-		case n > 1:
-			if p.members.CompareAndSwap(n, n-1) {
-				return nil
-			}
-		case p.linger > 0 && p.place.Look() == nil && p.company.Welcome():
-			p.idleSince.Store(int64(time.Since(start)))
-			if p.members.CompareAndSwap(1, 0) {
-				p.keep()
-				return nil
-			}
-		case p.end(1):
-			return p.place.Unlock(ctx)
-		}
+	if p.linger > 0 {
+		p.idleSince.Store(int64(time.Since(start))) // before it can be seen to be idle
 	}
+	switch left := p.members.Add(-1); {
+	case left > 0:
+	case p.linger > 0 && p.place.Look() == nil && p.company.Welcome():
+		p.keep()
+	case p.end(): // or somebody has joined meanwhile, and will
+		return p.place.Unlock(ctx)
+	}
+	return nil
 }
 
 // abandon is leave for those who do not wait for the answer.
@@ -156,7 +146,7 @@ func (p *party) keeper() {
 
 // retire ends the party if it is idle.
 func (p *party) retire() {
-	if p.end(0) {
+	if p.end() {
 		p.place.Abandon()
 	}
 }

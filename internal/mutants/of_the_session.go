@@ -46,7 +46,7 @@ var ofTheSession = []mutant{
 		name: "abandoned-create-not-undone",
 		file: "internal/session/claim.go",
 		why:  "the caller has gone, the node comes",
-		old:  "go c.reap(claim, id, call)",
+		old:  "go c.reap(claim, id, late)",
 		new:  "",
 		test: inSession("TestACanceledClaimLeavesNothing"),
 	},

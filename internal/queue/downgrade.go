@@ -47,7 +47,6 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 		return err
 	}
 
-	p.seat.Unset()
 	result := make(chan error, 1)
 	go func() {
 		err := p.line.client.Replace(p.sess, p.line.dir, old, old.As(to), p.line.cfg.Data, p.line.cfg.ACL)

@@ -24,14 +24,9 @@ func (s *Seat) SetFirst() {
 	}
 }
 
-// Unset takes that back: another node will stand in the place of this one.
-func (s *Seat) Unset() {
-	if s != nil {
-		s.first.Store(false)
-	}
-}
-
 // IsFirst reports whether nobody is ahead of the seat, or was when it was left.
+// Whether another node has taken its place is another question, see
+// Client.Replace.
 func (s *Seat) IsFirst() bool { return s.first.Load() }
 
 // seats finds them by where they are.
