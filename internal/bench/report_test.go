@@ -38,6 +38,7 @@ type report struct {
 	speed   []result
 	queues  []result
 	permits []result
+	slow    []result // speed, with a slower disk
 
 	Began  time.Time
 	System system
@@ -64,7 +65,7 @@ type local struct {
 // Command is what the reader has to type.
 func (r *report) Command() string {
 	command := "make bench-report"
-	for _, name := range []string{"BENCH", "BENCH_ROUNDS", "BENCH_FOR", "BENCH_ONLY"} {
+	for _, name := range []string{"BENCH", "BENCH_ROUNDS", "BENCH_FOR", "BENCH_ONLY", "BENCH_DISK"} {
 		if v := os.Getenv(name); v != "" && v != "short" {
 			command += fmt.Sprintf(" %s='%s'", name, v)
 		}
@@ -81,13 +82,14 @@ func (r *report) Speed() []row      { return rows(r.speed) }
 func (r *report) Queues() []row     { return rows(r.queues) }
 
 func (r *report) Permits() []row { return rows(r.permits) }
+func (r *report) Slow() []row    { return rows(r.slow) }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', -1, 64) + " s" }
 
 // Missed are the rows whose targets were not reached.
-func (r *report) Missed() []row {
+func (r *report) Missed(all []row) []row {
 	var some []row
-	for _, row := range r.Speed() {
+	for _, row := range all {
 		if row.Reached == yesNo(false) {
 			some = append(some, row)
 		}

@@ -41,7 +41,8 @@ type laboratory struct {
 }
 
 // newLaboratory starts a server that waits for the disk at each commit, as in
-// production: its log is where temporary files are, not in memory.
+// production: its log is where temporary files are, not in memory. If that disk is
+// too good to be true, s.Disk makes it slower.
 func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	t.Helper()
 	server := zktest.Standalone(t, zktest.Options{
@@ -50,6 +51,7 @@ func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 		ContainerCheck: time.Minute,
 		Config:         map[string]string{"dataLogDir": t.TempDir(), "preAllocSize": "65536"},
 		JVM:            []string{"-XX:TieredStopAtLevel=4", "-Xmx768m"},
+		Env:            slowDisk(t, s.Disk),
 	})
 	peers, skipped := startPeers(t, names...)
 	return &laboratory{settings: s, server: server, peers: peers, skipped: skipped}

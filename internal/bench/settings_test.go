@@ -15,6 +15,7 @@ type settings struct {
 	For    time.Duration // what is measured of each peer and workload, each round
 	Warm   time.Duration // before that
 	Only   *regexp.Regexp
+	Disk   time.Duration // how much longer than it does the server's disk is to take for a flush
 }
 
 // fromEnv reports false when no run is asked for.
@@ -34,6 +35,7 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	parse(t, "BENCH_ROUNDS", &s.Rounds, strconv.Atoi)
 	parse(t, "BENCH_FOR", &s.For, time.ParseDuration)
 	parse(t, "BENCH_ONLY", &s.Only, regexp.Compile)
+	parse(t, "BENCH_DISK", &s.Disk, time.ParseDuration)
 	return s, true
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 
 	// JVM holds further flags of the virtual machine.
 	JVM []string
+
+	// Env holds further variables of the server's environment.
+	Env []string
 }
 
 func (o Options) withDefaults() Options {

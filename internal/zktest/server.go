@@ -117,6 +117,7 @@ func (s *Server) launch() error {
 		"org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
 	cmd := exec.Command(home.java, args...)
 	cmd.Dir = s.data.path
+	cmd.Env = append(os.Environ(), s.opts.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	proc, err := startProcess(cmd)
 	if err != nil {

@@ -1,0 +1,41 @@
+package bench
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+// slowDisk is what a server's environment needs so that each flush of its disk
+// takes that much longer. Only system calls see it: the server is as it is.
+func slowDisk(t *testing.T, longer time.Duration) (env []string) {
+	t.Helper()
+	if longer == 0 {
+		return nil
+	}
+	library := filepath.Join(t.TempDir(), "slow.so")
+	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-o", library, "disk/slow.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("BENCH_DISK needs a C compiler: %v\n%s", err, out)
+	}
+	return []string{"LD_PRELOAD=" + library, fmt.Sprintf("DISK_NANOSECONDS=%d", longer.Nanoseconds())}
+}
+
+// Without it the tables would be of the fast disk, and nobody would notice.
+func TestADiskThatTakesItsTime(t *testing.T) {
+	const longer = 50 * time.Millisecond
+	server := zktest.Standalone(t, zktest.Options{ForceSync: true, Env: slowDisk(t, longer)})
+	conn := zktest.Connect(t, 10*time.Second, server.Addr())
+	for range 5 {
+		began := time.Now()
+		if _, err := conn.Set("/", nil, -1); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took < longer {
+			t.Errorf("a write takes %v, and a flush %v", took, longer)
+		}
+	}
+}
