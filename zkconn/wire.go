@@ -282,8 +282,7 @@ func (w *wire) hold(op int32) {
 	defer timer.Stop()
 	select {
 	case <-resumed:
-	case <-timer.C:
-	case <-w.client.quit.Done():
+	case <-timer.C: // a Close does not end it sooner: the client may be about to send them
 	}
 	w.mu.Lock()
 	w.resumed = nil
