@@ -84,8 +84,8 @@ func observedWait(s *scene) {
 	h := holder.block()
 	b := second.waitToBlock(2)
 	d := third.waitToBlock(3)
-	began := time.Now()
 	a := c.wait(4)
+	began := time.Now()
 	q := Next[observe.Queued](events, 1)
 	if q.Ahead != s.ahead(3) {
 		s.Errorf("%d ahead, want %d", q.Ahead, s.ahead(3))
