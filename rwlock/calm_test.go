@@ -158,3 +158,93 @@ func TestTokensOfReadersThatDoNotList(t *testing.T) {
 	}
 	s.Empty()
 }
+
+// stormy has writers come again and again, until the reads of c look for them no
+// more: they cost a create, a listing and a delete.
+func stormy(s *contract.Stage, c, w *client) {
+	s.Helper()
+	for range 100 {
+		unlock(s, w.write())
+		s.CatchUp(c.conn)
+		before := requests(c)
+		unlock(s, c.read())
+		if requests(c)-before == 3 {
+			return
+		}
+	}
+	s.Fatal("each read asks for writers that may come")
+}
+
+// Where a writer comes before nearly every read, it is no use to look out for him.
+func TestReadersDoNotLookOutWithoutNeed(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	stormy(s, c, w)
+	before := requests(c)
+	const reads = 40
+	for range reads {
+		unlock(s, w.write())
+		unlock(s, c.read())
+	}
+	// Now and then it is tried, and two reads later nothing has come of it.
+	if n := requests(c) - before; n > 3*reads+reads/4 {
+		t.Errorf("%d requests for %d reads", n, reads)
+	}
+	for range 20 {
+		unlock(s, c.read())
+	}
+	calm(s, c)
+	s.Empty()
+}
+
+// Whoever wants to come along has to know that nobody waits, and asks.
+func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	stormy(s, c, w)
+	unlock(s, w.write())
+	first := c.read()
+	before := requests(c)
+	second := c.read()
+	if n := requests(c) - before; n != 2 { // for writers, and for the node
+		t.Errorf("%d requests of the first who comes along", n)
+	}
+	before = requests(c)
+	third := c.read()
+	if n := requests(c) - before; n != 0 {
+		t.Errorf("%d requests of the next", n)
+	}
+	s.InLine(1)
+	writer := w.waitWrite(2)
+	s.CatchUp(c.conn)
+	reader := c.waitRead(3)
+	reader.Waits()
+	for _, h := range []*rwlock.Hold{first, second, third} {
+		unlock(s, h)
+	}
+	unlock(s, writer.Granted())
+	unlock(s, reader.Granted())
+	s.Empty()
+}
+
+// A writer who came since the look is not overtaken.
+func TestNobodyComesAlongPastAWriterWhomNobodySaw(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	stormy(s, c, w)
+	unlock(s, w.write())
+	first := c.read()
+	writer := w.waitWrite(2)
+	s.CatchUp(c.conn)
+	reader := c.waitRead(3)
+	reader.Waits()
+	unlock(s, first)
+	h := writer.Granted()
+	reader.Waits()
+	unlock(s, h)
+	unlock(s, reader.Granted())
+	s.Empty()
+}

@@ -41,7 +41,11 @@ var start = time.Now()
 // writer has come, the connection was made anew, or the party is over. The first
 // who joins asks for the node; all others make no request.
 func (p *party) join(ctx context.Context) bool {
-	if p.place.Look() != nil || !p.company.Welcome() || !p.exists(ctx) {
+	if p.place.Look() != nil {
+		return false
+	}
+	p.company.LookOut(ctx)
+	if !p.company.Welcome() || !p.exists(ctx) {
 		return false
 	}
 	if p.members.Add(1) > 0 {

@@ -58,6 +58,7 @@ func (r *reads) lock(ctx context.Context) (*party, error) {
 	if p := r.join(ctx); p != nil {
 		return p, nil
 	}
+	r.lookOut(ctx)
 	e := r.wait()
 	select {
 	case <-e.done:
@@ -108,6 +109,16 @@ func (r *reads) join(ctx context.Context) *party {
 		return p
 	}
 	return nil
+}
+
+// lookOut has those who wait already know whether more may come along.
+func (r *reads) lookOut(ctx context.Context) {
+	r.mu.Lock()
+	e := r.queued
+	r.mu.Unlock()
+	if e != nil {
+		e.company.LookOut(ctx)
+	}
 }
 
 // wait returns the errand that the caller may wait for, sending one if need be.

@@ -42,6 +42,7 @@ func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
 		m.line.Stay()
 	}
 	m.reads = reads{line: m.line, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
+	m.reads.calm.Always = cfg.linger > 0 // to stay one has to know that nobody waits
 	m.writes = chain{line: m.line, kind: m.kinds.write, limit: cfg.handoff}
 	return m
 }

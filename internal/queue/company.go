@@ -35,14 +35,65 @@ type Company struct {
 // neither ahead nor behind. While it lasts, whoever makes a node knows without
 // listing that nobody blocks it: an announcement is ordered before the reply to
 // the create, or behind the create.
-type Calm struct{ view atomic.Pointer[view] }
+//
+// It takes a watch each time that a writer has come since the last look. Where
+// writers come so often that nobody makes use of that, most looks do without.
+type Calm struct {
+	// Always sets the watch at each look.
+	Always bool
+
+	view   atomic.Pointer[view]
+	last   atomic.Pointer[view] // the last one with a watch
+	unused atomic.Int32         // looks in a row that were of no use to anybody later
+}
+
+const (
+	mostUnused = 2 // from then on only
+	everySo    = 8 // many looks set the watch
+)
+
+// watches reports whether a look should set the watch.
+func (c *Calm) watches() bool {
+	if c == nil || c.Always {
+		return true
+	}
+	n := c.unused.Load()
+	if n < mostUnused || n%everySo == 0 {
+		return true
+	}
+	c.unused.Add(1)
+	return false
+}
+
+// replaces takes note of what came of the last watch, now that there is another.
+func (c *Calm) replaces(v *view) {
+	last := c.last.Swap(v)
+	switch {
+	case last == nil:
+	case last.used.Load():
+		c.unused.Store(0)
+	default:
+		c.unused.Add(1)
+	}
+}
 
 // view is what a look at the line has shown, and what tells that it still holds.
 type view struct {
 	client   *session.Client
 	session  int64
 	stretch  uint64
-	arrivals *session.Watch // nil: somebody stands behind already
+	arrivals *session.Watch // nil: somebody stands behind already, or nobody looks out
+	line     *Line
+	blind    bool  // nobody looks out, and nobody stood behind
+	mzxid    int64 // of the directory's data
+	used     atomic.Bool
+}
+
+// use takes note that somebody has made use of the watch. Many may do so at once.
+func (v *view) use() {
+	if !v.used.Load() {
+		v.used.Store(true)
+	}
 }
 
 // holds reports whether nobody has come since.
@@ -62,7 +113,31 @@ func (v *view) holds() bool {
 // at the line they all may: they come at the same time as it does.
 func (c *Company) Welcome() bool {
 	v := c.view.Load()
-	return v == nil || v.holds()
+	if v == nil {
+		return true
+	}
+	if !v.holds() {
+		return false
+	}
+	v.use()
+	return true
+}
+
+// LookOut sets the watch that the look at the line has done without, now that
+// somebody wants to come along. If the directory's data are still those of that
+// look, nobody has come in between.
+func (c *Company) LookOut(ctx context.Context) {
+	v := c.view.Load()
+	if v == nil || !v.blind {
+		return
+	}
+	now := &view{client: v.client, session: v.session, stretch: v.stretch}
+	if w := v.line.arrivals(ctx, v.session); w != nil && w.Stat.Mzxid == v.mzxid {
+		now.arrivals = w
+	}
+	if c.view.CompareAndSwap(v, now) && c.Calm != nil {
+		c.Calm.replaces(now)
+	}
 }
 
 // Arrivals is the watch that fires when somebody comes who would be overtaken,
@@ -84,6 +159,7 @@ func (c *Company) joinsCalm(session int64, stretch uint64) bool {
 	if v == nil || v.session != session || v.stretch != stretch || !v.holds() {
 		return false
 	}
+	v.use()
 	c.view.Store(v)
 	return true
 }
@@ -92,12 +168,19 @@ func (c *Company) joinsCalm(session int64, stretch uint64) bool {
 // for side by side: only if both have seen the directory with the same data is
 // whoever has come since then sure to fire the watch.
 func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *session.Watch, stretch uint64) {
-	v := &view{client: m.line.client, session: m.sess, stretch: stretch}
+	v := &view{client: m.line.client, session: m.sess, stretch: stretch, line: m.line}
 	behind := func(n znode.Node) bool { return n.Seq > m.nodes[0].Seq && c.Overtakes(n) }
-	if arrivals != nil && dir != nil && arrivals.Stat.Mzxid == dir.Mzxid && !slices.ContainsFunc(line, behind) {
+	switch {
+	case dir == nil || slices.ContainsFunc(line, behind):
+	case arrivals == nil:
+		v.blind, v.mzxid = true, dir.Mzxid
+	case arrivals.Stat.Mzxid == dir.Mzxid:
 		v.arrivals = arrivals
 	}
 	c.view.Store(v)
+	if c.Calm != nil && arrivals != nil {
+		c.Calm.replaces(v)
+	}
 	if c.Calm != nil && v.arrivals != nil && !slices.ContainsFunc(line, c.Overtakes) {
 		c.Calm.view.Store(v)
 	}

@@ -98,7 +98,7 @@ func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error)
 	if m.token == 0 {
 		beside.Go(list)
 	}
-	if m.entry.Company != nil {
+	if c := m.entry.Company; c != nil && c.Calm.watches() {
 		beside.Go(func() { l.arrivals = m.line.arrivals(ctx, m.sess) })
 	}
 	var err error
