@@ -70,6 +70,32 @@ func TestNobodyJoinsALostPlace(t *testing.T) {
 	s.Empty()
 }
 
+// Nor when the session may have run out, and nothing has been heard.
+func TestNobodyJoinsPastTheDeadline(t *testing.T) {
+	t.Parallel()
+	s := contract.NewStage(t, "")
+	conn, proxy := s.BehindFor(3 * time.Second)
+	m := New(conn, s.Path)
+	place, err := m.line.Wait(s.Ctx, m.reads.entry())
+	s.Must(err)
+	p := m.reads.open(place, &queue.Company{}, 1)
+	if m.reads.join(t.Context()) != p {
+		t.Fatal("not joined, so there is nothing to see")
+	}
+	proxy.Mute()
+	zktest.Eventually(s, patience, "the deadline has passed", func() bool { return place.Look() != nil })
+	ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // it may ask, and nobody answers
+	defer cancel()
+	if m.reads.join(ctx) != nil {
+		t.Error("joined a lost lock")
+	}
+	proxy.Unmute()
+	for range 2 {
+		_ = p.leave(s.Ctx)
+	}
+	s.Empty()
+}
+
 // endsLate ends between the first look at it and the second, and wakes nobody.
 type endsLate struct {
 	context.Context

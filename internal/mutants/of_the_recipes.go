@@ -96,7 +96,7 @@ var ofTheRecipes = []mutant{
 		why:  "the lock is somebody else's by now",
 		old:  "if p.place.Look() != nil {\n\t\treturn false\n\t}\n\tp.company.LookOut",
 		new:  "p.company.LookOut",
-		test: inRwlock("TestNobodyJoinsALostPlace"),
+		test: inRwlock("TestNobodyJoinsPastTheDeadline"),
 	},
 	{
 		name: "joined-across-a-reconnect",
