@@ -26,9 +26,9 @@
 // # Readers of one process
 //
 // Goroutines that read-lock one RWMutex value at the same time share one node:
-// all but the first hold at once, without any request but one, of the second, which
-// asks whether the node is still there. A writer that queues, in
-// any process, ends that; those who come later wait behind it. So a goroutine
+// all but the first hold at once, without any request but one or two, of the second,
+// which asks whether the node is still there and whether writers have come. A writer
+// that queues, in any process, ends that; those who come later wait behind it. So a goroutine
 // that holds the lock for reading must not wait for another read lock on it: with
 // a writer in between, both would wait for ever. See also [WithReadLinger].
 //
