@@ -248,3 +248,23 @@ func TestNobodyComesAlongPastAWriterWhomNobodySaw(t *testing.T) {
 	unlock(s, reader.Granted())
 	s.Empty()
 }
+
+// One who gives up while it asks leaves the others as they were.
+func TestWhoGivesUpLookingOutSpoilsNothing(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	stormy(s, c, w)
+	unlock(s, w.write())
+	first := c.read()
+	held := c.proxy.Next(zktest.ReadOp, zktest.HoldRequest)
+	gives := contract.Begin(t, s.Ctx, c.RLock)
+	zktest.Within(t, soon, "it asks", func() { <-held.Fired() })
+	gives.Stop()
+	held.Release()
+	second := c.read()
+	s.InLine(1)
+	unlock(s, first)
+	unlock(s, second)
+	s.Empty()
+}

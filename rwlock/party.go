@@ -41,10 +41,9 @@ var start = time.Now()
 // writer has come, the connection was made anew, or the party is over. The first
 // who joins asks for the node; all others make no request.
 func (p *party) join(ctx context.Context) bool {
-	if p.place.Look() != nil {
+	if p.place.Look() != nil || p.company.LookOut(ctx) && p.place.Look() != nil {
 		return false
 	}
-	p.company.LookOut(ctx)
 	if !p.company.Welcome() || !p.exists(ctx) {
 		return false
 	}
@@ -63,7 +62,7 @@ func (p *party) exists(ctx context.Context) bool {
 		own := p.own.Load()
 		if own == nil {
 			var err error
-			if own, err = p.place.Watch(ctx); err != nil {
+			if own, err = p.place.Watch(ctx); err != nil || p.place.Look() != nil {
 				return false
 			}
 			p.own.Store(own)
@@ -75,10 +74,10 @@ func (p *party) exists(ctx context.Context) bool {
 	}
 }
 
-// end ends a party without members, and reports whether it did. Then the caller
-// unlocks the place.
-func (p *party) end() bool {
-	if !p.members.CompareAndSwap(0, ended) {
+// end ends a party of so many members, and reports whether it did. Then the
+// caller unlocks the place.
+func (p *party) end(members int64) bool {
+	if !p.members.CompareAndSwap(members, ended) {
 		return false
 	}
 	close(p.over)
@@ -88,17 +87,23 @@ func (p *party) end() bool {
 // leave ends one membership. The last one gives the place back, or leaves it for
 // those who come soon.
 func (p *party) leave(ctx context.Context) error {
-	if p.linger > 0 {
-		p.idleSince.Store(int64(time.Since(start))) // before it can be seen to be idle
+	for {
+		n := p.members.Load()
+		switch {
+		case n > 1:
+			if p.members.CompareAndSwap(n, n-1) {
+				return nil
+			}
+		case p.linger > 0 && p.place.Look() == nil && p.company.Welcome():
+			p.idleSince.Store(int64(time.Since(start)))
+			if p.members.CompareAndSwap(1, 0) {
+				p.keep()
+				return nil
+			}
+		case p.end(1):
+			return p.place.Unlock(ctx)
+		}
 	}
-	switch left := p.members.Add(-1); {
-	case left > 0:
-	case p.linger > 0 && p.place.Look() == nil && p.company.Welcome():
-		p.keep()
-	case p.end(): // or somebody has joined meanwhile, and will
-		return p.place.Unlock(ctx)
-	}
-	return nil
 }
 
 // abandon is leave for those who do not wait for the answer.
@@ -150,7 +155,7 @@ func (p *party) keeper() {
 
 // retire ends the party if it is idle.
 func (p *party) retire() {
-	if p.end() {
+	if p.end(0) {
 		p.place.Abandon()
 	}
 }

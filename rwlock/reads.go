@@ -183,7 +183,7 @@ func (r *reads) open(place *queue.Place, company *queue.Company, members int) *p
 
 // retire gives an idle place back, for a writer of this process, and waits for it.
 func (r *reads) retire(ctx context.Context) {
-	if p := r.current.Load(); p != nil && p.end() {
+	if p := r.current.Load(); p != nil && p.end(0) {
 		_ = p.place.Unlock(ctx)
 	}
 }

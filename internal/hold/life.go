@@ -88,31 +88,30 @@ func (l *Life) ends(end *error) bool {
 		return false
 	}
 	if all := l.listeners.Load(); all != nil {
-		all.mu.Lock()
-		l.tellLocked(all)
+		l.tell(all)
 	}
 	return true
 }
 
-// tellLocked tells those who have not been told yet, if the life has ended. It
-// is called by whoever ends it and by whoever comes to listen, so that of two who
-// do that at once the later one sees both. It unlocks mu, for hooks do as they
-// please.
-func (l *Life) tellLocked(all *listeners) {
-	end := l.end.Load()
-	if end == nil {
-		all.mu.Unlock()
-		return
-	}
-	if end != &released && all.lost != nil && !all.told {
-		close(all.lost)
-		all.told = true
-	}
+// tell tells the listeners of the end. Whoever comes to listen looks for himself
+// whether the life has ended, after he has taken mu: so of the two the later one
+// sees the other.
+func (l *Life) tell(all *listeners) {
+	all.mu.Lock()
+	all.tellLostLocked(l)
 	hooks := all.hooks
 	all.hooks = nil
-	all.mu.Unlock()
+	all.mu.Unlock() // for hooks do as they please
 	for hook := range hooks {
-		(*hook)(*end)
+		(*hook)(*l.end.Load())
+	}
+}
+
+// tellLostLocked closes the channel if the life has ended as lost.
+func (all *listeners) tellLostLocked(l *Life) {
+	if end := l.end.Load(); end != nil && end != &released && all.lost != nil && !all.told {
+		close(all.lost)
+		all.told = true
 	}
 }
 
@@ -131,24 +130,30 @@ func (l *Life) listen() *listeners {
 func (l *Life) Lost() <-chan struct{} {
 	_ = l.Look()
 	all := l.listen()
+	defer all.mu.Unlock()
 	if all.lost == nil {
 		all.lost = make(chan struct{})
 	}
-	lost := all.lost
-	l.tellLocked(all)
-	return lost
+	all.tellLostLocked(l)
+	return all.lost
 }
 
 // OnEnd has hook called once, with what ended the life; at once if it has ended.
-// The returned function takes the hook back.
+// The returned function takes the hook back. It calls nobody else's hook: the caller
+// may hold a mutex that those want.
 func (l *Life) OnEnd(hook func(error)) (forget func()) {
-	key := &hook
 	all := l.listen()
+	if end := l.end.Load(); end != nil {
+		all.mu.Unlock()
+		hook(*end)
+		return func() {}
+	}
+	defer all.mu.Unlock()
 	if all.hooks == nil {
 		all.hooks = make(map[*func(error)]struct{})
 	}
+	key := &hook
 	all.hooks[key] = struct{}{}
-	l.tellLocked(all)
 	return func() {
 		all.mu.Lock()
 		defer all.mu.Unlock()

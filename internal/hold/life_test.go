@@ -193,3 +193,37 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	close(told)
 	<-done
 }
+
+// Whoever begins to listen may hold a mutex that others want when they are told.
+func TestToListenTellsNobodyElse(t *testing.T) {
+	l := begin(alive)
+	var mu sync.Mutex
+	var others, own atomic.Int32
+	l.OnEnd(func(error) {
+		mu.Lock()
+		defer mu.Unlock()
+		others.Add(1)
+	})
+	why := error(ErrLost)
+	l.end.Store(&why) // it is lost, and whoever says so has not come to tell
+	mu.Lock()
+	listens := make(chan struct{})
+	go func() {
+		defer close(listens)
+		l.OnEnd(func(error) { own.Add(1) })
+	}()
+	select {
+	case <-listens:
+	case <-time.After(10 * time.Second):
+		t.Error("it waits for somebody else's hook")
+	}
+	mu.Unlock()
+	<-listens
+	if open(l.Lost()) {
+		t.Error("Lost is open")
+	}
+	l.tell(l.listeners.Load())
+	if own.Load() != 1 || others.Load() != 1 {
+		t.Errorf("told %d and %d times", own.Load(), others.Load())
+	}
+}

@@ -100,11 +100,19 @@ var ofTheHold = []mutant{
 		test: inHold("TestTheFirstLookTellsWhicheverItIs"),
 	},
 	{
+		name: "who-comes-too-late-is-not-told",
+		file: "internal/hold/life.go",
+		why:  "the hold has ended, and its context would go on",
+		old:  "if end := l.end.Load(); end != nil {\n\t\tall.mu.Unlock()\n\t\thook(*end)",
+		new:  "if end := l.end.Load(); end != nil {\n\t\tall.mu.Unlock()",
+		test: inHold("TestToListenTellsNobodyElse"),
+	},
+	{
 		name: "lost-closes-on-release",
 		file: "internal/hold/life.go",
 		why:  "a release is no loss",
-		old:  "if end != &released && all.lost",
-		new:  "if all.lost",
+		old:  "end != nil && end != &released && all.lost",
+		new:  "end != nil && all.lost",
 		test: inHold("TestReleaseEndsTheLifeOnce"),
 	},
 	{

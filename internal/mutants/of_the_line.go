@@ -283,6 +283,14 @@ var ofTheLine = []mutant{
 		test: inRwlock("TestAWriterThatNeverHeldIsNotFollowed"),
 	},
 	{
+		name: "followed-one-who-was-not-seen-to-go",
+		file: "internal/queue/rule.go",
+		why:  "it may have gone with its directory, and the one made anew has others in it",
+		old:  "return !seen || replaced != nil && replaced(gone, seen)",
+		new:  "return replaced != nil && replaced(gone, seen)",
+		test: inReentrant("TestNobodyFollowsANodeOfADirectoryThatIsGone"),
+	},
+	{
 		name: "followed-the-last-but-one",
 		file: "internal/session/seats.go",
 		why:  "somebody may stand between the two",

@@ -94,8 +94,8 @@ var ofTheRecipes = []mutant{
 		name: "joined-a-lost-lock",
 		file: "rwlock/party.go",
 		why:  "the lock is somebody else's by now",
-		old:  "if p.place.Look() != nil {\n\t\treturn false\n\t}\n\tp.company.LookOut",
-		new:  "p.company.LookOut",
+		old:  "p.place.Look() != nil || p.company.LookOut(ctx) && p.place.Look() != nil",
+		new:  "p.company.LookOut(ctx) && p.place.Look() != nil",
 		test: inRwlock("TestNobodyJoinsPastTheDeadline"),
 	},
 	{

@@ -340,4 +340,12 @@ var ofTheSession = []mutant{
 		new:  `if err := Ended(ctx); err != nil {`,
 		test: inSession("TestRefreshWaitsForAnAnswer"),
 	},
+	{
+		name: "watch-known-to-one-only",
+		file: "internal/session/watch.go",
+		why:  "between the event and the close of its channel one knows, and the next is told that nothing has happened",
+		old:  "case <-w.settled:\n\t\treturn w.event, true",
+		new:  "case <-w.settled:\n\t\treturn w.event, false",
+		test: inSession("TestAWatchHasFiredWhenOneKnows"),
+	},
 }

@@ -125,19 +125,24 @@ func (c *Company) Welcome() bool {
 
 // LookOut sets the watch that the look at the line has done without, now that
 // somebody wants to come along. If the directory's data are still those of that
-// look, nobody has come in between.
-func (c *Company) LookOut(ctx context.Context) {
+// look, nobody has come in between. It reports whether it had to ask.
+func (c *Company) LookOut(ctx context.Context) (asked bool) {
 	v := c.view.Load()
 	if v == nil || !v.blind {
-		return
+		return false
+	}
+	w := v.line.arrivals(ctx, v.session)
+	if w == nil {
+		return true // the next may have more luck
 	}
 	now := &view{client: v.client, session: v.session, stretch: v.stretch}
-	if w := v.line.arrivals(ctx, v.session); w != nil && w.Stat.Mzxid == v.mzxid {
+	if w.Stat.Mzxid == v.mzxid {
 		now.arrivals = w
 	}
 	if c.view.CompareAndSwap(v, now) && c.Calm != nil {
 		c.Calm.replaces(now)
 	}
+	return true
 }
 
 // Arrivals is the watch that fires when somebody comes who would be overtaken,

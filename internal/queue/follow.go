@@ -7,8 +7,8 @@ import (
 )
 
 // follow waits behind a seat of the same process, the next one ahead, without
-// listing the line. When that seat has been the first of all, and is gone, nobody
-// is ahead. errAgain says that it takes a listing to know.
+// listing the line. When that seat has been the first of all, and is seen to go,
+// nobody is ahead. errAgain says that it takes a listing to know.
 //
 // It costs a watch on the own node, which is the one that the next in line waits
 // for, so nobody needs any other.

@@ -54,8 +54,14 @@ func (r Rule) Turn(line []znode.Node, first znode.Node) Turn {
 	return t
 }
 
-// Behind is the turn of a member that knows of one blocker and of nobody else.
+// Behind is the turn of a member that knows of one blocker and of nobody else. Only
+// a watch that sees its deletion tells anything: one that is not there may have gone
+// together with its directory, and others may stand in the one that was made anew.
 func (r Rule) Behind(n znode.Node) Turn {
+	replaced := r.Replaced
+	r.Replaced = func(gone znode.Node, seen bool) bool {
+		return !seen || replaced != nil && replaced(gone, seen)
+	}
 	return Turn{rule: r, left: 1, nearest: []znode.Node{n}}
 }
 

@@ -45,6 +45,13 @@ func (w *Watch) Fired() (zk.Event, bool) {
 	case event, first := <-w.raw:
 		return w.Event(event, first), true
 	default:
+	}
+	// The client sends the event to one and then closes the channel for the others.
+	// In between somebody may know already.
+	select {
+	case <-w.settled:
+		return w.event, true
+	default:
 		return zk.Event{}, false
 	}
 }

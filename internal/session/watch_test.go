@@ -367,3 +367,19 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 		mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
 	}
 }
+
+// The client sends an event to one who waits and then closes the channel for all
+// others. What one of them knows by then they all know.
+func TestAWatchHasFiredWhenOneKnows(t *testing.T) {
+	raw := make(chan zk.Event, 1)
+	w := &Watch{raw: raw, settled: make(chan struct{})}
+	if _, fired := w.Fired(); fired {
+		t.Error("it has fired, and nothing happened")
+	}
+	raw <- zk.Event{Type: zk.EventNodeDeleted}
+	event, first := <-w.C()
+	w.Event(event, first)
+	if event, fired := w.Fired(); !fired || !Gone(event) {
+		t.Errorf("fired: %v, %+v", fired, event)
+	}
+}

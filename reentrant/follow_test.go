@@ -1,0 +1,39 @@
+package reentrant_test
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/reentrant"
+)
+
+// Somebody deletes the directory with all that is in it. In the one that is made
+// anew the numbers begin again, and the holder of the first one does not know yet.
+// Whoever gets the number behind his does not stand behind him.
+func TestNobodyFollowsANodeOfADirectoryThatIsGone(t *testing.T) {
+	s := newStage(t)
+	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+	c := newClient(s)
+	late := c.lock(s.Ctx)
+	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+	}
+	s.Must(s.Witness.Delete(s.Dir, -1))
+	h, err := reentrant.New(s.Connect(), s.Path).Lock(s.Ctx)
+	s.Must(err)
+	s.CatchUp(c.conn)
+
+	next := reentrant.New(c.conn, s.Path)
+	a := contract.Begin(t, s.Ctx, next.Lock)
+	s.InLine(2)
+	s.CatchUp(c.conn)
+	a.Waits()
+	unlock(s, h)
+	unlock(s, a.Granted())
+	s.Is(late.Unlock(s.Ctx), reentrant.ErrLost)
+	s.Empty()
+}
