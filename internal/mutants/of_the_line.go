@@ -318,7 +318,7 @@ var ofTheLine = []mutant{
 		name: "seats-kept",
 		file: "internal/session/seats.go",
 		why:  "each lock of a process would leave something behind",
-		old:  "delete(c.seats.at, seatKey{session, line, s.Node.Seq})",
+		old:  "delete(c.seats.at, key)",
 		new:  "",
 		test: inSession("TestSeatsAreForgotten"),
 	},

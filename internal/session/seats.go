@@ -64,5 +64,8 @@ func (c *Client) Rise(session int64, line string, s *Seat) {
 	}
 	c.seats.mu.Lock()
 	defer c.seats.mu.Unlock()
-	delete(c.seats.at, seatKey{session, line, s.Node.Seq})
+	key := seatKey{session, line, s.Node.Seq}
+	if c.seats.at[key] == s { // or another has its number: the directory was made anew
+		delete(c.seats.at, key)
+	}
 }

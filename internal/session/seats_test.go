@@ -33,6 +33,13 @@ func TestSeats(t *testing.T) {
 	if !ahead.IsFirst() {
 		t.Error("what was known of a seat is forgotten with it")
 	}
+	again, _ := sit(1, "/a", 8) // in a directory made anew
+	c.Rise(1, "/a", ahead)
+	late, _ := sit(1, "/a", 7)
+	if _, ahead := sit(1, "/a", 9); ahead != again {
+		t.Error("a seat went with another of the same number")
+	}
+	c.Rise(1, "/a", late)
 	(*Seat)(nil).SetFirst() // who has no seat
 	c.Rise(1, "/a", nil)
 }
