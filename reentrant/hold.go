@@ -46,7 +46,10 @@ func (h *Hold) Unlock(ctx context.Context) error {
 
 // Held reports whether the lock is still held: this hold not unlocked, the lock
 // not lost, and its session not run out by the local clocks. It is local and
-// cheap. In a process that was stopped for too long the first look says false.
+// cheap. In a process that was stopped for too long the first look says false. That
+// somebody has deleted the node is known once the first call of Held, Lost or
+// Context has set a watch, so that call may still say true: ask Verify where it
+// matters.
 func (h *Hold) Held() bool { return h.part.Life().Look() == nil }
 
 // Lost returns a channel that is closed when the lock is lost, and stays open

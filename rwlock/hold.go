@@ -74,7 +74,10 @@ func (h *Hold) Downgrade(ctx context.Context) error {
 
 // Held reports whether the lock is still held: not released, not lost, and its
 // session not run out by the local clocks. It is local and cheap. In a process
-// that was stopped for too long the first look says false.
+// that was stopped for too long the first look says false. That
+// somebody has deleted the node is known once the first call of Held, Lost or
+// Context has set a watch, so that call may still say true: ask Verify where it
+// matters.
 func (h *Hold) Held() bool { return h.part.Life().Look() == nil }
 
 // Lost returns a channel that is closed when the lock is lost, and stays open

@@ -34,7 +34,10 @@ func (h *Hold) Release(ctx context.Context) error {
 
 // Held reports whether the permits are still held: not released, not lost, and
 // their session not run out by the local clocks. It is local and cheap. In a
-// process that was stopped for too long the first look says false.
+// process that was stopped for too long the first look says false. That
+// somebody has deleted a node is known once the first call of Held, Lost or
+// Context has set a watch, so that call may still say true: ask Verify where it
+// matters.
 func (h *Hold) Held() bool { return h.place.Life().Look() == nil }
 
 // Lost returns a channel that is closed when the permits are lost, and stays

@@ -63,7 +63,9 @@ func fewRequests(s *scene) {
 	for range cycles {
 		s.unlock(c.lock())
 	}
-	if n := received(s, c) - before; n != cycles*s.r.Requests {
+	n := received(s, c) - before
+	s.Logf("%d requests in %d cycles", n, cycles)
+	if n != cycles*s.r.Requests {
 		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Requests)
 	}
 }
