@@ -63,6 +63,8 @@ func checkPath(args []string) (path string, rest []string, err error) {
 		return "", nil, usage("the path of the lock is missing")
 	case !strings.HasPrefix(args[0], "/"):
 		return "", nil, usage("%q is no path of a lock: it must begin with a slash", args[0])
+	case strings.HasSuffix(args[0], "/"):
+		return "", nil, usage("%q is no path of a lock: it must not end with a slash", args[0])
 	}
 	return args[0], args[1:], nil
 }

@@ -21,6 +21,7 @@ type order struct {
 	servers
 	lock
 	wait      time.Duration
+	quiet     bool // when somebody else has the lock
 	killAfter time.Duration
 	argv      []string
 }
@@ -55,6 +56,7 @@ Exit codes: the command's own, or 128 + n if signal n has ended it, and
 	c.flags.BoolVar(&o.shared, "shared", false, "hold the lock together with others that say -shared")
 	c.flags.IntVar(&o.permits, "permits", 0, "let `n` run at a time; all who use the path say the same n")
 	c.flags.BoolVar(&o.try, "try", false, "do not wait: exit with 120 if the lock is taken")
+	c.flags.BoolVar(&o.quiet, "quiet", false, "say nothing if the lock is taken: the exit code tells")
 	c.flags.DurationVar(&o.wait, "wait", 0, "`duration` to wait before exiting with 124; default: for ever")
 	data := c.flags.String("data", "", "`text` that zklock ls shows, to everybody; default: host, pid, command")
 	o.define(c.flags, 20*time.Second)
@@ -173,10 +175,14 @@ func (o *order) hold(ctx context.Context, conn *zk.Conn) (held, error) {
 		return h, nil
 	case errors.As(context.Cause(ctx), &signalled):
 		return nil, signalled
+	case o.quiet && errors.Is(err, rwlock.ErrBusy):
+		return nil, exit{code: exitBusy}
 	case errors.Is(err, rwlock.ErrBusy):
 		return nil, fail(exitBusy, "%s is taken", o.path)
 	case errors.Is(err, context.DeadlineExceeded) && (o.try || conn.State() != zk.StateHasSession):
 		return nil, fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
+	case o.quiet && errors.Is(err, context.DeadlineExceeded):
+		return nil, exit{code: exitTimeout}
 	case errors.Is(err, context.DeadlineExceeded):
 		return nil, fail(exitTimeout, "%s was not free within %v", o.path, o.wait)
 	}

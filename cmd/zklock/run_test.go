@@ -64,6 +64,7 @@ func TestWrongUsage(t *testing.T) {
 	}{
 		{"path of the lock is missing", []string{"run"}},
 		{"must begin with a slash", []string{"run", "jobs", "--", "true"}},
+		{"must not end with a slash", []string{"run", "/jobs/", "--", "true"}},
 		{"the command is missing", []string{"run", "/jobs"}},
 		{"the command is missing", []string{"run", "/jobs", "--"}},
 		{"flags come before it", []string{"run", "/jobs", "-try", "--", "true"}},
@@ -104,6 +105,12 @@ func TestBusy(t *testing.T) {
 	h := holder(t, path)
 	ends(t, start(t, "", "run", "-try", path, "--", "true"), exitBusy, path+" is taken")
 	ends(t, start(t, "", "run", "-wait", "300ms", path, "--", "true"), exitTimeout, "not free within 300ms")
+	for code, flags := range map[int][]string{exitBusy: {"-try"}, exitTimeout: {"-wait", "300ms"}} {
+		args := append(append([]string{"run", "-quiet"}, flags...), path, "--", "true")
+		if got, cries := start(t, "", args...).Ends(); got != code || cries != "" {
+			t.Errorf("%q: exit code %d, want %d, without a word:\n%s", args, got, code, cries)
+		}
+	}
 	inLine(t, path, 1)
 	finish(t, h)
 	ends(t, start(t, "", "run", "-try", path, "--", "true"), 0)
