@@ -159,7 +159,7 @@ var ofTheRecipes = []mutant{
 		file: "reentrant/reentrant.go",
 		why:  "the first Lock is not unlocked yet",
 		old:  `return g.total == 0`,
-		new:  `return g.total == 1 || g.total == 0 && len(g.holds) > 0`,
+		new:  `return g.total <= 1`,
 		test: inReentrant("TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked"),
 	},
 	{
