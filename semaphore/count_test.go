@@ -133,16 +133,19 @@ func TestResizeUpLetsAWaiterIn(t *testing.T) {
 
 func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 	s := newStage(t)
-	holder, big, small := newClient(s, 4), newClient(s, 4), newClient(s, 4)
+	holder, big, less, small := newClient(s, 4), newClient(s, 4), newClient(s, 4), newClient(s, 4)
 	h := holder.acquire(3)
 	lost := h.Lost()
-	b := big.wait(4, 7)
-	a := small.wait(2, 9)
+	three := less.wait(3, 6) // watches two of the holder's nodes
+	four := big.wait(4, 10)  // watches one, of the waiter ahead
+	a := small.wait(2, 12)
 	s.Must(holder.Resize(s.Ctx, 2))
-	if err := b.Failed(); !strings.Contains(err.Error(), "only 2") {
-		t.Errorf("the waiter for four of two: %v", err)
+	for n, b := range map[int]*attempt{4: four, 3: three} {
+		if err := b.Failed(); !strings.Contains(err.Error(), "only 2") {
+			t.Errorf("the waiter for %d of two: %v", n, err)
+		}
 	}
-	s.InLine(5) // its nodes have left the line
+	s.InLine(5) // their nodes have left the line
 	s.CatchUp(small.conn)
 	a.Waits()
 	if !h.Held() || closed(lost) {
