@@ -50,7 +50,9 @@ func alive(pids []int) (some []int) {
 	return some
 }
 
-// diedAt yields when the last of them has died.
+// diedAt yields when the last of them has died. Nothing tells of the death of
+// processes that are not ours, so it looks, each millisecond: more often would take
+// the processor from those whose time is measured.
 func diedAt(pids []int) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {

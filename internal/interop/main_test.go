@@ -17,7 +17,9 @@ import (
 
 func TestMain(m *testing.M) { zktest.Main(m) }
 
-// missing ends a test for which something is not installed.
+// missing ends a test for which something is not installed: a JVM's library or a
+// Python module, never a server. Where they are to be there, in make interop, which
+// CI runs, that is a failure.
 func missing(t *testing.T, text string) {
 	t.Helper()
 	if os.Getenv("INTEROP") != "" {

@@ -217,7 +217,6 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		if err := Ended(ctx); err != nil {
 			return none, err
 		}
-		var cause error
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
@@ -228,8 +227,7 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		if o := outcomeOf(a.err); o == done || o == refused {
 			return a.value, a.err
 		}
-		cause = a.err
-		if err := retry.again(ctx, op, cause); err != nil {
+		if err := retry.again(ctx, op, a.err); err != nil {
 			return none, err
 		}
 	}
