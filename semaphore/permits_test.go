@@ -3,6 +3,7 @@ package semaphore_test
 import (
 	"context"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -102,7 +103,9 @@ func TestPermitsFreedTogetherLetSeveralInAtOnce(t *testing.T) {
 func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	const permits = 4
 	s := newStage(t)
-	c, w := newClient(s, permits), newClient(s, permits)
+	c := newClient(s, permits)
+	conn, p := s.Behind()
+	w := &client{s, semaphore.New(conn, s.Path, permits), conn}
 	for first := range permits {
 		var holds []*semaphore.Hold
 		for range permits {
@@ -111,8 +114,12 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 		a := w.wait(1, permits+1)
 		s.CatchUp(w.conn)
 		a.Waits()
+		lists := p.Seen(zktest.ListOp)
 		release(s, holds[first])
 		release(s, a.Granted())
+		if p.Seen(zktest.ListOp) != lists {
+			s.Errorf("holder %d goes: the waiter has not heard of it, but looked again when in doubt", first)
+		}
 		for i, h := range holds {
 			if i != first {
 				release(s, h)
@@ -120,6 +127,45 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 		}
 		s.Empty()
 	}
+}
+
+// However many permits there are, whoever waits has one request for all the nodes to watch, and lists once more.
+func TestTheRequestsOfAWaiterDoNotGrowWithThePermits(t *testing.T) {
+	for _, permits := range []int{2, 40} {
+		t.Run(strconv.Itoa(permits), func(t *testing.T) { requestsOfAWaiter(newStage(t), permits) })
+	}
+}
+
+func requestsOfAWaiter(s *contract.Stage, permits int) {
+	c := newClient(s, permits)
+	var holds []*semaphore.Hold
+	for range permits {
+		holds = append(holds, c.acquire(1))
+	}
+	next := newClient(s, permits).wait(1, permits+1)
+	conn, p := s.Behind()
+	behind := &client{s, semaphore.New(conn, s.Path, permits), conn}
+	_, err := behind.TryAcquire(s.Ctx, 1) // the number of permits is read once
+	s.Is(err, semaphore.ErrBusy)
+	reads, lists := p.Seen(zktest.ReadOp), p.Seen(zktest.ListOp)
+	a := behind.wait(1, permits+2)
+	s.CatchUp(conn)
+	if n := p.Seen(zktest.ReadOp) - reads; n != 1 {
+		s.Errorf("%d permits: %d requests to watch", permits, n)
+	}
+	release(s, holds[0])
+	release(s, next.Granted())
+	release(s, a.Granted())
+	if n := p.Seen(zktest.ReadOp) - reads; n != 1 {
+		s.Errorf("%d permits: %d requests to watch in all", permits, n)
+	}
+	if n := p.Seen(zktest.ListOp) - lists; n > 3 {
+		s.Errorf("%d permits: %d listings", permits, n)
+	}
+	for _, h := range holds[1:] {
+		release(s, h)
+	}
+	s.Empty()
 }
 
 // Two callers who each want three of four must not hold two each for ever.

@@ -93,6 +93,18 @@ func created(op int32, p []byte) []byte {
 	return p[path+4 : path+4+n]
 }
 
+// watchEvent reads the body of an event: its type, the state of the session, the path.
+func watchEvent(b []byte) (kind int32, path []byte, ok bool) {
+	if len(b) < 12 {
+		return 0, nil, false
+	}
+	n := int(int32At(b, 8))
+	if n < 0 || n > len(b)-12 {
+		return 0, nil, false
+	}
+	return int32At(b, 0), b[12 : 12+n], true
+}
+
 // setsWatch says whether a request leaves a watch: the flag is the last byte of those that can.
 func setsWatch(op int32, p []byte) bool {
 	switch op {

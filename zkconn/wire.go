@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/link"
 )
 
@@ -37,6 +39,7 @@ type wire struct {
 	session  int64     // that it asked for; 0 for a new one
 	farewell *farewell // set when the user closes the client during the handshake
 	pending  pending
+	watches  watches
 	giveUp   time.Time     // reads end here; zero: when the client says so
 	resumed  chan struct{} // closed when the watches have been sent again; nil if there is nothing to wait for
 }
@@ -147,22 +150,30 @@ func (w *wire) nextFrame() error {
 		return w.welcome()
 	}
 
-	head, err := w.in.Peek(lengthSize)
-	if err != nil {
-		return err
+	for {
+		head, err := w.in.Peek(lengthSize)
+		if err != nil {
+			return err
+		}
+		n := int(int32At(head, 0))
+		if n < replyHeader || n > maxReply {
+			return fmt.Errorf("%w: reply of %d bytes", errFrame, n)
+		}
+		if head, err = w.in.Peek(lengthSize + replyHeader); err != nil {
+			return err
+		}
+		forClient, err := w.reply(head, n-replyHeader)
+		if err != nil {
+			return err
+		}
+		if forClient {
+			w.left = lengthSize + n
+			return nil
+		}
+		if _, err := w.in.Discard(lengthSize + n); err != nil {
+			return err
+		}
 	}
-	n := int(int32At(head, 0))
-	if n < replyHeader || n > maxReply {
-		return fmt.Errorf("%w: reply of %d bytes", errFrame, n)
-	}
-	if head, err = w.in.Peek(lengthSize + replyHeader); err != nil {
-		return err
-	}
-	if err := w.reply(head, n-replyHeader); err != nil {
-		return err
-	}
-	w.left = lengthSize + n
-	return nil
 }
 
 // welcome reads the answer to the handshake.
@@ -216,12 +227,14 @@ func (w *wire) unwelcome(err error) error {
 	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum? does it want TLS?): %w", w.address, err)
 }
 
-// reply looks at a reply of which the header has arrived, before the client gets to see it.
-func (w *wire) reply(head []byte, size int) error {
-	xid, failed := int32At(head, 4), int32At(head, 16) != 0
+// reply looks at a reply of which the header has arrived, before the client gets to see it; which it does unless the wire
+// has asked on its own.
+func (w *wire) reply(head []byte, size int) (forClient bool, err error) {
+	xid, zxid, code := int32At(head, 4), int64At(head, 8), int32At(head, 16)
+	failed := code != 0
 	if xid == xidEvent {
 		w.hold(0)
-		return nil
+		return true, w.event(size)
 	}
 	w.mu.Lock()
 	op := w.pending.op(xid)
@@ -232,15 +245,13 @@ func (w *wire) reply(head []byte, size int) error {
 		n := lengthSize + replyHeader + size
 		if op != opMulti {
 			n = min(n, lengthSize+replyHeader+4)
-		} else if n > w.in.Size() {
-			w.in = bufio.NewReaderSize(w.in, n) // to look through all of it
 		}
-		whole, err := w.in.Peek(n)
+		whole, err := w.peek(n)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := checkBody(op, size, whole[lengthSize+replyHeader:]); err != nil {
-			return err
+			return false, err
 		}
 	}
 
@@ -250,10 +261,37 @@ func (w *wire) reply(head []byte, size int) error {
 	if ok {
 		w.client.link.Answered(p.at)
 		if p.birth != nil && !failed {
-			p.birth.Tell(int64At(head, 8))
+			p.birth.Tell(zxid)
 		}
 	}
+	if ok && xid == xidWatches {
+		w.watches.answered(code)
+		return false, nil
+	}
+	return true, nil
+}
+
+// event tells the wire's own watches of an event, before the client gets to see it.
+func (w *wire) event(size int) error {
+	const header = lengthSize + replyHeader
+	whole, err := w.peek(header + size)
+	if err != nil {
+		return err
+	}
+	kind, path, ok := watchEvent(whole[header:])
+	if !ok {
+		return fmt.Errorf("%w: event of %d bytes", errFrame, size)
+	}
+	w.watches.fire(path, zk.Event{Type: zk.EventType(kind), State: zk.StateConnected})
 	return nil
+}
+
+// peek looks at the next n bytes, however many.
+func (w *wire) peek(n int) ([]byte, error) {
+	if n > w.in.Size() {
+		w.in = bufio.NewReaderSize(w.in, n)
+	}
+	return w.in.Peek(n)
 }
 
 // birth finds who wants to know the zxid of a create that is sent.
@@ -326,6 +364,7 @@ func (w *wire) fail(err error) (was phase) {
 	w.mu.Unlock()
 	if was != broken {
 		w.client.failed(w, was == running, err)
+		w.watches.end()
 		w.Conn.Close()
 	}
 	return was

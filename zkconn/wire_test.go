@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -340,5 +341,59 @@ func TestAnswersAreTimed(t *testing.T) {
 	sent := l.Deadline(fakeSession).Add(-l.Timeout())
 	if sent.Before(start) || sent.After(start.Add(40*time.Millisecond)) {
 		t.Errorf("deadline counts from %v after the call began", sent.Sub(start))
+	}
+}
+
+// The server refuses to set watches: whoever asked is told, and nothing is left of them.
+func TestWatchAllRefused(t *testing.T) {
+	for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: nil} {
+		f := newFakeServer(t)
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			if op != opSetWatches {
+				return false
+			}
+			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(code))))
+			return true
+		}
+		conn := f.start().connect()
+		l := link.Of(conn)
+		_, err := l.WatchAll([]string{"/a", "/b"})
+		if err == nil || want != nil && !errors.Is(err, want) {
+			t.Errorf("code %d: error %v, want %v", code, err, want)
+		}
+		if want == nil && err.Error() != "unknown error: -127" {
+			t.Errorf("code %d: %v, which is not how the client says it", code, err)
+		}
+	}
+}
+
+// An event without a path, or with half of one, ends the connection.
+func TestMalformedEvent(t *testing.T) {
+	event := func(body ...[]byte) []byte {
+		return frame(slices.Concat(append([][]byte{header(xidEvent)}, body...)...))
+	}
+	for name, bytes := range map[string][]byte{
+		"no body":       event(),
+		"no path":       event(word(2), word(3)),
+		"half a path":   event(word(2), word(3), word(9), []byte("/abc")),
+		"negative path": event(word(2), word(3), word(-1), []byte("/abc")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.answer = func(n int64, c net.Conn, _, op int32) bool {
+				if n > 1 || op != opExists {
+					return false
+				}
+				c.Write(bytes)
+				return true
+			}
+			conn := f.start().connect()
+			if _, _, err := conn.Exists("/"); err == nil {
+				t.Error("no error")
+			}
+			if _, _, err := conn.Exists("/"); err != nil {
+				t.Errorf("on the next connection: %v", err)
+			}
+		})
 	}
 }

@@ -2,13 +2,15 @@
 // timeout that the server granted, how often the connection was made anew, whether it was closed for good, and until
 // which instant its session is known to live.
 //
-// zkconn tells a Link what happens on the wire; the locks ask it. A Link calls nobody and blocks nobody.
+// zkconn tells a Link what happens on the wire; the locks ask it. But for WatchAll a Link calls nobody and blocks nobody.
 package link
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // Link is the state of one connection. All methods may be called from any goroutine.
@@ -16,7 +18,8 @@ type Link struct {
 	// Servers are the addresses that the connection may go to. They do not change.
 	Servers []string
 
-	now func() time.Time
+	now      func() time.Time
+	watchAll func(paths []string) ([]<-chan zk.Event, error) // see WatchAll
 
 	// view is what the readers see. It is replaced, never changed, so that Alive costs one load and one look at the clock.
 	view atomic.Pointer[view]
@@ -52,6 +55,16 @@ func newLink(now func() time.Time) *Link {
 	l.view.Store(&view{})
 	return l
 }
+
+// WatchesBy says how data watches are set on many nodes with one request. It is called before anybody else has the Link.
+func (l *Link) WatchesBy(watchAll func(paths []string) ([]<-chan zk.Event, error)) {
+	l.watchAll = watchAll
+}
+
+// WatchAll sets a data watch on each of the nodes, with one request, and waits for the server's answer. A channel yields one
+// event and is closed then; zk.EventNotWatching when the connection ends, for these watches end with it; and at once
+// zk.EventNodeDeleted if the node is not there. The error is that of the connection or the server's.
+func (l *Link) WatchAll(paths []string) ([]<-chan zk.Event, error) { return l.watchAll(paths) }
 
 // Connected tells that a handshake, whose request went out at sent, was answered with this session and this timeout.
 // A new session was made by the quorum, so its deadline counts from sent. One that was resumed keeps the deadline it had,

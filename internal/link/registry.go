@@ -8,22 +8,22 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// registry finds the Link of a connection. The key is weak: the registry must not keep a connection, and the 3 MB that
-// come with it, from being collected. Hence a Link must never reach its *zk.Conn, for the registry holds the Link.
+// registry finds the Link of a connection. Both sides are weak: the registry must not keep a connection, and the 3 MB that
+// come with it, from being collected. The connection itself keeps its Link.
 var registry struct {
 	sync.RWMutex
-	links map[weak.Pointer[zk.Conn]]*Link
+	links map[weak.Pointer[zk.Conn]]weak.Pointer[Link]
 }
 
-// Attach makes l the Link of conn.
+// Attach makes l the Link of conn, which has to keep it, as zkconn's do by their dialer.
 func Attach(conn *zk.Conn, l *Link) {
 	key := weak.Make(conn)
 	registry.Lock()
 	defer registry.Unlock()
 	if registry.links == nil {
-		registry.links = make(map[weak.Pointer[zk.Conn]]*Link)
+		registry.links = make(map[weak.Pointer[zk.Conn]]weak.Pointer[Link])
 	}
-	registry.links[key] = l
+	registry.links[key] = weak.Make(l)
 	runtime.AddCleanup(conn, forget, key)
 }
 
@@ -35,7 +35,7 @@ func Of(conn *zk.Conn) *Link {
 	key := weak.Make(conn)
 	registry.RLock()
 	defer registry.RUnlock()
-	return registry.links[key]
+	return registry.links[key].Value()
 }
 
 func forget(key weak.Pointer[zk.Conn]) {

@@ -19,8 +19,9 @@ func TestRegistry(t *testing.T) {
 	if Of(stranger) != nil || Of(nil) != nil {
 		t.Error("a foreign connection has a Link")
 	}
-	runtime.KeepAlive(a)
-	runtime.KeepAlive(b)
+	for _, kept := range []any{a, b, la, lb} {
+		runtime.KeepAlive(kept)
+	}
 }
 
 // A dropped connection must leave nothing behind.

@@ -3,6 +3,14 @@ package main
 // ofTheLine: names, their order, the rule, and standing in line.
 var ofTheLine = []mutant{
 	{
+		name: "unread-nodes-never-doubted",
+		file: "internal/queue/survey.go",
+		why:  "a server does not tell of a node that one may not read, and the waiter sleeps for ever",
+		old:  "m.wary = true",
+		new:  "",
+		test: inSemaphore("TestTwoOfThreePermits"),
+	},
+	{
 		name: "sequences-compared-as-text",
 		file: "internal/znode/order.go",
 		why:  "names begin with a kind and a random id, so their order as text is no order of arrival",

@@ -200,17 +200,30 @@ var ofTheSession = []mutant{
 		name: "watches-not-kept-by-session",
 		file: "internal/session/watch.go",
 		why:  "who waits in the new session gets what the old one left behind",
-		old:  `c.watches.entry(watchKey{session, path}, serves`,
-		new:  `c.watches.entry(watchKey{0, path}, serves`,
+		old:  `if e := w.at[key]; e != nil && !e.fired()`,
+		new: `for k, e := range w.at {
+		if k.path == key.path && k.session != key.session && !e.fired() {
+			return e, false
+		}
+	}
+	if e := w.at[key]; e != nil && !e.fired()`,
 		test: inSession("TestAWatchOfTheLastSessionIsNotShared"),
 	},
 	{
 		name: "watch-of-the-last-session-returned",
 		file: "internal/session/watch.go",
 		why:  "it fired long ago, or never will",
-		old:  "if !c.In(session) {\n\t\t\treturn nil, ErrOver",
-		new:  "if session == 0 {\n\t\t\treturn nil, ErrOver",
+		old:  "if !c.In(keys[0].session) {",
+		new:  "if keys[0].session == 0 {",
 		test: inSession("TestTheEndOfASessionIsNoDeletion"),
+	},
+	{
+		name: "watches-of-many-mixed-up",
+		file: "internal/session/watch.go",
+		why:  "a waiter strikes out one who is still there",
+		old:  "watches[i].raw = raw",
+		new:  "watches[len(watches)-1-i].raw = raw",
+		test: inSession("TestWatchesOfManyAreShared"),
 	},
 	{
 		name: "fired-watch-used-again",

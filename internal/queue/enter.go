@@ -116,6 +116,7 @@ type member struct {
 	own    []*session.Watch // on its own nodes, if it may hold by a strike-out
 	token  int64
 	header int64 // what the reply's header says that the token is, or 0
+	wary   bool  // it watches one node at a time, see patience
 
 	waiting waiting // what its observers know of that
 }

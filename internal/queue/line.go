@@ -106,6 +106,15 @@ func explain(err error, right string) error {
 // path returns the full path of a node.
 func (l *Line) path(n znode.Node) string { return l.dir + "/" + n.Name }
 
+// pathsOf returns those of several.
+func (l *Line) pathsOf(nodes []znode.Node) []string {
+	paths := make([]string, len(nodes))
+	for i, n := range nodes {
+		paths[i] = l.path(n)
+	}
+	return paths
+}
+
 // missing reports whether one of own is not in the line.
 func missing(line, own []znode.Node) bool {
 	for _, n := range own {

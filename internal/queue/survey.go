@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"reflect"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -159,6 +161,32 @@ func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.W
 	return watches, nil
 }
 
+// watchBlockers watches the blockers and, if the member is next, its own nodes.
+func (m *member) watchBlockers(ctx context.Context, nearest []znode.Node, next bool) (watches []*session.Watch, err error) {
+	var beside sync.WaitGroup
+	var own []*session.Watch
+	var ownErr error
+	if next {
+		beside.Go(func() { own, ownErr = m.watchAll(ctx, m.nodes) })
+	}
+	if len(nearest) == 1 || m.wary {
+		watches, err = m.watchAll(ctx, nearest)
+	} else {
+		watches, err = m.line.client.WatchAll(ctx, m.sess, m.line.pathsOf(nearest))
+		err = explain(err, "READ on the nodes in "+m.line.dir)
+	}
+	beside.Wait()
+	switch {
+	case err != nil:
+		return nil, err
+	case ownErr != nil:
+		return nil, ownErr
+	case next:
+		return watches, m.keep(own)
+	}
+	return watches, nil
+}
+
 // await watches the nearest blockers and waits until one of them goes or
 // something else happens that asks for another look.
 //
@@ -167,19 +195,9 @@ func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.W
 // than the event. Who has to list again sees it there.
 func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	nearest := turn.Watch()
-	nodes := nearest
-	if m.own == nil && turn.IsNext() {
-		nodes = append(nodes, m.nodes...)
-	}
-	watches, err := m.watchAll(ctx, nodes)
+	watches, err := m.watchBlockers(ctx, nearest, m.own == nil && turn.IsNext())
 	if err != nil {
 		return err
-	}
-	if len(nodes) > len(nearest) {
-		if err := m.keep(watches[len(nearest):]); err != nil {
-			return err
-		}
-		watches = watches[:len(nearest):len(nearest)]
 	}
 	gone := false
 	for i, w := range watches {
@@ -191,7 +209,13 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	if gone {
 		return nil
 	}
-	i, event, err := m.next(ctx, terms, watches)
+	var doubt <-chan time.Time
+	if slices.ContainsFunc(watches, func(w *session.Watch) bool { return w.Stat == nil }) {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		doubt = timer.C
+	}
+	i, event, err := m.next(ctx, terms, watches, doubt)
 	if err != nil {
 		return err
 	}
@@ -201,14 +225,19 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	if i < 0 || !session.Gone(event) {
 		return errAgain
 	}
-	unwritten := watches[i].Stat.Mzxid == watches[i].Stat.Czxid
-	turn.Gone(nearest[i], unwritten)
+	stat := watches[i].Stat // nil if there are several, whose rule does not ask
+	turn.Gone(nearest[i], stat != nil && stat.Mzxid == stat.Czxid)
 	return nil
 }
 
+// patience is how long watches are trusted that were set without looking at the
+// nodes. Whoever is not allowed to read a node is not told by that request; but
+// servers from 3.8.4 and 3.9.2 on keep its events from him, and he would wait for ever.
+const patience = 5 * time.Second
+
 // next waits for the first event: that of watch i, or, with i < 0, one of the
-// own nodes or the terms.
-func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch) (i int, event zk.Event, err error) {
+// own nodes or the terms, or doubt.
+func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch, doubt <-chan time.Time) (i int, event zk.Event, err error) {
 	if len(watches) == 1 && len(m.own) <= 1 {
 		var own *session.Watch
 		var ownC <-chan zk.Event
@@ -232,14 +261,20 @@ func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch
 	if terms.Watch != nil {
 		all = append(all, terms.Watch)
 	}
-	cases := make([]reflect.SelectCase, len(all)+1)
+	cases := make([]reflect.SelectCase, len(all), len(all)+2)
 	for j, w := range all {
 		cases[j] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.C())}
 	}
-	cases[len(all)] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())}
+	cases = append(cases,
+		reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
+		reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(doubt)})
 	j, value, first := reflect.Select(cases)
-	if j == len(all) {
+	switch j {
+	case len(all):
 		return -1, zk.Event{}, session.Ended(ctx)
+	case len(all) + 1:
+		m.wary = true
+		return -1, zk.Event{}, nil
 	}
 	event, _ = value.Interface().(zk.Event)
 	event = all[j].Event(event, first)

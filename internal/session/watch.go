@@ -70,13 +70,15 @@ type watches struct {
 }
 
 // watchKey has the session in it: a watch of the last session grants nothing in
-// the next.
+// the next. A bare one comes without data and stat.
 type watchKey struct {
 	session int64
 	path    string
+	bare    bool
 }
 
 type watchEntry struct {
+	key   watchKey
 	ready chan struct{} // closed when watch or err is known
 	watch *Watch
 	err   error
@@ -114,41 +116,88 @@ func (e *watchEntry) fired() bool {
 // It uses GetW and never ExistsW: on a node that does not exist ExistsW leaves a
 // watch that, as sequence numbers do not come back, stays for ever.
 func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch, error) {
+	watches, err := c.watch(ctx, watchKey{session: session, path: path})
+	if err == nil && watches[0] == nil {
+		err = zk.ErrNoNode
+	}
+	if err != nil {
+		return nil, err
+	}
+	return watches[0], nil
+}
+
+// WatchAll is Watch for many nodes of which nothing is asked but whether they go:
+// the watches have neither data nor stat. On a connection that zkconn made it takes
+// one request, on any other one for each node. If a node does not exist, its watch
+// is nil or has fired.
+func (c *Client) WatchAll(ctx context.Context, session int64, paths []string) ([]*Watch, error) {
+	keys := make([]watchKey, len(paths))
+	for i, path := range paths {
+		keys[i] = watchKey{session, path, true}
+	}
+	return c.watch(ctx, keys...)
+}
+
+// watch returns the watches of keys in one session, nil for a node that does not exist.
+func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) {
+	watches := make([]*Watch, len(keys))
 	for {
 		if err := Ended(ctx); err != nil {
 			return nil, err
 		}
 		stretch, known := c.Unbroken()
 		serves := func(w *Watch) bool { return !known || w.SetIn(stretch) }
-		e, own := c.watches.entry(watchKey{session, path}, serves)
+		entries, news := c.watches.entries(keys, serves)
 		switch {
-		case own && ctx.Done() == nil:
-			c.set(session, path, e)
-		case own:
-			go c.set(session, path, e)
+		case len(news) == 0:
+		case ctx.Done() == nil:
+			c.set(news)
+		default:
+			go c.set(news)
 		}
-		select {
-		case <-e.ready:
-		case <-ctx.Done():
-			return nil, Ended(ctx)
+		served := true
+		for i, e := range entries {
+			select {
+			case <-e.ready:
+			case <-ctx.Done():
+				return nil, Ended(ctx)
+			}
+			watches[i] = e.watch
+			switch {
+			case e.err == zk.ErrNoNode:
+			case e.err != nil:
+				return nil, e.err
+			case !serves(e.watch):
+				served = false
+			}
 		}
-		if e.err != nil {
-			return nil, e.err
-		}
-		if !c.In(session) {
+		if !c.In(keys[0].session) {
 			return nil, ErrOver
 		}
-		if serves(e.watch) {
-			return e.watch, nil
+		if served {
+			return watches, nil
 		}
 		// The connection was made anew meanwhile.
 	}
 }
 
-// entry returns the living entry of a key, or makes one, which the caller has to set.
-func (w *watches) entry(key watchKey, serves func(*Watch) bool) (e *watchEntry, own bool) {
+// entries returns the living entry of each key; news are those just made, which the
+// caller has to set.
+func (w *watches) entries(keys []watchKey, serves func(*Watch) bool) (all, news []*watchEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	all = make([]*watchEntry, len(keys))
+	for i, key := range keys {
+		e, own := w.entry(key, serves)
+		if all[i] = e; own {
+			news = append(news, e)
+		}
+	}
+	return all, news
+}
+
+// entry returns the living entry of a key, or makes one; caller holds mu.
+func (w *watches) entry(key watchKey, serves func(*Watch) bool) (e *watchEntry, own bool) {
 	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(e.watch)) {
 		return e, false
 	}
@@ -163,53 +212,96 @@ func (w *watches) entry(key watchKey, serves func(*Watch) bool) (e *watchEntry, 
 	if w.at == nil {
 		w.at = make(map[watchKey]*watchEntry)
 	}
-	e = &watchEntry{ready: make(chan struct{})}
+	e = &watchEntry{key: key, ready: make(chan struct{})}
 	w.at[key] = e
 	return e, true
 }
 
 // drop forgets an entry that has come to nothing.
-func (w *watches) drop(key watchKey, e *watchEntry) {
+func (w *watches) drop(e *watchEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.at[key] == e {
-		delete(w.at, key)
+	if w.at[e.key] == e {
+		delete(w.at, e.key)
 	}
 }
 
-// set asks until the server answers. It goes on when the one who asked first has
-// gone, for others may wait for it; and if nobody does, the next will find it.
-func (c *Client) set(session int64, path string, e *watchEntry) {
+// set sets the watches of entries, with one request if that can be.
+func (c *Client) set(entries []*watchEntry) {
+	if len(entries) > 1 && c.link != nil {
+		c.setAll(entries)
+		return
+	}
+	for _, e := range entries[1:] {
+		go c.setOne(e)
+	}
+	c.setOne(entries[0])
+}
+
+// setOne sets one watch.
+func (c *Client) setOne(e *watchEntry) {
+	w := new(Watch)
+	err := c.setting(e.key.session, []*Watch{w}, func() (err error) {
+		w.Data, w.Stat, w.raw, err = c.conn.GetW(e.key.path)
+		return err
+	})
+	c.isSet(e, w, err)
+}
+
+// setAll sets many watches, all bare, with one request.
+func (c *Client) setAll(entries []*watchEntry) {
+	paths, watches := make([]string, len(entries)), make([]*Watch, len(entries))
+	for i, e := range entries {
+		paths[i], watches[i] = e.key.path, new(Watch)
+	}
+	err := c.setting(entries[0].key.session, watches, func() error {
+		events, err := c.link.WatchAll(paths)
+		for i, raw := range events {
+			watches[i].raw = raw
+		}
+		return err
+	})
+	for i, e := range entries {
+		c.isSet(e, watches[i], err)
+	}
+}
+
+// setting makes the request that sets watches until the server answers. It goes on
+// when the one who asked first has gone, for others may wait for it; and if nobody
+// does, the next will find it.
+func (c *Client) setting(session int64, watches []*Watch, request func() error) error {
 	for retry := c.retry(); ; {
-		if e.err = c.connected(context.Background()); e.err != nil {
-			break
+		if err := c.connected(context.Background()); err != nil {
+			return err
 		}
 		if !c.In(session) {
-			e.err = ErrOver
-			break
+			return ErrOver
 		}
 		stretch, known := c.Unbroken()
-		data, stat, raw, err := c.conn.GetW(path)
+		err := request()
 		after, _ := c.Unbroken()
-		o := outcomeOf(err)
-		if o == done || o == refused {
+		if o := outcomeOf(err); o == done || o == refused {
 			if !c.In(session) {
 				err = ErrOver
 			}
-			if e.err = err; err == nil {
-				e.watch = &Watch{
-					Data: data, Stat: stat, raw: raw, settled: make(chan struct{}),
-					stretch: stretch, fresh: known && after == stretch,
-				}
+			for _, w := range watches {
+				w.stretch, w.fresh = stretch, known && after == stretch
 			}
-			break
+			return err
 		}
-		if e.err = retry.again(context.Background(), "watch", err); e.err != nil {
-			break
+		if err := retry.again(context.Background(), "watch", err); err != nil {
+			return err
 		}
 	}
-	if e.err != nil {
-		c.watches.drop(watchKey{session, path}, e)
+}
+
+// isSet tells what came of an entry.
+func (c *Client) isSet(e *watchEntry, w *Watch, err error) {
+	if e.err = err; err == nil {
+		w.settled = make(chan struct{})
+		e.watch = w
+	} else {
+		c.watches.drop(e)
 	}
 	close(e.ready)
 }

@@ -79,6 +79,83 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 	}
 }
 
+// Those who watch many nodes share, too: what is watched already is not asked for.
+func TestWatchesOfManyAreShared(t *testing.T) {
+	t.Parallel()
+	for name, connect := range map[string]connector{"zkconn": zktest.Connect, "foreign": zktest.ConnectForeign} {
+		t.Run(name, func(t *testing.T) {
+			l := newLineOn(t, connect, 10*time.Second, zktest.Servers(t)[0])
+			nodes := l.claim(t, 5)
+			paths := make([]string, len(nodes))
+			for i, n := range nodes {
+				paths[i] = l.path(n)
+			}
+			must(t, l.witness.Delete(paths[4], -1))
+			must(t, l.client.Check(within(t, 10*time.Second), l.sess, barrier))
+			all := func(paths ...string) []*Watch {
+				watches, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
+				must(t, err)
+				return watches
+			}
+			first := all(paths[:3]...)
+			before := l.Seen(zktest.ReadOp)
+			again := all(paths[2], paths[0], paths[1])
+			if n := l.Seen(zktest.ReadOp) - before; n != 0 {
+				t.Errorf("%d requests for what is watched", n)
+			}
+			if again[0] != first[2] || again[1] != first[0] || again[2] != first[1] {
+				t.Error("the watches are not those of the paths")
+			}
+			more := all(paths...)
+			if w := more[4]; w != nil {
+				if e := event(t, w); !Gone(e) {
+					t.Errorf("of a node that is gone: %+v", e)
+				}
+			}
+			for i := range first {
+				if more[i] != first[i] {
+					t.Errorf("two watches on node %d", i)
+				}
+			}
+			must(t, l.witness.Delete(paths[1], -1))
+			if e := event(t, first[1]); !Gone(e) || e.Path != paths[1] {
+				t.Errorf("told %+v", e)
+			}
+			for _, i := range []int{0, 2, 3} {
+				if e, fired := more[i].Fired(); fired {
+					t.Errorf("node %d, which stays: %+v", i, e)
+				}
+			}
+			zktest.Expire(t, l.conn)
+			l.newSession(t)
+			_, err := l.client.WatchAll(within(t, 10*time.Second), l.sess, paths)
+			mustBe(t, err, ErrOver)
+		})
+	}
+}
+
+// A connection that was made anew knows nothing of the watches that were set at once.
+func TestWatchesOfManyEndWithTheConnection(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	nodes := l.claim(t, 2)
+	paths := []string{l.path(nodes[0]), l.path(nodes[1])}
+	before, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
+	must(t, err)
+	l.Cut()
+	for _, w := range before {
+		if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
+			t.Errorf("told %+v", e)
+		}
+	}
+	after, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
+	must(t, err)
+	must(t, l.witness.Delete(paths[0], -1))
+	if e := event(t, after[0]); !Gone(e) {
+		t.Errorf("told %+v", e)
+	}
+}
+
 func TestAWatchThatHasFiredIsSetAnew(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, 10*time.Second)
@@ -263,7 +340,7 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 				t.Error("a watch of the last session serves the next")
 			}
 			// One that has not fired yet, for the client may be about to tell, is not returned.
-			e, _ := l.client.watches.entry(watchKey{l.sess, l.dir}, func(*Watch) bool { return true })
+			e, _ := l.client.watches.entry(watchKey{l.sess, l.dir, false}, func(*Watch) bool { return true })
 			e.watch = again
 			close(e.ready)
 			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)

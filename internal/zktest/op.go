@@ -21,7 +21,8 @@ const (
 	MoveOp
 	// ListOp is getChildren, with or without a watch.
 	ListOp
-	// ReadOp is getData, with or without a watch.
+	// ReadOp is getData, with or without a watch, and zkconn's request that
+	// watches many nodes at once.
 	ReadOp
 	// ExistsOp is exists, with or without a watch.
 	ExistsOp
@@ -104,7 +105,7 @@ func parseRequest(body []byte) Request {
 	case codePing:
 		r.set(PingOp)
 	case codeSetWatches, codeSetWatches2:
-		r.set(WatchesOp)
+		r.watches(&d)
 	case codeAuth:
 		r.set(AuthOp)
 	case codeCloseSession:
@@ -122,6 +123,22 @@ func parseRequest(body []byte) Request {
 		r.set(r.part(&d, code), AnyOp)
 	}
 	return r
+}
+
+// xidWatchAll is that of zkconn's own; the client counts upwards from 1.
+const xidWatchAll = -8
+
+func (r *Request) watches(d *decoder) {
+	if r.xid != xidWatchAll {
+		r.set(WatchesOp)
+		return
+	}
+	d.take(8) // the zxid
+	for n := d.int32(); n > 0 && !d.short; n-- {
+		r.Paths = append(r.Paths, d.string())
+	}
+	r.Watch = true
+	r.set(ReadOp, AnyOp)
 }
 
 func connectRequest() Request {
