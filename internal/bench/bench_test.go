@@ -17,7 +17,7 @@ func TestBench(t *testing.T) {
 		t.Log("BENCH is not set: nothing is measured; TestHarness looks after the harness")
 		return
 	}
-	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo)
+	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, inMemory)
 	for _, line := range l.skipped {
 		fmt.Println(line)
 	}
@@ -49,7 +49,7 @@ func reports() bool { return os.Getenv("BENCH_REPORT") != "" }
 // slower measures the same once more, on a server whose disk takes its time.
 func slower(t *testing.T, s settings) []result {
 	s.Disk = time.Millisecond
-	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo)
+	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, inMemory)
 	defer l.leave()
 	speed := s.chosen(workloads)
 	l.warmUp(t, speed)

@@ -25,9 +25,11 @@ type lockers interface {
 
 // libraries are what this program can drive.
 var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
-	ours:   openOurs,
-	again:  openReentrant,
-	zkLock: openZkLock,
+	ours:     openOurs,
+	again:    openReentrant,
+	zkLock:   openZkLock,
+	bare:     openRequests,
+	inMemory: openInMemory,
 }
 
 // drive is the life of a driver. What it returns is the exit code.

@@ -2,11 +2,13 @@ package bench
 
 // The peers, in the order of the tables.
 const (
-	ours    = "zklocks"            // package rwlock, or semaphore
-	again   = "zklocks, reentrant" // package reentrant, whose nodes zk.Lock and Curator's mutex share
-	zkLock  = "zk.Lock"
-	curator = "Curator"
-	kazoo   = "kazoo"
+	ours     = "zklocks"            // package rwlock, or semaphore
+	again    = "zklocks, reentrant" // package reentrant, whose nodes zk.Lock and Curator's mutex share
+	zkLock   = "zk.Lock"
+	curator  = "Curator"
+	kazoo    = "kazoo"
+	bare     = "bare requests" // no library, but the least that one has to ask: see requests
+	inMemory = "sync.RWMutex"  // no server at all
 )
 
 // workload is one row: the same work for several peers.
@@ -30,16 +32,16 @@ var workloads = []workload{
 		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1.2}, {"", 2}},
 	}, {
 		name: "exclusive, 16 sessions", job: job{Mode: exclusive, Sessions: 16, Workers: 16},
-		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 1.3}},
+		peers: []string{ours, again, zkLock, curator, kazoo, bare}, targets: []target{{zkLock, 1}, {curator, 1.3}},
 	}, {
 		name: "exclusive, 100 sessions", job: job{Mode: exclusive, Sessions: 100, Workers: 100},
-		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}, {curator, 2}},
+		peers: []string{ours, again, zkLock, curator, kazoo, bare}, targets: []target{{zkLock, 1}, {curator, 2}},
 	}, {
 		name: "semaphore, 16 sessions, 4 permits", job: job{Mode: permits, Sessions: 16, Workers: 16, Permits: 4},
-		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
+		peers: []string{ours, curator, kazoo, bare}, targets: []target{{curator, 6}},
 	}, {
 		name: "semaphore, 64 sessions, 8 permits", job: job{Mode: permits, Sessions: 64, Workers: 64, Permits: 8},
-		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
+		peers: []string{ours, curator, kazoo, bare}, targets: []target{{curator, 6}},
 	}, {
 		name: "rw, 16 sessions, 90 % reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 90},
 		peers: []string{ours, curator}, targets: []target{{curator, 1.3}},
@@ -51,7 +53,7 @@ var workloads = []workload{
 	},
 	{
 		name: "rw, 64 in one process, all reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 100},
-		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 1000}},
+		peers: []string{ours, curator, kazoo, inMemory}, targets: []target{{curator, 1000}},
 	}, {
 		name: "rw, 64 in one process, 95 % reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 95},
 		peers: []string{ours, curator}, targets: []target{{curator, 20}},

@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// requests makes the requests that a fair lock or semaphore of this kind takes, and
+// does nothing else: it cares neither for lost replies nor for sessions, contexts
+// or tokens, and trusts everybody in the line. What it reaches is what there is to
+// be had.
+type requests struct {
+	conn    *zk.Conn
+	link    *link.Link
+	dir     string
+	permits int
+}
+
+func openRequests(ctx context.Context, j job) (lockers, error) {
+	conn, err := zkconn.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	for dir := range ancestors(j.Path) {
+		if _, err := conn.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return &requests{conn: conn, link: link.Of(conn), dir: j.Path, permits: max(j.Permits, 1)}, nil
+}
+
+// ancestors yields a path's ancestors, the highest first, and the path itself.
+func ancestors(whole string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		if parent := path.Dir(whole); parent != "/" {
+			ancestors(parent)(yield)
+		}
+		yield(whole)
+	}
+}
+
+func (r *requests) close() { r.conn.Close() }
+
+func (r *requests) worker() func(context.Context, bool) (func() error, error) {
+	var node string
+	release := func() error { return r.conn.Delete(node, -1) }
+	return func(context.Context, bool) (func() error, error) {
+		var err error
+		node, err = r.conn.Create(r.dir+"/n-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		for mine := path.Base(node); err == nil; {
+			var children []string
+			if children, _, err = r.conn.Children(r.dir); err != nil {
+				break
+			}
+			slices.Sort(children)
+			ahead := children[:slices.Index(children, mine)]
+			if len(ahead) < r.permits {
+				return release, nil
+			}
+			err = r.wait(ahead[len(ahead)-r.permits:])
+		}
+		return release, err
+	}
+}
+
+// wait waits until one of the nodes is gone.
+func (r *requests) wait(nodes []string) error {
+	if len(nodes) == 1 {
+		switch _, _, event, err := r.conn.GetW(r.dir + "/" + nodes[0]); err {
+		case nil:
+			<-event
+			return nil
+		case zk.ErrNoNode:
+			return nil
+		default:
+			return err
+		}
+	}
+	paths := make([]string, len(nodes))
+	for i, n := range nodes {
+		paths[i] = r.dir + "/" + n
+	}
+	events, err := r.link.WatchAll(paths)
+	if err != nil {
+		return err
+	}
+	cases := make([]reflect.SelectCase, len(events))
+	for i, event := range events {
+		cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(event)}
+	}
+	reflect.Select(cases)
+	return nil
+}
+
+// localMutex is a sync.RWMutex: what a join could cost at the least.
+type localMutex struct{ mu *sync.RWMutex }
+
+func openInMemory(_ context.Context, j job) (lockers, error) {
+	if j.Sessions != 1 {
+		return nil, fmt.Errorf("%s has one process, not %d sessions", inMemory, j.Sessions)
+	}
+	return localMutex{new(sync.RWMutex)}, nil
+}
+
+func (localMutex) close() {}
+
+func (l localMutex) worker() func(context.Context, bool) (func() error, error) {
+	unlock := func() error { l.mu.Unlock(); return nil }
+	runlock := func() error { l.mu.RUnlock(); return nil }
+	return func(_ context.Context, read bool) (func() error, error) {
+		if read {
+			l.mu.RLock()
+			return runlock, nil
+		}
+		l.mu.Lock()
+		return unlock, nil
+	}
+}
