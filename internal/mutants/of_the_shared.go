@@ -309,9 +309,9 @@ var ofTheShared = []mutant{
 	},
 	{
 		name: "loss-of-the-place-not-told",
-		file: "internal/queue/part.go",
+		file: "internal/hold/life.go",
 		why:  "those who share it work on",
-		old:  `func(end error) { p.life.Lose(end) }`,
+		old:  `func(end error) { l.Lose(end) }`,
 		new:  `func(error) {}`,
 		test: inRwlock("TestTheLossOfTheNodeEndsAllWhoShareIt"),
 	},
@@ -333,7 +333,7 @@ var ofTheShared = []mutant{
 	},
 	{
 		name: "part-never-forgotten",
-		file: "internal/queue/part.go",
+		file: "internal/hold/life.go",
 		why:  "a node that is held for long keeps all who ever shared it",
 		old:  `func(error) { forget() }`,
 		new:  `func(error) { _ = forget }`,
