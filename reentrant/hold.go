@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -14,11 +13,11 @@ import (
 // Hold is one of the holds on the lock, from the return of Lock to Unlock or to
 // the loss of the lock. Its methods may be called from any goroutine.
 type Hold struct {
-	mutex *Mutex
-	grant *grant
-	owner int64 // the number of the goroutine that took it
+	owner *owner // the goroutine that took it
 	part  queue.Part
 }
+
+func (h *Hold) mutex() *Mutex { return h.owner.grant.mutex }
 
 // Unlock ends this hold. The last one gives the lock back: it starts the deletion
 // of the node whatever ctx says, and repeats it until the node is gone, its
@@ -32,16 +31,16 @@ type Hold struct {
 // to come.
 func (h *Hold) Unlock(ctx context.Context) error {
 	err := h.part.End()
-	if errors.Is(err, hold.ErrReleased) {
-		return h.mutex.wrap("unlock", err)
+	if err == hold.ErrReleased {
+		return h.mutex().wrap("unlock", err)
 	}
-	if h.mutex.unhold(h.grant, h.owner) {
-		if last := h.grant.place.Unlock(ctx); err == nil {
+	if h.mutex().unhold(h.owner) {
+		if last := h.part.Place.Unlock(ctx); err == nil {
 			err = last
 		}
 	}
 	h.part.Released(err)
-	return h.mutex.wrap("unlock", err)
+	return h.mutex().wrap("unlock", err)
 }
 
 // Held reports whether the lock is still held: this hold not unlocked, the lock
@@ -77,7 +76,20 @@ type ownerKey struct{ m *Mutex }
 // context.Cause then matches [ErrLost] or [ErrReleased]. Whoever calls Lock with
 // it re-enters.
 func (h *Hold) Context(parent context.Context) context.Context {
-	return context.WithValue(h.part.Life().Context(parent), ownerKey{h.mutex}, h.grant)
+	return &holdContext{h.part.Life().Context(parent), h}
+}
+
+// holdContext is the context of a hold's life, with the grant in it.
+type holdContext struct {
+	context.Context
+	hold *Hold
+}
+
+func (c *holdContext) Value(key any) any {
+	if key == (ownerKey{c.hold.mutex()}) {
+		return c.hold.owner.grant
+	}
+	return c.Context.Value(key)
 }
 
 // Token returns the fencing token, the czxid of the node, which all holds on one
@@ -85,16 +97,16 @@ func (h *Hold) Context(parent context.Context) context.Context {
 // when the directory was made anew. A store that refuses smaller tokens than it
 // has seen is safe from holders that do not know yet that they have lost the
 // lock.
-func (h *Hold) Token() int64 { return h.grant.place.Token() }
+func (h *Hold) Token() int64 { return h.part.Place.Token() }
 
 // Guard returns a check to put first in a zk Multi: the transaction then fails
 // with zk.ErrNoNode once the lock is gone. It fences writes to ZooKeeper itself
 // without a gap. Any other error than the server's own says nothing of the lock.
-func (h *Hold) Guard() *zk.CheckVersionRequest { return h.grant.place.Guard() }
+func (h *Hold) Guard() *zk.CheckVersionRequest { return h.part.Place.Guard() }
 
 // Verify asks a quorum of the ensemble whether the node still exists, which a
 // server that is behind cannot answer wrongly. The error matches [ErrLost] or
 // [ErrReleased] when the hold has ended, and ctx's error when there was no answer.
 func (h *Hold) Verify(ctx context.Context) error {
-	return h.mutex.wrap("verify", h.part.Verify(ctx))
+	return h.mutex().wrap("verify", h.part.Verify(ctx))
 }

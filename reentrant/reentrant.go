@@ -28,7 +28,7 @@ type Mutex struct {
 	err   error // what is wrong with the arguments of New
 
 	mu     sync.Mutex
-	grants map[int64]*grant // what a goroutine holds, by its number
+	owners map[int64]*owner // by the number of the goroutine
 }
 
 // New returns the lock at path, a directory of its own that is made when it is
@@ -46,7 +46,7 @@ func New(conn *zk.Conn, path string, opts ...Option) *Mutex {
 	if err == nil && cfg.kind == znode.KazooLock {
 		line.Stay()
 	}
-	return &Mutex{path: path, line: line, entry: exclusive(cfg.kind), err: err, grants: make(map[int64]*grant)}
+	return &Mutex{path: path, line: line, entry: exclusive(cfg.kind), err: err, owners: make(map[int64]*owner)}
 }
 
 // rule waits for everybody ahead, see the ZooKeeper recipes, "Locks". Without
@@ -89,8 +89,8 @@ func (m *Mutex) Holds() int {
 	me := goid.ID()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if g := m.grants[me]; g != nil {
-		return g.taken(me)
+	if o := m.owners[me]; o != nil {
+		return o.holds
 	}
 	return 0
 }
@@ -123,45 +123,49 @@ func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := newGrant(place, me)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.holdLocked(g, me), nil
+	return m.holdLocked(&newGrant(m, place, me).first), nil
 }
 
 // reenter counts one more hold if the caller owns the lock; it returns nothing
 // if it does not.
 func (m *Mutex) reenter(ctx context.Context, me int64) (*Hold, error) {
+	g, _ := ctx.Value(ownerKey{m}).(*grant)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	g, _ := ctx.Value(ownerKey{m}).(*grant)
-	if g == nil || g.total == 0 {
-		g = m.grants[me]
+	o := m.owners[me]
+	if g != nil && g.total > 0 && (o == nil || o.grant != g) {
+		o = &owner{grant: g, id: me}
 	}
-	if g == nil {
+	if o == nil {
 		return nil, nil
 	}
-	if err := g.place.Look(); err != nil {
-		return nil, err
+	// A hold's own context has looked when it was asked whether it has ended.
+	if c, ok := ctx.(*holdContext); !ok || c.hold.owner.grant != o.grant {
+		if err := o.grant.place.Look(); err != nil {
+			return nil, err
+		}
 	}
-	return m.holdLocked(g, me), nil
+	return m.holdLocked(o), nil
 }
 
-func (m *Mutex) holdLocked(g *grant, me int64) *Hold {
-	if m.grants[me] != g {
-		m.grants[me] = g
+func (m *Mutex) holdLocked(o *owner) *Hold {
+	if o.holds == 0 {
+		m.owners[o.id] = o
 	}
-	return g.add(m, me)
+	return o.add()
 }
 
 // unhold takes one hold away and reports whether it was the last.
-func (m *Mutex) unhold(g *grant, owner int64) (last bool) {
+func (m *Mutex) unhold(o *owner) (last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if g.remove(owner) == 0 && m.grants[owner] == g {
-		delete(m.grants, owner)
+	o.grant.total--
+	if o.holds--; o.holds == 0 && m.owners[o.id] == o {
+		delete(m.owners, o.id)
 	}
-	return g.total == 0
+	return o.grant.total == 0
 }
 
 // wrap puts the package, the operation and the path in front of an error.

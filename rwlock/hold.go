@@ -2,7 +2,6 @@ package rwlock
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -37,7 +36,7 @@ func newHold(m *RWMutex, place *queue.Place, party *party, call *queue.Call) *Ho
 // to come.
 func (h *Hold) Unlock(ctx context.Context) error {
 	err := h.part.End()
-	if errors.Is(err, hold.ErrReleased) {
+	if err == hold.ErrReleased {
 		return h.mutex.wrap("unlock", err)
 	}
 	if left := h.leave(ctx); err == nil {

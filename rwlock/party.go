@@ -15,16 +15,19 @@ type party struct {
 	place   *queue.Place
 	company *queue.Company
 	linger  time.Duration
-
-	// members counts those who hold. From ended on nobody joins any more, and
-	// the node is on its way out.
-	members atomic.Int64
-	over    chan struct{} // closed then
+	over    chan struct{} // closed when it has ended
 
 	own atomic.Pointer[session.Watch] // on the node, from the first who joins on
 
 	kept      atomic.Bool  // there is, or was, a keeper
 	idleSince atomic.Int64 // when the last member left, in nanoseconds since start
+
+	// members counts those who hold. From ended on nobody joins any more, and
+	// the node is on its way out. All who join and leave write here: what they
+	// only read is not in the same cache line.
+	_       [64]byte
+	members atomic.Int64
+	_       [56]byte
 }
 
 func newParty(place *queue.Place, company *queue.Company, linger time.Duration, members int) *party {
@@ -74,10 +77,10 @@ func (p *party) exists(ctx context.Context) bool {
 	}
 }
 
-// end ends a party of so many members, and reports whether it did. Then the
-// caller unlocks the place.
-func (p *party) end(members int64) bool {
-	if !p.members.CompareAndSwap(members, ended) {
+// end ends a party of which all members have left, and reports whether it did. Then
+// the caller unlocks the place.
+func (p *party) end() bool {
+	if !p.members.CompareAndSwap(0, ended) {
 		return false
 	}
 	close(p.over)
@@ -85,25 +88,20 @@ func (p *party) end(members int64) bool {
 }
 
 // leave ends one membership. The last one gives the place back, or leaves it for
-// those who come soon.
+// those who come soon. If somebody joins before the end, that is the last one then.
 func (p *party) leave(ctx context.Context) error {
-	for {
-		n := p.members.Load()
-		switch {
-		case n > 1:
-			if p.members.CompareAndSwap(n, n-1) {
-				return nil
-			}
-		case p.linger > 0 && p.place.Look() == nil && p.company.Welcome():
-			p.idleSince.Store(int64(time.Since(start)))
-			if p.members.CompareAndSwap(1, 0) {
-				p.keep()
-				return nil
-			}
-		case p.end(1):
-			return p.place.Unlock(ctx)
-		}
+	if p.members.Add(-1) > 0 {
+		return nil
 	}
+	if p.linger > 0 && p.place.Look() == nil && p.company.Welcome() {
+		p.idleSince.Store(int64(time.Since(start)))
+		p.keep()
+		return nil
+	}
+	if p.end() {
+		return p.place.Unlock(ctx)
+	}
+	return nil
 }
 
 // abandon is leave for those who do not wait for the answer.
@@ -155,7 +153,7 @@ func (p *party) keeper() {
 
 // retire ends the party if it is idle.
 func (p *party) retire() {
-	if p.end(0) {
+	if p.end() {
 		p.place.Abandon()
 	}
 }

@@ -29,14 +29,14 @@ func TestNobodyJoinsAPartyThatIsOver(t *testing.T) {
 	s := contract.NewStage(t, "")
 	m, place := granted(s)
 	p := m.reads.open(place, &queue.Company{}, 1)
-	if m.reads.join(t.Context()) != p || p.end(0) || !p.end(2) {
+	if m.reads.join(t.Context()) != p || p.end() || p.members.Add(-2) != 0 || !p.end() {
 		t.Fatal("not joined, so there is nothing to see")
 	}
 	if place.Look() != nil {
 		t.Fatal("the place is lost")
 	}
 	for range 3 {
-		if m.reads.join(t.Context()) != nil || p.end(0) {
+		if m.reads.join(t.Context()) != nil || p.end() {
 			t.Error("a party that was over went on")
 		}
 	}

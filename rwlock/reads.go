@@ -182,8 +182,9 @@ func (r *reads) open(place *queue.Place, company *queue.Company, members int) *p
 }
 
 // retire gives an idle place back, for a writer of this process, and waits for it.
+// Where none stays, whoever leaves it does that.
 func (r *reads) retire(ctx context.Context) {
-	if p := r.current.Load(); p != nil && p.end(0) {
+	if p := r.current.Load(); p != nil && p.linger > 0 && p.end() {
 		_ = p.place.Unlock(ctx)
 	}
 }

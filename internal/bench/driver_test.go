@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/goleak"
@@ -83,6 +84,7 @@ func work(library string, j job, lines <-chan string) error {
 			acquire: connections[i%j.Sessions].worker(),
 			random:  rand.New(rand.NewPCG(uint64(i), 7)),
 			reads:   j.Reads,
+			window:  new(window), // one that is over
 		}
 	}
 	// Directories are made, and whatever an object does only once is done.
@@ -108,11 +110,16 @@ func work(library string, j job, lines <-chan string) error {
 }
 
 func run(ctx context.Context, j job, crew []*worker) answer {
-	from := time.Now().Add(time.Duration(j.Warm) * time.Millisecond)
-	until := from.Add(time.Duration(j.Measure) * time.Millisecond)
+	warm := time.Duration(j.Warm) * time.Millisecond
+	measured := time.Duration(j.Measure) * time.Millisecond
+	from := time.Now().Add(warm)
+	shared := &window{from: from, until: from.Add(measured)}
+	for _, d := range []time.Duration{warm, warm + measured} {
+		defer time.AfterFunc(d, func() { shared.reach(time.Now()) }).Stop()
+	}
 	var wg sync.WaitGroup
 	for _, w := range crew {
-		w.from, w.until = from, until
+		w.window = shared
 		wg.Go(func() {
 			for w.errors < tooMany && w.cycle(ctx) {
 			}
@@ -124,13 +131,13 @@ func run(ctx context.Context, j job, crew []*worker) answer {
 	var all histogram
 	for _, w := range crew {
 		all.merge(&w.latencies)
+		a.Operations += w.operations
 		a.Cycles += w.cycles
 		a.Errors += w.errors
 		if w.err != nil {
 			a.Error = w.err.Error()
 		}
 	}
-	a.Operations = all.total
 	a.P50, a.P99, a.Max = micros(all.quantile(0.5)), micros(all.quantile(0.99)), micros(all.max)
 	return a
 }
@@ -140,39 +147,101 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // tooMany errors end a worker: what is wrong will not mend itself.
 const tooMany = 10
 
-type worker struct {
-	acquire     func(ctx context.Context, read bool) (release func() error, err error)
-	random      *rand.Rand
-	reads       int
+// window is the measured time. Whoever looks at the clock tells those who do not
+// how far it is.
+type window struct {
 	from, until time.Time
-
-	latencies histogram
-	cycles    int64
-	errors    int64
-	err       error // the first
+	reached     atomic.Int32
 }
+
+const (
+	before = iota
+	during
+	after
+)
+
+// reach returns where t lies.
+func (w *window) reach(t time.Time) int32 {
+	var at int32 = after
+	switch {
+	case t.Before(w.from):
+		at = before
+	case t.Before(w.until):
+		at = during
+	}
+	for old := w.reached.Load(); old < at && !w.reached.CompareAndSwap(old, at); {
+		old = w.reached.Load()
+	}
+	return at
+}
+
+type worker struct {
+	acquire func(ctx context.Context, read bool) (release func() error, err error)
+	random  *rand.Rand
+	reads   int
+	window  *window
+
+	untimed    int   // so many of the next cycles are
+	since      int64 // operations since the last one that was timed
+	operations int64
+	latencies  histogram
+	cycles     int64
+	errors     int64
+	err        error // the first
+}
+
+// Two looks at the clock take as long as a lock that costs no request. So after an
+// operation that was short some are counted only.
+const (
+	short = 10 * time.Microsecond
+	every = 16 // is timed
+)
 
 // cycle acquires and releases once, and reports whether there is time for more.
 func (w *worker) cycle(ctx context.Context) bool {
-	read := w.reads > 0 && w.random.IntN(100) < w.reads
-	began := time.Now()
+	read := w.reads == 100 || w.reads > 0 && w.random.IntN(100) < w.reads
+	timed := w.untimed == 0
+	var began time.Time
+	if timed {
+		began = time.Now()
+	}
 	release, err := w.acquire(ctx, read)
-	held := time.Now()
+	var took time.Duration
+	var at int32
+	if timed {
+		held := time.Now()
+		took, at = held.Sub(began), w.window.reach(held)
+	} else {
+		at = w.window.reached.Load()
+	}
 	if err == nil {
 		err = release()
 	}
 	if err != nil {
+		w.untimed = 0
 		w.errors++
 		if w.err == nil {
 			w.err = err
 		}
-		return held.Before(w.until)
+		return at != after
 	}
 	w.cycles++
-	if !held.Before(w.from) && held.Before(w.until) {
-		w.latencies.add(held.Sub(began))
+	if at == during {
+		w.operations++
+		w.since++
 	}
-	return held.Before(w.until)
+	switch {
+	case !timed:
+		w.untimed--
+		return at != after
+	case took < short:
+		w.untimed = every - 1
+	}
+	if at == during {
+		w.latencies.add(took, w.since) // it stands for those before it, too
+		w.since = 0
+	}
+	return at != after
 }
 
 // noGoroutines gives those of the connections time to end.

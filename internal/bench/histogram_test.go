@@ -17,9 +17,10 @@ type histogram struct {
 	max    time.Duration
 }
 
-func (h *histogram) add(d time.Duration) {
-	h.counts[bucket(d)]++
-	h.total++
+// add counts a duration n times.
+func (h *histogram) add(d time.Duration, n int64) {
+	h.counts[bucket(d)] += n
+	h.total += n
 	h.max = max(h.max, d)
 }
 
@@ -57,7 +58,7 @@ func middle(i int) time.Duration {
 func TestHistogram(t *testing.T) {
 	var h histogram
 	for i := range 100_000 {
-		h.add(time.Duration(i) * time.Microsecond)
+		h.add(time.Duration(i)*time.Microsecond, 1)
 	}
 	for q, want := range map[float64]time.Duration{0.5: 50 * time.Millisecond, 0.99: 99 * time.Millisecond} {
 		if got := h.quantile(q); got < want*98/100 || got > want*102/100 {

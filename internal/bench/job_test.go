@@ -35,7 +35,8 @@ type job struct {
 
 // answer is what the driver has measured. A cycle is: acquire, release. Those
 // count as operations whose lock was granted within the measured time; the
-// latency is that from the call to the grant.
+// latency is that from the call to the grant; of short ones a driver may time a
+// sample.
 type answer struct {
 	Operations int64   `json:"operations"`
 	Cycles     int64   `json:"cycles"` // all since "go", those of the warm-up and of the end included

@@ -30,6 +30,8 @@ type Life struct {
 	end atomic.Pointer[error]
 	// unlocked: Release was called after a loss.
 	unlocked atomic.Bool
+	// tied: the end of another is told to this one, see Tie.
+	tied atomic.Bool
 	// listeners is nil until there are any.
 	listeners atomic.Pointer[listeners]
 }
@@ -124,6 +126,17 @@ func (l *Life) listen() *listeners {
 	}
 	all.mu.Lock()
 	return all
+}
+
+// Tie has l lost as soon as the life that other returns ends. Only the first call
+// does something; two at the same time may both tie it, which does no harm.
+func (l *Life) Tie(other func() *Life) {
+	if l.tied.Load() {
+		return
+	}
+	forget := other().OnEnd(func(end error) { l.Lose(end) })
+	l.OnEnd(func(error) { forget() })
+	l.tied.Store(true)
 }
 
 // Lost is closed when the hold is lost, and stays open when it is released.

@@ -309,8 +309,8 @@ var ofTheSession = []mutant{
 		name: "deadline-ignored",
 		file: "internal/session/monitor.go",
 		why:  "the next one holds already when the holder that is cut off hears of it",
-		old:  `case c.link.Alive(l.session):`,
-		new:  `case c.link.Session() == l.session:`,
+		old:  `link != nil && link.Alive(l.session) {`,
+		new:  `link != nil && link.Session() == l.session {`,
 		test: inSession("TestLossIsKnownBeforeTheServerExpiresTheSession"),
 	},
 	{
@@ -357,8 +357,8 @@ var ofTheSession = []mutant{
 		name: "watch-known-to-one-only",
 		file: "internal/session/watch.go",
 		why:  "between the event and the close of its channel one knows, and the next is told that nothing has happened",
-		old:  "case <-w.settled:\n\t\treturn w.event, true",
-		new:  "case <-w.settled:\n\t\treturn w.event, false",
+		old:  "if w.known.Load() {\n\t\treturn w.event, true",
+		new:  "if w.known.Load() {\n\t\treturn w.event, false",
 		test: inSession("TestAWatchHasFiredWhenOneKnows"),
 	},
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
@@ -14,7 +13,6 @@ import (
 type Part struct {
 	Place *Place
 	life  hold.Life
-	tied  sync.Once
 	call  *Call
 }
 
@@ -43,10 +41,7 @@ func (p *Part) Look() error { return p.life.Look() }
 // Life returns the hold's life, to which the loss of the place is told from now
 // on. A hold that nobody asks costs no watch and no goroutine.
 func (p *Part) Life() *hold.Life {
-	p.tied.Do(func() {
-		forget := p.Place.Life().OnEnd(func(end error) { p.life.Lose(end) })
-		p.life.OnEnd(func(error) { forget() })
-	})
+	p.life.Tie(p.Place.Life)
 	return &p.life
 }
 

@@ -96,11 +96,17 @@ func (l *Lease) End() {
 // Alive returns why the session must be taken for lost, or nil. It is local and
 // cheap, and right at the first look after the process was stopped for a while.
 func (l *Lease) Alive() error {
+	if link := l.client.link; link != nil && link.Alive(l.session) {
+		return nil
+	}
+	return l.dead()
+}
+
+// dead finds out why Alive has nothing good to say, or asks where there is no link.
+func (l *Lease) dead() error {
 	c := l.client
 	if c.link != nil {
 		switch {
-		case c.link.Alive(l.session):
-			return nil
 		case c.link.IsClosed():
 			return ErrClosed
 		case c.link.Session() != l.session:

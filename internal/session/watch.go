@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -17,6 +18,7 @@ type Watch struct {
 	fresh   bool   // that is known
 	raw     <-chan zk.Event
 	settled chan struct{} // closed once event is known
+	known   atomic.Bool   // the same, for those who only look
 	event   zk.Event
 }
 
@@ -33,6 +35,7 @@ func (w *Watch) C() <-chan zk.Event { return w.raw }
 func (w *Watch) Event(event zk.Event, first bool) zk.Event {
 	if first {
 		w.event = event
+		w.known.Store(true)
 		close(w.settled)
 	}
 	<-w.settled // whoever got the event is about to say which it was
@@ -48,12 +51,10 @@ func (w *Watch) Fired() (zk.Event, bool) {
 	}
 	// The client sends the event to one and then closes the channel for the others.
 	// In between somebody may know already.
-	select {
-	case <-w.settled:
+	if w.known.Load() {
 		return w.event, true
-	default:
-		return zk.Event{}, false
 	}
+	return zk.Event{}, false
 }
 
 // Gone reports whether an event says that the node was deleted. Above all it is
