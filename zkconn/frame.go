@@ -73,24 +73,29 @@ func request(p []byte) (xid, op int32) {
 	return int32At(p, 4), int32At(p, 8)
 }
 
-// created reads the path that a request creates, a Multi as its first operation; nil if it creates nothing.
+// created reads the path that a request creates, a Multi as its first operation or behind a check; nil if it creates
+// nothing.
 func created(op int32, p []byte) []byte {
-	path := 12 // behind length, xid, operation
-	switch {
-	case op == opCreate:
-	case op == opMulti && len(p) >= 16 && int32At(p, 12) == opCreate:
-		path = 21 // and behind the header of the first operation: type, done, error
-	default:
+	const header = 9 // of an operation in a Multi: type, done, error
+	at := 12         // behind length, xid, operation
+	if op == opMulti {
+		if len(p) >= at+header+4 && int32At(p, at) == opCheck {
+			at += header + 4 + max(0, int(int32At(p, at+header))) + 4 // path, version
+		}
+		if len(p) < at+header {
+			return nil
+		}
+		op = int32At(p, at)
+		at += header
+	}
+	if op != opCreate || len(p) < at+4 {
 		return nil
 	}
-	if len(p) < path+4 {
+	n := int(int32At(p, at))
+	if n < 0 || n > len(p)-at-4 {
 		return nil
 	}
-	n := int(int32At(p, path))
-	if n < 0 || n > len(p)-path-4 {
-		return nil
-	}
-	return p[path+4 : path+4+n]
+	return p[at+4 : at+4+n]
 }
 
 // watchEvent reads the body of an event: its type, the state of the session, the path.

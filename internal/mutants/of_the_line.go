@@ -3,6 +3,30 @@ package main
 // ofTheLine: names, their order, the rule, and standing in line.
 var ofTheLine = []mutant{
 	{
+		name: "writer-slips-into-a-long-line",
+		file: "internal/queue/enter.go",
+		why:  "readers that look no more, as no writer has come, hold beside it",
+		old:  "(saves || !e.Silently)",
+		new:  "saves",
+		test: inQueue("TestWhoComesTouchesTheDirectory"),
+	},
+	{
+		name: "long-line-never-short-again",
+		file: "internal/queue/survey.go",
+		why:  "a free lock costs a listing for ever",
+		old:  "m.line.crowded.Store(len(line) > len(m.nodes)+terms.Rule.Tolerate)",
+		new:  "m.line.crowded.Store(true)",
+		test: inQueue("TestWhoComesTouchesTheDirectory"),
+	},
+	{
+		name: "create-behind-a-check-overlooked",
+		file: "zkconn/frame.go",
+		why:  "each waiter for a permit reads its own node to learn its token",
+		old:  "int32At(p, at) == opCheck {",
+		new:  "int32At(p, at) == opError {",
+		test: inZkconn("TestTheZxidOfACreateIsTold"),
+	},
+	{
 		name: "unread-nodes-never-doubted",
 		file: "internal/queue/survey.go",
 		why:  "a server does not tell of a node that one may not read, and the waiter sleeps for ever",

@@ -71,7 +71,7 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 	}
 	claim := session.Claim{
 		Dir: l.dir, Kind: e.Kind, Nodes: e.Nodes, Data: l.cfg.Data, ACL: l.cfg.ACL,
-		Touch: e.Announce && !l.untouchable.Load(), Check: terms.Check,
+		Touch: l.touches(e), Check: terms.Check,
 	}
 	if size := claim.Size(); size > maxRequest {
 		return nil, fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", e.Nodes, size)
@@ -102,6 +102,13 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 		return nil, m.leave(ctx, err)
 	}
 	return place, nil
+}
+
+// touches reports whether the transaction that makes the nodes touches the directory:
+// not if nobody watches, the token is told without, and all else has to be listed.
+func (l *Line) touches(e Entry) bool {
+	saves := !l.crowded.Load() || !l.client.Trusts()
+	return e.Announce && !l.untouchable.Load() && (saves || !e.Silently)
 }
 
 // member is somebody who stands in line.

@@ -17,7 +17,8 @@ type Entry struct {
 	// too. That costs no round trip and saves one, and tells those who watch
 	// the directory's data that somebody has come.
 	Announce bool
-	// Silently allows to do without when the right to touch it is missing.
+	// Silently: nobody watches. It is done without when the right to touch it is
+	// missing, and when the line is so long that it would save nothing.
 	Silently bool
 	// Alone: when it is the member's turn nobody at all is ahead of it.
 	Alone bool

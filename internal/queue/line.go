@@ -43,6 +43,11 @@ type Line struct {
 	cfg    Config
 	make   func(context.Context) error
 
+	// crowded is whether there were so many in line, when it was last listed, that
+	// whoever comes next will have to list, too: then it need not be told how many
+	// there are.
+	crowded atomic.Bool
+
 	// untouchable is set once the server has refused us the right to write
 	// the directory's data.
 	untouchable atomic.Bool

@@ -41,6 +41,7 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 		return nil, err
 	}
 	turn := terms.Rule.Turn(line, m.nodes[0])
+	m.line.crowded.Store(len(line) > len(m.nodes)+terms.Rule.Tolerate)
 	for struck := false; ; struck = true {
 		if turn.MayGo() {
 			if struck && m.own == nil {

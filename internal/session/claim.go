@@ -81,6 +81,9 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		case done:
 			made := claim.read(a.value)
 			made.Zxid = header
+			if made.Dir != nil {
+				c.Compare(header, made.Dir.Mzxid)
+			}
 			return c.ours(session, claim.Dir, made)
 		case refused:
 			return Claimed{}, a.err
@@ -145,9 +148,9 @@ func (c *Client) claim(claim Claim, id string) ([]zk.MultiResponse, error) {
 func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefix(id, claim.Kind) }
 
 // expect has the connection keep the zxid of a claim, until it is asked for. Where
-// the directory is touched, its Stat tells.
+// the directory is touched, its Stat tells, and whether the two are the same.
 func (c *Client) expect(claim Claim, id string) (zxid func() int64) {
-	if c.link == nil || claim.Touch {
+	if c.link == nil || claim.Touch && c.headers.Load() != 0 {
 		return func() int64 { return 0 }
 	}
 	birth, forget := c.link.Expect(claim.path(id))

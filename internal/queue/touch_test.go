@@ -1,0 +1,91 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Whoever comes touches the directory; but not into a long line, if nobody watches for that and the connection tells
+// the token without.
+func TestWhoComesTouchesTheDirectory(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		connect  func(testing.TB, time.Duration, ...string) *zk.Conn
+		silently bool
+		crowded  int32 // touches by one who comes into a line that was listed
+	}{
+		{"somebody watches", zktest.Connect, false, 1},
+		{"nobody watches", zktest.Connect, true, 0},
+		{"nobody watches, the token is not told", zktest.ConnectForeign, true, 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			x := newPlaceInLine(t, tc.connect, 20*time.Second)
+			e := Entry{
+				Kind: znode.Lock, Nodes: 1, Announce: true, Silently: tc.silently,
+				Terms: Fixed(Rule{Blocks: func(znode.Node) bool { return true }}),
+			}
+			var before int32
+			touches := func() (n int32) {
+				x.Helper()
+				_, dir, err := x.witness.Get(x.line.dir)
+				x.must(nil, err)
+				n, before = dir.Version-before, dir.Version
+				return n
+			}
+			wants := func(want int32, who string) {
+				x.Helper()
+				if n := touches(); n != want {
+					x.Errorf("%s touches the directory %d times, want %d", who, n, want)
+				}
+			}
+			come := func(inLine int) chan *Place {
+				c := make(chan *Place, 1)
+				lists := x.proxy.Seen(zktest.ListOp)
+				go func() {
+					defer close(c)
+					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+					defer cancel()
+					if p, err := x.line.Wait(ctx, e); err == nil {
+						c <- p
+					}
+				}()
+				x.until("in line, and listed", func() bool {
+					return len(zktest.Children(x, x.witness, x.line.dir)) == inLine &&
+						(inLine == 1 || x.proxy.Seen(zktest.ListOp) > lists)
+				})
+				return c
+			}
+			leave := func(c chan *Place) {
+				x.Helper()
+				p := <-c
+				if p == nil {
+					x.Fatal("not granted")
+				}
+				x.must(nil, p.Unlock(context.Background()))
+			}
+
+			leave(come(1))
+			wants(1, "the first")
+			blocker, err := x.witness.Create(x.line.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil,
+				zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			x.must(nil, err)
+			a := come(2)
+			wants(1, "who comes into a line that was empty")
+			b := come(3)
+			wants(tc.crowded, "who comes into a long line")
+			x.must(nil, x.witness.Delete(blocker, -1))
+			leave(a)
+			leave(b) // lists a line in which nobody else is
+			touches()
+			leave(come(1))
+			wants(1, "who comes when all have gone")
+		})
+	}
+}
