@@ -25,8 +25,10 @@ func TestBench(t *testing.T) {
 	l.warmUp(t, speed)
 	r := report{lab: l, Began: time.Now()}
 	r.speed = l.measure(t, speed)
+	l.settings = s.patient()
 	r.queues = l.measure(t, s.chosen(lines))
 	r.permits = l.measure(t, s.chosen(wide))
+	l.settings = s
 	l.leave()
 
 	if reports() && s.Disk == 0 {

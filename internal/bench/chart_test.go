@@ -83,7 +83,7 @@ func ratios(results []result) string {
 		if !there || colours[r.peer] == "" || r.peer == ours || r.perSecond == 0 || own.perSecond == 0 {
 			continue
 		}
-		s := strip{peer: r.peer, ratio: own.perSecond / r.perSecond}
+		s := strip{peer: r.peer, ratio: own.against(r)}
 		for _, t := range r.workload.targets {
 			if t.peer == r.peer {
 				s.goal = t.factor

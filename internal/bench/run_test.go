@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -28,7 +29,23 @@ type result struct {
 	workload workload
 	peer     string
 	sample
-	slowest, fastest float64 // operations a second
+	slowest, fastest float64   // operations a second
+	rounds           []float64 // the same of each
+}
+
+// against is how many times as fast as a peer r is: the median of the rounds' ratios.
+// What a machine is at the same time busy with slows both of a round.
+func (r result) against(peer result) float64 {
+	var ratios []float64
+	for i, n := range peer.rounds {
+		if i < len(r.rounds) && n > 0 {
+			ratios = append(ratios, r.rounds[i]/n)
+		}
+	}
+	if len(ratios) == 0 {
+		return math.NaN()
+	}
+	return median(ratios)
 }
 
 // laboratory is the server and whoever is measured on it.
@@ -224,6 +241,7 @@ func summary(w workload, peer string, samples []sample) result {
 	r.P99 = middle(func(s sample) float64 { return s.P99 })
 	r.Max = middle(func(s sample) float64 { return s.Max })
 	for _, s := range samples {
+		r.rounds = append(r.rounds, s.perSecond)
 		r.Operations += s.Operations
 		r.Cycles += s.Cycles
 		r.Errors += s.Errors

@@ -26,9 +26,9 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	case "":
 		return s, false
 	case "short":
-		s.Rounds, s.For, s.Warm = 3, 3*time.Second, time.Second
+		s.Rounds, s.For, s.Warm = 5, 1800*time.Millisecond, 600*time.Millisecond
 	case "long":
-		s.Rounds, s.For, s.Warm = 5, 10*time.Second, 2*time.Second
+		s.Rounds, s.For, s.Warm = 10, 6*time.Second, 2*time.Second
 	default:
 		t.Fatalf("BENCH=%s: there is short and long", s.Name)
 	}
@@ -50,6 +50,16 @@ func parse[T any](t *testing.T, name string, into *T, read func(string) (T, erro
 		t.Fatalf("%s: %v", name, err)
 	}
 	*into = v
+}
+
+// patient is a run of the same length with longer rounds, for lines in which one
+// waits for seconds.
+func (s settings) patient() settings {
+	rounds := max(1, s.Rounds*3/5)
+	s.For = s.For * time.Duration(s.Rounds) / time.Duration(rounds)
+	s.Warm = s.Warm * time.Duration(s.Rounds) / time.Duration(rounds)
+	s.Rounds = rounds
+	return s
 }
 
 func (s settings) chosen(all []workload) []workload {

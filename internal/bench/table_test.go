@@ -14,6 +14,7 @@ import (
 type row struct {
 	Workload, Peer                    string
 	PerSecond, Range, P50, P99, Ratio string
+	Limit                             string // of the ratio: see limit
 	Requests, Notifications           string
 	Processor                         string
 	Target, Reached                   string
@@ -47,7 +48,7 @@ func rows(results []result) []row {
 			Processor:     duration(r.processor),
 		}
 		own, there := find(results, r.workload.name, ours)
-		ratio := own.perSecond / r.perSecond
+		ratio := own.against(r)
 		if r.peer != ours && there {
 			out.Ratio = times(ratio)
 		}
@@ -65,11 +66,23 @@ func rows(results []result) []row {
 				if r.perSecond == 0 { // too slow for this run: no ratio
 					out.Reached = "?"
 				}
+				out.Limit = limit(results, r)
 			}
 		}
 		all = append(all, out)
 	}
 	return all
+}
+
+// limit tells what whoever does the least could reach against a peer; "" if nobody
+// was measured who does.
+func limit(results []result, peer result) string {
+	for _, least := range []string{bare, inMemory} {
+		if floor, there := find(results, peer.workload.name, least); there {
+			return fmt.Sprintf("%s reach %s", floor.peer, times(floor.against(peer)))
+		}
+	}
+	return ""
 }
 
 func find(results []result, workload, peer string) (result, bool) {

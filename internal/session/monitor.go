@@ -41,7 +41,6 @@ type monitor struct {
 	mu       sync.Mutex
 	leases   map[*Lease]struct{}
 	timer    *time.Timer
-	rings    time.Time // when the timer does; zero if it is not set
 	nextBeat time.Time
 	beating  time.Time // when the heartbeat under way was begun; zero if none is
 	giveUp   func()    // ends its wait for a connection
@@ -77,14 +76,19 @@ func (l *Lease) OnLoss(lose func(error)) {
 	l.lose = lose
 }
 
-// End ends the lease. The last one stops the heartbeat; the timer is left to find
-// nothing to do, for the next lease is likely to need it.
+// End ends the lease. The last one stops the heartbeat.
 func (l *Lease) End() {
 	m := &l.client.monitor
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.leases, l)
-	if len(m.leases) == 0 && m.giveUp != nil {
+	if len(m.leases) > 0 {
+		return
+	}
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+	if m.giveUp != nil {
 		m.giveUp()
 	}
 }
@@ -152,8 +156,7 @@ func (m *monitor) period() time.Duration {
 	return foreignBeat
 }
 
-// schedule has the timer ring when whatever comes first does, or before; caller
-// holds mu.
+// schedule sets the timer to whatever comes first; caller holds mu.
 func (m *monitor) schedule(now time.Time) {
 	next := m.nextBeat
 	if link := m.client.link; link == nil {
@@ -168,11 +171,6 @@ func (m *monitor) schedule(now time.Time) {
 	}
 	// A deadline that has passed stays passed until something is heard.
 	wait := max(next.Sub(now), time.Millisecond, m.period()/64)
-	if rings := now.Add(wait); m.rings.IsZero() || rings.Before(m.rings) {
-		m.rings = rings
-	} else {
-		return // it rings before, and is set anew then
-	}
 	if m.timer == nil {
 		m.timer = time.AfterFunc(wait, m.tick)
 	} else {
@@ -183,7 +181,6 @@ func (m *monitor) schedule(now time.Time) {
 func (m *monitor) tick() {
 	var lost []func()
 	m.mu.Lock()
-	m.rings = time.Time{}
 	if len(m.leases) == 0 {
 		m.mu.Unlock()
 		return
