@@ -65,12 +65,20 @@ func TestSemaphore(t *testing.T) {
 func TestSemaphoreResized(t *testing.T) {
 	const first, most, least = 4, 8, 3
 	s := fromEnv(t)
-	r := hammer(t, s, job{Recipe: "semaphore", Permits: 0, Ceiling: most}, resizing(first, func(n int) int {
-		return least + n%(most-least+1)
-	}))
-	r.right(t)
+	run := func() *result {
+		r := hammer(t, s, job{Recipe: "semaphore", Permits: 0, Ceiling: most}, resizing(first, func(n int) int {
+			return least + n%(most-least+1)
+		}))
+		r.right(t)
+		return r
+	}
+	r := run()
+	fought := func() bool { return r.report.MaxPermits > first && r.together >= r.Processes }
+	for again := 0; again < 3 && !fought(); again++ { // a busy machine may bring too few together
+		r = run()
+	}
 	r.fought(t, "permits", "busy", "canceled", "resized")
-	if r.report.MaxPermits <= first || r.together < r.Processes {
+	if !fought() {
 		t.Errorf("at most %d permits were taken; %d beside one of another process: too few to mean anything", r.report.MaxPermits, r.together)
 	}
 }
