@@ -90,11 +90,13 @@ func (p *party) end() bool {
 // leave ends one membership. The last one gives the place back, or leaves it for
 // those who come soon. If somebody joins before the end, that is the last one then.
 func (p *party) leave(ctx context.Context) error {
+	if p.linger > 0 && p.members.Load() == 1 {
+		p.idleSince.Store(int64(time.Since(start))) // before the keeper can see that nobody is left
+	}
 	if p.members.Add(-1) > 0 {
 		return nil
 	}
 	if p.linger > 0 && p.place.Look() == nil && p.company.Welcome() {
-		p.idleSince.Store(int64(time.Since(start)))
 		p.keep()
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 // permits has N nodes to watch, so the wire sends it on its own, and keeps the answer from the client, which never asked.
 //
 // A watch that was set in this way says at once, by its event, that its node is not there. It ends with the network
-// connection: whoever waits has to look again then, in any case.
+// connection, and whoever waits looks again.
 
 const (
 	// xidWatches is what the Java client uses for it. Ours counts upwards from 1.
@@ -42,13 +42,12 @@ type batch struct {
 // watchAll sets a data watch on each node and waits for the answer. Each channel yields one event and is closed then:
 // zk.EventNotWatching if the connection ended first.
 func (c *client) watchAll(paths []string) ([]<-chan zk.Event, error) {
-	c.mu.Lock()
-	w := c.current
-	c.mu.Unlock()
-	if w == nil {
-		return nil, zk.ErrConnectionClosed
+	w, err := c.speaking()
+	if err != nil {
+		return nil, err
 	}
 	events := make([]<-chan zk.Event, 0, len(paths))
+	var set []*batch
 	for begin, end := 0, 0; begin < len(paths); begin = end {
 		for size := 0; end < len(paths) && (end == begin || size+len(paths[end]) <= mostWatches); end++ {
 			size += len(paths[end])
@@ -56,13 +55,38 @@ func (c *client) watchAll(paths []string) ([]<-chan zk.Event, error) {
 		b := newBatch(paths[begin:end])
 		w.ask(b)
 		if err := <-b.answer; err != nil {
+			w.watches.drop(set)
 			return nil, err
 		}
+		set = append(set, b)
 		for _, ch := range b.events {
 			events = append(events, ch)
 		}
 	}
 	return events, nil
+}
+
+// speaking returns the wire once the client has sent something on it. Before that it may still be about to send the
+// credentials, which have to be first: there are servers that talk to nobody without.
+func (c *client) speaking() (*wire, error) {
+	for range 2 {
+		c.mu.Lock()
+		w, conn := c.current, c.conn
+		c.mu.Unlock()
+		if w == nil || conn == nil {
+			return nil, zk.ErrConnectionClosed
+		}
+		w.mu.Lock()
+		spoken := w.spoken
+		w.mu.Unlock()
+		if spoken {
+			return w, nil
+		}
+		if _, _, err := conn.Exists("/"); err != nil {
+			return nil, err
+		}
+	}
+	return nil, zk.ErrConnectionClosed // made anew meanwhile
 }
 
 func newBatch(paths []string) *batch {
@@ -75,8 +99,11 @@ func newBatch(paths []string) *batch {
 
 // ask sends the request of a batch, beside what the client sends.
 func (w *wire) ask(b *batch) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
 	w.mu.Lock()
-	running := w.phase == running && w.giveUp.IsZero()
+	// On one that brought no session the client reads no more.
+	running := w.phase == running && w.granted && w.giveUp.IsZero()
 	if running {
 		w.watches.add(b)
 		w.pending.push(packet{xid: xidWatches, op: opSetWatches, at: time.Now()})
@@ -137,7 +164,16 @@ func (s *watches) answered(code int32) {
 	b.answer <- codeError(code)
 }
 
-// forget drops the watches of a batch that the server has refused; caller holds mu.
+// drop forgets batches that nobody waits for.
+func (s *watches) drop(batches []*batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range batches {
+		s.forget(b)
+	}
+}
+
+// forget forgets the watches of a batch; caller holds mu.
 func (s *watches) forget(b *batch) {
 	for i, path := range b.paths {
 		s.of[path] = slices.DeleteFunc(s.of[path], func(ch chan zk.Event) bool { return ch == b.events[i] })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -234,5 +235,43 @@ func silentUntilTheEnd(t *testing.T, watches []<-chan zk.Event) {
 			}
 		default:
 		}
+	}
+}
+
+// There are servers that talk to nobody without credentials: they are the first thing on each connection, whoever is
+// in a hurry.
+func TestWatchAllWaitsForTheCredentials(t *testing.T) {
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	conn, witness := connect(t, 20*time.Second, []string{p.Addr()}, zkconn.WithDigestAuth("ann", "secret")), zktest.Connect(t, 20*time.Second)
+	l := link.Of(conn)
+	paths := nodes(t, witness, 3)
+	answered(t, conn)
+	var mu sync.Mutex
+	var asked []zktest.Op // on the present connection
+	p.OnRequest(func(op zktest.Op) {
+		mu.Lock()
+		defer mu.Unlock()
+		if op == zktest.ConnectOp {
+			asked = nil
+		}
+		asked = append(asked, op)
+	})
+	for range 20 {
+		epoch := l.Epoch()
+		p.Cut()
+		zktest.Within(t, 20*time.Second, "watches on a new connection", func() {
+			for changed := l.Changed(); ; changed = l.Changed() {
+				if _, err := l.WatchAll(paths); err == nil && l.Epoch() != epoch {
+					return
+				} else if err != nil {
+					<-changed
+				}
+			}
+		})
+		mu.Lock()
+		if len(asked) < 2 || asked[0] != zktest.ConnectOp || asked[1] != zktest.AuthOp {
+			t.Errorf("a new connection begins with %v", asked)
+		}
+		mu.Unlock()
 	}
 }

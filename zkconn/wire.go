@@ -23,7 +23,7 @@ const (
 )
 
 // A wire is one network connection as the client sees it. It looks at each packet that passes: the client writes one
-// packet per Write, and never from two goroutines at once.
+// packet per Write, and never from two goroutines at once. In between the wire sends requests of its own, see watches.
 type wire struct {
 	net.Conn
 	client  *client
@@ -33,8 +33,12 @@ type wire struct {
 	in   *bufio.Reader // the reading goroutine's, like left
 	left int           // bytes of the current frame that the client has not read yet
 
+	sending sync.Mutex // makes the order of pending that of the packets; taken before mu, and not by those who read
+
 	mu       sync.Mutex
 	phase    phase
+	granted  bool      // the handshake has brought a session
+	spoken   bool      // the client has sent something else than credentials
 	asked    time.Time // when the handshake was sent
 	session  int64     // that it asked for; 0 for a new one
 	farewell *farewell // set when the user closes the client during the handshake
@@ -68,6 +72,8 @@ func newWire(c *client, conn net.Conn, address string, limit time.Duration) *wir
 // channel of a request that sends credentials again has room for one answer: the client's only goroutine would wait there
 // for ever. (And callers would get the raw network error in place of zk.ErrConnectionClosed.)
 func (w *wire) Write(p []byte) (int, error) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
 	if w.note(p) {
 		return len(p), nil
 	}
@@ -101,6 +107,7 @@ func (w *wire) note(p []byte) (done bool) {
 		}
 	case running:
 		xid, op := request(p)
+		w.spoken = w.spoken || op != opSetAuth
 		w.pending.push(packet{xid, op, now, w.birth(op, p)})
 		switch {
 		case op == opSetWatches && w.resumed != nil:
@@ -208,6 +215,7 @@ func (w *wire) welcome() error {
 		w.client.expired()
 		return nil
 	}
+	w.granted = true
 	if w.session != 0 && w.client.watched.Load() {
 		w.resumed = make(chan struct{})
 	}
@@ -239,7 +247,9 @@ func (w *wire) reply(head []byte, size int) (forClient bool, err error) {
 	w.mu.Lock()
 	op := w.pending.op(xid)
 	w.mu.Unlock()
-	w.hold(op)
+	if xid != xidWatches { // of which the client sees nothing
+		w.hold(op)
+	}
 
 	if !failed {
 		n := lengthSize + replyHeader + size
@@ -282,7 +292,10 @@ func (w *wire) event(size int) error {
 	if !ok {
 		return fmt.Errorf("%w: event of %d bytes", errFrame, size)
 	}
-	w.watches.fire(path, zk.Event{Type: zk.EventType(kind), State: zk.StateConnected})
+	switch kind := zk.EventType(kind); kind {
+	case zk.EventNodeDeleted, zk.EventNodeDataChanged: // others are of watches that the client has set
+		w.watches.fire(path, zk.Event{Type: kind, State: zk.StateConnected})
+	}
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (l *Link) WatchesBy(watchAll func(paths []string) ([]<-chan zk.Event, error
 	l.watchAll = watchAll
 }
 
-// WatchAll sets a data watch on each of the nodes, with one request, and waits for the server's answer. A channel yields one
+// WatchAll sets a data watch on each of the nodes, with one request for each 128 KiB of paths, and waits for the server's answer. A channel yields one
 // event and is closed then; zk.EventNotWatching when the connection ends, for these watches end with it; and at once
 // zk.EventNodeDeleted if the node is not there. The error is that of the connection or the server's.
 func (l *Link) WatchAll(paths []string) ([]<-chan zk.Event, error) { return l.watchAll(paths) }

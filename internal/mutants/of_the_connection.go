@@ -43,6 +43,14 @@ var ofTheConnection = []mutant{
 		test: inZkconn("TestWatchAllAmongOthers"),
 	},
 	{
+		name: "watches-before-the-credentials",
+		file: "zkconn/watches.go",
+		why:  "a server that talks to nobody without them closes the connection, again and again",
+		old:  "if spoken {",
+		new:  "if spoken || true {",
+		test: inZkconn("TestWatchAllWaitsForTheCredentials"),
+	},
+	{
 		name: "refusal-taken-for-watches",
 		file: "zkconn/watches.go",
 		why:  "a waiter sleeps for ever",

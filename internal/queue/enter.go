@@ -64,6 +64,7 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 		if err != nil {
 			return nil, err
 		}
+		l.crowded.Store(len(line) > terms.Rule.Tolerate)
 		turn := terms.Rule.Turn(line, znode.Node{Seq: math.MaxInt64})
 		if !turn.MayGo() {
 			return nil, hold.ErrBusy

@@ -86,6 +86,11 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 			touches()
 			leave(come(1))
 			wants(1, "who comes when all have gone")
+			x.line.crowded.Store(true)
+			tried, err := x.line.Try(x.Context(), e)
+			x.must(nil, err)
+			x.must(nil, tried.Unlock(x.Context()))
+			wants(1, "who tries, and sees that all have gone,")
 		})
 	}
 }

@@ -25,7 +25,7 @@ type Watch struct {
 // SetIn reports whether the watch was set in this stretch of connection.
 func (w *Watch) SetIn(stretch uint64) bool { return w.fresh && w.stretch == stretch }
 
-// C is the client's own channel: it yields the event to one receiver and is
+// C is the connection's own channel: it yields the event to one receiver and is
 // closed for all others. Whatever is received must be given to Event. There is
 // no goroutine in between, because forwarding would lose the order in which
 // events of different nodes came.
@@ -61,8 +61,8 @@ func (w *Watch) Fired() (zk.Event, bool) {
 // not when the session or the connection ended: that says nothing of the node.
 func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted }
 
-// watches is one GetW per node for all waiters of the process. The client can
-// not take a watch back, so one that nobody waits for any more stays here, to be
+// watches is one watch per node for all waiters of the process, or two where some
+// want to know more of it than others. The client can not take a watch back, so one that nobody waits for any more stays here, to be
 // used again by the next who waits for the same node, until it fires.
 type watches struct {
 	mu    sync.Mutex
@@ -129,7 +129,7 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 
 // WatchAll is Watch for many nodes of which nothing is asked but whether they go:
 // the watches have neither data nor stat. On a connection that zkconn made it takes
-// one request, on any other one for each node. If a node does not exist, its watch
+// one request (for each 128 KiB of paths), on any other one for each node. If a node does not exist, its watch
 // is nil or has fired.
 func (c *Client) WatchAll(ctx context.Context, session int64, paths []string) ([]*Watch, error) {
 	keys := make([]watchKey, len(paths))
