@@ -45,7 +45,7 @@ func TestLongOperationsAreAllTimed(t *testing.T) {
 	w := &worker{window: &window{until: time.Now().Add(time.Hour)}}
 	var pause time.Duration
 	w.acquire = func(context.Context, bool) (func() error, error) {
-		time.Sleep(pause)
+		time.Sleep(pause) // waits for nothing: this is the long operation
 		return func() error { return nil }, nil
 	}
 	cycles := func(n int) (looks int) {
