@@ -109,7 +109,7 @@ func overtaken(t *testing.T, dead <-chan time.Time, granted <-chan grant) grant 
 }
 
 // A quarter of it is for the command to end in, a sixteenth for the system to end it.
-const session = 4 * time.Second
+const session = 8 * time.Second
 
 func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 	t.Parallel()
