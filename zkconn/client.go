@@ -30,8 +30,9 @@ type client struct {
 	ready chan struct{} // closed when there is the first session
 	begun sync.Once
 
-	work    sync.WaitGroup // calls of Connect itself
-	watched atomic.Bool    // a request of this session has set a watch
+	work     sync.WaitGroup // calls of Connect itself
+	watched  atomic.Bool    // a request of this session has set a watch
+	markless atomic.Bool    // a server takes no watch back
 
 	mu       sync.Mutex
 	conn     *zk.Conn // nil until the first session

@@ -20,24 +20,28 @@ const (
 
 // Operations, as on the wire.
 const (
-	opExists       = 3
-	opGetData      = 4
-	opGetACL       = 6
-	opGetChildren  = 8
-	opGetChildren2 = 12
-	opMulti        = 14
-	opReconfig     = 16
-	opSetAuth      = 100
-	opSetWatches   = 101
-	opClose        = -11
-	opError        = -1
-	opCreate       = 1
-	opDelete       = 2
-	opSetData      = 5
-	opCheck        = 13
+	opExists        = 3
+	opGetData       = 4
+	opGetACL        = 6
+	opGetChildren   = 8
+	opGetChildren2  = 12
+	opMulti         = 14
+	opReconfig      = 16
+	opRemoveWatches = 18
+	opSetAuth       = 100
+	opSetWatches    = 101
+	opClose         = -11
+	opError         = -1
+	opCreate        = 1
+	opDelete        = 2
+	opSetData       = 5
+	opCheck         = 13
 )
 
-const xidEvent = -1
+const (
+	xidEvent          = -1
+	codeUnimplemented = -6
+)
 
 var errFrame = errors.New("malformed frame from the server")
 

@@ -27,24 +27,30 @@ const (
 
 // watches are those that were set by one wire.
 type watches struct {
-	mu   sync.Mutex
-	of   map[string][]chan zk.Event
-	sent []*batch // and not answered yet, in order
+	mu    sync.Mutex
+	of    map[string][]chan zk.Event
+	marks marks
+	sent  []*batch // and not answered yet, in order
 }
 
 // batch is one request.
 type batch struct {
 	paths  []string
+	mark   string // of the first of these; "" for none
+	stale  bool   // the mark was made before the answer came
 	events []chan zk.Event
 	answer chan error
 }
 
 // watchAll sets a data watch on each node and waits for the answer. Each channel yields one event and is closed then:
-// zk.EventNotWatching if the connection ended first.
-func (c *client) watchAll(paths []string) ([]<-chan zk.Event, error) {
+// zk.EventNotWatching if the connection ended first. mark is that of the first node, or "".
+func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
 	w, err := c.speaking()
 	if err != nil {
 		return nil, err
+	}
+	if c.markless.Load() {
+		mark = ""
 	}
 	events := make([]<-chan zk.Event, 0, len(paths))
 	var set []*batch
@@ -52,7 +58,8 @@ func (c *client) watchAll(paths []string) ([]<-chan zk.Event, error) {
 		for size := 0; end < len(paths) && (end == begin || size+len(paths[end]) <= mostWatches); end++ {
 			size += len(paths[end])
 		}
-		b := newBatch(paths[begin:end])
+		b := newBatch(paths[begin:end], mark)
+		mark = ""
 		w.ask(b)
 		if err := <-b.answer; err != nil {
 			w.watches.drop(set)
@@ -89,31 +96,41 @@ func (c *client) speaking() (*wire, error) {
 	return nil, zk.ErrConnectionClosed // made anew meanwhile
 }
 
-func newBatch(paths []string) *batch {
-	b := &batch{paths: paths, events: make([]chan zk.Event, len(paths)), answer: make(chan error, 1)}
+func newBatch(paths []string, mark string) *batch {
+	b := &batch{paths: paths, mark: mark, events: make([]chan zk.Event, len(paths)), answer: make(chan error, 1)}
 	for i := range b.events {
 		b.events[i] = make(chan zk.Event, 1)
 	}
 	return b
 }
 
-// ask sends the request of a batch, beside what the client sends.
+// ask sends the request of a batch.
 func (w *wire) ask(b *batch) {
+	add := func() bool { w.watches.add(b); return true }
+	if !w.send(packet{xid: xidWatches, op: opSetWatches}, b.request(), add) {
+		b.answer <- zk.ErrConnectionClosed
+	}
+}
+
+// send sends a request of the wire's own, beside what the client sends, if there is a session to send it in, and about,
+// which comes right before it, does not object.
+func (w *wire) send(as packet, p []byte, about func() bool) bool {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	w.mu.Lock()
 	// On one that brought no session the client reads no more.
-	running := w.phase == running && w.granted && w.giveUp.IsZero()
-	if running {
-		w.watches.add(b)
-		w.pending.push(packet{xid: xidWatches, op: opSetWatches, at: time.Now()})
+	sends := w.phase == running && w.granted && w.giveUp.IsZero() && about()
+	if sends {
+		as.at = time.Now()
+		w.pending.push(as)
 	}
 	w.mu.Unlock()
-	if !running {
-		b.answer <- zk.ErrConnectionClosed
-	} else if _, err := w.Conn.Write(b.request()); err != nil {
-		w.fail(err)
+	if sends {
+		if _, err := w.Conn.Write(p); err != nil {
+			w.fail(err)
+		}
 	}
+	return sends
 }
 
 // request is the packet. The zxid in it is that from which on the client wants to be told of changes: of none, the watches
@@ -123,17 +140,32 @@ func (b *batch) request() []byte {
 	for _, path := range b.paths {
 		size += 4 + len(path)
 	}
+	var marks []string
+	if b.mark != "" {
+		marks = []string{b.mark}
+		size += 4 + len(b.mark)
+	}
 	p := make([]byte, 0, lengthSize+size)
 	p = binary.BigEndian.AppendUint32(p, uint32(size))
 	p = binary.BigEndian.AppendUint32(p, xidWatches&math.MaxUint32)
 	p = binary.BigEndian.AppendUint32(p, opSetWatches)
 	p = binary.BigEndian.AppendUint64(p, math.MaxInt64)
-	p = binary.BigEndian.AppendUint32(p, uint32(len(b.paths)))
-	for _, path := range b.paths {
-		p = binary.BigEndian.AppendUint32(p, uint32(len(path)))
-		p = append(p, path...)
+	p = appendStrings(p, b.paths)
+	p = appendStrings(p, marks)                // as nodes to come
+	return binary.BigEndian.AppendUint32(p, 0) // none of children
+}
+
+// appendStrings appends them as the protocol has them.
+func appendStrings(p []byte, all []string) []byte {
+	p = binary.BigEndian.AppendUint32(p, uint32(len(all)))
+	for _, s := range all {
+		p = appendString(p, s)
 	}
-	return append(p, make([]byte, 2*4)...) // no watches for nodes to come, none of children
+	return p
+}
+
+func appendString(p []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint32(p, uint32(len(s))), s...)
 }
 
 // add notes a batch before it is sent: the events of nodes that are gone come before the answer.
@@ -146,15 +178,18 @@ func (s *watches) add(b *batch) {
 	for i, path := range b.paths {
 		s.of[path] = append(s.of[path], b.events[i])
 	}
+	if b.mark != "" {
+		s.marks.add(b.paths[0], b.mark)
+	}
 	s.sent = append(s.sent, b)
 }
 
-// answered takes the answer to the oldest batch.
-func (s *watches) answered(code int32) {
+// answered takes the answer to the oldest batch. stale is a mark that the server has to be told to forget, or "".
+func (s *watches) answered(code int32) (stale string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.sent) == 0 {
-		return
+		return ""
 	}
 	b := s.sent[0]
 	s.sent = s.sent[1:]
@@ -162,6 +197,10 @@ func (s *watches) answered(code int32) {
 		s.forget(b)
 	}
 	b.answer <- codeError(code)
+	if b.stale {
+		return b.mark
+	}
+	return ""
 }
 
 // drop forgets batches that nobody waits for.
@@ -179,20 +218,30 @@ func (s *watches) forget(b *batch) {
 		s.of[path] = slices.DeleteFunc(s.of[path], func(ch chan zk.Event) bool { return ch == b.events[i] })
 		if len(s.of[path]) == 0 {
 			delete(s.of, path)
+			s.marks.without(path)
 		}
 	}
 }
 
-// fire tells those who watch a node of an event.
-func (s *watches) fire(path []byte, e zk.Event) {
+// fire tells those who watch a node of an event. unmarked is a mark whose watch is of no more use, or "".
+func (s *watches) fire(path string, e zk.Event) (unmarked string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, ch := range s.of[string(path)] {
-		e.Path = string(path)
+	e.Path = path
+	if e.Type == zk.EventNodeCreated {
+		for _, b := range s.sent { // the server may wait for it from now on
+			b.stale = b.stale || b.mark == path
+		}
+		path = s.marks.made(path)
+	} else {
+		unmarked = s.marks.without(path)
+	}
+	for _, ch := range s.of[path] {
 		ch <- e
 		close(ch)
 	}
-	delete(s.of, string(path))
+	delete(s.of, path)
+	return unmarked
 }
 
 // end ends all watches with their connection. None is added any more: the wire is broken by now.
@@ -205,7 +254,7 @@ func (s *watches) end() {
 			close(ch)
 		}
 	}
-	s.of = nil
+	s.of, s.marks = nil, marks{}
 	for _, b := range s.sent {
 		b.answer <- zk.ErrConnectionClosed
 	}

@@ -74,7 +74,7 @@ func TestWatchAll(t *testing.T) {
 	must(t, err)
 
 	before := p.Seen(zktest.AnyOp)
-	w, err := l.WatchAll(paths)
+	w, err := l.WatchAll(paths, "")
 	must(t, err)
 	if n := p.Seen(zktest.AnyOp) - before; n != 1 {
 		t.Errorf("%d requests, want 1", n)
@@ -103,7 +103,7 @@ func TestWatchAll(t *testing.T) {
 			t.Errorf("of the end of its connection a watch hears %+v", e)
 		}
 	}
-	if _, err := l.WatchAll(paths); !errors.Is(err, zk.ErrConnectionClosed) {
+	if _, err := l.WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
 		t.Errorf("on a closed connection: %v", err)
 	}
 }
@@ -113,9 +113,9 @@ func TestWatchAllTwice(t *testing.T) {
 	conn, witness := connect(t, 20*time.Second, zktest.Servers(t)), zktest.Connect(t, 20*time.Second)
 	paths := nodes(t, witness, 2)
 	answered(t, conn)
-	first, err := link.Of(conn).WatchAll(paths)
+	first, err := link.Of(conn).WatchAll(paths, "")
 	must(t, err)
-	second, err := link.Of(conn).WatchAll(paths)
+	second, err := link.Of(conn).WatchAll(paths, "")
 	must(t, err)
 	must(t, witness.Delete(paths[0], -1))
 	for _, ch := range []<-chan zk.Event{first[0], second[0]} {
@@ -133,7 +133,7 @@ func TestWatchAllOfThousands(t *testing.T) {
 	paths := nodes(t, witness, 2000)
 	answered(t, conn)
 	before := p.Seen(zktest.AnyOp)
-	w, err := link.Of(conn).WatchAll(paths)
+	w, err := link.Of(conn).WatchAll(paths, "")
 	must(t, err)
 	if n := p.Seen(zktest.AnyOp) - before; n < 2 || n > 5 {
 		t.Errorf("%d requests for 300 kB", n)
@@ -158,11 +158,11 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 			l := link.Of(conn)
 			paths := nodes(t, witness, 3)
 			answered(t, conn)
-			early, err := l.WatchAll(paths[:2])
+			early, err := l.WatchAll(paths[:2], "")
 			must(t, err)
 			changed := l.Changed()
 			cut := p.Next(zktest.ReadOp, action)
-			if _, err := l.WatchAll(paths[2:]); !errors.Is(err, zk.ErrConnectionClosed) {
+			if _, err := l.WatchAll(paths[2:], ""); !errors.Is(err, zk.ErrConnectionClosed) {
 				t.Errorf("WatchAll: %v", err)
 			}
 			zktest.Within(t, 10*time.Second, "the cut", func() { <-cut.Fired() })
@@ -174,7 +174,7 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 			zktest.Within(t, 10*time.Second, "a change", func() { <-changed })
 			zktest.Eventually(t, 10*time.Second, "connected", func() bool { return conn.State() == zk.StateHasSession })
 			answered(t, conn)
-			late, err := l.WatchAll(paths)
+			late, err := l.WatchAll(paths, "")
 			must(t, err)
 			must(t, witness.Delete(paths[0], -1))
 			if e := hears(t, late[0]); e.Type != zk.EventNodeDeleted {
@@ -206,7 +206,7 @@ func TestWatchAllAmongOthers(t *testing.T) {
 		if i%50 == 25 {
 			p.Cut()
 		}
-		w, err := l.WatchAll(paths)
+		w, err := l.WatchAll(paths, "")
 		switch {
 		case err == nil:
 			silentUntilTheEnd(t, w)
@@ -261,7 +261,7 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 		p.Cut()
 		zktest.Within(t, 20*time.Second, "watches on a new connection", func() {
 			for changed := l.Changed(); ; changed = l.Changed() {
-				if _, err := l.WatchAll(paths); err == nil && l.Epoch() != epoch {
+				if _, err := l.WatchAll(paths, ""); err == nil && l.Epoch() != epoch {
 					return
 				} else if err != nil {
 					<-changed

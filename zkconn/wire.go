@@ -247,7 +247,8 @@ func (w *wire) reply(head []byte, size int) (forClient bool, err error) {
 	w.mu.Lock()
 	op := w.pending.op(xid)
 	w.mu.Unlock()
-	if xid != xidWatches { // of which the client sees nothing
+	own := xid == xidWatches || xid == xidUnwatch // of which the client sees nothing
+	if !own {
 		w.hold(op)
 	}
 
@@ -274,11 +275,17 @@ func (w *wire) reply(head []byte, size int) (forClient bool, err error) {
 			p.birth.Tell(zxid)
 		}
 	}
-	if ok && xid == xidWatches {
-		w.watches.answered(code)
-		return false, nil
+	switch {
+	case !ok || !own:
+		return true, nil
+	case xid == xidWatches:
+		if stale := w.watches.answered(code); stale != "" {
+			go w.unwatch(stale)
+		}
+	default:
+		w.client.unwatched(code)
 	}
-	return true, nil
+	return false, nil
 }
 
 // event tells the wire's own watches of an event, before the client gets to see it.
@@ -293,8 +300,11 @@ func (w *wire) event(size int) error {
 		return fmt.Errorf("%w: event of %d bytes", errFrame, size)
 	}
 	switch kind := zk.EventType(kind); kind {
-	case zk.EventNodeDeleted, zk.EventNodeDataChanged: // others are of watches that the client has set
-		w.watches.fire(path, zk.Event{Type: kind, State: zk.StateConnected})
+	case zk.EventNodeDeleted, zk.EventNodeDataChanged, zk.EventNodeCreated: // others are of watches that the client has set
+		unmarked := w.watches.fire(string(path), zk.Event{Type: kind, State: zk.StateConnected})
+		if unmarked != "" {
+			go w.unwatch(unmarked) // who reads must not wait for room to write
+		}
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ type fakeServer struct {
 	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for the sane thing.
 	welcome func(n int64, c net.Conn) bool
 	answer  func(n int64, c net.Conn, xid, op int32) bool
+	// packet sees each request; it may be nil.
+	packet func(body []byte)
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
@@ -73,6 +75,9 @@ func (f *fakeServer) serve(c net.Conn) {
 				c.Write(handshakeFrame(fakeSession, 4000, 16))
 			}
 			continue
+		}
+		if f.packet != nil {
+			f.packet(body)
 		}
 		xid, op := int32At(body, 0), int32At(body, 4)
 		if f.answer != nil && f.answer(n, c, xid, op) {
@@ -357,13 +362,62 @@ func TestWatchAllRefused(t *testing.T) {
 		}
 		conn := f.start().connect()
 		l := link.Of(conn)
-		_, err := l.WatchAll([]string{"/a", "/b"})
+		_, err := l.WatchAll([]string{"/a", "/b"}, "")
 		if err == nil || want != nil && !errors.Is(err, want) {
 			t.Errorf("code %d: error %v, want %v", code, err, want)
 		}
 		if want == nil && err.Error() != "unknown error: -127" {
 			t.Errorf("code %d: %v, which is not how the client says it", code, err)
 		}
+	}
+}
+
+// A server that can not take a watch back is asked for no more marks.
+func TestMarksOnAnOldServer(t *testing.T) {
+	marks := make(chan int32, 4)
+	removed := make(chan struct{}, 4)
+	f := newFakeServer(t)
+	f.packet = func(p []byte) {
+		if int32At(p, 0) == xidWatches {
+			const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
+			marks <- int32At(p, path+4+int(int32At(p, path)))
+		}
+	}
+	f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+		switch op {
+		case opSetWatches:
+			c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
+			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
+		case opRemoveWatches:
+			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(codeUnimplemented))))
+			removed <- struct{}{}
+		default:
+			return false
+		}
+		return true
+	}
+	conn := f.start().connect()
+	l := link.Of(conn)
+	for _, want := range []int32{1, 0} {
+		w, err := l.WatchAll([]string{"/a"}, "/a-mark")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := <-w[0]; e.Type != zk.EventNodeDeleted {
+			t.Errorf("hears %+v", e)
+		}
+		if n := <-marks; n != want {
+			t.Errorf("%d marks are watched, want %d", n, want)
+		}
+		if want == 1 {
+			<-removed
+			if _, _, err := conn.Exists("/"); err != nil { // its answer comes behind that one
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := len(removed); n > 0 {
+		t.Errorf("%d watches more are taken back", n)
 	}
 }
 

@@ -19,7 +19,7 @@ type Link struct {
 	Servers []string
 
 	now      func() time.Time
-	watchAll func(paths []string) ([]<-chan zk.Event, error) // see WatchAll
+	watchAll func(paths []string, mark string) ([]<-chan zk.Event, error) // see WatchAll
 
 	// view is what the readers see. It is replaced, never changed, so that Alive costs one load and one look at the clock.
 	view atomic.Pointer[view]
@@ -57,14 +57,20 @@ func newLink(now func() time.Time) *Link {
 }
 
 // WatchesBy says how data watches are set on many nodes with one request. It is called before anybody else has the Link.
-func (l *Link) WatchesBy(watchAll func(paths []string) ([]<-chan zk.Event, error)) {
+func (l *Link) WatchesBy(watchAll func(paths []string, mark string) ([]<-chan zk.Event, error)) {
 	l.watchAll = watchAll
 }
 
-// WatchAll sets a data watch on each of the nodes, with one request for each 128 KiB of paths, and waits for the server's answer. A channel yields one
-// event and is closed then; zk.EventNotWatching when the connection ends, for these watches end with it; and at once
-// zk.EventNodeDeleted if the node is not there. The error is that of the connection or the server's.
-func (l *Link) WatchAll(paths []string) ([]<-chan zk.Event, error) { return l.watchAll(paths) }
+// WatchAll sets a data watch on each of the nodes, with one request for each 128 KiB of paths, and waits for the server's
+// answer. A channel yields one event and is closed then; zk.EventNotWatching when the connection ends, for these watches
+// end with it; and at once zk.EventNodeDeleted if the node is not there. The error is that of the connection or the
+// server's.
+//
+// The first of the nodes may have a mark, if that is not "": another node, that is made and deleted in the transaction that
+// deletes it. If that happens its event is zk.EventNodeCreated, with the path of the mark.
+func (l *Link) WatchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
+	return l.watchAll(paths, mark)
+}
 
 // Connected tells that a handshake, whose request went out at sent, was answered with this session and this timeout.
 // A new session was made by the quorum, so its deadline counts from sent. One that was resumed keeps the deadline it had,

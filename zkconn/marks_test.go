@@ -1,0 +1,140 @@
+package zkconn_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/zktest"
+)
+
+// release deletes a node with a mark.
+func release(t *testing.T, conn *zk.Conn, path, mark string) {
+	t.Helper()
+	_, err := conn.Multi(
+		&zk.CreateRequest{Path: mark, Acl: open, Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: mark, Version: -1},
+		&zk.DeleteRequest{Path: path, Version: -1})
+	must(t, err)
+}
+
+// watched are the paths that the server has watches on for this session.
+func watched(t *testing.T, conn *zk.Conn) (paths []string) {
+	t.Helper()
+	answer, err := zktest.Shared(t).Word("wchc")
+	must(t, err)
+	mine := false
+	for line := range strings.Lines(answer) {
+		if path, ok := strings.CutPrefix(line, "\t"); !ok {
+			mine = strings.TrimSpace(line) == fmt.Sprintf("0x%x", uint64(conn.SessionID()))
+		} else if mine {
+			paths = append(paths, strings.TrimSpace(path))
+		}
+	}
+	return paths
+}
+
+func TestMarks(t *testing.T) {
+	server := zktest.Shared(t)
+	p := zktest.ProxyFor(t, server.Addr())
+	conn, witness := connect(t, 20*time.Second, []string{p.Addr()}), zktest.Connect(t, 20*time.Second, server.Addr())
+	l := link.Of(conn)
+	answered(t, conn)
+	for name, tc := range map[string]struct {
+		goes func(path, mark string)
+		want zk.EventType
+	}{
+		"with the mark": {func(path, mark string) { release(t, witness, path, mark) }, zk.EventNodeCreated},
+		"without":       {func(path, _ string) { must(t, witness.Delete(path, -1)) }, zk.EventNodeDeleted},
+		"a change":      {func(path, _ string) { set(t, witness, path) }, zk.EventNodeDataChanged},
+		"another mark":  {func(path, mark string) { release(t, witness, path, mark+"2") }, zk.EventNodeDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			paths := nodes(t, witness, 2)
+			mark := paths[0] + "-mark"
+			before := p.Seen(zktest.AnyOp)
+			w, err := l.WatchAll(paths, mark)
+			must(t, err)
+			if n := p.Seen(zktest.AnyOp) - before; n != 1 {
+				t.Errorf("%d requests, want 1", n)
+			}
+			unmarked, err := l.WatchAll(paths[:1], "")
+			must(t, err)
+			tc.goes(paths[0], mark)
+			for _, ch := range []<-chan zk.Event{w[0], unmarked[0]} {
+				e := hears(t, ch)
+				if want := map[bool]string{true: mark, false: paths[0]}[tc.want == zk.EventNodeCreated]; e.Type != tc.want || e.Path != want {
+					t.Errorf("a watch hears %+v", e)
+				}
+			}
+			release(t, witness, paths[1], paths[1]+"-mark")
+			if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted {
+				t.Errorf("where no mark was asked for a watch hears %+v", e)
+			}
+			// One that will not come is watched no more.
+			zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(watched(t, conn)) == 0 })
+		})
+	}
+}
+
+// Nodes that are there no more, and go without their marks, one after the other: nothing is left of either.
+func TestMarksThatNeverCome(t *testing.T) {
+	server := zktest.Shared(t)
+	conn, witness := connect(t, 20*time.Second, []string{server.Addr()}), zktest.Connect(t, 20*time.Second, server.Addr())
+	l := link.Of(conn)
+	answered(t, conn)
+	for i, path := range nodes(t, witness, 500) {
+		if i%2 == 0 {
+			must(t, witness.Delete(path, -1))
+		}
+		w, err := l.WatchAll([]string{path}, path+"-mark")
+		must(t, err)
+		if i%2 == 1 {
+			must(t, witness.Delete(path, -1))
+		}
+		if e := hears(t, w[0]); e.Type != zk.EventNodeDeleted {
+			t.Fatalf("hears %+v", e)
+		}
+	}
+	zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(watched(t, conn)) == 0 })
+}
+
+// Somebody asks for a mark when another of the process has asked for it, too; it comes
+// before the second request is at the server, and will not come again.
+func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
+	server := zktest.Shared(t)
+	p := zktest.ProxyFor(t, server.Addr())
+	conn, witness := connect(t, 20*time.Second, []string{p.Addr()}), zktest.Connect(t, 20*time.Second, server.Addr())
+	l := link.Of(conn)
+	path := nodes(t, witness, 1)
+	mark := path[0] + "-mark"
+	answered(t, conn)
+	first, err := l.WatchAll(path, mark)
+	must(t, err)
+	f := p.Next(zktest.ReadOp, zktest.HoldRequest)
+	second := make(chan (<-chan zk.Event), 1)
+	go func() {
+		defer close(second)
+		if w, err := l.WatchAll(path, mark); err == nil {
+			second <- w[0]
+		}
+	}()
+	zktest.Within(t, 20*time.Second, "it is asked for", func() { <-f.Fired() })
+	release(t, witness, path[0], mark)
+	if e := hears(t, first[0]); e.Type != zk.EventNodeCreated {
+		t.Errorf("the first hears %+v", e)
+	}
+	f.Release()
+	w := <-second
+	if w == nil {
+		t.Fatal("the second request failed")
+	}
+	if e := hears(t, w); e.Type != zk.EventNodeCreated {
+		t.Errorf("the second hears %+v", e)
+	}
+	zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(watched(t, conn)) == 0 })
+}
