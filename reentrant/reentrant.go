@@ -52,7 +52,9 @@ func New(conn *zk.Conn, path string, opts ...Option) *Mutex {
 // rule waits for everybody ahead, see the ZooKeeper recipes, "Locks". Without
 // options the names are those of Curator's InterProcessMutex and go-zookeeper's
 // zk.Lock, so all three exclude each other on one path.
-var rule = queue.Rule{Blocks: func(znode.Node) bool { return true }}
+var rule = queue.Rule{Blocks: all, Alone: all}
+
+func all(znode.Node) bool { return true }
 
 func exclusive(kind znode.Kind) queue.Entry {
 	return queue.Entry{

@@ -19,7 +19,7 @@ func TestWriteLock(t *testing.T) {
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return writer{rwlock.New(conn, path, options(s)...)}
 		},
-		Nodes: 1, Announces: true, Requests: 2,
+		Nodes: 1, Announces: true, Marks: true, Requests: 2,
 	})
 }
 

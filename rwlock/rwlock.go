@@ -52,9 +52,9 @@ func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
 // that a release wakes only those who may go.
 var (
 	// writeRule waits for everybody ahead.
-	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Replaced: mayRead}
+	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Alone: isWrite, Replaced: mayRead}
 	// readRule waits for the writers ahead.
-	readRule = queue.Rule{Blocks: isWrite}
+	readRule = queue.Rule{Blocks: isWrite, Alone: isWrite}
 )
 
 // A writer announces itself by touching the directory. A reader does not, so

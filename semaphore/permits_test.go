@@ -114,10 +114,10 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 		a := w.wait(1, permits+1)
 		s.CatchUp(w.conn)
 		a.Waits()
-		lists := p.Seen(zktest.ListOp)
+		reads := p.Seen(zktest.ReadOp)
 		release(s, holds[first])
 		release(s, a.Granted())
-		if p.Seen(zktest.ListOp) != lists {
+		if p.Seen(zktest.ReadOp) != reads {
 			s.Errorf("holder %d goes: the waiter has not heard of it, but looked again when in doubt", first)
 		}
 		for i, h := range holds {

@@ -159,8 +159,8 @@ var ofTheHold = []mutant{
 		name: "node-of-a-lost-hold-left",
 		file: "internal/queue/place.go",
 		why:  "its session may live on: everybody behind waits for ever",
-		old:  "if errors.Is(end, hold.ErrLost) {\n\t\tp.orphaned(end, p.remove())",
-		new:  "if errors.Is(end, hold.ErrLost) && p.sess == 0 {\n\t\tp.orphaned(end, p.remove())",
+		old:  "if errors.Is(end, hold.ErrLost) {\n\t\tp.orphaned(end, p.remove(p.discard))",
+		new:  "if errors.Is(end, hold.ErrLost) && p.sess == 0 {\n\t\tp.orphaned(end, p.remove(p.discard))",
 		test: scenario(inReentrant, "TestMutex", "on another connection a disconnect is a loss, and the node is deleted"),
 	},
 	{

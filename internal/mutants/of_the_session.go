@@ -192,8 +192,8 @@ var ofTheSession = []mutant{
 		name: "not-watching-taken-for-a-deletion",
 		file: "internal/session/watch.go",
 		why:  "the end of our session says nothing of the node of somebody else",
-		old:  `return event.Type == zk.EventNodeDeleted }`,
-		new:  `return event.Type == zk.EventNodeDeleted || event.Type == zk.EventNotWatching }`,
+		old:  `return event.Type == zk.EventNodeDeleted || Marked(event) }`,
+		new:  `return event.Type == zk.EventNodeDeleted || Marked(event) || event.Type == zk.EventNotWatching }`,
 		test: inSession("TestTheEndOfASessionIsNoDeletion"),
 	},
 	{

@@ -124,7 +124,7 @@ type member struct {
 	own    []*session.Watch // on its own nodes, if it may hold by a strike-out
 	token  int64
 	header int64 // what the reply's header says that the token is, or 0
-	wary   bool  // it watches one node at a time, see patience
+	marks  bool  // it waits, or has waited, for a mark: so may those behind
 
 	waiting waiting // what its observers know of that
 }
@@ -157,7 +157,9 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, st
 		}
 	}
 	if wait && ahead != nil && known && len(m.line.cfg.Observers) == 0 {
+		ahead.SetFollowed(true)
 		place, err := m.follow(ctx, terms, ahead, stretch)
+		ahead.SetFollowed(false)
 		if !errors.Is(err, errAgain) {
 			return place, err
 		}

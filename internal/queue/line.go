@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,7 @@ type Line struct {
 	lock   string // its path, as observers know it
 	kinds  []znode.Kind
 	seats  string // what the lines have in common whose members may follow each other
+	mark   string // with what the name of a mark ends
 	cfg    Config
 	make   func(context.Context) error
 
@@ -69,7 +71,7 @@ func NewLine(conn *zk.Conn, dir string, cfg Config, kinds ...znode.Kind) (*Line,
 	if err := znode.ValidatePath(dir); err != nil {
 		return nil, err
 	}
-	l := &Line{client: session.Of(conn), dir: dir, lock: dir, kinds: kinds, seats: fmt.Sprint(dir, kinds), cfg: cfg}
+	l := &Line{client: session.Of(conn), dir: dir, lock: dir, kinds: kinds, seats: fmt.Sprint(dir, kinds), mark: markOf(kinds), cfg: cfg}
 	l.make = func(ctx context.Context) error {
 		if err := l.client.MakeDir(ctx, dir, cfg.ACL); err != nil {
 			return explain(err, "CREATE on the parents of "+dir)
@@ -80,6 +82,16 @@ func NewLine(conn *zk.Conn, dir string, cfg Config, kinds ...znode.Kind) (*Line,
 		l.observed()
 	}
 	return l, nil
+}
+
+// markOf is that of a release. It names the kinds that the holder had nobody ahead
+// of: of another recipe's members in the same directory it may not know.
+func markOf(kinds []znode.Kind) string {
+	mark := "-released"
+	for _, kind := range kinds {
+		mark += "-" + strings.TrimSuffix(string(kind), "-")
+	}
+	return mark
 }
 
 // MadeBy replaces how the directory is made when it does not exist.

@@ -43,8 +43,8 @@ type tally struct {
 }
 
 func (s tally) String() string {
-	return fmt.Sprintf("grants by shortcut %d, listing %d, strike-out %d, missing node %d, late %d; relists %d, looks that refused %d, requeues %d, expiries of waiters %d, cancels %d, downgrades before reader %d, before writer %d",
-		s.granted[opShortcut], s.granted[opTake], s.granted[opEvent], s.granted[opSettle], s.late,
+	return fmt.Sprintf("grants by shortcut %d, listing %d, strike-out %d, mark %d, missing node %d, late %d; relists %d, looks that refused %d, requeues %d, expiries of waiters %d, cancels %d, downgrades before reader %d, before writer %d",
+		s.granted[opShortcut], s.granted[opTake], s.granted[opEvent], s.granted[opMarked], s.granted[opSettle], s.late,
 		s.relists, s.looks, s.requeues, s.expiriesWaiting, s.cancelsWaiting, s.lowersBeforeReader, s.lowersBeforeWriter)
 }
 
@@ -104,7 +104,7 @@ func (m *model) grant(s *modelState, i int, how op) {
 	switch {
 	case how == opMistake:
 		m.wrong = fmt.Errorf("%w: %s takes the lock although it was told that its session is over", errSafe, m.name(i))
-	case (me.is.has(isGuarded) || how == opEvent || how == opSettle) && !me.seen.all(own):
+	case (me.is.has(isGuarded) || how == opEvent || how == opMarked || how == opSettle) && !me.seen.all(own):
 		m.wrong = fmt.Errorf("%w: %s takes the lock although it was told that its own node is gone", errSafe, m.name(i))
 	case how != opShortcut && !m.mayGo(s, i, me.seen):
 		m.wrong = fmt.Errorf("%w: %s takes the lock, but has been told of nothing that makes it its turn", errFIFO, m.name(i))

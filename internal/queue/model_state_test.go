@@ -96,6 +96,7 @@ type modelClient struct {
 	pending nodeSet // the watches it has still to set
 	watched nodeSet // the watches it waits for, fired or not
 	changed nodeSet // those of them that were downgraded, so that their watch tells of a change
+	marked  nodeSet // those of them that were released with their mark
 	missing nodeSet // those that it tried to watch and that did not exist
 	deaf    nodeSet // only with a bug: watches of the last session, which never fire
 	phase   phase
@@ -123,9 +124,10 @@ type flags uint8
 const (
 	isOver    flags = 1 << iota // its session is over, and it does not know
 	isCut                       // its server has heard so, and answers nothing any more
-	isNext                      // may take the lock when one more goes, so its own nodes are to be watched
+	isNext                      // may take the lock by the next event, so its own nodes are to be watched
 	isGuarded                   // and are
 	isLowered                   // has downgraded
+	isMarking                   // waits for a mark
 )
 
 func (f flags) has(g flags) bool { return f&g != 0 }
@@ -141,6 +143,7 @@ const (
 	txCloses // a session: deletes all its nodes
 	txLowers // puts a read node in the place of a write node
 	txSteals // deletes one node
+	txMarks  // deletes, and says that it is a release
 )
 
 // model is what does not change from state to state.
@@ -268,7 +271,7 @@ func (m *model) after(t txn, nodes nodeSet) nodeSet {
 	switch change(t &^ 31) {
 	case txCreates:
 		return nodes | m.first[who][round]
-	case txDeletes:
+	case txDeletes, txMarks:
 		return nodes.without(m.first[who][round] | m.lower[who][round])
 	case txCloses:
 		return nodes.without(m.every[who])
@@ -322,6 +325,9 @@ func (m *model) hear(s *modelState, i int) {
 	after := m.after(t, me.seen)
 	if change(t&^31) == txLowers {
 		me.changed |= me.watched & me.seen.without(after)
+	}
+	if change(t&^31) == txMarks && me.is.has(isMarking) {
+		me.marked |= me.watched & me.seen.without(after)
 	}
 	me.seen = after
 	me.heard++

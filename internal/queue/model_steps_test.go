@@ -25,6 +25,7 @@ const (
 	opWatch    // a blocker
 	opSettle   // all watches are answered, some with NoNode
 	opEvent    // a watched blocker was deleted
+	opMarked   // a watched blocker was released by its holder
 	opOwnEvent // an own node was deleted
 	opNotice   // the client learns that its session is over
 	opMistake  // only with a bug: that is taken for the deletion of a blocker
@@ -62,12 +63,18 @@ type bug struct {
 	toleratesOneMore  bool // lets one more in than there is room for
 	neverListsAgain   bool // waits for the next event with the listing that it has, though some may have gone unwatched
 	requeuesWithout   bool // queues again and leaves what is left of its nodes
+	marksUnguarded    bool // takes the lock by a mark without watching its own nodes
+	marksWaiters      bool // marks the deletion of one who has never held
+	marksReaders      bool // marks the release of a reader, and waits for that
 }
 
 // rule is that of a member, or what the bug makes of it.
 func (b bug) rule(r Rule) Rule {
 	if b.toleratesOneMore {
 		r.Tolerate++
+	}
+	if b.marksReaders {
+		r.Alone = everybody
 	}
 	return r
 }
@@ -100,12 +107,12 @@ func (m *model) next(s *modelState, visit func(modelStep, *modelState)) {
 		case inWatches:
 			m.await(s, i, do)
 		case inHolds:
-			do(opRelease, 0, func(s *modelState, me *modelClient) { m.removeOwn(s, i) })
+			do(opRelease, 0, func(s *modelState, me *modelClient) { m.removeOwn(s, i, m.marks(s, i)) })
 			if m.members[i].downgrade && !me.is.has(isLowered|isOver) && s.live.any(m.own(s, i)) {
 				do(opDowngrade, 0, func(s *modelState, me *modelClient) { m.downgrade(s, i) })
 			}
 		case inLeaves:
-			do(opRemove, 0, func(s *modelState, me *modelClient) { m.removeOwn(s, i) })
+			do(opRemove, 0, func(s *modelState, me *modelClient) { m.removeOwn(s, i, m.bug.marksWaiters) })
 		case inCrashed:
 			do(opReap, 0, func(s *modelState, me *modelClient) {
 				m.happen(s, txCloses, i)
@@ -211,7 +218,7 @@ func (m *model) turn(s *modelState, i int) Turn {
 func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 	me := &s.member[i]
 	switch {
-	case t.MayGo() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded:
+	case t.MayGo() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
 		m.seen.relists++
 		m.again(s, i)
 	case t.MayGo():
@@ -229,10 +236,19 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 		m.again(s, i)
 	default:
 		me.phase = inWatches
-		me.watched, me.changed, me.missing = 0, 0, 0
+		me.watched, me.changed, me.marked, me.missing = 0, 0, 0, 0
 		me.pending = m.toWatch(s, i, t)
-		if me.is &^= isNext; t.IsNext() && !m.bug.strikesUnguarded {
-			me.is |= isNext
+		me.is &^= isNext | isMarking
+		switch {
+		case t.IsNext():
+			if !m.bug.strikesUnguarded {
+				me.is |= isNext
+			}
+		case t.MayBeMarked():
+			me.is |= isMarking
+			if !m.bug.marksUnguarded {
+				me.is |= isNext
+			}
 		}
 	}
 }
@@ -240,7 +256,7 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 // again has the line listed once more.
 func (m *model) again(s *modelState, i int) {
 	me := &s.member[i]
-	*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ (isNext | isGuarded)}
+	*me = modelClient{phase: inSurveys, seen: me.seen, heard: me.heard, round: me.round, deaf: me.deaf, is: me.is &^ (isNext | isGuarded | isMarking)}
 }
 
 // toWatch are the nodes that the rule wants watched.
@@ -304,6 +320,14 @@ func (m *model) await(s *modelState, i int, do doer) {
 		return
 	}
 	for n := range me.watched.without(me.seen | me.deaf).nodes {
+		if me.marked.has(n) {
+			do(opMarked, n, func(s *modelState, me *modelClient) {
+				t := m.turn(s, i)
+				t.Marked()
+				m.decide(s, i, &t, opMarked)
+			})
+			continue
+		}
 		do(opEvent, n, func(s *modelState, me *modelClient) {
 			if me.changed.has(n) && !m.bug.strikesChanged {
 				m.again(s, i)
@@ -324,7 +348,7 @@ func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 		t.rule.Replaced = nil
 	}
 	for n := range gone.nodes {
-		t.Gone(m.names[n][m.number(s, n)], how == opEvent)
+		t.Gone(m.names[n][m.number(s, n)], how == opEvent && !s.member[i].is.has(isMarking))
 	}
 	s.member[i].listed = s.member[i].listed.without(gone) // only read again with a bug
 	m.decide(s, i, &t, how)
@@ -381,11 +405,26 @@ func (m *model) learn(s *modelState, i int, do doer) {
 }
 
 // removeOwn deletes the nodes of one who leaves. In a session that is over they are gone.
-func (m *model) removeOwn(s *modelState, i int) {
-	if s.live.any(m.own(s, i)) {
+func (m *model) removeOwn(s *modelState, i int, marked bool) {
+	switch {
+	case !s.live.any(m.own(s, i)):
+	case marked:
+		m.happen(s, txMarks, i)
+	default:
 		m.happen(s, txDeletes, i)
 	}
 	s.member[i] = modelClient{phase: inFinished}
+}
+
+// marks reports whether a release has a mark: wherever Place.release may.
+func (m *model) marks(s *modelState, i int) bool {
+	switch m.members[i].kind {
+	case znode.Lock, znode.Write:
+		return !s.member[i].is.has(isLowered)
+	case znode.Read:
+		return m.bug.marksReaders
+	}
+	return false
 }
 
 func (m *model) downgrade(s *modelState, i int) {

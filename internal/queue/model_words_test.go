@@ -108,6 +108,8 @@ func (m *model) sentence(by modelStep, before, after *modelState) string {
 		return fmt.Sprintf("%s strikes out %s, %s", who, m.labels(before, before.member[i].missing), then)
 	case opEvent:
 		return fmt.Sprintf("%s hears that %s is deleted, strikes it out, %s", who, m.label(by.node), then)
+	case opMarked:
+		return fmt.Sprintf("%s hears that %s is released, %s", who, m.label(by.node), then)
 	case opOwnEvent:
 		return who + " hears that its own node is deleted, " + then
 	case opNotice:

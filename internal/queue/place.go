@@ -30,6 +30,7 @@ type Place struct {
 	call  atomic.Pointer[Call] // the last that was granted it, if there are observers
 	life  hold.Life
 	seat  *session.Seat
+	marks bool // there may be somebody who waits for its mark
 	lease *session.Lease
 	look  func() error // Look, made once for all the parts
 
@@ -44,7 +45,7 @@ type Place struct {
 }
 
 func newPlace(m *member) *Place {
-	p := &Place{line: m.line, sess: m.sess, token: m.token, seat: m.seat, lease: m.lease, nodes: m.nodes, waiting: m.waiting}
+	p := &Place{line: m.line, sess: m.sess, token: m.token, seat: m.seat, marks: m.marks, lease: m.lease, nodes: m.nodes, waiting: m.waiting}
 	p.life.Begin(p.lease.Alive)
 	p.look = p.Look
 	p.life.OnEnd(p.ended)
@@ -59,23 +60,34 @@ func (p *Place) ended(end error) {
 	p.lease.End()
 	p.line.client.Rise(p.sess, p.line.seats, p.seat)
 	if errors.Is(end, hold.ErrLost) {
-		p.orphaned(end, p.remove())
+		p.orphaned(end, p.remove(p.discard))
 	}
 	p.unclaimed(end)
 }
 
 // remove starts the deletion of the nodes, once a Downgrade under way has settled
 // which they are. The channel yields the result of session.Client.Remove.
-func (p *Place) remove() <-chan error {
-	p.mu.Lock()
-	replaced, nodes := p.replaced, p.nodes
-	p.mu.Unlock()
-	if replaced == nil {
-		return p.line.client.Remove(p.sess, p.line.dir, nodes)
-	}
-	result := make(chan error, 1)
-	go func() { result <- <-p.line.client.Remove(p.sess, p.line.dir, p.settled()) }()
+func (p *Place) remove(with func([]znode.Node) error) <-chan error {
+	result := make(chan error, 1) // nobody may be left to receive it
+	go func() { result <- with(p.settled()) }()
 	return result
+}
+
+// release deletes the nodes of a hold that is given back. If the holder was the
+// first of all in a line it does so with the mark, which says that: so whoever is
+// next need not list the line to know it. One of this process who follows knows it
+// anyway, and where the line is short nobody waits for the mark; nor for that of a
+// reader, which the holder may have become.
+func (p *Place) release(nodes []znode.Node) error {
+	if p.marks && p.seat != nil && nodes[0] == p.seat.Node && !p.seat.IsFollowed() {
+		return p.line.client.RemoveMarked(p.sess, p.line.dir, nodes[0], p.line.mark, p.line.cfg.ACL)
+	}
+	return p.discard(nodes)
+}
+
+// discard deletes the nodes, and says nothing about the hold.
+func (p *Place) discard(nodes []znode.Node) error {
+	return p.line.client.RemoveNow(p.sess, p.line.dir, nodes)
 }
 
 // settled returns the nodes that are held, when no Downgrade is under way.
@@ -98,10 +110,10 @@ func (p *Place) Unlock(ctx context.Context) error {
 		return err
 	}
 	if ctx.Done() == nil { // nothing but the answer ends the wait: no goroutine
-		return p.unlocked(p.line.client.RemoveNow(p.sess, p.line.dir, p.settled()))
+		return p.unlocked(p.release(p.settled()))
 	}
 	select {
-	case err := <-p.remove():
+	case err := <-p.remove(p.release):
 		return p.unlocked(err)
 	case <-ctx.Done():
 		return fmt.Errorf("%w (the node is being deleted in the background)", session.Ended(ctx))

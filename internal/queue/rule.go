@@ -23,6 +23,9 @@ type Rule struct {
 	Blocks func(ahead znode.Node) bool
 	// Tolerate is how many of them may be left.
 	Tolerate int
+	// Alone tells which of these hold the lock alone, with nobody ahead, see
+	// Turn.Marked. It may be nil, if none does.
+	Alone func(ahead znode.Node) bool
 	// Replaced tells whether another node, that blocks as well, may stand in
 	// the place of one that is gone: a write lock that was downgraded. Then
 	// only a new listing can tell. Whoever replaces one of our nodes writes
@@ -93,3 +96,13 @@ func (t *Turn) Gone(n znode.Node, seen bool) {
 		t.replaced = true
 	}
 }
+
+// MayBeMarked reports whether the nearest blocker may be released with a mark that
+// makes a difference: if it is the only one, it makes none.
+func (t *Turn) MayBeMarked() bool {
+	return !t.IsNext() && t.rule.Alone != nil && len(t.nearest) > 0 && t.rule.Alone(t.nearest[0])
+}
+
+// Marked strikes out everybody: the nearest blocker has been released by its holder,
+// before whom nobody stood any more.
+func (t *Turn) Marked() { t.left, t.nearest, t.struck = 0, nil, true }

@@ -13,9 +13,9 @@ import (
 // The rules as reentrant, rwlock and semaphore have them; they cannot be
 // imported from there.
 var (
-	lockRule  = Rule{Blocks: everybody}
-	writeRule = Rule{Blocks: everybody, Replaced: mayRead}
-	readRule  = Rule{Blocks: writers}
+	lockRule  = Rule{Blocks: everybody, Alone: everybody}
+	writeRule = Rule{Blocks: everybody, Alone: writers, Replaced: mayRead}
+	readRule  = Rule{Blocks: writers, Alone: writers}
 )
 
 func permitRule(n, permits int) Rule { return Rule{Blocks: everybody, Tolerate: permits - n} }

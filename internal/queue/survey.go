@@ -162,18 +162,24 @@ func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.W
 	return watches, nil
 }
 
-// watchBlockers watches the blockers and, if the member is next, its own nodes.
-func (m *member) watchBlockers(ctx context.Context, nearest []znode.Node, next bool) (watches []*session.Watch, err error) {
+// watchBlockers watches the blockers and, if it may be the member's turn as soon as
+// one of them goes, its own nodes.
+func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.Node) (watches []*session.Watch, err error) {
+	client := m.line.client
+	if turn.MayBeMarked() && m.token != 0 && client.SeesMarks() {
+		return m.watchMarked(ctx, nearest[0])
+	}
+	next := m.own == nil && turn.IsNext()
 	var beside sync.WaitGroup
 	var own []*session.Watch
 	var ownErr error
 	if next {
 		beside.Go(func() { own, ownErr = m.watchAll(ctx, m.nodes) })
 	}
-	if len(nearest) == 1 || m.wary {
+	if len(nearest) == 1 {
 		watches, err = m.watchAll(ctx, nearest)
 	} else {
-		watches, err = m.line.client.WatchAll(ctx, m.sess, m.line.pathsOf(nearest))
+		watches, err = client.WatchAll(ctx, m.sess, m.line.pathsOf(nearest))
 		err = explain(err, "READ on the nodes in "+m.line.dir)
 	}
 	beside.Wait()
@@ -188,6 +194,18 @@ func (m *member) watchBlockers(ctx context.Context, nearest []znode.Node, next b
 	return watches, nil
 }
 
+// watchMarked watches the nearest blocker and its mark, by which it may be the
+// member's turn, and so its own nodes, too.
+func (m *member) watchMarked(ctx context.Context, n znode.Node) ([]*session.Watch, error) {
+	m.marks = true
+	watches, err := m.line.client.WatchMarked(ctx, m.sess, m.line.path(n), m.line.mark, m.line.pathsOf(m.nodes)...)
+	if err != nil {
+		return nil, explain(err, "READ on the nodes in "+m.line.dir)
+	}
+	m.own = watches[1:]
+	return watches[:1], nil
+}
+
 // await watches the nearest blockers and waits until one of them goes or
 // something else happens that asks for another look.
 //
@@ -196,7 +214,7 @@ func (m *member) watchBlockers(ctx context.Context, nearest []znode.Node, next b
 // than the event. Who has to list again sees it there.
 func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	nearest := turn.Watch()
-	watches, err := m.watchBlockers(ctx, nearest, m.own == nil && turn.IsNext())
+	watches, err := m.watchBlockers(ctx, turn, nearest)
 	if err != nil {
 		return err
 	}
@@ -210,35 +228,63 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
 	if gone {
 		return nil
 	}
-	var doubt <-chan time.Time
-	if slices.ContainsFunc(watches, func(w *session.Watch) bool { return w.Stat == nil }) {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		doubt = timer.C
-	}
-	i, event, err := m.next(ctx, terms, watches, doubt)
+	i, event, err := m.next(ctx, terms, watches, nearest)
 	if err != nil {
 		return err
 	}
 	if i < 0 && session.Gone(event) {
 		m.line.client.Vanished()
 	}
-	if i < 0 || !session.Gone(event) {
+	switch {
+	case i < 0 || !session.Gone(event):
 		return errAgain
+	case session.Marked(event):
+		turn.Marked()
+	default:
+		stat := watches[i].Stat // nil if it was set with others, whose rule does not ask
+		turn.Gone(nearest[i], stat != nil && stat.Mzxid == stat.Czxid)
 	}
-	stat := watches[i].Stat // nil if there are several, whose rule does not ask
-	turn.Gone(nearest[i], stat != nil && stat.Mzxid == stat.Czxid)
 	return nil
+}
+
+// next waits for the first event: that of watch i or, with i < 0, one of the own
+// nodes or the terms. Watches that were set without looking at the nodes are doubted
+// after a while.
+func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch, nodes []znode.Node) (i int, event zk.Event, err error) {
+	var doubt <-chan time.Time
+	if slices.ContainsFunc(watches, func(w *session.Watch) bool { return w.Stat == nil }) {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		doubt = timer.C
+	}
+	i, event, err = m.first(ctx, terms, watches, doubt)
+	if i != doubted {
+		return i, event, err
+	}
+	seen, err := m.watchAll(ctx, append(nodes, m.nodes...))
+	if err != nil {
+		return i, event, err
+	}
+	if slices.Contains(seen, nil) {
+		return i, event, errAgain
+	}
+	return m.first(ctx, terms, watches, nil)
 }
 
 // patience is how long watches are trusted that were set without looking at the
 // nodes. Whoever is not allowed to read a node is not told by that request; but
-// servers from 3.8.4 and 3.9.2 on keep its events from him, and he would wait for ever.
+// servers from 3.8.4 and 3.9.2 on keep its events from him, and he would wait for
+// ever. So then they are read, the own ones, too, which says whether it is allowed.
 const patience = 5 * time.Second
 
-// next waits for the first event: that of watch i, or, with i < 0, one of the
-// own nodes or the terms, or doubt.
-func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch, doubt <-chan time.Time) (i int, event zk.Event, err error) {
+// What has come first, if it is none of the watches.
+const (
+	another = -1 - iota
+	doubted
+)
+
+// first waits for the first event: that of watch i, another or doubt.
+func (m *member) first(ctx context.Context, terms Terms, watches []*session.Watch, doubt <-chan time.Time) (i int, event zk.Event, err error) {
 	if len(watches) == 1 && len(m.own) <= 1 {
 		var own *session.Watch
 		var ownC <-chan zk.Event
@@ -250,11 +296,13 @@ func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch
 		case event, first := <-watches[0].C():
 			return 0, watches[0].Event(event, first), nil
 		case event, first := <-ownC:
-			return -1, own.Event(event, first), nil
+			return another, own.Event(event, first), nil
 		case event, first := <-terms.watchC():
-			return -1, terms.Watch.Event(event, first), nil
+			return another, terms.Watch.Event(event, first), nil
+		case <-doubt:
+			return doubted, zk.Event{}, nil
 		case <-ctx.Done():
-			return -1, zk.Event{}, session.Ended(ctx)
+			return another, zk.Event{}, session.Ended(ctx)
 		}
 	}
 	all := make([]*session.Watch, 0, len(watches)+len(m.own)+1)
@@ -272,15 +320,14 @@ func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch
 	j, value, first := reflect.Select(cases)
 	switch j {
 	case len(all):
-		return -1, zk.Event{}, session.Ended(ctx)
+		return another, zk.Event{}, session.Ended(ctx)
 	case len(all) + 1:
-		m.wary = true
-		return -1, zk.Event{}, nil
+		return doubted, zk.Event{}, nil
 	}
 	event, _ = value.Interface().(zk.Event)
 	event = all[j].Event(event, first)
 	if j >= len(watches) {
-		j = -1
+		j = another
 	}
 	return j, event, nil
 }

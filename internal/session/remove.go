@@ -28,12 +28,16 @@ func (c *Client) Remove(session int64, dir string, nodes []znode.Node) <-chan er
 // RemoveNow is Remove for those who wait for the result whatever comes.
 func (c *Client) RemoveNow(session int64, dir string, nodes []znode.Node) error {
 	err := c.remove(session, dir, nodes)
+	c.renew(dir, nodes)
+	return err
+}
+
+// renew deletes the directory if its numbers are worn. It succeeds only when nobody
+// is in line, and then the next one starts the count anew.
+func (c *Client) renew(dir string, nodes []znode.Node) {
 	if slices.ContainsFunc(nodes, znode.Node.Worn) {
-		// Succeeds only when nobody is in line, and then the next one
-		// starts the directory's count anew.
 		_ = c.conn.Delete(dir, -1)
 	}
-	return err
 }
 
 func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
@@ -78,12 +82,12 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 // that one did it, all are gone; or it did nothing, and the others are there.
 var errPerhaps = errors.New("perhaps deleted")
 
-// delete deletes nodes in one transaction. perhaps: the server refused, and an
-// earlier try, whose answer was lost, may have done it.
-func (c *Client) delete(session int64, dir string, nodes []znode.Node) (perhaps bool, err error) {
-	ops := make([]any, len(nodes))
-	for i, n := range nodes {
-		ops[i] = &zk.DeleteRequest{Path: dir + "/" + n.Name, Version: -1}
+// delete deletes nodes in one transaction, behind other operations. perhaps: the
+// server refused, and an earlier try, whose answer was lost, may have done it.
+func (c *Client) delete(session int64, dir string, nodes []znode.Node, before ...any) (perhaps bool, err error) {
+	ops := before
+	for _, n := range nodes {
+		ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + n.Name, Version: -1})
 	}
 	maybe := false // an earlier try may have done it
 	for retry := c.retry(); ; {

@@ -13,7 +13,8 @@ import (
 type Seat struct {
 	Node znode.Node
 
-	first atomic.Bool
+	first    atomic.Bool
+	followed atomic.Bool
 }
 
 // SetFirst tells that nobody is ahead of the seat, now and for as long as it is
@@ -28,6 +29,13 @@ func (s *Seat) SetFirst() {
 // Whether another node has taken its place is another question, see
 // Client.Replace.
 func (s *Seat) IsFirst() bool { return s.first.Load() }
+
+// SetFollowed tells whether somebody waits behind the seat who has not listed the
+// line.
+func (s *Seat) SetFollowed(yes bool) { s.followed.Store(yes) }
+
+// IsFollowed reports whether somebody does.
+func (s *Seat) IsFollowed() bool { return s.followed.Load() }
 
 // seats finds them by where they are.
 type seats struct {

@@ -59,11 +59,15 @@ func (w *Watch) Fired() (zk.Event, bool) {
 
 // Gone reports whether an event says that the node was deleted. Above all it is
 // not when the session or the connection ended: that says nothing of the node.
-func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted }
+func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted || Marked(event) }
 
-// watches is one watch per node for all waiters of the process, or two where some
-// want to know more of it than others. The client can not take a watch back, so one that nobody waits for any more stays here, to be
-// used again by the next who waits for the same node, until it fires.
+// Marked reports whether an event says that the node was deleted, and with its mark.
+func Marked(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
+
+// watches is one watch per node for all waiters of the process, or a few where some
+// want to know more of it than others. The client can not take its watches back, so one
+// that nobody waits for any more stays here, to be used again by the next who waits
+// for the same node, until it fires.
 type watches struct {
 	mu    sync.Mutex
 	at    map[watchKey]*watchEntry
@@ -71,11 +75,13 @@ type watches struct {
 }
 
 // watchKey has the session in it: a watch of the last session grants nothing in
-// the next. A bare one comes without data and stat.
+// the next. A bare one comes without data and stat, one with a mark is bare and looks
+// out for that, too.
 type watchKey struct {
 	session int64
 	path    string
 	bare    bool
+	mark    string // its path
 }
 
 type watchEntry struct {
@@ -134,10 +140,24 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 func (c *Client) WatchAll(ctx context.Context, session int64, paths []string) ([]*Watch, error) {
 	keys := make([]watchKey, len(paths))
 	for i, path := range paths {
-		keys[i] = watchKey{session, path, true}
+		keys[i] = watchKey{session: session, path: path, bare: true}
 	}
 	return c.watch(ctx, keys...)
 }
+
+// WatchMarked is WatchAll for one node that may be deleted with such a mark, see
+// RemoveMarked, and for others that are not. It takes a connection that SeesMarks.
+func (c *Client) WatchMarked(ctx context.Context, session int64, path, mark string, others ...string) ([]*Watch, error) {
+	keys := make([]watchKey, 0, 1+len(others))
+	keys = append(keys, watchKey{session: session, path: path, bare: true, mark: path + mark})
+	for _, other := range others {
+		keys = append(keys, watchKey{session: session, path: other, bare: true})
+	}
+	return c.watch(ctx, keys...)
+}
+
+// SeesMarks reports whether marks can be watched on this connection.
+func (c *Client) SeesMarks() bool { return c.link != nil }
 
 // watch returns the watches of keys in one session, nil for a node that does not exist.
 func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) {
@@ -227,9 +247,9 @@ func (w *watches) drop(e *watchEntry) {
 	}
 }
 
-// set sets the watches of entries, with one request if that can be.
+// set sets the watches of entries, bare ones with one request if that can be.
 func (c *Client) set(entries []*watchEntry) {
-	if len(entries) > 1 && c.link != nil {
+	if c.link != nil && entries[0].key.bare {
 		c.setAll(entries)
 		return
 	}
@@ -256,7 +276,7 @@ func (c *Client) setAll(entries []*watchEntry) {
 		paths[i], watches[i] = e.key.path, new(Watch)
 	}
 	err := c.setting(entries[0].key.session, watches, func() error {
-		events, err := c.link.WatchAll(paths)
+		events, err := c.link.WatchAll(paths, entries[0].key.mark) // only the first may have one
 		for i, raw := range events {
 			watches[i].raw = raw
 		}

@@ -340,7 +340,7 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 				t.Error("a watch of the last session serves the next")
 			}
 			// One that has not fired yet, for the client may be about to tell, is not returned.
-			e, _ := l.client.watches.entry(watchKey{l.sess, l.dir, false}, func(*Watch) bool { return true })
+			e, _ := l.client.watches.entry(watchKey{session: l.sess, path: l.dir, bare: false}, func(*Watch) bool { return true })
 			e.watch = again
 			close(e.ready)
 			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)

@@ -1,6 +1,9 @@
 package zktest
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // Op is a kind of request, as a test of locks wants to tell them apart.
 type Op int
@@ -133,9 +136,11 @@ func (r *Request) watches(d *decoder) {
 		r.set(WatchesOp)
 		return
 	}
-	d.take(8) // the zxid
-	for n := d.int32(); n > 0 && !d.short; n-- {
-		r.Paths = append(r.Paths, d.string())
+	d.take(8)     // the zxid
+	for range 2 { // nodes that there are, and nodes to come
+		for n := d.int32(); n > 0 && !d.short; n-- {
+			r.Paths = append(r.Paths, d.string())
+		}
 	}
 	r.Watch = true
 	r.set(ReadOp, AnyOp)
@@ -203,6 +208,7 @@ func (r *Request) part(d *decoder, code int32) Op {
 
 func (r *Request) multi(d *decoder) {
 	var in uint32
+	var made []string
 	for !d.short {
 		code := d.int32()
 		done := d.bool()
@@ -215,6 +221,16 @@ func (r *Request) multi(d *decoder) {
 		if op == OtherOp {
 			break // of unknown length: what follows cannot be read
 		}
+		path := r.Paths[len(r.Paths)-1]
+		switch op {
+		case CreateOp:
+			made = append(made, path)
+		case DeleteOp:
+			made = slices.DeleteFunc(made, func(m string) bool { return m == path })
+		}
+	}
+	if len(made) == 0 {
+		in &^= 1 << CreateOp // what is deleted at once stands in no line: the mark of a release
 	}
 	has := func(op Op) bool { return in&(1<<op) != 0 }
 	switch {

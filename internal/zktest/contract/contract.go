@@ -79,6 +79,7 @@ type Recipe struct {
 	Shared    bool // several may Lock at once
 	Joins     bool // and do so by one node, if they are of one value
 	Announces bool // Lock fails without the right to write the directory's data
+	Marks     bool // in a long line a release has a mark
 	Requests  int  // of an uncontended Lock and Unlock
 }
 

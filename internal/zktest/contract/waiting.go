@@ -52,15 +52,18 @@ func wakesOne(s *scene) {
 		}
 		return all
 	}
-	told := func() int {
-		return sum(func(c *client) int { c.catchUp(); return int(c.proxy.Notifications()) })
-	}
+	heard := func(c *client) int { c.catchUp(); return int(c.proxy.Notifications()) }
 	h := clients[len(clients)-1].block()
 	var line []*attempt
 	for i := range waiters {
 		line = append(line, clients[i%len(clients)].wait(i+2))
 	}
-	// Each waiter watches the nodes of the one ahead, and the first its own, too.
+	// Each waiter watches the nodes of the one ahead, and the first its own, too. All
+	// do where releases have marks, and all but the first watch for those.
+	watches := (waiters + 1) * s.r.Nodes
+	if s.r.Marks {
+		watches = 3*waiters - 1
+	}
 	zktest.Eventually(s, soon, "all waiters watch", func() bool {
 		return sum(func(c *client) (nodes int) {
 			for _, path := range watched(s, c) {
@@ -69,16 +72,26 @@ func wakesOne(s *scene) {
 				}
 			}
 			return nodes
-		}) == (waiters+1)*s.r.Nodes
+		}) == watches
 	})
-	if n := told(); n != 0 {
+	if n := sum(heard); n != 0 {
 		s.Errorf("%d notifications before the first release", n)
 	}
 	for i, next := range line {
+		bystander := clients[(i+1)%len(clients)]
+		before := heard(bystander)
 		s.unlock(h)
 		h = next.Granted()
-		// Of each release hears the next in line, and of its own the first who waited.
-		if n := told(); n != (i+1+min(i, 1))*s.r.Nodes {
+		if n := heard(bystander) - before; n != 0 {
+			s.Fatalf("release %d: %d notifications to one who is not next", i, n)
+		}
+		// Of each release hears the next in line, and of its own whoever has waited; of
+		// a mark, which the first two releases have not, the next hears, too.
+		want := (i + 1 + min(i, 1)) * s.r.Nodes
+		if s.r.Marks {
+			want = max(1, 3*i)
+		}
+		if n := sum(heard); n != want {
 			s.Fatalf("%d notifications after %d releases of %d nodes", n, i+1, s.r.Nodes)
 		}
 	}

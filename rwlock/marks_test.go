@@ -1,0 +1,288 @@
+package rwlock_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// standing is somebody who waits in a long line.
+type standing struct {
+	*client
+	*attempt
+	node string
+}
+
+// stand has writers, or readers at the end, wait behind a writer, each on a
+// connection of its own. All but the first wait for a mark.
+func stand(s *contract.Stage, writers, readers int) (held *rwlock.Hold, line []standing) {
+	s.Helper()
+	held = direct(s).write()
+	for i := range writers + readers {
+		st := standing{client: behind(s)}
+		n := 2 + i
+		if i < writers {
+			st.attempt = st.waitWrite(n)
+		} else {
+			st.attempt = st.waitRead(n)
+		}
+		st.node = last(s)
+		zktest.Eventually(s, soon, "it watches", func() bool { return st.proxy.Seen(zktest.ReadOp) >= 1 })
+		s.CatchUp(st.conn)
+		line = append(line, st)
+	}
+	return held, line
+}
+
+// Whoever waits behind one who waits lists once, and takes the lock without another
+// look when that one releases it: create, listing, watches, delete.
+func TestWhoeverIsNextDoesNotListAgain(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held, line := stand(s, 5, 3)
+	unlock(s, held)
+	token := held.Token()
+	for i := range 5 {
+		w := line[i]
+		lists := w.proxy.Seen(zktest.ListOp)
+		h := w.Granted()
+		if h.Token() <= token {
+			t.Errorf("writer %d: token %d after %d", i, h.Token(), token)
+		}
+		token = h.Token()
+		if n := w.proxy.Seen(zktest.ListOp); i == 1 && n != 2 || i != 1 && n != 1 {
+			t.Errorf("writer %d lists %d times, and %d before its turn", i, n, lists)
+		}
+		for _, later := range line[i+1:] {
+			later.Waits()
+		}
+		unlock(s, h)
+		if n := w.proxy.Seen(zktest.CreateOp) + w.proxy.Seen(zktest.ReadOp) + w.proxy.Seen(zktest.DeleteOp); i > 0 && n != 3 {
+			t.Errorf("writer %d creates, watches and deletes with %d requests, want 3", i, n)
+		}
+	}
+	for i, r := range line[5:] {
+		h := r.Granted()
+		if n := r.proxy.Seen(zktest.ListOp); n != 1 {
+			t.Errorf("reader %d lists %d times", i, n)
+		}
+		unlock(s, h)
+	}
+	s.Empty()
+}
+
+// Whoever goes without having held leaves no mark, however it goes.
+func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
+	for name, goes := range map[string]func(*contract.Stage, standing){
+		"it gives up":          func(_ *contract.Stage, st standing) { st.Stop() },
+		"its connection ends":  func(_ *contract.Stage, st standing) { st.conn.Close(); st.Failed() },
+		"its node is deleted":  func(s *contract.Stage, st standing) { s.Must(s.Witness.Delete(st.node, -1)) },
+		"its session is ended": func(_ *contract.Stage, st standing) { zktest.Expire(st.T, st.conn) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			makeDir(s)
+			held, line := stand(s, 4, 1)
+			lists := line[3].proxy.Seen(zktest.ListOp)
+			goes(s, line[2])
+			zktest.Eventually(s, soon, "the next has listed", func() bool { return line[3].proxy.Seen(zktest.ListOp) > lists })
+			s.CatchUp(line[3].conn)
+			unlock(s, held)
+			h := line[0].Granted()
+			line[1].Waits()
+			line[3].Waits()
+			unlock(s, h)
+			h = line[1].Granted()
+			line[3].Waits()
+			line[4].Waits()
+			unlock(s, h)
+			h = line[3].Granted()
+			line[4].Waits()
+			unlock(s, h)
+			unlock(s, line[4].Granted())
+			if name == "its node is deleted" || name == "its session is ended" { // it has queued again
+				unlock(s, line[2].Granted())
+			}
+			s.Empty()
+		})
+	}
+}
+
+// Somebody who waits for a mark, and whose own node is gone, does not hold by it.
+func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held, line := stand(s, 4, 0)
+	s.Must(s.Witness.Delete(line[2].node, -1))
+	zktest.Eventually(s, soon, "it is in line again", func() bool { return last(s) != line[3].node })
+	s.InLine(5)
+	// With one request it has watched, and with one, at the most, again.
+	if n := line[2].proxy.Seen(zktest.ReadOp); n > 2 {
+		t.Errorf("it has not heard of it, but looked after a while: %d requests", n)
+	}
+	unlock(s, held)
+	for _, i := range []int{0, 1, 3, 2} {
+		h := line[i].Granted()
+		s.InLine(map[int]int{0: 4, 1: 3, 3: 2, 2: 1}[i])
+		unlock(s, h)
+	}
+	s.Empty()
+}
+
+// Readers release without a mark, so nobody waits for one.
+func TestAWriterBehindReadersWaitsForNoMark(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	readers := []*rwlock.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
+	w := behind(s)
+	writer := w.waitWrite(4)
+	zktest.Eventually(s, soon, "it watches", func() bool { return w.proxy.Seen(zktest.ReadOp) >= 1 })
+	s.CatchUp(w.conn)
+	for _, i := range []int{2, 1, 0} {
+		unlock(s, readers[i])
+		s.CatchUp(w.conn)
+	}
+	unlock(s, writer.Granted())
+	if n := w.proxy.Seen(zktest.OtherOp); n != 0 { // RemoveWatches
+		t.Errorf("%d watches are taken back", n)
+	}
+	s.Empty()
+}
+
+// The mark of a mutex that does not know of readers says nothing of these.
+func TestAMarkIsOfItsOwnKinds(t *testing.T) {
+	s := newStage(t)
+	kazoo := rwlock.WithKazooNames()
+	r := direct(s).with(kazoo).read()
+	var mutexes []*contract.Attempt[*reentrant.Hold]
+	for i := range 3 {
+		mu := reentrant.New(s.Connect(), s.Path, reentrant.WithKazooNames())
+		mutexes = append(mutexes, contract.Begin(t, s.Ctx, mu.Lock))
+		s.InLine(i + 2)
+		if i == 0 {
+			mutexes[0].Granted()
+		}
+	}
+	w := behind(s).with(kazoo)
+	writer := w.waitWrite(5)
+	zktest.Eventually(s, soon, "it watches", func() bool { return w.proxy.Seen(zktest.ReadOp) >= 1 })
+	s.CatchUp(w.conn)
+	for _, m := range mutexes {
+		s.Must(m.Granted().Unlock(s.Ctx))
+	}
+	s.CatchUp(w.conn)
+	writer.Waits()
+	unlock(s, r)
+	unlock(s, writer.Granted())
+	s.Empty()
+}
+
+// Two readers of a process wait for one mark. The second has lost its node before it
+// watches that: it queues again.
+func TestOneMarkForTwoAndANodeThatIsGone(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held, second := direct(s).write(), direct(s).waitWrite(2)
+	c := behind(s)
+	first := c.waitRead(3)
+	zktest.Eventually(s, soon, "it watches", func() bool { return c.proxy.Seen(zktest.ReadOp) >= 1 })
+	s.CatchUp(c.conn)
+	f := c.proxy.Where(func(r zktest.Request) bool {
+		return r.Is(zktest.ReadOp) && strings.Contains(r.Paths[0], "-read-")
+	}, 1, zktest.HoldRequest)
+	other := c.with().waitRead(4)
+	zktest.Within(s, soon, "it is about to watch its own node", func() { <-f.Fired() })
+	s.Must(s.Witness.Delete(last(s), -1))
+	f.Release()
+	s.InLine(4)
+	unlock(s, held)
+	unlock(s, second.Granted())
+	unlock(s, first.Granted())
+	unlock(s, other.Granted())
+	s.Empty()
+}
+
+// Several of a process, each with an observer, and so each with a listing: but one.
+func TestObserversDoWithASecondListing(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held := direct(s).write()
+	c := behind(s).with(rwlock.WithObserver(observe.Observer{}))
+	var line []*attempt
+	for i := range 5 {
+		before := c.proxy.Seen(zktest.ReadOp)
+		line = append(line, c.waitWrite(i+2))
+		zktest.Eventually(s, soon, "it watches", func() bool { return c.proxy.Seen(zktest.ReadOp) > before })
+		s.CatchUp(c.conn)
+	}
+	unlock(s, held)
+	for _, a := range line {
+		unlock(s, a.Granted())
+	}
+	if n := c.proxy.Seen(zktest.ListOp); n != 6 { // that of the second in line is not marked for
+		t.Errorf("%d listings for 5 writers, want 6", n)
+	}
+	s.Empty()
+}
+
+// What is released while one is cut off is not missed.
+func TestAMarkThatIsMissed(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held, line := stand(s, 4, 0)
+	unlock(s, held)
+	unlock(s, line[0].Granted())
+	h := line[1].Granted()
+	line[2].proxy.Refuse()
+	unlock(s, h) // marked
+	line[2].Waits()
+	s.Must(line[2].proxy.Accept())
+	unlock(s, line[2].Granted())
+	unlock(s, line[3].Granted())
+	s.Empty()
+}
+
+// A writer that has become a reader releases a read lock, of which there may be more.
+func TestAMarkedReaderIsNotTheLast(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held, line := stand(s, 3, 0)
+	reader := behind(s)
+	waits := reader.waitRead(5)
+	writer := behind(s)
+	later := writer.waitWrite(6)
+	unlock(s, held)
+	unlock(s, line[0].Granted())
+	unlock(s, line[1].Granted())
+	h := line[2].Granted()
+	s.Must(h.Downgrade(s.Ctx))
+	r := waits.Granted()
+	unlock(s, h)
+	s.CatchUp(writer.conn)
+	later.Waits()
+	unlock(s, r)
+	unlock(s, later.Granted())
+	s.Empty()
+}
+
+// A server that refuses the mark gets the release without.
+func TestAReleaseWithoutTheRightToAMark(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held, line := stand(s, 4, 0)
+	acl := zk.WorldACL(zk.PermAll &^ zk.PermCreate)
+	_, err := s.Witness.SetACL(s.Dir, acl, -1)
+	s.Must(err)
+	unlock(s, held)
+	for _, w := range line {
+		unlock(s, w.Granted())
+	}
+	s.Empty()
+}
