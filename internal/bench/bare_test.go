@@ -53,11 +53,20 @@ func ancestors(whole string) func(yield func(string) bool) {
 func (r *requests) close() { r.conn.Close() }
 
 func (r *requests) worker() func(context.Context, bool) (func() error, error) {
+	acl := zk.WorldACL(zk.PermAll)
 	var node string
-	release := func() error { return r.conn.Delete(node, -1) }
+	plain := func() error { return r.conn.Delete(node, -1) }
+	marked := func() error {
+		_, err := r.conn.Multi(
+			&zk.CreateRequest{Path: markOf(node), Acl: acl, Flags: zk.FlagEphemeral},
+			&zk.DeleteRequest{Path: markOf(node), Version: -1},
+			&zk.DeleteRequest{Path: node, Version: -1})
+		return err
+	}
 	return func(context.Context, bool) (func() error, error) {
 		var err error
-		node, err = r.conn.Create(r.dir+"/n-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		node, err = r.conn.Create(r.dir+"/n-", nil, zk.FlagEphemeral|zk.FlagSequence, acl)
+		release := plain
 		for mine := path.Base(node); err == nil; {
 			var children []string
 			if children, _, err = r.conn.Children(r.dir); err != nil {
@@ -68,39 +77,48 @@ func (r *requests) worker() func(context.Context, bool) (func() error, error) {
 			if len(ahead) < r.permits {
 				return release, nil
 			}
-			err = r.wait(ahead[len(ahead)-r.permits:])
+			if r.permits > 1 || len(ahead) == 1 {
+				_, err = r.wait(ahead[len(ahead)-r.permits:], "")
+				continue
+			}
+			release = marked
+			var last bool
+			if last, err = r.wait([]string{ahead[len(ahead)-1], mine}, markOf(r.dir+"/"+ahead[len(ahead)-1])); last {
+				break
+			}
 		}
 		return release, err
 	}
 }
 
-// wait waits until one of the nodes is gone.
-func (r *requests) wait(nodes []string) error {
-	if len(nodes) == 1 {
-		switch _, _, event, err := r.conn.GetW(r.dir + "/" + nodes[0]); err {
-		case nil:
-			<-event
-			return nil
-		case zk.ErrNoNode:
-			return nil
-		default:
-			return err
-		}
-	}
+func markOf(node string) string { return node + "-released" }
+
+// wait waits until one of the nodes is gone. marked: and its mark has been made.
+func (r *requests) wait(nodes []string, mark string) (marked bool, err error) {
 	paths := make([]string, len(nodes))
 	for i, n := range nodes {
 		paths[i] = r.dir + "/" + n
 	}
-	events, err := r.link.WatchAll(paths)
+	if len(nodes) == 1 {
+		_, _, event, err := r.conn.GetW(paths[0])
+		if err == nil {
+			<-event
+		}
+		if err == zk.ErrNoNode {
+			err = nil
+		}
+		return false, err
+	}
+	events, err := r.link.WatchAll(paths, mark)
 	if err != nil {
-		return err
+		return false, err
 	}
 	cases := make([]reflect.SelectCase, len(events))
 	for i, event := range events {
 		cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(event)}
 	}
-	reflect.Select(cases)
-	return nil
+	_, event, _ := reflect.Select(cases)
+	return event.Interface().(zk.Event).Type == zk.EventNodeCreated, nil
 }
 
 // localMutex is a sync.RWMutex: what a join could cost at the least.
