@@ -170,7 +170,7 @@ func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
 	reader := c.read()
 	blind, err := reentrant.New(c.conn, c.Path, reentrant.WithKazooNames()).Lock(s.Ctx)
 	s.Must(err)
-	writer := c.waitWrite(3)
+	writer := c.follow(3)
 	s.Must(blind.Unlock(s.Ctx))
 	s.InLine(2)
 	s.CatchUp(c.conn)
