@@ -53,8 +53,9 @@ func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
 var (
 	// writeRule waits for everybody ahead.
 	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Alone: isWrite, Replaced: mayRead}
-	// readRule waits for the writers ahead.
-	readRule = queue.Rule{Blocks: isWrite, Alone: isWrite}
+	// readRule waits for the writers ahead. Where readers are, writers rarely stand
+	// behind each other, and then leave no mark; so none is waited for.
+	readRule = queue.Rule{Blocks: isWrite}
 )
 
 // A writer announces itself by touching the directory. A reader does not, so

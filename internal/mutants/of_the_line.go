@@ -219,6 +219,14 @@ var ofTheLine = []mutant{
 		test: inSession("TestRemoveMarkedRefusedAfterALostReply"),
 	},
 	{
+		name: "nil-for-a-bare-watch",
+		file: "internal/session/watch.go",
+		why:  "whoever waits for a mark, and has lost his node, ends the process",
+		old:  "c.link != nil && entries[0].key.bare",
+		new:  "c.link != nil && entries[0].key.mark != \"\"",
+		test: inSession("TestWatchMarkedBesideANodeThatIsGone"),
+	},
+	{
 		name: "mark-waited-for-beside-a-reader",
 		file: "rwlock/rwlock.go",
 		why:  "each reader that goes costs a watch that is taken back",

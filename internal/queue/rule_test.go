@@ -15,7 +15,7 @@ import (
 var (
 	lockRule  = Rule{Blocks: everybody, Alone: everybody}
 	writeRule = Rule{Blocks: everybody, Alone: writers, Replaced: mayRead}
-	readRule  = Rule{Blocks: writers, Alone: writers}
+	readRule  = Rule{Blocks: writers}
 )
 
 func permitRule(n, permits int) Rule { return Rule{Blocks: everybody, Tolerate: permits - n} }

@@ -116,6 +116,27 @@ func TestWatchMarkedIsShared(t *testing.T) {
 	}
 }
 
+// The mark is watched already, and the other node is not there: its watch has fired.
+func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, 10*time.Second)
+	n, own := l.claim(t, 1)[0], l.claim(t, 1)[0]
+	first := l.watchMark(t, n)
+	must(t, l.witness.Delete(l.path(own), -1))
+	both, err := Of(l.witness).WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), l.path(n), "-mark", l.path(own))
+	must(t, err)
+	if both[0] != first || both[1] == nil {
+		t.Fatalf("watches %p and %p, want %p and one", both[0], both[1], first)
+	}
+	if e := hears(t, both[1]); !Gone(e) || Marked(e) {
+		t.Errorf("the watch of what is gone hears %+v", e)
+	}
+	must(t, l.removeMarked(t, n))
+	if e := hears(t, first); !Marked(e) {
+		t.Errorf("the watch hears %+v", e)
+	}
+}
+
 // The delete with the mark was done, its reply lost, and the next one is refused: it was
 // us all the same.
 func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
