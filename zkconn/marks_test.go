@@ -1,8 +1,6 @@
 package zkconn_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,22 +18,6 @@ func release(t *testing.T, conn *zk.Conn, path, mark string) {
 		&zk.DeleteRequest{Path: mark, Version: -1},
 		&zk.DeleteRequest{Path: path, Version: -1})
 	must(t, err)
-}
-
-// watched are the paths that the server has watches on for this session.
-func watched(t *testing.T, conn *zk.Conn) (paths []string) {
-	t.Helper()
-	answer, err := zktest.Shared(t).Word("wchc")
-	must(t, err)
-	mine := false
-	for line := range strings.Lines(answer) {
-		if path, ok := strings.CutPrefix(line, "\t"); !ok {
-			mine = strings.TrimSpace(line) == fmt.Sprintf("0x%x", uint64(conn.SessionID()))
-		} else if mine {
-			paths = append(paths, strings.TrimSpace(path))
-		}
-	}
-	return paths
 }
 
 func TestMarks(t *testing.T) {
@@ -76,7 +58,7 @@ func TestMarks(t *testing.T) {
 				t.Errorf("where no mark was asked for a watch hears %+v", e)
 			}
 			// One that will not come is watched no more.
-			zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(watched(t, conn)) == 0 })
+			zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(zktest.Watched(t, conn.SessionID())) == 0 })
 		})
 	}
 }
@@ -100,7 +82,7 @@ func TestMarksThatNeverCome(t *testing.T) {
 			t.Fatalf("hears %+v", e)
 		}
 	}
-	zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(watched(t, conn)) == 0 })
+	zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(zktest.Watched(t, conn.SessionID())) == 0 })
 }
 
 // Somebody asks for a mark when another of the process has asked for it, too; it comes
@@ -136,5 +118,5 @@ func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
 	if e := hears(t, w); e.Type != zk.EventNodeCreated {
 		t.Errorf("the second hears %+v", e)
 	}
-	zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(watched(t, conn)) == 0 })
+	zktest.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(zktest.Watched(t, conn.SessionID())) == 0 })
 }

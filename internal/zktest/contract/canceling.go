@@ -227,16 +227,16 @@ func thousandCanceled(s *scene) {
 	}
 	round()
 	a := c.wait(2) // the one next in line watches the holder, and that watch stays
-	zktest.Eventually(s, soon, "it watches", func() bool { return len(watched(s, c)) >= 2*s.r.Nodes })
+	zktest.Eventually(s, soon, "it watches", func() bool { return len(zktest.Watched(s, c.conn.SessionID())) >= 2*s.r.Nodes })
 	a.Stop()
 	s.inLine(1)
 	c.catchUp()
-	goroutines, watches := runtime.NumGoroutine(), len(watched(s, c))
+	goroutines, watches := runtime.NumGoroutine(), len(zktest.Watched(s, c.conn.SessionID()))
 	for range rounds {
 		round()
 	}
 	zktest.Eventually(s, 5*time.Second, "the goroutines are gone", func() bool { return runtime.NumGoroutine() <= goroutines })
-	if n := len(watched(s, c)); n > watches {
+	if n := len(zktest.Watched(s, c.conn.SessionID())); n > watches {
 		s.Errorf("%d watches, %d before", n, watches)
 	}
 	s.unlock(h)

@@ -14,25 +14,6 @@ var costs = []scenario{
 	{"an uncontended cycle takes as few requests as promised", fewRequests, 0},
 }
 
-// watched are the paths on which a client has watches, by the server's account.
-func watched(s *scene, c *client) []string {
-	s.Helper()
-	answer, err := zktest.Shared(s).Word("wchc")
-	s.Must(err)
-	var paths []string
-	mine := false
-	for line := range strings.Lines(answer) {
-		if path, ok := strings.CutPrefix(line, "\t"); ok {
-			if mine {
-				paths = append(paths, strings.TrimSpace(path))
-			}
-			continue
-		}
-		mine = strings.TrimSpace(line) == fmt.Sprintf("0x%x", uint64(c.conn.SessionID()))
-	}
-	return paths
-}
-
 // received is how many packets a client has sent, by the server's account.
 func received(s *scene, c *client) int {
 	s.Helper()

@@ -66,7 +66,7 @@ func wakesOne(s *scene) {
 	}
 	zktest.Eventually(s, soon, "all waiters watch", func() bool {
 		return sum(func(c *client) (nodes int) {
-			for _, path := range watched(s, c) {
+			for _, path := range zktest.Watched(s, c.conn.SessionID()) {
 				if strings.HasPrefix(path, s.Dir+"/") { // not what belongs to all of the line
 					nodes++
 				}
