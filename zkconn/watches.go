@@ -212,8 +212,11 @@ func (s *watches) drop(batches []*batch) {
 	}
 }
 
-// forget forgets the watches of a batch; caller holds mu.
+// forget forgets the watches of a batch, if they have not ended; caller holds mu.
 func (s *watches) forget(b *batch) {
+	if s.of == nil {
+		return
+	}
 	for i, path := range b.paths {
 		s.of[path] = slices.DeleteFunc(s.of[path], func(ch chan zk.Event) bool { return ch == b.events[i] })
 		if len(s.of[path]) == 0 {

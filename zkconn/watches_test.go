@@ -275,3 +275,16 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 		mu.Unlock()
 	}
 }
+
+// The connection ends between the first request and the second: those that are set have ended with it.
+func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
+	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	conn, witness := connect(t, 20*time.Second, []string{p.Addr()}), zktest.Connect(t, 20*time.Second)
+	paths := nodes(t, witness, 2000)
+	answered(t, conn)
+	f := p.Nth(zktest.ReadOp, 2, zktest.CutBefore)
+	if _, err := link.Of(conn).WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+		t.Errorf("WatchAll: %v", err)
+	}
+	<-f.Fired()
+}

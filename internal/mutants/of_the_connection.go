@@ -51,6 +51,14 @@ var ofTheConnection = []mutant{
 		test: inZkconn("TestMarks"),
 	},
 	{
+		name: "ended-watches-forgotten-once-more",
+		file: "zkconn/watches.go",
+		why:  "a cut in the middle of a thousand watches ends the process",
+		old:  "if s.of == nil {\n\t\treturn\n",
+		new:  "if s.of == nil {\n",
+		test: inZkconn("TestWatchAllOfThousandsAndTheConnectionEnds"),
+	},
+	{
 		name: "mark-that-came-too-soon",
 		file: "zkconn/watches.go",
 		why:  "the server keeps the second watch for it",

@@ -66,7 +66,7 @@ func (p *Place) ended(end error) {
 }
 
 // remove starts the deletion of the nodes, once a Downgrade under way has settled
-// which they are. The channel yields the result of session.Client.Remove.
+// which they are. The channel yields the result of that.
 func (p *Place) remove(with func([]znode.Node) error) <-chan error {
 	result := make(chan error, 1) // nobody may be left to receive it
 	go func() { result <- with(p.settled()) }()
