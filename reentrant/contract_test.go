@@ -19,7 +19,7 @@ func TestMutex(t *testing.T) {
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return locker{reentrant.New(conn, path, options(s)...)}
 		},
-		Nodes: 1, Marks: true, Requests: 2,
+		Nodes: 1, Marks: true, Requests: 2, Behind: 4,
 	})
 }
 

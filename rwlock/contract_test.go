@@ -19,7 +19,7 @@ func TestWriteLock(t *testing.T) {
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return writer{rwlock.New(conn, path, options(s)...)}
 		},
-		Nodes: 1, Announces: true, Marks: true, Requests: 2,
+		Nodes: 1, Announces: true, Marks: true, Requests: 2, Behind: 5,
 	})
 }
 
@@ -29,7 +29,7 @@ func TestReadLock(t *testing.T) {
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return reader{rwlock.New(conn, path, options(s)...)}
 		},
-		Nodes: 1, Shared: true, Joins: true, Requests: 2,
+		Nodes: 1, Shared: true, Joins: true, Requests: 2, Behind: 4,
 	})
 }
 

@@ -25,7 +25,7 @@ func runContract(t *testing.T, n, permits int) {
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return acquirer{semaphore.New(conn, path, permits, options(s)...), n}
 		},
-		Below: "/queue", Stored: strconv.Itoa(permits), Nodes: n, Requests: 2,
+		Below: "/queue", Stored: strconv.Itoa(permits), Nodes: n, Requests: 2, Behind: 4,
 	})
 }
 

@@ -97,6 +97,12 @@ func (t *Turn) Gone(n znode.Node, seen bool) {
 	}
 }
 
+// AsksHow reports whether a watch has to tell what happened to a blocker before it went,
+// see Rule.Replaced.
+func (t *Turn) AsksHow() bool {
+	return t.rule.Replaced != nil && slices.ContainsFunc(t.nearest, func(n znode.Node) bool { return t.rule.Replaced(n, false) })
+}
+
 // MayBeMarked reports whether the nearest blocker may be released with a mark that
 // makes a difference: if it is the only one, it makes none.
 func (t *Turn) MayBeMarked() bool {

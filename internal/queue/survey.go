@@ -166,10 +166,10 @@ func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.W
 // one of them goes, its own nodes.
 func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.Node) (watches []*session.Watch, err error) {
 	client := m.line.client
-	if turn.MayBeMarked() && m.token != 0 && client.SeesMarks() {
-		return m.watchMarked(ctx, nearest[0])
-	}
 	next := m.own == nil && turn.IsNext()
+	if m.token != 0 && client.SeesMarks() && (turn.MayBeMarked() || next && !turn.AsksHow()) {
+		return m.watchBeside(ctx, turn, nearest)
+	}
 	var beside sync.WaitGroup
 	var own []*session.Watch
 	var ownErr error
@@ -194,16 +194,21 @@ func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.
 	return watches, nil
 }
 
-// watchMarked watches the nearest blocker and its mark, by which it may be the
-// member's turn, and so its own nodes, too.
-func (m *member) watchMarked(ctx context.Context, n znode.Node) ([]*session.Watch, error) {
-	m.marks = true
-	watches, err := m.line.client.WatchMarked(ctx, m.sess, m.line.path(n), m.line.mark, m.line.pathsOf(m.nodes)...)
+// watchBeside watches the blockers beside the own nodes, all with one request, and
+// the mark of the nearest if that is what it may be the member's turn by.
+func (m *member) watchBeside(ctx context.Context, turn *Turn, nearest []znode.Node) ([]*session.Watch, error) {
+	mark := ""
+	if turn.MayBeMarked() {
+		m.marks = true
+		nearest, mark = nearest[:1], m.line.mark
+	}
+	paths := m.line.pathsOf(slices.Concat(nearest, m.nodes))
+	watches, err := m.line.client.WatchMarked(ctx, m.sess, mark, paths)
 	if err != nil {
 		return nil, explain(err, "READ on the nodes in "+m.line.dir)
 	}
-	m.own = watches[1:]
-	return watches[:1], nil
+	m.own = watches[len(nearest):]
+	return watches[:len(nearest)], nil
 }
 
 // await watches the nearest blockers and waits until one of them goes or

@@ -23,7 +23,7 @@ func (l *line) removeMarked(t *testing.T, n znode.Node) (err error) {
 func (l *line) watchMark(t *testing.T, n znode.Node) *Watch {
 	t.Helper()
 	other := Of(l.witness)
-	w, err := other.WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), l.path(n), "-mark")
+	w, err := other.WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 	n, own := l.claim(t, 1)[0], l.claim(t, 1)[0]
 	first := l.watchMark(t, n)
 	must(t, l.witness.Delete(l.path(own), -1))
-	both, err := Of(l.witness).WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), l.path(n), "-mark", l.path(own))
+	both, err := Of(l.witness).WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n), l.path(own)})
 	must(t, err)
 	if both[0] != first || both[1] == nil {
 		t.Fatalf("watches %p and %p, want %p and one", both[0], both[1], first)

@@ -138,20 +138,18 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 // one request (for each 128 KiB of paths), on any other one for each node. If a node does not exist, its watch
 // is nil or has fired.
 func (c *Client) WatchAll(ctx context.Context, session int64, paths []string) ([]*Watch, error) {
+	return c.WatchMarked(ctx, session, "", paths)
+}
+
+// WatchMarked is WatchAll for nodes of which the first may be deleted with such a mark,
+// see RemoveMarked. It takes a connection that SeesMarks.
+func (c *Client) WatchMarked(ctx context.Context, session int64, mark string, paths []string) ([]*Watch, error) {
 	keys := make([]watchKey, len(paths))
 	for i, path := range paths {
 		keys[i] = watchKey{session: session, path: path, bare: true}
 	}
-	return c.watch(ctx, keys...)
-}
-
-// WatchMarked is WatchAll for one node that may be deleted with such a mark, see
-// RemoveMarked, and for others that are not. It takes a connection that SeesMarks.
-func (c *Client) WatchMarked(ctx context.Context, session int64, path, mark string, others ...string) ([]*Watch, error) {
-	keys := make([]watchKey, 0, 1+len(others))
-	keys = append(keys, watchKey{session: session, path: path, bare: true, mark: path + mark})
-	for _, other := range others {
-		keys = append(keys, watchKey{session: session, path: other, bare: true})
+	if mark != "" {
+		keys[0].mark = paths[0] + mark
 	}
 	return c.watch(ctx, keys...)
 }

@@ -81,6 +81,7 @@ type Recipe struct {
 	Announces bool // Lock fails without the right to write the directory's data
 	Marks     bool // in a long line a release has a mark
 	Requests  int  // of an uncontended Lock and Unlock
+	Behind    int  // of one that waits for the holder alone
 }
 
 // As turns the result of a recipe into that of a Locker.

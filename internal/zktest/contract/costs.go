@@ -12,6 +12,7 @@ import (
 
 var costs = []scenario{
 	{"an uncontended cycle takes as few requests as promised", fewRequests, 0},
+	{"a cycle behind the holder takes as few requests as promised", fewBehind, 0},
 }
 
 // received is how many packets a client has sent, by the server's account.
@@ -49,4 +50,47 @@ func fewRequests(s *scene) {
 	if n != cycles*s.r.Requests {
 		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Requests)
 	}
+}
+
+func fewBehind(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	holder, c := s.client(), s.behind()
+	var others int64 // requests that the test makes
+	cycle := func() {
+		h := holder.block()
+		reads := c.proxy.Seen(zktest.ReadOp)
+		a := c.wait(2)
+		zktest.Eventually(s, soon, "it watches the holder", func() bool {
+			return c.proxy.Seen(zktest.ReadOp) >= reads+int64(s.r.Behind-3) // create, list, delete
+		})
+		before := c.requests()
+		c.catchUp()
+		others += c.requests() - before
+		s.unlock(h)
+		s.unlock(a.Granted())
+	}
+	for range 3 { // then readers do not look out for writers each time any more
+		cycle()
+	}
+	const cycles = 4
+	before, listed := c.requests()-others, c.proxy.Seen(zktest.ListOp)
+	for range cycles {
+		cycle()
+	}
+	n := c.requests() - others - before
+	if lists := c.proxy.Seen(zktest.ListOp) - listed; lists != cycles {
+		s.Errorf("%d listings in %d cycles", lists, cycles)
+	}
+	s.Logf("%d requests in %d cycles", n, cycles)
+	if n != int64(cycles*s.r.Behind) {
+		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Behind)
+	}
+}
+
+// requests is how many the client has made, those left out that keep its session alive.
+func (c *client) requests() (n int64) {
+	for _, op := range []zktest.Op{zktest.CreateOp, zktest.ListOp, zktest.ReadOp, zktest.ExistsOp, zktest.SetOp, zktest.DeleteOp} {
+		n += c.proxy.Seen(op)
+	}
+	return n
 }

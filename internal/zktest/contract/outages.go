@@ -53,14 +53,17 @@ func watchesLost(s *scene) {
 	for _, action := range cuts {
 		h := holder.block()
 		ahead := s.Dir + "/" + zktest.Children(s, s.Witness, s.Dir)[0]
-		watch := c.proxy.Where(func(r zktest.Request) bool {
+		watches := func(r zktest.Request) bool {
 			return r.Is(zktest.ReadOp) && r.Watch && slices.Contains(r.Paths, ahead)
-		}, 1, zktest.HoldReply)
+		}
+		watch := c.proxy.Where(watches, 1, zktest.HoldReply)
 		a := c.wait(2)
 		zktest.Within(s, soon, "it watches the holder", func() { <-watch.Fired() })
 		watch.Release()
 		c.catchUp()
-		again := c.proxy.Next(zktest.WatchesOp, action)
+		// The client does so for those that it knows, the waiter for those that end with
+		// the connection.
+		again := c.proxy.Where(func(r zktest.Request) bool { return r.Is(zktest.WatchesOp) || watches(r) }, 1, action)
 		c.proxy.Cut()
 		zktest.Within(s, soon, "it sets its watches again", func() { <-again.Fired() })
 		c.proxy.Refuse()
