@@ -24,10 +24,10 @@ type party struct {
 
 	// members counts those who hold. From ended on nobody joins any more, and
 	// the node is on its way out. All who join and leave write here: what they
-	// only read is not in the same cache line.
-	_       [64]byte
+	// only read is not in the same cache line, nor in the one that is fetched with it.
+	_       [128]byte
 	members atomic.Int64
-	_       [56]byte
+	_       [120]byte
 }
 
 func newParty(place *queue.Place, company *queue.Company, linger time.Duration, members int) *party {
