@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"reflect"
@@ -24,6 +25,7 @@ type requests struct {
 	link    *link.Link
 	dir     string
 	permits int
+	free    bool // nobody else comes
 }
 
 func openRequests(ctx context.Context, j job) (lockers, error) {
@@ -37,7 +39,7 @@ func openRequests(ctx context.Context, j job) (lockers, error) {
 			return nil, err
 		}
 	}
-	return &requests{conn: conn, link: link.Of(conn), dir: j.Path, permits: max(j.Permits, 1)}, nil
+	return &requests{conn: conn, link: link.Of(conn), dir: j.Path, permits: max(j.Permits, 1), free: j.Workers == 1}, nil
 }
 
 // ancestors yields a path's ancestors, the highest first, and the path itself.
@@ -62,6 +64,13 @@ func (r *requests) worker() func(context.Context, bool) (func() error, error) {
 			&zk.DeleteRequest{Path: markOf(node), Version: -1},
 			&zk.DeleteRequest{Path: node, Version: -1})
 		return err
+	}
+	if r.free {
+		return func(context.Context, bool) (func() error, error) {
+			var err error
+			node, err = r.alone(acl)
+			return plain, err
+		}
 	}
 	return func(context.Context, bool) (func() error, error) {
 		var err error
@@ -89,6 +98,20 @@ func (r *requests) worker() func(context.Context, bool) (func() error, error) {
 		}
 		return release, err
 	}
+}
+
+// alone makes a node in a transaction whose reply tells that it is the only one.
+func (r *requests) alone(acl []zk.ACL) (node string, err error) {
+	replies, err := r.conn.Multi(
+		&zk.CreateRequest{Path: r.dir + "/n-", Acl: acl, Flags: zk.FlagEphemeral | zk.FlagSequence},
+		&zk.SetDataRequest{Path: r.dir, Version: -1})
+	if err != nil {
+		return "", err
+	}
+	if n := replies[1].Stat.NumChildren; n != 1 {
+		return "", fmt.Errorf("%s: %d children, want 1", r.dir, n)
+	}
+	return replies[0].String, nil
 }
 
 func markOf(node string) string { return node + "-released" }
@@ -121,27 +144,48 @@ func (r *requests) wait(nodes []string, mark string) (marked bool, err error) {
 	return event.Interface().(zk.Event).Type == zk.EventNodeCreated, nil
 }
 
-// localMutex is a sync.RWMutex: what a join could cost at the least.
-type localMutex struct{ mu *sync.RWMutex }
+// localMutex is a sync.RWMutex: what a join could cost at the least. It may look
+// whether a session lives when it is locked and when it is unlocked, as whoever says
+// that a lock is held must.
+type localMutex struct {
+	mu    *sync.RWMutex
+	alive func() bool
+}
 
 func openInMemory(_ context.Context, j job) (lockers, error) {
 	if j.Sessions != 1 {
 		return nil, fmt.Errorf("%s has one process, not %d sessions", inMemory, j.Sessions)
 	}
-	return localMutex{new(sync.RWMutex)}, nil
+	return localMutex{new(sync.RWMutex), func() bool { return true }}, nil
+}
+
+func openLooking(ctx context.Context, j job) (lockers, error) {
+	l := link.New()
+	l.Connected(1, time.Hour, time.Now())
+	mutex, err := openInMemory(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return localMutex{mutex.(localMutex).mu, func() bool { return l.Alive(1) }}, nil
 }
 
 func (localMutex) close() {}
 
 func (l localMutex) worker() func(context.Context, bool) (func() error, error) {
-	unlock := func() error { l.mu.Unlock(); return nil }
-	runlock := func() error { l.mu.RUnlock(); return nil }
+	look := func() error {
+		if !l.alive() {
+			return errors.New("the session has ended")
+		}
+		return nil
+	}
+	unlock := func() error { l.mu.Unlock(); return look() }
+	runlock := func() error { l.mu.RUnlock(); return look() }
 	return func(_ context.Context, read bool) (func() error, error) {
 		if read {
 			l.mu.RLock()
-			return runlock, nil
+			return runlock, look()
 		}
 		l.mu.Lock()
-		return unlock, nil
+		return unlock, look()
 	}
 }

@@ -17,7 +17,7 @@ func TestBench(t *testing.T) {
 		t.Log("BENCH is not set: nothing is measured; TestHarness looks after the harness")
 		return
 	}
-	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, inMemory)
+	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, looking, inMemory)
 	for _, line := range l.skipped {
 		fmt.Println(line)
 	}
@@ -52,7 +52,7 @@ func reports() bool { return os.Getenv("BENCH_REPORT") != "" }
 func slower(t *testing.T, s settings) []result {
 	s.Disk = time.Millisecond
 	s.Rounds = max(1, s.Rounds*3/5) // what waits for the disk varies less
-	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, inMemory)
+	l := newLaboratory(t, s, ours, again, zkLock, curator, kazoo, bare, looking, inMemory)
 	defer l.leave()
 	speed := s.chosen(workloads)
 	l.warmUp(t, speed)

@@ -31,6 +31,7 @@ var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
 	zkLock:   openZkLock,
 	bare:     openRequests,
 	inMemory: openInMemory,
+	looking:  openLooking,
 }
 
 // drive is the life of a driver. What it returns is the exit code.

@@ -26,9 +26,10 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	case "":
 		return s, false
 	case "short":
-		s.Rounds, s.For, s.Warm = 5, 1800*time.Millisecond, 600*time.Millisecond
+		// Many short rounds: a machine that is slow for a while is so for all peers of a round.
+		s.Rounds, s.For, s.Warm = 12, 750*time.Millisecond, 250*time.Millisecond
 	case "long":
-		s.Rounds, s.For, s.Warm = 10, 6*time.Second, 2*time.Second
+		s.Rounds, s.For, s.Warm = 40, 1500*time.Millisecond, 500*time.Millisecond
 	default:
 		t.Fatalf("BENCH=%s: there is short and long", s.Name)
 	}
@@ -55,7 +56,7 @@ func parse[T any](t *testing.T, name string, into *T, read func(string) (T, erro
 // patient is a run of the same length with longer rounds, for lines in which one
 // waits for seconds.
 func (s settings) patient() settings {
-	rounds := max(1, s.Rounds*3/5)
+	rounds := max(1, s.Rounds/4)
 	s.For = s.For * time.Duration(s.Rounds) / time.Duration(rounds)
 	s.Warm = s.Warm * time.Duration(s.Rounds) / time.Duration(rounds)
 	s.Rounds = rounds

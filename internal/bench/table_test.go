@@ -77,7 +77,7 @@ func rows(results []result) []row {
 // limit tells what whoever does the least could reach against a peer; "" if nobody
 // was measured who does.
 func limit(results []result, peer result) string {
-	for _, least := range []string{bare, inMemory} {
+	for _, least := range []string{bare, looking, inMemory} {
 		if floor, there := find(results, peer.workload.name, least); there {
 			return fmt.Sprintf("%s reach %s", floor.peer, times(floor.against(peer)))
 		}

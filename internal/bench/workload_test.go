@@ -7,8 +7,9 @@ const (
 	zkLock   = "zk.Lock"
 	curator  = "Curator"
 	kazoo    = "kazoo"
-	bare     = "bare requests" // no library, but the least that one has to ask: see requests
-	inMemory = "sync.RWMutex"  // no server at all
+	bare     = "bare requests"           // no library, but the least that one has to ask: see requests
+	inMemory = "sync.RWMutex"            // no server at all
+	looking  = "sync.RWMutex, two looks" // at a session's deadline
 )
 
 // workload is one row: the same work for several peers.
@@ -29,7 +30,7 @@ type target struct {
 var workloads = []workload{
 	{
 		name: "exclusive, 1 session", job: job{Mode: exclusive, Sessions: 1, Workers: 1},
-		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1.2}, {"", 2}},
+		peers: []string{ours, again, zkLock, curator, kazoo, bare}, targets: []target{{zkLock, 1.2}, {"", 2}},
 	}, {
 		name: "exclusive, 16 sessions", job: job{Mode: exclusive, Sessions: 16, Workers: 16},
 		peers: []string{ours, again, zkLock, curator, kazoo, bare}, targets: []target{{zkLock, 1}, {curator, 1.3}},
@@ -53,7 +54,7 @@ var workloads = []workload{
 	},
 	{
 		name: "rw, 64 in one process, all reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 100},
-		peers: []string{ours, curator, kazoo, inMemory}, targets: []target{{curator, 1000}},
+		peers: []string{ours, curator, kazoo, looking, inMemory}, targets: []target{{curator, 1000}},
 	}, {
 		name: "rw, 64 in one process, 95 % reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 95},
 		peers: []string{ours, curator}, targets: []target{{curator, 20}},
