@@ -15,34 +15,9 @@ import (
 // xidUnwatch is that of this request, as xidWatches is that of the other.
 const xidUnwatch = -9
 
-// marks are those that one wire waits for.
-type marks struct {
-	of   map[string]string // by the path of the node
-	node map[string]string // by the path of the mark
-}
-
-func (m *marks) add(path, mark string) {
-	if m.of == nil {
-		m.of, m.node = make(map[string]string), make(map[string]string)
-	}
-	m.of[path], m.node[mark] = mark, path
-}
-
-// made takes out a mark that was made, and returns the node that it belongs to.
-func (m *marks) made(mark string) (path string) {
-	path = m.node[mark]
-	delete(m.node, mark)
-	delete(m.of, path)
-	return path
-}
-
-// without takes out the mark of a node that has gone without, and returns it.
-func (m *marks) without(path string) (mark string) {
-	mark = m.of[path]
-	delete(m.of, path)
-	delete(m.node, mark)
-	return mark
-}
+// marks are those that one wire waits for: the path of the node for that of its mark. Two who wait for one node may wait
+// for different marks of it.
+type marks map[string]string
 
 // unwatch takes the watch on a mark back, unless somebody waits for it again.
 func (w *wire) unwatch(mark string) {
@@ -58,7 +33,7 @@ func (w *wire) unwatch(mark string) {
 func (s *watches) waitFor(mark string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, waits := s.marks.node[mark]
+	_, waits := s.marks[mark]
 	return waits
 }
 

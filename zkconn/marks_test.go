@@ -44,13 +44,26 @@ func TestMarks(t *testing.T) {
 			if n := p.Seen(zktest.AnyOp) - before; n != 1 {
 				t.Errorf("%d requests, want 1", n)
 			}
+			same, err := l.WatchAll(paths[:1], mark)
+			must(t, err)
 			unmarked, err := l.WatchAll(paths[:1], "")
 			must(t, err)
+			foreign, err := l.WatchAll(paths[:1], mark+"3") // of those who look for others in the line
+			must(t, err)
 			tc.goes(paths[0], mark)
-			for _, ch := range []<-chan zk.Event{w[0], unmarked[0]} {
+			for _, ch := range []<-chan zk.Event{w[0], same[0]} {
 				e := hears(t, ch)
 				if want := map[bool]string{true: mark, false: paths[0]}[tc.want == zk.EventNodeCreated]; e.Type != tc.want || e.Path != want {
 					t.Errorf("a watch hears %+v", e)
+				}
+			}
+			without := tc.want
+			if without == zk.EventNodeCreated {
+				without = zk.EventNodeDeleted
+			}
+			for _, ch := range []<-chan zk.Event{unmarked[0], foreign[0]} {
+				if e := hears(t, ch); e.Type != without || e.Path != paths[0] {
+					t.Errorf("who does not wait for that mark hears %+v", e)
 				}
 			}
 			release(t, witness, paths[1], paths[1]+"-mark")

@@ -28,9 +28,21 @@ const (
 // watches are those that were set by one wire.
 type watches struct {
 	mu    sync.Mutex
-	of    map[string][]chan zk.Event
+	of    map[string][]watch
 	marks marks
 	sent  []*batch // and not answered yet, in order
+}
+
+// watch is one of those on a node.
+type watch struct {
+	events chan zk.Event
+	mark   string // by which it hears of the node's end, if that has this mark; or ""
+}
+
+// fire tells of an event, once.
+func (w watch) fire(e zk.Event) {
+	w.events <- e
+	close(w.events)
 }
 
 // batch is one request.
@@ -94,6 +106,14 @@ func (c *client) speaking() (*wire, error) {
 		}
 	}
 	return nil, zk.ErrConnectionClosed // made anew meanwhile
+}
+
+// markOf is the mark of one of the paths, or "".
+func (b *batch) markOf(i int) string {
+	if i == 0 {
+		return b.mark
+	}
+	return ""
 }
 
 func newBatch(paths []string, mark string) *batch {
@@ -173,13 +193,13 @@ func (s *watches) add(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
-		s.of = make(map[string][]chan zk.Event)
+		s.of, s.marks = make(map[string][]watch), make(marks)
 	}
 	for i, path := range b.paths {
-		s.of[path] = append(s.of[path], b.events[i])
+		s.of[path] = append(s.of[path], watch{events: b.events[i], mark: b.markOf(i)})
 	}
 	if b.mark != "" {
-		s.marks.add(b.paths[0], b.mark)
+		s.marks[b.mark] = b.paths[0]
 	}
 	s.sent = append(s.sent, b)
 }
@@ -214,36 +234,55 @@ func (s *watches) drop(batches []*batch) {
 
 // forget forgets the watches of a batch, if they have not ended; caller holds mu.
 func (s *watches) forget(b *batch) {
-	if s.of == nil {
-		return
-	}
 	for i, path := range b.paths {
-		s.of[path] = slices.DeleteFunc(s.of[path], func(ch chan zk.Event) bool { return ch == b.events[i] })
-		if len(s.of[path]) == 0 {
-			delete(s.of, path)
-			s.marks.without(path)
-		}
+		s.take(path, func(w watch) bool { return w.events == b.events[i] })
 	}
 }
 
-// fire tells those who watch a node of an event. unmarked is a mark whose watch is of no more use, or "".
-func (s *watches) fire(path string, e zk.Event) (unmarked string) {
+// take takes some of the watches on a node away, if there are any left, and the marks that nobody waits for any more
+// without them; caller holds mu.
+func (s *watches) take(path string, which func(watch) bool) (taken []watch, unmarked []string) {
+	var left []watch
+	for _, w := range s.of[path] {
+		if which(w) {
+			taken = append(taken, w)
+		} else {
+			left = append(left, w)
+		}
+	}
+	if len(left) > 0 {
+		s.of[path] = left
+	} else {
+		delete(s.of, path)
+	}
+	for _, w := range taken {
+		waits := slices.ContainsFunc(left, func(l watch) bool { return l.mark == w.mark })
+		if _, waited := s.marks[w.mark]; waited && !waits {
+			delete(s.marks, w.mark)
+			unmarked = append(unmarked, w.mark)
+		}
+	}
+	return taken, unmarked
+}
+
+// fire tells those who watch a node of an event. Its mark is news only to those who wait for that one: the others hear
+// of the deletion, which comes next. unmarked are the marks whose watches are of no more use.
+func (s *watches) fire(path string, e zk.Event) (unmarked []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.Path = path
+	var told []watch
 	if e.Type == zk.EventNodeCreated {
 		for _, b := range s.sent { // the server may wait for it from now on
 			b.stale = b.stale || b.mark == path
 		}
-		path = s.marks.made(path)
+		told, _ = s.take(s.marks[path], func(w watch) bool { return w.mark == path })
 	} else {
-		unmarked = s.marks.without(path)
+		told, unmarked = s.take(path, func(watch) bool { return true })
 	}
-	for _, ch := range s.of[path] {
-		ch <- e
-		close(ch)
+	for _, w := range told {
+		w.fire(e)
 	}
-	delete(s.of, path)
 	return unmarked
 }
 
@@ -252,12 +291,11 @@ func (s *watches) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for path, all := range s.of {
-		for _, ch := range all {
-			ch <- zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: path, Err: zk.ErrConnectionClosed}
-			close(ch)
+		for _, w := range all {
+			w.fire(zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: path, Err: zk.ErrConnectionClosed})
 		}
 	}
-	s.of, s.marks = nil, marks{}
+	s.of, s.marks = nil, nil
 	for _, b := range s.sent {
 		b.answer <- zk.ErrConnectionClosed
 	}

@@ -302,8 +302,8 @@ func (w *wire) event(size int) error {
 	switch kind := zk.EventType(kind); kind {
 	case zk.EventNodeDeleted, zk.EventNodeDataChanged, zk.EventNodeCreated: // others are of watches that the client has set
 		unmarked := w.watches.fire(string(path), zk.Event{Type: kind, State: zk.StateConnected})
-		if unmarked != "" {
-			go w.unwatch(unmarked) // who reads must not wait for room to write
+		for _, mark := range unmarked {
+			go w.unwatch(mark) // who reads must not wait for room to write
 		}
 	}
 	return nil
