@@ -212,6 +212,22 @@ var ofTheHold = []mutant{
 		test: inQueue("TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded"),
 	},
 	{
+		name: "guard-ends-with-the-connection",
+		file: "internal/queue/guard.go",
+		why:  "a hold that was waited for is lost by a cut",
+		old:  "case !errors.Is(event.Err, zk.ErrConnectionClosed):",
+		new:  "case event.Err != nil:",
+		test: scenario(inReentrant, "TestMutex", "a hold that was waited for survives a cut, and hears of its loss after it"),
+	},
+	{
+		name: "guard-with-a-watch-of-its-own",
+		file: "internal/session/watch.go",
+		why:  "whoever has waited watches its node twice",
+		old:  "if e := w.at[key]; e != nil && e.settled() && !e.fired() {\n\t\treturn e.watch",
+		new:  "if e := w.at[key]; e != nil && e.settled() && e.fired() {\n\t\treturn nil",
+		test: scenario(inReentrant, "TestMutex", "a cycle behind the holder takes as few requests as promised"),
+	},
+	{
 		name: "guard-on-the-directory",
 		file: "internal/queue/place.go",
 		why:  "it is there whoever holds",

@@ -283,6 +283,14 @@ var ofTheLine = []mutant{
 		test: scenario(inReentrant, "TestMutex", "a cycle behind the holder takes as few requests as promised"),
 	},
 	{
+		name: "watch-that-ended-taken-for-a-loss",
+		file: "internal/queue/enter.go",
+		why:  "whoever is next loses its place by a cut, and queues again at the tail",
+		old:  "if !session.Gone(event) {\n\t\t\t\treturn errAgain",
+		new:  "if event.Type == zk.EventNodeDataChanged {\n\t\t\t\treturn errAgain",
+		test: inQueue("TestWhatForbidsAGrant"),
+	},
+	{
 		name: "own-node-not-looked-at",
 		file: "internal/queue/enter.go",
 		why:  "the own node may be gone when the last blocker goes: double grant",

@@ -182,12 +182,10 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, st
 func (m *member) look(terms Terms, stretch uint64, known bool) error {
 	for _, w := range m.own {
 		if event, fired := w.Fired(); fired {
-			if event.Type == zk.EventNodeDataChanged {
-				return errAgain // somebody wrote into our node; watch it anew
+			if !session.Gone(event) {
+				return errAgain // somebody wrote into our node, or the watch ended with its connection: watch it anew
 			}
-			if session.Gone(event) {
-				m.line.client.Vanished()
-			}
+			m.line.client.Vanished()
 			return errRequeue
 		}
 	}

@@ -24,7 +24,7 @@ func (p *Place) guardLocked() {
 // connection.
 func (p *Place) guard(ctx context.Context, n znode.Node) {
 	for {
-		w, err := p.line.client.Watch(ctx, p.sess, p.line.path(n))
+		w, err := p.line.client.WatchAnyhow(ctx, p.sess, p.line.path(n))
 		var event zk.Event
 		if err == nil {
 			select {
@@ -51,14 +51,16 @@ func (p *Place) guard(ctx context.Context, n znode.Node) {
 			return
 		case err != nil:
 			return // ctx has ended, or we may not read our own node: then the monitor has to do
-		case event.Type == zk.EventNotWatching:
-			if !p.line.client.In(p.sess) || errors.Is(event.Err, zk.ErrSessionExpired) {
-				p.life.Lose(errOver)
-			} else {
-				p.life.Lose(session.ErrClosed)
-			}
+		case event.Type != zk.EventNotWatching:
+			// Somebody wrote into our node. That is no loss.
+		case !p.line.client.In(p.sess) || errors.Is(event.Err, zk.ErrSessionExpired):
+			p.life.Lose(errOver)
+			return
+		case !errors.Is(event.Err, zk.ErrConnectionClosed):
+			p.life.Lose(session.ErrClosed)
 			return
 		}
-		// Somebody wrote into our node. That is no loss.
+		// Nor is it one that a watch which was set without a look at the node has ended
+		// with the network connection.
 	}
 }

@@ -102,6 +102,13 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			x.proxy.Cut()
 			x.until("another connection", func() bool { now, _ := x.line.client.Unbroken(); return now != before })
 		}, errAgain},
+		"the connection ends that it watches itself by": {true, func(x *place, m *member, _ *Terms) {
+			var err error
+			m.own, err = x.line.client.WatchAll(x.Context(), m.sess, x.line.pathsOf(m.nodes))
+			x.must(nil, err)
+			x.proxy.Cut()
+			x.until("it is told", fired(m.own[0]))
+		}, errAgain},
 		"the session may have run out": {true, func(x *place, m *member, _ *Terms) {
 			x.proxy.Mute()
 			x.until("its deadline has passed", func() bool { return m.lease.Alive() != nil })

@@ -158,7 +158,7 @@ func (p *Place) Look() error { return p.life.Look() }
 // zk.ErrNoNode if the node is gone; then the hold is lost.
 func (p *Place) Watch(ctx context.Context) (*session.Watch, error) {
 	n := p.settled()[0]
-	w, err := p.line.client.Watch(ctx, p.sess, p.line.path(n))
+	w, err := p.line.client.WatchAnyhow(ctx, p.sess, p.line.path(n))
 	if err == zk.ErrNoNode && p.holds(n) {
 		p.life.Lose(errDeleted)
 	}

@@ -133,6 +133,16 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 	return watches[0], nil
 }
 
+// WatchAnyhow is Watch for those who ask nothing of the node but whether it goes: one that
+// was set without looking at the node will do, if there is one.
+func (c *Client) WatchAnyhow(ctx context.Context, session int64, path string) (*Watch, error) {
+	stretch, known := c.Unbroken()
+	if w := c.watches.living(watchKey{session: session, path: path, bare: true}); w != nil && (!known || w.SetIn(stretch)) && c.In(session) {
+		return w, nil
+	}
+	return c.Watch(ctx, session, path)
+}
+
 // WatchAll is Watch for many nodes of which nothing is asked but whether they go:
 // the watches have neither data nor stat. On a connection that zkconn made it takes
 // one request (for each 128 KiB of paths), on any other one for each node. If a node does not exist, its watch
@@ -234,6 +244,16 @@ func (w *watches) entry(key watchKey, serves func(*Watch) bool) (e *watchEntry, 
 	e = &watchEntry{key: key, ready: make(chan struct{})}
 	w.at[key] = e
 	return e, true
+}
+
+// living is the watch of a key, if there is one that has not fired.
+func (w *watches) living(key watchKey) *Watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.at[key]; e != nil && e.settled() && !e.fired() {
+		return e.watch
+	}
+	return nil
 }
 
 // drop forgets an entry that has come to nothing.

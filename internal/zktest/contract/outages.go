@@ -15,6 +15,7 @@ import (
 var outages = []scenario{
 	{"holders and waiters survive a restart of the server", restarted, 0},
 	{"a waiter whose watches are lost on the way back hears of the release", watchesLost, 0},
+	{"a hold that was waited for survives a cut, and hears of its loss after it", cutAfterTheWait, 0},
 	{"a call that never reaches a server says which were tried, and for how long", neverConnected, 0},
 	{"on another connection a disconnect is a loss, and the node is deleted", foreignLoss, 0},
 	{"on another connection a disconnect within the grace is no loss", foreignGrace, 0},
@@ -71,6 +72,33 @@ func watchesLost(s *scene) {
 		s.Must(c.proxy.Accept())
 		s.unlock(a.Granted())
 	}
+}
+
+// cutAfterTheWait: the watches that a waiter sets end with the network connection, and
+// the holder that it becomes goes on with them.
+func cutAfterTheWait(s *scene) {
+	holder, c := s.client(), s.behind()
+	h := holder.block()
+	a := c.wait(2)
+	c.catchUp()
+	s.unlock(h)
+	got := a.Granted()
+	lost := got.Lost()
+	for range 3 {
+		c.proxy.Cut()
+		c.catchUp()
+	}
+	s.Must(got.Verify(s.Ctx))
+	if closed(lost) || !got.Held() {
+		s.Error("lost by a cut")
+	}
+	s.kill(c.conn.SessionID())
+	zktest.Within(s, soon, "it hears of its loss", func() { <-lost })
+	err := got.Unlock(s.Ctx)
+	if s.Is(err, hold.ErrLost); err != nil && !strings.Contains(err.Error(), "its node was deleted") {
+		s.Errorf("lost by something else: %v", err)
+	}
+	s.EmptyNow()
 }
 
 func neverConnected(s *scene) {
