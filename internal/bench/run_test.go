@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -74,8 +75,8 @@ func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	return &laboratory{settings: s, server: server, peers: peers, skipped: skipped}
 }
 
-// measure goes through all workloads, round after round. Who comes first
-// changes from round to round.
+// measure goes through all workloads, round after round, the peers of each in an
+// order of its own: whom they come after is no advantage to anybody.
 func (l *laboratory) measure(t *testing.T, workloads []workload) []result {
 	t.Helper()
 	samples := map[string]map[string][]sample{}
@@ -85,8 +86,8 @@ func (l *laboratory) measure(t *testing.T, workloads []workload) []result {
 			if samples[w.name] == nil {
 				samples[w.name] = map[string][]sample{}
 			}
-			for i := range present {
-				p := present[(i+round)%len(present)]
+			for _, i := range rand.Perm(len(present)) {
+				p := present[i]
 				s := l.once(t, p, w.job)
 				samples[w.name][p.name] = append(samples[w.name][p.name], s)
 				t.Logf("round %d: %s, %s: %.0f/s %s", round+1, w.name, p.name, s.perSecond, s.Error)
