@@ -125,7 +125,7 @@ func (h *hall) watchOnce(holders int) {
 	defer cancel()
 	gone := make(chan error, 1)
 	go func() { _, err := h.on(h.conn, h.path).lock(ctx); gone <- err }()
-	zktest.Eventually(h, soon, "a waiter watches", func() bool { return clientWatches(h.conn) == h.watches })
+	zktest.Eventually(h, soon, "a waiter watches", func() bool { return len(zktest.Watched(h, h.conn.SessionID())) == h.watches })
 	cancel()
 	<-gone
 	h.only(holders)
@@ -275,7 +275,7 @@ func cost(t *testing.T, r recipe, own bool) {
 	}
 	there := func() {
 		h.inLine(holders + inLine*r.nodes)
-		zktest.Eventually(t, soon, "all waiters watch", func() bool { return clientWatches(h.conn) >= inLine*r.nodes })
+		zktest.Eventually(t, soon, "all waiters watch", func() bool { return len(zktest.Watched(t, h.conn.SessionID())) >= inLine*r.nodes })
 	}
 	crowd(wait, there) // so that all tables have their size
 	bareHeap, bareStack, bare := crowd(func(ctx context.Context) { <-ctx.Done() }, func() {})

@@ -144,22 +144,29 @@ func (m *member) keep(own []*session.Watch) error {
 // watchAll watches nodes, all at once. The watch of a node that does not exist is nil.
 func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.Watch, error) {
 	watches := make([]*session.Watch, len(nodes))
+	_, err := m.each(nodes, func(i int, path string) (err error) {
+		watches[i], err = m.line.client.Watch(ctx, m.sess, path)
+		return err
+	})
+	return watches, err
+}
+
+// each reads nodes, all at once. That one does not exist is no error.
+func (m *member) each(nodes []znode.Node, read func(i int, path string) error) (missing bool, err error) {
 	errs := make([]error, len(nodes))
-	watch := func(i int) {
-		watches[i], errs[i] = m.line.client.Watch(ctx, m.sess, m.line.path(nodes[i]))
-	}
+	one := func(i int) { errs[i] = read(i, m.line.path(nodes[i])) }
 	var all sync.WaitGroup
 	for i := range nodes[1:] {
-		all.Go(func() { watch(i + 1) })
+		all.Go(func() { one(i + 1) })
 	}
-	watch(0)
+	one(0)
 	all.Wait()
 	for i, err := range errs {
 		if err != nil && err != zk.ErrNoNode {
-			return nil, explain(err, "READ on "+m.line.path(nodes[i]))
+			return false, explain(err, "READ on "+m.line.path(nodes[i]))
 		}
 	}
-	return watches, nil
+	return slices.Contains(errs, zk.ErrNoNode), nil
 }
 
 // watchBlockers watches the blockers and, if it may be the member's turn as soon as
@@ -266,11 +273,14 @@ func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch
 	if i != doubted {
 		return i, event, err
 	}
-	seen, err := m.watchAll(ctx, append(nodes, m.nodes...))
-	if err != nil {
+	missing, err := m.each(slices.Concat(nodes, m.nodes), func(_ int, path string) error {
+		_, _, err := m.line.client.Get(ctx, path)
+		return err
+	})
+	switch {
+	case err != nil:
 		return i, event, err
-	}
-	if slices.Contains(seen, nil) {
+	case missing:
 		return i, event, errAgain
 	}
 	return m.first(ctx, terms, watches, nil)
