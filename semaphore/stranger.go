@@ -24,6 +24,18 @@ func (c *count) refuseStrangers(ctx context.Context) error {
 		return needs(err, "READ on "+c.path)
 	}
 	name, whose := stranger(children)
+	if whose == "" && slices.Contains(children, "leases") {
+		// The directory of Curator's locks is a container, and goes while nobody waits.
+		switch leases, _, err := c.client.Children(ctx, session.AnySession, c.path+"/leases"); err {
+		case nil:
+			if member, _ := stranger(leases); strings.Contains(member, "-lease-") {
+				name, whose = "leases/"+member, "a semaphore of Curator's"
+			}
+		case zk.ErrNoNode, zk.ErrNoAuth: // nobody holds, or nobody may know
+		default:
+			return err
+		}
+	}
 	if whose == "" {
 		return nil
 	}

@@ -62,3 +62,36 @@ func TestADirectoryIsNobodysPermit(t *testing.T) {
 		}
 	}
 }
+
+// While nobody waits, only the leases are there.
+func TestCuratorsLeasesAreKnownWithoutItsLocks(t *testing.T) {
+	conn := zktest.Connect(t, 10*time.Second)
+	path := zktest.Path(t)
+	try := func(want error) {
+		t.Helper()
+		h, err := New(conn, path, 1).TryAcquire(t.Context(), 1)
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if h != nil {
+			if err := h.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for _, p := range []string{path, path + "/leases"} {
+		if _, err := conn.Create(p, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease := path + "/leases/_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-0000000003"
+	if _, err := conn.Create(lease, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	try(ErrMismatch)
+	if err := conn.Delete(lease, -1); err != nil {
+		t.Fatal(err)
+	}
+	try(nil)
+	zktest.AssertEmpty(t, conn, path+"/queue")
+}
