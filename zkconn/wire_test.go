@@ -372,6 +372,52 @@ func TestWatchAllRefused(t *testing.T) {
 	}
 }
 
+// Answers have nothing in them that tells whose they are: they come in the order of the requests.
+func TestTwoWatchAllAtOnce(t *testing.T) {
+	const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
+	f := newFakeServer(t)
+	order := make(chan string, 2)
+	f.packet = func(p []byte) {
+		if int32At(p, 0) == xidWatches {
+			order <- string(p[path+4 : path+6])
+		}
+	}
+	asked := 0
+	f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+		if op != opSetWatches {
+			return false
+		}
+		if asked++; asked == 2 {
+			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(-127))))
+			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
+			c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
+			c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/b"))))
+		}
+		return true
+	}
+	l := link.Of(f.start().connect())
+	errs := make(map[string]chan error)
+	for _, p := range []string{"/a", "/b"} {
+		told := make(chan error, 1)
+		errs[p] = told
+		go func() {
+			w, err := l.WatchAll([]string{p}, "")
+			if err == nil {
+				if e := <-w[0]; e.Type != zk.EventNodeDeleted || e.Path != p {
+					t.Errorf("the watch on %s hears %+v", p, e)
+				}
+			}
+			told <- err
+		}()
+	}
+	refused := <-order
+	for p, told := range errs {
+		if err := <-told; (err != nil) != (p == refused) {
+			t.Errorf("%s was refused, and %s is told: %v", refused, p, err)
+		}
+	}
+}
+
 // A server that can not take a watch back is asked for no more marks.
 func TestMarksOnAnOldServer(t *testing.T) {
 	marks := make(chan int32, 4)

@@ -129,16 +129,20 @@ func TestPaper(t *testing.T) {
 			t.Errorf("%s: %v, want %v", x.what, x.got, x.want)
 		}
 	}
-	measured := func(w workload, peer string, processor, requests, perSecond float64) result {
-		return result{workload: w, peer: peer, sample: sample{processor: processor, requests: requests, perSecond: perSecond}}
-	}
-	got, ok := measuredCosts(
-		[]result{measured(free, ours, 100, 2, 5000), measured(free, zkLock, 130, 3, 4000)},
-		[]result{measured(lines[2], ours, 190, 5, 1000)})
+	got, ok := measuredCosts(paper())
 	if want := c; !ok || got != want {
 		t.Errorf("measured %+v (%v), want %+v", got, ok, want)
 	}
 	if _, ok := measuredCosts(nil, nil); ok {
 		t.Error("costs out of nothing")
 	}
+}
+
+// paper is what the paper is computed from, in round figures.
+func paper() (speed, queues []result) {
+	measured := func(w workload, peer string, processor, requests, perSecond float64) result {
+		return result{workload: w, peer: peer, sample: sample{processor: processor, requests: requests, perSecond: perSecond}}
+	}
+	return []result{measured(free, ours, 100, 2, 5000), measured(free, zkLock, 130, 3, 4000)},
+		[]result{measured(lines[2], ours, 190, 5, 1000)}
 }
