@@ -249,6 +249,33 @@ func TestNobodyComesAlongPastAWriterWhomNobodySaw(t *testing.T) {
 	s.Empty()
 }
 
+// Those who read for less time than a request takes have left when the first who
+// joins has its answer. It goes on by their node.
+func TestWhoAsksKeepsThePlace(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	for name, prepare := range map[string]func(){
+		"for the node":              func() { calm(s, c) },
+		"for the node, and writers": func() { stormy(s, c, w); unlock(s, w.write()) },
+	} {
+		prepare()
+		first := c.read()
+		asks := c.proxy.Next(zktest.ReadOp, zktest.HoldRequest)
+		second := contract.Begin(t, s.Ctx, c.RLock)
+		zktest.Within(t, soon, "it asks", func() { <-asks.Fired() })
+		unlock(s, first)
+		s.InLine(1)
+		asks.Release()
+		h := second.Granted()
+		if h.Token() != first.Token() {
+			t.Errorf("it asks %s: it has a node of its own", name)
+		}
+		unlock(s, h)
+		s.Empty()
+	}
+}
+
 // One who gives up while it asks leaves the others as they were.
 func TestWhoGivesUpLookingOutSpoilsNothing(t *testing.T) {
 	s := newStage(t)

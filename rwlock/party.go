@@ -44,17 +44,54 @@ var start = time.Now()
 // writer has come, the connection was made anew, or the party is over. The first
 // who joins asks for the node; all others make no request.
 func (p *party) join(ctx context.Context) bool {
-	if p.place.Look() != nil || p.company.LookOut(ctx) && p.place.Look() != nil {
+	if p.place.Look() != nil {
 		return false
 	}
-	if !p.company.Welcome() || !p.exists(ctx) {
+	if p.company.Welcome() {
+		if p.watched() {
+			return p.enter()
+		}
+	} else if !p.company.IsBlind() {
 		return false
 	}
+	// It takes requests to know more. Whoever makes them is a member meanwhile: those
+	// who read for less time than a request takes would all have left before the
+	// answer, and every party would be over before anybody could join it.
+	if !p.enter() {
+		return false
+	}
+	if p.ask(ctx) {
+		return true
+	}
+	p.abandon()
+	return false
+}
+
+// enter counts one more member, unless the party is over.
+func (p *party) enter() bool {
 	if p.members.Add(1) > 0 {
 		return true
 	}
 	p.members.Add(-1)
 	return false
+}
+
+// ask finds out whether the node is there, and no writer behind it.
+func (p *party) ask(ctx context.Context) bool {
+	if p.company.LookOut(ctx) && p.place.Look() != nil {
+		return false
+	}
+	return p.exists(ctx) && p.company.Welcome()
+}
+
+// watched reports whether the node is there as far as is known without asking.
+func (p *party) watched() bool {
+	own := p.own.Load()
+	if own == nil {
+		return false
+	}
+	_, fired := own.Fired()
+	return !fired
 }
 
 // exists reports whether the node is there, as far as is known. Whoever holds alone

@@ -31,8 +31,8 @@ var ofTheShared = []mutant{
 		name: "joined-although-its-node-is-gone",
 		file: "rwlock/party.go",
 		why:  "it was deleted by hand, and a writer may hold by now",
-		old:  ` || !p.exists(ctx) {`,
-		new:  ` || !p.exists(ctx) && p == nil {`,
+		old:  `return p.exists(ctx) && p.company.Welcome()`,
+		new:  `return (p.exists(ctx) || p != nil) && p.company.Welcome()`,
 		test: inRwlock("TestNobodyJoinsANodeThatWasDeleted"),
 	},
 	{
@@ -82,6 +82,22 @@ var ofTheShared = []mutant{
 		old:  `return now == v.stretch && v.client.Up(v.session)`,
 		new:  `return now == v.stretch`,
 		test: inQueue("TestWhoMayComeAlong"),
+	},
+	{
+		name: "over-before-anybody-could-join",
+		file: "rwlock/party.go",
+		why:  "those who read for less time than a request takes make a node each time",
+		old:  "if !p.enter() {\n\t\treturn false\n\t}\n\tif p.ask(ctx) {\n\t\treturn true\n\t}\n\tp.abandon()\n\treturn false",
+		new:  "return p.ask(ctx) && p.enter()",
+		test: inRwlock("TestWhoAsksKeepsThePlace"),
+	},
+	{
+		name: "who-may-not-join-stays-a-member",
+		file: "rwlock/party.go",
+		why:  "a writer waits for it for ever",
+		old:  "\tp.abandon()\n\treturn false",
+		new:  "\treturn false",
+		test: inRwlock("TestNobodyComesAlongPastAWriterWhomNobodySaw"),
 	},
 	{
 		name: "joined-a-party-that-is-over",

@@ -123,6 +123,12 @@ func (c *Company) Welcome() bool {
 	return true
 }
 
+// IsBlind reports whether nobody looks out for those who come, see LookOut.
+func (c *Company) IsBlind() bool {
+	v := c.view.Load()
+	return v != nil && v.blind
+}
+
 // LookOut sets the watch that the look at the line has done without, now that
 // somebody wants to come along. If the directory's data are still those of that
 // look, nobody has come in between. It reports whether it had to ask.
