@@ -276,6 +276,28 @@ func TestWhoAsksKeepsThePlace(t *testing.T) {
 	}
 }
 
+// A writer that comes while a reader asks is not overtaken: its announcement is there
+// before the answer.
+func TestAWriterThatComesWhileOneAsks(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	c, w := behind(s), direct(s)
+	calm(s, c)
+	first := c.read()
+	asks := c.proxy.Next(zktest.ReadOp, zktest.HoldRequest)
+	second := contract.Begin(t, s.Ctx, c.RLock)
+	zktest.Within(t, soon, "it asks", func() { <-asks.Fired() })
+	writer := w.waitWrite(2)
+	asks.Release()
+	s.InLine(3)
+	unlock(s, first)
+	h := writer.Granted()
+	second.Waits()
+	unlock(s, h)
+	unlock(s, second.Granted())
+	s.Empty()
+}
+
 // One who gives up while it asks leaves the others as they were.
 func TestWhoGivesUpLookingOutSpoilsNothing(t *testing.T) {
 	s := newStage(t)

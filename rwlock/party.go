@@ -98,20 +98,14 @@ func (p *party) watched() bool {
 // need not know: it finds out when it asks or unlocks. Those who share the node may
 // do neither, as long as there is always one more.
 func (p *party) exists(ctx context.Context) bool {
-	for {
-		own := p.own.Load()
-		if own == nil {
-			var err error
-			if own, err = p.place.Watch(ctx); err != nil || p.place.Look() != nil {
-				return false
-			}
-			p.own.Store(own)
+	for !p.watched() { // again if it has fired: the node may have been written into
+		own, err := p.place.Watch(ctx)
+		if err != nil || p.place.Look() != nil {
+			return false
 		}
-		if _, fired := own.Fired(); !fired {
-			return true
-		}
-		p.own.CompareAndSwap(own, nil) // ask again: it may have been written into
+		p.own.Store(own)
 	}
+	return true
 }
 
 // end ends a party of which all members have left, and reports whether it did. Then

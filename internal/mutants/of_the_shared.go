@@ -92,6 +92,14 @@ var ofTheShared = []mutant{
 		test: inRwlock("TestWhoAsksKeepsThePlace"),
 	},
 	{
+		name: "writer-that-came-while-one-asked-overtaken",
+		file: "rwlock/party.go",
+		why:  "the answer comes behind its announcement",
+		old:  `return p.exists(ctx) && p.company.Welcome()`,
+		new:  `return p.company.Welcome() && p.exists(ctx)`,
+		test: inRwlock("TestAWriterThatComesWhileOneAsks"),
+	},
+	{
 		name: "who-may-not-join-stays-a-member",
 		file: "rwlock/party.go",
 		why:  "a writer waits for it for ever",
