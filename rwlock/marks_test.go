@@ -1,12 +1,14 @@
 package rwlock_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/zktest"
 	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -33,8 +35,7 @@ func stand(s *contract.Stage, writers, readers int) (held *rwlock.Hold, line []s
 			st.attempt = st.waitRead(n)
 		}
 		st.node = last(s)
-		zktest.Eventually(s, soon, "it watches", func() bool { return st.proxy.Seen(zktest.ReadOp) >= 1 })
-		s.CatchUp(st.conn)
+		watches(st.client)
 		line = append(line, st)
 	}
 	return held, line
@@ -67,15 +68,47 @@ func TestWhoeverIsNextDoesNotListAgain(t *testing.T) {
 			t.Errorf("writer %d creates, watches and deletes with %d requests, want 3", i, n)
 		}
 	}
-	for i, r := range line[5:] { // they do without marks
+	for i, r := range line[5:] {
 		h := r.Granted()
-		if n := r.proxy.Seen(zktest.ListOp); n != 2 {
+		if n := r.proxy.Seen(zktest.ListOp); n != 1 {
 			t.Errorf("reader %d lists %d times", i, n)
 		}
 		if n := r.proxy.Seen(zktest.OtherOp); n != 0 { // RemoveWatches
 			t.Errorf("reader %d takes %d watches back", i, n)
 		}
 		unlock(s, h)
+	}
+	s.Empty()
+}
+
+// A writer that had two ahead when it came leaves a mark, though it has waited for none:
+// readers behind it may have two writers ahead.
+func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held := direct(s).write()
+	first := direct(s).waitRead(2)
+	second := direct(s).waitWrite(3)
+	r := behind(s)
+	reader := r.waitRead(4)
+	watches(r)
+	unlock(s, held)
+	s.CatchUp(r.conn)
+	h := first.Granted()
+	reader.Waits()
+	unlock(s, h)
+	h = second.Granted()
+	s.CatchUp(r.conn)
+	reader.Waits()
+	token := h.Token()
+	unlock(s, h)
+	h = reader.Granted()
+	if h.Token() <= token {
+		t.Errorf("token %d after %d", h.Token(), token)
+	}
+	unlock(s, h)
+	if lists, back := r.proxy.Seen(zktest.ListOp), r.proxy.Seen(zktest.OtherOp); lists != 1 || back != 0 {
+		t.Errorf("%d listings, %d watches are taken back", lists, back)
 	}
 	s.Empty()
 }
@@ -138,24 +171,95 @@ func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
 	s.Empty()
 }
 
-// Readers release without a mark, so nobody waits for one.
-func TestAWriterBehindReadersWaitsForNoMark(t *testing.T) {
+// A writer watches the readers ahead all at once, and lists the line once, in whatever
+// order they go. They release without a mark, so it waits for none.
+func TestAWriterBehindReadersListsOnce(t *testing.T) {
+	for name, order := range map[string][]int{"the nearest first": {2, 1, 0}, "the first first": {0, 1, 2}, "the middle first": {1, 0, 2}} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			makeDir(s)
+			readers := []*rwlock.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
+			w := behind(s)
+			writer := w.waitWrite(4)
+			watches(w)
+			for _, i := range order {
+				writer.Waits()
+				unlock(s, readers[i])
+				s.CatchUp(w.conn)
+			}
+			unlock(s, writer.Granted())
+			if n := w.proxy.Seen(zktest.ListOp); n != 1 {
+				t.Errorf("%d listings", n)
+			}
+			if n := w.proxy.Seen(zktest.OtherOp); n != 0 { // RemoveWatches
+				t.Errorf("%d watches are taken back", n)
+			}
+			s.Empty()
+		})
+	}
+}
+
+// Of very many readers it watches the nearest, and the others when these are gone.
+func TestAWriterBehindVeryManyReaders(t *testing.T) {
 	s := newStage(t)
 	makeDir(s)
-	readers := []*rwlock.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
+	var readers []string
+	for range 20 {
+		node, err := s.Witness.Create(s.Dir+"/"+znode.Prefix(znode.NewID(), znode.Read), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		readers = append(readers, node)
+	}
+	w := behind(s)
+	writer := w.waitWrite(21)
+	watches(w)
+	before := w.proxy.Notifications()
+	for i, node := range slices.Backward(readers) {
+		writer.Waits()
+		s.Must(s.Witness.Delete(node, -1))
+		s.CatchUp(w.conn)
+		if n := w.proxy.Seen(zktest.ListOp); i > 4 && n != 1 {
+			t.Fatalf("%d listings when %d readers are left", n, i)
+		}
+	}
+	h := writer.Granted()
+	if lists, told := w.proxy.Seen(zktest.ListOp), w.proxy.Notifications()-before; lists != 2 || told != 20 {
+		t.Errorf("%d listings, %d notifications", lists, told)
+	}
+	unlock(s, h)
+	s.Empty()
+}
+
+// A reader that gives up while a writer stands further ahead lets nobody in.
+func TestAWriterBehindReadersThatWait(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	held := direct(s).write()
+	first, second := direct(s).waitRead(2), direct(s).waitRead(3)
 	w := behind(s)
 	writer := w.waitWrite(4)
-	zktest.Eventually(s, soon, "it watches", func() bool { return w.proxy.Seen(zktest.ReadOp) >= 1 })
+	watches(w)
+	first.Stop()
 	s.CatchUp(w.conn)
-	for _, i := range []int{2, 1, 0} {
-		unlock(s, readers[i])
-		s.CatchUp(w.conn)
+	if n := w.proxy.Seen(zktest.ListOp); n != 1 {
+		t.Errorf("%d listings: the other reader is watched still", n)
 	}
+	second.Stop() // without a mark, and none was waited for
+	zktest.Eventually(s, soon, "it lists again", func() bool { return w.proxy.Seen(zktest.ListOp) == 2 })
+	s.CatchUp(w.conn)
+	writer.Waits()
+	unlock(s, held)
 	unlock(s, writer.Granted())
 	if n := w.proxy.Seen(zktest.OtherOp); n != 0 { // RemoveWatches
 		t.Errorf("%d watches are taken back", n)
 	}
 	s.Empty()
+}
+
+// watches waits until a client that has begun to wait has set its watches.
+func watches(c *client) {
+	c.Helper()
+	zktest.Eventually(c, soon, "it watches", func() bool { return c.proxy.Seen(zktest.ReadOp) >= 1 })
+	c.CatchUp(c.conn)
 }
 
 // The mark of a mutex that does not know of readers says nothing of these.
@@ -174,8 +278,7 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	}
 	w := behind(s).with(kazoo)
 	writer := w.waitWrite(5)
-	zktest.Eventually(s, soon, "it watches", func() bool { return w.proxy.Seen(zktest.ReadOp) >= 1 })
-	s.CatchUp(w.conn)
+	watches(w)
 	for _, m := range mutexes {
 		s.Must(m.Granted().Unlock(s.Ctx))
 	}

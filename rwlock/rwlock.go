@@ -52,10 +52,9 @@ func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
 // that a release wakes only those who may go.
 var (
 	// writeRule waits for everybody ahead.
-	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Alone: isWrite, Replaced: mayRead}
-	// readRule waits for the writers ahead. Where readers are, writers rarely stand
-	// behind each other, and then leave no mark; so none is waited for.
-	readRule = queue.Rule{Blocks: isWrite}
+	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Together: isRead, Alone: isWrite, Replaced: mayRead}
+	// readRule waits for the writers ahead.
+	readRule = queue.Rule{Blocks: isWrite, Alone: isWrite}
 )
 
 // A writer announces itself by touching the directory. A reader does not, so
@@ -79,6 +78,10 @@ var (
 
 func isWrite(n znode.Node) bool {
 	return n.Kind == ours.write || n.Kind == curator.write || n.Kind == kazoo.write
+}
+
+func isRead(n znode.Node) bool {
+	return n.Kind == ours.read || n.Kind == curator.read || n.Kind == kazoo.read
 }
 
 // mayRead reports whether a writer that has gone may have become a reader in the

@@ -124,7 +124,7 @@ type member struct {
 	own    []*session.Watch // on its own nodes, if it may hold by a strike-out
 	token  int64
 	header int64 // what the reply's header says that the token is, or 0
-	marks  bool  // it waits, or has waited, for a mark: so may those behind
+	marks  bool  // whoever is behind may wait for its mark
 
 	waiting waiting // what its observers know of that
 }

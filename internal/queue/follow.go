@@ -14,7 +14,7 @@ import (
 // for, so nobody needs any other.
 func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, stretch uint64) (*Place, error) {
 	turn := terms.Rule.Behind(ahead.Node)
-	if err := m.await(ctx, terms, &turn); err != nil {
+	if _, err := m.await(ctx, terms, &turn, nil); err != nil {
 		return nil, err
 	}
 	if !turn.MayGo() || !ahead.IsFirst() {

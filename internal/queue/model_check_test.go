@@ -22,7 +22,8 @@ var (
 	// errWake: nobody sleeps whose turn it is.
 	errWake = errors.New("P-wake")
 	// errHerd: a deletion wakes only those who had that node among the nearest
-	// Tolerate+1 that block them, so at most one of those who want it exclusively.
+	// Tolerate+1 that block them, or among the readers right ahead of them, so at
+	// most one of those who want it exclusively.
 	errHerd = errors.New("P-herd")
 	// errOrphan: when nothing is left to happen, the line is empty.
 	errOrphan = errors.New("P-orphan")
@@ -53,9 +54,9 @@ func (m *model) blocks(ahead, mine znode.Kind) bool {
 	return mine != znode.Read || ahead == znode.Write
 }
 
-// nearer counts the nodes that block member i, out of those that exist, from
-// behind node n on.
-func (m *model) nearer(s *modelState, i int, exist nodeSet, n int) int {
+// nearer counts the nodes that block member i, out of those that exist, from behind
+// a place on, where a node of that kind stands: of readers, other readers do not count.
+func (m *model) nearer(s *modelState, i int, exist nodeSet, place int, kind znode.Kind) int {
 	own := m.own(s, i)
 	count := 0
 	for seq, p := range s.line {
@@ -65,11 +66,12 @@ func (m *model) nearer(s *modelState, i int, exist nodeSet, n int) int {
 		if own.any(m.at(nodeNo(p - 1))) {
 			return count
 		}
-		if seq <= n {
+		if seq <= place {
 			continue
 		}
 		for x := range (exist & m.at(nodeNo(p-1))).nodes {
-			if m.blocks(m.kind[x], m.members[i].kind) {
+			together := kind == znode.Read && m.kind[x] == znode.Read
+			if m.blocks(m.kind[x], m.members[i].kind) && !together {
 				count++
 			}
 		}
@@ -92,7 +94,7 @@ func (m *model) mayGo(s *modelState, i int, exist nodeSet) bool {
 	if m.members[i].kind == znode.Permit {
 		room = m.permits - m.members[i].nodes
 	}
-	return m.nearer(s, i, exist, -1) <= room
+	return m.nearer(s, i, exist, -1, "") <= room
 }
 
 // grant makes member i a holder, and checks that it may be one.
@@ -178,7 +180,7 @@ func (m *model) checkHerd(s *modelState, before nodeSet) {
 			woken++
 		}
 		for n := range hits.nodes {
-			if m.nearer(s, i, before, m.number(s, n)) > max(0, m.permits-m.members[i].nodes) {
+			if m.nearer(s, i, before, m.number(s, n), m.kind[n]) > max(0, m.permits-m.members[i].nodes) {
 				m.wrong = fmt.Errorf("%w: %s is woken by a node that is not among the nearest that block it", errHerd, m.name(i))
 			}
 		}

@@ -93,6 +93,7 @@ type faults struct{ expiries, cancels, crashes, losses, thefts uint8 }
 type modelClient struct {
 	seen    nodeSet // nodes that exist as far as the client has heard
 	listed  nodeSet // its last listing
+	struck  nodeSet // those that it has seen go since then
 	pending nodeSet // the watches it has still to set
 	watched nodeSet // the watches it waits for, fired or not
 	changed nodeSet // those of them that were downgraded, so that their watch tells of a change

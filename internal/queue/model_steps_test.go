@@ -54,6 +54,7 @@ type bug struct {
 	noLook            bool // does not look at the own watch before it takes the lock
 	noSessionLook     bool // nor at the session
 	notWatchingIsGone bool // takes EventNotWatching for a deletion
+	countsWatched     bool // takes the lock when all that it watches are gone
 	watchesFirst      bool // watches the first blockers, not the nearest
 	room              int  // how many children too many it takes for room
 	oldWatches        bool // uses the watches of the last session
@@ -205,18 +206,25 @@ func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
 	return listed
 }
 
-// turn is what the rule says of the last listing.
+// turn is what the rule says of the last listing, and of those who have gone since.
 func (m *model) turn(s *modelState, i int) Turn {
 	first := m.named(s, m.own(s, i))[0]
 	if m.bug.laterWritersBlock && first.Kind == znode.Read {
 		first.Seq = math.MaxInt64
 	}
-	return m.rules[i].Turn(m.named(s, s.member[i].listed), first)
+	t := m.rules[i].Turn(m.named(s, s.member[i].listed), first)
+	for n := range s.member[i].struck.nodes {
+		t.Gone(m.names[n][m.number(s, n)], true) // with a successor in its place it would have listed again
+	}
+	return t
 }
 
 // decide is the body of the loop in member.survey.
 func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 	me := &s.member[i]
+	if m.bug.countsWatched {
+		t.left = len(t.nearest)
+	}
 	switch {
 	case t.MayGo() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
 		m.seen.relists++
@@ -234,6 +242,8 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 			m.wrong = fmt.Errorf("%w: %s would list again and again, with nothing to wait for", errWake, m.name(i))
 		}
 		m.again(s, i)
+	case me.phase == inWatches:
+		me.watched, me.missing = me.watched&m.toWatch(s, i, t), 0
 	default:
 		me.phase = inWatches
 		me.watched, me.changed, me.marked, me.missing = 0, 0, 0, 0
@@ -350,7 +360,7 @@ func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 	for n := range gone.nodes {
 		t.Gone(m.names[n][m.number(s, n)], how == opEvent && !s.member[i].is.has(isMarking))
 	}
-	s.member[i].listed = s.member[i].listed.without(gone) // only read again with a bug
+	s.member[i].struck |= gone
 	m.decide(s, i, &t, how)
 }
 

@@ -37,6 +37,10 @@ var situations = []situation{
 		members: []memberSpec{aDowngrader, aWriter, aReader}, cancels: 1}},
 	{"writer that downgrades, writer, reader, an expiry", modelConfig{
 		members: []memberSpec{aDowngrader, aWriter, aReader}, rounds: 2, expiries: 1}},
+	{"a writer, a reader, a writer, a cancel, a crash and an expiry", modelConfig{
+		members: []memberSpec{aWriter, aReader, aWriter}, cancels: 1, crashes: 1, expiries: 1}},
+	{"two readers, a writer, an expiry and a theft", modelConfig{
+		members: []memberSpec{aReader, aReader, aWriter}, expiries: 1, thefts: 1}},
 	{"two writers, a reader, a crash and a theft", modelConfig{
 		members: []memberSpec{aWriter, aWriter, aReader}, crashes: 1, thefts: 1}},
 	{"2 permits: 1, 1 and 2, an expiry", modelConfig{
@@ -50,8 +54,12 @@ var situations = []situation{
 var larger = []situation{
 	{"four exclusive, an expiry", modelConfig{
 		members: []memberSpec{aLocker, aLocker, aLocker, aLocker}, expiries: 1}},
-	{"two writers, two readers", modelConfig{
-		members: []memberSpec{aWriter, aWriter, aReader, aReader}}},
+	{"two writers, two readers, a cancel", modelConfig{
+		members: []memberSpec{aWriter, aWriter, aReader, aReader}, cancels: 1}},
+	{"two readers, a writer, everything goes wrong once", modelConfig{
+		members: []memberSpec{aReader, aReader, aWriter}, cancels: 1, crashes: 1, expiries: 1, losses: 1, thefts: 1}},
+	{"three readers, a writer, an expiry and a cancel", modelConfig{
+		members: []memberSpec{aReader, aReader, aReader, aWriter}, expiries: 1, cancels: 1}},
 	{"three exclusive, everything goes wrong once", modelConfig{
 		members: []memberSpec{aLocker, aLocker, aLocker}, rounds: 2, expiries: 1, cancels: 1, losses: 1, thefts: 1, crashes: 1}},
 	{"four exclusive, an expiry and a cancel", modelConfig{
@@ -151,13 +159,14 @@ func TestModelFindsWhatIsBroken(t *testing.T) {
 		{"one watch too few for permits", bug{oneWatchTooFew: true}, permits, errWake},
 		{"the first are watched, not the nearest", bug{watchesFirst: true}, exclusive, errHerd},
 		{"one more is tolerated", bug{toleratesOneMore: true}, permits, errFIFO},
+		{"those that are watched are taken for all", bug{countsWatched: true}, modelConfig{members: []memberSpec{aWriter, aReader, aWriter}, cancels: 1}, errFIFO},
 		{"a writer takes the downgrade of the node that it watches for its deletion", bug{strikesChanged: true}, lowering, errSafe},
 		{"a writer strikes out a write node that it found gone", bug{strikesMissing: true}, lowering, errSafe},
 		{"no new listing after a strike-out", bug{neverListsAgain: true}, lowering, errWake},
 		{"a strike-out without a watch on the own node", bug{strikesUnguarded: true}, modelConfig{members: []memberSpec{aLocker, aLocker}, thefts: 1}, errSafe},
 		{"a mark without a watch on the own node", bug{marksUnguarded: true}, modelConfig{members: []memberSpec{aLocker, aLocker, aLocker}, thefts: 1}, errSafe},
 		{"one who has only waited leaves with a mark", bug{marksWaiters: true}, exclusive, errFIFO},
-		{"a reader leaves with a mark", bug{marksReaders: true}, modelConfig{members: []memberSpec{aReader, aReader, aWriter}}, errFIFO},
+		{"a reader leaves with a mark", bug{marksReaders: true}, modelConfig{members: []memberSpec{aWriter, aReader, aReader, aWriter}}, errFIFO},
 		{"no look at the own watch before a grant", bug{noLook: true}, exclusive, errSafe},
 		{"EventNotWatching is taken for a deletion", bug{notWatchingIsGone: true, noLook: true, noSessionLook: true}, exclusive, errSafe},
 		{"a watch of the last session is used in the next", bug{oldWatches: true}, exclusive, errWake},

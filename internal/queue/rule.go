@@ -15,14 +15,19 @@ import (
 // its first one that block it are left. It is pure.
 //
 // While k > Tolerate of them live, the member keeps the nearest Tolerate+1
-// watched. Then k-Tolerate-1 are not watched, and k-Tolerate must go before its
-// turn comes; so by the pigeonhole principle at least one of those that go is
-// watched, and no wake-up is missed. Nobody else is woken.
+// watched, or more, see Together. Then at most k-Tolerate-1 are not watched, and
+// k-Tolerate must go before its turn comes; so by the pigeonhole principle at least
+// one of those that go is watched, and no wake-up is missed. Nobody else is woken.
 type Rule struct {
 	// Blocks tells which of the nodes ahead count.
 	Blocks func(ahead znode.Node) bool
 	// Tolerate is how many of them may be left.
 	Tolerate int
+	// Together tells which of them hold the lock at the same time. If the nearest is
+	// such a one, those that stand beside it are watched as well, so that the line
+	// need not be listed again for each that goes. Each of them still wakes
+	// nobody but the first behind them all. It may be nil, if none does.
+	Together func(ahead znode.Node) bool
 	// Alone tells which of these hold the lock alone, with nobody ahead, see
 	// Turn.Marked. It may be nil, if none does.
 	Alone func(ahead znode.Node) bool
@@ -49,12 +54,24 @@ func (r Rule) Turn(line []znode.Node, first znode.Node) Turn {
 	t := Turn{rule: r}
 	for i := len(line) - 1; i >= 0; i-- {
 		if n := line[i]; n.Seq < first.Seq && r.Blocks(n) {
-			if t.left++; t.left <= r.Tolerate+1 {
+			if t.left++; t.left <= r.Tolerate+1 || t.left == len(t.nearest)+1 && t.joins(n) {
 				t.nearest = append(t.nearest, n)
 			}
 		}
 	}
 	return t
+}
+
+// maxTogether bounds how many are watched at once of those who hold together: of a
+// thousand readers, who go in any order, a writer so learns with a few listings that
+// all have gone, and is not woken a thousand times.
+const maxTogether = 16
+
+// joins reports whether n, which stands right ahead of those in nearest, holds
+// together with them.
+func (t *Turn) joins(n znode.Node) bool {
+	together := t.rule.Together
+	return together != nil && len(t.nearest) < maxTogether && together(n) && together(t.nearest[len(t.nearest)-1])
 }
 
 // Behind is the turn of a member that knows of one blocker and of nobody else. Only
@@ -71,12 +88,16 @@ func (r Rule) Behind(n znode.Node) Turn {
 // MayGo reports whether so few blockers are left that it is the member's turn.
 func (t *Turn) MayGo() bool { return !t.replaced && t.left <= t.rule.Tolerate }
 
-// Stale reports whether it takes a new listing to know more: one has gone, it is
-// not the member's turn yet, and others further ahead may have gone unwatched.
-func (t *Turn) Stale() bool { return t.struck && !t.MayGo() }
+// Stale reports whether it takes a new listing to know more: some have gone, it is
+// not the member's turn yet, and too few are watched still, for others further ahead
+// may have gone unwatched.
+func (t *Turn) Stale() bool {
+	return t.struck && !t.MayGo() && (t.replaced || len(t.nearest) <= t.rule.Tolerate)
+}
 
-// IsNext reports whether it is the member's turn when one more has gone.
-func (t *Turn) IsNext() bool { return !t.replaced && t.left == t.rule.Tolerate+1 }
+// IsNext reports whether it is the member's turn when enough of those that are
+// watched have gone: there are no others.
+func (t *Turn) IsNext() bool { return !t.replaced && t.left == len(t.nearest) }
 
 // Watch returns the blockers to keep watched, the nearest first.
 func (t *Turn) Watch() []znode.Node { return slices.Clone(t.nearest) }

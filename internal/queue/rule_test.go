@@ -14,18 +14,28 @@ import (
 // imported from there.
 var (
 	lockRule  = Rule{Blocks: everybody, Alone: everybody}
-	writeRule = Rule{Blocks: everybody, Alone: writers, Replaced: mayRead}
-	readRule  = Rule{Blocks: writers}
+	writeRule = Rule{Blocks: everybody, Together: reads, Alone: writers, Replaced: mayRead}
+	readRule  = Rule{Blocks: writers, Alone: writers}
 )
 
 func permitRule(n, permits int) Rule { return Rule{Blocks: everybody, Tolerate: permits - n} }
 
 func everybody(znode.Node) bool { return true }
 func writers(n znode.Node) bool { return n.Kind == znode.Write }
+func reads(n znode.Node) bool   { return n.Kind == znode.Read }
 
 func mayRead(n znode.Node, seen bool) bool { return writers(n) && !seen }
 
 var kindOf = map[byte]znode.Kind{'r': znode.Read, 'w': znode.Write, 'l': znode.Lock, 'p': znode.Permit}
+
+// manyReaders is a line of so many.
+func manyReaders(n int) string {
+	var words []string
+	for i := range n {
+		words = append(words, fmt.Sprintf("r%d", i+1))
+	}
+	return strings.Join(words, " ")
+}
 
 // inLine makes a line out of words such as "w3 r5": a kind and a number.
 func inLine(t testing.TB, words string) []znode.Node {
@@ -69,7 +79,11 @@ func TestTurn(t *testing.T) {
 		{"an empty line", lockRule, "", math.MaxInt64, true, ""},
 
 		{"a writer behind a reader", writeRule, "r1 w2", 2, false, "r1"},
-		{"a writer behind readers watches the nearest", writeRule, "r1 r2 r3 w4", 4, false, "r3"},
+		{"a writer behind readers watches them all", writeRule, "r1 r2 r3 w4", 4, false, "r3 r2 r1"},
+		{"a writer behind readers behind a writer watches the readers", writeRule, "r1 w2 r3 r4 w5", 5, false, "r4 r3"},
+		{"a writer behind a writer behind readers watches the writer", writeRule, "r1 r2 w3 w4", 4, false, "w3"},
+		{"a writer behind very many readers watches the nearest 16", writeRule, manyReaders(20) + " w21", 21, false,
+			"r20 r19 r18 r17 r16 r15 r14 r13 r12 r11 r10 r9 r8 r7 r6 r5"},
 		{"a reader among readers", readRule, "r1 r2 r3", 3, true, ""},
 		{"a reader behind a writer", readRule, "w1 r2", 2, false, "w1"},
 		{"a reader watches the nearest writer, past readers", readRule, "w1 w2 r3 r4 r5", 5, false, "w2"},
@@ -119,6 +133,12 @@ func TestGone(t *testing.T) {
 		{"the writer ahead of a writer, whose deletion was seen", writeRule, "w1 w2", 2, "w1", true, true, false},
 		{"the last of several, one of which was a writer", writeRule, "w1 r2 w3", 3, "w1 r2", false, false, true},
 		{"the reader behind a writer", writeRule, "w1 r2 w3", 3, "r2", true, false, true},
+		{"one of the readers behind a writer", writeRule, "w1 r2 r3 w4", 4, "r3", true, false, false},
+		{"all of them: the writer may have gone unwatched", writeRule, "w1 r2 r3 w4", 4, "r3 r2", true, false, true},
+		{"one of two readers: the other is watched still", writeRule, "r1 r2 w3", 3, "r1", false, false, false},
+		{"two of two readers", writeRule, "r1 r2 w3", 3, "r1 r2", false, true, false},
+		{"those readers of very many that are watched", writeRule, manyReaders(17) + " w18", 18, manyReaders(17)[len("r1 "):], false, false, true},
+		{"as many as are watched", writeRule, manyReaders(16) + " w18", 18, manyReaders(16), false, true, false},
 		{"one of two permits", permitRule(1, 2), "p1 p2 p3", 3, "p1", false, true, false},
 		{"the other", permitRule(1, 2), "p1 p2 p3", 3, "p2", false, true, false},
 		{"one of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3", false, false, true},
@@ -270,7 +290,7 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 				t.Fatalf("line %q: watches %s, which is gone", inWords(line), inWords([]znode.Node{n}))
 			}
 		}
-		if len(watched) != rule.Tolerate+1 {
+		if n := len(watched); n <= rule.Tolerate || n > rule.Tolerate+1 && (n > maxTogether || slices.ContainsFunc(watched, writers)) {
 			t.Fatalf("watches %q, want %d", inWords(watched), rule.Tolerate+1)
 		}
 		if k == len(order) || len(line) == 0 {

@@ -40,8 +40,16 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 	if err := m.nodes[0].Alone(line); err != nil {
 		return nil, err
 	}
-	turn := terms.Rule.Turn(line, m.nodes[0])
+	rule := terms.Rule
+	if !client.SeesMarks() {
+		rule.Together = nil // each watch is a request there
+	}
+	turn := rule.Turn(line, m.nodes[0])
+	if client.SeesMarks() && turn.Ahead() > 1 {
+		m.marks = true // those behind may have two ahead, too, and wait for a mark
+	}
 	m.line.crowded.Store(len(line) > len(m.nodes)+terms.Rule.Tolerate)
+	var watches []*session.Watch
 	for struck := false; ; struck = true {
 		if turn.MayGo() {
 			if struck && m.own == nil {
@@ -59,7 +67,7 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 			return nil, errAgain
 		}
 		m.waits(&turn)
-		if err := m.await(ctx, terms, &turn); err != nil {
+		if watches, err = m.await(ctx, terms, &turn, watches); err != nil {
 			return nil, err
 		}
 	}
@@ -206,8 +214,7 @@ func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.
 func (m *member) watchBeside(ctx context.Context, turn *Turn, nearest []znode.Node) ([]*session.Watch, error) {
 	mark := ""
 	if turn.MayBeMarked() {
-		m.marks = true
-		nearest, mark = nearest[:1], m.line.mark
+		mark = m.line.mark
 	}
 	paths := m.line.pathsOf(slices.Concat(nearest, m.nodes))
 	watches, err := m.line.client.WatchMarked(ctx, m.sess, mark, paths)
@@ -218,45 +225,46 @@ func (m *member) watchBeside(ctx context.Context, turn *Turn, nearest []znode.No
 	return watches[:len(nearest)], nil
 }
 
-// await watches the nearest blockers and waits until one of them goes or
-// something else happens that asks for another look.
+// await watches the nearest blockers, unless watches are these watches already, and
+// waits until one of them goes or something else happens that asks for another look.
+// It returns the watches of those that are left.
 //
 // If it may be the member's turn then, without another listing, the own nodes are
 // watched as well: that they exist has to be known by something that is younger
 // than the event. Who has to list again sees it there.
-func (m *member) await(ctx context.Context, terms Terms, turn *Turn) error {
+func (m *member) await(ctx context.Context, terms Terms, turn *Turn, watches []*session.Watch) (left []*session.Watch, err error) {
 	nearest := turn.Watch()
-	watches, err := m.watchBlockers(ctx, turn, nearest)
-	if err != nil {
-		return err
-	}
-	gone := false
-	for i, w := range watches {
-		if w == nil {
-			turn.Gone(nearest[i], false)
-			gone = true
+	if watches == nil {
+		if watches, err = m.watchBlockers(ctx, turn, nearest); err != nil {
+			return nil, err
 		}
-	}
-	if gone {
-		return nil
+		for i, w := range watches {
+			if w == nil {
+				turn.Gone(nearest[i], false)
+			}
+		}
+		left := slices.DeleteFunc(watches, func(w *session.Watch) bool { return w == nil })
+		if len(left) < len(nearest) {
+			return left, nil
+		}
 	}
 	i, event, err := m.next(ctx, terms, watches, nearest)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if i < 0 && session.Gone(event) {
 		m.line.client.Vanished()
 	}
 	switch {
 	case i < 0 || !session.Gone(event):
-		return errAgain
+		return nil, errAgain
 	case session.Marked(event):
 		turn.Marked()
-	default:
-		stat := watches[i].Stat // nil if it was set with others, whose rule does not ask
-		turn.Gone(nearest[i], stat != nil && stat.Mzxid == stat.Czxid)
+		return nil, nil
 	}
-	return nil
+	stat := watches[i].Stat // nil if it was set with others, whose rule does not ask
+	turn.Gone(nearest[i], stat != nil && stat.Mzxid == stat.Czxid)
+	return slices.Delete(watches, i, i+1), nil
 }
 
 // next waits for the first event: that of watch i or, with i < 0, one of the own
