@@ -118,7 +118,7 @@ func TestACancellationAtTheGrantLeavesNobodyInside(t *testing.T) {
 	}
 	s.Empty()
 
-	e := m.reads.wait()
+	e := m.reads.wait(t.Context())
 	zktest.Within(t, patience, "it is granted", func() { <-e.done })
 	s.InLine(1)
 	m.reads.quit(e)

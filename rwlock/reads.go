@@ -31,8 +31,8 @@ type reads struct {
 // errand is one wait in line on behalf of several readers.
 type errand struct {
 	company *queue.Company
-	callOff func()
-	waiting int // how many still wait for it; guarded by reads.mu
+	callOff func() // by the last who waits; nil if one never leaves
+	waiting int    // how many still wait for it; guarded by reads.mu
 
 	done  chan struct{} // closed when one of these is known:
 	party *party
@@ -59,7 +59,7 @@ func (r *reads) lock(ctx context.Context) (*party, error) {
 		return p, nil
 	}
 	r.lookOut(ctx)
-	e := r.wait()
+	e := r.wait(ctx)
 	select {
 	case <-e.done:
 	case <-ctx.Done():
@@ -121,18 +121,28 @@ func (r *reads) lookOut(ctx context.Context) {
 	}
 }
 
-// wait returns the errand that the caller may wait for, sending one if need be.
-func (r *reads) wait() *errand {
+// wait returns the errand that the caller may wait for. If it takes a new one, somebody
+// else is sent, as the caller may leave while others still wait for it; who can never
+// leave goes himself, for a new goroutine has to grow its stack first.
+func (r *reads) wait(ctx context.Context) *errand {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if e := r.queued; e != nil && e.company.Welcome() {
 		e.waiting++
+		r.mu.Unlock()
 		return e
 	}
 	entry := r.entry()
 	e := &errand{company: entry.Company, waiting: 1, done: make(chan struct{})}
+	deliver := func(place *queue.Place, err error) { r.deliver(e, place, err) }
+	stays := ctx.Done() == nil
+	if !stays {
+		e.callOff = r.line.Send(entry, deliver)
+	}
 	r.queued = e
-	e.callOff = r.line.Send(entry, func(place *queue.Place, err error) { r.deliver(e, place, err) })
+	r.mu.Unlock()
+	if stays {
+		deliver(r.line.Wait(context.Background(), entry))
+	}
 	return e
 }
 

@@ -76,6 +76,29 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 	s.Empty()
 }
 
+// Who can never give up stands in line himself, for those who come along, too.
+func TestAReaderWhoNeverGivesUpWaitsForOthers(t *testing.T) {
+	s := newStage(t)
+	w, c := direct(s), direct(s)
+	h := w.write()
+	patient := contract.Begin(t, s.Ctx, func(context.Context) (*rwlock.Hold, error) { return c.RLock(context.Background()) })
+	s.InLine(2)
+	var others []*attempt
+	for range 5 {
+		others = append(others, contract.Begin(t, s.Ctx, c.RLock))
+	}
+	s.CatchUp(c.conn)
+	for _, a := range others[1:] {
+		a.Stop()
+	}
+	s.InLine(2)
+	patient.Waits()
+	unlock(s, h)
+	unlock(s, patient.Granted())
+	unlock(s, others[0].Granted())
+	s.Empty()
+}
+
 func TestReadersThatAllGiveUpLeaveTheLine(t *testing.T) {
 	s := newStage(t)
 	w, c := direct(s), direct(s)

@@ -13,7 +13,7 @@ func (l *Line) Send(e Entry, deliver func(*Place, error)) (callOff func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
-		deliver(l.Wait(ctx, e))
+		deliver(l.Wait(session.Unhurried(ctx), e))
 	}()
 	return cancel
 }

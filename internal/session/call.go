@@ -27,11 +27,24 @@ func start[T any](call func() (T, error)) <-chan answer[T] {
 	return c
 }
 
-// made makes a call and waits for it as long as ctx lives. What cannot end needs no
-// goroutine, which is two hops less. If ctx ends first, late is where the answer
-// comes later.
+// Unhurried is a context whose end is obeyed between calls of the client only. Whoever
+// has a goroutine that nobody waits for need not leave a call that is under way, and
+// saves a goroutine for each.
+func Unhurried(ctx context.Context) context.Context { return unhurried{ctx} }
+
+type unhurried struct{ context.Context }
+
+// hurried reports whether ctx may end while a call is under way, and that matters.
+func hurried(ctx context.Context) bool {
+	_, not := ctx.(unhurried)
+	return !not && ctx.Done() != nil
+}
+
+// made makes a call and waits for it as long as ctx lives. Where nobody is in a hurry
+// it needs no goroutine, which is two hops less. If ctx ends first, late is where
+// the answer comes later.
 func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
-	if ctx.Done() == nil {
+	if !hurried(ctx) {
 		value, err := call()
 		return answer[T]{value, err}, nil
 	}
