@@ -48,8 +48,8 @@ type Calm struct {
 }
 
 const (
-	mostUnused = 2 // from then on only
-	everySo    = 8 // many looks set the watch
+	mostUnused = 2  // from then on only
+	everySo    = 32 // many looks set the watch
 )
 
 // watches reports whether a look should set the watch.
