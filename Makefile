@@ -70,7 +70,7 @@ leaks: zookeeper ## 100,000 canceled waits and 10,000 lost sessions; memory, gor
 	$(GO) test -count=1 -timeout 120m -v -run 'Leave|Waiter|Meter' ./internal/hostile
 
 # short (about a quarter of an hour) or long (about an hour); BENCH_ONLY=regexp chooses workloads by name,
-# BENCH_DISK=1ms makes the server's disk slower. bench-report measures both disks, so it takes twice as long.
+# BENCH_PEERS=regexp whose locks are measured, BENCH_DISK=1ms makes the server's disk slower. bench-report measures both disks, so it takes twice as long.
 BENCH ?= short
 # How often bench-local runs each benchmark: benchstat wants several.
 COUNT ?= 6

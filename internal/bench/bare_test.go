@@ -7,6 +7,7 @@ import (
 	"path"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,11 +22,9 @@ import (
 // or tokens, and trusts everybody in the line. What it reaches is what there is to
 // be had.
 type requests struct {
-	conn    *zk.Conn
-	link    *link.Link
-	dir     string
-	permits int
-	free    bool // nobody else comes
+	job
+	conn *zk.Conn
+	link *link.Link
 }
 
 func openRequests(ctx context.Context, j job) (lockers, error) {
@@ -39,7 +38,7 @@ func openRequests(ctx context.Context, j job) (lockers, error) {
 			return nil, err
 		}
 	}
-	return &requests{conn: conn, link: link.Of(conn), dir: j.Path, permits: max(j.Permits, 1), free: j.Workers == 1}, nil
+	return &requests{job: j, conn: conn, link: link.Of(conn)}, nil
 }
 
 // ancestors yields a path's ancestors, the highest first, and the path itself.
@@ -55,75 +54,119 @@ func ancestors(whole string) func(yield func(string) bool) {
 func (r *requests) close() { r.conn.Close() }
 
 func (r *requests) worker() func(context.Context, bool) (func() error, error) {
-	acl := zk.WorldACL(zk.PermAll)
-	var node string
-	plain := func() error { return r.conn.Delete(node, -1) }
-	marked := func() error {
-		_, err := r.conn.Multi(
-			&zk.CreateRequest{Path: markOf(node), Acl: acl, Flags: zk.FlagEphemeral},
-			&zk.DeleteRequest{Path: markOf(node), Version: -1},
-			&zk.DeleteRequest{Path: node, Version: -1})
-		return err
-	}
-	if r.free {
-		return func(context.Context, bool) (func() error, error) {
-			var err error
-			node, err = r.alone(acl)
-			return plain, err
-		}
-	}
-	return func(context.Context, bool) (func() error, error) {
-		var err error
-		node, err = r.conn.Create(r.dir+"/n-", nil, zk.FlagEphemeral|zk.FlagSequence, acl)
-		release := plain
-		for mine := path.Base(node); err == nil; {
-			var children []string
-			if children, _, err = r.conn.Children(r.dir); err != nil {
-				break
-			}
-			slices.Sort(children)
-			ahead := children[:slices.Index(children, mine)]
-			if len(ahead) < r.permits {
-				return release, nil
-			}
-			if r.permits > 1 || len(ahead) == 1 {
-				_, err = r.wait(ahead[len(ahead)-r.permits:], "")
-				continue
-			}
-			release = marked
-			var last bool
-			if last, err = r.wait([]string{ahead[len(ahead)-1], mine}, markOf(r.dir+"/"+ahead[len(ahead)-1])); last {
-				break
+	return func(_ context.Context, read bool) (func() error, error) {
+		node, release, err := "", r.conn.Delete, error(nil)
+		switch {
+		case r.Workers == 1:
+			node, err = r.alone()
+		case r.Mode == permits:
+			node, err = r.permit()
+		default:
+			var marked bool
+			if node, marked, err = r.lock(read); marked {
+				release = r.deleteMarked
 			}
 		}
-		return release, err
+		return func() error { return release(node, -1) }, err
 	}
 }
 
+var everything = zk.WorldACL(zk.PermAll)
+
+func (r *requests) create(kind string) (node string, err error) {
+	return r.conn.Create(r.Path+"/"+kind, nil, zk.FlagEphemeral|zk.FlagSequence, everything)
+}
+
+// ahead lists those ahead of a node, the nearest first.
+func (r *requests) ahead(node string) ([]string, error) {
+	children, _, err := r.conn.Children(r.Path)
+	slices.SortFunc(children, func(a, b string) int { return strings.Compare(b[1:], a[1:]) })
+	return children[slices.Index(children, path.Base(node))+1:], err
+}
+
+// permit waits as long as too many are ahead.
+func (r *requests) permit() (node string, err error) {
+	node, err = r.create("p")
+	for err == nil {
+		var ahead []string
+		if ahead, err = r.ahead(node); err != nil || len(ahead) < r.Permits {
+			break
+		}
+		_, err = r.wait(ahead[:r.Permits], "")
+	}
+	return node, err
+}
+
+// lock waits for the writers ahead or, to write, for everybody. It may be that those
+// behind wait for a mark.
+func (r *requests) lock(read bool) (node string, marked bool, err error) {
+	kind := "w"
+	if read {
+		kind = "r"
+	}
+	node, err = r.create(kind)
+	for err == nil {
+		var ahead []string
+		if ahead, err = r.ahead(node); err != nil {
+			break
+		}
+		if read {
+			ahead = slices.DeleteFunc(ahead, isReader)
+		}
+		marked = marked || !read && len(ahead) > 1
+		beside := slices.IndexFunc(ahead, func(name string) bool { return !isReader(name) })
+		var last bool
+		switch {
+		case len(ahead) == 0:
+			return node, marked, nil
+		case beside == 0 && len(ahead) == 1:
+			_, err = r.wait(ahead, "")
+			last = true
+		case beside == 0:
+			last, err = r.wait(append(ahead[:1], path.Base(node)), r.markOf(ahead[0]))
+		case beside < 0:
+			last, err = true, r.waitForAll(ahead, node)
+		default:
+			err = r.waitForAll(ahead[:beside], node)
+		}
+		if last {
+			break
+		}
+	}
+	return node, marked, err
+}
+
+func isReader(name string) bool { return name[0] == 'r' }
+
+func (r *requests) deleteMarked(node string, version int32) error {
+	mark := r.markOf(path.Base(node))
+	_, err := r.conn.Multi(
+		&zk.CreateRequest{Path: mark, Acl: everything, Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: mark, Version: -1},
+		&zk.DeleteRequest{Path: node, Version: version})
+	return err
+}
+
+func (r *requests) markOf(name string) string { return r.Path + "/" + name + "-released" }
+
 // alone makes a node in a transaction whose reply tells that it is the only one.
-func (r *requests) alone(acl []zk.ACL) (node string, err error) {
+func (r *requests) alone() (node string, err error) {
 	replies, err := r.conn.Multi(
-		&zk.CreateRequest{Path: r.dir + "/n-", Acl: acl, Flags: zk.FlagEphemeral | zk.FlagSequence},
-		&zk.SetDataRequest{Path: r.dir, Version: -1})
+		&zk.CreateRequest{Path: r.Path + "/n", Acl: everything, Flags: zk.FlagEphemeral | zk.FlagSequence},
+		&zk.SetDataRequest{Path: r.Path, Version: -1})
 	if err != nil {
 		return "", err
 	}
 	if n := replies[1].Stat.NumChildren; n != 1 {
-		return "", fmt.Errorf("%s: %d children, want 1", r.dir, n)
+		return "", fmt.Errorf("%s: %d children, want 1", r.Path, n)
 	}
 	return replies[0].String, nil
 }
 
-func markOf(node string) string { return node + "-released" }
-
 // wait waits until one of the nodes is gone. marked: and its mark has been made.
-func (r *requests) wait(nodes []string, mark string) (marked bool, err error) {
-	paths := make([]string, len(nodes))
-	for i, n := range nodes {
-		paths[i] = r.dir + "/" + n
-	}
-	if len(nodes) == 1 {
-		_, _, event, err := r.conn.GetW(paths[0])
+func (r *requests) wait(names []string, mark string) (marked bool, err error) {
+	if len(names) == 1 {
+		_, _, event, err := r.conn.GetW(r.Path + "/" + names[0])
 		if err == nil {
 			<-event
 		}
@@ -132,7 +175,7 @@ func (r *requests) wait(nodes []string, mark string) (marked bool, err error) {
 		}
 		return false, err
 	}
-	events, err := r.link.WatchAll(paths, mark)
+	events, err := r.link.WatchAll(r.paths(names), mark)
 	if err != nil {
 		return false, err
 	}
@@ -142,6 +185,26 @@ func (r *requests) wait(nodes []string, mark string) (marked bool, err error) {
 	}
 	_, event, _ := reflect.Select(cases)
 	return event.Interface().(zk.Event).Type == zk.EventNodeCreated, nil
+}
+
+// waitForAll waits until all the nodes are gone, and watches its own beside them.
+func (r *requests) waitForAll(names []string, own string) error {
+	events, err := r.link.WatchAll(append(r.paths(names), own), "")
+	if err != nil {
+		return err
+	}
+	for _, event := range events[:len(names)] {
+		<-event
+	}
+	return nil
+}
+
+func (r *requests) paths(names []string) []string {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = r.Path + "/" + name
+	}
+	return paths
 }
 
 // localMutex is a sync.RWMutex: what a join could cost at the least. It may look

@@ -23,6 +23,7 @@ type sample struct {
 	requests      float64 // per cycle, as the server counts them
 	notifications float64
 	processor     float64 // microseconds of the server's, per cycle; 0: not known
+	own           float64 // the same of the peer's
 }
 
 // result is one row of the table: the median of the rounds, figure by figure.
@@ -106,7 +107,7 @@ func (l *laboratory) measure(t *testing.T, workloads []workload) []result {
 func (l *laboratory) present(w workload) []*peer {
 	var some []*peer
 	for _, name := range w.peers {
-		if p := l.peers[name]; p != nil {
+		if p := l.peers[name]; p != nil && (l.Peers == nil || l.Peers.MatchString(name)) {
 			some = append(some, p)
 		}
 	}
@@ -142,12 +143,12 @@ func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
 	j.Measure = int(l.For.Milliseconds())
 	var before, after counts
 	a := p.do(t, j, func() {
-		before = l.count(t)
+		before = l.count(t, p)
 	}, func() {
-		after = l.count(t)
+		after = l.count(t, p)
 		if p.name == ours || p.name == again {
 			zktest.Eventually(t, 10*time.Second, "no lock node is left", func() bool {
-				return l.count(t).ephemerals == 0
+				return l.count(t, p).ephemerals == 0
 			})
 		}
 	})
@@ -161,18 +162,20 @@ func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
 		requests:      float64(after.requests-before.requests) / cycles,
 		notifications: float64(after.notifications-before.notifications) / cycles,
 		processor:     micros(after.processor-before.processor) / cycles,
+		own:           micros(after.own-before.own) / cycles,
 	}
 }
 
-// counts are the server's.
+// counts are the server's, and what the peer has used.
 type counts struct {
 	requests      int64 // pings and heartbeats included
 	notifications int64 // one for each watch that was set off
 	ephemerals    int64
 	processor     time.Duration
+	own           time.Duration
 }
 
-func (l *laboratory) count(t *testing.T) counts {
+func (l *laboratory) count(t *testing.T, p *peer) counts {
 	t.Helper()
 	requests, err := l.server.Requests()
 	if err != nil {
@@ -193,6 +196,7 @@ func (l *laboratory) count(t *testing.T) counts {
 		requests:   requests,
 		ephemerals: number("zk_ephemerals_count"),
 		processor:  processorTime(l.server.PID()),
+		own:        processorTime(p.driver.PID()),
 	}
 	for _, what := range []string{"created", "deleted", "changed", "children"} {
 		c.notifications += number("zk_sum_node_" + what + "_watch_count")
@@ -238,6 +242,7 @@ func summary(w workload, peer string, samples []sample) result {
 	r.requests = middle(func(s sample) float64 { return s.requests })
 	r.notifications = middle(func(s sample) float64 { return s.notifications })
 	r.processor = middle(func(s sample) float64 { return s.processor })
+	r.own = middle(func(s sample) float64 { return s.own })
 	r.P50 = middle(func(s sample) float64 { return s.P50 })
 	r.P99 = middle(func(s sample) float64 { return s.P99 })
 	r.Max = middle(func(s sample) float64 { return s.Max })

@@ -12,16 +12,17 @@ import (
 type settings struct {
 	Name   string // "short", "long", or what else the run was called with
 	Rounds int
-	For    time.Duration // what is measured of each peer and workload, each round
-	Warm   time.Duration // before that
-	Only   *regexp.Regexp
+	For    time.Duration  // what is measured of each peer and workload, each round
+	Warm   time.Duration  // before that
+	Only   *regexp.Regexp // the workloads
+	Peers  *regexp.Regexp
 	Disk   time.Duration // how much longer than it does the server's disk is to take for a flush
 }
 
 // fromEnv reports false when no run is asked for.
 func fromEnv(t *testing.T) (s settings, asked bool) {
 	t.Helper()
-	s = settings{Name: os.Getenv("BENCH"), Only: regexp.MustCompile("")}
+	s = settings{Name: os.Getenv("BENCH"), Only: regexp.MustCompile(""), Peers: regexp.MustCompile("")}
 	switch s.Name {
 	case "":
 		return s, false
@@ -36,6 +37,7 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	parse(t, "BENCH_ROUNDS", &s.Rounds, strconv.Atoi)
 	parse(t, "BENCH_FOR", &s.For, time.ParseDuration)
 	parse(t, "BENCH_ONLY", &s.Only, regexp.Compile)
+	parse(t, "BENCH_PEERS", &s.Peers, regexp.Compile)
 	parse(t, "BENCH_DISK", &s.Disk, time.ParseDuration)
 	return s, true
 }

@@ -16,19 +16,19 @@ type row struct {
 	PerSecond, Range, P50, P99, Ratio string
 	Limit                             string // of the ratio: see limit
 	Requests, Notifications           string
-	Processor                         string
+	Processor, Own                    string
 	Target, Reached                   string
 }
 
 var columns = []string{
 	"workload", "peer", "operations/s", "slowest to fastest round", "p50", "p99", "ours / peer",
-	"requests per cycle", "notifications per cycle", "server's processor per cycle", "target", "reached",
+	"requests per cycle", "notifications per cycle", "server's processor per cycle", "own", "target", "reached",
 }
 
 func (r row) cells() []string {
 	return []string{
 		r.Workload, r.Peer, r.PerSecond, r.Range, r.P50, r.P99, r.Ratio,
-		r.Requests, r.Notifications, r.Processor, r.Target, r.Reached,
+		r.Requests, r.Notifications, r.Processor, r.Own, r.Target, r.Reached,
 	}
 }
 
@@ -46,6 +46,7 @@ func rows(results []result) []row {
 			Requests:      perCycle(r.requests),
 			Notifications: perCycle(r.notifications),
 			Processor:     duration(r.processor),
+			Own:           duration(r.own),
 		}
 		own, there := find(results, r.workload.name, ours)
 		ratio := own.against(r)

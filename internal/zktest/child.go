@@ -177,6 +177,9 @@ func (c *Child) Ends() (code int, cries string) {
 	return c.proc.cmd.ProcessState.ExitCode(), c.cries.String()
 }
 
+// PID returns the number of the process.
+func (c *Child) PID() int { return c.proc.cmd.Process.Pid }
+
 // Kill ends it with SIGKILL, and returns when it has ended.
 func (c *Child) Kill() {
 	if c.proc.alive() {
