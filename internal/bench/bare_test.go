@@ -14,17 +14,20 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
-// requests makes the requests that a fair lock or semaphore of this kind takes, and
-// does nothing else: it cares neither for lost replies nor for sessions, contexts
+// requests makes the requests that a fair lock or semaphore of this kind takes, with
+// names such as ours, by which a node is found again whose reply was lost. It does
+// nothing else: it cares neither for lost replies nor for sessions, contexts
 // or tokens, and trusts everybody in the line. What it reaches is what there is to
 // be had.
 type requests struct {
 	job
 	conn *zk.Conn
 	link *link.Link
+	id   string // of all its nodes
 }
 
 func openRequests(ctx context.Context, j job) (lockers, error) {
@@ -38,7 +41,7 @@ func openRequests(ctx context.Context, j job) (lockers, error) {
 			return nil, err
 		}
 	}
-	return &requests{job: j, conn: conn, link: link.Of(conn)}, nil
+	return &requests{job: j, conn: conn, link: link.Of(conn), id: znode.NewID()}, nil
 }
 
 // ancestors yields a path's ancestors, the highest first, and the path itself.
@@ -73,20 +76,22 @@ func (r *requests) worker() func(context.Context, bool) (func() error, error) {
 
 var everything = zk.WorldACL(zk.PermAll)
 
-func (r *requests) create(kind string) (node string, err error) {
-	return r.conn.Create(r.Path+"/"+kind, nil, zk.FlagEphemeral|zk.FlagSequence, everything)
+func (r *requests) create(kind znode.Kind) (node string, err error) {
+	return r.conn.Create(r.Path+"/"+znode.Prefix(r.id, kind), nil, zk.FlagEphemeral|zk.FlagSequence, everything)
 }
 
 // ahead lists those ahead of a node, the nearest first.
 func (r *requests) ahead(node string) ([]string, error) {
 	children, _, err := r.conn.Children(r.Path)
-	slices.SortFunc(children, func(a, b string) int { return strings.Compare(b[1:], a[1:]) })
+	slices.SortFunc(children, func(a, b string) int { return strings.Compare(sequence(b), sequence(a)) })
 	return children[slices.Index(children, path.Base(node))+1:], err
 }
 
+func sequence(name string) string { return name[len(name)-10:] }
+
 // permit waits as long as too many are ahead.
 func (r *requests) permit() (node string, err error) {
-	node, err = r.create("p")
+	node, err = r.create(znode.Permit)
 	for err == nil {
 		var ahead []string
 		if ahead, err = r.ahead(node); err != nil || len(ahead) < r.Permits {
@@ -100,9 +105,9 @@ func (r *requests) permit() (node string, err error) {
 // lock waits for the writers ahead or, to write, for everybody. It may be that those
 // behind wait for a mark.
 func (r *requests) lock(read bool) (node string, marked bool, err error) {
-	kind := "w"
+	kind := znode.Write
 	if read {
-		kind = "r"
+		kind = znode.Read
 	}
 	node, err = r.create(kind)
 	for err == nil {
@@ -136,7 +141,7 @@ func (r *requests) lock(read bool) (node string, marked bool, err error) {
 	return node, marked, err
 }
 
-func isReader(name string) bool { return name[0] == 'r' }
+func isReader(name string) bool { return strings.Contains(name, string(znode.Read)) }
 
 func (r *requests) deleteMarked(node string, version int32) error {
 	mark := r.markOf(path.Base(node))
@@ -147,12 +152,12 @@ func (r *requests) deleteMarked(node string, version int32) error {
 	return err
 }
 
-func (r *requests) markOf(name string) string { return r.Path + "/" + name + "-released" }
+func (r *requests) markOf(name string) string { return r.Path + "/" + name + "-released-read-write" }
 
 // alone makes a node in a transaction whose reply tells that it is the only one.
 func (r *requests) alone() (node string, err error) {
 	replies, err := r.conn.Multi(
-		&zk.CreateRequest{Path: r.Path + "/n", Acl: everything, Flags: zk.FlagEphemeral | zk.FlagSequence},
+		&zk.CreateRequest{Path: r.Path + "/" + znode.Prefix(r.id, znode.Write), Acl: everything, Flags: zk.FlagEphemeral | zk.FlagSequence},
 		&zk.SetDataRequest{Path: r.Path, Version: -1})
 	if err != nil {
 		return "", err
