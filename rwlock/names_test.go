@@ -157,9 +157,11 @@ func jvmReads(s *contract.Stage, node string) (path string) {
 // deletes that in a second step.
 func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 	s := newStage(t)
-	a, b := direct(s).with(rwlock.WithCuratorNames()), direct(s).with(rwlock.WithCuratorNames())
+	a, b := behind(s).with(rwlock.WithCuratorNames()), direct(s).with(rwlock.WithCuratorNames())
 	theirs := jvmWrites(s)
 	early := a.waitWrite(2)
+	zktest.Eventually(s, soon, "it watches both", func() bool { return a.proxy.Seen(zktest.ReadOp) >= 2 })
+	s.CatchUp(a.conn)
 	read := jvmReads(s, theirs)
 
 	_, err := b.TryRLock(s.Ctx)

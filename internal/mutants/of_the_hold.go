@@ -193,7 +193,7 @@ var ofTheHold = []mutant{
 		why:  "whoever writes into the node of a waiter makes its token larger than that of the next",
 		old:  `m.own, m.token = own, own[0].Stat.Czxid`,
 		new:  `m.own, m.token = own, own[0].Stat.Mzxid`,
-		test: scenario(inReentrant, "TestMutex", "the token is the czxid of the node"),
+		test: inQueue("TestTheTokenOfANodeThatWasWrittenInto"),
 	},
 	{
 		name: "token-is-the-version",

@@ -272,7 +272,7 @@ var ofTheLine = []mutant{
 		why:  "the last of the readers goes without having held: the writer ahead of them holds still",
 		old:  "t.left--\n",
 		new:  "t.left = min(t.left-1, len(t.nearest))\n",
-		test: inRwlock("TestAWriterBehindReadersThatWait"),
+		test: inQueue("TestGone"),
 	},
 	{
 		name: "asleep-when-all-readers-are-gone",

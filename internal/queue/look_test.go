@@ -72,6 +72,21 @@ func (x *place) until(what string, ok func() bool) {
 	zktest.Eventually(x, 20*time.Second, what, ok)
 }
 
+// A connection that does not tell the token has the node read, and somebody may have
+// written into that by then.
+func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
+	t.Parallel()
+	x := newPlaceInLine(t, zktest.ConnectForeign, 20*time.Second)
+	m := x.enter()
+	x.must(x.witness.Set(x.line.path(m.nodes[0]), []byte("x"), -1))
+	x.lists(m)
+	_, node, err := x.witness.Get(x.line.path(m.nodes[0]))
+	x.must(nil, err)
+	if m.token != node.Czxid || node.Mzxid == node.Czxid {
+		t.Errorf("token %d, czxid %d, mzxid %d", m.token, node.Czxid, node.Mzxid)
+	}
+}
+
 // Each of these may come between what a member has read and its grant. Some have
 // an event that waits in a channel, beside that of the last blocker.
 func TestWhatForbidsAGrant(t *testing.T) {
