@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/zklocks/zklocks/internal/zktest"
@@ -81,6 +82,68 @@ func TestReadersWhoseWaitIsCalledOffHaveLeft(t *testing.T) {
 	contract.Next[observe.Left](events, 1)
 	s.Must(w.Unlock(s.Ctx))
 	events.Balanced()
+	s.Empty()
+}
+
+// It does not stand in line until the server is back.
+func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasLeft(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	h := direct(s).write()
+	conn, proxy := s.Behind()
+	e := contract.NewEvents(t)
+	mu := rwlock.New(conn, s.Path, rwlock.WithObserver(e.Observer()))
+	queued := func(r zktest.Request) bool { return r.Is(zktest.ReadOp) && len(contract.Of[observe.Queued](e)) > 0 }
+	watch := proxy.Where(queued, 1, zktest.HoldRequest)
+	reader := contract.Begin(t, s.Ctx, mu.RLock)
+	zktest.Within(t, soon, "it sets its watches", func() { <-watch.Fired() })
+	proxy.Refuse()
+	reader.Stop()
+	contract.Next[observe.Left](e, 1)
+	s.Must(proxy.Accept())
+	unlock(s, h)
+	s.Empty()
+}
+
+// A panic comes out of the method that was called. Others who have shared the wait
+// queue again, and so does who comes later.
+func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
+	s := newStage(t)
+	makeDir(s)
+	w := direct(s)
+	h := w.write()
+	conn := s.Connect()
+	queued, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	mu := rwlock.New(conn, s.Path, rwlock.WithObserver(observe.Observer{Queued: func(observe.Queued) {
+		once.Do(func() {
+			close(queued)
+			<-goOn
+			panic("observed")
+		})
+	}}))
+	recovered := make(chan any, 1)
+	go func() {
+		defer func() { recovered <- recover() }()
+		_, _ = mu.RLock(context.Background())
+	}()
+	zktest.Within(t, soon, "it is queued", func() { <-queued })
+	other := contract.Begin(t, s.Ctx, mu.RLock) // on a node of its own, or on that which will be deserted
+	close(goOn)
+	zktest.Within(t, soon, "the panic comes out", func() {
+		if got := <-recovered; got != "observed" {
+			t.Errorf("recovered %v", got)
+		}
+	})
+	s.InLine(3) // the deserted node stays, until the session ends
+	unlock(s, h)
+	unlock(s, other.Granted())
+	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+	}
+	hold, err := mu.RLock(s.Ctx)
+	s.Must(err)
+	unlock(s, hold)
 	s.Empty()
 }
 

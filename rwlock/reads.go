@@ -2,6 +2,7 @@ package rwlock
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,7 +67,11 @@ func (r *reads) lock(ctx context.Context) (*party, error) {
 		r.quit(e)
 		return nil, r.line.GaveUp(ctx)
 	}
-	if e.err != nil {
+	switch e.err {
+	case nil:
+	case errDeserted:
+		return r.lock(ctx)
+	default:
 		return nil, e.err
 	}
 	if err := session.Ended(ctx); err != nil {
@@ -133,18 +138,22 @@ func (r *reads) wait(ctx context.Context) *errand {
 	}
 	entry := r.entry()
 	e := &errand{company: entry.Company, waiting: 1, done: make(chan struct{})}
-	deliver := func(place *queue.Place, err error) { r.deliver(e, place, err) }
 	stays := ctx.Done() == nil
 	if !stays {
-		e.callOff = r.line.Send(entry, deliver)
+		e.callOff = r.line.Send(entry, func(place *queue.Place, err error) { r.deliver(e, place, err) })
 	}
 	r.queued = e
 	r.mu.Unlock()
 	if stays {
-		deliver(r.line.Wait(context.Background(), entry))
+		place, err := (*queue.Place)(nil), errDeserted
+		defer func() { r.deliver(e, place, err) }() // even if an observer panics
+		place, err = r.line.Wait(context.Background(), entry)
 	}
 	return e
 }
+
+// errDeserted tells those who wait that whoever stood in line for them will not come back.
+var errDeserted = errors.New("a panic while standing in line")
 
 // deliver gives the place to all who wait for it.
 func (r *reads) deliver(e *errand, place *queue.Place, err error) {

@@ -286,8 +286,8 @@ var ofTheLine = []mutant{
 		name: "watch-of-another-reader-dropped",
 		file: "internal/queue/survey.go",
 		why:  "the one that is left goes unnoticed",
-		old:  "slices.Delete(watches, i, i+1)",
-		new:  "slices.Delete(watches, 0, 1)",
+		old:  "slices.Delete(v.watches, i, i+1)",
+		new:  "slices.Delete(v.watches, 0, 1)",
 		test: inRwlock("TestAWriterBehindReadersListsOnce"),
 	},
 	{

@@ -124,6 +124,22 @@ var ofTheShared = []mutant{
 		test: inRwlock("TestReadersThatWaitShareOneNode"),
 	},
 	{
+		name: "deserted-errand-waited-for",
+		file: "rwlock/reads.go",
+		why:  "who shared the wait of one who panicked gets an error for a lock that is free",
+		old:  "case errDeserted:",
+		new:  "case session.ErrOver:",
+		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
+	},
+	{
+		name: "deserted-errand-kept",
+		file: "rwlock/reads.go",
+		why:  "all readers that come later wait for one who panicked",
+		old:  "defer func() { r.deliver(e, place, err) }()",
+		new:  "defer func() {\n\t\t\tif place != nil {\n\t\t\t\tr.deliver(e, place, err)\n\t\t\t}\n\t\t}()",
+		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
+	},
+	{
 		name: "one-who-gives-up-calls-it-off-for-all",
 		file: "rwlock/reads.go",
 		why:  "others wait for the same place",

@@ -14,7 +14,9 @@ import (
 // for, so nobody needs any other.
 func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, stretch uint64) (*Place, error) {
 	turn := terms.Rule.Behind(ahead.Node)
-	if _, err := m.await(ctx, terms, &turn, nil); err != nil {
+	var v vigil
+	defer v.end()
+	if err := m.await(ctx, terms, &turn, &v); err != nil {
 		return nil, err
 	}
 	if !turn.MayGo() || !ahead.IsFirst() {

@@ -49,7 +49,8 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 		m.marks = true // those behind may have two ahead, too, and wait for a mark
 	}
 	m.line.crowded.Store(len(line) > len(m.nodes)+terms.Rule.Tolerate)
-	var watches []*session.Watch
+	var v vigil
+	defer v.end()
 	for struck := false; ; struck = true {
 		if turn.MayGo() {
 			if struck && m.own == nil {
@@ -67,7 +68,7 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 			return nil, errAgain
 		}
 		m.waits(&turn)
-		if watches, err = m.await(ctx, terms, &turn, watches); err != nil {
+		if err := m.await(ctx, terms, &turn, &v); err != nil {
 			return nil, err
 		}
 	}
@@ -225,62 +226,84 @@ func (m *member) watchBeside(ctx context.Context, turn *Turn, nearest []znode.No
 	return watches[:len(nearest)], nil
 }
 
-// await watches the nearest blockers, unless watches are these watches already, and
-// waits until one of them goes or something else happens that asks for another look.
-// It returns the watches of those that are left.
+// vigil is what a member waits by, from one listing to the next. The zero value has
+// not begun.
+type vigil struct {
+	begun   bool
+	watches []*session.Watch // on those that the turn wants watched
+	doubt   *time.Timer      // nil if the watches are not to be doubted
+}
+
+func (v *vigil) begin(watches []*session.Watch) {
+	v.begun, v.watches = true, watches
+	if slices.ContainsFunc(watches, func(w *session.Watch) bool { return w != nil && w.Stat == nil }) {
+		v.doubt = time.NewTimer(patience)
+	}
+}
+
+func (v *vigil) end() {
+	if v.doubt != nil {
+		v.doubt.Stop()
+	}
+}
+
+// await watches the nearest blockers, at the beginning of the vigil, and waits until
+// one of them goes or something else happens that asks for another look.
 //
 // If it may be the member's turn then, without another listing, the own nodes are
 // watched as well: that they exist has to be known by something that is younger
 // than the event. Who has to list again sees it there.
-func (m *member) await(ctx context.Context, terms Terms, turn *Turn, watches []*session.Watch) (left []*session.Watch, err error) {
+func (m *member) await(ctx context.Context, terms Terms, turn *Turn, v *vigil) error {
 	nearest := turn.Watch()
-	if watches == nil {
-		if watches, err = m.watchBlockers(ctx, turn, nearest); err != nil {
-			return nil, err
+	if !v.begun {
+		watches, err := m.watchBlockers(ctx, turn, nearest)
+		if err != nil {
+			return err
 		}
+		v.begin(watches)
 		for i, w := range watches {
 			if w == nil {
 				turn.Gone(nearest[i], false)
 			}
 		}
-		left := slices.DeleteFunc(watches, func(w *session.Watch) bool { return w == nil })
-		if len(left) < len(nearest) {
-			return left, nil
+		v.watches = slices.DeleteFunc(watches, func(w *session.Watch) bool { return w == nil })
+		if len(v.watches) < len(nearest) {
+			return nil
 		}
 	}
-	i, event, err := m.next(ctx, terms, watches, nearest)
+	i, event, err := m.next(ctx, terms, v, nearest)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if i < 0 && session.Gone(event) {
 		m.line.client.Vanished()
 	}
 	switch {
 	case i < 0 || !session.Gone(event):
-		return nil, errAgain
+		return errAgain
 	case session.Marked(event):
 		turn.Marked()
-		return nil, nil
+		return nil
 	}
-	stat := watches[i].Stat // nil if it was set with others, whose rule does not ask
+	stat := v.watches[i].Stat // nil if it was set with others, whose rule does not ask
 	turn.Gone(nearest[i], stat != nil && stat.Mzxid == stat.Czxid)
-	return slices.Delete(watches, i, i+1), nil
+	v.watches = slices.Delete(v.watches, i, i+1)
+	return nil
 }
 
 // next waits for the first event: that of watch i or, with i < 0, one of the own
 // nodes or the terms. Watches that were set without looking at the nodes are doubted
-// after a while.
-func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch, nodes []znode.Node) (i int, event zk.Event, err error) {
+// once, after a while.
+func (m *member) next(ctx context.Context, terms Terms, v *vigil, nodes []znode.Node) (i int, event zk.Event, err error) {
 	var doubt <-chan time.Time
-	if slices.ContainsFunc(watches, func(w *session.Watch) bool { return w.Stat == nil }) {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		doubt = timer.C
+	if v.doubt != nil {
+		doubt = v.doubt.C
 	}
-	i, event, err = m.first(ctx, terms, watches, doubt)
+	i, event, err = m.first(ctx, terms, v.watches, doubt)
 	if i != doubted {
 		return i, event, err
 	}
+	v.doubt = nil
 	missing, err := m.each(slices.Concat(nodes, m.nodes), func(_ int, path string) error {
 		_, _, err := m.line.client.Get(ctx, path)
 		return err
@@ -291,7 +314,7 @@ func (m *member) next(ctx context.Context, terms Terms, watches []*session.Watch
 	case missing:
 		return i, event, errAgain
 	}
-	return m.first(ctx, terms, watches, nil)
+	return m.first(ctx, terms, v.watches, nil)
 }
 
 // patience is how long watches are trusted that were set without looking at the

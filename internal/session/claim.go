@@ -52,8 +52,8 @@ var (
 // server may be behind the create that it is searched for.
 //
 // It returns the server's refusal (zk.ErrNoNode: there is no such directory;
-// zk.ErrBadVersion: Check failed), ErrOver, ErrClosed, or ctx's error at once;
-// whatever an unanswered create has made by then is deleted in the background.
+// zk.ErrBadVersion: Check failed), ErrOver, ErrClosed, or ctx's error, at once unless it
+// is Unhurried; whatever an unanswered create has made by then is deleted in the background.
 func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed, error) {
 	retry := c.retry()
 	for {

@@ -179,7 +179,7 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 		entries, news := c.watches.entries(keys, serves)
 		switch {
 		case len(news) == 0:
-		case !hurried(ctx):
+		case ctx.Done() == nil:
 			c.set(news)
 		default:
 			go c.set(news)
