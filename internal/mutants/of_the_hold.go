@@ -223,7 +223,7 @@ var ofTheHold = []mutant{
 		name: "guard-with-a-watch-of-its-own",
 		file: "internal/session/watch.go",
 		why:  "whoever has waited watches its node twice",
-		old:  "if e := w.at[key]; e != nil && e.settled() && !e.fired() {\n\t\treturn e.watch",
+		old:  "if e := w.at[key]; e != nil && e.settled() && !e.fired() {\n\t\treturn &e.watch",
 		new:  "if e := w.at[key]; e != nil && e.settled() && e.fired() {\n\t\treturn nil",
 		test: scenario(inReentrant, "TestMutex", "a cycle behind the holder takes as few requests as promised"),
 	},

@@ -55,6 +55,9 @@ func (r Rule) Turn(line []znode.Node, first znode.Node) Turn {
 	for i := len(line) - 1; i >= 0; i-- {
 		if n := line[i]; n.Seq < first.Seq && r.Blocks(n) {
 			if t.left++; t.left <= r.Tolerate+1 || t.left == len(t.nearest)+1 && t.joins(n) {
+				if t.nearest == nil {
+					t.nearest = make([]znode.Node, 0, min(r.Tolerate, i)+1)
+				}
 				t.nearest = append(t.nearest, n)
 			}
 		}

@@ -86,8 +86,8 @@ type watchKey struct {
 
 type watchEntry struct {
 	key   watchKey
-	ready chan struct{} // closed when watch or err is known
-	watch *Watch
+	ready chan struct{} // closed when watch or err is known; one for all that were made together
+	watch Watch
 	err   error
 }
 
@@ -191,13 +191,14 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 			case <-ctx.Done():
 				return nil, Ended(ctx)
 			}
-			watches[i] = e.watch
 			switch {
 			case e.err == zk.ErrNoNode:
+				watches[i] = nil
 			case e.err != nil:
 				return nil, e.err
-			case !serves(e.watch):
-				served = false
+			default:
+				watches[i] = &e.watch
+				served = served && serves(&e.watch)
 			}
 		}
 		if !c.In(keys[0].session) {
@@ -216,20 +217,33 @@ func (w *watches) entries(keys []watchKey, serves func(*Watch) bool) (all, news 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all = make([]*watchEntry, len(keys))
+	var fresh []watchEntry // all at once: one who waits for permits needs many
+	var ready chan struct{}
 	for i, key := range keys {
-		e, own := w.entry(key, serves)
-		if all[i] = e; own {
-			news = append(news, e)
+		if all[i] = w.entry(key, serves); all[i] != nil {
+			continue
 		}
+		if fresh == nil {
+			fresh, ready = make([]watchEntry, len(keys)-i), make(chan struct{})
+		}
+		e := &fresh[len(news)]
+		e.key, e.ready = key, ready
+		w.put(e)
+		all[i], news = e, append(news, e)
 	}
 	return all, news
 }
 
-// entry returns the living entry of a key, or makes one; caller holds mu.
-func (w *watches) entry(key watchKey, serves func(*Watch) bool) (e *watchEntry, own bool) {
-	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(e.watch)) {
-		return e, false
+// entry returns the living entry of a key, or nil; caller holds mu.
+func (w *watches) entry(key watchKey, serves func(*Watch) bool) *watchEntry {
+	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(&e.watch)) {
+		return e
 	}
+	return nil
+}
+
+// put keeps a new entry; caller holds mu.
+func (w *watches) put(e *watchEntry) {
 	if len(w.at) >= w.sweep {
 		for k, e := range w.at {
 			if e.fired() {
@@ -241,9 +255,7 @@ func (w *watches) entry(key watchKey, serves func(*Watch) bool) (e *watchEntry, 
 	if w.at == nil {
 		w.at = make(map[watchKey]*watchEntry)
 	}
-	e = &watchEntry{key: key, ready: make(chan struct{})}
-	w.at[key] = e
-	return e, true
+	w.at[e.key] = e
 }
 
 // living is the watch of a key, if there is one that has not fired.
@@ -251,7 +263,7 @@ func (w *watches) living(key watchKey) *Watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e := w.at[key]; e != nil && e.settled() && !e.fired() {
-		return e.watch
+		return &e.watch
 	}
 	return nil
 }
@@ -265,33 +277,37 @@ func (w *watches) drop(e *watchEntry) {
 	}
 }
 
-// set sets the watches of entries, bare ones with one request if that can be.
+// set sets the watches of entries that were made together, bare ones with one
+// request if that can be.
 func (c *Client) set(entries []*watchEntry) {
+	defer close(entries[0].ready)
 	if c.link != nil && entries[0].key.bare {
 		c.setAll(entries)
 		return
 	}
+	var others sync.WaitGroup
 	for _, e := range entries[1:] {
-		go c.setOne(e)
+		others.Go(func() { c.setOne(e) })
 	}
 	c.setOne(entries[0])
+	others.Wait()
 }
 
 // setOne sets one watch.
 func (c *Client) setOne(e *watchEntry) {
-	w := new(Watch)
+	w := &e.watch
 	err := c.setting(e.key.session, []*Watch{w}, func() (err error) {
 		w.Data, w.Stat, w.raw, err = c.conn.GetW(e.key.path)
 		return err
 	})
-	c.isSet(e, w, err)
+	c.isSet(e, err)
 }
 
 // setAll sets many watches, all bare, with one request.
 func (c *Client) setAll(entries []*watchEntry) {
 	paths, watches := make([]string, len(entries)), make([]*Watch, len(entries))
 	for i, e := range entries {
-		paths[i], watches[i] = e.key.path, new(Watch)
+		paths[i], watches[i] = e.key.path, &e.watch
 	}
 	err := c.setting(entries[0].key.session, watches, func() error {
 		events, err := c.link.WatchAll(paths, entries[0].key.mark) // only the first may have one
@@ -300,8 +316,8 @@ func (c *Client) setAll(entries []*watchEntry) {
 		}
 		return err
 	})
-	for i, e := range entries {
-		c.isSet(e, watches[i], err)
+	for _, e := range entries {
+		c.isSet(e, err)
 	}
 }
 
@@ -335,12 +351,10 @@ func (c *Client) setting(session int64, watches []*Watch, request func() error) 
 }
 
 // isSet tells what came of an entry.
-func (c *Client) isSet(e *watchEntry, w *Watch, err error) {
+func (c *Client) isSet(e *watchEntry, err error) {
 	if e.err = err; err == nil {
-		w.settled = make(chan struct{})
-		e.watch = w
+		e.watch.settled = make(chan struct{})
 	} else {
 		c.watches.drop(e)
 	}
-	close(e.ready)
 }

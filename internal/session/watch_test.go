@@ -340,9 +340,9 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 				t.Error("a watch of the last session serves the next")
 			}
 			// One that has not fired yet, for the client may be about to tell, is not returned.
-			e, _ := l.client.watches.entry(watchKey{session: l.sess, path: l.dir, bare: false}, func(*Watch) bool { return true })
-			e.watch = again
-			close(e.ready)
+			_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, func(*Watch) bool { return true })
+			news[0].watch.raw = make(chan zk.Event)
+			close(news[0].ready)
 			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
 			mustBe(t, err, ErrOver)
 		})
