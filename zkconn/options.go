@@ -33,7 +33,7 @@ func WithLogger(l zk.Logger) Option {
 // WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme "digest". Given twice,
 // the connection has both identities. Default: none.
 //
-// A wrong password is *not* an error: the server takes any pair and merely counts the connection as another identity,
+// A wrong password is not an error: the server takes any pair and merely counts the connection as another identity,
 // whose calls then fail with zk.ErrNoAuth. Connect fails only if the server refuses the scheme itself.
 // The password travels in clear text; combine with WithTLS.
 func WithDigestAuth(user, password string) Option {
