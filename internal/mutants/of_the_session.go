@@ -203,7 +203,7 @@ var ofTheSession = []mutant{
 		old:  `if e := w.at[key]; e != nil && !e.fired()`,
 		new: `for k, e := range w.at {
 		if k.path == key.path && k.session != key.session && !e.fired() {
-			return e, false
+			return e
 		}
 	}
 	if e := w.at[key]; e != nil && !e.fired()`,
