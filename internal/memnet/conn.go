@@ -1,0 +1,336 @@
+package memnet
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Conn is one end of a connection. It is a net.Conn that can close its writing side alone.
+type Conn struct {
+	n             *Network
+	local, remote Addr
+	peer          *Conn
+
+	// The rest is guarded by n.mu.
+
+	cond sync.Cond // of Read
+
+	// What comes in.
+	way    way
+	flight []packet    // sent to this end and not arrived; in order
+	next   *time.Timer // lets the first of flight arrive
+	lossy  bool        // a packet to this end was lost: none arrives behind it
+	buf    []byte      // arrived and not read from read on
+	read   int
+	fin    bool // the other end has closed its writing side: io.EOF behind buf
+	broken bool // reset: an error behind buf, and nothing is sent
+
+	wrote  bool // CloseWrite was called, or Close
+	closed bool
+
+	readDeadline, writeDeadline time.Time
+	alarm                       *time.Timer // wakes Read at a deadline; nil before one was waited for
+	alarmAt                     time.Time   // zero: it is not set
+}
+
+// A packet is what travels as a whole.
+type packet struct {
+	kind kind
+	data []byte
+	due  time.Time
+}
+
+type kind int
+
+const (
+	data kind = iota
+	fin       // no more data follows
+	rst       // the other end is gone
+)
+
+func newConn(n *Network, local, remote Addr) *Conn {
+	c := &Conn{n: n, local: local, remote: remote}
+	c.cond.L = &n.mu
+	return c
+}
+
+// LocalAddr is the address of this end.
+func (c *Conn) LocalAddr() net.Addr { return c.local }
+
+// RemoteAddr is the address of the other end.
+func (c *Conn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *Conn) error(op string, err error) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
+}
+
+func past(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
+
+// Read waits for data. As with TCP, a deadline that has passed comes before data that has arrived,
+// and that comes before the news that the connection has ended.
+func (c *Conn) Read(p []byte) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	for {
+		switch {
+		case c.closed:
+			return 0, c.error("read", net.ErrClosed)
+		case past(c.readDeadline):
+			return 0, c.error("read", os.ErrDeadlineExceeded)
+		case len(p) == 0:
+			return 0, nil
+		case c.read < len(c.buf):
+			n := copy(p, c.buf[c.read:])
+			if c.read += n; c.read == len(c.buf) {
+				c.buf, c.read = c.buf[:0], 0
+			}
+			return n, nil
+		case c.fin:
+			return 0, io.EOF
+		case c.broken:
+			return 0, c.error("read", os.NewSyscallError("read", syscall.ECONNRESET))
+		}
+		c.arm()
+		c.cond.Wait()
+	}
+}
+
+// arm has Read woken at its deadline; caller holds mu. The alarm is left alone if it comes earlier:
+// a client that moves its deadline before each Read costs one timer in each deadline's time.
+func (c *Conn) arm() {
+	at := c.readDeadline
+	if at.IsZero() || !c.alarmAt.IsZero() && !at.Before(c.alarmAt) {
+		return
+	}
+	c.alarmAt = at
+	if c.alarm != nil {
+		c.alarm.Reset(time.Until(at))
+		return
+	}
+	c.alarm = time.AfterFunc(time.Until(at), func() {
+		c.n.mu.Lock()
+		defer c.n.mu.Unlock()
+		c.alarmAt = time.Time{}
+		c.cond.Broadcast()
+	})
+}
+
+// Write never blocks: the buffers have no limit.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	switch {
+	case c.closed:
+		return 0, c.error("write", net.ErrClosed)
+	case past(c.writeDeadline):
+		return 0, c.error("write", os.ErrDeadlineExceeded)
+	case c.wrote, c.broken && c.fin:
+		return 0, c.error("write", os.NewSyscallError("write", syscall.EPIPE))
+	case c.broken:
+		return 0, c.error("write", os.NewSyscallError("write", syscall.ECONNRESET))
+	case len(p) > 0:
+		c.send(packet{kind: data, data: p})
+	}
+	return len(p), nil
+}
+
+// CloseWrite ends the stream to the other end, which can still be read from.
+func (c *Conn) CloseWrite() error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	switch {
+	case c.closed:
+		return c.error("close", net.ErrClosed)
+	case c.broken:
+		return c.error("close", os.NewSyscallError("shutdown", syscall.ENOTCONN))
+	}
+	c.finish()
+	return nil
+}
+
+// finish sends a fin once; caller holds mu.
+func (c *Conn) finish() {
+	if !c.wrote {
+		c.wrote = true
+		c.send(packet{kind: fin})
+	}
+}
+
+// Close ends Reads at both ends: here at once, there when what was written before has been read. If
+// this end has not read all that had arrived, the other end is reset, as TCP does.
+func (c *Conn) Close() error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if c.closed {
+		return c.error("close", net.ErrClosed)
+	}
+	switch {
+	case c.broken:
+	case c.read < len(c.buf):
+		c.send(packet{kind: rst})
+	default:
+		c.finish()
+	}
+	c.shut()
+	return nil
+}
+
+// shut is the end for the program that has this end; caller holds mu.
+func (c *Conn) shut() {
+	c.closed, c.wrote = true, true
+	c.buf, c.read = nil, 0
+	if c.alarm != nil {
+		c.alarm.Stop()
+	}
+	c.cond.Broadcast()
+	if c.peer.closed {
+		for _, c := range []*Conn{c, c.peer} {
+			delete(c.n.conns, c)
+			c.drop()
+		}
+	}
+}
+
+// Closed reports whether Close was called.
+func (c *Conn) Closed() bool {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	return c.closed
+}
+
+// SetDeadline sets the deadlines of Read and Write.
+func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(&t, &t) }
+
+// SetReadDeadline wakes a Read that waits, if the deadline has passed.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(&t, nil) }
+
+// SetWriteDeadline has a later Write fail if it comes after the deadline.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(nil, &t) }
+
+func (c *Conn) setDeadlines(read, write *time.Time) error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if c.closed {
+		return c.error("set", net.ErrClosed)
+	}
+	if write != nil {
+		c.writeDeadline = *write
+	}
+	if read != nil {
+		c.readDeadline = *read
+		c.cond.Broadcast() // a Read that waits sets its alarm again
+	}
+	return nil
+}
+
+// send has a packet travel to the other end; it does not keep p.data. Caller holds mu.
+func (c *Conn) send(p packet) {
+	to := c.peer
+	switch {
+	case to.way.hole || to.lossy:
+		to.lose()
+	case len(to.flight) == 0 && !to.way.frozen && to.way.delay == 0:
+		to.arrive(p)
+	default:
+		p.data = append([]byte(nil), p.data...)
+		p.due = time.Now().Add(to.way.delay)
+		if n := len(to.flight); n > 0 && p.due.Before(to.flight[n-1].due) {
+			p.due = to.flight[n-1].due // a shorter delay lets no packet overtake another
+		}
+		to.flight = append(to.flight, p)
+		to.schedule()
+	}
+}
+
+// lose drops what is under way to this end, now and later; caller holds mu.
+func (c *Conn) lose() {
+	c.lossy = true
+	c.drop()
+}
+
+// drop forgets what is under way to this end; caller holds mu.
+func (c *Conn) drop() {
+	c.flight = nil
+	if c.next != nil {
+		c.next.Stop()
+	}
+}
+
+// schedule has the first packet of flight arrive when it is due; caller holds mu.
+func (c *Conn) schedule() {
+	if c.way.frozen || len(c.flight) == 0 {
+		return
+	}
+	wait := time.Until(c.flight[0].due)
+	if c.next != nil {
+		c.next.Reset(wait)
+		return
+	}
+	c.next = time.AfterFunc(wait, func() {
+		c.n.mu.Lock()
+		defer c.n.mu.Unlock()
+		c.deliver()
+	})
+}
+
+// deliver lets those packets of flight arrive that are due; caller holds mu.
+func (c *Conn) deliver() {
+	for !c.way.frozen && len(c.flight) > 0 && !time.Now().Before(c.flight[0].due) {
+		p := c.flight[0]
+		c.flight = c.flight[1:]
+		if c.way.hole {
+			c.lose()
+			return
+		}
+		c.arrive(p)
+	}
+	c.schedule()
+}
+
+// arrive is a packet's end; caller holds mu.
+func (c *Conn) arrive(p packet) {
+	switch {
+	case c.broken || c.closed:
+		if p.kind == data { // the system answers in place of a program that is gone
+			c.send(packet{kind: rst})
+		}
+		return
+	case p.kind == data:
+		if c.read > 0 && len(c.buf)+len(p.data) > cap(c.buf) {
+			c.buf = c.buf[:copy(c.buf, c.buf[c.read:])]
+			c.read = 0
+		}
+		c.buf = append(c.buf, p.data...)
+	case p.kind == fin:
+		c.fin = true
+	case p.kind == rst:
+		c.reset()
+	}
+	c.cond.Broadcast()
+}
+
+// reset breaks this end; caller holds mu.
+func (c *Conn) reset() {
+	if c.closed || c.broken {
+		return
+	}
+	c.broken = true
+	c.drop()
+	c.cond.Broadcast()
+}
+
+// reroute puts new rules into force for packets to this end; caller holds mu.
+func (c *Conn) reroute(w way) {
+	healed := c.way.hole && !w.hole
+	c.way = w
+	if healed && c.lossy {
+		c.reset()
+		c.peer.reset()
+		return
+	}
+	c.deliver()
+}

@@ -1,0 +1,465 @@
+package memnet_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/memnet"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// both runs a test on the fake clock and on the real one.
+func both(t *testing.T, f func(t *testing.T)) {
+	t.Run("bubble", func(t *testing.T) { synctest.Test(t, f) })
+	t.Run("real", f)
+}
+
+// pair is a network with a connection from host a to host b.
+type pair struct {
+	*memnet.Network
+	listener net.Listener
+	a, b     *memnet.Conn
+}
+
+func newPair(t *testing.T) *pair {
+	t.Helper()
+	n := memnet.New()
+	l, err := n.Listen("b:1")
+	must(t, err)
+	p := &pair{Network: n, listener: l}
+	p.a, p.b = p.connect(t)
+	return p
+}
+
+func (p *pair) connect(t *testing.T) (a, b *memnet.Conn) {
+	t.Helper()
+	out, err := p.Host("a").DialContext(t.Context(), "tcp", "b:1")
+	must(t, err)
+	in, err := p.listener.Accept()
+	must(t, err)
+	t.Cleanup(func() { out.Close(); in.Close() })
+	return out.(*memnet.Conn), in.(*memnet.Conn)
+}
+
+func write(t *testing.T, c net.Conn, text string) {
+	t.Helper()
+	n, err := c.Write([]byte(text))
+	if err != nil || n != len(text) {
+		t.Fatalf("write: %d, %v", n, err)
+	}
+}
+
+func read(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	b := make([]byte, len(want))
+	if _, err := io.ReadFull(c, b); err != nil || string(b) != want {
+		t.Fatalf("read %q, %v, want %q", b, err, want)
+	}
+}
+
+// readError reads when no data is there.
+func readError(t *testing.T, c net.Conn, want error) {
+	t.Helper()
+	n, err := c.Read(make([]byte, 8))
+	if n != 0 || !errors.Is(err, want) {
+		t.Fatalf("read %d bytes, %v, want %v", n, err, want)
+	}
+}
+
+// silent checks that nothing has arrived, not even an end.
+func silent(t *testing.T, c net.Conn) {
+	t.Helper()
+	must(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+	readError(t, c, os.ErrDeadlineExceeded)
+	must(t, c.SetReadDeadline(time.Time{}))
+}
+
+func TestBytesArriveInOrder(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		sent := make([]byte, 1<<20)
+		for i := range sent {
+			sent[i] = byte(rand.Uint32())
+		}
+		for _, way := range [][2]net.Conn{{p.a, p.b}, {p.b, p.a}} {
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for rest := sent; len(rest) > 0; {
+					n := min(1+rand.IntN(5000), len(rest))
+					if _, err := way[0].Write(rest[:n]); err != nil {
+						t.Error(err)
+						return
+					}
+					rest = rest[n:]
+				}
+			})
+			var got []byte
+			for len(got) < len(sent) {
+				b := make([]byte, 1+rand.IntN(7000))
+				n, err := way[1].Read(b)
+				must(t, err)
+				got = append(got, b[:n]...)
+			}
+			wg.Wait()
+			if !bytes.Equal(got, sent) {
+				t.Error("other bytes arrive than were sent")
+			}
+		}
+	})
+}
+
+func TestTheWriterMayUseItsBufferAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for _, d := range []time.Duration{0, time.Second} {
+			p.Between("a", "b").Delay(d)
+			b := []byte("one")
+			_, err := p.a.Write(b)
+			must(t, err)
+			copy(b, "two")
+			read(t, p.b, "one")
+		}
+	})
+}
+
+func TestWriteNeverBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		began := time.Now()
+		for _, fault := range []func(){
+			func() {}, p.Between("a", "b").Freeze, p.Between("a", "b").Partition, p.Between("a", "b").Cut,
+		} {
+			fault()
+			for range 100 {
+				_, _ = p.a.Write(make([]byte, 1<<16))
+			}
+		}
+		if d := time.Since(began); d != 0 {
+			t.Errorf("writes took %v", d)
+		}
+	})
+}
+
+func TestDataWrittenBeforeCloseArrives(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		write(t, p.a, "last words")
+		must(t, p.a.Close())
+		read(t, p.b, "last words")
+		readError(t, p.b, io.EOF)
+		readError(t, p.b, io.EOF)
+		readError(t, p.a, net.ErrClosed)
+		if _, err := p.a.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write after close: %v", err)
+		}
+		if err := p.a.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("second close: %v", err)
+		}
+		if err := p.a.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("deadline after close: %v", err)
+		}
+	})
+}
+
+func TestHalfClose(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		write(t, p.a, "question")
+		must(t, p.a.CloseWrite())
+		must(t, p.a.CloseWrite())
+		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("write after CloseWrite: %v", err)
+		}
+		read(t, p.b, "question")
+		readError(t, p.b, io.EOF)
+		write(t, p.b, "answer")
+		must(t, p.b.Close())
+		read(t, p.a, "answer")
+		readError(t, p.a, io.EOF)
+	})
+}
+
+// The first write is accepted, and the other system answers that there is no such connection.
+func TestWriteToAClosedEnd(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		must(t, p.b.Close())
+		write(t, p.a, "x")
+		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("second write: %v", err)
+		}
+		readError(t, p.a, io.EOF) // that had arrived before the reset
+	})
+}
+
+func TestCloseWithUnreadDataResets(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		write(t, p.a, "unread")
+		write(t, p.b, "answer")
+		must(t, p.b.Close())
+		read(t, p.a, "answer")
+		readError(t, p.a, syscall.ECONNRESET)
+		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("write: %v", err)
+		}
+		if err := p.a.CloseWrite(); !errors.Is(err, syscall.ENOTCONN) {
+			t.Errorf("close write: %v", err)
+		}
+	})
+}
+
+func TestCloseWakesReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { readError(t, p.a, net.ErrClosed) })
+			wg.Go(func() { readError(t, p.b, io.EOF) })
+		}
+		synctest.Wait()
+		must(t, p.a.Close())
+		wg.Wait()
+	})
+}
+
+func TestReadDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		began := time.Now()
+		must(t, p.a.SetReadDeadline(began.Add(time.Second)))
+		readError(t, p.a, os.ErrDeadlineExceeded)
+		if d := time.Since(began); d != time.Second {
+			t.Errorf("the read ended after %v", d)
+		}
+		write(t, p.b, "x")
+		readError(t, p.a, os.ErrDeadlineExceeded) // the deadline comes first
+		must(t, p.a.SetReadDeadline(time.Time{}))
+		read(t, p.a, "x")
+
+		must(t, p.a.SetWriteDeadline(time.Now()))
+		_, err := p.a.Write([]byte("x"))
+		var timeout net.Error
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("write: %v", err)
+		}
+		must(t, p.a.SetDeadline(time.Now().Add(-time.Hour)))
+		readError(t, p.a, os.ErrDeadlineExceeded)
+	})
+}
+
+// A deadline that another goroutine moves is the one that counts: sooner, later, past, none.
+func TestADeadlineMovesUnderAReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for _, c := range []struct{ first, second, want time.Duration }{
+			{time.Hour, time.Minute, time.Minute},
+			{time.Minute, time.Hour, time.Hour},
+			{time.Hour, -time.Second, time.Second},
+			{0, time.Minute, time.Minute},
+		} {
+			began := time.Now()
+			must(t, p.a.SetReadDeadline(time.Time{}))
+			if c.first != 0 {
+				must(t, p.a.SetReadDeadline(began.Add(c.first)))
+			}
+			done := make(chan error)
+			go func() {
+				_, err := p.a.Read(make([]byte, 1))
+				done <- err
+			}()
+			time.Sleep(time.Second)
+			must(t, p.a.SetReadDeadline(began.Add(c.second)))
+			err := <-done
+			if took := time.Since(began); !errors.Is(err, os.ErrDeadlineExceeded) || took != c.want {
+				t.Errorf("%v, then %v: %v after %v", c.first, c.second, err, took)
+			}
+		}
+		began := time.Now()
+		must(t, p.a.SetReadDeadline(began.Add(time.Second)))
+		time.AfterFunc(time.Millisecond, func() { _ = p.a.SetReadDeadline(time.Time{}) })
+		time.AfterFunc(time.Minute, func() { _, _ = p.b.Write([]byte("x")) })
+		read(t, p.a, "x")
+		if d := time.Since(began); d != time.Minute {
+			t.Errorf("read after %v", d)
+		}
+	})
+}
+
+func TestEmptyReadAndWrite(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		if n, err := p.a.Write(nil); n != 0 || err != nil {
+			t.Errorf("write: %d, %v", n, err)
+		}
+		if n, err := p.b.Read(nil); n != 0 || err != nil {
+			t.Errorf("read: %d, %v", n, err)
+		}
+		silent(t, p.b)
+	})
+}
+
+func TestAddresses(t *testing.T) {
+	p := newPair(t)
+	if p.a.RemoteAddr().String() != "b:1" || p.b.LocalAddr().String() != "b:1" ||
+		p.a.LocalAddr().String() != p.b.RemoteAddr().String() || p.a.LocalAddr().Network() != "tcp" {
+		t.Errorf("from %v to %v, at the other end from %v to %v",
+			p.a.LocalAddr(), p.a.RemoteAddr(), p.b.RemoteAddr(), p.b.LocalAddr())
+	}
+}
+
+// Many goroutines use one connection, as net.Conn allows, while faults come and go.
+func TestConcurrentUse(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		var wg sync.WaitGroup
+		for _, c := range []*memnet.Conn{p.a, p.b} {
+			for range 4 {
+				wg.Go(func() {
+					for range 200 {
+						_, _ = c.Write([]byte("some bytes"))
+					}
+				})
+				wg.Go(func() {
+					b := make([]byte, 16)
+					for {
+						if _, err := c.Read(b); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+							return
+						}
+					}
+				})
+				wg.Go(func() {
+					for range 50 {
+						_ = c.SetDeadline(time.Now().Add(time.Millisecond))
+						_ = c.SetDeadline(time.Time{})
+						_ = c.LocalAddr()
+					}
+				})
+			}
+		}
+		wg.Go(func() {
+			for range 20 {
+				p.OneWay("a", memnet.Any).Freeze()
+				p.Between("a", "b").Delay(time.Millisecond)
+				p.OneWay("a", memnet.Any).Thaw()
+				p.Between("a", "b").Heal()
+			}
+			time.Sleep(5 * time.Millisecond) // what is delayed arrives at an open end
+			p.Between("a", "b").Cut()
+			p.a.Close()
+			p.b.Close()
+		})
+		wg.Wait()
+	})
+}
+
+func TestRefusedWithoutAListener(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		host := p.Host("a")
+		_, err := host.DialContext(t.Context(), "tcp", "b:2")
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("no listener: %v", err)
+		}
+		must(t, p.listener.Close())
+		_, err = host.DialContext(t.Context(), "tcp", "b:1")
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("closed listener: %v", err)
+		}
+		if _, err := p.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("accept: %v", err)
+		}
+		if err := p.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("second close: %v", err)
+		}
+		write(t, p.a, "connections outlive the listener")
+		read(t, p.b, "connections outlive the listener")
+	})
+}
+
+func TestBadAddresses(t *testing.T) {
+	n := memnet.New()
+	_, err := n.Host("a").DialContext(t.Context(), "tcp", "nowhere:1")
+	var dns *net.DNSError
+	if !errors.As(err, &dns) || !dns.IsNotFound {
+		t.Errorf("a host that nothing has named: %v", err)
+	}
+	for _, addr := range []string{"b", ":1", "*:1", "b:", "b:70000", "b:x"} {
+		if _, err := n.Listen(addr); err == nil {
+			t.Errorf("listens on %q", addr)
+		}
+	}
+	if _, err := n.Host("a").DialContext(t.Context(), "udp", "b:1"); err == nil {
+		t.Error("dials udp")
+	}
+	_, err = n.Listen("b:1")
+	must(t, err)
+	if _, err := n.Listen("b:1"); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("listens twice: %v", err)
+	}
+	free, err := n.Listen("b:0")
+	must(t, err)
+	if addr := free.Addr().String(); addr == "b:0" || !n.Listening(addr) {
+		t.Errorf("port 0 became %s", addr)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a host without a name")
+		}
+	}()
+	n.Host("")
+}
+
+func TestClosedListenerResetsWhatItHasNotAccepted(t *testing.T) {
+	both(t, func(t *testing.T) {
+		n := memnet.New()
+		l, err := n.Listen("b:1")
+		must(t, err)
+		c, err := n.Host("a").DialContext(t.Context(), "tcp", "b:1")
+		must(t, err)
+		defer c.Close()
+		must(t, l.Close())
+		readError(t, c, syscall.ECONNRESET)
+	})
+}
+
+func TestNetworkClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		var wg sync.WaitGroup
+		wg.Go(func() { readError(t, p.a, syscall.ECONNRESET) })
+		wg.Go(func() {
+			if _, err := p.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("accept: %v", err)
+			}
+		})
+		p.Between("a", memnet.Any).Freeze()
+		wg.Go(func() {
+			if _, err := p.Host("a").DialContext(context.Background(), "tcp", "b:1"); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("dial: %v", err)
+			}
+		})
+		synctest.Wait()
+		p.Close()
+		wg.Wait()
+		if _, err := p.Listen("c:1"); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("listen: %v", err)
+		}
+	})
+}

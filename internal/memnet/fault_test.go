@@ -1,0 +1,392 @@
+package memnet_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/memnet"
+)
+
+func TestCutEndsConnectionsAtOnce(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		write(t, p.a, "arrived")
+		p.Between("a", "b").Cut()
+		read(t, p.b, "arrived")
+		readError(t, p.a, syscall.ECONNRESET)
+		readError(t, p.b, syscall.ECONNRESET)
+		if _, err := p.a.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("write: %v", err)
+		}
+		a, b := p.connect(t) // the network itself is well
+		write(t, a, "x")
+		read(t, b, "x")
+	})
+}
+
+func TestCutInOneDirectionLeavesTheOtherEndOpen(t *testing.T) {
+	both(t, func(t *testing.T) {
+		p := newPair(t)
+		p.OneWay("a", "b").Cut()
+		readError(t, p.b, syscall.ECONNRESET)
+		silent(t, p.a)
+		write(t, p.a, "x")
+		readError(t, p.a, syscall.ECONNRESET)
+	})
+}
+
+func TestPartitionIsABlackHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		other, otherB := p.connect(t) // sends nothing meanwhile
+		half := p.Between("a", "b")
+		half.Partition()
+		write(t, p.a, "lost")
+		write(t, p.b, "lost")
+		silent(t, p.b)
+		silent(t, p.a)
+		must(t, p.a.CloseWrite())
+		silent(t, p.b) // not even the end gets through
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		_, err := p.Host("a").DialContext(ctx, "tcp", "b:1")
+		if time.Since(began) != time.Hour || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("dial: %v after %v", err, time.Since(began))
+		}
+		var timeout net.Error
+		if !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%v is no timeout", err)
+		}
+
+		half.Heal()
+		readError(t, p.a, syscall.ECONNRESET) // a stream has no gap
+		readError(t, p.b, syscall.ECONNRESET)
+		write(t, other, "x")
+		read(t, otherB, "x")
+	})
+}
+
+func TestAClosedEndIsFoundDeadAfterThePartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.Between("a", "b").Partition()
+		must(t, p.a.Close())
+		silent(t, p.b)
+		p.Between("a", "b").Heal()
+		readError(t, p.b, syscall.ECONNRESET)
+	})
+}
+
+func TestPartitionInOneDirection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.OneWay("a", "b").Partition()
+		write(t, p.b, "still heard")
+		read(t, p.a, "still heard")
+		write(t, p.a, "lost")
+		silent(t, p.b)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.Host("a").DialContext(ctx, "tcp", "b:1"); err == nil {
+			t.Error("a dial got through in one direction")
+		}
+		p.OneWay("b", "a").Heal()
+		silent(t, p.b)
+		p.OneWay("a", "b").Heal()
+		readError(t, p.b, syscall.ECONNRESET)
+	})
+}
+
+func TestDialWaitsForTheNetworkToHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for _, fault := range []func(){p.Between("a", "b").Partition, p.OneWay("b", "a").Freeze} {
+			fault()
+			began := time.Now()
+			time.AfterFunc(time.Minute, p.Between(memnet.Any, "b").Heal)
+			a, b := p.connect(t)
+			if d := time.Since(began); d != time.Minute {
+				t.Errorf("connected after %v", d)
+			}
+			write(t, a, "x")
+			read(t, b, "x")
+		}
+		p.Between("a", "b").Partition()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := p.Host("a").DialContext(ctx, "tcp", "b:1"); !errors.Is(err, context.Canceled) {
+			t.Errorf("dial: %v", err)
+		}
+	})
+}
+
+// What was lost before is not the first that arrives later, also not while Heal works.
+func TestNothingArrivesBehindALostPacket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.Between("a", "b").Partition()
+		write(t, p.a, "one")
+		p.OneWay("b", "a").Heal()
+		write(t, p.a, "two")
+		p.OneWay("a", "b").Heal()
+		_, _ = p.a.Write([]byte("three"))
+		readError(t, p.b, syscall.ECONNRESET)
+	})
+}
+
+func TestDelayKeepsTheOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		began := time.Now()
+		p.OneWay("a", "b").Delay(3 * time.Second)
+		write(t, p.a, "one")
+		time.Sleep(time.Second)
+		write(t, p.a, "two")
+		p.OneWay("a", "b").Delay(0)
+		write(t, p.a, "three") // not in front of two
+		must(t, p.a.Close())
+		for _, want := range []struct {
+			text  string
+			after time.Duration
+		}{{"one", 3 * time.Second}, {"two", 4 * time.Second}, {"three", 4 * time.Second}} {
+			read(t, p.b, want.text)
+			if d := time.Since(began); d != want.after {
+				t.Errorf("%s after %v, want %v", want.text, d, want.after)
+			}
+		}
+		readError(t, p.b, io.EOF)
+	})
+}
+
+func TestDelayOfBothHostsAddsUpForADial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.OneWay("a", "b").Delay(time.Second)
+		p.OneWay("b", "a").Delay(2 * time.Second)
+		began := time.Now()
+		a, b := p.connect(t)
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("connected after %v", d)
+		}
+		write(t, a, "x")
+		read(t, b, "x")
+		if d := time.Since(began); d != 4*time.Second {
+			t.Errorf("read after %v", d)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if _, err := p.Host("a").DialContext(ctx, "tcp", "b:1"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("dial: %v", err)
+		}
+	})
+}
+
+func TestLatencyIsNotHealed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.SetLatency(time.Second)
+		p.Between("a", "b").Delay(time.Second)
+		for _, want := range []time.Duration{2 * time.Second, time.Second} {
+			began := time.Now()
+			write(t, p.a, "x")
+			read(t, p.b, "x")
+			if d := time.Since(began); d != want {
+				t.Errorf("read after %v, want %v", d, want)
+			}
+			p.Between("a", memnet.Any).Heal()
+		}
+		// A goroutine that asks again and again does not stop the clock.
+		go func() { _, _ = io.Copy(p.b, p.b) }()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+			write(t, p.a, "x")
+			read(t, p.a, "x")
+		}
+	})
+}
+
+func TestWhatIsUnderWayIsLostInABlackHole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.OneWay("a", "b").Delay(2 * time.Second)
+		write(t, p.a, "one")
+		time.Sleep(time.Second)
+		write(t, p.a, "two")
+		time.Sleep(1500 * time.Millisecond)
+		p.Between("a", "b").Partition()
+		read(t, p.b, "one")
+		time.Sleep(time.Hour)
+		silent(t, p.b)
+		p.Between("a", "b").Heal()
+		readError(t, p.b, syscall.ECONNRESET)
+	})
+}
+
+func TestFreezeDeliversAllAtTheThaw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for _, end := range []func(){p.OneWay("a", "b").Thaw, p.Between(memnet.Any, "a").Heal} {
+			p.OneWay("a", memnet.Any).Freeze()
+			write(t, p.a, "one")
+			time.Sleep(time.Hour)
+			write(t, p.a, "two")
+			write(t, p.b, "back")
+			read(t, p.a, "back")
+			silent(t, p.b)
+			end()
+			began := time.Now()
+			read(t, p.b, "onetwo")
+			if d := time.Since(began); d != 0 {
+				t.Errorf("%v after the thaw", d)
+			}
+		}
+	})
+}
+
+func TestFreezeOfWhatIsDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		began := time.Now()
+		p.OneWay("a", "b").Delay(10 * time.Second)
+		write(t, p.a, "one")
+		p.OneWay("a", "b").Freeze()
+		time.Sleep(time.Minute)
+		write(t, p.a, "two")
+		p.OneWay("a", "b").Thaw()
+		read(t, p.b, "one")
+		if d := time.Since(began); d != time.Minute {
+			t.Errorf("one after %v", d)
+		}
+		read(t, p.b, "two")
+		if d := time.Since(began); d != 70*time.Second {
+			t.Errorf("two after %v", d)
+		}
+	})
+}
+
+func TestAResetTravelsAsPacketsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		p.OneWay("b", "a").Delay(time.Second)
+		p.OneWay("a", "b").Cut() // b is gone
+		write(t, p.a, "x")
+		began := time.Now()
+		readError(t, p.a, syscall.ECONNRESET)
+		if d := time.Since(began); d != time.Second {
+			t.Errorf("reset after %v", d)
+		}
+	})
+}
+
+// The newest fault that covers a way wins.
+func TestFaultsOfManyHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := memnet.New()
+		for _, host := range []string{"a", "b", "c"} {
+			l, err := n.Listen(host + ":1")
+			must(t, err)
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					c.Close()
+				}
+			}()
+		}
+		defer n.Close()
+		reach := func(from, to string) bool {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			c, err := n.Host(from).DialContext(ctx, "tcp", to+":1")
+			if err != nil {
+				return false
+			}
+			return c.Close() == nil
+		}
+		for _, c := range []struct {
+			what        string
+			do          func()
+			ab, ac, bc  bool
+			loopbackOfA bool
+		}{
+			{"nothing", func() {}, true, true, true, true},
+			{"a apart", n.Between("a", memnet.Any).Partition, false, false, true, true},
+			{"a to b again", n.Between("b", "a").Heal, true, false, true, true},
+			{"a healed", n.Between("a", memnet.Any).Heal, true, true, true, true},
+			{"all apart", n.Between(memnet.Any, memnet.Any).Partition, false, false, false, true},
+			{"b healed", n.Between(memnet.Any, "b").Heal, true, false, true, true},
+			{"c frozen", n.OneWay(memnet.Any, "c").Freeze, true, false, false, true},
+			{"c healed, still apart from none", n.Between("c", memnet.Any).Heal, true, true, true, true},
+			{"a apart from itself", n.OneWay("a", "a").Partition, true, true, true, false},
+			{"all healed", n.Between(memnet.Any, memnet.Any).Heal, true, true, true, false},
+			{"a itself healed", n.Between("a", "a").Heal, true, true, true, true},
+		} {
+			c.do()
+			ab, ac, bc, aa := reach("a", "b"), reach("a", "c"), reach("b", "c"), reach("a", "a")
+			if ab != c.ab || ac != c.ac || bc != c.bc || aa != c.loopbackOfA {
+				t.Errorf("%s: a reaches b %v, c %v, itself %v; b reaches c %v", c.what, ab, ac, aa, bc)
+			}
+		}
+		if got := n.Rules(); got != 0 {
+			t.Errorf("%d rules are left after all is healed", got)
+		}
+	})
+}
+
+func TestNoGoroutinesAndNoConnectionsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t)
+		for range 100 {
+			a, b := p.connect(t)
+			write(t, a, "x")
+			read(t, b, "x")
+			must(t, a.Close())
+			must(t, b.Close())
+		}
+		if n := p.Ends(); n != 2 { // of the pair itself
+			t.Errorf("the network keeps %d ends", n)
+		}
+	})
+}
+
+func BenchmarkPingPong(b *testing.B) {
+	n := memnet.New()
+	l, err := n.Listen("b:1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer n.Close()
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		_, _ = io.Copy(c, c)
+	}()
+	c, err := n.Host("a").DialContext(b.Context(), "tcp", "b:1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	packet := make([]byte, 100)
+	for b.Loop() {
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := c.Write(packet); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, packet); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
