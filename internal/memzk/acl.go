@@ -1,0 +1,205 @@
+package memzk
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/base64"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Permissions.
+const (
+	permRead   int32 = 1
+	permWrite  int32 = 2
+	permCreate int32 = 4
+	permDelete int32 = 8
+	permAdmin  int32 = 16
+)
+
+// ident is who an ACL is for, or who a client has proved to be.
+type ident struct{ scheme, id string }
+
+type acl struct {
+	perms int32
+	ident
+}
+
+var (
+	anyone   = ident{"world", "anyone"}
+	openACL  = []acl{{31, anyone}}
+	readACL  = []acl{{permRead, anyone}}
+	openWire = appendACL(nil, openACL)[4:]
+)
+
+// cutOpenACL spares the decoder the ACL that nearly all nodes have.
+func cutOpenACL(b []byte) (rest []byte, ok bool) { return bytes.CutPrefix(b, openWire) }
+
+// allows says whether one of these identities has one of these permissions.
+func allows(list []acl, perm int32, who []ident) bool {
+	if len(list) == 0 {
+		return true
+	}
+	for _, a := range list {
+		if a.perms&perm == 0 {
+			continue
+		}
+		if a.ident == anyone {
+			return true
+		}
+		for _, w := range who {
+			if w.scheme == a.scheme && matches(w, a.id) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func matches(who ident, id string) bool {
+	switch who.scheme {
+	case "digest":
+		return who.id == id
+	case "ip":
+		addr, mask, _ := strings.Cut(id, "/")
+		want, have := address(addr), address(who.id)
+		if want == nil || have == nil || len(want) != len(have) {
+			return false
+		}
+		bits := 8 * len(want)
+		if mask != "" {
+			n, err := strconv.Atoi(mask)
+			if err != nil || n < 0 || n > bits {
+				return false
+			}
+			bits = n
+		}
+		m := net.CIDRMask(bits, 8*len(want))
+		return bytes.Equal(maskedWith(want, m), maskedWith(have, m))
+	}
+	return false
+}
+
+func maskedWith(ip []byte, mask net.IPMask) []byte {
+	v := make([]byte, len(ip))
+	for i := range ip {
+		v[i] = ip[i] & mask[i]
+	}
+	return v
+}
+
+// address returns 4 bytes or 16, or nil for what is no IP address. It is as lenient as ZooKeeper: four
+// numbers, leading zeros and all.
+func address(s string) []byte {
+	if strings.Contains(s, ":") {
+		if strings.Contains(s, ".") {
+			return nil
+		}
+		return net.ParseIP(s)
+	}
+	parts := strings.Split(s, ".")
+	if len(parts) != 4 {
+		return nil
+	}
+	ip := make([]byte, 4)
+	for i, part := range parts {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 || n > 255 {
+			return nil
+		}
+		ip[i] = byte(n)
+	}
+	return ip
+}
+
+// resolveACL checks the ACL of a request and puts the client's own identities in the place of the
+// scheme "auth".
+func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
+	if len(list) == 1 && list[0] == openACL[0] {
+		return openACL, codeOK
+	}
+	if len(list) == 0 {
+		return nil, codeInvalidACL
+	}
+	var resolved []acl
+	for i, a := range list {
+		if slices.Contains(list[:i], a) {
+			continue
+		}
+		switch {
+		case a.ident == anyone:
+			resolved = append(resolved, a)
+		case a.scheme == "auth":
+			found := false
+			for _, w := range who {
+				// An address is no proof of identity.
+				if w.scheme == "digest" {
+					resolved = append(resolved, acl{a.perms, w})
+					found = true
+				}
+			}
+			if !found {
+				return nil, codeInvalidACL
+			}
+		case a.scheme == "digest" && validDigest(a.id), a.scheme == "ip" && validIP(a.id, ipv6):
+			resolved = append(resolved, a)
+		default:
+			return nil, codeInvalidACL
+		}
+	}
+	return resolved, codeOK
+}
+
+// validDigest wants two parts. As in ZooKeeper, empty parts at the end do not count.
+func validDigest(id string) bool {
+	id = strings.TrimRight(id, ":")
+	return strings.Count(id, ":") == 1
+}
+
+func validIP(id string, ipv6 bool) bool {
+	addr, mask, found := strings.Cut(id, "/")
+	ip := address(addr)
+	if ip == nil || len(ip) == net.IPv6len && !ipv6 {
+		return false
+	}
+	if !found {
+		return true
+	}
+	n, err := strconv.Atoi(mask)
+	return err == nil && n >= 0 && n <= 8*len(ip)
+}
+
+// digestIdent is the identity that "user:password" proves.
+func digestIdent(secret []byte) ident {
+	user, _, _ := strings.Cut(string(secret), ":")
+	sum := sha1.Sum(secret)
+	return ident{"digest", user + ":" + base64.StdEncoding.EncodeToString(sum[:])}
+}
+
+// authenticate adds to the identities of a connection what an auth request proves.
+func authenticate(who []ident, scheme string, secret []byte) ([]ident, bool) {
+	switch scheme {
+	case "digest":
+		id := digestIdent(secret)
+		if !slices.Contains(who, id) {
+			who = append(slices.Clip(who), id)
+		}
+		return who, true
+	case "ip":
+		return who, true // each connection has its address as an identity from the start
+	}
+	return who, false
+}
+
+// hideDigests is what a client sees of an ACL that it may read and not change.
+func hideDigests(list []acl) []acl {
+	hidden := slices.Clone(list)
+	for i, a := range hidden {
+		if user, _, found := strings.Cut(a.id, ":"); found && a.scheme == "digest" {
+			hidden[i].id = user + ":x"
+		}
+	}
+	return hidden
+}

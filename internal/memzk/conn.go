@@ -1,0 +1,450 @@
+package memzk
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"time"
+)
+
+// sessionlessTimeout is how long a connection may be silent before it has a session, and the
+// length of the buckets in which a member closes connections that are silent for longer than
+// their session's timeout.
+const sessionlessTimeout = 10 * time.Second
+
+// conn is one client's connection. All fields but nc, wake, gone and done are guarded by
+// Ensemble.mu.
+type conn struct {
+	m      *Member
+	nc     net.Conn
+	number int64         // in the order of arrival
+	wake   chan struct{} // to the writing goroutine: there is output and it is to write it
+	gone   chan struct{} // closed with the connection
+	done   chan struct{} // closed when the reading goroutine has ended
+
+	session     int64
+	timeout     time.Duration
+	auth        []ident
+	readOnly    bool // the client knows of read-only servers and wants to be told
+	initialized bool // a connect request has come
+	established bool // and has been answered
+	ready       chan struct{}
+	ending      bool // closes when all output is written; no more is added
+	closed      bool
+	active      time.Duration // when something last came or went
+
+	queue []*request // whose replies are not sent yet, from head on
+	head  int
+
+	out, spare []byte
+	writing    bool // a goroutine writes output, and will write what is added
+
+	dataPaths, childPaths map[string]struct{}
+
+	since          time.Time
+	received, sent int64
+	lastXid        int32
+	lastZxid       int64
+}
+
+func (m *Member) newConn(nc net.Conn) *conn {
+	m.e.accepted++
+	c := &conn{
+		m: m, nc: nc, number: m.e.accepted,
+		wake: make(chan struct{}, 1), gone: make(chan struct{}), done: make(chan struct{}),
+		timeout: sessionlessTimeout, active: m.e.now(), since: time.Now(), lastXid: -1,
+		dataPaths: map[string]struct{}{}, childPaths: map[string]struct{}{},
+	}
+	if addr := nc.RemoteAddr(); addr != nil {
+		if ap, err := netip.ParseAddrPort(addr.String()); err == nil {
+			c.auth = []ident{{"ip", ap.Addr().Unmap().WithZone("").String()}}
+		}
+	}
+	m.conns[c] = struct{}{}
+	m.setIdleAlarm(c)
+	return c
+}
+
+// read is the reading goroutine: it handles each request and writes what came of it, unless the
+// writing goroutine is at it.
+func (c *conn) read() {
+	e := c.m.e
+	buf := make([]byte, 4096)
+	have := 0
+	for {
+		n, err := c.nc.Read(buf[have:])
+		have += n
+		if n == 0 && err != nil {
+			return
+		}
+		e.lock()
+		used, going := c.handle(buf[:have])
+		e.unlock()
+		if !going || err != nil {
+			return
+		}
+		have = copy(buf, buf[used:have])
+		if need := frameSize(buf[:have]); need > len(buf) {
+			buf = append(buf[:have], make([]byte, need-have)...)
+		} else if len(buf) > 64<<10 && need < 4096 {
+			buf = append(make([]byte, 0, 4096), buf[:have]...)[:4096]
+		}
+	}
+}
+
+// frameSize is the size of the packet that begins here, with its length; 0: not known yet.
+func frameSize(b []byte) int {
+	if len(b) < 4 {
+		return 0
+	}
+	return 4 + int(binary.BigEndian.Uint32(b))
+}
+
+// handle takes all packets that are there. Caller holds mu; it is released while nothing may be
+// answered and while output is written.
+func (c *conn) handle(b []byte) (used int, going bool) {
+	if !c.await() {
+		return 0, false
+	}
+	c.active = c.m.e.now()
+	owned := c.own()
+	for !c.closed && !c.ending {
+		rest := b[used:]
+		if len(rest) < 4 {
+			break
+		}
+		if !c.initialized {
+			if word := string(rest[:4]); knownWord(word) {
+				c.received++
+				c.m.packetsIn++
+				c.out = append(c.out, c.m.word(word)...)
+				c.ending = true
+				break
+			}
+		}
+		size := binary.BigEndian.Uint32(rest)
+		if size > maxPacket || !c.m.serves() {
+			c.shut()
+			break
+		}
+		if len(rest)-4 < int(size) {
+			break
+		}
+		c.received++
+		c.m.packetsIn++
+		used += 4 + int(size)
+		c.packet(rest[4 : 4+size])
+		if c.initialized && !c.established && !c.closed && !c.ending {
+			// Nothing is read until the session is there.
+			if owned {
+				c.flush()
+			}
+			if !c.awaitSession() {
+				return used, false
+			}
+			owned = c.own()
+		}
+	}
+	if owned {
+		c.flush()
+	}
+	return used, !c.closed && !c.ending
+}
+
+// await returns when the member is not paused, and false if the connection is gone by then. Caller
+// holds mu, which is released meanwhile.
+func (c *conn) await() bool {
+	for c.m.paused && !c.closed {
+		gate := c.m.gate
+		c.m.e.unlock()
+		select {
+		case <-gate:
+		case <-c.gone:
+		}
+		c.m.e.lock()
+	}
+	return !c.closed
+}
+
+func (c *conn) awaitSession() bool {
+	for !c.established && !c.closed && !c.ending {
+		if c.ready == nil {
+			c.ready = make(chan struct{})
+		}
+		ready := c.ready
+		c.m.e.unlock()
+		select {
+		case <-ready:
+		case <-c.gone:
+		}
+		c.m.e.lock()
+	}
+	return !c.closed && !c.ending
+}
+
+// own makes the caller the one who writes output, if no other goroutine is. Who owns must flush.
+func (c *conn) own() bool {
+	if c.writing {
+		return false
+	}
+	c.writing = true
+	return true
+}
+
+// flush writes output until there is none. Caller holds mu, which is released while it writes.
+func (c *conn) flush() {
+	for len(c.out) > 0 && !c.closed {
+		b := c.out
+		c.out, c.spare = c.spare[:0], nil
+		c.active = c.m.e.now()
+		c.m.e.unlock()
+		_, err := c.nc.Write(b)
+		c.m.e.lock()
+		if cap(b) <= 64<<10 {
+			c.spare = b
+		}
+		if err != nil {
+			c.shut()
+		}
+	}
+	c.writing = false
+	if c.ending {
+		c.shut()
+	}
+}
+
+// write is the writing goroutine. It writes what other connections' requests and timers cause.
+func (c *conn) write() {
+	for {
+		select {
+		case <-c.wake:
+			c.m.e.lock()
+			c.flush()
+			c.m.e.unlock()
+		case <-c.done:
+			return
+		}
+	}
+}
+
+// wrote has the output written that was just added.
+func (c *conn) wrote() {
+	c.sent++
+	c.m.packetsOut++
+	if c.own() {
+		c.wake <- struct{}{} // has room: the writing goroutine is idle
+	}
+}
+
+// end closes the connection when all output is written.
+func (c *conn) end() {
+	c.ending = true
+	if c.own() {
+		c.wake <- struct{}{}
+	}
+}
+
+// shut closes the connection now. What is not written yet is lost.
+func (c *conn) shut() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	close(c.gone)
+	m := c.m
+	delete(m.conns, c)
+	if m.bySession[c.session] == c {
+		delete(m.bySession, c.session)
+	}
+	m.watches.forget(c)
+	c.queue, c.head = nil, 0
+	m.e.toClose = append(m.e.toClose, c.nc)
+}
+
+func (c *conn) mute() bool { return c.closed || c.ending }
+
+// packet is one packet without its length.
+func (c *conn) packet(b []byte) {
+	d := decoder{b: b}
+	if !c.initialized {
+		c.connect(&d)
+		return
+	}
+	xid, op := d.int32(), d.int32()
+	if d.bad {
+		c.shut()
+		return
+	}
+	switch op {
+	case opAuth:
+		c.authPacket(xid, &d)
+		return
+	case opSASL:
+		c.saslPacket(xid, &d)
+		return
+	}
+	c.m.submit(c, xid, op, d.b)
+}
+
+// connect is the first packet.
+func (c *conn) connect(d *decoder) {
+	d.int32() // version of the protocol
+	seen := d.int64()
+	timeout := d.int32()
+	id := d.int64()
+	secret := d.bytes()
+	if d.bad {
+		c.shut()
+		return
+	}
+	if len(d.b) > 0 {
+		c.readOnly = true
+	}
+	c.initialized = true
+	m := c.m
+	if seen > m.tree.zxid {
+		m.e.note("member %d refuses a client that has seen 0x%x, it has 0x%x itself", m.id, seen, m.tree.zxid)
+		c.shut()
+		return
+	}
+	c.timeout = m.e.clampTimeout(timeout)
+	if id == 0 {
+		c.setSession(m.nextSession)
+		m.nextSession++
+		m.openSession(c)
+		return
+	}
+	// As in ZooKeeper, the older connection goes before the password is looked at.
+	if old := m.bySession[id]; old != nil {
+		old.shut()
+	}
+	c.setSession(id)
+	if password := m.e.password(id); string(secret) != string(password[:]) {
+		c.establish(false)
+		return
+	}
+	m.resumeSession(c)
+}
+
+func (c *conn) setSession(id int64) {
+	c.session = id
+	c.m.bySession[id] = c
+}
+
+// establish answers the connect request.
+func (c *conn) establish(valid bool) {
+	if c.mute() || c.established {
+		return
+	}
+	var id int64
+	var timeout int32
+	var secret [16]byte
+	if valid {
+		id, timeout, secret = c.session, int32(c.timeout/time.Millisecond), c.m.e.password(c.session)
+	}
+	start := len(c.out)
+	c.out = append(c.out, 0, 0, 0, 0)
+	c.out = appendInt32(c.out, 0)
+	c.out = appendInt32(c.out, timeout)
+	c.out = appendInt64(c.out, id)
+	c.out = appendBytes(c.out, secret[:])
+	if c.readOnly || c.m.e.behavior.readOnlyAlways {
+		c.out = appendBool(c.out, false)
+	}
+	c.out = endReply(c.out, start)
+	c.wrote()
+	if !valid {
+		c.end()
+		return
+	}
+	c.established = true
+	if c.ready != nil {
+		close(c.ready)
+	}
+	c.m.setIdleAlarm(c)
+}
+
+// authPacket is answered at once, before replies that requests before it wait for.
+func (c *conn) authPacket(xid int32, d *decoder) {
+	d.int32()
+	scheme, secret := d.string(), d.bytes()
+	if d.bad {
+		c.shut()
+		return
+	}
+	var ok bool
+	if c.auth, ok = authenticate(c.auth, scheme, secret); ok {
+		c.reply(xid, 0, codeOK)
+		return
+	}
+	c.reply(xid, 0, codeAuthFailed)
+	c.end()
+}
+
+// saslPacket is answered as by a server without SASL: with no token.
+func (c *conn) saslPacket(xid int32, d *decoder) {
+	if token := d.bytes(); d.bad || token == nil {
+		c.shut()
+		return
+	}
+	if c.mute() {
+		return
+	}
+	var start int
+	c.out, start = startReply(c.out, xid, 0, codeOK)
+	c.out = endReply(appendBytes(c.out, nil), start)
+	c.wrote()
+}
+
+// reply sends a header without a body.
+func (c *conn) reply(xid int32, zxid int64, code int32) {
+	if c.mute() {
+		return
+	}
+	var start int
+	c.out, start = startReply(c.out, xid, zxid, code)
+	c.out = endReply(c.out, start)
+	c.wrote()
+}
+
+func (c *conn) event(kind int32, path string, zxid int64) {
+	if c.mute() {
+		return
+	}
+	if !c.m.e.behavior.zxidInEvents {
+		zxid = -1
+	}
+	var start int
+	c.out, start = startReply(c.out, xidEvent, zxid, codeOK)
+	c.out = appendInt32(c.out, kind)
+	c.out = appendInt32(c.out, stateConnected)
+	c.out = appendString(c.out, path)
+	c.out = endReply(c.out, start)
+	c.wrote()
+}
+
+// pending says whether requests of this connection wait for their reply.
+func (c *conn) pending() bool { return c.head < len(c.queue) }
+
+func (c *conn) enqueue(r *request) { c.queue = append(c.queue, r) }
+
+// drain sends the replies that are due, in the order of the requests. A read has its turn when all
+// writes before it have been answered.
+func (c *conn) drain() {
+	for c.pending() && !c.mute() {
+		r := c.queue[c.head]
+		if !r.read && !r.done {
+			return
+		}
+		c.queue[c.head] = nil
+		c.head++
+		if !c.pending() {
+			c.queue, c.head = c.queue[:0], 0
+		}
+		if r.read {
+			c.m.answerRead(c, r.xid, r.op, r.body)
+		} else {
+			c.answerWrite(r)
+		}
+	}
+}

@@ -1,0 +1,559 @@
+package memzk
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Config is how an ensemble is made. The zero Config is a standalone server as ZooKeeper's sample
+// configuration makes it.
+type Config struct {
+	Members int           // 0 or 1: standalone
+	Tick    time.Duration // 0: 2 s
+
+	MinSession, MaxSession time.Duration // of session timeouts; 0: 2 and 20 ticks
+
+	ContainerCheck time.Duration // how often containers are looked at; 0: a minute
+	TTLNodes       bool          // allow nodes with a time to live, which ZooKeeper refuses by default
+
+	// Version is that of the ZooKeeper to imitate, as in "3.8.0" (which is taken as Debian's, with
+	// patches) or "3.9.3". Empty: the newest one that is known here.
+	Version string
+
+	// SyncLimit is for how many ticks members bear not to hear of each other; 0: 5. InitLimit is
+	// accepted because ZooKeeper has it; members join within it here.
+	SyncLimit, InitLimit int
+
+	// Random is the seed of passwords and of what ZooKeeper leaves to chance: the order in which a
+	// session's nodes are deleted, and who of equal members is elected. It is used by Start only.
+	// Nil: seeded by the system.
+	Random *rand.Rand
+
+	// Log is told in words what members and sessions do. Nil: silence. It is called from many
+	// goroutines.
+	Log func(string)
+}
+
+// Ensemble is a set of servers with one log.
+type Ensemble struct {
+	cfg      Config
+	behavior behavior
+	start    time.Time
+	secret   uint64
+	members  []*Member
+
+	running sync.WaitGroup // goroutines, and alarms that are set
+
+	// mu guards all that follows and the state of members and connections. See lock and unlock.
+	mu        sync.Mutex
+	random    *rand.Rand
+	epoch     int64
+	log       []entry
+	base      int // index of log[0]; a member that is behind it copies the state of another one
+	keep      int // how many entries are kept for members that are behind
+	trimEvery int
+	stopped   bool
+	listeners map[net.Listener]struct{}
+	accepted  int64 // connections so far
+	toClose   []net.Conn
+	notes     []string
+	scratch   []byte
+
+	electAlarm alarm
+}
+
+// entry is a transaction and the request that asked for it, which may be of no interest any more.
+type entry struct {
+	x *txn
+	r *request
+}
+
+// Start starts an ensemble, which has a leader at once. For use in a bubble of synctest, it is called in
+// that bubble: its timers belong there.
+func Start(cfg Config) *Ensemble {
+	if cfg.Members < 0 || cfg.Tick < 0 {
+		panic(fmt.Sprintf("memzk: a Config with %d members and a tick of %v", cfg.Members, cfg.Tick))
+	}
+	cfg.Members = max(cfg.Members, 1)
+	cfg.Tick = cmp.Or(cfg.Tick, 2*time.Second)
+	cfg.MinSession = cmp.Or(cfg.MinSession, 2*cfg.Tick)
+	cfg.MaxSession = cmp.Or(cfg.MaxSession, 20*cfg.Tick)
+	cfg.ContainerCheck = cmp.Or(cfg.ContainerCheck, time.Minute)
+	cfg.SyncLimit = cmp.Or(cfg.SyncLimit, 5)
+	cfg.InitLimit = cmp.Or(cfg.InitLimit, 10)
+	cfg.Version = cmp.Or(cfg.Version, newest)
+	if cfg.MinSession > cfg.MaxSession {
+		panic(fmt.Sprintf("memzk: MinSession %v is above MaxSession %v", cfg.MinSession, cfg.MaxSession))
+	}
+	e := &Ensemble{
+		cfg: cfg, behavior: behaviorOf(cfg.Version), start: time.Now(),
+		listeners: map[net.Listener]struct{}{},
+		keep:      1 << 16, trimEvery: 1 << 12,
+	}
+	seed := rand.Uint64
+	if cfg.Random != nil {
+		seed = cfg.Random.Uint64
+	}
+	// A generator of its own: the caller's may be in use elsewhere, without mu.
+	e.random = rand.New(rand.NewPCG(seed(), seed()))
+	e.secret = e.random.Uint64()
+	e.electAlarm = e.newAlarm(e.elect)
+	for id := range cfg.Members {
+		e.members = append(e.members, e.newMember(id+1))
+	}
+	e.lock()
+	defer e.unlock()
+	last := len(e.members) - 1
+	e.lead(e.members[last], e.members[:last])
+	return e
+}
+
+// now is the time since the start.
+func (e *Ensemble) now() time.Duration { return time.Since(e.start) }
+
+func (e *Ensemble) lock() { e.mu.Lock() }
+
+// unlock does what must not be done under mu: I/O, and calls of foreign code.
+func (e *Ensemble) unlock() {
+	conns, notes := e.toClose, e.notes
+	e.toClose, e.notes = nil, nil
+	e.mu.Unlock()
+	for _, nc := range conns {
+		nc.Close()
+	}
+	for _, s := range notes {
+		e.cfg.Log(s)
+	}
+}
+
+func (e *Ensemble) note(format string, args ...any) {
+	if e.cfg.Log != nil {
+		e.notes = append(e.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+func (e *Ensemble) quorum() int                { return len(e.members)/2 + 1 }
+func (e *Ensemble) syncTimeout() time.Duration { return time.Duration(e.cfg.SyncLimit) * e.cfg.Tick }
+
+// end is the index after the last entry of the log.
+func (e *Ensemble) end() int { return e.base + len(e.log) }
+
+func (e *Ensemble) sorted(set map[*Member]bool) []*Member {
+	list := make([]*Member, 0, len(set))
+	for m := range set {
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(a, b *Member) int { return a.id - b.id })
+	return list
+}
+
+func sortConns(list []*conn) {
+	slices.SortFunc(list, func(a, b *conn) int { return cmp.Compare(a.number, b.number) })
+}
+
+// commit is the leader's. A majority can be reached: all members that can be receive the
+// transaction, and apply it now or when their lag has passed.
+func (m *Member) commit(x *txn, r *request) {
+	e := m.e
+	m.zxid++
+	x.zxid, x.time = m.zxid, time.Now().UnixMilli()
+	if len(e.members) == 1 {
+		m.apply(x, r)
+		return
+	}
+	m.contact = e.now()
+	e.log = append(e.log, entry{x, r})
+	m.received = e.end()
+	m.apply(x, r)
+	for _, f := range e.members {
+		if f != m && f.leader == m && f.linked() {
+			f.receive()
+		}
+	}
+	e.trim()
+}
+
+// apply is where a member's state changes, and where its clients hear of it.
+func (m *Member) apply(x *txn, r *request) {
+	res := m.tree.apply(x)
+	m.applied++
+	switch x.kind {
+	case opCloseSession:
+		if m.role == leading {
+			delete(m.tracker.sessions, x.session)
+		}
+		delete(m.touched, x.session)
+		if c := m.bySession[x.session]; c != nil && (r == nil || r.c != c) {
+			c.shut()
+		}
+	case opCreateContainer, opCreateTTL, opMulti:
+		m.setContainerAlarm()
+	}
+	if r != nil && r.from == m {
+		r.finish(res)
+	}
+	if len(m.syncs) > 0 {
+		m.finishSyncs()
+	}
+}
+
+// receive takes all that is in the log. Without a lag it applies it, too.
+func (m *Member) receive() {
+	e := m.e
+	for m.received < e.end() {
+		m.received++
+		if m.lag == 0 && len(m.due) == 0 {
+			m.applyNext()
+			continue
+		}
+		m.due = append(m.due, e.now()+m.lag)
+	}
+	if len(m.due) > 0 {
+		m.applyAlarm.before(m.due[0])
+	}
+}
+
+func (m *Member) applyNext() {
+	en := m.e.log[m.applied-m.e.base]
+	m.apply(en.x, en.r)
+}
+
+func (m *Member) applyDue() {
+	if !m.alive || m.paused {
+		return
+	}
+	now := m.e.now()
+	for len(m.due) > 0 && m.due[0] <= now {
+		m.due = m.due[1:]
+		m.applyNext()
+	}
+	if len(m.due) > 0 {
+		m.applyAlarm.before(m.due[0])
+	}
+}
+
+// catchUp applies the log up to an index, without regard to a lag.
+func (m *Member) catchUp(index int) {
+	m.due = nil
+	m.applyAlarm.stop()
+	if m.applied < m.e.base {
+		m.copyState()
+	}
+	for m.applied < index {
+		m.applyNext()
+	}
+	m.received = max(m.received, m.applied)
+}
+
+// trim drops entries that nothing needs. A follower must apply each, because its clients watch. A
+// member that has no leader has no clients, and may be left so far behind that it copies the state.
+func (e *Ensemble) trim() {
+	if len(e.log)%e.trimEvery != 0 {
+		return
+	}
+	least := e.end()
+	for _, m := range e.members {
+		if m.role == following {
+			least = min(least, m.applied)
+		} else {
+			least = min(least, max(m.applied, e.end()-e.keep))
+		}
+	}
+	e.log = slices.Clone(e.log[least-e.base:])
+	e.base = least
+}
+
+// copyState is for a member that is behind the log and has no clients.
+func (m *Member) copyState() {
+	from := m
+	for _, o := range m.e.members {
+		if o.applied > from.applied {
+			from = o
+		}
+	}
+	m.tree = from.tree.clone()
+	m.tree.watches = m.watches
+	m.applied = from.applied
+}
+
+// lead makes a member the leader, and others its followers. They have received all that was ever
+// committed between them.
+func (e *Ensemble) lead(m *Member, others []*Member) {
+	e.electAlarm.stop()
+	m.joinAlarm.stop()
+	m.catchUp(e.end())
+	m.role, m.leader = leading, m
+	m.since = e.now()
+	m.contact = m.since
+	m.followers = map[*Member]bool{}
+	m.zxid = m.tree.zxid
+	if len(e.members) > 1 {
+		e.epoch++
+		m.epoch = e.epoch
+		m.zxid = e.epoch << 32
+		m.tree.zxid = m.zxid
+		e.note("member %d leads, epoch %d", m.id, e.epoch)
+	}
+	m.startSessions()
+	m.setContainerAlarm()
+	for _, f := range others {
+		f.join(m)
+	}
+}
+
+// join makes a member a follower that is up to date.
+func (m *Member) join(leader *Member) {
+	m.joinAlarm.stop()
+	m.catchUp(m.e.end())
+	m.role, m.leader, m.epoch = following, leader, leader.epoch
+	leader.followers[m] = true
+	m.e.note("member %d follows member %d", m.id, leader.id)
+	leader.watchQuorum()
+}
+
+// usableLeader is the one that members can join. One that has been deposed and does not know it yet
+// is none, even if the newest cannot be reached: it does not have all transactions.
+func (e *Ensemble) usableLeader() *Member {
+	for _, m := range e.members {
+		if m.role == leading && m.epoch == e.epoch && m.usable() {
+			return m
+		}
+	}
+	return nil
+}
+
+// seek has members without a leader join one, or elect one. It is called whenever that may have
+// become possible.
+func (e *Ensemble) seek() {
+	if e.stopped || len(e.members) == 1 {
+		return
+	}
+	l := e.usableLeader()
+	for _, m := range e.members {
+		if m.role == looking && m.usable() && l != nil && !m.joinAlarm.set {
+			m.joinAlarm.at(e.now() + joinDelay)
+		}
+	}
+	if l == nil && len(e.candidates()) >= e.quorum() {
+		e.electAlarm.before(e.now() + electionDelay)
+	}
+}
+
+func (e *Ensemble) candidates() []*Member {
+	var list []*Member
+	for _, m := range e.members {
+		if m.role == looking && m.usable() {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func (m *Member) tryJoin() {
+	if m.role != looking || !m.usable() {
+		return
+	}
+	if l := m.e.usableLeader(); l != nil {
+		m.join(l)
+		return
+	}
+	m.e.seek()
+}
+
+// elect is the alarm of an election. The leader is one of those that have received the most.
+func (e *Ensemble) elect() {
+	list := e.candidates()
+	if len(list) < e.quorum() || e.usableLeader() != nil {
+		e.seek()
+		return
+	}
+	most := 0
+	for _, m := range list {
+		most = max(most, m.received)
+	}
+	best := slices.DeleteFunc(slices.Clone(list), func(m *Member) bool { return m.received < most })
+	leader := best[e.random.IntN(len(best))]
+	e.lead(leader, slices.DeleteFunc(list, func(m *Member) bool { return m == leader }))
+}
+
+func (e *Ensemble) linksDown() {
+	for _, m := range e.members {
+		m.linkDown()
+	}
+}
+
+func (e *Ensemble) linksUp() {
+	for _, m := range e.members {
+		m.linkUp()
+	}
+	for _, m := range e.members {
+		if m.role == leading {
+			m.pump()
+		}
+	}
+}
+
+// Members are all members, by their numbers.
+func (e *Ensemble) Members() []*Member { return slices.Clone(e.members) }
+
+// Leader is the member that leads; nil: none does now. A leader that is paused or isolated is one
+// until it is deposed.
+func (e *Ensemble) Leader() *Member {
+	e.lock()
+	defer e.unlock()
+	return e.leader()
+}
+
+func (e *Ensemble) leader() *Member {
+	var l *Member
+	for _, m := range e.members {
+		if m.alive && m.role == leading && (l == nil || m.epoch > l.epoch) {
+			l = m
+		}
+	}
+	return l
+}
+
+// Expire has the leader end a session now, as its timer would. It returns false if there is no
+// such session, or no leader.
+func (e *Ensemble) Expire(session int64) bool {
+	e.lock()
+	defer e.unlock()
+	l := e.leader()
+	if l == nil || e.stopped {
+		return false
+	}
+	s := l.tracker.sessions[session]
+	if s == nil || s.closing {
+		return false
+	}
+	s.closing = true
+	e.note("session 0x%x is expired", uint64(session))
+	l.endSession(session)
+	return true
+}
+
+// Elect hands leadership to a member, as after the death of the leader: connections drop, and all
+// sessions get their full timeout again. It returns false if the member cannot lead, because it is
+// dead, paused, or does not reach a majority.
+func (e *Ensemble) Elect(m *Member) bool {
+	e.lock()
+	defer e.unlock()
+	var others []*Member
+	for _, o := range e.members {
+		if o != m && o.usable() {
+			others = append(others, o)
+		}
+	}
+	if e.stopped || m.e != e || !m.alive || m.paused || len(others)+1 < e.quorum() || len(others) > 0 && m.isolated {
+		return false
+	}
+	old := e.leader()
+	if old != nil && old.usable() {
+		old.leave()
+	}
+	for _, o := range append(others, m) {
+		if o.role != looking {
+			o.leave()
+		}
+	}
+	e.lead(m, others)
+	return true
+}
+
+// Sessions are all sessions that have started and not ended, sorted.
+func (e *Ensemble) Sessions() []int64 {
+	e.lock()
+	defer e.unlock()
+	return sortedKeys(e.newestTree().sessions)
+}
+
+// Nodes are all nodes but those that each server has, with the sessions that own them.
+func (e *Ensemble) Nodes() map[string]int64 {
+	e.lock()
+	defer e.unlock()
+	return e.newestTree().owners()
+}
+
+// Connected says to which member the client of each session is connected.
+func (e *Ensemble) Connected() map[int64]*Member {
+	e.lock()
+	defer e.unlock()
+	at := map[int64]*Member{}
+	for _, m := range e.members {
+		for id, c := range m.bySession {
+			if c.established {
+				at[id] = m
+			}
+		}
+	}
+	return at
+}
+
+// newestTree is that of the member that has applied the most.
+func (e *Ensemble) newestTree() *tree {
+	best := e.members[0]
+	for _, m := range e.members {
+		if m.applied > best.applied {
+			best = m
+		}
+	}
+	return best.tree
+}
+
+func (t *tree) owners() map[string]int64 {
+	owners := map[string]int64{}
+	for path, n := range t.nodes {
+		switch path {
+		case "", "/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config":
+		default:
+			owners[path] = n.stat().owner
+		}
+	}
+	return owners
+}
+
+// SetSequence gives the next sequential child of a directory this number, on all members: a way to
+// the end of the numbers without two billion creates. It returns false if there is no such node.
+func (e *Ensemble) SetSequence(dir string, next int32) bool {
+	e.lock()
+	defer e.unlock()
+	found := false
+	for _, m := range e.members {
+		if n := m.tree.nodes[dir]; n != nil {
+			n.creates, found = next, true
+		}
+	}
+	return found
+}
+
+// Stop ends all connections, listeners and goroutines, and waits for them.
+func (e *Ensemble) Stop() {
+	e.lock()
+	e.stopped = true
+	for _, m := range e.members {
+		m.open()
+		m.dropClients()
+		for _, a := range []*alarm{
+			&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm,
+			&m.applyAlarm, &m.silenceAlarm, &m.joinAlarm, &m.idleAlarm,
+		} {
+			a.stop()
+		}
+	}
+	e.electAlarm.stop()
+	listeners := make([]net.Listener, 0, len(e.listeners))
+	for l := range e.listeners {
+		listeners = append(listeners, l)
+	}
+	e.unlock()
+	for _, l := range listeners {
+		l.Close()
+	}
+	e.running.Wait()
+}

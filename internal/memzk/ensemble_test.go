@@ -1,0 +1,862 @@
+package memzk
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// trio runs a test with three members, of which the third leads.
+func trio(t *testing.T, test func(t *testing.T, e *Ensemble, f, g, l *Member)) {
+	t.Helper()
+	bubble(t, Config{Members: 3}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()
+		if e.Leader() != m[2] {
+			t.Fatal("the third member does not lead")
+		}
+		test(t, e, m[0], m[1], m[2])
+	})
+}
+
+func (r *raw) mustCreate(path string, flags int32) {
+	r.t.Helper()
+	if p := r.call(opCreate, createBody(path, "", flags)); p.code != codeOK {
+		r.t.Fatalf("create %s: %d", path, p.code)
+	}
+}
+
+func (r *raw) exists(path string) bool {
+	r.t.Helper()
+	p := r.call(opExists, pathBody(path, false))
+	if p.code != codeOK && p.code != codeNoNode {
+		r.t.Fatalf("exists %s: %d", path, p.code)
+	}
+	return p.code == codeOK
+}
+
+const tick = 2 * time.Second
+
+func TestAllMembersServeOneState(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		a, b, c := connect(t, f, 4*time.Second), connect(t, g, 4*time.Second), connect(t, l, 4*time.Second)
+		_, _, created, err := b.ExistsW("/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Create("/a", nil, zk.FlagEphemeral, open); err != nil {
+			t.Fatal(err)
+		}
+		if ev := <-created; ev.Type != zk.EventNodeCreated {
+			t.Errorf("event: %+v", ev)
+		}
+		for _, conn := range []*client{a, b, c} {
+			ok, stat, err := conn.Exists("/a")
+			if !ok || err != nil || stat.EphemeralOwner != a.SessionID() {
+				t.Errorf("exists: %t %+v %v", ok, stat, err)
+			}
+		}
+		if zxid := l.Zxid(); zxid>>32 != 1 || f.Zxid() != zxid || g.Zxid() != zxid {
+			t.Errorf("zxids: %x %x %x", f.Zxid(), g.Zxid(), zxid)
+		}
+		time.Sleep(time.Minute)
+		if n := len(e.Sessions()); n != 3 {
+			t.Errorf("%d sessions of 3 are left after a minute of pings", n)
+		}
+	})
+}
+
+func TestALaggingFollowerServesOldData(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		behind, writer := rawSession(t, f, 10*time.Second), rawSession(t, l, 10*time.Second)
+		f.Lag(3 * time.Second)
+		writer.mustCreate("/a", 0)
+		if behind.exists("/a") {
+			t.Error("the follower shows the node at once")
+		}
+		start := time.Now()
+		if p := behind.call(opSync, appendString(nil, "/")); p.code != codeOK || p.string() != "/" {
+			t.Errorf("sync: %+v", p)
+		}
+		if d := time.Since(start); d != 3*time.Second {
+			t.Errorf("the sync took %v", d)
+		}
+		if !behind.exists("/a") {
+			t.Error("the follower does not show the node after a sync")
+		}
+
+		// A sync that waits names its own path, whatever comes after it.
+		writer.mustCreate("/x", 0)
+		behind.request(1, opSync, appendString(nil, "/first"))
+		synctest.Wait() // it has been read: the next is another packet in the same buffer
+		behind.request(2, opExists, pathBody("/other", false))
+		if p := behind.next(); p.xid != 1 || p.string() != "/first" {
+			t.Errorf("the sync that waits: %+v", p)
+		}
+		behind.next()
+
+		// A client's own write is answered when its member shows it, and reads wait behind it.
+		start = time.Now()
+		behind.request(1, opCreate, createBody("/b", "", 0))
+		behind.request(2, opExists, pathBody("/b", false))
+		first, second := behind.next(), behind.next()
+		if first.xid != 1 || second.xid != 2 || first.code != codeOK || second.code != codeOK {
+			t.Errorf("replies: %+v, %+v", first, second)
+		}
+		if d := time.Since(start); d != 3*time.Second {
+			t.Errorf("the write took %v", d)
+		}
+
+		writer.mustCreate("/c", 0)
+		f.Lag(0)
+		if !behind.exists("/c") {
+			t.Error("a follower that lags no more is behind")
+		}
+	})
+}
+
+func TestAClientThatHasSeenMoreIsRefused(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		f.Lag(3 * time.Second)
+		r := rawSession(t, l, 10*time.Second)
+		r.mustCreate("/a", 0)
+		if _, ok := r.again(f, r.zxid); ok {
+			t.Error("a member that is behind took the client")
+		}
+		time.Sleep(3*time.Second + time.Millisecond)
+		if _, ok := r.again(f, r.zxid); !ok {
+			t.Error("a member that has caught up refused the client")
+		}
+	})
+}
+
+// The leader learns of a use of a session with the follower's answer to its ping, twice a tick.
+func TestTouchesReachTheLeaderWithThePing(t *testing.T) {
+	for name, c := range map[string]struct {
+		used, over time.Duration // since the start of the leader
+	}{
+		// Opened at 0: the timer is set at once, and then again by the ping at 1 s.
+		"never":                 {0, 6 * time.Second},
+		"just before a ping":    {1900 * time.Millisecond, 8 * time.Second},
+		"just after a ping":     {2100 * time.Millisecond, 8 * time.Second},
+		"in a bucket's last ms": {3999 * time.Millisecond, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+				r := rawSession(t, f, 4*time.Second)
+				time.Sleep(c.used)
+				if c.used > 0 && r.call(opPing, nil).xid != xidPing {
+					t.Error("no answer to a ping")
+				}
+				time.Sleep(c.over - c.used - time.Millisecond)
+				if len(e.Sessions()) != 1 {
+					t.Error("the session ended too early")
+				}
+				time.Sleep(2 * time.Millisecond)
+				if len(e.Sessions()) != 0 {
+					t.Error("the session is still there")
+				}
+			})
+		})
+	}
+}
+
+func TestAnIsolatedFollowerAnswersReadsWhileItsSessionsExpire(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r, other := rawSession(t, f, 4*time.Second), rawSession(t, l, 40*time.Second)
+		r.mustCreate("/a", flagEphemeral)
+		f.Isolate()
+		for range 9 {
+			time.Sleep(time.Second)
+			if p := r.call(opPing, nil); p.code != codeOK {
+				t.Fatalf("ping: %+v", p)
+			}
+			if !r.exists("/a") {
+				t.Error("the isolated follower lost the node")
+			}
+		}
+		if other.exists("/a") {
+			t.Error("the leader has not ended the session")
+		}
+		// After syncLimit ticks without the leader it stops serving.
+		if !r.ended(2 * time.Second) {
+			t.Error("the follower serves without a leader")
+		}
+		if again, ok := r.again(f, 0); ok || !again.ended(0) {
+			t.Error("a member without a leader answers")
+		}
+		f.Heal()
+		time.Sleep(time.Second)
+		if _, ok := r.again(f, r.zxid); ok {
+			t.Error("the session lives")
+		}
+		if rawSession(t, f, 4*time.Second).exists("/a") {
+			t.Error("the follower has not caught up")
+		}
+	})
+}
+
+func TestAHandshakeWithAnIsolatedFollowerHangs(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r := rawSession(t, l, 10*time.Second)
+		f.Isolate()
+		next := rawTo(t, f)
+		next.sendConnect(0, r.session, r.secret, 10*time.Second)
+		if !next.silent(3 * time.Second) {
+			t.Error("the follower answered for the leader")
+		}
+		f.Heal()
+		if !next.welcomed() {
+			t.Error("the follower did not ask the leader")
+		}
+		if p := next.call(opCreate, createBody("/a", "", 0)); p.code != codeOK {
+			t.Errorf("create: %+v", p)
+		}
+	})
+}
+
+func TestALeaderWithoutMajorityCommitsNothing(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r := rawSession(t, l, 10*time.Second)
+		f.Isolate()
+		r.mustCreate("/a", 0) // two of three
+		g.Isolate()
+		r.request(1, opCreate, createBody("/b", "", 0))
+		r.request(2, opExists, pathBody("/b", false))
+		if !r.silent(3 * time.Second) {
+			t.Error("a write without a majority was answered, or a read overtook it")
+		}
+		// Other connections read on, and come and go.
+		o, ok := rawSession2(t, l)
+		if ok {
+			t.Error("a new session without a majority")
+		}
+		o.nc.Close()
+		f.Heal()
+		if p := r.next(); p.xid != 1 || p.code != codeOK {
+			t.Errorf("the write: %+v", p)
+		}
+		if p := r.next(); p.xid != 2 || p.code != codeOK {
+			t.Errorf("the read: %+v", p)
+		}
+	})
+}
+
+// rawSession2 says whether a handshake is answered within a second.
+func rawSession2(t *testing.T, m *Member) (*raw, bool) {
+	r := rawTo(t, m)
+	r.sendConnect(0, 0, make([]byte, 16), 10*time.Second)
+	return r, !r.silent(time.Second)
+}
+
+// A sync needs no majority, but comes after the writes that wait for one.
+func TestASyncWithoutMajority(t *testing.T) {
+	bubble(t, Config{Members: 5}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()
+		f, l := m[0], m[4]
+		at, writer := rawSession(t, f, 20*time.Second), rawSession(t, l, 20*time.Second)
+		for _, m := range m[1:4] {
+			m.Isolate()
+		}
+		if p := at.call(opSync, appendString(nil, "/")); p.code != codeOK {
+			t.Errorf("sync: %+v", p)
+		}
+		writer.request(1, opCreate, createBody("/a", "", 0))
+		synctest.Wait()
+		at.request(2, opSync, appendString(nil, "/"))
+		at.request(3, opExists, pathBody("/a", false))
+		if !at.silent(time.Second) {
+			t.Error("the sync did not wait")
+		}
+		m[1].Heal()
+		if p := at.next(); p.xid != 2 || p.code != codeOK {
+			t.Errorf("sync: %+v", p)
+		}
+		if p := at.next(); p.xid != 3 || p.code != codeOK {
+			t.Errorf("exists: %+v", p)
+		}
+		if p := at.call(opPing, nil); p.xid != xidPing {
+			t.Errorf("ping: %+v", p)
+		}
+	})
+}
+
+func TestTheLogTellsWhatHappens(t *testing.T) {
+	var mu sync.Mutex
+	var told []string
+	tell := func(s string) {
+		mu.Lock()
+		defer mu.Unlock()
+		told = append(told, s)
+	}
+	bubble(t, Config{Members: 3, Log: tell}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()
+		r := rawSession(t, m[0], 4*time.Second)
+		m[2].Kill()
+		time.Sleep(time.Second)
+		m[2].Restart()
+		time.Sleep(20 * time.Second)
+		if len(e.Sessions()) != 0 {
+			t.Error("the session has not expired")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, want := range []string{"member 3 leads", "member 3 dies", "member 3 starts", "member 3 follows", fmt.Sprintf("0x%x expires", r.session)} {
+			if !slices.ContainsFunc(told, func(s string) bool { return strings.Contains(s, want) }) {
+				t.Errorf("nothing about %q in %q", want, told)
+			}
+		}
+	})
+}
+
+func TestAnIsolatedLeaderIsDeposed(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		start := time.Now()
+		r := rawSession(t, l, 40*time.Second)
+		r.mustCreate("/a", 0)
+		l.Isolate()
+		r.request(1, opCreate, createBody("/lost", "", 0))
+		for time.Since(start) < 5*tick {
+			reader, ok := r.again2(l)
+			if !ok || !reader.exists("/a") {
+				t.Fatalf("the deposed leader refuses a session that it knows, after %v", time.Since(start))
+			}
+			if len(e.Nodes()) != 1 {
+				t.Fatalf("nodes: %v", e.Nodes())
+			}
+			r = reader
+			time.Sleep(time.Second)
+		}
+		// The others elect one at 5 ticks and 200 ms; the old one finds out at 6 ticks.
+		time.Sleep(electionDelay + time.Millisecond)
+		if next := e.Leader(); next == l || next == nil {
+			t.Errorf("no new leader after %v", time.Since(start))
+		}
+		if !r.exists("/a") {
+			t.Error("the deposed leader stopped serving too early")
+		}
+		if !r.ended(tick) {
+			t.Error("the deposed leader serves on")
+		}
+		if d := time.Since(start); d != 6*tick {
+			t.Errorf("it stopped after %v", d)
+		}
+		next, ok := r.again(f, r.zxid)
+		if !ok {
+			t.Fatal("the session did not survive")
+		}
+		next.mustCreate("/b", 0)
+		l.Heal()
+		time.Sleep(time.Second)
+		next, ok = next.again(l, next.zxid)
+		if !ok || !next.exists("/b") {
+			t.Error("the old leader has not caught up")
+		}
+		if next.exists("/lost") {
+			t.Error("a write that had no majority was committed")
+		}
+		if e.Leader() == l || l.Mode() != "follower" {
+			t.Errorf("the old leader is %s", l.Mode())
+		}
+	})
+}
+
+func (r *raw) again2(m *Member) (*raw, bool) {
+	r.t.Helper()
+	return r.again(m, r.zxid)
+}
+
+func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r := rawSession(t, l, 40*time.Second)
+		r.mustCreate("/a", flagEphemeral)
+		l.Pause()
+		r.request(1, opExists, pathBody("/a", false))
+		if !r.silent(6 * tick) {
+			t.Error("a paused member answered")
+		}
+		if e.Leader() == l {
+			t.Fatal("no new leader")
+		}
+		// The session moves, and ends its node there.
+		moved, ok := r.again(f, r.zxid)
+		if !ok {
+			t.Fatal("the session did not survive")
+		}
+		if p := moved.call(opDelete, deleteBody("/a", -1)); p.code != codeOK {
+			t.Fatalf("delete: %+v", p)
+		}
+		l.Resume()
+		if p := r.next(); p.code != codeOK {
+			t.Errorf("the deposed leader does not answer a read with its old data: %+v", p)
+		}
+		late, ok := r.again(l, 0)
+		if !ok || !late.exists("/a") {
+			t.Error("the deposed leader refuses a handshake before it knows")
+		}
+		late.request(1, opCreate, createBody("/b", "", 0))
+		if !late.ended(tick) {
+			t.Error("the deposed leader answers a write, or serves for longer than a tick")
+		}
+		time.Sleep(time.Second)
+		if p := moved.call(opPing, nil); p.code != codeOK {
+			t.Errorf("ping: %+v", p)
+		}
+		fresh, ok := moved.again(l, moved.zxid)
+		if !ok || fresh.exists("/a") || fresh.exists("/b") {
+			t.Error("the old leader has not caught up")
+		}
+	})
+}
+
+// Its timers have gone on: it takes sessions for over that live at the new leader.
+func TestADeposedLeaderThatWasPausedTakesSessionsForOver(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r := rawSession(t, l, 10*time.Second)
+		l.Pause()
+		time.Sleep(11 * time.Second)
+		moved, ok := r.again(f, r.zxid)
+		if !ok {
+			t.Fatal("the session did not survive")
+		}
+		time.Sleep(4 * time.Second)
+		l.Resume()
+		synctest.Wait()
+		if _, ok := moved.again(l, 0); ok {
+			t.Error("the deposed leader takes the session for alive")
+		}
+		if p := moved.call(opExists, pathBody("/a", false)); p.code != codeNoNode {
+			t.Errorf("the session has ended: %+v", p)
+		}
+	})
+}
+
+// The client sets its watches again at the member it moves to, and hears what it has missed.
+func TestAClientMovesWithItsWatches(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		c, other := connect(t, f, 10*time.Second), rawSession(t, l, 10*time.Second)
+		session := c.SessionID()
+		_, _, missed, err := c.ExistsW("/missed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, later, err := c.ExistsW("/later")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Lag(time.Minute)
+		other.mustCreate("/missed", 0)
+		if f.Watches() != 2 {
+			t.Errorf("%d watches", f.Watches())
+		}
+		c.moveTo(g)
+		if ev := <-missed; ev.Type != zk.EventNodeCreated || ev.Path != "/missed" {
+			t.Errorf("event: %+v", ev)
+		}
+		if at := e.Connected()[session]; at != g || f.Watches() != 0 || g.Watches() != 1 {
+			t.Errorf("at member %d, with %d and %d watches", at.ID(), f.Watches(), g.Watches())
+		}
+		other.mustCreate("/later", 0)
+		if ev := <-later; ev.Type != zk.EventNodeCreated || ev.Path != "/later" {
+			t.Errorf("event: %+v", ev)
+		}
+	})
+}
+
+func TestALeaderThatIsPausedShortlyLeadsOn(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		at, r := rawSession(t, f, 10*time.Second), rawSession(t, l, 10*time.Second)
+		l.Pause()
+		at.request(1, opCreate, createBody("/a", "", 0))
+		r.request(1, opCreate, createBody("/b", "", 0))
+		if !at.silent(4*tick) || !r.silent(0) {
+			t.Error("a write without the leader was answered")
+		}
+		l.Resume()
+		if p := at.next(); p.code != codeOK {
+			t.Errorf("create: %+v", p)
+		}
+		if p := r.next(); p.code != codeOK {
+			t.Errorf("create: %+v", p)
+		}
+		if e.Leader() != l {
+			t.Error("another member leads")
+		}
+	})
+}
+
+func TestAPausedFollowerCatchesUp(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"shortly": 4 * tick, "until it is given up": 7 * tick} {
+		t.Run(name, func(t *testing.T) {
+			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+				at, r := rawSession(t, f, 40*time.Second), rawSession(t, l, 40*time.Second)
+				if p := at.call(opExists, pathBody("/a", true)); p.code != codeNoNode {
+					t.Fatalf("exists: %+v", p)
+				}
+				f.Pause()
+				r.mustCreate("/a", 0)
+				if !at.silent(pause) {
+					t.Error("a paused member answered")
+				}
+				f.Resume()
+				if name == "shortly" {
+					if kind, path := at.next().event(); kind != eventCreated || path != "/a" {
+						t.Errorf("event %d of %s", kind, path)
+					}
+					if !at.exists("/a") {
+						t.Error("it has not caught up")
+					}
+					return
+				}
+				if !at.ended(0) {
+					t.Error("the follower serves though its leader has given it up")
+				}
+				time.Sleep(time.Second)
+				next, ok := at.again(f, r.zxid)
+				if !ok || !next.exists("/a") {
+					t.Error("it has not caught up")
+				}
+			})
+		})
+	}
+}
+
+// The old connection of a session that has moved ends without a word at its next write.
+func TestASessionMoves(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		for name, c := range map[string]struct{ from, to *Member }{
+			"from follower to follower": {f, g}, "from leader to follower": {l, f}, "from follower to leader": {g, l},
+		} {
+			old := rawSession(t, c.from, 10*time.Second)
+			next, ok := old.again(c.to, old.zxid)
+			if !ok {
+				t.Fatalf("%s: the session did not move", name)
+			}
+			if c.from != l && old.exists("/none") {
+				t.Errorf("%s: a read at a follower did not go on", name)
+			}
+			old.request(3, opCreate, createBody("/lost", "", 0))
+			if p := old.next(); p.code != 1 {
+				t.Errorf("%s: answered %+v", name, p)
+			}
+			next.mustCreate("/kept", 0)
+			if nodes := e.Nodes(); len(nodes) != 1 {
+				t.Errorf("%s: nodes %v", name, nodes)
+			}
+			if p := next.call(opDelete, deleteBody("/kept", -1)); p.code != codeOK {
+				t.Errorf("%s: delete: %+v", name, p)
+			}
+			if p := next.call(opCloseSession, nil); p.code != codeOK {
+				t.Errorf("%s: close: %+v", name, p)
+			}
+		}
+	})
+}
+
+func TestANewConnectionOfASessionEndsTheOldOne(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		for _, m := range []*Member{f, l} {
+			old := rawSession(t, m, 10*time.Second)
+			next, ok := old.again(m, old.zxid)
+			if !ok || !old.ended(0) || next.exists("/none") {
+				t.Errorf("member %d", m.ID())
+			}
+			// Even a wrong password ends it.
+			wrong := rawTo(t, m)
+			if wrong.shake(0, next.session, make([]byte, 16), 10*time.Second) {
+				t.Errorf("member %d takes any password", m.ID())
+			}
+			if !next.ended(0) {
+				t.Errorf("member %d keeps the old connection", m.ID())
+			}
+		}
+	})
+}
+
+func TestALeaderChangeGivesSessionsTheirFullTime(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		start := time.Now()
+		r := rawSession(t, g, 10*time.Second) // over at 12 s
+		time.Sleep(9 * time.Second)
+		l.Kill()
+		if !r.ended(0) {
+			t.Error("a follower without a leader serves")
+		}
+		time.Sleep(electionDelay + time.Millisecond)
+		if e.Leader() == nil {
+			t.Fatal("no new leader")
+		}
+		time.Sleep(time.Until(start.Add(19999 * time.Millisecond)))
+		if len(e.Sessions()) != 1 {
+			t.Error("the session did not get a full timeout")
+		}
+		time.Sleep(2 * time.Millisecond)
+		if len(e.Sessions()) != 0 {
+			t.Error("the session got more than its timeout")
+		}
+	})
+}
+
+func TestElectHandsLeadershipOver(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r := rawSession(t, l, 10*time.Second)
+		r.mustCreate("/a", flagEphemeral)
+		if !e.Elect(f) || e.Leader() != f {
+			t.Fatal("the first member does not lead")
+		}
+		if !r.ended(0) {
+			t.Error("the connection did not drop")
+		}
+		// The first zxid of the epoch is the leader's only, until there is a transaction: a client that
+		// has seen it is refused by the others.
+		if f.Zxid() != 2<<32 || g.Zxid() != 1<<32+2 {
+			t.Errorf("zxids %x, %x", f.Zxid(), g.Zxid())
+		}
+		if _, ok := r.again(g, f.Zxid()); ok {
+			t.Error("a follower takes a client that has seen the new epoch")
+		}
+		next, ok := r.again(g, r.zxid)
+		if !ok || !next.exists("/a") {
+			t.Error("the session did not survive")
+		}
+		if zxid := next.call(opCreate, createBody("/b", "", 0)).zxid; zxid != 2<<32+1 {
+			t.Errorf("zxid %x", zxid)
+		}
+		l.Isolate()
+		g.Pause()
+		if e.Elect(l) || e.Elect(g) || e.Elect(f) {
+			t.Error("a member leads without a majority")
+		}
+	})
+}
+
+func TestALeaderIsOneThatHasReceivedTheMost(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		f.Isolate()
+		r := rawSession(t, l, 40*time.Second)
+		r.mustCreate("/a", 0)
+		f.Heal()
+		f.Isolate()
+		r.mustCreate("/b", 0)
+		l.Kill()
+		f.Heal()
+		time.Sleep(time.Second)
+		if e.Leader() != g {
+			t.Error("a member leads that does not have the last transaction")
+		}
+		if len(f.Nodes()) != 2 {
+			t.Errorf("the follower has %v", f.Nodes())
+		}
+		l.Restart()
+		time.Sleep(time.Second)
+		if l.Mode() != "follower" || len(l.Nodes()) != 2 {
+			t.Errorf("the restarted member is %s and has %v", l.Mode(), l.Nodes())
+		}
+	})
+}
+
+// The log is not kept forever: a member that was away for long copies the state of another one. A
+// follower that lags needs each transaction, for the clients that watch.
+func TestAMemberThatIsFarBehindCopiesTheState(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		e.keep, e.trimEvery = 50, 10
+		r := rawSession(t, l, 40*time.Second)
+		watcher := rawSession(t, g, 40*time.Second)
+		if p := watcher.call(opExists, pathBody("/a/n-0000000150", true)); p.code != codeNoNode {
+			t.Fatalf("%+v", p)
+		}
+		r.mustCreate("/e", flagEphemeral)
+		r.mustCreate("/a", 0)
+		if p := r.call(opCreateContainer, createBody("/c", "", flagContainer)); p.code != codeOK {
+			t.Fatalf("%+v", p)
+		}
+		f.Kill()
+		g.Lag(5 * time.Second)
+		for range 300 {
+			r.mustCreate("/a/n-", flagSequential)
+		}
+		if len(e.log) < 300 {
+			t.Errorf("%d entries are left, and a follower needs 300", len(e.log))
+		}
+		r.call(opDelete, deleteBody("/a/n-0000000150", -1))
+		time.Sleep(5*time.Second + time.Millisecond)
+		if kind, path := watcher.next().event(); kind != eventCreated || path != "/a/n-0000000150" {
+			t.Errorf("event %d of %s", kind, path)
+		}
+		for range 20 {
+			r.call(opDelete, deleteBody("/a/n-0000000007", -1))
+		}
+		time.Sleep(5*time.Second + time.Millisecond)
+		for range 20 {
+			r.call(opDelete, deleteBody("/a/n-0000000007", -1))
+		}
+		if len(e.log) > 60 || e.base <= f.applied {
+			t.Fatalf("the log has %d entries from %d on, the dead member has applied %d", len(e.log), e.base, f.applied)
+		}
+		f.Restart()
+		time.Sleep(time.Second)
+		e.Expire(r.session)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		for _, m := range []*Member{f, g} {
+			if m.applied != e.end() || !reflect.DeepEqual(m.tree.stats(), l.tree.stats()) {
+				t.Errorf("member %d has %d nodes, the leader %d", m.id, len(m.Nodes()), len(l.Nodes()))
+			}
+			if len(m.tree.containers) != 1 || len(m.tree.ephemerals) != 0 || len(m.tree.sessions) != len(l.tree.sessions) {
+				t.Errorf("member %d: %+v", m.id, m.tree)
+			}
+		}
+	})
+}
+
+func TestWithoutMajorityThereIsNoLeader(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r := rawSession(t, l, 40*time.Second)
+		f.Kill()
+		g.Kill()
+		if !r.ended(tick) {
+			t.Error("a leader alone serves on")
+		}
+		if e.Leader() != nil {
+			t.Error("a leader without a majority")
+		}
+		if _, err := f.Word("ruok"); err == nil {
+			t.Error("a dead member answers")
+		}
+		f.Restart()
+		time.Sleep(time.Second)
+		if e.Leader() == nil {
+			t.Error("a majority has no leader")
+		}
+		if _, ok := r.again(f, r.zxid); !ok {
+			t.Error("the session did not survive")
+		}
+	})
+}
+
+// Whatever is broken and mended in a row: no answered write is lost, and in the end all members
+// have the same state.
+func TestFaultsInARow(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	bubble(t, Config{Members: 5, Random: rand.New(rand.NewPCG(seed, 1))}, func(t *testing.T, e *Ensemble) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		m := e.Members()
+		keeper := connect(t, m[0], 40*time.Second)
+		if _, err := keeper.Create("/a", nil, 0, open); err != nil {
+			t.Fatal(err)
+		}
+		const writers = 4
+		written := make(chan []string, writers)
+		over := make(chan struct{})
+		for range writers {
+			c := connect(t, m[random.IntN(len(m))], 40*time.Second)
+			c.wander(m, rand.New(rand.NewPCG(seed, random.Uint64())))
+			go func() {
+				var paths []string
+				for {
+					select {
+					case <-over:
+						written <- paths
+						return
+					case <-time.After(100 * time.Millisecond):
+					}
+					if path, err := c.Create("/a/n-", nil, zk.FlagSequence, open); err == nil {
+						paths = append(paths, path)
+					}
+				}
+			}()
+		}
+		steps := []func(*Member){
+			(*Member).Kill, (*Member).Pause, (*Member).Isolate, (*Member).Restart, (*Member).Resume, (*Member).Heal,
+			(*Member).Restart, (*Member).Resume, (*Member).Heal, // so that a majority is well, mostly
+			func(m *Member) { m.Lag(time.Second) }, func(m *Member) { m.Lag(0) }, func(m *Member) { e.Elect(m) },
+		}
+		for range 300 {
+			steps[random.IntN(len(steps))](m[random.IntN(len(m))])
+			check(t, e)
+			time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+			check(t, e)
+		}
+		for _, m := range m {
+			m.Resume()
+			m.Heal()
+			m.Restart()
+			m.Lag(0)
+		}
+		time.Sleep(time.Minute)
+		if e.Leader() == nil {
+			t.Fatal("no leader")
+		}
+		close(over)
+		var all []string
+		for range writers {
+			all = append(all, <-written...)
+		}
+		synctest.Wait()
+		if len(all) < 50 {
+			t.Errorf("only %d writes were answered", len(all))
+		}
+		for _, m := range m {
+			if !m.serves() || m.applied != e.end() {
+				t.Errorf("member %d: serves %t, received %d, applied %d of %d", m.id, m.serves(), m.received, m.applied, e.end())
+			}
+			nodes := m.Nodes()
+			for _, path := range all {
+				if _, ok := nodes[path]; !ok {
+					t.Errorf("member %d has lost %s", m.id, path)
+				}
+			}
+			if !reflect.DeepEqual(m.tree.stats(), m.e.members[0].tree.stats()) {
+				t.Errorf("members %d and 1 differ", m.id)
+			}
+		}
+	})
+}
+
+// wander has the client try any member at each connection.
+func (c *client) wander(m []*Member, random *rand.Rand) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pick = func() *Member { return m[random.IntN(len(m))] }
+}
+
+func (t *tree) stats() map[string]stat {
+	stats := map[string]stat{}
+	for path, n := range t.nodes {
+		stats[path] = n.stat()
+	}
+	return stats
+}
+
+// check looks at what must hold at any time.
+func check(t *testing.T, e *Ensemble) {
+	t.Helper()
+	e.lock()
+	defer e.unlock()
+	behind := 0
+	for _, m := range e.members {
+		if m.applied > m.received || m.received > e.end() {
+			t.Fatalf("member %d: applied %d, received %d of %d", m.id, m.applied, m.received, e.end())
+		}
+		if m.received < e.end() {
+			behind++
+		}
+		if m.role == following && m.leader == nil || m.role != leading && m.tracker != nil || !m.alive && len(m.conns) > 0 {
+			t.Fatalf("member %d: role %d", m.id, m.role)
+		}
+		if m.role == leading && m.epoch == e.epoch && m.applied != e.end() {
+			t.Fatalf("the leader has applied %d of %d", m.applied, e.end())
+		}
+	}
+	if behind >= e.quorum() {
+		t.Fatalf("%d members have not received the last transaction", behind)
+	}
+}

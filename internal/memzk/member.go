@@ -1,0 +1,595 @@
+package memzk
+
+import (
+	"errors"
+	"net"
+	"time"
+)
+
+// role is what a member does in the ensemble.
+type role uint8
+
+const (
+	looking role = iota // has no leader and serves no clients
+	following
+	leading
+)
+
+// How long a member without a leader looks for one, and how long an election takes, if the members
+// can reach each other: about the 200 ms for which real ones wait for a better vote.
+const (
+	joinDelay     = 200 * time.Millisecond
+	electionDelay = 200 * time.Millisecond
+)
+
+// Member is a server of an ensemble, or a standalone one.
+type Member struct {
+	e  *Ensemble
+	id int
+
+	// All that follows is guarded by Ensemble.mu.
+
+	alive, paused, isolated bool
+	gate                    chan struct{} // closed when a paused member resumes, or dies
+	role                    role
+	leader                  *Member // whom it follows; itself, if it leads
+	epoch                   int64   // of its leader
+
+	// The log, by index: received is on this member's disk, applied is in its tree.
+	tree              *tree
+	watches           *watches
+	received, applied int
+	lag               time.Duration
+	due               []time.Duration // when to apply what is received and not applied
+
+	nextSession int64
+	conns       map[*conn]struct{}
+	bySession   map[int64]*conn
+	touched     map[int64]time.Duration // sessions in use since the last ping, with their timeouts
+	outbox      []func(leader *Member)  // what waits for the leader to be reached
+	syncs       []*request
+	heard       time.Duration // when leader and member last heard each other, once they do not
+
+	// Of a leader.
+	tracker   *tracker
+	since     time.Duration
+	contact   time.Duration // when it last sent a proposal
+	zxid      int64
+	followers map[*Member]bool
+	stalled   []*request // wait for a majority
+	sweep     []string   // containers to look at
+
+	sessionAlarm, pingAlarm, quorumAlarm, containerAlarm alarm // of a leader
+	applyAlarm, silenceAlarm, joinAlarm                  alarm // of a follower
+	idleAlarm                                            alarm
+
+	packetsIn, packetsOut int64
+	started               time.Time
+}
+
+func (e *Ensemble) newMember(id int) *Member {
+	m := &Member{
+		e: e, id: id, alive: true,
+		tree: newTree(), watches: newWatches(&e.behavior),
+		conns: map[*conn]struct{}{}, bySession: map[int64]*conn{},
+		touched: map[int64]time.Duration{}, started: time.Now(),
+	}
+	m.tree.watches = m.watches
+	m.nextSession = firstSession(id, time.Now())
+	m.sessionAlarm = e.newAlarm(m.expireSessions)
+	m.pingAlarm = e.newAlarm(m.ping)
+	m.quorumAlarm = e.newAlarm(m.checkQuorum)
+	m.containerAlarm = e.newAlarm(m.sweepContainers)
+	m.applyAlarm = e.newAlarm(m.applyDue)
+	m.silenceAlarm = e.newAlarm(m.silence)
+	m.joinAlarm = e.newAlarm(m.tryJoin)
+	m.idleAlarm = e.newAlarm(m.closeIdle)
+	return m
+}
+
+// ID is the member's number; the first one is 1.
+func (m *Member) ID() int { return m.id }
+
+// Serve accepts clients until the listener is closed, which Ensemble.Stop does, too.
+func (m *Member) Serve(l net.Listener) error {
+	e := m.e
+	e.lock()
+	if e.stopped {
+		e.unlock()
+		return errors.Join(errors.New("memzk: the ensemble has been stopped"), l.Close())
+	}
+	e.running.Add(1)
+	e.listeners[l] = struct{}{}
+	e.unlock()
+	defer e.running.Done()
+	defer func() {
+		e.lock()
+		delete(e.listeners, l)
+		e.unlock()
+	}()
+	for {
+		nc, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		go m.ServeConn(nc)
+	}
+}
+
+// ServeConn serves one client until the connection ends.
+func (m *Member) ServeConn(nc net.Conn) {
+	e := m.e
+	e.lock()
+	if e.stopped || !m.alive {
+		e.unlock()
+		nc.Close()
+		return
+	}
+	e.running.Add(2)
+	c := m.newConn(nc)
+	e.unlock()
+	go func() {
+		defer e.running.Done()
+		c.write()
+	}()
+	defer e.running.Done()
+	c.read()
+	e.lock()
+	if c.ending && c.writing && !c.closed {
+		// The writing goroutine has the last words, and closes the connection after them.
+		e.unlock()
+		<-c.gone
+		e.lock()
+	}
+	c.shut()
+	e.unlock()
+	close(c.done)
+}
+
+// serves says whether clients are answered at all: a member without a leader hangs up.
+func (m *Member) serves() bool { return m.alive && m.role != looking }
+
+// usable says whether other members can talk to it.
+func (m *Member) usable() bool { return m.alive && !m.paused && !m.isolated }
+
+func (m *Member) dropClients() {
+	for _, c := range m.connections() {
+		c.shut()
+	}
+}
+
+// connections are all of them, the oldest first.
+func (m *Member) connections() []*conn {
+	list := make([]*conn, 0, len(m.conns))
+	for c := range m.conns {
+		list = append(list, c)
+	}
+	sortConns(list)
+	return list
+}
+
+// Kill ends the member's process: its connections are cut, its data survives.
+func (m *Member) Kill() {
+	m.e.lock()
+	defer m.e.unlock()
+	m.kill()
+}
+
+func (m *Member) kill() {
+	if !m.alive {
+		return
+	}
+	m.e.note("member %d dies", m.id)
+	m.alive = false
+	m.open()
+	m.leave()
+}
+
+// leave ends what the member does as a leader or a follower, and drops its clients.
+func (m *Member) leave() {
+	was, leader := m.role, m.leader
+	m.role, m.leader = looking, nil
+	m.dropClients()
+	clear(m.touched)
+	m.outbox, m.syncs, m.stalled = nil, nil, nil
+	m.silenceAlarm.stop()
+	m.joinAlarm.stop()
+	switch was {
+	case leading:
+		for _, a := range []*alarm{&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm} {
+			a.stop()
+		}
+		m.tracker, m.sweep = nil, nil
+		followers := m.e.sorted(m.followers)
+		m.followers = nil
+		for _, f := range followers {
+			f.lostLeader(m)
+		}
+	case following:
+		if leader.followers[m] {
+			delete(leader.followers, m)
+			leader.watchQuorum()
+		}
+	}
+	m.e.seek()
+}
+
+// Restart starts a member that was killed.
+func (m *Member) Restart() {
+	e := m.e
+	e.lock()
+	defer e.unlock()
+	if m.alive || e.stopped {
+		return
+	}
+	e.note("member %d starts", m.id)
+	m.alive, m.started = true, time.Now()
+	m.watches = newWatches(&e.behavior)
+	m.tree.watches = m.watches
+	m.nextSession = max(m.nextSession, firstSession(m.id, time.Now()))
+	m.packetsIn, m.packetsOut = 0, 0
+	if len(e.members) == 1 {
+		e.lead(m, nil)
+		return
+	}
+	e.seek()
+}
+
+// Pause stops the member's process as SIGSTOP does: connections stay, nothing is answered, and no
+// timer acts.
+func (m *Member) Pause() {
+	e := m.e
+	e.lock()
+	defer e.unlock()
+	if !m.alive || m.paused || e.stopped {
+		return
+	}
+	e.note("member %d is paused", m.id)
+	m.paused, m.gate = true, make(chan struct{})
+	e.linksDown()
+}
+
+// open lets the reading goroutines of a paused member go on.
+func (m *Member) open() {
+	if m.paused {
+		m.paused = false
+		close(m.gate)
+	}
+}
+
+// Resume ends a pause. What was due meanwhile happens at once, in no particular order with the
+// requests that have arrived. A leader that has been deposed does not know of it yet: until its
+// next look at its followers, within a tick, it answers reads and handshakes.
+func (m *Member) Resume() {
+	e := m.e
+	e.lock()
+	defer e.unlock()
+	if !m.paused {
+		return
+	}
+	e.note("member %d goes on", m.id)
+	m.open()
+	m.seeLinks()
+	if m.role == leading {
+		m.setSessionAlarm()
+		m.setContainerAlarm()
+	}
+	m.applyDue()
+	for c := range m.conns {
+		if !c.initialized {
+			c.active = e.now() // only now is it accepted
+		}
+		m.setIdleAlarm(c)
+	}
+	e.linksUp()
+	e.seek()
+}
+
+// Isolate cuts the member off from the other members. Its clients stay.
+func (m *Member) Isolate() {
+	e := m.e
+	e.lock()
+	defer e.unlock()
+	if m.isolated || e.stopped {
+		return
+	}
+	e.note("member %d is isolated", m.id)
+	m.isolated = true
+	e.linksDown()
+}
+
+// Heal ends an isolation.
+func (m *Member) Heal() {
+	e := m.e
+	e.lock()
+	defer e.unlock()
+	if !m.isolated {
+		return
+	}
+	e.note("member %d is reached again", m.id)
+	m.isolated = false
+	if m.alive && !m.paused {
+		m.seeLinks()
+	}
+	e.linksUp()
+	e.seek()
+}
+
+// seeLinks has a member that goes on or can be reached again notice what has ended meanwhile.
+func (m *Member) seeLinks() {
+	switch m.role {
+	case leading:
+		for _, f := range m.e.sorted(m.followers) {
+			if f.overdue() {
+				delete(m.followers, f)
+			}
+		}
+		m.watchQuorum()
+	case following:
+		l := m.leader
+		ended := !l.isolated && !m.isolated && (!l.alive || l.role != leading || !l.followers[m])
+		if ended || m.overdue() {
+			m.leave()
+		}
+	}
+}
+
+// overdue says whether a follower and its leader cannot reach each other and the time that they
+// bear that is over: it ended while one of them was paused and could not notice.
+func (m *Member) overdue() bool { return !m.linked() && !m.silenceAlarm.set }
+
+// Lag has the member apply transactions so much later than they are committed. It has no effect
+// on a leader, and a member that joins a leader first applies all.
+func (m *Member) Lag(d time.Duration) {
+	m.e.lock()
+	defer m.e.unlock()
+	m.lag = max(d, 0)
+	if d <= 0 && m.alive && !m.paused {
+		m.catchUp(m.received)
+	}
+}
+
+// linked says whether this follower and its leader reach each other.
+func (m *Member) linked() bool {
+	return m.role == following && m.usable() && m.leader.usable() &&
+		m.leader.role == leading && m.leader.followers[m]
+}
+
+// linkDown starts the time after which a follower and its leader give each other up.
+func (m *Member) linkDown() {
+	if m.role != following || m.linked() || m.silenceAlarm.set {
+		return
+	}
+	m.heard = m.leader.lastContact()
+	m.silenceAlarm.at(m.heard + m.e.syncTimeout())
+}
+
+// lastContact is when a leader last heard its followers: at its last ping or proposal.
+func (m *Member) lastContact() time.Duration {
+	half := m.e.cfg.Tick / 2
+	return max(m.contact, m.since+(m.e.now()-m.since)/half*half)
+}
+
+// silence is the alarm of a follower that has heard nothing of its leader for too long, and the
+// leader nothing of it.
+func (m *Member) silence() {
+	if m.role != following || m.linked() {
+		return
+	}
+	l := m.leader
+	if l.alive && !l.paused && l.followers[m] {
+		delete(l.followers, m)
+		l.watchQuorum()
+	}
+	// A member that is paused notices when it goes on.
+	if m.alive && !m.paused {
+		m.e.note("member %d gives up member %d, its leader", m.id, l.id)
+		m.leave()
+	}
+}
+
+// lostLeader is told that the leader's process has ended or has stopped leading.
+func (m *Member) lostLeader(l *Member) {
+	if !m.alive || m.role != following || m.leader != l {
+		return
+	}
+	if m.paused || m.isolated {
+		m.linkDown()
+		return
+	}
+	m.leave()
+}
+
+// linkUp is called when a follower may reach its leader again before either has given up.
+func (m *Member) linkUp() {
+	if !m.linked() {
+		return
+	}
+	m.silenceAlarm.stop()
+	m.receive()
+	box := m.outbox
+	m.outbox = nil
+	for _, do := range box {
+		if m.linked() {
+			do(m.leader)
+		}
+	}
+	m.setPingAlarm()
+}
+
+// setPingAlarm makes sure that a session in use is told to the leader with its next ping. The
+// leader pings twice a tick, but only a ping that has something to bring needs to take place.
+func (m *Member) setPingAlarm() {
+	if m.role == following && len(m.touched) > 0 && m.linked() {
+		half := m.e.cfg.Tick / 2
+		l := m.leader
+		l.pingAlarm.before(l.since + ((m.e.now()-l.since)/half+1)*half)
+	}
+}
+
+// ping is the alarm of a leader: its followers answer with the sessions in use.
+func (m *Member) ping() {
+	if m.role != leading || m.paused {
+		return
+	}
+	for _, f := range m.e.sorted(m.followers) {
+		if !f.linked() {
+			continue
+		}
+		for _, id := range sortedKeys(f.touched) {
+			m.tracker.touch(id, m.e.now(), f.touched[id])
+		}
+		clear(f.touched)
+	}
+}
+
+// hasQuorum says whether a majority can receive what the leader proposes now.
+func (m *Member) hasQuorum() bool {
+	if len(m.e.members) == 1 {
+		return true
+	}
+	n := 1
+	for f := range m.followers {
+		if f.linked() {
+			n++
+		}
+	}
+	return n >= m.e.quorum()
+}
+
+// watchQuorum is called when the followers of a leader have changed. A leader looks once a tick
+// whether it still has enough.
+func (m *Member) watchQuorum() {
+	if m.role != leading || m.paused {
+		return
+	}
+	if len(m.followers)+1 >= m.e.quorum() {
+		m.quorumAlarm.stop()
+		m.pump()
+		return
+	}
+	tick := m.e.cfg.Tick
+	m.quorumAlarm.before(m.since + ((m.e.now()-m.since)/tick+1)*tick)
+}
+
+func (m *Member) checkQuorum() {
+	if m.role != leading || m.paused || len(m.followers)+1 >= m.e.quorum() {
+		return
+	}
+	m.e.note("member %d leads no more: it has not enough followers", m.id)
+	m.leave()
+}
+
+// pump processes the requests that waited for a majority.
+func (m *Member) pump() {
+	for m.role == leading && len(m.stalled) > 0 && m.hasQuorum() {
+		waiting := m.stalled
+		m.stalled = nil
+		for _, r := range waiting {
+			if r.op == opSync {
+				m.processSync(r)
+			} else {
+				m.process(r)
+			}
+		}
+	}
+}
+
+// openSession asks the leader for a new session.
+func (m *Member) openSession(c *conn) {
+	r := &request{c: c, from: m, op: opCreateSession, session: c.session}
+	if m.role == leading {
+		m.trackSession(c.session, c.timeout, m)
+	}
+	m.toLeader(r, (*Member).process)
+}
+
+// resumeSession asks the leader whether the session is alive. A leader decides alone, and so may
+// be wrong if it has been deposed.
+func (m *Member) resumeSession(c *conn) {
+	r := &request{c: c, from: m, session: c.session}
+	m.toLeader(r, (*Member).validateSession)
+}
+
+// validateSession is the leader's. The session belongs to the member where the client is now.
+func (m *Member) validateSession(r *request) {
+	valid := m.tracker.touch(r.session, m.e.now(), r.c.timeout)
+	if valid {
+		m.tracker.setOwner(r.session, r.from)
+		m.setSessionAlarm()
+	}
+	r.c.establish(valid)
+}
+
+// setIdleAlarm: a member closes connections that have been silent for too long by itself.
+func (m *Member) setIdleAlarm(c *conn) { m.idleAlarm.before(c.idleUntil()) }
+
+func (c *conn) idleUntil() time.Duration {
+	return ((c.active+c.timeout)/sessionlessTimeout + 1) * sessionlessTimeout
+}
+
+func (m *Member) closeIdle() {
+	if m.paused {
+		return
+	}
+	now := m.e.now()
+	for _, c := range m.connections() {
+		if c.idleUntil() <= now {
+			c.shut()
+			continue
+		}
+		m.setIdleAlarm(c)
+	}
+}
+
+// setContainerAlarm sets the next time at which a leader looks for containers and nodes with a time
+// to live to delete, while there are any.
+func (m *Member) setContainerAlarm() {
+	if m.role != leading || len(m.tree.containers) == 0 || m.containerAlarm.set {
+		return
+	}
+	every := m.e.cfg.ContainerCheck
+	m.containerAlarm.at(m.since + ((m.e.now()-m.since)/every+1)*every)
+}
+
+// sweepPause is what ZooKeeper leaves between the deletes of containers, at 10,000 a minute.
+const sweepPause = 6 * time.Millisecond
+
+func (m *Member) sweepContainers() {
+	if m.role != leading || m.paused {
+		return
+	}
+	if len(m.sweep) == 0 {
+		m.sweep = m.worn()
+	}
+	if len(m.sweep) > 0 {
+		path := m.sweep[0]
+		m.sweep = m.sweep[1:]
+		m.process(&request{from: m, op: opDeleteContainer, path: path})
+	}
+	if len(m.sweep) > 0 {
+		m.containerAlarm.at(m.e.now() + sweepPause)
+		return
+	}
+	m.setContainerAlarm()
+}
+
+// worn lists what has served: containers that had children and have none, and nodes whose time to
+// live is over.
+func (m *Member) worn() []string {
+	now := time.Now().UnixMilli()
+	var paths []string
+	for _, path := range sortedKeys(m.tree.containers) {
+		n := m.tree.containers[path]
+		switch {
+		case len(n.children) > 0:
+		case ownerKind(n.owner) == isContainer && n.creates > 0,
+			ownerKind(n.owner) == isTTL && now-n.mtime > n.owner&maxTTL:
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}

@@ -1,0 +1,182 @@
+package memzk
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+)
+
+// raw speaks the protocol packet by packet, for what the client cannot express.
+type raw struct {
+	t       testing.TB
+	nc      net.Conn
+	session int64
+	secret  []byte
+	timeout int32
+	zxid    int64
+}
+
+type packet struct {
+	xid  int32
+	zxid int64
+	code int32
+	body []byte
+}
+
+// rawTo connects without a handshake.
+func rawTo(t testing.TB, m *Member) *raw {
+	near, far := newPipe()
+	go m.ServeConn(far)
+	t.Cleanup(func() { near.Close() })
+	return &raw{t: t, nc: near}
+}
+
+// rawSession connects with a new session.
+func rawSession(t testing.TB, m *Member, timeout time.Duration) *raw {
+	t.Helper()
+	r := rawTo(t, m)
+	if !r.shake(0, 0, make([]byte, 16), timeout) {
+		t.Fatal("no session")
+	}
+	return r
+}
+
+// again connects with the session of an older connection.
+func (r *raw) again(m *Member, seen int64) (next *raw, ok bool) {
+	r.t.Helper()
+	next = rawTo(r.t, m)
+	ok = next.shake(seen, r.session, r.secret, time.Duration(r.timeout)*time.Millisecond)
+	return next, ok
+}
+
+func (r *raw) send(b []byte) {
+	r.t.Helper()
+	if _, err := r.nc.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// receive returns nil when the connection has ended.
+func (r *raw) receive() []byte {
+	r.t.Helper()
+	var head [4]byte
+	if _, err := io.ReadFull(r.nc, head[:]); errors.Is(err, io.EOF) {
+		return nil
+	} else if err != nil {
+		r.t.Fatal(err)
+	}
+	b := make([]byte, binary.BigEndian.Uint32(head[:]))
+	if _, err := io.ReadFull(r.nc, b); err != nil {
+		r.t.Fatal(err)
+	}
+	return b
+}
+
+// shake is the handshake. It returns false if the session is over or the connection ends.
+func (r *raw) shake(seen, session int64, secret []byte, timeout time.Duration) bool {
+	r.t.Helper()
+	r.sendConnect(seen, session, secret, timeout)
+	return r.welcomed()
+}
+
+func (r *raw) sendConnect(seen, session int64, secret []byte, timeout time.Duration) {
+	r.t.Helper()
+	b := appendInt64(appendInt32(nil, 0), seen)
+	b = appendInt32(b, int32(timeout/time.Millisecond))
+	r.send(appendBytes(appendInt64(b, session), secret))
+}
+
+func (r *raw) welcomed() bool {
+	r.t.Helper()
+	b := r.receive()
+	if b == nil {
+		return false
+	}
+	d := decoder{b: b}
+	d.int32()
+	r.timeout, r.session, r.secret = d.int32(), d.int64(), d.data()
+	if d.bad || len(d.b) > 1 {
+		r.t.Fatalf("a connect response of %x", b)
+	}
+	return r.session != 0
+}
+
+func (r *raw) request(xid, op int32, body []byte) {
+	r.t.Helper()
+	r.send(append(appendInt32(appendInt32(nil, xid), op), body...))
+}
+
+// next is the next packet. Code 1 says that the connection has ended.
+func (r *raw) next() packet {
+	r.t.Helper()
+	b := r.receive()
+	if b == nil {
+		return packet{code: 1}
+	}
+	d := decoder{b: b}
+	p := packet{xid: d.int32(), zxid: d.int64(), code: d.int32(), body: d.b}
+	if d.bad {
+		r.t.Fatalf("a packet of %x", b)
+	}
+	r.zxid = max(r.zxid, p.zxid)
+	return p
+}
+
+// call sends a request and returns the next packet.
+func (r *raw) call(op int32, body []byte) packet {
+	r.t.Helper()
+	r.request(7, op, body)
+	return r.next()
+}
+
+// silent says whether nothing comes for so long.
+func (r *raw) silent(d time.Duration) bool {
+	r.t.Helper()
+	r.nc.SetReadDeadline(time.Now().Add(d))
+	defer r.nc.SetReadDeadline(time.Time{})
+	var b [1]byte
+	_, err := r.nc.Read(b[:])
+	return errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// ended says whether the connection ends within that time, without a packet. Even if that is no time,
+// goroutines that are at it come to their end.
+func (r *raw) ended(d time.Duration) bool {
+	r.t.Helper()
+	r.nc.SetReadDeadline(time.Now().Add(d + time.Millisecond))
+	defer r.nc.SetReadDeadline(time.Time{})
+	var b [1]byte
+	_, err := r.nc.Read(b[:])
+	return errors.Is(err, io.EOF)
+}
+
+// Bodies of requests.
+
+func createBody(path, data string, flags int32) []byte {
+	return appendInt32(appendACL(appendBytes(appendString(nil, path), []byte(data)), openACL), flags)
+}
+
+func pathBody(path string, watch bool) []byte { return appendBool(appendString(nil, path), watch) }
+
+func deleteBody(path string, version int32) []byte {
+	return appendInt32(appendString(nil, path), version)
+}
+
+func setBody(path, data string, version int32) []byte {
+	return appendInt32(appendBytes(appendString(nil, path), []byte(data)), version)
+}
+
+func (p packet) string() string {
+	d := decoder{b: p.body}
+	return d.string()
+}
+
+func (p packet) event() (kind int32, path string) {
+	d := decoder{b: p.body}
+	kind, _, path = d.int32(), d.int32(), d.string()
+	return kind, path
+}

@@ -1,0 +1,342 @@
+package memzk
+
+import (
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A session ends at the first multiple of a tick that is later than its last use plus its timeout.
+func TestSessionsExpireInTheirBucket(t *testing.T) {
+	for name, c := range map[string]struct {
+		tick, timeout, used, over time.Duration
+	}{
+		"not used":                  {tick, 4 * time.Second, 0, 6 * time.Second},
+		"used at a multiple":        {tick, 4 * time.Second, 2 * time.Second, 8 * time.Second},
+		"used just before":          {tick, 4 * time.Second, 2*time.Second - time.Millisecond, 6 * time.Second},
+		"no multiple of a tick":     {tick, 5 * time.Second, time.Second, 8 * time.Second},
+		"a tick of a tenth":         {100 * time.Millisecond, 250 * time.Millisecond, 60 * time.Millisecond, 400 * time.Millisecond},
+		"raised to two ticks":       {tick, time.Second, 0, 6 * time.Second},
+		"lowered to twenty ticks":   {tick, time.Hour, 0, 42 * time.Second},
+		"of a fraction of a second": {tick, 4500 * time.Millisecond, 1499 * time.Millisecond, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Config{Tick: c.tick}, func(t *testing.T, e *Ensemble) {
+				m := e.Members()[0]
+				other := rawSession(t, m, 40*time.Second)
+				r := rawSession(t, m, c.timeout)
+				r.mustCreate("/a", flagEphemeral)
+				r.mustCreate("/b", flagEphemeral)
+				other.call(opExists, pathBody("/a", true))
+				time.Sleep(c.used)
+				if c.used > 0 {
+					r.call(opPing, nil)
+				}
+				half := (c.over - c.used) / 2
+				time.Sleep(half)
+				other.call(opPing, nil)
+				time.Sleep(c.over - c.used - half - time.Millisecond)
+				if len(e.Nodes()) != 2 {
+					t.Fatal("the session ended too early")
+				}
+				// Both nodes go with one transaction.
+				before := m.Zxid()
+				if kind, path := other.next().event(); kind != eventDeleted || path != "/a" {
+					t.Errorf("event %d of %s", kind, path)
+				}
+				if e.now() != c.over {
+					t.Errorf("the session ended after %v", e.now())
+				}
+				synctest.Wait()
+				if len(e.Nodes()) != 0 || m.Zxid() != before+1 {
+					t.Errorf("nodes %v, zxid %d, before %d", e.Nodes(), m.Zxid(), before)
+				}
+				if !r.ended(0) {
+					t.Error("the connection lives on")
+				}
+				if _, ok := r.again(m, 0); ok {
+					t.Error("the session lives on")
+				}
+			})
+		})
+	}
+}
+
+func TestHandshakes(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()[0]
+		for asked, want := range map[time.Duration]int32{
+			time.Millisecond: 4000, 4 * time.Second: 4000, 5001 * time.Millisecond: 5001, time.Hour: 40000,
+		} {
+			if r := rawSession(t, m, asked); r.timeout != want {
+				t.Errorf("%v: got %d ms, want %d", asked, r.timeout, want)
+			}
+		}
+		r := rawSession(t, m, 10*time.Second)
+		if _, ok := r.again(m, m.Zxid()+1); ok {
+			t.Error("a client that has seen the future is let in")
+		}
+		for name, secret := range map[string][]byte{"wrong": make([]byte, 16), "short": r.secret[:15], "none": nil} {
+			other := rawTo(t, m)
+			if other.shake(0, r.session, secret, 10*time.Second) || !other.ended(0) {
+				t.Errorf("a password that is %s", name)
+			}
+		}
+		next, ok := r.again(m, m.Zxid())
+		if !ok || next.session != r.session || string(next.secret) != string(r.secret) {
+			t.Error("the session cannot be resumed")
+		}
+		unknown := rawTo(t, m)
+		if unknown.shake(0, r.session+1000, r.secret, 10*time.Second) || !unknown.ended(0) {
+			t.Error("a session that never was")
+		}
+		// A new timeout is agreed each time.
+		next = rawTo(t, m)
+		if !next.shake(0, r.session, r.secret, 30*time.Second) || next.timeout != 30000 {
+			t.Errorf("timeout %d", next.timeout)
+		}
+	})
+}
+
+// Clients that know of read-only servers send a byte more, and get one.
+func TestAHandshakeWithTheReadOnlyByte(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
+		r := rawTo(t, e.Members()[0])
+		b := appendInt32(appendInt64(appendInt32(nil, 0), 0), 10000)
+		r.send(appendBool(appendBytes(appendInt64(b, 0), make([]byte, 16)), false))
+		if b := r.receive(); len(b) != 37 || b[36] != 0 {
+			t.Errorf("answered with %x", b)
+		}
+	})
+}
+
+func TestTheEndOfASession(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()[0]
+		r, other := rawSession(t, m, 10*time.Second), rawSession(t, m, 10*time.Second)
+		r.mustCreate("/a", flagEphemeral)
+		other.call(opExists, pathBody("/a", true))
+		if p := r.call(opCloseSession, nil); p.code != codeOK || len(p.body) != 0 || !r.ended(0) {
+			t.Errorf("%+v", p)
+		}
+		if kind, path := other.next().event(); kind != eventDeleted || path != "/a" {
+			t.Errorf("event %d of %s", kind, path)
+		}
+		if e.Expire(r.session) {
+			t.Error("a session that has ended expires")
+		}
+		if !e.Expire(other.session) || !other.ended(0) || len(e.Sessions()) != 0 {
+			t.Error("a session that expires by hand")
+		}
+	})
+}
+
+// A member closes a connection that has been silent for its timeout by itself, in buckets of ten
+// seconds, whatever the leader knows.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	bubble(t, Config{Members: 3}, func(t *testing.T, e *Ensemble) {
+		f := e.Members()[0]
+		shy := rawTo(t, f)
+		if !shy.silent(19*time.Second) || !shy.ended(time.Second) {
+			t.Errorf("a connection without a handshake, after %v", e.now())
+		}
+		r := rawSession(t, f, 12*time.Second) // at 20 s, and over at 34 s if the leader hears of it
+		f.Isolate()
+		e.Elect(e.Members()[1])
+		if !r.ended(10 * time.Second) {
+			t.Error("an isolated follower serves forever")
+		}
+	})
+}
+
+func TestAPausedServerDoesNothing(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()[0]
+		r := rawSession(t, m, 4*time.Second)
+		r.mustCreate("/a", flagEphemeral)
+		m.Pause()
+		late := rawTo(t, m)
+		late.sendConnect(0, 0, nil, 10*time.Second)
+		if !late.silent(time.Minute) || len(e.Sessions()) != 1 {
+			t.Error("a paused server acts")
+		}
+		if _, err := m.Word("ruok"); err == nil {
+			t.Error("a paused server answers a word")
+		}
+		m.Resume()
+		if !late.welcomed() {
+			t.Error("the handshake was lost")
+		}
+		over := r.ended(time.Second)
+		synctest.Wait()
+		if !over || len(e.Sessions()) != 1 || len(e.Nodes()) != 0 {
+			t.Error("the session that was due has not ended")
+		}
+		m.Pause()
+		m.Kill()
+		if !late.ended(0) {
+			t.Error("a connection survives the death of its server")
+		}
+	})
+}
+
+func TestARestartKeepsTheData(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()[0]
+		r := rawSession(t, m, 4*time.Second)
+		r.mustCreate("/a", flagEphemeral)
+		r.call(opExists, pathBody("/b", true))
+		zxid := m.Zxid()
+		time.Sleep(3 * time.Second)
+		m.Kill()
+		m.Kill()
+		if dead := rawTo(t, m); !r.ended(0) || !dead.ended(time.Second) {
+			t.Error("a dead server has connections")
+		}
+		if e.Leader() != nil || e.Expire(r.session) || m.Mode() != "dead" {
+			t.Error("a dead server acts")
+		}
+		time.Sleep(time.Minute)
+		m.Restart()
+		m.Restart()
+		if m.Zxid() != zxid || m.Watches() != 0 || e.Leader() != m {
+			t.Errorf("zxid %d, before %d; %d watches", m.Zxid(), zxid, m.Watches())
+		}
+		// The session has its full time again.
+		time.Sleep(3 * time.Second)
+		next, ok := r.again(m, zxid)
+		if !ok || !next.exists("/a") {
+			t.Error("the session or its node is gone")
+		}
+		if fresh := rawSession(t, m, 4*time.Second); fresh.session == r.session {
+			t.Error("a session id was given twice")
+		}
+	})
+}
+
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := Start(Config{Members: 3})
+		m := e.Members()
+		r := rawSession(t, m[0], 10*time.Second)
+		r.call(opCreateContainer, createBody("/c", "", flagContainer))
+		paused := rawSession(t, m[1], 10*time.Second)
+		m[1].Pause()
+		m[2].Isolate()
+		paused.request(1, opPing, nil)
+		r.request(1, opCreate, createBody("/a", "", 0))
+		e.Stop()
+		e.Stop()
+		if !r.ended(0) || !paused.ended(0) {
+			t.Error("connections survive")
+		}
+		late := rawTo(t, m[0])
+		if !late.ended(time.Second) {
+			t.Error("a stopped ensemble serves")
+		}
+		// What is done to it has no effect, and leaves no timer behind.
+		for _, m := range m {
+			m.Resume()
+			m.Heal()
+			m.Kill()
+			m.Restart()
+			m.Pause()
+			m.Isolate()
+			m.Lag(time.Second)
+		}
+		if e.Elect(m[0]) || e.Expire(r.session) {
+			t.Error("a stopped ensemble acts")
+		}
+	})
+}
+
+func TestServeOfAStoppedEnsemble(t *testing.T) {
+	e := Start(Config{})
+	e.Stop()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Members()[0].Serve(l); err == nil {
+		t.Error("served")
+	}
+}
+
+func TestWords(t *testing.T) {
+	bubble(t, Config{Members: 3, Version: "3.9.3"}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()
+		r := rawSession(t, m[0], 10*time.Second)
+		r.mustCreate("/a", flagEphemeral)
+		r.call(opExists, pathBody("/a", true))
+		r.call(opGetChildren, pathBody("/", true))
+		for word, want := range map[string]string{
+			"ruok": "imok",
+			"srvr": "Zxid: 0x100000002\nMode: follower\nNode count: 6\n",
+			"mntr": "zk_znode_count\t6\n",
+			"cons": "recved=4,sent=4,sid=0x",
+			"dump": "\t/a\n",
+			"wchs": "1 connections watching 1 paths\nTotal watches:1\n",
+			"wchc": "\n\t/a\n",
+			"wchp": "/a\n\t0x",
+			"stat": "Zookeeper version: 3.9.3",
+		} {
+			if got, err := m[0].Word(word); err != nil || !strings.Contains(got, want) {
+				t.Errorf("%s: %q, %v", word, got, err)
+			}
+			// Over a connection it is the same, and the connection ends.
+			c := rawTo(t, m[0])
+			c.nc.Write([]byte(word))
+			answer, err := io.ReadAll(c.nc)
+			if err != nil || len(answer) == 0 || !strings.Contains(string(answer), want) {
+				t.Errorf("%s over a connection: %q, %v", word, answer, err)
+			}
+		}
+		if _, err := m[0].Word("kill"); err == nil {
+			t.Error("an unknown word")
+		}
+		if m[0].Watches() != 2 || m[0].Connections() != 1 || m[0].Packets() < 4 || m[0].Sent() != 4 {
+			t.Errorf("%d watches, %d connections, %d packets, %d sent", m[0].Watches(), m[0].Connections(), m[0].Packets(), m[0].Sent())
+		}
+		if at := e.Connected(); at[r.session] != m[0] || len(at) != 1 {
+			t.Errorf("connected: %v", at)
+		}
+		m[0].Isolate()
+		time.Sleep(11 * time.Second)
+		if got, _ := m[0].Word("srvr"); got != notServing {
+			t.Errorf("without a leader: %q", got)
+		}
+	})
+}
+
+// The client hears all that was said before the connection ends, even when another goroutine than the one that reads
+// requests is at writing it.
+func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()[0]
+		near, far := net.Pipe() // whose Write returns when all has been read
+		t.Cleanup(func() { near.Close() })
+		go m.ServeConn(far)
+		slow, other := &raw{t: t, nc: near}, rawSession(t, m, 4*time.Second)
+		if !slow.shake(0, 0, make([]byte, 16), 4*time.Second) {
+			t.Fatal("no session")
+		}
+		slow.call(opExists, pathBody("/", true))
+		synctest.Wait() // the reading goroutine is back from its write, so the event is not left to it
+		other.call(opSetData, setBody("/", "x", -1))
+		synctest.Wait() // the writing goroutine is at the event
+		slow.request(9, opCloseSession, nil)
+		synctest.Wait()
+		if p := slow.next(); p.xid != xidEvent {
+			t.Fatalf("in place of the event: %+v", p)
+		}
+		if p := slow.next(); p.xid != 9 || p.code != codeOK {
+			t.Errorf("in place of the reply to the close: %+v", p)
+		}
+		if p := slow.next(); p.code != 1 {
+			t.Errorf("after the close: %+v", p)
+		}
+	})
+}

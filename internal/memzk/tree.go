@@ -1,0 +1,320 @@
+package memzk
+
+import (
+	"slices"
+	"strings"
+)
+
+// Owners of nodes that are not ephemeral and go away by themselves, too.
+const (
+	ownerContainer = int64(-1 << 63)
+	ownerTTL       = int64(-1 << 56) // the lower bits are the time to live in milliseconds
+	maxTTL         = int64(1<<40 - 1)
+)
+
+// kindOfOwner tells ephemeral nodes from containers and nodes with a time to live.
+type kindOfOwner uint8
+
+const (
+	ownedByNone kindOfOwner = iota
+	ownedBySession
+	isContainer
+	isTTL
+)
+
+func ownerKind(owner int64) kindOfOwner {
+	switch {
+	case owner == 0:
+		return ownedByNone
+	case owner == ownerContainer:
+		return isContainer
+	case uint64(owner)>>56 == 0xff:
+		return isTTL
+	}
+	return ownedBySession
+}
+
+type stat struct {
+	czxid, mzxid, pzxid         int64
+	ctime, mtime                int64
+	version, cversion, aversion int32
+	owner                       int64
+	dataLength, numChildren     int32
+}
+
+// node is a znode. creates is what ZooKeeper keeps as cversion: how many children have been
+// created. It is the number of the next sequential child. A Stat shows another figure.
+type node struct {
+	path     string
+	parent   *node
+	slot     int // in parent.children
+	children []*node
+	mine     int // index in the list of its session's ephemeral nodes
+
+	data              []byte
+	acl               []acl
+	owner             int64
+	czxid, mzxid      int64
+	pzxid             int64
+	ctime, mtime      int64
+	version, aversion int32
+	creates           int32
+}
+
+func (n *node) name() string { return n.path[strings.LastIndexByte(n.path, '/')+1:] }
+
+func (n *node) stat() stat {
+	owner := n.owner
+	if ownerKind(owner) != ownedBySession {
+		owner = 0
+	}
+	return stat{
+		czxid: n.czxid, mzxid: n.mzxid, pzxid: n.pzxid,
+		ctime: n.ctime, mtime: n.mtime,
+		version: n.version, aversion: n.aversion,
+		// For each create there has been a delete, but for the children that are there.
+		cversion: n.creates*2 - int32(len(n.children)),
+		owner:    owner, dataLength: int32(len(n.data)), numChildren: int32(len(n.children)),
+	}
+}
+
+// txn is one entry of the log. All members share it, and none changes it.
+type txn struct {
+	kind    int32 // a type of request, or opError
+	zxid    int64
+	time    int64 // in milliseconds since 1970
+	session int64
+	code    int32 // of opError
+	path    string
+	data    []byte
+	acl     []acl
+	owner   int64    // of a created node
+	version int32    // the new version, aversion, or count of creates of the parent
+	timeout int32    // of a new session, in milliseconds
+	subs    []txn    // of a multi
+	paths   []string // of a closed session: its ephemeral nodes, in the order in which they go
+}
+
+// result is what a member tells the client of a transaction.
+type result struct {
+	kind int32
+	code int32
+	path string
+	stat stat
+	subs []result
+}
+
+// tree is the state after a prefix of the log.
+type tree struct {
+	nodes      map[string]*node
+	root       *node
+	ephemerals map[int64][]*node
+	containers map[string]*node // containers and nodes with a time to live
+	sessions   map[int64]int32  // timeouts in milliseconds
+	zxid       int64            // of the last transaction
+	watches    *watches         // what fires; nil in a tree that only keeps state
+}
+
+// newTree is what a fresh server has.
+func newTree() *tree {
+	t := &tree{
+		nodes:      map[string]*node{},
+		ephemerals: map[int64][]*node{},
+		containers: map[string]*node{},
+		sessions:   map[int64]int32{},
+	}
+	t.root = &node{path: "/", acl: openACL, data: []byte{}}
+	// ZooKeeper knows its root by two names.
+	t.nodes["/"], t.nodes[""] = t.root, t.root
+	for _, path := range []string{"/zookeeper", "/zookeeper/quota", "/zookeeper/config"} {
+		n := &node{path: path, acl: openACL, data: []byte{}}
+		t.nodes[path] = n
+		t.nodes[parentOf(path)].adopt(n)
+	}
+	config := t.nodes["/zookeeper/config"]
+	config.acl, config.aversion = readACL, -1
+	return t
+}
+
+// clone is a snapshot. Nodes are copied; data and ACLs never change in place.
+func (t *tree) clone() *tree {
+	c := &tree{
+		nodes:      make(map[string]*node, len(t.nodes)),
+		ephemerals: make(map[int64][]*node, len(t.ephemerals)),
+		containers: make(map[string]*node, len(t.containers)),
+		sessions:   make(map[int64]int32, len(t.sessions)),
+		zxid:       t.zxid,
+	}
+	c.root = c.copyNode(t.root, nil)
+	c.nodes[""] = c.root
+	for session, list := range t.ephemerals {
+		copied := make([]*node, len(list))
+		for i, n := range list {
+			copied[i] = c.nodes[n.path]
+		}
+		c.ephemerals[session] = copied
+	}
+	for path := range t.containers {
+		c.containers[path] = c.nodes[path]
+	}
+	for session, timeout := range t.sessions {
+		c.sessions[session] = timeout
+	}
+	return c
+}
+
+func (t *tree) copyNode(n, parent *node) *node {
+	c := *n
+	c.parent = parent
+	c.children = make([]*node, len(n.children))
+	for i, child := range n.children {
+		c.children[i] = t.copyNode(child, &c)
+	}
+	t.nodes[c.path] = &c
+	return &c
+}
+
+// parentOf is "" for a child of the root.
+func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
+
+func (n *node) adopt(child *node) {
+	child.parent, child.slot = n, len(n.children)
+	n.children = append(n.children, child)
+}
+
+// disown fills the gap with the last child: the order of children says nothing, as in ZooKeeper.
+func (n *node) disown(child *node) {
+	last := len(n.children) - 1
+	n.children[child.slot] = n.children[last]
+	n.children[child.slot].slot = child.slot
+	n.children[last] = nil
+	n.children = n.children[:last]
+}
+
+// apply is the only place where state changes. The transaction has been validated against the state
+// before it, so nothing can fail here.
+func (t *tree) apply(x *txn) result {
+	r := t.applyOne(x, x)
+	if x.zxid > t.zxid {
+		t.zxid = x.zxid
+	}
+	return r
+}
+
+// applyOne applies a transaction, or one operation of the multi whole.
+func (t *tree) applyOne(x, whole *txn) result {
+	switch x.kind {
+	case opError:
+		return result{kind: opError, code: x.code}
+	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
+		n := t.create(x, whole)
+		return result{kind: x.kind, path: n.path, stat: n.stat()}
+	case opDelete, opDeleteContainer:
+		t.remove(x.path, whole.zxid)
+		return result{kind: x.kind, path: x.path}
+	case opSetData:
+		n := t.nodes[x.path]
+		n.data, n.version, n.mzxid, n.mtime = x.data, x.version, whole.zxid, whole.time
+		// The reply shows the node as it is now, not as later operations of the multi leave it.
+		r := result{kind: x.kind, path: x.path, stat: n.stat()}
+		if t.watches != nil {
+			t.watches.changed(x.path, whole.zxid, n.acl)
+		}
+		return r
+	case opSetACL:
+		n := t.nodes[x.path]
+		n.acl, n.aversion = x.acl, x.version
+		return result{kind: x.kind, path: x.path, stat: n.stat()}
+	case opCheck:
+		return result{kind: x.kind, path: x.path}
+	case opMulti:
+		r := result{kind: x.kind, subs: make([]result, len(x.subs))}
+		for i := range x.subs {
+			r.subs[i] = t.applyOne(&x.subs[i], whole)
+		}
+		return r
+	case opCreateSession:
+		t.sessions[x.session] = x.timeout
+		return result{kind: x.kind}
+	case opCloseSession:
+		for _, path := range x.paths {
+			t.remove(path, whole.zxid)
+		}
+		delete(t.ephemerals, x.session)
+		delete(t.sessions, x.session)
+		return result{kind: x.kind}
+	}
+	panic("memzk: a transaction of no kind")
+}
+
+func (t *tree) create(x, whole *txn) *node {
+	parent := t.nodes[parentOf(x.path)]
+	// Once the count is at its end it stays there, because ZooKeeper never lowers it.
+	if x.version > parent.creates {
+		parent.creates, parent.pzxid = x.version, whole.zxid
+	}
+	n := &node{
+		path: x.path, data: x.data, acl: x.acl, owner: x.owner,
+		czxid: whole.zxid, mzxid: whole.zxid, pzxid: whole.zxid,
+		ctime: whole.time, mtime: whole.time,
+	}
+	parent.adopt(n)
+	t.nodes[x.path] = n
+	switch ownerKind(x.owner) {
+	case ownedBySession:
+		list := t.ephemerals[x.owner]
+		n.mine = len(list)
+		t.ephemerals[x.owner] = append(list, n)
+	case isContainer, isTTL:
+		t.containers[x.path] = n
+	}
+	if t.watches != nil {
+		t.watches.created(n.path, parent.path, whole.zxid, n.acl, parent.acl)
+	}
+	return n
+}
+
+func (t *tree) remove(path string, zxid int64) {
+	n := t.nodes[path]
+	parent := n.parent
+	parent.disown(n)
+	parent.pzxid = max(parent.pzxid, zxid)
+	delete(t.nodes, path)
+	switch ownerKind(n.owner) {
+	case ownedBySession:
+		list := t.ephemerals[n.owner]
+		last := len(list) - 1
+		list[n.mine] = list[last]
+		list[n.mine].mine = n.mine
+		list[last] = nil
+		t.ephemerals[n.owner] = list[:last]
+	case isContainer, isTTL:
+		delete(t.containers, path)
+	}
+	if t.watches != nil {
+		t.watches.deleted(path, parent.path, zxid, n.acl, parent.acl)
+	}
+}
+
+// ephemeralPaths lists the nodes of a session, sorted.
+func (t *tree) ephemeralPaths(session int64) []string {
+	list := t.ephemerals[session]
+	if len(list) == 0 {
+		return nil
+	}
+	paths := make([]string, len(list))
+	for i, n := range list {
+		paths[i] = n.path
+	}
+	slices.Sort(paths)
+	return paths
+}
+
+// size is an estimate, as ZooKeeper's "approximate data size" is.
+func (t *tree) size() int {
+	total := 0
+	for path, n := range t.nodes {
+		total += len(path) + len(n.data)
+	}
+	return total
+}

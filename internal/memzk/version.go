@@ -1,0 +1,87 @@
+package memzk
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// newest is the version that is imitated when Config.Version is empty.
+const newest = "3.9.5"
+
+// behavior is what a client can see of the version of a server. All differences that this package
+// knows are here.
+type behavior struct {
+	// zxidInEvents: the header of an event carries the zxid of its cause (ZOOKEEPER-4655), not -1.
+	zxidInEvents bool
+	// readForEvents: a client without READ on a node gets no events of it (ZOOKEEPER-4799). Debian's
+	// 3.8.0 has that patch.
+	readForEvents bool
+	// readForExists: exists needs READ (ZOOKEEPER-2590).
+	readForExists bool
+	// checkAlone: a check outside of a multi is accepted (until ZOOKEEPER-2623). A success is never
+	// answered, because the server fails to encode its reply.
+	checkAlone bool
+	// create2InMulti: a create2 in a multi is answered with a Stat (ZOOKEEPER-4026). Since then a
+	// create in a multi whose flags are unknown, or those of a TTL node, cannot be read, nor can one
+	// whose ACL is null.
+	create2InMulti bool
+	// watchModes: a connection can have a standard, a persistent and a recursive watch on one path
+	// at a time, and removes them one by one (ZOOKEEPER-4466, 4471). Before, the last one counts.
+	watchModes bool
+	// readOnlyAlways: the answer to a connect request tells whether the server is read-only even
+	// if the client does not know of that (ZOOKEEPER-4814).
+	readOnlyAlways bool
+	// ipv6: ACLs of the scheme ip can have IPv6 addresses.
+	ipv6 bool
+	// wholeRequests: a write is decoded before it takes a zxid. Before, one that is cut short has
+	// taken one, and no client's deleteContainer can be understood.
+	wholeRequests bool
+}
+
+// behaviorOf panics when the version is none: it stands in the code of a test.
+func behaviorOf(version string) behavior {
+	v := parseVersion(version)
+	debian := v == [3]int{3, 8, 0}
+	return behavior{
+		zxidInEvents:   since(v, 3, 9, 0),
+		readForEvents:  debian || since(v, 3, 9, 2) || within(v, 3, 8, 4),
+		readForExists:  since(v, 3, 9, 2) || within(v, 3, 8, 4),
+		checkAlone:     !since(v, 3, 9, 3) && !within(v, 3, 8, 5),
+		create2InMulti: since(v, 3, 9, 0) || within(v, 3, 8, 2),
+		watchModes:     since(v, 3, 9, 0),
+		readOnlyAlways: since(v, 3, 9, 0) && !since(v, 3, 9, 3),
+		ipv6:           since(v, 3, 9, 4),
+		wholeRequests:  since(v, 3, 9, 0),
+	}
+}
+
+func parseVersion(version string) (v [3]int) {
+	parts := strings.SplitN(version, ".", 3)
+	if len(parts) != 3 {
+		panic(fmt.Sprintf("memzk: version %q: want three numbers, as in 3.9.3", version))
+	}
+	for i, part := range parts {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 {
+			panic(fmt.Sprintf("memzk: version %q: want three numbers, as in 3.9.3", version))
+		}
+		v[i] = n
+	}
+	return v
+}
+
+// since: v is this version or a later one.
+func since(v [3]int, major, minor, patch int) bool {
+	for i, n := range [3]int{major, minor, patch} {
+		if v[i] != n {
+			return v[i] > n
+		}
+	}
+	return true
+}
+
+// within: v has the same major and minor version, and this patch or a later one.
+func within(v [3]int, major, minor, patch int) bool {
+	return v[0] == major && v[1] == minor && v[2] >= patch
+}

@@ -1,0 +1,247 @@
+package memzk
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+const notServing = "This ZooKeeper instance is not currently serving requests\n"
+
+func knownWord(w string) bool {
+	switch w {
+	case "ruok", "srvr", "stat", "mntr", "cons", "dump", "wchs", "wchc", "wchp":
+		return true
+	}
+	return false
+}
+
+// Word answers one of ZooKeeper's four letter words, as a connection to the member would: ruok,
+// srvr, stat, mntr, cons, dump, wchs, wchc, wchp. A member that is dead or paused does not answer.
+func (m *Member) Word(w string) (string, error) {
+	m.e.lock()
+	defer m.e.unlock()
+	switch {
+	case !knownWord(w):
+		return "", fmt.Errorf("memzk: %q is none of the words that are answered", w)
+	case !m.alive:
+		return "", fmt.Errorf("memzk: member %d is dead", m.id)
+	case m.paused:
+		return "", fmt.Errorf("memzk: member %d is paused", m.id)
+	}
+	return m.word(w), nil
+}
+
+// Packets are those that the member has received from clients since it was started.
+func (m *Member) Packets() int64 {
+	m.e.lock()
+	defer m.e.unlock()
+	return m.packetsIn
+}
+
+// Sent are the packets that the member has sent to clients, events among them.
+func (m *Member) Sent() int64 {
+	m.e.lock()
+	defer m.e.unlock()
+	return m.packetsOut
+}
+
+// Watches is how many watches are set at the member.
+func (m *Member) Watches() int {
+	m.e.lock()
+	defer m.e.unlock()
+	return m.watches.data.size() + m.watches.child.size()
+}
+
+// Connections is how many clients are connected to the member.
+func (m *Member) Connections() int {
+	m.e.lock()
+	defer m.e.unlock()
+	return len(m.conns)
+}
+
+// Zxid is that of the last transaction that the member has applied.
+func (m *Member) Zxid() int64 {
+	m.e.lock()
+	defer m.e.unlock()
+	return m.tree.zxid
+}
+
+// Mode is what the member is: standalone, leader, follower, looking (for a leader) or dead.
+func (m *Member) Mode() string {
+	m.e.lock()
+	defer m.e.unlock()
+	switch {
+	case !m.alive:
+		return "dead"
+	case m.role == looking:
+		return "looking"
+	}
+	return m.mode()
+}
+
+// Nodes are all nodes that the member shows, as Ensemble.Nodes.
+func (m *Member) Nodes() map[string]int64 {
+	m.e.lock()
+	defer m.e.unlock()
+	return m.tree.owners()
+}
+
+func (w *watchTable) size() int {
+	n := 0
+	for _, list := range w.paths {
+		n += len(list)
+	}
+	return n
+}
+
+func (m *Member) mode() string {
+	switch {
+	case len(m.e.members) == 1:
+		return "standalone"
+	case m.role == leading:
+		return "leader"
+	}
+	return "follower"
+}
+
+func (m *Member) word(w string) string {
+	if w == "ruok" {
+		return "imok"
+	}
+	if !m.serves() {
+		return notServing
+	}
+	var b strings.Builder
+	switch w {
+	case "srvr", "stat":
+		fmt.Fprintf(&b, "Zookeeper version: %s-memzk, built on nothing\n", m.e.cfg.Version)
+		if w == "stat" {
+			b.WriteString("Clients:\n")
+			for _, c := range m.connections() {
+				fmt.Fprintf(&b, " /%s[1](queued=%d,recved=%d,sent=%d)\n", c.nc.RemoteAddr(), len(c.queue)-c.head, c.received, c.sent)
+			}
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "Latency min/avg/max: 0/0.0/0\nReceived: %d\nSent: %d\nConnections: %d\nOutstanding: %d\n",
+			m.packetsIn, m.packetsOut, len(m.conns), m.outstanding())
+		fmt.Fprintf(&b, "Zxid: 0x%x\nMode: %s\nNode count: %d\n", m.tree.zxid, m.mode(), len(m.tree.nodes))
+		if m.mode() == "leader" {
+			b.WriteString("Proposal sizes last/min/max: -1/-1/-1\n")
+		}
+	case "mntr":
+		m.monitor(&b)
+	case "cons":
+		for _, c := range m.connections() {
+			c.describe(&b)
+		}
+		b.WriteString("\n")
+	case "dump":
+		m.dump(&b)
+	case "wchs":
+		conns, paths := map[*conn]bool{}, len(m.watches.data.paths)
+		for _, list := range m.watches.data.paths {
+			for _, e := range list {
+				conns[e.c] = true
+			}
+		}
+		fmt.Fprintf(&b, "%d connections watching %d paths\nTotal watches:%d\n", len(conns), paths, m.watches.data.size())
+	case "wchc":
+		for _, c := range m.connections() {
+			if len(c.dataPaths) > 0 {
+				fmt.Fprintf(&b, "0x%x\n\t%s\n", uint64(c.session), strings.Join(sortedKeys(c.dataPaths), "\n\t"))
+			}
+		}
+		b.WriteString("\n")
+	case "wchp":
+		for _, path := range sortedKeys(m.watches.data.paths) {
+			fmt.Fprintf(&b, "%s\n", path)
+			for _, e := range m.watches.data.paths[path] {
+				fmt.Fprintf(&b, "\t0x%x\n", uint64(e.c.session))
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func (m *Member) outstanding() int {
+	n := len(m.stalled)
+	for c := range m.conns {
+		n += len(c.queue) - c.head
+	}
+	return n
+}
+
+func (m *Member) monitor(b *strings.Builder) {
+	ephemerals := 0
+	for _, list := range m.tree.ephemerals {
+		ephemerals += len(list)
+	}
+	line := func(key string, value any) { fmt.Fprintf(b, "zk_%s\t%v\n", key, value) }
+	line("version", m.e.cfg.Version+"-memzk, built on nothing")
+	line("server_state", m.mode())
+	line("ephemerals_count", ephemerals)
+	line("num_alive_connections", len(m.conns))
+	line("avg_latency", "0.0")
+	line("min_latency", 0)
+	line("max_latency", 0)
+	line("outstanding_requests", m.outstanding())
+	line("znode_count", len(m.tree.nodes))
+	line("global_sessions", len(m.tree.sessions))
+	line("local_sessions", 0)
+	line("packets_received", m.packetsIn)
+	line("packets_sent", m.packetsOut)
+	line("watch_count", m.watches.data.size()+m.watches.child.size())
+	line("approximate_data_size", m.tree.size())
+	line("uptime", time.Since(m.started).Milliseconds())
+	if m.role == leading && len(m.e.members) > 1 {
+		line("learners", len(m.followers))
+		line("synced_followers", len(m.followers))
+	}
+}
+
+func (c *conn) describe(b *strings.Builder) {
+	fmt.Fprintf(b, " /%s[1](queued=%d,recved=%d,sent=%d", c.nc.RemoteAddr(), len(c.queue)-c.head, c.received, c.sent)
+	if c.session != 0 {
+		fmt.Fprintf(b, ",sid=0x%x,est=%d,to=%d", uint64(c.session), c.since.UnixMilli(), c.timeout.Milliseconds())
+		if c.lastXid >= 0 {
+			fmt.Fprintf(b, ",lcxid=0x%x", c.lastXid)
+		}
+		fmt.Fprintf(b, ",lzxid=0x%x", c.lastZxid)
+	}
+	b.WriteString(")\n")
+}
+
+func (m *Member) dump(b *strings.Builder) {
+	b.WriteString("SessionTracker dump:\n")
+	if m.role == leading {
+		fmt.Fprintf(b, "Session Sets (%d):\n", len(m.tracker.sessions))
+		for _, id := range sortedKeys(m.tracker.sessions) {
+			s := m.tracker.sessions[id]
+			fmt.Fprintf(b, "\t0x%x\texpires in %v, closing: %t\n", uint64(id), s.expires-m.e.now(), s.closing)
+		}
+	} else {
+		fmt.Fprintf(b, "Global Sessions(%d):\n", len(m.tree.sessions))
+		for _, id := range sortedKeys(m.tree.sessions) {
+			fmt.Fprintf(b, "0x%x\t%dms\n", uint64(id), m.tree.sessions[id])
+		}
+	}
+	b.WriteString("ephemeral nodes dump:\n")
+	owners := 0
+	for _, list := range m.tree.ephemerals {
+		if len(list) > 0 {
+			owners++
+		}
+	}
+	fmt.Fprintf(b, "Sessions with Ephemerals (%d):\n", owners)
+	for _, id := range sortedKeys(m.tree.ephemerals) {
+		if paths := m.tree.ephemeralPaths(id); len(paths) > 0 {
+			fmt.Fprintf(b, "0x%x:\n\t%s\n", uint64(id), strings.Join(paths, "\n\t"))
+		}
+	}
+	fmt.Fprintf(b, "Connections dump:\nConnections Sets (%d):\n", len(m.conns))
+	for _, c := range m.connections() {
+		fmt.Fprintf(b, "\tip: /%s sessionId: 0x%x\n", c.nc.RemoteAddr(), uint64(c.session))
+	}
+}
