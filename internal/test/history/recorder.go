@@ -1,0 +1,79 @@
+package history
+
+import (
+	"io"
+	"sync"
+)
+
+// Recorder takes down holds from many goroutines.
+type Recorder struct {
+	who string
+
+	mu    sync.Mutex
+	lines io.Writer
+	holds []Hold
+	err   error
+}
+
+// NewRecorder records for who, the owner of all holds that do not name one. If
+// lines is not nil, beginnings and ends are written to it as they happen, one
+// JSON line each, so that the record of a process that is killed is there up
+// to its last moment; see Read.
+func NewRecorder(who string, lines io.Writer) *Recorder {
+	return &Recorder{who: who, lines: lines}
+}
+
+// Span is a hold that has begun.
+type Span struct {
+	rec   *Recorder
+	index int
+	once  sync.Once
+}
+
+// Begin notes a hold. It is called after the acquiring call has returned.
+// Acquired is set to now if it is 0.
+func (r *Recorder) Begin(h Hold) *Span {
+	if h.Acquired == 0 {
+		h.Acquired = Now()
+	}
+	if h.Who == "" {
+		h.Who = r.who
+	}
+	h.Ended = 0
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &Span{rec: r, index: len(r.holds)}
+	r.holds = append(r.holds, h)
+	r.write(line{ID: s.index, Begin: &h})
+	return s
+}
+
+// End notes that the hold is certain no longer: call it before the release,
+// and when loss is observed. The first call counts.
+func (s *Span) End() { s.EndAt(Now()) }
+
+// EndAt is End for who finds out later when that was: the last instant at which
+// the hold said of itself that it was held.
+func (s *Span) EndAt(instant int64) {
+	s.once.Do(func() {
+		r := s.rec
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.holds[s.index].Ended = instant
+		r.write(line{ID: s.index, End: instant})
+	})
+}
+
+// Holds is a copy of what has been recorded.
+func (r *Recorder) Holds() []Hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Hold(nil), r.holds...)
+}
+
+// Err is the first error of writing lines.
+func (r *Recorder) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}

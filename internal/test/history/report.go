@@ -1,0 +1,80 @@
+package history
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxViolations is how many a report keeps: a broken lock breaks every rule,
+// and nobody reads the thousandth.
+const maxViolations = 20
+
+// Report is the answer of Check.
+type Report struct {
+	Violations []Violation // the first ones found
+	Total      int         // how many were found
+
+	// What follows shows whether the run meant anything: a lock that nobody
+	// fought for is always right.
+	Holds      int
+	Owners     int
+	Handovers  int // exclusive holds whose predecessor was somebody else's
+	Contended  int // holds that were asked for while another was held (needs Called)
+	MaxShared  int // shared holds at one time on one path
+	MaxPermits int // permits at one time on one path
+
+	all   []Hold
+	start int64
+}
+
+func newReport(all []Hold) *Report {
+	r := &Report{all: all, Holds: len(all)}
+	owners := make(map[string]struct{})
+	for i, h := range all {
+		owners[h.Who] = struct{}{}
+		if i == 0 || h.Acquired < r.start {
+			r.start = h.Acquired
+		}
+	}
+	r.Owners = len(owners)
+	return r
+}
+
+func (r *Report) add(v Violation) {
+	r.Total++
+	if len(r.Violations) < maxViolations {
+		r.Violations = append(r.Violations, v)
+	}
+}
+
+// OK reports whether no rule was broken.
+func (r *Report) OK() bool { return r.Total == 0 }
+
+// Err is nil if no rule was broken, or else the whole report.
+func (r *Report) Err() error {
+	if r.OK() {
+		return nil
+	}
+	return errors.New(r.String())
+}
+
+// Summary is one line: what was seen.
+func (r *Report) Summary() string {
+	return fmt.Sprintf("history: %d violations in %d holds by %d owners: %d handovers, %d contended, up to %d readers, up to %d permits",
+		r.Total, r.Holds, r.Owners, r.Handovers, r.Contended, r.MaxShared, r.MaxPermits)
+}
+
+// String is the summary and a timeline of each violation.
+func (r *Report) String() string {
+	var b strings.Builder
+	b.WriteString(r.Summary())
+	for _, v := range r.Violations {
+		fmt.Fprintf(&b, "\n\n%s: %s: %s\n", v.Path, v.Rule, v.Text)
+		b.WriteString(r.timeline(v))
+	}
+	if more := r.Total - len(r.Violations); more > 0 {
+		fmt.Fprintf(&b, "\n\n... and %d more", more)
+	}
+	return b.String()
+}

@@ -1,0 +1,165 @@
+// Package yields makes goroutines change places where it matters. Inside one instant of a bubble a
+// goroutine runs on until it blocks, so two that use one value at once hardly ever meet between two
+// steps. Here the compiler reads a copy of the library (go build -overlay) in which a goroutine may
+// yield before it takes a mutex, after it gives it back, around atomics and channels. The files in
+// the tree stay as they are, and so do line numbers.
+package yields
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Packages are those of the library, from the root of the module.
+var Packages = []string{
+	"rwlock", "semaphore", "reentrant", "internal/queue", "internal/session", "internal/link", "internal/hold", "zkconn",
+}
+
+const call = "yieldPoint(); "
+
+// point is the file that each package gets. One time in four is often enough for each order of two
+// goroutines, and seldom enough for steps to follow each other at once, too.
+const point = `package %s
+
+import (
+	"math/rand/v2"
+	"runtime"
+)
+
+func yieldPoint() {
+	if rand.Uint32N(4) == 0 {
+		runtime.Gosched()
+	}
+}
+`
+
+// Insert puts the calls into a file.
+func Insert(name string, src []byte) ([]byte, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var at []int
+	statements := func(list []ast.Stmt) {
+		for i, s := range list {
+			if meets(s) || i > 0 && calls(list[i-1], "Unlock", "RUnlock") {
+				at = append(at, files.Position(s.Pos()).Offset)
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BlockStmt:
+			statements(n.List)
+		case *ast.CaseClause:
+			statements(n.Body)
+		case *ast.CommClause:
+			statements(n.Body)
+		}
+		return true
+	})
+	slices.Sort(at)
+	out := slices.Clone(src)
+	for _, offset := range slices.Backward(slices.Compact(at)) {
+		out = slices.Insert(out, offset, []byte(call)...)
+	}
+	return out, nil
+}
+
+// meets reports whether other goroutines may see or stop what the statement does.
+func meets(s ast.Stmt) bool {
+	switch s := s.(type) {
+	case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt:
+		return true
+	case *ast.ExprStmt, *ast.AssignStmt:
+		return calls(s, "Lock", "RLock", "Load", "Store", "Swap", "Add", "CompareAndSwap")
+	case *ast.ReturnStmt:
+		return calls(s, "Load", "Swap", "Add", "CompareAndSwap")
+	case *ast.IfStmt:
+		return s.Cond != nil && calls(&ast.ExprStmt{X: s.Cond}, "Load", "Swap", "Add", "CompareAndSwap")
+	}
+	return false
+}
+
+// calls reports whether a method of such a name is called in the statement itself, not in a
+// function literal in it.
+func calls(s ast.Stmt, names ...string) (found bool) {
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			return false
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.SelectorExpr); ok && slices.Contains(names, f.Sel.Name) {
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// Write makes the copies in dir, and returns the name of the overlay for the compiler. changed are
+// files, from the root of the module, that have another text than the tree.
+func Write(root, dir string, changed map[string][]byte) (overlay string, err error) {
+	replace := make(map[string]string)
+	put := func(name string, text []byte) error {
+		copied := filepath.Join(dir, strings.ReplaceAll(filepath.ToSlash(name), "/", "-"))
+		replace[filepath.Join(root, filepath.FromSlash(name))] = copied
+		return os.WriteFile(copied, text, 0o600)
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	left := maps.Clone(changed)
+	for _, pkg := range Packages {
+		names, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+		if err != nil || len(names) == 0 {
+			return "", fmt.Errorf("yields: package %s has no files: %w", pkg, err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			name = pkg + "/" + filepath.Base(name)
+			src, ok := changed[name]
+			delete(left, name)
+			if !ok {
+				if src, err = os.ReadFile(filepath.Join(root, filepath.FromSlash(name))); err != nil {
+					return "", err
+				}
+			}
+			if src, err = Insert(name, src); err != nil {
+				return "", err
+			}
+			if err := put(name, src); err != nil {
+				return "", err
+			}
+		}
+		if err := put(pkg+"/yield_point.go", fmt.Appendf(nil, point, filepath.Base(pkg))); err != nil {
+			return "", err
+		}
+	}
+	for name, text := range left { // of other packages
+		if err := put(name, text); err != nil {
+			return "", err
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
