@@ -11,23 +11,39 @@ TIMEOUT  ?= 6m
 TOOL = $(GO) tool -modfile=tools/go.mod
 
 # Everything but the programs and what only tests use.
-COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(zktest|arch))(/|$$)' | paste -sd, -)
+COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(test|proxy|arch))(/|$$)' | paste -sd, -)
 
-.PHONY: help demo test hammer takeover mutants interop stress stress-broken lost-replies leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+# Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
+test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-report cover: export ZKLOCKS_REAL = 1
+
+.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
-demo: zookeeper ## start a throw-away ZooKeeper and run every example against it
-	@$(GO) run ./examples/demo
+# SERVERS=host:port,... runs the examples on these.
+demo: ## run every example on an in-memory ZooKeeper, or on SERVERS; needs nothing but Go
+	@$(GO) run ./examples/demo $(if $(SERVERS),-servers '$(SERVERS)')
 
-test: zookeeper ## run all tests with the race detector, against real servers
-	@start=$$(date +%s); \
-	$(GO) test -race -count=1 -p $(PARALLEL) -timeout $(TIMEOUT) ./... && \
-	(cd cmd/zklock && $(GO) test -race -count=1 -timeout $(TIMEOUT) ./...) && \
-	(cd examples/metrics && $(GO) test -race -count=1 -timeout $(TIMEOUT) ./...) && \
-	printf 'ok  \tall packages\t%ds\n' $$(($$(date +%s) - start))
+quick: ## go test ./... with what is installed; says how many tests were left out
+	@$(GO) run ./internal/suite quick
+
+test-without-java: ## make quick as where neither Java nor a C compiler is installed
+	@scripts/without-java.sh
+
+SUITE = env GO="$(GO)" TIMEOUT=$(TIMEOUT) PARALLEL=$(PARALLEL) PKG="$(PKG)" scripts/test.sh
+
+test: zookeeper ## run all tests with the race detector, against real servers; PKG=./rwlock: only those
+	@start=$$(date +%s); $(SUITE) && printf 'ok  \tall packages\t%ds\n' $$(($$(date +%s) - start))
+
+# N runs, beside BUSY processes that use a processor each. LOGS is where the logs of failed runs go, in place of a temporary directory.
+N    ?= 50
+BUSY ?= 2
+
+again: zookeeper ## run all tests N (50) times on a busy machine; a table of what failed. PKG=./internal/link: only those
+	@$(GO) build -o bin/suite ./internal/suite
+	@bin/suite again -n $(N) -busy $(BUSY) -logs "$(LOGS)" -- $(SUITE) -json
 
 hammer: zookeeper ## 20 processes x 50 goroutines fight for each recipe for 20 s; their record is checked
 	HAMMER=20s HAMMER_PROCESSES=20 HAMMER_GOROUTINES=50 \
@@ -40,6 +56,12 @@ MUTANTS     ?=
 mutants: zookeeper ## put bugs into the library, one at a time; a test must find each of them
 	@$(GO) run ./internal/mutants -jobs $(MUTANT_JOBS) '$(MUTANTS)'
 
+# How long the explorer looks at each.
+EACH ?= 1m
+
+mutants-explored: ## put the same bugs in, and let the explorer alone look for each, for EACH (1m)
+	@$(GO) run ./internal/mutants -jobs $(MUTANT_JOBS) -explore $(EACH) '$(MUTANTS)'
+
 takeover: zookeeper ## cut holders off in every way: each must be told before the next one holds; times are printed
 	TAKEOVER=1 \
 	$(GO) test -count=1 -timeout 60m -v ./internal/takeover
@@ -48,6 +70,12 @@ interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Loc
 	@scripts/peers.sh
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/interop
 
+# How many sequences. ZK_HOME chooses the server's version; a failure names the seed that repeats it: DIFFER_SEED=n.
+N ?= 10000
+
+differ: zookeeper ## play N (10,000) random sequences of requests on the server in memory and on a real one, and compare
+	DIFFER=$(N) $(GO) test -count=1 -timeout 120m -v -run TestDiffer ./internal/test/differ
+
 # One server or three; for reproduction, the seed: STRESS_SEED=n.
 STRESS         ?= 60s
 STRESS_SERVERS ?= 3
@@ -55,6 +83,15 @@ STRESS_SERVERS ?= 3
 stress: zookeeper ## lock for STRESS (60s) while servers, connections, sessions and nodes are broken; their record is checked
 	STRESS=$(STRESS) STRESS_SERVERS=$(STRESS_SERVERS) \
 	$(GO) test -count=1 -timeout 120m -v -run 'TestStress$$' ./internal/hammer
+
+# How long, in real time; for reproduction, the seed: EXPLORE_SEED=n. RACE=-race for the race detector, at a third of the speed.
+EXPLORE ?= 1m
+RACE    ?=
+
+explore: ## lock for EXPLORE (1m) in virtual time, in memory, while hosts, packets, members and sessions are broken; Go alone is enough
+	@$(GO) run ./internal/test/yields/write bin/_yields # with an underscore, so that ./... does not match it
+	@EXPLORE=$(EXPLORE) EXPLORE_SEED=$(EXPLORE_SEED) \
+	$(GO) test $(RACE) -overlay bin/_yields/overlay.json -count=1 -timeout 0 -v -run 'TestExplore$$' ./internal/test/explore
 
 stress-broken: zookeeper ## break the library on purpose, in three ways: the stress must find each within a minute
 	STRESS_BROKEN=1 $(GO) test -count=1 -timeout 20m -v -run TestTheStressFindsBugs ./internal/hammer

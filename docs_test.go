@@ -44,7 +44,7 @@ func TestReadmeShowsAnExample(t *testing.T) {
 }
 
 func TestPackageCommentsShowExamples(t *testing.T) {
-	for _, pkg := range []string{"rwlock", "semaphore", "reentrant"} {
+	for _, pkg := range []string{"rwlock", "semaphore", "reentrant", "zktest"} {
 		var code []string
 		for line := range strings.Lines(read(t, pkg+"/doc.go")) {
 			rest, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "//\t")
@@ -173,7 +173,7 @@ func testsIn(t *testing.T, line string) int {
 	})
 	for _, m := range quoted.FindAllStringSubmatch(rest, -1) {
 		tests++
-		if !names(t, scenario, "internal/zktest/contract/*.go")[m[1]] {
+		if !names(t, scenario, "internal/test/contract/*.go")[m[1]] {
 			t.Errorf("the contract has no scenario %q", m[1])
 		}
 	}

@@ -4,6 +4,7 @@ package examples_test
 import (
 	"bufio"
 	"bytes"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -12,17 +13,27 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 const (
 	maxLines = 100         // of an example; nobody reads a longer one
 	limit    = time.Minute // an example gives up by itself before
+
+	// The demo compiles the examples first, on a fresh machine with the standard library, and then runs four of them.
+	demoLimit = 5 * time.Minute
 )
 
 var examples = []string{"joblimit", "inventory", "treewalk", "fencing"}
 
-func TestMain(m *testing.M) { zktest.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Examples mostly wait, and each is several processes.
+	_ = flag.Set("test.parallel", "4")
+	realzk.Main(m)
+}
 
 func TestExamplesAreShort(t *testing.T) {
 	for _, name := range examples {
@@ -37,7 +48,9 @@ func TestExamplesAreShort(t *testing.T) {
 }
 
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	dir := build(t)
+	servers := loopback.For(t).Addr()
 	t.Run("all", func(t *testing.T) { // returns when the parallel ones have ended
 		for _, c := range []struct {
 			title, example string
@@ -56,30 +69,78 @@ func TestExamples(t *testing.T) {
 		} {
 			t.Run(c.title, func(t *testing.T) {
 				t.Parallel()
-				cmd := command(t, dir, c.example, c.args...)
-				var out []byte
-				zktest.Within(t, limit, c.example, func() { out, _ = cmd.CombinedOutput() })
-				if got := cmd.ProcessState.ExitCode(); got != c.status {
-					t.Errorf("exit status %d, want %d", got, c.status)
-				}
-				lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-				if last := lines[len(lines)-1]; !strings.HasPrefix(last, c.lastLine) {
-					t.Errorf("says last %q, want %q", last, c.lastLine)
-				}
-				if t.Failed() {
-					t.Logf("%s\n%s", cmd, out)
-				}
+				run(t, limit, command(dir, servers, c.example, c.args...), c.status, c.lastLine)
 			})
 		}
 		t.Run("an interrupt ends an example and its workers", func(t *testing.T) {
 			t.Parallel()
-			interrupt(t, command(t, dir, "joblimit"))
+			interrupt(t, command(dir, servers, "joblimit"))
 		})
 	})
-	if os.Getenv("ZK_SERVERS") != "" {
-		return // others may be running examples there, too
+	nothingLeft(t, servers)
+}
+
+func TestExamplesOnARealServer(t *testing.T) {
+	t.Parallel()
+	servers := strings.Join(realzk.Servers(t), ",")
+	dir := build(t)
+	t.Run("all", func(t *testing.T) {
+		for _, name := range examples {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				run(t, limit, command(dir, servers, name), 0, "PROVED: ")
+			})
+		}
+	})
+	if os.Getenv("ZK_SERVERS") == "" { // others may be running examples there, too
+		nothingLeft(t, servers)
 	}
-	for _, node := range zktest.Children(t, zktest.Connect(t, 5*time.Second), "/") {
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	dir := build(t)
+	for name, c := range map[string]struct {
+		env, servers string
+		status       int
+		lastLine     string
+	}{
+		"a server in memory is the default": {"", "", 0, "recursion had one owner, and a late write was refused."},
+		"the environment names servers":     {"127.0.0.1:1", "", 1, "demo: joblimit: exit status 1"},
+		"the flag wins":                     {loopback.For(t).Addr(), "127.0.0.1:1", 1, "demo: joblimit: exit status 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(filepath.Join(dir, "demo"))
+			if c.servers != "" {
+				cmd.Args = append(cmd.Args, "-servers", c.servers)
+			}
+			cmd.Env = append(os.Environ(), "ZK_SERVERS="+c.env)
+			run(t, demoLimit, cmd, c.status, c.lastLine)
+		})
+	}
+}
+
+// run asserts how an example ends, and what it says last.
+func run(t *testing.T, limit time.Duration, cmd *exec.Cmd, status int, lastLine string) {
+	t.Helper()
+	var out []byte
+	test.Within(t, limit, cmd.String(), func() { out, _ = cmd.CombinedOutput() })
+	if got := cmd.ProcessState.ExitCode(); got != status {
+		t.Errorf("exit status %d, want %d", got, status)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, lastLine) {
+		t.Errorf("says last %q, want %q", last, lastLine)
+	}
+	if t.Failed() {
+		t.Logf("%s\n%s", cmd, out)
+	}
+}
+
+func nothingLeft(t *testing.T, servers string) {
+	t.Helper()
+	for _, node := range test.Children(t, realzk.Connect(t, 5*time.Second, servers), "/") {
 		if strings.HasPrefix(node, "zklocks-") {
 			t.Errorf("an example has left /%s behind", node)
 		}
@@ -97,7 +158,7 @@ func interrupt(t *testing.T, cmd *exec.Cmd) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	zktest.Within(t, limit, "an interrupted example", func() {
+	test.Within(t, limit, "an interrupted example", func() {
 		lines := bufio.NewReader(out)
 		first, err := lines.ReadString('\n')
 		if err != nil {
@@ -114,8 +175,7 @@ func interrupt(t *testing.T, cmd *exec.Cmd) {
 	})
 }
 
-func command(t *testing.T, dir, example string, args ...string) *exec.Cmd {
-	servers := strings.Join(zktest.Servers(t), ",")
+func command(dir, servers, example string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, example), append([]string{"-servers", servers}, args...)...)
 }
 
@@ -123,7 +183,7 @@ func command(t *testing.T, dir, example string, args ...string) *exec.Cmd {
 // that need it.
 func build(t *testing.T) (dir string) {
 	dir = t.TempDir()
-	args := []string{"build", "-o", dir}
+	args := []string{"build", "-o", dir, "./demo"}
 	for _, name := range examples {
 		args = append(args, "./"+name)
 	}

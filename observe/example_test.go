@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/zkconn"
@@ -28,7 +28,7 @@ func logged(l *slog.Logger) observe.Observer {
 // Five lines have log/slog tell what happens.
 func Example_slog() {
 	ctx := context.Background()
-	conn, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second)
+	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func Example_slog() {
 // Counting holds takes two of the functions.
 func Example() {
 	ctx := context.Background()
-	conn, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second)
+	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}

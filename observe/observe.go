@@ -143,10 +143,10 @@ type Orphan struct {
 	Cause error
 }
 
-// Retried tells that a request got no answer, because its connection was lost,
-// and is asked again.
+// Retried tells that a request got no answer, because its connection was lost or
+// because the server had too much to do, and is asked again.
 type Retried struct {
 	Path  string // of the lock
 	Op    string // create, delete, list, read, write, check, watch, replace
-	Cause error  // what the connection had to say
+	Cause error  // what the connection or the server had to say
 }

@@ -9,7 +9,9 @@ import (
 
 	"github.com/zklocks/zklocks/internal/goid"
 	"github.com/zklocks/zklocks/internal/link"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -17,7 +19,7 @@ import (
 // hold of its own. What is measured is one more: Lock and Unlock of the
 // innermost call, found by the number of its goroutine or by its context.
 func BenchmarkReenter(b *testing.B) {
-	mu := reentrant.New(zktest.Connect(b, 5*time.Second), zktest.Path(b))
+	mu := reentrant.New(realzk.Connect(b, 5*time.Second, loopback.For(b).Addr()), test.Path(b))
 	for _, depth := range []int{10, 1000} {
 		for _, way := range []string{"goroutine", "context"} {
 			b.Run(fmt.Sprintf("%s/depth=%d", way, depth), func(b *testing.B) {

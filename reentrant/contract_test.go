@@ -6,21 +6,23 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
 func TestMain(m *testing.M) { contract.Main(m) }
 
-func TestMutex(t *testing.T) {
-	contract.Run(t, contract.Recipe{
-		Package: "reentrant", Lock: "lock", TryLock: "try lock", Kind: observe.Mutex,
-		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
-			return locker{reentrant.New(conn, path, options(s)...)}
-		},
-		Nodes: 1, Marks: true, Requests: 2, Behind: 4,
-	})
+func TestMutex(t *testing.T) { contract.Run(t, mutex) }
+
+func TestMutexOnRealServers(t *testing.T) { contract.RunReal(t, mutex) }
+
+var mutex = contract.Recipe{
+	Package: "reentrant", Lock: "lock", TryLock: "try lock", Kind: observe.Mutex,
+	New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
+		return locker{reentrant.New(conn, path, options(s)...)}
+	},
+	Nodes: 1, Marks: true, Requests: 2, Behind: 4,
 }
 
 func options(s contract.Settings) []reentrant.Option {

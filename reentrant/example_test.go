@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/zkconn"
 )
@@ -41,7 +41,7 @@ func leaf(ctx context.Context, token int64) error {
 // A function takes the lock and calls itself. Only the first call asks ZooKeeper.
 func Example() {
 	ctx := context.Background()
-	servers := zktest.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 	conn, err := zkconn.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
@@ -60,7 +60,7 @@ func Example() {
 
 // exampleConn is what the other examples begin with.
 func exampleConn(ctx context.Context) *zk.Conn {
-	conn, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second)
+	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -14,26 +14,27 @@ import (
 // anew the numbers begin again, and the holder of the first one does not know yet.
 // Whoever gets the number behind his does not stand behind him.
 func TestNobodyFollowsANodeOfADirectoryThatIsGone(t *testing.T) {
-	s := newStage(t)
-	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-	s.Must(err)
-	c := newClient(s)
-	late := c.lock(s.Ctx)
-	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
-		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
-	}
-	s.Must(s.Witness.Delete(s.Dir, -1))
-	h, err := reentrant.New(s.Connect(), s.Path).Lock(s.Ctx)
-	s.Must(err)
-	s.CatchUp(c.conn)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		c := newClient(s)
+		late := c.lock(s.Ctx)
+		for _, name := range test.Children(s, s.Witness, s.Dir) {
+			s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+		}
+		s.Must(s.Witness.Delete(s.Dir, -1))
+		h, err := reentrant.New(s.Connect(), s.Path).Lock(s.Ctx)
+		s.Must(err)
+		s.CatchUp(c.conn)
 
-	next := reentrant.New(c.conn, s.Path)
-	a := contract.Begin(t, s.Ctx, next.Lock)
-	s.InLine(2)
-	s.CatchUp(c.conn)
-	a.Waits()
-	unlock(s, h)
-	unlock(s, a.Granted())
-	s.Is(late.Unlock(s.Ctx), reentrant.ErrLost)
-	s.Empty()
+		next := reentrant.New(c.conn, s.Path)
+		a := contract.Begin(s, s.Ctx, next.Lock)
+		s.InLine(2)
+		s.CatchUp(c.conn)
+		a.Waits()
+		unlock(s, h)
+		unlock(s, a.Granted())
+		s.Is(late.Unlock(s.Ctx), reentrant.ErrLost)
+		s.Empty()
+	})
 }

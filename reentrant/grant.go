@@ -18,6 +18,17 @@ type owner struct {
 	grant *grant
 	id    int64 // the goroutine's number
 	holds int   // that it has taken and not unlocked
+	// former is the same goroutine as an owner of an earlier grant, which it has lost and not
+	// unlocked: it has entered this one by the context of another goroutine's hold.
+	former *owner
+}
+
+// on finds the goroutine as an owner of g; nil if it is none.
+func (o *owner) on(g *grant) *owner {
+	for o != nil && o.grant != g {
+		o = o.former
+	}
+	return o
 }
 
 func newGrant(m *Mutex, place *queue.Place, id int64) *grant {

@@ -28,8 +28,11 @@ func (h *Hold) mutex() *Mutex { return h.owner.grant.mutex }
 //
 // is always right. The error matches [ErrLost] if the lock had been lost first,
 // [ErrReleased] from the second call on, and ctx's error if the answer is still
-// to come.
+// to come. ctx may come from [Hold.Context] of this hold, which ends here: then the
+// wait ends with the parent of that context, or at the deadline of ctx.
 func (h *Hold) Unlock(ctx context.Context) error {
+	ctx, stop := h.part.Bound(ctx)
+	defer stop()
 	err := h.part.End()
 	if err == hold.ErrReleased {
 		return h.mutex().wrap("unlock", err)
@@ -60,7 +63,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.part.Life().Lost() }
 // Deadline returns the instant at which the lock will be taken for lost if
 // nothing more is heard from the servers; until then nobody else can have it, unless
 // somebody deletes the node. It moves on with each heartbeat that is answered,
-// every quarter of the session timeout or so: look again when a timer that was set
+// every three tenths of the session timeout or so: look again when a timer that was set
 // by it has fired. So whoever needs a while to stop, say to end another process,
 // can begin before the loss. To decide whether to go on, ask Held, which looks at
 // more than one clock.
@@ -69,7 +72,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.part.Life().Lost() }
 // make.
 func (h *Hold) Deadline() (deadline time.Time, known bool) { return h.part.Deadline() }
 
-// ownerKey finds the grant that a context carries for a lock.
+// ownerKey finds the hold that a context carries for a lock.
 type ownerKey struct{ m *Mutex }
 
 // Context returns a context that ends with parent or with the hold. Its
@@ -79,7 +82,7 @@ func (h *Hold) Context(parent context.Context) context.Context {
 	return &holdContext{h.part.Life().Context(parent), h}
 }
 
-// holdContext is the context of a hold's life, with the grant in it.
+// holdContext is the context of a hold's life, with the hold in it.
 type holdContext struct {
 	context.Context
 	hold *Hold
@@ -87,7 +90,7 @@ type holdContext struct {
 
 func (c *holdContext) Value(key any) any {
 	if key == (ownerKey{c.hold.mutex()}) {
-		return c.hold.owner.grant
+		return c.hold
 	}
 	return c.Context.Value(key)
 }

@@ -7,83 +7,86 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
 func TestItExcludesTheClientsOwnLock(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	theirs := zk.NewLock(s.Connect(), s.Path, zk.WorldACL(zk.PermAll))
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		theirs := zk.NewLock(s.Connect(), s.Path, zk.WorldACL(zk.PermAll))
 
-	s.Must(theirs.Lock())
-	c.busy(s.Ctx)
-	ours := contract.Begin(t, s.Ctx, c.Lock)
-	s.InLine(2)
-	s.CatchUp(c.conn)
-	ours.Waits()
-	q, err := c.Queue(s.Ctx)
-	s.Must(err)
-	if len(q) != 2 || !q[0].Holding || q[1].Holding {
-		t.Errorf("queue %+v", q)
-	}
-	s.Must(theirs.Unlock())
-	h := ours.Granted()
+		s.Must(theirs.Lock())
+		c.busy(s.Ctx)
+		ours := contract.Begin(s, s.Ctx, c.Lock)
+		s.InLine(2)
+		s.CatchUp(c.conn)
+		ours.Waits()
+		q, err := c.Queue(s.Ctx)
+		s.Must(err)
+		if len(q) != 2 || !q[0].Holding || q[1].Holding {
+			s.Errorf("queue %+v", q)
+		}
+		s.Must(theirs.Unlock())
+		h := ours.Granted()
 
-	waiting := contract.Begin(t, s.Ctx, func(context.Context) (any, error) { return nil, theirs.Lock() })
-	s.InLine(2)
-	s.CatchUp(s.Witness)
-	waiting.Waits()
-	s.Must(h.Verify(s.Ctx))
-	unlock(s, h)
-	waiting.Granted()
-	c.busy(s.Ctx)
-	s.Must(theirs.Unlock())
-	unlock(s, c.lock(s.Ctx))
-	s.Empty()
+		waiting := contract.Begin(s, s.Ctx, func(context.Context) (any, error) { return nil, theirs.Lock() })
+		s.InLine(2)
+		s.CatchUp(s.Witness)
+		waiting.Waits()
+		s.Must(h.Verify(s.Ctx))
+		unlock(s, h)
+		waiting.Granted()
+		c.busy(s.Ctx)
+		s.Must(theirs.Unlock())
+		unlock(s, c.lock(s.Ctx))
+		s.Empty()
+	})
 }
 
 // Names as Curator's InterProcessMutex writes them, with and without protection.
 func TestItWaitsForCuratorsNodes(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	unlock(s, c.lock(s.Ctx))
-	for _, prefix := range []string{"_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-lock-", "lock-"} {
-		var theirs string
-		zktest.Eventually(t, soon, "a node of Curator's", func() bool { // the directory may go when it is empty
-			_, _ = s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-			var err error
-			theirs, err = s.Witness.Create(s.Path+"/"+prefix, []byte("127.0.0.1"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			return err == nil
-		})
-		_, err := c.TryLock(s.Ctx)
-		s.Is(err, reentrant.ErrBusy)
-		a := contract.Begin(t, s.Ctx, c.Lock)
-		s.InLine(2)
-		s.CatchUp(c.conn)
-		a.Waits()
-		s.Must(s.Witness.Delete(theirs, -1))
-		unlock(s, a.Granted())
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		unlock(s, c.lock(s.Ctx))
+		for _, prefix := range []string{"_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-lock-", "lock-"} {
+			var theirs string
+			test.Eventually(s, soon, "a node of Curator's", func() bool { // the directory may go when it is empty
+				_, _ = s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+				var err error
+				theirs, err = s.Witness.Create(s.Path+"/"+prefix, []byte("127.0.0.1"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				return err == nil
+			})
+			_, err := c.TryLock(s.Ctx)
+			s.Is(err, reentrant.ErrBusy)
+			a := contract.Begin(s, s.Ctx, c.Lock)
+			s.InLine(2)
+			s.CatchUp(c.conn)
+			a.Waits()
+			s.Must(s.Witness.Delete(theirs, -1))
+			unlock(s, a.Granted())
+		}
+		s.Empty()
+	})
 }
 
 // What a kazoo Lock writes, and what it sees: nothing in front of the digits.
 func TestKazooNames(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	kazoo := reentrant.New(c.conn, s.Path, reentrant.WithKazooNames())
-	h, err := kazoo.Lock(s.Ctx)
-	s.Must(err)
-	for _, name := range zktest.Children(s, s.Witness, s.Path) {
-		if !regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`).MatchString(name) {
-			t.Errorf("node %q", name)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		kazoo := reentrant.New(c.conn, s.Path, reentrant.WithKazooNames())
+		h, err := kazoo.Lock(s.Ctx)
+		s.Must(err)
+		for _, name := range test.Children(s, s.Witness, s.Path) {
+			if !regexp.MustCompile(`^[0-9a-f]{32}__lock__\d{10}$`).MatchString(name) {
+				s.Errorf("node %q", name)
+			}
 		}
-	}
-	unlock(s, c.lock(s.Ctx)) // two names, two locks
-	_, err = reentrant.New(s.Witness, s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
-	s.Is(err, reentrant.ErrBusy)
-	unlock(s, h)
-	s.Empty()
+		unlock(s, c.lock(s.Ctx)) // two names, two locks
+		_, err = reentrant.New(s.Witness, s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
+		s.Is(err, reentrant.ErrBusy)
+		unlock(s, h)
+		s.Empty()
+	})
 }

@@ -3,46 +3,46 @@ package reentrant_test
 import (
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
 func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
-	t.Parallel()
-	s := contract.NewStage(t, "")
-	events := contract.NewEvents(t)
-	mu := reentrant.New(s.Connect(), s.Path, reentrant.WithObserver(events.Observer()))
-	outer, err := mu.Lock(s.Ctx)
-	s.Must(err)
-	inner, err := mu.Lock(s.Ctx)
-	s.Must(err)
-	first, second := contract.Of[observe.Granted](events)[0], contract.Next[observe.Granted](events, 2)
-	if first.Joined || !second.Joined || first.Lock != second.Lock {
-		t.Errorf("%+v, %+v", first, second)
-	}
-	s.Must(inner.Unlock(s.Ctx))
-	contract.Next[observe.Released](events, 1)
-	s.Must(s.Witness.Delete(outer.Guard().Path, -1))
-	s.Is(outer.Unlock(s.Ctx), reentrant.ErrLost)
-	contract.Next[observe.Lost](events, 1)
-	events.Balanced()
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		events := contract.NewEvents(s)
+		mu := reentrant.New(s.Connect(), s.Path, reentrant.WithObserver(events.Observer()))
+		outer, err := mu.Lock(s.Ctx)
+		s.Must(err)
+		inner, err := mu.Lock(s.Ctx)
+		s.Must(err)
+		first, second := contract.Of[observe.Granted](events)[0], contract.Next[observe.Granted](events, 2)
+		if first.Joined || !second.Joined || first.Lock != second.Lock {
+			s.Errorf("%+v, %+v", first, second)
+		}
+		s.Must(inner.Unlock(s.Ctx))
+		contract.Next[observe.Released](events, 1)
+		s.Must(s.Witness.Delete(outer.Guard().Path, -1))
+		s.Is(outer.Unlock(s.Ctx), reentrant.ErrLost)
+		contract.Next[observe.Lost](events, 1)
+		events.Balanced()
+		s.Empty()
+	})
 }
 
 // Both of two observers are told, and one without functions is no harm.
 func TestSeveralObservers(t *testing.T) {
-	t.Parallel()
-	s := contract.NewStage(t, "")
-	a, b := contract.NewEvents(t), contract.NewEvents(t)
-	mu := reentrant.New(s.Connect(), s.Path, reentrant.WithObserver(a.Observer()),
-		reentrant.WithObserver(observe.Observer{}), reentrant.WithObserver(b.Observer()))
-	h, err := mu.Lock(s.Ctx)
-	s.Must(err)
-	s.Must(h.Unlock(s.Ctx))
-	for _, events := range []*contract.Events{a, b} {
-		contract.Next[observe.Granted](events, 1)
-		contract.Next[observe.Released](events, 1)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		a, b := contract.NewEvents(s), contract.NewEvents(s)
+		mu := reentrant.New(s.Connect(), s.Path, reentrant.WithObserver(a.Observer()),
+			reentrant.WithObserver(observe.Observer{}), reentrant.WithObserver(b.Observer()))
+		h, err := mu.Lock(s.Ctx)
+		s.Must(err)
+		s.Must(h.Unlock(s.Ctx))
+		for _, events := range []*contract.Events{a, b} {
+			contract.Next[observe.Granted](events, 1)
+			contract.Next[observe.Released](events, 1)
+		}
+		s.Empty()
+	})
 }

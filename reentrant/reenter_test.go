@@ -2,6 +2,7 @@ package reentrant_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,8 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -21,13 +23,7 @@ type client struct {
 	*contract.Stage
 	*reentrant.Mutex
 	conn  *zk.Conn
-	proxy *zktest.Proxy
-}
-
-func newStage(t *testing.T) *contract.Stage {
-	t.Helper()
-	t.Parallel()
-	return contract.NewStage(t, "")
+	proxy *proxy.Proxy
 }
 
 func newClient(s *contract.Stage) *client {
@@ -83,273 +79,352 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 		"inner first": {2, 1, 0}, "outer first": {0, 1, 2}, "mixed": {1, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			c, other := newClient(s), newClient(s)
-			var holds [3]*reentrant.Hold
-			var ctxs [3]context.Context
-			for i := range holds {
-				c.holds(i)
-				holds[i] = c.lock(s.Ctx)
-				ctxs[i] = holds[i].Context(s.Ctx)
-			}
-			s.InLine(1)
-			for i, which := range order {
-				c.holds(3 - i)
-				other.busy(s.Ctx)
-				for _, later := range order[i:] {
-					if h := holds[later]; !h.Held() || closed(h.Lost()) || ctxs[later].Err() != nil {
-						t.Errorf("hold %d has ended with another", later)
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c, other := newClient(s), newClient(s)
+				var holds [3]*reentrant.Hold
+				var ctxs [3]context.Context
+				for i := range holds {
+					c.holds(i)
+					holds[i] = c.lock(s.Ctx)
+					ctxs[i] = holds[i].Context(s.Ctx)
+				}
+				s.InLine(1)
+				for i, which := range order {
+					c.holds(3 - i)
+					other.busy(s.Ctx)
+					for _, later := range order[i:] {
+						if h := holds[later]; !h.Held() || closed(h.Lost()) || ctxs[later].Err() != nil {
+							s.Errorf("hold %d has ended with another", later)
+						}
+						s.Must(holds[later].Verify(s.Ctx))
 					}
-					s.Must(holds[later].Verify(s.Ctx))
+					h := holds[which]
+					unlock(s, h)
+					if h.Held() || closed(h.Lost()) || ctxs[which].Err() == nil {
+						s.Errorf("hold %d goes on after its unlock", which)
+					}
+					s.Is(context.Cause(ctxs[which]), reentrant.ErrReleased)
+					s.Is(h.Unlock(s.Ctx), reentrant.ErrReleased) // and takes nothing from the others
+					s.Is(h.Verify(s.Ctx), reentrant.ErrReleased)
 				}
-				h := holds[which]
-				unlock(s, h)
-				if h.Held() || closed(h.Lost()) || ctxs[which].Err() == nil {
-					t.Errorf("hold %d goes on after its unlock", which)
+				s.EmptyNow()
+				c.holds(0)
+				for _, h := range holds {
+					s.Is(h.Unlock(s.Ctx), reentrant.ErrReleased)
 				}
-				s.Is(context.Cause(ctxs[which]), reentrant.ErrReleased)
-				s.Is(h.Unlock(s.Ctx), reentrant.ErrReleased) // and takes nothing from the others
-				s.Is(h.Verify(s.Ctx), reentrant.ErrReleased)
-			}
-			s.EmptyNow()
-			c.holds(0)
-			for _, h := range holds {
-				s.Is(h.Unlock(s.Ctx), reentrant.ErrReleased)
-			}
-			unlock(s, c.lock(s.Ctx)) // counts did not become negative
-			c.holds(0)
-			s.Empty()
+				unlock(s, c.lock(s.Ctx)) // counts did not become negative
+				c.holds(0)
+				s.Empty()
+			})
 		})
 	}
 }
 
 func TestCodeThatCallsItselfReenters(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	var walk func(ctx context.Context, depth int)
-	walk = func(ctx context.Context, depth int) {
-		h := c.lock(ctx)
-		defer unlock(s, h)
-		if depth > 0 {
-			walk(h.Context(ctx), depth-1)
-			walk(ctx, depth-1)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		var walk func(ctx context.Context, depth int)
+		walk = func(ctx context.Context, depth int) {
+			h := c.lock(ctx)
+			defer unlock(s, h)
+			if depth > 0 {
+				walk(h.Context(ctx), depth-1)
+				walk(ctx, depth-1)
+			}
 		}
-	}
-	walk(s.Ctx, 6)
-	c.holds(0)
-	s.EmptyNow()
+		walk(s.Ctx, 6)
+		c.holds(0)
+		s.EmptyNow()
+	})
 }
 
 func TestReentryAsksNobody(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	h := c.lock(s.Ctx)
-	ctx := h.Context(s.Ctx) // sets the watch
-	s.CatchUp(c.conn)
-	before := c.proxy.Seen(zktest.AnyOp) - c.proxy.Seen(zktest.CheckOp) // but for the heartbeat
-	for range 100 {
-		unlock(s, c.lock(s.Ctx))
-		inner, err := c.TryLock(ctx)
-		s.Must(err)
-		unlock(s, inner)
-	}
-	if n := c.proxy.Seen(zktest.AnyOp) - c.proxy.Seen(zktest.CheckOp) - before; n != 0 {
-		t.Errorf("%d requests", n)
-	}
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		h := c.lock(s.Ctx)
+		ctx := h.Context(s.Ctx) // sets the watch
+		s.CatchUp(c.conn)
+		before := c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) // but for the heartbeat
+		for range 100 {
+			unlock(s, c.lock(s.Ctx))
+			inner, err := c.TryLock(ctx)
+			s.Must(err)
+			unlock(s, inner)
+		}
+		if n := c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) - before; n != 0 {
+			s.Errorf("%d requests", n)
+		}
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	h := c.lock(s.Ctx)
-	ctx, cancel := context.WithTimeout(h.Context(s.Ctx), soon)
-	defer cancel()
-	elsewhere(func() {
-		c.busy(s.Ctx) // without it, it is another owner
-		c.holds(0)
-		inner, err := c.Lock(ctx)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if inner.Token() != h.Token() {
-			t.Errorf("token %d in a hold on %d", inner.Token(), h.Token())
-		}
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		h := c.lock(s.Ctx)
+		ctx, cancel := context.WithTimeout(h.Context(s.Ctx), soon)
+		defer cancel()
+		elsewhere(func() {
+			c.busy(s.Ctx) // without it, it is another owner
+			c.holds(0)
+			inner, err := c.Lock(ctx)
+			if err != nil {
+				s.Error(err)
+				return
+			}
+			if inner.Token() != h.Token() {
+				s.Errorf("token %d in a hold on %d", inner.Token(), h.Token())
+			}
+			c.holds(1)
+			deeper, err := c.Lock(s.Ctx) // it owns the lock now
+			if err != nil {
+				s.Error(err)
+				return
+			}
+			c.holds(2)
+			s.Is(deeper.Unlock(s.Ctx), nil)
+			s.Is(inner.Unlock(s.Ctx), nil)
+			c.holds(0)
+			c.busy(s.Ctx)
+		})
 		c.holds(1)
-		deeper, err := c.Lock(s.Ctx) // it owns the lock now
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		c.holds(2)
-		s.Is(deeper.Unlock(s.Ctx), nil)
-		s.Is(inner.Unlock(s.Ctx), nil)
-		c.holds(0)
-		c.busy(s.Ctx)
-	})
-	c.holds(1)
-	s.InLine(1)
-	unlock(s, h)
-	s.EmptyNow()
+		s.InLine(1)
+		unlock(s, h)
+		s.EmptyNow()
 
-	// With the hold its context has ended.
-	_, err := c.Lock(ctx)
-	s.Is(err, reentrant.ErrReleased)
-	s.EmptyNow()
+		// With the hold its context has ended.
+		_, err := c.Lock(ctx)
+		s.Is(err, reentrant.ErrReleased)
+		s.EmptyNow()
+	})
 }
 
 // A goroutine that was handed the lock may keep it longer than the one that took it.
 func TestTheLockGoesWithItsLastHoldWhoeverHasIt(t *testing.T) {
-	s := newStage(t)
-	c, other := newClient(s), newClient(s)
-	h := c.lock(s.Ctx)
-	var inner *reentrant.Hold
-	elsewhere(func() { inner, _ = c.Lock(h.Context(s.Ctx)) })
-	unlock(s, h)
-	c.holds(0)
-	c.busy(s.Ctx) // this goroutine has nothing left
-	other.busy(s.Ctx)
-	if !inner.Held() {
-		t.Error("the other goroutine's hold ended with this one's")
-	}
-	s.Must(inner.Verify(s.Ctx))
-	unlock(s, inner)
-	unlock(s, other.lock(s.Ctx))
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := newClient(s), newClient(s)
+		h := c.lock(s.Ctx)
+		var inner *reentrant.Hold
+		elsewhere(func() { inner, _ = c.Lock(h.Context(s.Ctx)) })
+		unlock(s, h)
+		c.holds(0)
+		c.busy(s.Ctx) // this goroutine has nothing left
+		other.busy(s.Ctx)
+		if !inner.Held() {
+			s.Error("the other goroutine's hold ended with this one's")
+		}
+		s.Must(inner.Verify(s.Ctx))
+		unlock(s, inner)
+		unlock(s, other.lock(s.Ctx))
+		s.Empty()
+	})
 }
 
 func TestAnotherGoroutineMayUnlock(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	a, b := c.lock(s.Ctx), c.lock(s.Ctx)
-	elsewhere(func() { s.Is(a.Unlock(s.Ctx), nil) })
-	c.holds(1)
-	s.InLine(1)
-	elsewhere(func() { s.Is(b.Unlock(s.Ctx), nil) })
-	c.holds(0)
-	s.EmptyNow()
-	unlock(s, c.lock(s.Ctx))
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		a, b := c.lock(s.Ctx), c.lock(s.Ctx)
+		elsewhere(func() { s.Is(a.Unlock(s.Ctx), nil) })
+		c.holds(1)
+		s.InLine(1)
+		elsewhere(func() { s.Is(b.Unlock(s.Ctx), nil) })
+		c.holds(0)
+		s.EmptyNow()
+		unlock(s, c.lock(s.Ctx))
+		s.Empty()
+	})
 }
 
 func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	var inside atomic.Int32
-	var all sync.WaitGroup
-	for range 10 {
-		all.Go(func() {
-			for range 5 {
-				outer, err := c.Lock(s.Ctx)
-				if err != nil {
-					t.Error(err)
-					return
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		var inside atomic.Int32
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				for range 5 {
+					outer, err := c.Lock(s.Ctx)
+					if err != nil {
+						s.Error(err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						s.Errorf("%d goroutines inside", n)
+					}
+					inner, err := c.Lock(outer.Context(s.Ctx))
+					if err != nil {
+						s.Error(err)
+						return
+					}
+					s.Is(inner.Verify(s.Ctx), nil) // long enough for another to come in
+					s.Is(inner.Unlock(s.Ctx), nil)
+					inside.Add(-1)
+					s.Is(outer.Unlock(s.Ctx), nil)
 				}
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d goroutines inside", n)
-				}
-				inner, err := c.Lock(outer.Context(s.Ctx))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				s.Is(inner.Verify(s.Ctx), nil) // long enough for another to come in
-				s.Is(inner.Unlock(s.Ctx), nil)
-				inside.Add(-1)
-				s.Is(outer.Unlock(s.Ctx), nil)
-			}
-		})
-	}
-	all.Wait()
-	s.Empty()
+			})
+		}
+		all.Wait()
+		s.Empty()
+	})
 }
 
 // The context of a hold that has ended names no owner, if somebody keeps it alive.
 func TestTheContextOfAnEndedHoldIsNobodys(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	h := c.lock(s.Ctx)
-	kept := context.WithoutCancel(h.Context(s.Ctx))
-	unlock(s, h)
-	again := c.lock(kept)
-	if again.Token() <= h.Token() {
-		t.Error("the hold that had ended was entered")
-	}
-	inner := c.lock(kept) // its goroutine is the owner
-	c.holds(2)
-	unlock(s, inner)
-	unlock(s, again)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		h := c.lock(s.Ctx)
+		kept := context.WithoutCancel(h.Context(s.Ctx))
+		unlock(s, h)
+		again := c.lock(kept)
+		if again.Token() <= h.Token() {
+			s.Error("the hold that had ended was entered")
+		}
+		inner := c.lock(kept) // its goroutine is the owner
+		c.holds(2)
+		unlock(s, inner)
+		unlock(s, again)
+		s.Empty()
+	})
 }
 
 func TestAnotherValueIsAnotherOwner(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	other := &client{s, reentrant.New(c.conn, s.Path), c.conn, c.proxy}
-	h := c.lock(s.Ctx)
-	other.busy(s.Ctx)
-	other.busy(h.Context(s.Ctx))
-	other.holds(0)
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		other := &client{s, reentrant.New(c.conn, s.Path), c.conn, c.proxy}
+		h := c.lock(s.Ctx)
+		other.busy(s.Ctx)
+		other.busy(h.Context(s.Ctx))
+		other.holds(0)
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 func TestReentryIntoALostLockIsRefused(t *testing.T) {
 	for name, lose := range map[string]func(*client){
 		"deleted": func(c *client) {
-			c.Must(c.Witness.Delete(c.Dir+"/"+zktest.Children(c, c.Witness, c.Dir)[0], -1))
+			c.Must(c.Witness.Delete(c.Dir+"/"+test.Children(c, c.Witness, c.Dir)[0], -1))
 		},
-		"expired": func(c *client) { zktest.Expire(c, c.conn) },
+		"expired": func(c *client) { c.Expire(c.conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			c := newClient(s)
-			outer, inner := c.lock(s.Ctx), c.lock(s.Ctx)
-			ctx := outer.Context(context.WithoutCancel(s.Ctx))
-			lost := inner.Lost()
-			lose(c)
-			s.Lost(lost)
-			s.Lost(outer.Lost())
-			if outer.Held() || inner.Held() {
-				t.Error("held and lost")
-			}
-			for _, ctx := range []context.Context{s.Ctx, ctx} {
-				_, err := c.Lock(ctx)
-				s.Is(err, reentrant.ErrLost)
-				_, err = c.TryLock(ctx)
-				s.Is(err, reentrant.ErrLost)
-			}
-			c.holds(2)
-			s.Is(inner.Unlock(s.Ctx), reentrant.ErrLost)
-			s.Is(inner.Unlock(s.Ctx), reentrant.ErrReleased)
-			_, err := c.Lock(s.Ctx)
-			s.Is(err, reentrant.ErrLost) // there is one hold still
-			s.Is(outer.Unlock(s.Ctx), reentrant.ErrLost)
-			c.holds(0)
-			h := c.lock(s.Ctx)
-			s.Must(h.Verify(s.Ctx))
-			if h.Token() <= outer.Token() {
-				t.Errorf("token %d after %d", h.Token(), outer.Token())
-			}
-			unlock(s, h)
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c := newClient(s)
+				outer, inner := c.lock(s.Ctx), c.lock(s.Ctx)
+				ctx := outer.Context(context.WithoutCancel(s.Ctx))
+				lost := inner.Lost()
+				lose(c)
+				s.Lost(lost)
+				s.Lost(outer.Lost())
+				if outer.Held() || inner.Held() {
+					s.Error("held and lost")
+				}
+				for _, ctx := range []context.Context{s.Ctx, ctx} {
+					_, err := c.Lock(ctx)
+					s.Is(err, reentrant.ErrLost)
+					_, err = c.TryLock(ctx)
+					s.Is(err, reentrant.ErrLost)
+				}
+				c.holds(2)
+				s.Is(inner.Unlock(s.Ctx), reentrant.ErrLost)
+				s.Is(inner.Unlock(s.Ctx), reentrant.ErrReleased)
+				_, err := c.Lock(s.Ctx)
+				s.Is(err, reentrant.ErrLost) // there is one hold still
+				s.Is(outer.Unlock(s.Ctx), reentrant.ErrLost)
+				c.holds(0)
+				h := c.lock(s.Ctx)
+				s.Must(h.Verify(s.Ctx))
+				if h.Token() <= outer.Token() {
+					s.Errorf("token %d after %d", h.Token(), outer.Token())
+				}
+				unlock(s, h)
+				s.Empty()
+			})
 		})
 	}
 }
 
 func TestAContextThatIsDoneDoesNotReenter(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s)
-	h := c.lock(s.Ctx)
-	dead, cancel := context.WithCancel(s.Ctx)
-	cancel()
-	_, err := c.Lock(dead)
-	s.Is(err, context.Canceled)
-	_, err = c.TryLock(dead)
-	s.Is(err, context.Canceled)
-	c.holds(1)
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		h := c.lock(s.Ctx)
+		dead, cancel := context.WithCancel(s.Ctx)
+		cancel()
+		_, err := c.Lock(dead)
+		s.Is(err, context.Canceled)
+		_, err = c.TryLock(dead)
+		s.Is(err, context.Canceled)
+		c.holds(1)
+		unlock(s, h)
+		s.Empty()
+	})
+}
+
+// The lock is held on by another hold, so only this one can tell that it has ended.
+func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		h, other := c.lock(s.Ctx), c.lock(s.Ctx)
+		for _, ctx := range []context.Context{h.Context(s.Ctx), s.Ctx} {
+			f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
+			a := contract.Begin(s, s.Ctx, func(context.Context) (any, error) { return nil, h.Verify(ctx) })
+			test.Within(s, soon, "it is asked", func() { <-f.Fired() })
+			unlock(s, h)
+			if ctx == s.Ctx {
+				f.Release() // the answer is that the node exists
+			}
+			s.Is(a.Failed(), reentrant.ErrReleased)
+			f.Release()
+			s.Must(other.Verify(s.Ctx))
+			h = c.lock(s.Ctx)
+		}
+		unlock(s, h)
+		unlock(s, other)
+		s.Empty()
+	})
+}
+
+// A goroutine that has lost the lock, and still has holds on what it lost, may be handed the
+// lock that another one holds now. That does not end what it had.
+func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := newClient(s)
+		for _, lostFirst := range []bool{false, true} {
+			lost := c.lock(s.Ctx)
+			told := lost.Lost()
+			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+			s.Lost(told)
+
+			var other *reentrant.Hold
+			elsewhere(func() { other, _ = c.Lock(s.Ctx) })
+			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // by what it entered last
+			if inner.Token() != other.Token() || again.Token() != other.Token() {
+				s.Error("another grant was entered")
+			}
+			c.holds(3)
+			unlock(s, again)
+			if lostFirst {
+				s.Is(lost.Unlock(s.Ctx), reentrant.ErrLost)
+				c.holds(1)
+				unlock(s, c.lock(s.Ctx))
+			}
+			unlock(s, inner)
+			if !lostFirst {
+				c.holds(1)
+				if _, err := c.TryLock(s.Ctx); !errors.Is(err, reentrant.ErrLost) {
+					s.Fatalf("before its last hold is unlocked: %v", err)
+				}
+				_, err := c.Lock(s.Ctx)
+				s.Is(err, reentrant.ErrLost)
+				s.Is(lost.Unlock(s.Ctx), reentrant.ErrLost)
+			}
+			c.holds(0)
+			c.busy(s.Ctx)
+			unlock(s, other)
+			unlock(s, c.lock(s.Ctx))
+			c.holds(0)
+		}
+		s.Empty()
+	})
 }

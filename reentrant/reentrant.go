@@ -28,7 +28,7 @@ type Mutex struct {
 	err   error // what is wrong with the arguments of New
 
 	mu     sync.Mutex
-	owners map[int64]*owner // by the number of the goroutine
+	owners map[int64]*owner // by the number of the goroutine, with the grant that it entered last
 }
 
 // New returns the lock at path, a directory of its own that is made when it is
@@ -91,10 +91,11 @@ func (m *Mutex) Holds() int {
 	me := goid.ID()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if o := m.owners[me]; o != nil {
-		return o.holds
+	holds := 0
+	for o := m.owners[me]; o != nil; o = o.former {
+		holds += o.holds
 	}
-	return 0
+	return holds
 }
 
 type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
@@ -104,6 +105,10 @@ func (m *Mutex) take(ctx context.Context, op string, how enter) (*Hold, error) {
 		return nil, m.wrap(op, m.err)
 	}
 	if err := session.Ended(ctx); err != nil {
+		// It may have ended with the hold of this lock that it comes from: the caller is told.
+		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.part.Look() {
+			err = fmt.Errorf("%w: %w", ctx.Err(), h.part.Look())
+		}
 		return nil, m.wrap(op, err)
 	}
 	me := goid.ID()
@@ -130,15 +135,26 @@ func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*Hold, error) {
 	return m.holdLocked(&newGrant(m, place, me).first), nil
 }
 
+// carried is the hold whose context ctx is, or comes from; nil if there is none.
+func (m *Mutex) carried(ctx context.Context) *Hold {
+	h, _ := ctx.Value(ownerKey{m}).(*Hold)
+	return h
+}
+
 // reenter counts one more hold if the caller owns the lock; it returns nothing
 // if it does not.
 func (m *Mutex) reenter(ctx context.Context, me int64) (*Hold, error) {
-	g, _ := ctx.Value(ownerKey{m}).(*grant)
+	var g *grant
+	if h := m.carried(ctx); h != nil {
+		g = h.owner.grant
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.owners[me]
-	if g != nil && g.total > 0 && (o == nil || o.grant != g) {
-		o = &owner{grant: g, id: me}
+	if g != nil && g.total > 0 {
+		if o = o.on(g); o == nil {
+			o = &owner{grant: g, id: me}
+		}
 	}
 	if o == nil {
 		return nil, nil
@@ -154,7 +170,7 @@ func (m *Mutex) reenter(ctx context.Context, me int64) (*Hold, error) {
 
 func (m *Mutex) holdLocked(o *owner) *Hold {
 	if o.holds == 0 {
-		m.owners[o.id] = o
+		o.former, m.owners[o.id] = m.owners[o.id], o
 	}
 	return o.add()
 }
@@ -164,10 +180,26 @@ func (m *Mutex) unhold(o *owner) (last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o.grant.total--
-	if o.holds--; o.holds == 0 && m.owners[o.id] == o {
-		delete(m.owners, o.id)
+	if o.holds--; o.holds == 0 {
+		m.forgetLocked(o)
 	}
 	return o.grant.total == 0
+}
+
+// forgetLocked forgets an owner that has no holds any more, and no other.
+func (m *Mutex) forgetLocked(o *owner) {
+	last := m.owners[o.id]
+	switch {
+	case last != o:
+		for last.former != o {
+			last = last.former
+		}
+		last.former = o.former
+	case o.former != nil:
+		m.owners[o.id] = o.former
+	default:
+		delete(m.owners, o.id)
+	}
 }
 
 // wrap puts the package, the operation and the path in front of an error.

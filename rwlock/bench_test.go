@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -27,8 +29,8 @@ func BenchmarkObservedRead(b *testing.B) {
 }
 
 func joinedRead(b *testing.B, opts ...rwlock.Option) {
-	conn := zktest.Connect(b, 10*time.Second)
-	mu := rwlock.New(conn, zktest.Path(b), opts...)
+	conn := realzk.Connect(b, 10*time.Second, loopback.For(b).Addr())
+	mu := rwlock.New(conn, test.Path(b), opts...)
 	first, err := mu.RLock(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -54,10 +56,11 @@ func joinedRead(b *testing.B, opts ...rwlock.Option) {
 }
 
 // Nobody is in the way: two requests. What counts here is what they allocate;
-// most of it is the client's, which is measured by zkconn's benchmark.
+// most of it is the client's, which is measured by zkconn's benchmark. The server is a real one, because
+// what one in this process allocates would count, too.
 func BenchmarkLock(b *testing.B) {
-	conn := zktest.Connect(b, 10*time.Second)
-	mu := rwlock.New(conn, zktest.Path(b))
+	conn := realzk.Connect(b, 10*time.Second)
+	mu := rwlock.New(conn, test.Path(b))
 	b.ReportAllocs()
 	for b.Loop() {
 		h, err := mu.Lock(b.Context())
@@ -70,10 +73,10 @@ func BenchmarkLock(b *testing.B) {
 	}
 }
 
-// Goroutines of one process hand the write lock on, 64 times in a row.
+// Goroutines of one process hand the write lock on, 64 times in a row. On a real server, as BenchmarkLock.
 func BenchmarkHandoff(b *testing.B) {
-	conn := zktest.Connect(b, 10*time.Second)
-	mu := rwlock.New(conn, zktest.Path(b), rwlock.WithHandoff(64))
+	conn := realzk.Connect(b, 10*time.Second)
+	mu := rwlock.New(conn, test.Path(b), rwlock.WithHandoff(64))
 	b.ReportAllocs()
 	b.SetParallelism(32)
 	b.RunParallel(func(pb *testing.PB) {

@@ -5,8 +5,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -34,129 +35,134 @@ func calm(s *contract.Stage, c *client) {
 // A writer that comes is ordered before a reader's create, and then its
 // announcement comes before the reply; or behind, and then it waits.
 func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	for range 5 {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		for range 5 {
+			calm(s, c)
+			h := w.write()
+			reader := c.waitRead(2)
+			s.CatchUp(c.conn)
+			reader.Waits()
+			unlock(s, h)
+			unlock(s, reader.Granted())
+
+			calm(s, c)
+			held := c.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
+			reader = contract.Begin(s, s.Ctx, c.RLock)
+			test.Within(s, soon, "it is about to queue", func() { <-held.Fired() })
+			h = w.write()
+			held.Release()
+			s.InLine(2)
+			s.CatchUp(c.conn)
+			reader.Waits()
+			unlock(s, h)
+			unlock(s, reader.Granted())
+
+			calm(s, c)
+			held = c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
+			reader = contract.Begin(s, s.Ctx, c.RLock)
+			test.Within(s, soon, "it has queued", func() { <-held.Fired() })
+			writer := w.waitWrite(2)
+			writer.Waits()
+			held.Release()
+			got := reader.Granted()
+			writer.Waits()
+			unlock(s, got)
+			unlock(s, writer.Granted())
+		}
+		s.Empty()
+	})
+}
+
+// After a reconnect the watch on the directory may be late: what was seen before
+// counts no more.
+func TestAReaderListsAfterAReconnect(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
 		calm(s, c)
+		c.proxy.Refuse()
+		h := w.write()
+		s.Must(c.proxy.Accept())
+		reader := c.waitRead(2)
+		s.CatchUp(c.conn)
+		reader.Waits()
+		unlock(s, h)
+		unlock(s, reader.Granted())
+		s.Empty()
+	})
+}
+
+// A directory that went and came again is another, in which nobody has looked yet.
+func TestAReaderListsInANewDirectory(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		calm(s, c)
+		s.Must(s.Witness.Delete(s.Dir, -1))
+		makeDir(s)
 		h := w.write()
 		reader := c.waitRead(2)
 		s.CatchUp(c.conn)
 		reader.Waits()
 		unlock(s, h)
 		unlock(s, reader.Granted())
-
-		calm(s, c)
-		held := c.proxy.Next(zktest.CreateOp, zktest.HoldRequest)
-		reader = contract.Begin(t, s.Ctx, c.RLock)
-		zktest.Within(t, soon, "it is about to queue", func() { <-held.Fired() })
-		h = w.write()
-		held.Release()
-		s.InLine(2)
-		s.CatchUp(c.conn)
-		reader.Waits()
-		unlock(s, h)
-		unlock(s, reader.Granted())
-
-		calm(s, c)
-		held = c.proxy.Next(zktest.CreateOp, zktest.HoldReply)
-		reader = contract.Begin(t, s.Ctx, c.RLock)
-		zktest.Within(t, soon, "it has queued", func() { <-held.Fired() })
-		writer := w.waitWrite(2)
-		writer.Waits()
-		held.Release()
-		got := reader.Granted()
-		writer.Waits()
-		unlock(s, got)
-		unlock(s, writer.Granted())
-	}
-	s.Empty()
-}
-
-// After a reconnect the watch on the directory may be late: what was seen before
-// counts no more.
-func TestAReaderListsAfterAReconnect(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	calm(s, c)
-	c.proxy.Refuse()
-	h := w.write()
-	s.Must(c.proxy.Accept())
-	reader := c.waitRead(2)
-	s.CatchUp(c.conn)
-	reader.Waits()
-	unlock(s, h)
-	unlock(s, reader.Granted())
-	s.Empty()
-}
-
-// A directory that went and came again is another, in which nobody has looked yet.
-func TestAReaderListsInANewDirectory(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	calm(s, c)
-	s.Must(s.Witness.Delete(s.Dir, -1))
-	makeDir(s)
-	h := w.write()
-	reader := c.waitRead(2)
-	s.CatchUp(c.conn)
-	reader.Waits()
-	unlock(s, h)
-	unlock(s, reader.Granted())
-	s.Empty()
+		s.Empty()
+	})
 }
 
 // Whoever holds alone finds out that its node is gone when it asks or unlocks. The
 // first who joins asks.
 func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := behind(s)
-	deleted := func() {
-		s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
-		s.CatchUp(c.conn)
-	}
-	for _, joined := range []bool{false, true} {
-		calm(s, c)
-		holds := []*rwlock.Hold{c.read()}
-		if joined {
-			before := requests(c)
-			holds = append(holds, c.read(), c.read(), c.read())
-			if n := requests(c) - before; n != 1 {
-				t.Errorf("%d requests for three who join", n)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		deleted := func() {
+			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+			s.CatchUp(c.conn)
+		}
+		for _, joined := range []bool{false, true} {
+			calm(s, c)
+			holds := []*rwlock.Hold{c.read()}
+			if joined {
+				before := requests(c)
+				holds = append(holds, c.read(), c.read(), c.read())
+				if n := requests(c) - before; n != 1 {
+					s.Errorf("%d requests for three who join", n)
+				}
+			}
+			deleted()
+			reader := c.read()
+			if reader.Token() == holds[0].Token() {
+				s.Errorf("after a join %v: one more has joined", joined)
+			}
+			unlock(s, reader)
+			for _, h := range holds {
+				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
 			}
 		}
-		deleted()
-		reader := c.read()
-		if reader.Token() == holds[0].Token() {
-			t.Errorf("after a join %v: one more has joined", joined)
-		}
-		unlock(s, reader)
-		for _, h := range holds {
-			s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
-		}
-	}
-	s.Empty()
+		s.Empty()
+	})
 }
 
 // The token without a read of the own node is that of the node.
 func TestTokensOfReadersThatDoNotList(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := behind(s)
-	for range 20 {
-		calm(s, c)
-		h := c.read()
-		_, stat, err := s.Witness.Exists(h.Guard().Path)
-		s.Must(err)
-		if h.Token() != stat.Czxid {
-			t.Errorf("token %d, czxid %d", h.Token(), stat.Czxid)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		for range 20 {
+			calm(s, c)
+			h := c.read()
+			_, stat, err := s.Witness.Exists(h.Guard().Path)
+			s.Must(err)
+			if h.Token() != stat.Czxid {
+				s.Errorf("token %d, czxid %d", h.Token(), stat.Czxid)
+			}
+			unlock(s, h)
 		}
-		unlock(s, h)
-	}
-	s.Empty()
+		s.Empty()
+	})
 }
 
 // stormy has writers come again and again, until the reads of c look for them no
@@ -177,143 +183,152 @@ func stormy(s *contract.Stage, c, w *client) {
 
 // Where a writer comes before nearly every read, it is no use to look out for him.
 func TestReadersDoNotLookOutWithoutNeed(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	stormy(s, c, w)
-	before := requests(c)
-	const reads = 40
-	for range reads {
-		unlock(s, w.write())
-		unlock(s, c.read())
-	}
-	// Now and then it is tried, and two reads later nothing has come of it.
-	if n := requests(c) - before; n > 3*reads+reads/4 {
-		t.Errorf("%d requests for %d reads", n, reads)
-	}
-	for range reads { // once in so many it is tried anyway
-		unlock(s, c.read())
-	}
-	calm(s, c)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		stormy(s, c, w)
+		before := requests(c)
+		const reads = 40
+		for range reads {
+			unlock(s, w.write())
+			unlock(s, c.read())
+		}
+		// Now and then it is tried, and two reads later nothing has come of it.
+		if n := requests(c) - before; n > 3*reads+reads/4 {
+			s.Errorf("%d requests for %d reads", n, reads)
+		}
+		for range reads { // once in so many it is tried anyway
+			unlock(s, c.read())
+		}
+		calm(s, c)
+		s.Empty()
+	})
 }
 
 // Whoever wants to come along has to know that nobody waits, and asks.
 func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	stormy(s, c, w)
-	unlock(s, w.write())
-	first := c.read()
-	before := requests(c)
-	second := c.read()
-	if n := requests(c) - before; n != 2 { // for writers, and for the node
-		t.Errorf("%d requests of the first who comes along", n)
-	}
-	before = requests(c)
-	third := c.read()
-	if n := requests(c) - before; n != 0 {
-		t.Errorf("%d requests of the next", n)
-	}
-	s.InLine(1)
-	writer := w.waitWrite(2)
-	s.CatchUp(c.conn)
-	reader := c.waitRead(3)
-	reader.Waits()
-	for _, h := range []*rwlock.Hold{first, second, third} {
-		unlock(s, h)
-	}
-	unlock(s, writer.Granted())
-	unlock(s, reader.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		stormy(s, c, w)
+		unlock(s, w.write())
+		first := c.read()
+		before := requests(c)
+		second := c.read()
+		if n := requests(c) - before; n != 2 { // for writers, and for the node
+			s.Errorf("%d requests of the first who comes along", n)
+		}
+		before = requests(c)
+		third := c.read()
+		if n := requests(c) - before; n != 0 {
+			s.Errorf("%d requests of the next", n)
+		}
+		s.InLine(1)
+		writer := w.waitWrite(2)
+		s.CatchUp(c.conn)
+		reader := c.waitRead(3)
+		reader.Waits()
+		for _, h := range []*rwlock.Hold{first, second, third} {
+			unlock(s, h)
+		}
+		unlock(s, writer.Granted())
+		unlock(s, reader.Granted())
+		s.Empty()
+	})
 }
 
 // A writer who came since the look is not overtaken.
 func TestNobodyComesAlongPastAWriterWhomNobodySaw(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	stormy(s, c, w)
-	unlock(s, w.write())
-	first := c.read()
-	writer := w.waitWrite(2)
-	s.CatchUp(c.conn)
-	reader := c.waitRead(3)
-	reader.Waits()
-	unlock(s, first)
-	h := writer.Granted()
-	reader.Waits()
-	unlock(s, h)
-	unlock(s, reader.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		stormy(s, c, w)
+		unlock(s, w.write())
+		first := c.read()
+		writer := w.waitWrite(2)
+		s.CatchUp(c.conn)
+		reader := c.waitRead(3)
+		reader.Waits()
+		unlock(s, first)
+		h := writer.Granted()
+		reader.Waits()
+		unlock(s, h)
+		unlock(s, reader.Granted())
+		s.Empty()
+	})
 }
 
 // Those who read for less time than a request takes have left when the first who
 // joins has its answer. It goes on by their node.
 func TestWhoAsksKeepsThePlace(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	for name, prepare := range map[string]func(){
-		"for the node":              func() { calm(s, c) },
-		"for the node, and writers": func() { stormy(s, c, w); unlock(s, w.write()) },
-	} {
-		prepare()
-		first := c.read()
-		asks := c.proxy.Next(zktest.ReadOp, zktest.HoldRequest)
-		second := contract.Begin(t, s.Ctx, c.RLock)
-		zktest.Within(t, soon, "it asks", func() { <-asks.Fired() })
-		unlock(s, first)
-		s.InLine(1)
-		asks.Release()
-		h := second.Granted()
-		if h.Token() != first.Token() {
-			t.Errorf("it asks %s: it has a node of its own", name)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		for _, row := range []struct {
+			name    string
+			prepare func()
+		}{
+			{"for the node", func() { calm(s, c) }}, // first: after a storm it takes many reads
+			{"for the node, and writers", func() { stormy(s, c, w); unlock(s, w.write()) }},
+		} {
+			row.prepare()
+			first := c.read()
+			asks := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
+			second := contract.Begin(s, s.Ctx, c.RLock)
+			test.Within(s, soon, "it asks", func() { <-asks.Fired() })
+			unlock(s, first)
+			s.InLine(1)
+			asks.Release()
+			h := second.Granted()
+			if h.Token() != first.Token() {
+				s.Errorf("it asks %s: it has a node of its own", row.name)
+			}
+			unlock(s, h)
+			s.Empty()
 		}
-		unlock(s, h)
-		s.Empty()
-	}
+	})
 }
 
 // A writer that comes while a reader asks is not overtaken: its announcement is there
 // before the answer.
 func TestAWriterThatComesWhileOneAsks(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	calm(s, c)
-	first := c.read()
-	asks := c.proxy.Next(zktest.ReadOp, zktest.HoldRequest)
-	second := contract.Begin(t, s.Ctx, c.RLock)
-	zktest.Within(t, soon, "it asks", func() { <-asks.Fired() })
-	writer := w.waitWrite(2)
-	asks.Release()
-	s.InLine(3)
-	unlock(s, first)
-	h := writer.Granted()
-	second.Waits()
-	unlock(s, h)
-	unlock(s, second.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		calm(s, c)
+		first := c.read()
+		asks := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
+		second := contract.Begin(s, s.Ctx, c.RLock)
+		test.Within(s, soon, "it asks", func() { <-asks.Fired() })
+		writer := w.waitWrite(2)
+		asks.Release()
+		s.InLine(3)
+		unlock(s, first)
+		h := writer.Granted()
+		second.Waits()
+		unlock(s, h)
+		unlock(s, second.Granted())
+		s.Empty()
+	})
 }
 
 // One who gives up while it asks leaves the others as they were.
 func TestWhoGivesUpLookingOutSpoilsNothing(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c, w := behind(s), direct(s)
-	stormy(s, c, w)
-	unlock(s, w.write())
-	first := c.read()
-	held := c.proxy.Next(zktest.ReadOp, zktest.HoldRequest)
-	gives := contract.Begin(t, s.Ctx, c.RLock)
-	zktest.Within(t, soon, "it asks", func() { <-held.Fired() })
-	gives.Stop()
-	held.Release()
-	second := c.read()
-	s.InLine(1)
-	unlock(s, first)
-	unlock(s, second)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c, w := behind(s), direct(s)
+		stormy(s, c, w)
+		unlock(s, w.write())
+		first := c.read()
+		held := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
+		gives := contract.Begin(s, s.Ctx, c.RLock)
+		test.Within(s, soon, "it asks", func() { <-held.Fired() })
+		gives.Stop()
+		held.Release()
+		second := c.read()
+		s.InLine(1)
+		unlock(s, first)
+		unlock(s, second)
+		s.Empty()
+	})
 }

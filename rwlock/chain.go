@@ -2,6 +2,7 @@ package rwlock
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -60,12 +61,59 @@ func (c *chain) try(ctx context.Context) (*queue.Place, error) {
 	return c.line.Try(ctx, writeEntry(c.kind))
 }
 
-// unlock hands the place on, or gives it back.
+// unlock hands the place on, or gives it back. A node that is passed on must be known to be
+// there: none of those who pass it on deletes it, and so would find out that it is gone. If
+// that takes a question, ctx bounds the wait for its answer, as for that to a deletion.
 func (c *chain) unlock(ctx context.Context, place *queue.Place) error {
-	if c.limit > 0 && c.handOn(place) {
+	if c.limit == 0 {
+		return place.Unlock(ctx)
+	}
+	switch handed, ask := c.handOn(place, place.Watched()); {
+	case handed:
+		return nil
+	case !ask:
+		return place.Unlock(ctx)
+	case ctx.Done() == nil:
+		return c.ask(ctx, place)
+	}
+	result := make(chan error, 1) // ctx may end first
+	go func() { result <- c.ask(context.WithoutCancel(ctx), place) }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w (the lock is being handed on in the background)", session.Ended(ctx))
+	}
+}
+
+// ask finds out whether the node is there, and then hands the place on or gives it back. Where
+// the right to read the node is missing it cannot be known, and the place is handed on.
+func (c *chain) ask(ctx context.Context, place *queue.Place) error {
+	place.Exists(ctx)
+	if handed, _ := c.handOn(place, true); handed {
 		return nil
 	}
 	return place.Unlock(ctx)
+}
+
+// abandon is unlock for a goroutine that does not wait for the answer.
+func (c *chain) abandon(place *queue.Place) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = c.unlock(ctx, place)
+}
+
+// wantedLocked reports whether the place will be handed on, unless it is lost.
+func (c *chain) wantedLocked(place *queue.Place) bool {
+	return c.place == place && len(c.waiting) > 0 && c.passed < c.limit
+}
+
+// watchLocked has the place watched as soon as it is known that it will be handed on: so that
+// a loss of the node is noticed, and an Unlock seldom has to ask.
+func (c *chain) watchLocked() {
+	if c.place != nil && c.wantedLocked(c.place) {
+		c.place.Life()
+	}
 }
 
 func (c *chain) wait(ctx context.Context) (*queue.Place, error) {
@@ -76,6 +124,7 @@ func (c *chain) wait(ctx context.Context) (*queue.Place, error) {
 	c.mu.Lock()
 	c.waiting = append(c.waiting, s)
 	c.sendLocked()
+	c.watchLocked()
 	c.mu.Unlock()
 	select {
 	case <-s.granted:
@@ -120,8 +169,9 @@ func (c *chain) sendLocked() {
 // beginLocked gives a place that has just been granted to the first who waits.
 func (c *chain) beginLocked(place *queue.Place) {
 	c.place, c.passed = place, 0
-	place.OnEnd(func(error) { go c.leave(place) }) // those who wait do not wait for a holder who has lost it
+	place.OnEnd(hold.CleanUp, func(error) { go c.leave(place) }) // those who wait do not wait for a holder who has lost it
 	c.nextLocked()
+	c.watchLocked()
 }
 
 func (c *chain) nextLocked() {
@@ -131,31 +181,47 @@ func (c *chain) nextLocked() {
 	close(s.granted)
 }
 
-// handOn passes the place to the next who waits.
-func (c *chain) handOn(place *queue.Place) bool {
+// handOn passes the place to the next who waits. It does not, and the caller has to ask, if all
+// that is missing is that the node is known to be there.
+func (c *chain) handOn(place *queue.Place, known bool) (handed, ask bool) {
 	held := place.Look() == nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.place != place {
-		return false
+	switch {
+	case held && c.wantedLocked(place) && known:
+		c.passed++
+		c.nextLocked()
+		return true, false
+	case held && c.wantedLocked(place):
+		return false, true
 	}
-	if !held || len(c.waiting) == 0 || c.passed >= c.limit {
-		c.place = nil
-		c.sendLocked()
-		return false
-	}
-	c.passed++
-	// From now on many depend on one node, and none of them deletes it and so
-	// finds out that it is gone: have it watched.
-	place.Life()
-	c.nextLocked()
-	return true
+	c.leaveLocked(place)
+	return false, false
 }
 
-// leave takes the place out of the chain: it is lost, or not for writing any more.
+// withdraw takes the place of a hold out of the chain, before the hold changes it. It fails
+// if the hold has ended. The look needs the mutex: Unlock ends its hold before it takes the
+// mutex and hands the place on, so either the look sees that the hold has ended, or the
+// hand-over sees that the place has gone from the chain. A look before the mutex would let
+// the hold change the place of the next writer.
+func (c *chain) withdraw(part *queue.Part) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := part.Look(); err != nil {
+		return err
+	}
+	c.leaveLocked(part.Place)
+	return nil
+}
+
+// leave takes a lost place out of the chain.
 func (c *chain) leave(place *queue.Place) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.leaveLocked(place)
+}
+
+func (c *chain) leaveLocked(place *queue.Place) {
 	if c.place == place {
 		c.place = nil
 		c.sendLocked()
@@ -174,7 +240,7 @@ func (c *chain) quit(s *successor) {
 	}
 	place := s.place
 	c.mu.Unlock()
-	if place != nil && !c.handOn(place) {
-		place.Abandon()
+	if place != nil {
+		c.abandon(place)
 	}
 }

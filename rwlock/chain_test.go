@@ -12,8 +12,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -24,140 +25,145 @@ func (c *client) queued(n int) []*attempt {
 	var line []*attempt
 	for range n {
 		before := c.Waiting()
-		line = append(line, contract.Begin(c.T, c.Ctx, c.Lock))
-		zktest.Eventually(c, soon, "it waits", func() bool { return c.Waiting() == before+1 })
+		line = append(line, contract.Begin(c, c.Ctx, c.Lock))
+		test.Eventually(c, soon, "it waits", func() bool { return c.Waiting() == before+1 })
 	}
 	return line
 }
 
 func TestHandoffGoesRoundInTheProcess(t *testing.T) {
-	s := newStage(t)
-	c := behind(s).with(rwlock.WithHandoff(100))
-	h := c.write()
-	line := c.queued(10)
-	s.InLine(1)
-	s.CatchUp(c.conn)
-	token, before := h.Token(), requests(c)
-	ctx := h.Context(s.Ctx)
-	for i, a := range line {
-		unlock(s, h)
-		s.Is(context.Cause(ctx), rwlock.ErrReleased)
-		s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
-		h = a.Granted() // in the order of arrival
-		ctx = h.Context(s.Ctx)
-		if h.Token() != token || !h.Held() {
-			t.Errorf("hand-over %d: token %#x, held %v", i, h.Token(), h.Held())
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s).with(rwlock.WithHandoff(100))
+		h := c.write()
+		line := c.queued(10)
+		s.InLine(1)
+		s.CatchUp(c.conn)
+		token, before := h.Token(), requests(c)
+		ctx := h.Context(s.Ctx)
+		for i, a := range line {
+			unlock(s, h)
+			s.Is(context.Cause(ctx), rwlock.ErrReleased)
+			s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
+			h = a.Granted() // in the order of arrival
+			ctx = h.Context(s.Ctx)
+			if h.Token() != token || !h.Held() {
+				s.Errorf("hand-over %d: token %#x, held %v", i, h.Token(), h.Held())
+			}
 		}
-	}
-	if n := requests(c) - before; n > 1 { // the watch on the node they share
-		t.Errorf("%d requests for 10 hand-overs", n)
-	}
-	unlock(s, h)
-	s.Empty()
+		if n := requests(c) - before; n > 1 { // the watch on the node they share
+			s.Errorf("%d requests for 10 hand-overs", n)
+		}
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 // Somebody in another process gets the lock after at most so many hand-overs.
 func TestHandoffEndsAfterItsLimit(t *testing.T) {
 	const limit = 3
-	s := newStage(t)
-	c, other := direct(s).with(rwlock.WithHandoff(limit)), direct(s)
-	h := c.write()
-	waits := other.waitWrite(2)
-	line := c.queued(limit + 2)
-	for i, a := range line[:limit] {
-		unlock(s, h)
-		h = a.Granted()
-		s.Must(h.Verify(s.Ctx))
-		select {
-		case <-waits.Done:
-			t.Fatalf("two holders after %d hand-overs", i+1)
-		default:
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithHandoff(limit)), direct(s)
+		h := c.write()
+		waits := other.waitWrite(2)
+		line := c.queued(limit + 2)
+		for i, a := range line[:limit] {
+			unlock(s, h)
+			h = a.Granted()
+			s.Must(h.Verify(s.Ctx))
+			select {
+			case <-waits.Done:
+				s.Fatalf("two holders after %d hand-overs", i+1)
+			default:
+			}
 		}
-	}
-	token := h.Token()
-	unlock(s, h)
-	theirs := waits.Granted()
-	if theirs.Token() <= token {
-		t.Error("the token did not grow")
-	}
-	line[limit].Waits()
-	unlock(s, theirs)
-	h = line[limit].Granted()
-	if h.Token() <= theirs.Token() {
-		t.Error("the token did not grow")
-	}
-	token = h.Token()
-	unlock(s, h)
-	h = line[limit+1].Granted()
-	if h.Token() != token {
-		t.Error("the second row is shorter than the first")
-	}
-	unlock(s, h)
-	s.Empty()
+		token := h.Token()
+		unlock(s, h)
+		theirs := waits.Granted()
+		if theirs.Token() <= token {
+			s.Error("the token did not grow")
+		}
+		line[limit].Waits()
+		unlock(s, theirs)
+		h = line[limit].Granted()
+		if h.Token() <= theirs.Token() {
+			s.Error("the token did not grow")
+		}
+		token = h.Token()
+		unlock(s, h)
+		h = line[limit+1].Granted()
+		if h.Token() != token {
+			s.Error("the second row is shorter than the first")
+		}
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 func TestHandoffPassesOverThoseWhoHaveGone(t *testing.T) {
-	s := newStage(t)
-	c := direct(s).with(rwlock.WithHandoff(100))
-	h := c.write()
-	line := c.queued(5)
-	_, err := c.TryLock(s.Ctx)
-	s.Is(err, rwlock.ErrBusy)
-	line[0].Stop()
-	line[3].Stop()
-	unlock(s, h)
-	for _, i := range []int{1, 2, 4} {
-		h = line[i].Granted()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s).with(rwlock.WithHandoff(100))
+		h := c.write()
+		line := c.queued(5)
+		_, err := c.TryLock(s.Ctx)
+		s.Is(err, rwlock.ErrBusy)
+		line[0].Stop()
+		line[3].Stop()
 		unlock(s, h)
-	}
-	s.Empty()
+		for _, i := range []int{1, 2, 4} {
+			h = line[i].Granted()
+			unlock(s, h)
+		}
+		s.Empty()
+	})
 }
 
 func TestWaitersThatAllGoAwayLeaveTheLine(t *testing.T) {
-	s := newStage(t)
-	c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
-	h := other.write()
-	line := c.queued(5)
-	s.InLine(2)
-	for _, a := range line {
-		a.Stop()
-	}
-	s.InLine(1)
-	a := c.waitWrite(2)
-	unlock(s, h)
-	unlock(s, a.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
+		h := other.write()
+		line := c.queued(5)
+		s.InLine(2)
+		for _, a := range line {
+			a.Stop()
+		}
+		s.InLine(1)
+		a := c.waitWrite(2)
+		unlock(s, h)
+		unlock(s, a.Granted())
+		s.Empty()
+	})
 }
 
 func TestALostLockIsNotHandedOn(t *testing.T) {
 	for name, lose := range map[string]func(*contract.Stage, *client){
 		"deleted": func(s *contract.Stage, c *client) {
-			for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+			for _, name := range test.Children(s, s.Witness, s.Dir) {
 				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
 			}
 		},
-		"expired": func(s *contract.Stage, c *client) { zktest.Expire(s, c.conn) },
+		"expired": func(s *contract.Stage, c *client) { s.Expire(c.conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			c := direct(s).with(rwlock.WithHandoff(100))
-			h := c.write()
-			line := c.queued(3)
-			lost := h.Lost()
-			s.CatchUp(c.conn)
-			lose(s, c)
-			s.Lost(lost)
-			next := line[0].Granted() // does not wait for the one who has lost it
-			if next.Token() <= h.Token() {
-				t.Error("the lost lock was handed on")
-			}
-			s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
-			for _, a := range line[1:] {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c := direct(s).with(rwlock.WithHandoff(100))
+				h := c.write()
+				line := c.queued(3)
+				lost := h.Lost()
+				s.CatchUp(c.conn)
+				lose(s, c)
+				s.Lost(lost)
+				next := line[0].Granted() // does not wait for the one who has lost it
+				if next.Token() <= h.Token() {
+					s.Error("the lost lock was handed on")
+				}
+				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+				for _, a := range line[1:] {
+					unlock(s, next)
+					next = a.Granted()
+				}
 				unlock(s, next)
-				next = a.Granted()
-			}
-			unlock(s, next)
-			s.Empty()
+				s.Empty()
+			})
 		})
 	}
 }
@@ -165,70 +171,129 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 // Those who hand the lock on do not delete the node, and so do not find out that it
 // is gone. It is watched although none of them asks.
 func TestALossIsNoticedThoughNobodyAsks(t *testing.T) {
-	s := newStage(t)
-	c := behind(s).with(rwlock.WithHandoff(100))
-	h := c.write()
-	line := c.queued(2)
-	before := c.proxy.Seen(zktest.ReadOp)
-	unlock(s, h)
-	h = line[0].Granted()
-	zktest.Eventually(t, soon, "the node is watched", func() bool { return c.proxy.Seen(zktest.ReadOp) > before })
-	s.CatchUp(c.conn)
-	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
-	next := line[1].Granted()
-	if next.Token() <= h.Token() {
-		t.Error("the lost lock was handed on")
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s).with(rwlock.WithHandoff(100))
+		h := c.write()
+		before := c.proxy.Seen(proxy.ReadOp)
+		line := c.queued(2)
+		unlock(s, h)
+		h = line[0].Granted()
+		test.Eventually(s, soon, "the node is watched", func() bool { return c.proxy.Seen(proxy.ReadOp) > before })
+		s.CatchUp(c.conn)
+		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+		next := line[1].Granted()
+		if next.Token() <= h.Token() {
+			s.Error("the lost lock was handed on")
+		}
+		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		unlock(s, next)
+		s.Empty()
+	})
+}
+
+// The holder has asked nothing of its hold. Its Unlock must not hand on a node that is gone,
+// and must tell.
+func TestADeletedNodeIsNotHandedOn(t *testing.T) {
+	for name, deadUnlock := range map[string]bool{"": false, "the context of Unlock has ended": true} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c := behind(s).with(rwlock.WithHandoff(100))
+				for _, row := range []struct{ watched, cut bool }{{true, false}, {true, true}, {false, false}} {
+					h := c.write()
+					name := test.Children(s, s.Witness, s.Dir)[0]
+					watch := c.proxy.Where(func(r proxy.Request) bool {
+						return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, s.Dir+"/"+name)
+					}, 1, proxy.HoldRequest)
+					line := c.queued(2)
+					test.Within(s, soon, "the node is about to be watched", func() { <-watch.Fired() })
+					want := rwlock.ErrLost
+					if row.watched { // and the deletion is known
+						watch.Release()
+						s.CatchUp(c.conn)
+					} else if deadUnlock {
+						want = context.Canceled
+					}
+					s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+					if row.watched {
+						s.CatchUp(c.conn)
+					}
+					if row.cut {
+						c.proxy.Cut()
+					}
+					ctx := s.Ctx
+					if deadUnlock {
+						ctx = canceled(ctx)
+					}
+					up := contract.Begin(s, context.Background(), func(context.Context) (any, error) { return nil, h.Unlock(ctx) })
+					if !row.watched && !deadUnlock {
+						line[0].Waits()
+						up.Waits()
+						watch.Release()
+					}
+					s.Is(up.Failed(), want)
+					watch.Release()
+					for _, a := range line {
+						next := a.Granted()
+						if next.Token() <= h.Token() {
+							s.Errorf("a node that is gone was handed on: %+v", row)
+						}
+						s.Must(next.Verify(s.Ctx))
+						unlock(s, next)
+					}
+					s.Empty()
+				}
+			})
+		})
 	}
-	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
-	unlock(s, next)
-	s.Empty()
 }
 
 func TestADowngradedLockIsNotHandedOn(t *testing.T) {
-	s := newStage(t)
-	c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
-	h := c.write()
-	line := c.queued(2)
-	s.Must(h.Downgrade(s.Ctx))
-	s.InLine(2)
-	r, err := other.RLock(canceled(s.Ctx))
-	if r != nil {
-		t.Error("granted")
-	}
-	s.Is(err, context.Canceled)
-	line[0].Waits()
-	unlock(s, h)
-	for _, a := range line {
-		unlock(s, a.Granted())
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
+		h := c.write()
+		line := c.queued(2)
+		s.Must(h.Downgrade(s.Ctx))
+		s.InLine(2)
+		r, err := other.RLock(canceled(s.Ctx))
+		if r != nil {
+			s.Error("granted")
+		}
+		s.Is(err, context.Canceled)
+		line[0].Waits()
+		unlock(s, h)
+		for _, a := range line {
+			unlock(s, a.Granted())
+		}
+		s.Empty()
+	})
 }
 
 func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
-	s := newStage(t)
-	closedDir := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
-	_, err := s.Witness.Create(s.Path, nil, 0, closedDir)
-	s.Must(err)
-	c := direct(s).with(rwlock.WithHandoff(100))
-	for _, a := range []*attempt{contract.Begin(t, s.Ctx, c.Lock), contract.Begin(t, s.Ctx, c.Lock)} {
-		s.Is(a.Failed(), zk.ErrNoAuth)
-	}
-	_, err = direct(s).with(rwlock.WithHandoff(-1)).Lock(s.Ctx)
-	if err == nil {
-		t.Error("a negative number of hand-overs")
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		closedDir := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}
+		_, err := s.Witness.Create(s.Path, nil, 0, closedDir)
+		s.Must(err)
+		c := direct(s).with(rwlock.WithHandoff(100))
+		for _, a := range []*attempt{contract.Begin(s, s.Ctx, c.Lock), contract.Begin(s, s.Ctx, c.Lock)} {
+			s.Is(a.Failed(), zk.ErrNoAuth)
+		}
+		_, err = direct(s).with(rwlock.WithHandoff(-1)).Lock(s.Ctx)
+		if err == nil {
+			s.Error("a negative number of hand-overs")
+		}
+		s.Empty()
 
-	other := newOther(s)
-	h := other.write()
-	c = direct(other.Stage).with(rwlock.WithHandoff(100))
-	line := c.queued(3)
-	c.conn.Close()
-	for _, a := range line {
-		s.Is(a.Failed(), zk.ErrClosing)
-	}
-	unlock(s, h)
-	other.Empty()
+		other := newOther(s)
+		h := other.write()
+		c = direct(other.Stage).with(rwlock.WithHandoff(100))
+		line := c.queued(3)
+		c.conn.Close()
+		for _, a := range line {
+			s.Is(a.Failed(), zk.ErrClosing)
+		}
+		unlock(s, h)
+		other.Empty()
+	})
 }
 
 // newOther is a client at another path.
@@ -241,52 +306,54 @@ func newOther(s *contract.Stage) *client {
 
 // Writers of three processes, one of whom hands on, come, go and give up.
 func TestHandoffInAStorm(t *testing.T) {
-	s := newStage(t)
-	clients := []*client{direct(s).with(rwlock.WithHandoff(5)), direct(s).with(rwlock.WithHandoff(1)), direct(s)}
-	var inside atomic.Int64
-	var mu sync.Mutex
-	var tokens []int64
-	var all sync.WaitGroup
-	for i := range 24 {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(11, uint64(i)))
-			c := clients[i%len(clients)]
-			for range 40 {
-				ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(30_000))*time.Microsecond)
-				h, err := c.Lock(ctx)
-				if err == nil {
-					if inside.Add(1) != 1 {
-						t.Error("two writers")
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		clients := []*client{direct(s).with(rwlock.WithHandoff(5)), direct(s).with(rwlock.WithHandoff(1)), direct(s)}
+		var inside atomic.Int64
+		var mu sync.Mutex
+		var tokens []int64
+		var all sync.WaitGroup
+		for i := range 24 {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(11, uint64(i)))
+				c := clients[i%len(clients)]
+				for range 40 {
+					ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(30_000))*time.Microsecond)
+					h, err := c.Lock(ctx)
+					if err == nil {
+						if inside.Add(1) != 1 {
+							s.Error("two writers")
+						}
+						mu.Lock()
+						tokens = append(tokens, h.Token())
+						mu.Unlock()
+						time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond) // so that some wait in vain
+						inside.Add(-1)
+						if err := h.Unlock(context.Background()); err != nil {
+							s.Error(err)
+						}
+					} else if !errors.Is(err, context.DeadlineExceeded) {
+						s.Error(err)
 					}
-					mu.Lock()
-					tokens = append(tokens, h.Token())
-					mu.Unlock()
-					inside.Add(-1)
-					if err := h.Unlock(context.Background()); err != nil {
-						t.Error(err)
-					}
-				} else if !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
+					cancel()
 				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	if !slices.IsSorted(tokens) {
-		t.Error("a token that is smaller than one before")
-	}
-	counts := make(map[int64]int)
-	for _, token := range tokens {
-		counts[token]++
-	}
-	for token, n := range counts {
-		if n > 1+5 {
-			t.Errorf("%d holds by one node, token %#x", n, token)
+			})
 		}
-	}
-	if len(tokens) == 0 || len(counts) == len(tokens) {
-		t.Errorf("%d holds by %d nodes: nothing was handed on", len(tokens), len(counts))
-	}
-	s.Empty()
+		all.Wait()
+		if !slices.IsSorted(tokens) {
+			s.Error("a token that is smaller than one before")
+		}
+		counts := make(map[int64]int)
+		for _, token := range tokens {
+			counts[token]++
+		}
+		for token, n := range counts {
+			if n > 1+5 {
+				s.Errorf("%d holds by one node, token %#x", n, token)
+			}
+		}
+		if len(tokens) == 0 || len(counts) == len(tokens) {
+			s.Errorf("%d holds by %d nodes: nothing was handed on", len(tokens), len(counts))
+		}
+		s.Empty()
+	})
 }

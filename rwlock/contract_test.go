@@ -6,31 +6,35 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
 func TestMain(m *testing.M) { contract.Main(m) }
 
-func TestWriteLock(t *testing.T) {
-	contract.Run(t, contract.Recipe{
-		Package: "rwlock", Lock: "lock", TryLock: "try lock", Kind: observe.Write,
-		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
-			return writer{rwlock.New(conn, path, options(s)...)}
-		},
-		Nodes: 1, Announces: true, Marks: true, Requests: 2, Behind: 5,
-	})
+func TestWriteLock(t *testing.T) { contract.Run(t, writeLock) }
+
+func TestWriteLockOnRealServers(t *testing.T) { contract.RunReal(t, writeLock) }
+
+var writeLock = contract.Recipe{
+	Package: "rwlock", Lock: "lock", TryLock: "try lock", Kind: observe.Write,
+	New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
+		return writer{rwlock.New(conn, path, options(s)...)}
+	},
+	Nodes: 1, Announces: true, Marks: true, Requests: 2, Behind: 5,
 }
 
-func TestReadLock(t *testing.T) {
-	contract.Run(t, contract.Recipe{
-		Package: "rwlock", Lock: "read lock", TryLock: "try read lock", Kind: observe.Read,
-		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
-			return reader{rwlock.New(conn, path, options(s)...)}
-		},
-		Nodes: 1, Shared: true, Joins: true, Requests: 2, Behind: 4,
-	})
+func TestReadLock(t *testing.T) { contract.Run(t, readLock) }
+
+func TestReadLockOnRealServers(t *testing.T) { contract.RunReal(t, readLock) }
+
+var readLock = contract.Recipe{
+	Package: "rwlock", Lock: "read lock", TryLock: "try read lock", Kind: observe.Read,
+	New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
+		return reader{rwlock.New(conn, path, options(s)...)}
+	},
+	Nodes: 1, Shared: true, Joins: true, Requests: 2, Behind: 4,
 }
 
 func options(s contract.Settings) []rwlock.Option {

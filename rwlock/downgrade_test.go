@@ -5,292 +5,363 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
 func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
-	s := newStage(t)
-	c, r, w, late := direct(s), direct(s), direct(s), direct(s)
-	h := c.write()
-	lost, ctx, token := h.Lost(), h.Context(s.Ctx), h.Token()
-	reader := r.waitRead(2)
-	writer := w.waitWrite(3)
-	last := late.waitRead(4)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, r, w, late := direct(s), direct(s), direct(s), direct(s)
+		h := c.write()
+		lost, ctx, token := h.Lost(), h.Context(s.Ctx), h.Token()
+		reader := r.waitRead(2)
+		writer := w.waitWrite(3)
+		last := late.waitRead(4)
 
-	s.Must(h.Downgrade(s.Ctx))
-	got := reader.Granted()
-	for _, c := range []*client{w, late} {
-		s.CatchUp(c.conn)
-	}
-	writer.Waits()
-	last.Waits()
-	if !h.Held() || closed(lost) || ctx.Err() != nil || h.Token() != token {
-		t.Errorf("downgraded: held %v, lost %v, context %v, token %d after %d", h.Held(), closed(lost), ctx.Err(), h.Token(), token)
-	}
-	s.Must(h.Verify(s.Ctx))
-	q, err := c.Queue(s.Ctx)
-	s.Must(err)
-	if len(q) != 4 || q[0].Write || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
-		t.Errorf("queue %+v", q)
-	}
+		s.Must(h.Downgrade(s.Ctx))
+		got := reader.Granted()
+		for _, c := range []*client{w, late} {
+			s.CatchUp(c.conn)
+		}
+		writer.Waits()
+		last.Waits()
+		if !h.Held() || closed(lost) || ctx.Err() != nil || h.Token() != token {
+			s.Errorf("downgraded: held %v, lost %v, context %v, token %d after %d", h.Held(), closed(lost), ctx.Err(), h.Token(), token)
+		}
+		s.Must(h.Verify(s.Ctx))
+		q, err := c.Queue(s.Ctx)
+		s.Must(err)
+		if len(q) != 4 || q[0].Write || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
+			s.Errorf("queue %+v", q)
+		}
 
-	unlock(s, got)
-	s.CatchUp(w.conn)
-	writer.Waits() // for the downgraded one
-	unlock(s, h)
-	wrote := writer.Granted()
-	s.CatchUp(late.conn)
-	last.Waits()
-	unlock(s, wrote)
-	unlock(s, last.Granted())
-	s.Empty()
+		unlock(s, got)
+		s.CatchUp(w.conn)
+		writer.Waits() // for the downgraded one
+		unlock(s, h)
+		wrote := writer.Granted()
+		s.CatchUp(late.conn)
+		last.Waits()
+		unlock(s, wrote)
+		unlock(s, last.Granted())
+		s.Empty()
+	})
 }
 
 // A writer behind watches the node that goes, and must see that another stands
 // in its place.
 func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
-	s := newStage(t)
-	c, w, second := direct(s), direct(s), direct(s)
-	for range 10 {
-		h := c.write()
-		next := w.waitWrite(2)
-		after := second.waitWrite(3)
-		s.Must(h.Downgrade(s.Ctx))
-		s.CatchUp(w.conn)
-		s.CatchUp(second.conn)
-		next.Waits()
-		after.Waits()
-		unlock(s, h)
-		got := next.Granted()
-		s.CatchUp(second.conn)
-		after.Waits()
-		unlock(s, got)
-		unlock(s, after.Granted())
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, w, second := direct(s), direct(s), direct(s)
+		for range 10 {
+			h := c.write()
+			next := w.waitWrite(2)
+			after := second.waitWrite(3)
+			s.Must(h.Downgrade(s.Ctx))
+			s.CatchUp(w.conn)
+			s.CatchUp(second.conn)
+			next.Waits()
+			after.Waits()
+			unlock(s, h)
+			got := next.Granted()
+			s.CatchUp(second.conn)
+			after.Waits()
+			unlock(s, got)
+			unlock(s, after.Granted())
+		}
+		s.Empty()
+	})
 }
 
 // The same between the writer's listing and its watch: there is no node any more
 // that it could watch, and another stands in its place.
 func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
-	s := newStage(t)
-	c, w := direct(s), behind(s)
-	h := c.write()
-	ahead := s.Dir + "/" + zktest.Children(s, s.Witness, s.Dir)[0]
-	watch := w.proxy.Where(func(r zktest.Request) bool {
-		return r.Is(zktest.ReadOp) && slices.Contains(r.Paths, ahead)
-	}, 1, zktest.HoldRequest)
-	writer := w.waitWrite(2)
-	zktest.Within(t, soon, "it is about to watch", func() { <-watch.Fired() })
-	s.Must(h.Downgrade(s.Ctx))
-	watch.Release()
-	s.CatchUp(w.conn)
-	writer.Waits()
-	s.Must(h.Verify(s.Ctx))
-	unlock(s, h)
-	unlock(s, writer.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, w := direct(s), behind(s)
+		h := c.write()
+		ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
+		watch := w.proxy.Where(func(r proxy.Request) bool {
+			return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
+		}, 1, proxy.HoldRequest)
+		writer := w.waitWrite(2)
+		test.Within(s, soon, "it is about to watch", func() { <-watch.Fired() })
+		s.Must(h.Downgrade(s.Ctx))
+		watch.Release()
+		s.CatchUp(w.conn)
+		writer.Waits()
+		s.Must(h.Verify(s.Ctx))
+		unlock(s, h)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
 }
 
 func TestDowngradeFailsOldGuardsAndGivesNewOnes(t *testing.T) {
-	s := newStage(t)
-	c := direct(s)
-	h := c.write()
-	old := h.Guard()
-	_, err := s.Witness.Multi(old)
-	s.Must(err)
-	s.Must(h.Downgrade(s.Ctx))
-	if _, err := s.Witness.Multi(old); !errors.Is(err, zk.ErrNoNode) {
-		t.Errorf("the guard of the write lock: %v", err)
-	}
-	now := h.Guard()
-	_, err = s.Witness.Multi(now)
-	s.Must(err)
-	unlock(s, h)
-	if _, err := s.Witness.Multi(now); !errors.Is(err, zk.ErrNoNode) {
-		t.Errorf("the guard of the read lock after the unlock: %v", err)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s)
+		h := c.write()
+		old := h.Guard()
+		_, err := s.Witness.Multi(old)
+		s.Must(err)
+		s.Must(h.Downgrade(s.Ctx))
+		if _, err := s.Witness.Multi(old); !errors.Is(err, zk.ErrNoNode) {
+			s.Errorf("the guard of the write lock: %v", err)
+		}
+		now := h.Guard()
+		_, err = s.Witness.Multi(now)
+		s.Must(err)
+		unlock(s, h)
+		if _, err := s.Witness.Multi(now); !errors.Is(err, zk.ErrNoNode) {
+			s.Errorf("the guard of the read lock after the unlock: %v", err)
+		}
+		s.Empty()
+	})
 }
 
 func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
-	s := newStage(t)
-	c := direct(s)
-	h := c.read()
-	err := h.Downgrade(s.Ctx)
-	if err == nil || !strings.HasPrefix(err.Error(), "rwlock: downgrade "+s.Path+": ") {
-		t.Errorf("a read lock was downgraded: %v", err)
-	}
-	s.Must(h.Verify(s.Ctx))
-	unlock(s, h)
-	s.Is(h.Downgrade(s.Ctx), rwlock.ErrReleased)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s)
+		h := c.read()
+		err := h.Downgrade(s.Ctx)
+		if err == nil || !strings.HasPrefix(err.Error(), "rwlock: downgrade "+s.Path+": ") {
+			s.Errorf("a read lock was downgraded: %v", err)
+		}
+		s.Must(h.Verify(s.Ctx))
+		unlock(s, h)
+		s.Is(h.Downgrade(s.Ctx), rwlock.ErrReleased)
 
-	h = c.write()
-	s.Must(h.Downgrade(s.Ctx))
-	if h.Downgrade(s.Ctx) == nil {
-		t.Error("downgraded twice")
-	}
-	unlock(s, h)
+		h = c.write()
+		s.Must(h.Downgrade(s.Ctx))
+		if h.Downgrade(s.Ctx) == nil {
+			s.Error("downgraded twice")
+		}
+		unlock(s, h)
 
-	h = c.write()
-	zktest.Expire(s, c.conn)
-	s.Lost(h.Lost())
-	s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
-	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		h = c.write()
+		s.Expire(c.conn)
+		s.Lost(h.Lost())
+		s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
+		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
 
-	h = c.write() // nobody watches this one's node
-	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
-	s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
-	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
-	s.Empty()
+		h = c.write() // nobody watches this one's node
+		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+		s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
+		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		s.Empty()
+	})
 }
 
 func TestDowngradeSurvivesACut(t *testing.T) {
-	for _, action := range []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit} {
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
-			s := newStage(t)
-			c, w, r := behind(s), direct(s), direct(s)
-			h := c.write()
-			lost := h.Lost()
-			reader := r.waitRead(2)
-			writer := w.waitWrite(3)
-			f := c.proxy.Next(zktest.MoveOp, action)
-			s.Must(h.Downgrade(s.Ctx))
-			zktest.Within(s, soon, "the cut", func() { <-f.Fired() })
-			got := reader.Granted()
-			s.CatchUp(w.conn)
-			writer.Waits()
-			s.InLine(3)
-			if !h.Held() || closed(lost) {
-				t.Error("lost by a cut")
-			}
-			s.Must(h.Verify(s.Ctx))
-			unlock(s, got)
-			unlock(s, h)
-			unlock(s, writer.Granted())
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c, w, r := behind(s), direct(s), direct(s)
+				h := c.write()
+				lost := h.Lost()
+				reader := r.waitRead(2)
+				writer := w.waitWrite(3)
+				f := c.proxy.Next(proxy.MoveOp, action)
+				s.Must(h.Downgrade(s.Ctx))
+				test.Within(s, soon, "the cut", func() { <-f.Fired() })
+				got := reader.Granted()
+				s.CatchUp(w.conn)
+				writer.Waits()
+				s.InLine(3)
+				if !h.Held() || closed(lost) {
+					s.Error("lost by a cut")
+				}
+				s.Must(h.Verify(s.Ctx))
+				unlock(s, got)
+				unlock(s, h)
+				unlock(s, writer.Granted())
+				s.Empty()
+			})
 		})
 	}
 }
 
 // The Unlock waits until it is known which node there is to delete.
 func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
-	for _, action := range []zktest.Action{zktest.HoldRequest, zktest.HoldReply, zktest.CutBefore, zktest.CutAfterCommit} {
+	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
-			s := newStage(t)
-			c, w := behind(s), direct(s)
-			h := c.write()
-			writer := w.waitWrite(2)
-			f := c.proxy.Next(zktest.MoveOp, action)
-			down := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
-			zktest.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
-			up := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Unlock(ctx) })
-			s.CatchUp(s.Witness)
-			f.Release()
-			up.Granted()
-			down.Ended()
-			if h.Held() {
-				t.Error("held after the unlock")
-			}
-			unlock(s, writer.Granted())
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c, w := behind(s), direct(s)
+				h := c.write()
+				writer := w.waitWrite(2)
+				f := c.proxy.Next(proxy.MoveOp, action)
+				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+				up := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Unlock(ctx) })
+				s.CatchUp(s.Witness)
+				f.Release()
+				up.Granted()
+				down.Ended()
+				if h.Held() {
+					s.Error("held after the unlock")
+				}
+				unlock(s, writer.Granted())
+				s.Empty()
+			})
 		})
 	}
 }
 
 func TestDowngradeGoesOnWhenItsContextEnds(t *testing.T) {
-	s := newStage(t)
-	c, r := behind(s), direct(s)
-	h := c.write()
-	reader := r.waitRead(2)
-	dead, cancel := context.WithCancel(s.Ctx)
-	cancel()
-	s.Is(h.Downgrade(dead), context.Canceled)
-	reader.Waits() // it has not begun
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, r := behind(s), direct(s)
+		h := c.write()
+		reader := r.waitRead(2)
+		dead, cancel := context.WithCancel(s.Ctx)
+		cancel()
+		s.Is(h.Downgrade(dead), context.Canceled)
+		reader.Waits() // it has not begun
 
-	f := c.proxy.Next(zktest.MoveOp, zktest.HoldRequest)
-	down := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
-	zktest.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
-	down.Stop()
-	s.Is(down.Err, context.Canceled)
-	f.Release()
-	unlock(s, reader.Granted())
-	s.Must(h.Verify(s.Ctx))
-	unlock(s, h)
-	s.Empty()
+		f := c.proxy.Next(proxy.MoveOp, proxy.HoldRequest)
+		down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+		test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+		down.Stop()
+		s.Is(down.Err, context.Canceled)
+		f.Release()
+		unlock(s, reader.Granted())
+		s.Must(h.Verify(s.Ctx))
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
-	for _, action := range []zktest.Action{zktest.HoldRequest, zktest.HoldReply} {
+	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply} {
 		t.Run(action.String(), func(t *testing.T) {
-			s := newStage(t)
-			c, w := behind(s), direct(s)
-			h := c.write()
-			writer := w.waitWrite(2)
-			f := c.proxy.Next(zktest.MoveOp, action)
-			down := contract.Begin(t, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
-			zktest.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
-			zktest.Expire(s, c.conn)
-			f.Release()
-			down.Ended()
-			if down.Err != nil || action == zktest.HoldRequest { // it had succeeded, before the expiry
-				s.Is(down.Err, rwlock.ErrLost)
-			}
-			s.Lost(h.Lost())
-			s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
-			unlock(s, writer.Granted())
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c, w := behind(s), direct(s)
+				h := c.write()
+				writer := w.waitWrite(2)
+				f := c.proxy.Next(proxy.MoveOp, action)
+				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+				s.Expire(c.conn)
+				f.Release()
+				down.Ended()
+				if down.Err != nil || action == proxy.HoldRequest { // it had succeeded, before the expiry
+					s.Is(down.Err, rwlock.ErrLost)
+				}
+				s.Lost(h.Lost())
+				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+				unlock(s, writer.Granted())
+				s.Empty()
+			})
 		})
 	}
 }
 
 func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
-	s := newStage(t)
-	c := direct(s)
-	h := c.write()
-	ctx := h.Context(s.Ctx)
-	s.Must(h.Downgrade(s.Ctx))
-	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
-	s.Lost(h.Lost())
-	zktest.Within(s, soon, "the context ends", func() { <-ctx.Done() })
-	s.Is(context.Cause(ctx), rwlock.ErrLost)
-	s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s)
+		h := c.write()
+		ctx := h.Context(s.Ctx)
+		s.Must(h.Downgrade(s.Ctx))
+		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
+		s.Lost(h.Lost())
+		test.Within(s, soon, "the context ends", func() { <-ctx.Done() })
+		s.Is(context.Cause(ctx), rwlock.ErrLost)
+		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		s.Empty()
+	})
 }
 
 // The write that tells the waiters must not double what the node's data take.
 func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
-	s := newStage(t)
-	data := make([]byte, 512<<10)
-	c := direct(s).with(rwlock.WithData(data))
-	h := c.write()
-	s.Must(h.Downgrade(s.Ctx))
-	q, err := c.Queue(s.Ctx)
-	s.Must(err)
-	if len(q) != 1 || q[0].Write || len(q[0].Data) != len(data) {
-		t.Errorf("in line: %d", len(q))
-	}
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		data := make([]byte, 512<<10)
+		c := direct(s).with(rwlock.WithData(data))
+		h := c.write()
+		s.Must(h.Downgrade(s.Ctx))
+		q, err := c.Queue(s.Ctx)
+		s.Must(err)
+		if len(q) != 1 || q[0].Write || len(q[0].Data) != len(data) {
+			s.Errorf("in line: %d", len(q))
+		}
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := direct(s).with(rwlock.WithACL(zk.WorldACL(zk.PermRead)))
-	h := c.write()
-	err := h.Downgrade(s.Ctx)
-	s.Is(err, zk.ErrNoAuth)
-	if want := "WRITE on " + s.Dir + "/"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %q in it", err, want)
-	}
-	s.Must(h.Verify(s.Ctx)) // it is for writing still
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := direct(s).with(rwlock.WithACL(zk.WorldACL(zk.PermRead)))
+		h := c.write()
+		err := h.Downgrade(s.Ctx)
+		s.Is(err, zk.ErrNoAuth)
+		if want := "WRITE on " + s.Dir + "/"; err == nil || !strings.Contains(err.Error(), want) {
+			s.Errorf("%v, want %q in it", err, want)
+		}
+		s.Must(h.Verify(s.Ctx)) // it is for writing still
+		unlock(s, h)
+		s.Empty()
+	})
+}
+
+// Unlock hands the place on while Downgrade is at work: what the next writer holds by
+// then must stay a write lock.
+func TestADowngradeDoesNotTouchAPlaceThatWasHandedOn(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
+		h := c.write()
+		next, last := c.queued(2), (*rwlock.Hold)(nil)
+		s.Is(h.Downgrade(&hookedContext{Context: s.Ctx, onErr: func() { unlock(s, h); last = next[0].Granted() }}), rwlock.ErrReleased)
+		if _, err := other.TryRLock(s.Ctx); !errors.Is(err, rwlock.ErrBusy) {
+			s.Errorf("a reader beside a writer: %v", err)
+		}
+		s.Must(last.Verify(s.Ctx))
+		token := last.Token()
+		unlock(s, last)
+		last = next[1].Granted()
+		if last.Token() != token {
+			s.Error("the place was taken out of the row")
+		}
+		unlock(s, last)
+		s.Empty()
+	})
+}
+
+// hookedContext calls onErr when it is first asked whether it has ended.
+type hookedContext struct {
+	context.Context
+	once  sync.Once
+	onErr func()
+}
+
+func (c *hookedContext) Err() error {
+	c.once.Do(c.onErr)
+	return c.Context.Err()
+}
+
+// The same by chance: both calls begin at the same time.
+func TestADowngradeBesideAnUnlock(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithHandoff(10000)), direct(s)
+		h := c.write()
+		for range 200 {
+			next := c.queued(1)[0]
+			var both sync.WaitGroup
+			both.Go(func() { _ = h.Downgrade(s.Ctx) }) // fails if the Unlock comes first
+			both.Go(func() { unlock(s, h) })
+			got := next.Granted()
+			both.Wait()
+			h = got
+			if _, err := other.TryRLock(s.Ctx); !errors.Is(err, rwlock.ErrBusy) {
+				s.Fatalf("a reader beside a writer: %v", err)
+			}
+		}
+		unlock(s, h)
+		s.Empty()
+	})
 }

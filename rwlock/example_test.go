@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/zkconn"
 )
@@ -44,7 +44,7 @@ func rewrite(ctx context.Context, token int64) error {
 
 // One process rewrites what others read. It stops when it loses the lock.
 func Example() {
-	servers := zktest.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 
 	if err := nightly(context.Background(), servers); err != nil {
 		log.Fatal(err)
@@ -57,7 +57,7 @@ func Example() {
 
 // exampleConn is what the other examples begin with.
 func exampleConn(ctx context.Context) *zk.Conn {
-	conn, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second)
+	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func ExampleHold_Context() {
 func ExampleWithACL() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	ann, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second, zkconn.WithDigestAuth("ann", "secret"))
+	ann, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second, zkconn.WithDigestAuth("ann", "secret"))
 	if err != nil {
 		log.Fatal(err)
 	}

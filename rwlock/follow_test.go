@@ -3,8 +3,9 @@ package rwlock_test
 import (
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -13,7 +14,7 @@ import (
 // last is the path of the node that was made last.
 func last(s *contract.Stage) string {
 	s.Helper()
-	line, err := znode.Line(zktest.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
+	line, err := znode.Line(test.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
 	s.Must(err)
 	return s.Dir + "/" + line[len(line)-1].Name
 }
@@ -24,7 +25,7 @@ func (c *client) follow(n int) *attempt {
 	c.Helper()
 	before := requests(c)
 	a := c.waitWrite(n)
-	zktest.Eventually(c, soon, "it has asked", func() bool { return requests(c)-before >= 2 })
+	test.Eventually(c, soon, "it has asked", func() bool { return requests(c)-before >= 2 })
 	c.CatchUp(c.conn)
 	return a
 }
@@ -32,167 +33,174 @@ func (c *client) follow(n int) *attempt {
 // Writers of one process that stand in line one behind the other take three
 // requests each: a create, a watch, a delete. Nobody lists.
 func TestWritersOfAProcessFollowEachOther(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := behind(s)
-	held := c.write()
-	asked := func() (n int64) {
-		for _, op := range []zktest.Op{zktest.CreateOp, zktest.ReadOp, zktest.ListOp, zktest.DeleteOp} {
-			n += c.proxy.Seen(op)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		held := c.write()
+		asked := func() (n int64) {
+			for _, op := range []proxy.Op{proxy.CreateOp, proxy.ReadOp, proxy.ListOp, proxy.DeleteOp} {
+				n += c.proxy.Seen(op)
+			}
+			return n
 		}
-		return n
-	}
-	before, lists, told := asked(), c.proxy.Seen(zktest.ListOp), c.proxy.Notifications()
-	var waiting []*attempt
-	const writers = 5
-	for n := range writers {
-		waiting = append(waiting, c.follow(n+2))
-	}
-	token := held.Token()
-	unlock(s, held)
-	for i, a := range waiting {
-		h := a.Granted()
-		if h.Token() <= token {
-			t.Errorf("token %d after %d", h.Token(), token)
+		before, lists, told := asked(), c.proxy.Seen(proxy.ListOp), c.proxy.Notifications()
+		var waiting []*attempt
+		const writers = 5
+		for n := range writers {
+			waiting = append(waiting, c.follow(n+2))
 		}
-		token = h.Token()
-		for _, later := range waiting[i+1:] {
-			later.Waits()
+		token := held.Token()
+		unlock(s, held)
+		for i, a := range waiting {
+			h := a.Granted()
+			if h.Token() <= token {
+				s.Errorf("token %d after %d", h.Token(), token)
+			}
+			token = h.Token()
+			for _, later := range waiting[i+1:] {
+				later.Waits()
+			}
+			unlock(s, h)
 		}
-		unlock(s, h)
-	}
-	// The first of them watches the holder, too, which nobody had to watch yet.
-	if n := asked() - before; n != 3*writers+2 {
-		t.Errorf("%d requests for %d writers", n, writers)
-	}
-	if n := c.proxy.Seen(zktest.ListOp) - lists; n != 0 {
-		t.Errorf("%d listings", n)
-	}
-	if n := c.proxy.Notifications() - told; n > writers+1 {
-		t.Errorf("%d notifications for %d writers", n, writers)
-	}
-	s.Empty()
+		// The first of them watches the holder, too, which nobody had to watch yet.
+		if n := asked() - before; n != 3*writers+2 {
+			s.Errorf("%d requests for %d writers", n, writers)
+		}
+		if n := c.proxy.Seen(proxy.ListOp) - lists; n != 0 {
+			s.Errorf("%d listings", n)
+		}
+		if n := c.proxy.Notifications() - told; n > writers+1 {
+			s.Errorf("%d notifications for %d writers", n, writers)
+		}
+		s.Empty()
+	})
 }
 
 // What becomes of the one ahead tells something only if it has held the lock.
 func TestAWriterThatNeverHeldIsNotFollowed(t *testing.T) {
 	for name, gives := range map[string]bool{"it gives up": true, "its node is deleted": false} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			makeDir(s)
-			c := behind(s)
-			held := direct(s).write()
-			ahead := c.waitWrite(2)
-			node := last(s)
-			follower := c.follow(3)
-			if gives {
-				ahead.Stop()
-			} else {
-				s.Must(s.Witness.Delete(node, -1))
-			}
-			zktest.Eventually(s, soon, "it has gone", func() bool {
-				gone, _, err := s.Witness.Exists(node)
-				return err == nil && !gone
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				makeDir(s)
+				c := behind(s)
+				held := direct(s).write()
+				ahead := c.waitWrite(2)
+				node := last(s)
+				follower := c.follow(3)
+				if gives {
+					ahead.Stop()
+				} else {
+					s.Must(s.Witness.Delete(node, -1))
+				}
+				test.Eventually(s, soon, "it has gone", func() bool {
+					gone, _, err := s.Witness.Exists(node)
+					return err == nil && !gone
+				})
+				s.CatchUp(c.conn)
+				follower.Waits()
+				unlock(s, held)
+				unlock(s, follower.Granted())
+				if !gives { // it has queued again
+					unlock(s, ahead.Granted())
+				}
+				s.Empty()
 			})
-			s.CatchUp(c.conn)
-			follower.Waits()
-			unlock(s, held)
-			unlock(s, follower.Granted())
-			if !gives { // it has queued again
-				unlock(s, ahead.Granted())
-			}
-			s.Empty()
 		})
 	}
 }
 
 // A follower whose own node is gone does not hold by it.
 func TestAFollowerWithoutANodeQueuesAgain(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := behind(s)
-	held := c.write()
-	follower := c.follow(2)
-	node := last(s)
-	other := direct(s).waitWrite(3)
-	s.Must(s.Witness.Delete(node, -1))
-	zktest.Eventually(s, soon, "it is in line again", func() bool { return last(s) != node })
-	s.InLine(3)
-	unlock(s, held)
-	h := other.Granted()
-	s.CatchUp(c.conn)
-	follower.Waits()
-	unlock(s, h)
-	unlock(s, follower.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		held := c.write()
+		follower := c.follow(2)
+		node := last(s)
+		other := direct(s).waitWrite(3)
+		s.Must(s.Witness.Delete(node, -1))
+		test.Eventually(s, soon, "it is in line again", func() bool { return last(s) != node })
+		s.InLine(3)
+		unlock(s, held)
+		h := other.Granted()
+		s.CatchUp(c.conn)
+		follower.Waits()
+		unlock(s, h)
+		unlock(s, follower.Granted())
+		s.Empty()
+	})
 }
 
 // A write lock that was turned into a read lock is still there.
 func TestAFollowerWaitsForADowngradedHold(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := behind(s)
-	held := c.write()
-	follower := c.follow(2)
-	s.Must(held.Downgrade(s.Ctx))
-	s.CatchUp(c.conn)
-	follower.Waits()
-	unlock(s, held)
-	unlock(s, follower.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		held := c.write()
+		follower := c.follow(2)
+		s.Must(held.Downgrade(s.Ctx))
+		s.CatchUp(c.conn)
+		follower.Waits()
+		unlock(s, held)
+		unlock(s, follower.Granted())
+		s.Empty()
+	})
 }
 
 // After a reconnect what was heard may be late: it lists.
 func TestAFollowerListsAfterAReconnect(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := behind(s)
-	held := c.write()
-	follower := c.follow(2)
-	connects := c.proxy.Seen(zktest.ConnectOp)
-	c.proxy.Cut()
-	zktest.Eventually(s, soon, "it is connected again", func() bool { return c.proxy.Seen(zktest.ConnectOp) > connects })
-	s.CatchUp(c.conn)
-	lists := c.proxy.Seen(zktest.ListOp)
-	unlock(s, held)
-	unlock(s, follower.Granted())
-	if c.proxy.Seen(zktest.ListOp) == lists {
-		t.Error("it has not listed")
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		held := c.write()
+		follower := c.follow(2)
+		connects := c.proxy.Seen(proxy.ConnectOp)
+		c.proxy.Cut()
+		test.Eventually(s, soon, "it is connected again", func() bool { return c.proxy.Seen(proxy.ConnectOp) > connects })
+		s.CatchUp(c.conn)
+		lists := c.proxy.Seen(proxy.ListOp)
+		unlock(s, held)
+		unlock(s, follower.Granted())
+		if c.proxy.Seen(proxy.ListOp) == lists {
+			s.Error("it has not listed")
+		}
+		s.Empty()
+	})
 }
 
 // Kazoo has one word for locks that see readers and for such as do not. The
 // latter may hold beside readers, so they are no sign that there are none.
 func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
-	s := newStage(t)
-	c := behind(s).with(rwlock.WithKazooNames())
-	reader := c.read()
-	blind, err := reentrant.New(c.conn, c.Path, reentrant.WithKazooNames()).Lock(s.Ctx)
-	s.Must(err)
-	writer := c.follow(3)
-	s.Must(blind.Unlock(s.Ctx))
-	s.InLine(2)
-	s.CatchUp(c.conn)
-	writer.Waits()
-	unlock(s, reader)
-	unlock(s, writer.Granted())
-	s.Must(s.Witness.Delete(s.Path, -1))
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s).with(rwlock.WithKazooNames())
+		reader := c.read()
+		blind, err := reentrant.New(c.conn, c.Path, reentrant.WithKazooNames()).Lock(s.Ctx)
+		s.Must(err)
+		writer := c.follow(3)
+		s.Must(blind.Unlock(s.Ctx))
+		s.InLine(2)
+		s.CatchUp(c.conn)
+		writer.Waits()
+		unlock(s, reader)
+		unlock(s, writer.Granted())
+		s.Must(s.Witness.Delete(s.Path, -1))
+	})
 }
 
 // Between two of a process there may be one of another.
 func TestSomebodyElseStandsBetween(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	c := behind(s)
-	held := c.write()
-	between := direct(s).waitWrite(2)
-	writer := c.follow(3)
-	unlock(s, held)
-	h := between.Granted()
-	s.CatchUp(c.conn)
-	writer.Waits()
-	unlock(s, h)
-	unlock(s, writer.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		held := c.write()
+		between := direct(s).waitWrite(2)
+		writer := c.follow(3)
+		unlock(s, held)
+		h := between.Granted()
+		s.CatchUp(c.conn)
+		writer.Waits()
+		unlock(s, h)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
 }

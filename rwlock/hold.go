@@ -8,6 +8,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/session"
 )
 
 // Hold is one holding of the lock, from the return of Lock or RLock to Unlock or
@@ -33,8 +34,11 @@ func newHold(m *RWMutex, place *queue.Place, party *party, call *queue.Call) *Ho
 //
 // is always right. The error matches [ErrLost] if the lock had been lost first,
 // [ErrReleased] from the second call on, and ctx's error if the answer is still
-// to come.
+// to come. ctx may come from [Hold.Context] of this hold, which ends here: then the
+// wait ends with the parent of that context, or at the deadline of ctx.
 func (h *Hold) Unlock(ctx context.Context) error {
+	ctx, stop := h.part.Bound(ctx)
+	defer stop()
 	err := h.part.End()
 	if err == hold.ErrReleased {
 		return h.mutex.wrap("unlock", err)
@@ -65,8 +69,16 @@ func (h *Hold) leave(ctx context.Context) error {
 func (h *Hold) Downgrade(ctx context.Context) error {
 	err := h.part.Look()
 	if err == nil {
-		h.mutex.writes.leave(h.part.Place)
+		err = session.Ended(ctx) // or a call that does nothing would still end the hand-overs
+	}
+	if err == nil {
+		err = h.mutex.writes.withdraw(&h.part)
+	}
+	if err == nil {
 		err = h.part.Place.Downgrade(ctx, h.mutex.kinds.write, h.mutex.kinds.read)
+	}
+	if end := h.part.Look(); err != nil && end != nil {
+		err = end // ctx may be the hold's own
 	}
 	return h.mutex.wrap("downgrade", err)
 }
@@ -88,7 +100,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.part.Life().Lost() }
 // Deadline returns the instant at which the lock will be taken for lost if
 // nothing more is heard from the servers; until then nobody else can have it, unless
 // somebody deletes the node. It moves on with each heartbeat that is answered,
-// every quarter of the session timeout or so: look again when a timer that was set
+// every three tenths of the session timeout or so: look again when a timer that was set
 // by it has fired. So whoever needs a while to stop, say to end another process,
 // can begin before the loss. To decide whether to go on, ask Held, which looks at
 // more than one clock.

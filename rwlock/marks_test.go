@@ -6,8 +6,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
@@ -44,73 +45,75 @@ func stand(s *contract.Stage, writers, readers int) (held *rwlock.Hold, line []s
 // Whoever waits behind one who waits lists once, and takes the lock without another
 // look when that one releases it: create, listing, watches, delete.
 func TestWhoeverIsNextDoesNotListAgain(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held, line := stand(s, 5, 3)
-	unlock(s, held)
-	token := held.Token()
-	for i := range 5 {
-		w := line[i]
-		lists := w.proxy.Seen(zktest.ListOp)
-		h := w.Granted()
-		if h.Token() <= token {
-			t.Errorf("writer %d: token %d after %d", i, h.Token(), token)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held, line := stand(s, 5, 3)
+		unlock(s, held)
+		token := held.Token()
+		for i := range 5 {
+			w := line[i]
+			lists := w.proxy.Seen(proxy.ListOp)
+			h := w.Granted()
+			if h.Token() <= token {
+				s.Errorf("writer %d: token %d after %d", i, h.Token(), token)
+			}
+			token = h.Token()
+			if n := w.proxy.Seen(proxy.ListOp); i == 1 && n != 2 || i != 1 && n != 1 {
+				s.Errorf("writer %d lists %d times, and %d before its turn", i, n, lists)
+			}
+			for _, later := range line[i+1:] {
+				later.Waits()
+			}
+			unlock(s, h)
+			if n := w.proxy.Seen(proxy.CreateOp) + w.proxy.Seen(proxy.ReadOp) + w.proxy.Seen(proxy.DeleteOp); i > 0 && n != 3 {
+				s.Errorf("writer %d creates, watches and deletes with %d requests, want 3", i, n)
+			}
 		}
-		token = h.Token()
-		if n := w.proxy.Seen(zktest.ListOp); i == 1 && n != 2 || i != 1 && n != 1 {
-			t.Errorf("writer %d lists %d times, and %d before its turn", i, n, lists)
+		for i, r := range line[5:] {
+			h := r.Granted()
+			if n := r.proxy.Seen(proxy.ListOp); n != 1 {
+				s.Errorf("reader %d lists %d times", i, n)
+			}
+			if n := r.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
+				s.Errorf("reader %d takes %d watches back", i, n)
+			}
+			unlock(s, h)
 		}
-		for _, later := range line[i+1:] {
-			later.Waits()
-		}
-		unlock(s, h)
-		if n := w.proxy.Seen(zktest.CreateOp) + w.proxy.Seen(zktest.ReadOp) + w.proxy.Seen(zktest.DeleteOp); i > 0 && n != 3 {
-			t.Errorf("writer %d creates, watches and deletes with %d requests, want 3", i, n)
-		}
-	}
-	for i, r := range line[5:] {
-		h := r.Granted()
-		if n := r.proxy.Seen(zktest.ListOp); n != 1 {
-			t.Errorf("reader %d lists %d times", i, n)
-		}
-		if n := r.proxy.Seen(zktest.OtherOp); n != 0 { // RemoveWatches
-			t.Errorf("reader %d takes %d watches back", i, n)
-		}
-		unlock(s, h)
-	}
-	s.Empty()
+		s.Empty()
+	})
 }
 
 // A writer that had two ahead when it came leaves a mark, though it has waited for none:
 // readers behind it may have two writers ahead.
 func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held := direct(s).write()
-	first := direct(s).waitRead(2)
-	second := direct(s).waitWrite(3)
-	r := behind(s)
-	reader := r.waitRead(4)
-	watches(r)
-	unlock(s, held)
-	s.CatchUp(r.conn)
-	h := first.Granted()
-	reader.Waits()
-	unlock(s, h)
-	h = second.Granted()
-	s.CatchUp(r.conn)
-	reader.Waits()
-	token := h.Token()
-	unlock(s, h)
-	h = reader.Granted()
-	if h.Token() <= token {
-		t.Errorf("token %d after %d", h.Token(), token)
-	}
-	unlock(s, h)
-	if lists, back := r.proxy.Seen(zktest.ListOp), r.proxy.Seen(zktest.OtherOp); lists != 1 || back != 0 {
-		t.Errorf("%d listings, %d watches are taken back", lists, back)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held := direct(s).write()
+		first := direct(s).waitRead(2)
+		second := direct(s).waitWrite(3)
+		r := behind(s)
+		reader := r.waitRead(4)
+		watches(r)
+		unlock(s, held)
+		s.CatchUp(r.conn)
+		h := first.Granted()
+		reader.Waits()
+		unlock(s, h)
+		h = second.Granted()
+		s.CatchUp(r.conn)
+		reader.Waits()
+		token := h.Token()
+		unlock(s, h)
+		h = reader.Granted()
+		if h.Token() <= token {
+			s.Errorf("token %d after %d", h.Token(), token)
+		}
+		unlock(s, h)
+		if lists, back := r.proxy.Seen(proxy.ListOp), r.proxy.Seen(proxy.OtherOp); lists != 1 || back != 0 {
+			s.Errorf("%d listings, %d watches are taken back", lists, back)
+		}
+		s.Empty()
+	})
 }
 
 // Whoever goes without having held leaves no mark, however it goes.
@@ -119,56 +122,58 @@ func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 		"it gives up":          func(_ *contract.Stage, st standing) { st.Stop() },
 		"its connection ends":  func(_ *contract.Stage, st standing) { st.conn.Close(); st.Failed() },
 		"its node is deleted":  func(s *contract.Stage, st standing) { s.Must(s.Witness.Delete(st.node, -1)) },
-		"its session is ended": func(_ *contract.Stage, st standing) { zktest.Expire(st.T, st.conn) },
+		"its session is ended": func(_ *contract.Stage, st standing) { st.Expire(st.conn) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			makeDir(s)
-			held, line := stand(s, 4, 1)
-			lists := line[3].proxy.Seen(zktest.ListOp)
-			goes(s, line[2])
-			zktest.Eventually(s, soon, "the next has listed", func() bool { return line[3].proxy.Seen(zktest.ListOp) > lists })
-			s.CatchUp(line[3].conn)
-			unlock(s, held)
-			h := line[0].Granted()
-			line[1].Waits()
-			line[3].Waits()
-			unlock(s, h)
-			h = line[1].Granted()
-			line[3].Waits()
-			line[4].Waits()
-			unlock(s, h)
-			h = line[3].Granted()
-			line[4].Waits()
-			unlock(s, h)
-			unlock(s, line[4].Granted())
-			if name == "its node is deleted" || name == "its session is ended" { // it has queued again
-				unlock(s, line[2].Granted())
-			}
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				makeDir(s)
+				held, line := stand(s, 4, 1)
+				lists := line[3].proxy.Seen(proxy.ListOp)
+				goes(s, line[2])
+				test.Eventually(s, soon, "the next has listed", func() bool { return line[3].proxy.Seen(proxy.ListOp) > lists })
+				s.CatchUp(line[3].conn)
+				unlock(s, held)
+				h := line[0].Granted()
+				line[1].Waits()
+				line[3].Waits()
+				unlock(s, h)
+				h = line[1].Granted()
+				line[3].Waits()
+				line[4].Waits()
+				unlock(s, h)
+				h = line[3].Granted()
+				line[4].Waits()
+				unlock(s, h)
+				unlock(s, line[4].Granted())
+				if name == "its node is deleted" || name == "its session is ended" { // it has queued again
+					unlock(s, line[2].Granted())
+				}
+				s.Empty()
+			})
 		})
 	}
 }
 
 // Somebody who waits for a mark, and whose own node is gone, does not hold by it.
 func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held, line := stand(s, 4, 0)
-	s.Must(s.Witness.Delete(line[2].node, -1))
-	zktest.Eventually(s, soon, "it is in line again", func() bool { return last(s) != line[3].node })
-	s.InLine(5)
-	// With one request it has watched, and with one, at the most, again.
-	if n := line[2].proxy.Seen(zktest.ReadOp); n > 2 {
-		t.Errorf("it has not heard of it, but looked after a while: %d requests", n)
-	}
-	unlock(s, held)
-	for _, i := range []int{0, 1, 3, 2} {
-		h := line[i].Granted()
-		s.InLine(map[int]int{0: 4, 1: 3, 3: 2, 2: 1}[i])
-		unlock(s, h)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held, line := stand(s, 4, 0)
+		s.Must(s.Witness.Delete(line[2].node, -1))
+		test.Eventually(s, soon, "it is in line again", func() bool { return last(s) != line[3].node })
+		s.InLine(5)
+		// With one request it has watched, and with one, at the most, again.
+		if n := line[2].proxy.Seen(proxy.ReadOp); n > 2 {
+			s.Errorf("it has not heard of it, but looked after a while: %d requests", n)
+		}
+		unlock(s, held)
+		for _, i := range []int{0, 1, 3, 2} {
+			h := line[i].Granted()
+			s.InLine(map[int]int{0: 4, 1: 3, 3: 2, 2: 1}[i])
+			unlock(s, h)
+		}
+		s.Empty()
+	})
 }
 
 // A writer watches the readers ahead all at once, and lists the line once, in whatever
@@ -176,193 +181,201 @@ func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
 func TestAWriterBehindReadersListsOnce(t *testing.T) {
 	for name, order := range map[string][]int{"the nearest first": {2, 1, 0}, "the first first": {0, 1, 2}, "the middle first": {1, 0, 2}} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			makeDir(s)
-			readers := []*rwlock.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
-			w := behind(s)
-			writer := w.waitWrite(4)
-			watches(w)
-			for _, i := range order {
-				writer.Waits()
-				unlock(s, readers[i])
-				s.CatchUp(w.conn)
-			}
-			unlock(s, writer.Granted())
-			if n := w.proxy.Seen(zktest.ListOp); n != 1 {
-				t.Errorf("%d listings", n)
-			}
-			if n := w.proxy.Seen(zktest.OtherOp); n != 0 { // RemoveWatches
-				t.Errorf("%d watches are taken back", n)
-			}
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				makeDir(s)
+				readers := []*rwlock.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
+				w := behind(s)
+				writer := w.waitWrite(4)
+				watches(w)
+				for _, i := range order {
+					writer.Waits()
+					unlock(s, readers[i])
+					s.CatchUp(w.conn)
+				}
+				unlock(s, writer.Granted())
+				if n := w.proxy.Seen(proxy.ListOp); n != 1 {
+					s.Errorf("%d listings", n)
+				}
+				if n := w.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
+					s.Errorf("%d watches are taken back", n)
+				}
+				s.Empty()
+			})
 		})
 	}
 }
 
 // Of very many readers it watches the nearest, and the others when these are gone.
 func TestAWriterBehindVeryManyReaders(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	var readers []string
-	for range 20 {
-		node, err := s.Witness.Create(s.Dir+"/"+znode.Prefix(znode.NewID(), znode.Read), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-		readers = append(readers, node)
-	}
-	w := behind(s)
-	writer := w.waitWrite(21)
-	watches(w)
-	before := w.proxy.Notifications()
-	for i, node := range slices.Backward(readers) {
-		writer.Waits()
-		s.Must(s.Witness.Delete(node, -1))
-		s.CatchUp(w.conn)
-		if n := w.proxy.Seen(zktest.ListOp); i > 4 && n != 1 {
-			t.Fatalf("%d listings when %d readers are left", n, i)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		var readers []string
+		for range 20 {
+			node, err := s.Witness.Create(s.Dir+"/"+znode.Prefix(znode.NewID(), znode.Read), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+			s.Must(err)
+			readers = append(readers, node)
 		}
-	}
-	h := writer.Granted()
-	if lists, told := w.proxy.Seen(zktest.ListOp), w.proxy.Notifications()-before; lists != 2 || told != 20 {
-		t.Errorf("%d listings, %d notifications", lists, told)
-	}
-	unlock(s, h)
-	s.Empty()
+		w := behind(s)
+		writer := w.waitWrite(21)
+		watches(w)
+		before := w.proxy.Notifications()
+		for i, node := range slices.Backward(readers) {
+			writer.Waits()
+			s.Must(s.Witness.Delete(node, -1))
+			s.CatchUp(w.conn)
+			if n := w.proxy.Seen(proxy.ListOp); i > 4 && n != 1 {
+				s.Fatalf("%d listings when %d readers are left", n, i)
+			}
+		}
+		h := writer.Granted()
+		if lists, told := w.proxy.Seen(proxy.ListOp), w.proxy.Notifications()-before; lists != 2 || told != 20 {
+			s.Errorf("%d listings, %d notifications", lists, told)
+		}
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 // A reader that gives up while a writer stands further ahead lets nobody in.
 func TestAWriterBehindReadersThatWait(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held := direct(s).write()
-	first, second := direct(s).waitRead(2), direct(s).waitRead(3)
-	w := behind(s)
-	writer := w.waitWrite(4)
-	watches(w)
-	first.Stop()
-	s.CatchUp(w.conn)
-	if n := w.proxy.Seen(zktest.ListOp); n != 1 {
-		t.Errorf("%d listings: the other reader is watched still", n)
-	}
-	second.Stop() // without a mark, and none was waited for
-	zktest.Eventually(s, soon, "it lists again", func() bool { return w.proxy.Seen(zktest.ListOp) == 2 })
-	s.CatchUp(w.conn)
-	writer.Waits()
-	unlock(s, held)
-	unlock(s, writer.Granted())
-	if n := w.proxy.Seen(zktest.OtherOp); n != 0 { // RemoveWatches
-		t.Errorf("%d watches are taken back", n)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held := direct(s).write()
+		first, second := direct(s).waitRead(2), direct(s).waitRead(3)
+		w := behind(s)
+		writer := w.waitWrite(4)
+		watches(w)
+		first.Stop()
+		s.CatchUp(w.conn)
+		if n := w.proxy.Seen(proxy.ListOp); n != 1 {
+			s.Errorf("%d listings: the other reader is watched still", n)
+		}
+		second.Stop() // without a mark, and none was waited for
+		test.Eventually(s, soon, "it lists again", func() bool { return w.proxy.Seen(proxy.ListOp) == 2 })
+		s.CatchUp(w.conn)
+		writer.Waits()
+		unlock(s, held)
+		unlock(s, writer.Granted())
+		if n := w.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
+			s.Errorf("%d watches are taken back", n)
+		}
+		s.Empty()
+	})
 }
 
 // watches waits until a client that has begun to wait has set its watches.
 func watches(c *client) {
 	c.Helper()
-	zktest.Eventually(c, soon, "it watches", func() bool { return c.proxy.Seen(zktest.ReadOp) >= 1 })
+	test.Eventually(c, soon, "it watches", func() bool { return c.proxy.Seen(proxy.ReadOp) >= 1 })
 	c.CatchUp(c.conn)
 }
 
 // The mark of a mutex that does not know of readers says nothing of these.
 func TestAMarkIsOfItsOwnKinds(t *testing.T) {
-	s := newStage(t)
-	kazoo := rwlock.WithKazooNames()
-	r := direct(s).with(kazoo).read()
-	var mutexes []*contract.Attempt[*reentrant.Hold]
-	for i := range 3 {
-		mu := reentrant.New(s.Connect(), s.Path, reentrant.WithKazooNames())
-		mutexes = append(mutexes, contract.Begin(t, s.Ctx, mu.Lock))
-		s.InLine(i + 2)
-		if i == 0 {
-			mutexes[0].Granted()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		kazoo := rwlock.WithKazooNames()
+		r := direct(s).with(kazoo).read()
+		var mutexes []*contract.Attempt[*reentrant.Hold]
+		for i := range 3 {
+			mu := reentrant.New(s.Connect(), s.Path, reentrant.WithKazooNames())
+			mutexes = append(mutexes, contract.Begin(s, s.Ctx, mu.Lock))
+			s.InLine(i + 2)
+			if i == 0 {
+				mutexes[0].Granted()
+			}
 		}
-	}
-	w := behind(s).with(kazoo)
-	writer := w.waitWrite(5)
-	watches(w)
-	for _, m := range mutexes {
-		s.Must(m.Granted().Unlock(s.Ctx))
-	}
-	s.CatchUp(w.conn)
-	writer.Waits()
-	unlock(s, r)
-	unlock(s, writer.Granted())
-	s.Empty()
+		w := behind(s).with(kazoo)
+		writer := w.waitWrite(5)
+		watches(w)
+		for _, m := range mutexes {
+			s.Must(m.Granted().Unlock(s.Ctx))
+		}
+		s.CatchUp(w.conn)
+		writer.Waits()
+		unlock(s, r)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
 }
 
 // Several of a process, each with an observer, and so each with a listing: but one.
 func TestObserversDoWithASecondListing(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held := direct(s).write()
-	c := behind(s).with(rwlock.WithObserver(observe.Observer{}))
-	var line []*attempt
-	for i := range 5 {
-		before := c.proxy.Seen(zktest.ReadOp)
-		line = append(line, c.waitWrite(i+2))
-		zktest.Eventually(s, soon, "it watches", func() bool { return c.proxy.Seen(zktest.ReadOp) > before })
-		s.CatchUp(c.conn)
-	}
-	unlock(s, held)
-	for _, a := range line {
-		unlock(s, a.Granted())
-	}
-	if n := c.proxy.Seen(zktest.ListOp); n != 6 { // that of the second in line is not marked for
-		t.Errorf("%d listings for 5 writers, want 6", n)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held := direct(s).write()
+		c := behind(s).with(rwlock.WithObserver(observe.Observer{}))
+		var line []*attempt
+		for i := range 5 {
+			before := c.proxy.Seen(proxy.ReadOp)
+			line = append(line, c.waitWrite(i+2))
+			test.Eventually(s, soon, "it watches", func() bool { return c.proxy.Seen(proxy.ReadOp) > before })
+			s.CatchUp(c.conn)
+		}
+		unlock(s, held)
+		for _, a := range line {
+			unlock(s, a.Granted())
+		}
+		if n := c.proxy.Seen(proxy.ListOp); n != 6 { // that of the second in line is not marked for
+			s.Errorf("%d listings for 5 writers, want 6", n)
+		}
+		s.Empty()
+	})
 }
 
 // What is released while one is cut off is not missed.
 func TestAMarkThatIsMissed(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held, line := stand(s, 4, 0)
-	unlock(s, held)
-	unlock(s, line[0].Granted())
-	h := line[1].Granted()
-	line[2].proxy.Refuse()
-	unlock(s, h) // marked
-	line[2].Waits()
-	s.Must(line[2].proxy.Accept())
-	unlock(s, line[2].Granted())
-	unlock(s, line[3].Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held, line := stand(s, 4, 0)
+		unlock(s, held)
+		unlock(s, line[0].Granted())
+		h := line[1].Granted()
+		line[2].proxy.Refuse()
+		unlock(s, h) // marked
+		line[2].Waits()
+		s.Must(line[2].proxy.Accept())
+		unlock(s, line[2].Granted())
+		unlock(s, line[3].Granted())
+		s.Empty()
+	})
 }
 
 // A writer that has become a reader releases a read lock, of which there may be more.
 func TestAMarkedReaderIsNotTheLast(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held, line := stand(s, 3, 0)
-	reader := behind(s)
-	waits := reader.waitRead(5)
-	writer := behind(s)
-	later := writer.waitWrite(6)
-	unlock(s, held)
-	unlock(s, line[0].Granted())
-	unlock(s, line[1].Granted())
-	h := line[2].Granted()
-	s.Must(h.Downgrade(s.Ctx))
-	r := waits.Granted()
-	unlock(s, h)
-	s.CatchUp(writer.conn)
-	later.Waits()
-	unlock(s, r)
-	unlock(s, later.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held, line := stand(s, 3, 0)
+		reader := behind(s)
+		waits := reader.waitRead(5)
+		writer := behind(s)
+		later := writer.waitWrite(6)
+		unlock(s, held)
+		unlock(s, line[0].Granted())
+		unlock(s, line[1].Granted())
+		h := line[2].Granted()
+		s.Must(h.Downgrade(s.Ctx))
+		r := waits.Granted()
+		unlock(s, h)
+		s.CatchUp(writer.conn)
+		later.Waits()
+		unlock(s, r)
+		unlock(s, later.Granted())
+		s.Empty()
+	})
 }
 
 // A server that refuses the mark gets the release without.
 func TestAReleaseWithoutTheRightToAMark(t *testing.T) {
-	s := newStage(t)
-	makeDir(s)
-	held, line := stand(s, 4, 0)
-	acl := zk.WorldACL(zk.PermAll &^ zk.PermCreate)
-	_, err := s.Witness.SetACL(s.Dir, acl, -1)
-	s.Must(err)
-	unlock(s, held)
-	for _, w := range line {
-		unlock(s, w.Granted())
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		held, line := stand(s, 4, 0)
+		acl := zk.WorldACL(zk.PermAll &^ zk.PermCreate)
+		_, err := s.Witness.SetACL(s.Dir, acl, -1)
+		s.Must(err)
+		unlock(s, held)
+		for _, w := range line {
+			unlock(s, w.Granted())
+		}
+		s.Empty()
+	})
 }

@@ -8,8 +8,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -22,63 +23,65 @@ func TestKazooNames(t *testing.T) {
 }
 
 func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
-	s := newStage(t)
-	a, b := direct(s).with(names), direct(s).with(names)
-	first, second := a.read(), a.read()
-	s.InLine(2) // reads are not shared
-	writer := b.waitWrite(3)
-	late := a.waitRead(4)
-	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
-		if !regexp.MustCompile(pattern).MatchString(name) {
-			t.Errorf("node %q", name)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		a, b := direct(s).with(names), direct(s).with(names)
+		first, second := a.read(), a.read()
+		s.InLine(2) // reads are not shared
+		writer := b.waitWrite(3)
+		late := a.waitRead(4)
+		for _, name := range test.Children(s, s.Witness, s.Dir) {
+			if !regexp.MustCompile(pattern).MatchString(name) {
+				s.Errorf("node %q", name)
+			}
 		}
-	}
-	q, err := b.Queue(s.Ctx)
-	s.Must(err)
-	for i, want := range []struct{ write, holding bool }{{false, true}, {false, true}, {true, false}, {false, false}} {
-		if q[i].Write != want.write || q[i].Holding != want.holding {
-			t.Errorf("member %d: %+v", i, q[i])
+		q, err := b.Queue(s.Ctx)
+		s.Must(err)
+		for i, want := range []struct{ write, holding bool }{{false, true}, {false, true}, {true, false}, {false, false}} {
+			if q[i].Write != want.write || q[i].Holding != want.holding {
+				s.Errorf("member %d: %+v", i, q[i])
+			}
 		}
-	}
-	unlock(s, first)
-	unlock(s, second)
-	h := writer.Granted()
-	_, err = a.TryRLock(s.Ctx)
-	s.Is(err, rwlock.ErrBusy)
-	s.Must(h.Downgrade(s.Ctx))
-	beside := late.Granted()
-	_, err = b.TryLock(s.Ctx)
-	s.Is(err, rwlock.ErrBusy)
-	unlock(s, beside)
-	unlock(s, h)
-	unlock(s, a.write())
-	s.Empty()
+		unlock(s, first)
+		unlock(s, second)
+		h := writer.Granted()
+		_, err = a.TryRLock(s.Ctx)
+		s.Is(err, rwlock.ErrBusy)
+		s.Must(h.Downgrade(s.Ctx))
+		beside := late.Granted()
+		_, err = b.TryLock(s.Ctx)
+		s.Is(err, rwlock.ErrBusy)
+		unlock(s, beside)
+		unlock(s, h)
+		unlock(s, a.write())
+		s.Empty()
+	})
 }
 
 // A create whose reply was lost is known again by its name.
 func TestKazooNamesAreFoundAgain(t *testing.T) {
-	s := newStage(t)
-	c := behind(s).with(rwlock.WithKazooNames())
-	unlock(s, c.write()) // makes the directory
-	lost := c.proxy.Next(zktest.CreateOp, zktest.CutAfterCommit)
-	h := c.write()
-	zktest.Within(s, soon, "the reply is lost", func() { <-lost.Fired() })
-	s.InLine(1)
-	s.Must(h.Downgrade(s.Ctx))
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s).with(rwlock.WithKazooNames())
+		unlock(s, c.write()) // makes the directory
+		lost := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
+		h := c.write()
+		test.Within(s, soon, "the reply is lost", func() { <-lost.Fired() })
+		s.InLine(1)
+		s.Must(h.Downgrade(s.Ctx))
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 // sweep waits until the server has swept up what is empty.
 func sweep(s *contract.Stage) {
 	s.Helper()
-	path := zktest.Path(s)
+	path := test.Path(s)
 	_, err := s.Witness.CreateContainer(path, nil, zk.FlagContainer, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	used, err := s.Witness.Create(path+"/used", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	s.Must(s.Witness.Delete(used, -1))
-	zktest.Eventually(s, soon, "a sweep", func() bool {
+	test.Eventually(s, soon, "a sweep", func() bool {
 		there, _, err := s.Witness.Exists(path)
 		return err == nil && !there
 	})
@@ -86,56 +89,58 @@ func sweep(s *contract.Stage) {
 
 // kazoo makes the directory once for each lock object, and never again.
 func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
-	s := newStage(t)
-	for _, c := range []struct {
-		names rwlock.Option
-		stays bool
-	}{{rwlock.WithKazooNames(), true}, {rwlock.WithCuratorNames(), false}} {
-		path := zktest.Path(t) + "/a/b"
-		h, err := rwlock.New(s.Witness, path, c.names).Lock(s.Ctx)
-		s.Must(err)
-		unlock(s, h)
-		sweep(s) // what was empty before goes in this one or the next
-		sweep(s)
-		if c.stays {
-			there, _, err := s.Witness.Exists(path)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		for _, c := range []struct {
+			names rwlock.Option
+			stays bool
+		}{{rwlock.WithKazooNames(), true}, {rwlock.WithCuratorNames(), false}} {
+			path := test.Path(s) + "/a/b"
+			h, err := rwlock.New(s.Witness, path, c.names).Lock(s.Ctx)
 			s.Must(err)
-			if !there {
-				t.Errorf("%s has gone", path)
+			unlock(s, h)
+			sweep(s) // what was empty before goes in this one or the next
+			sweep(s)
+			if c.stays {
+				there, _, err := s.Witness.Exists(path)
+				s.Must(err)
+				if !there {
+					s.Errorf("%s has gone", path)
+				}
+				continue
 			}
-			continue
+			test.Eventually(s, soon, "it goes", func() bool {
+				there, _, err := s.Witness.Exists(path)
+				return err == nil && !there
+			})
 		}
-		zktest.Eventually(s, soon, "it goes", func() bool {
-			there, _, err := s.Witness.Exists(path)
-			return err == nil && !there
-		})
-	}
+	})
 }
 
 // A node of Curator's is waited for, one of ours is not: two names, two locks.
 func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
-	s := newStage(t)
-	plain := direct(s)
-	c := plain.with(rwlock.WithCuratorNames())
-	h := plain.write()
-	unlock(s, c.write())
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		plain := direct(s)
+		c := plain.with(rwlock.WithCuratorNames())
+		h := plain.write()
+		unlock(s, c.write())
 
-	theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-	s.Must(err)
-	unlock(s, h) // not before, for an empty directory may go at any time
-	unlock(s, c.read())
-	writer := c.waitWrite(2)
-	unlock(s, plain.write())
-	writer.Waits()
-	s.Must(s.Witness.Delete(theirs, -1))
-	unlock(s, writer.Granted())
-	s.Empty()
+		theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		unlock(s, h) // not before, for an empty directory may go at any time
+		unlock(s, c.read())
+		writer := c.waitWrite(2)
+		unlock(s, plain.write())
+		writer.Waits()
+		s.Must(s.Witness.Delete(theirs, -1))
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
 }
 
 // jvmWrites makes a write node as Curator does, and its directory.
 func jvmWrites(s *contract.Stage) (path string) {
 	s.Helper()
-	zktest.Eventually(s, soon, "a write node in a JVM", func() bool { // the directory may go when it is empty
+	test.Eventually(s, soon, "a write node in a JVM", func() bool { // the directory may go when it is empty
 		_, _ = s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		var err error
 		path, err = s.Witness.Create(s.Dir+"/_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -156,65 +161,68 @@ func jvmReads(s *contract.Stage, node string) (path string) {
 // From 5.5.0 on Curator makes the read node with the number of the write node, and
 // deletes that in a second step.
 func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
-	s := newStage(t)
-	a, b := behind(s).with(rwlock.WithCuratorNames()), direct(s).with(rwlock.WithCuratorNames())
-	theirs := jvmWrites(s)
-	early := a.waitWrite(2)
-	zktest.Eventually(s, soon, "it watches both", func() bool { return a.proxy.Seen(zktest.ReadOp) >= 2 })
-	s.CatchUp(a.conn)
-	read := jvmReads(s, theirs)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		a, b := behind(s).with(rwlock.WithCuratorNames()), direct(s).with(rwlock.WithCuratorNames())
+		theirs := jvmWrites(s)
+		early := a.waitWrite(2)
+		test.Eventually(s, soon, "it watches both", func() bool { return a.proxy.Seen(proxy.ReadOp) >= 2 })
+		s.CatchUp(a.conn)
+		read := jvmReads(s, theirs)
 
-	_, err := b.TryRLock(s.Ctx)
-	s.Is(err, rwlock.ErrBusy)
-	late := b.waitWrite(4) // lists both
-	q, err := b.Queue(s.Ctx)
-	s.Must(err)
-	if len(q) != 4 || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
-		t.Errorf("queue %+v", q)
-	}
-	s.CatchUp(a.conn)
-	s.Must(s.Witness.Delete(theirs, -1))
-	s.CatchUp(a.conn)
-	early.Waits()
-	s.Must(s.Witness.Delete(read, -1))
-	unlock(s, early.Granted())
-	unlock(s, late.Granted())
-	s.Empty()
+		_, err := b.TryRLock(s.Ctx)
+		s.Is(err, rwlock.ErrBusy)
+		late := b.waitWrite(4) // lists both
+		q, err := b.Queue(s.Ctx)
+		s.Must(err)
+		if len(q) != 4 || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
+			s.Errorf("queue %+v", q)
+		}
+		s.CatchUp(a.conn)
+		s.Must(s.Witness.Delete(theirs, -1))
+		s.CatchUp(a.conn)
+		early.Waits()
+		s.Must(s.Witness.Delete(read, -1))
+		unlock(s, early.Granted())
+		unlock(s, late.Granted())
+		s.Empty()
+	})
 }
 
 func TestANumberOfOursIsNobodyElses(t *testing.T) {
-	s := newStage(t)
-	a := direct(s).with(rwlock.WithCuratorNames())
-	theirs := jvmWrites(s)
-	waiting := a.waitWrite(2)
-	s.CatchUp(a.conn)
-	var read string
-	for _, name := range zktest.Children(s, s.Witness, s.Dir) {
-		if s.Dir+"/"+name != theirs {
-			read = jvmReads(s, name)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		a := direct(s).with(rwlock.WithCuratorNames())
+		theirs := jvmWrites(s)
+		waiting := a.waitWrite(2)
+		s.CatchUp(a.conn)
+		var read string
+		for _, name := range test.Children(s, s.Witness, s.Dir) {
+			if s.Dir+"/"+name != theirs {
+				read = jvmReads(s, name)
+			}
 		}
-	}
-	s.Must(s.Witness.Delete(theirs, -1))
-	if err := waiting.Failed(); !strings.Contains(err.Error(), "two members have one sequence number") {
-		t.Error(err)
-	}
-	s.Must(s.Witness.Delete(read, -1))
-	unlock(s, a.write())
-	s.Empty()
+		s.Must(s.Witness.Delete(theirs, -1))
+		if err := waiting.Failed(); !strings.Contains(err.Error(), "two members have one sequence number") {
+			s.Error(err)
+		}
+		s.Must(s.Witness.Delete(read, -1))
+		unlock(s, a.write())
+		s.Empty()
+	})
 }
 
 func TestForeignNamesDoNotGoTogetherWithLinger(t *testing.T) {
-	s := newStage(t)
-	for _, opts := range [][]rwlock.Option{
-		{rwlock.WithCuratorNames(), rwlock.WithReadLinger(time.Second)},
-		{rwlock.WithKazooNames(), rwlock.WithReadLinger(time.Second)},
-		{rwlock.WithKazooNames(), rwlock.WithCuratorNames()},
-		{rwlock.WithCuratorNames(), rwlock.WithKazooNames(), rwlock.WithKazooNames()},
-	} {
-		c := direct(s).with(opts...)
-		if contract.Begin(t, s.Ctx, c.RLock).Failed() == nil {
-			t.Error("no error")
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		for _, opts := range [][]rwlock.Option{
+			{rwlock.WithCuratorNames(), rwlock.WithReadLinger(time.Second)},
+			{rwlock.WithKazooNames(), rwlock.WithReadLinger(time.Second)},
+			{rwlock.WithKazooNames(), rwlock.WithCuratorNames()},
+			{rwlock.WithCuratorNames(), rwlock.WithKazooNames(), rwlock.WithKazooNames()},
+		} {
+			c := direct(s).with(opts...)
+			if contract.Begin(s, s.Ctx, c.RLock).Failed() == nil {
+				s.Error("no error")
+			}
 		}
-	}
-	s.EmptyNow()
+		s.EmptyNow()
+	})
 }

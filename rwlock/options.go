@@ -82,6 +82,7 @@ func WithObserver(o observe.Observer) Option {
 // read again soon find it: they hold it at once, as those who come while others
 // hold it. It is given up as soon as somebody in line asks for the lock for writing. TryLock of
 // another RWMutex value does not stand in line: it finds the lock busy meanwhile.
+// Of one value one node stays at most, that of the reader that came last.
 // The default is 0: the last reader of the process gives the lock back.
 func WithReadLinger(d time.Duration) Option {
 	return option(func(cfg *config) { cfg.linger = d })

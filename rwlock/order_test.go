@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -22,13 +22,7 @@ type client struct {
 	*contract.Stage
 	*rwlock.RWMutex
 	conn  *zk.Conn
-	proxy *zktest.Proxy
-}
-
-func newStage(t *testing.T) *contract.Stage {
-	t.Helper()
-	t.Parallel()
-	return contract.NewStage(t, "")
+	proxy *proxy.Proxy
 }
 
 func direct(s *contract.Stage) *client {
@@ -45,24 +39,24 @@ func behind(s *contract.Stage) *client {
 
 func (c *client) write() *rwlock.Hold {
 	c.Helper()
-	return contract.Begin(c.T, c.Ctx, c.Lock).Granted()
+	return contract.Begin(c, c.Ctx, c.Lock).Granted()
 }
 func (c *client) read() *rwlock.Hold {
 	c.Helper()
-	return contract.Begin(c.T, c.Ctx, c.RLock).Granted()
+	return contract.Begin(c, c.Ctx, c.RLock).Granted()
 }
 
 // waitWrite begins a Lock whose node is the n-th in line.
 func (c *client) waitWrite(n int) *attempt {
 	c.Helper()
-	a := contract.Begin(c.T, c.Ctx, c.Lock)
+	a := contract.Begin(c, c.Ctx, c.Lock)
 	c.InLine(n)
 	return a
 }
 
 func (c *client) waitRead(n int) *attempt {
 	c.Helper()
-	a := contract.Begin(c.T, c.Ctx, c.RLock)
+	a := contract.Begin(c, c.Ctx, c.RLock)
 	c.InLine(n)
 	return a
 }
@@ -81,232 +75,240 @@ func closed(c <-chan struct{}) bool {
 }
 
 func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
-	s := newStage(t)
-	a, b, w := direct(s), direct(s), direct(s)
-	first, second := a.read(), b.read()
-	third, err := a.TryRLock(s.Ctx) // the same value again
-	s.Must(err)
-	_, err = w.TryLock(s.Ctx)
-	s.Is(err, rwlock.ErrBusy)
-	s.InLine(2) // one for each value
-	for _, h := range []*rwlock.Hold{first, second, third} {
-		s.Must(h.Verify(s.Ctx))
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		a, b, w := direct(s), direct(s), direct(s)
+		first, second := a.read(), b.read()
+		third, err := a.TryRLock(s.Ctx) // the same value again
+		s.Must(err)
+		_, err = w.TryLock(s.Ctx)
+		s.Is(err, rwlock.ErrBusy)
+		s.InLine(2) // one for each value
+		for _, h := range []*rwlock.Hold{first, second, third} {
+			s.Must(h.Verify(s.Ctx))
+			unlock(s, h)
+		}
+		h, err := w.TryLock(s.Ctx)
+		s.Must(err)
 		unlock(s, h)
-	}
-	h, err := w.TryLock(s.Ctx)
-	s.Must(err)
-	unlock(s, h)
-	s.Empty()
+		s.Empty()
+	})
 }
 
 func TestAWriterKeepsEverybodyOut(t *testing.T) {
-	s := newStage(t)
-	w, other := direct(s), direct(s)
-	h := w.write()
-	for _, c := range []*client{w, other} {
-		_, err := c.TryRLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
-		_, err = c.TryLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
-	}
-	s.InLine(1)
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		w, other := direct(s), direct(s)
+		h := w.write()
+		for _, c := range []*client{w, other} {
+			_, err := c.TryRLock(s.Ctx)
+			s.Is(err, rwlock.ErrBusy)
+			_, err = c.TryLock(s.Ctx)
+			s.Is(err, rwlock.ErrBusy)
+		}
+		s.InLine(1)
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 func TestAWriterInLineIsNotOvertakenByLaterReaders(t *testing.T) {
-	s := newStage(t)
-	first, w := direct(s), direct(s)
-	h := first.read()
-	writer := w.waitWrite(2)
-	var later []*attempt
-	var clients []*client
-	for i := range 5 {
-		c := direct(s)
-		clients = append(clients, c)
-		later = append(later, c.waitRead(3+i))
-	}
-	_, err := first.TryRLock(s.Ctx)
-	s.Is(err, rwlock.ErrBusy)
-	for i := range later {
-		s.CatchUp(clients[i].conn)
-		later[i].Waits()
-	}
-	writer.Waits()
-
-	unlock(s, h)
-	wrote := writer.Granted()
-	for i := range later {
-		s.CatchUp(clients[i].conn)
-		later[i].Waits()
-	}
-	unlock(s, wrote)
-	for _, a := range later { // all together: none is unlocked before the last is granted
-		if h := a.Granted(); h.Token() <= wrote.Token() {
-			t.Errorf("token %d after %d", h.Token(), wrote.Token())
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		first, w := direct(s), direct(s)
+		h := first.read()
+		writer := w.waitWrite(2)
+		var later []*attempt
+		var clients []*client
+		for i := range 5 {
+			c := direct(s)
+			clients = append(clients, c)
+			later = append(later, c.waitRead(3+i))
 		}
-	}
-	for _, a := range later {
-		unlock(s, a.Hold)
-	}
-	s.Empty()
+		_, err := first.TryRLock(s.Ctx)
+		s.Is(err, rwlock.ErrBusy)
+		for i := range later {
+			s.CatchUp(clients[i].conn)
+			later[i].Waits()
+		}
+		writer.Waits()
+
+		unlock(s, h)
+		wrote := writer.Granted()
+		for i := range later {
+			s.CatchUp(clients[i].conn)
+			later[i].Waits()
+		}
+		unlock(s, wrote)
+		for _, a := range later { // all together: none is unlocked before the last is granted
+			if h := a.Granted(); h.Token() <= wrote.Token() {
+				s.Errorf("token %d after %d", h.Token(), wrote.Token())
+			}
+		}
+		for _, a := range later {
+			unlock(s, a.Hold)
+		}
+		s.Empty()
+	})
 }
 
 func TestAReaderIsNotBlockedByLaterWriters(t *testing.T) {
-	s := newStage(t)
-	first, r, second := direct(s), direct(s), direct(s)
-	h := first.write()
-	reader := r.waitRead(2)
-	writer := second.waitWrite(3)
-	unlock(s, h)
-	got := reader.Granted()
-	s.CatchUp(second.conn)
-	writer.Waits()
-	unlock(s, got)
-	unlock(s, writer.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		first, r, second := direct(s), direct(s), direct(s)
+		h := first.write()
+		reader := r.waitRead(2)
+		writer := second.waitWrite(3)
+		unlock(s, h)
+		got := reader.Granted()
+		s.CatchUp(second.conn)
+		writer.Waits()
+		unlock(s, got)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
 }
 
 func TestAReleaseWakesOnlyThoseWhoMayGo(t *testing.T) {
-	s := newStage(t)
-	first, second := direct(s), behind(s)
-	h := first.write()
-	w := second.waitWrite(2)
-	var readers []*client
-	var waiting []*attempt
-	for i := range 5 {
-		r := behind(s)
-		readers = append(readers, r)
-		waiting = append(waiting, r.waitRead(3+i))
-		s.CatchUp(r.conn)
-	}
-	s.CatchUp(second.conn)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		first, second := direct(s), behind(s)
+		h := first.write()
+		w := second.waitWrite(2)
+		var readers []*client
+		var waiting []*attempt
+		for i := range 5 {
+			r := behind(s)
+			readers = append(readers, r)
+			waiting = append(waiting, r.waitRead(3+i))
+			s.CatchUp(r.conn)
+		}
+		s.CatchUp(second.conn)
 
-	unlock(s, h)
-	h = w.Granted()
-	for i, r := range readers {
-		s.CatchUp(r.conn)
-		if n := r.proxy.Notifications(); n != 0 {
-			t.Errorf("reader %d, behind another writer, was woken %d times", i, n)
+		unlock(s, h)
+		h = w.Granted()
+		for i, r := range readers {
+			s.CatchUp(r.conn)
+			if n := r.proxy.Notifications(); n != 0 {
+				s.Errorf("reader %d, behind another writer, was woken %d times", i, n)
+			}
 		}
-	}
-	if n := second.proxy.Notifications(); n != 1 {
-		t.Errorf("the next writer was woken %d times", n)
-	}
-	unlock(s, h)
-	for _, a := range waiting {
-		a.Granted()
-	}
-	for i, r := range readers {
-		s.CatchUp(r.conn)
-		if n := r.proxy.Notifications(); n != 1 {
-			t.Errorf("reader %d was woken %d times by the writer it waited for", i, n)
+		if n := second.proxy.Notifications(); n != 1 {
+			s.Errorf("the next writer was woken %d times", n)
 		}
-	}
-	writer := contract.Begin(t, s.Ctx, second.Lock)
-	s.InLine(6)
-	for _, a := range waiting {
-		unlock(s, a.Hold)
-	}
-	unlock(s, writer.Granted())
-	for i, r := range readers {
-		s.CatchUp(r.conn)
-		if n := r.proxy.Notifications(); n != 3 { // the announcement of that writer, and its own node, that it watched while it waited
-			t.Errorf("reader %d was woken %d times in all: readers do not wake each other", i, n)
+		unlock(s, h)
+		for _, a := range waiting {
+			a.Granted()
 		}
-	}
-	s.Empty()
+		for i, r := range readers {
+			s.CatchUp(r.conn)
+			if n := r.proxy.Notifications(); n != 1 {
+				s.Errorf("reader %d was woken %d times by the writer it waited for", i, n)
+			}
+		}
+		writer := contract.Begin(s, s.Ctx, second.Lock)
+		s.InLine(6)
+		for _, a := range waiting {
+			unlock(s, a.Hold)
+		}
+		unlock(s, writer.Granted())
+		for i, r := range readers {
+			s.CatchUp(r.conn)
+			if n := r.proxy.Notifications(); n != 3 { // the announcement of that writer, and its own node, that it watched while it waited
+				s.Errorf("reader %d was woken %d times in all: readers do not wake each other", i, n)
+			}
+		}
+		s.Empty()
+	})
 }
 
 func TestAReaderThatAsksForTheWriteLockDoesNotGetIt(t *testing.T) {
-	s := newStage(t)
-	c := direct(s)
-	h := c.read()
-	ctx, cancel := context.WithTimeout(s.Ctx, 200*time.Millisecond)
-	defer cancel()
-	_, err := c.Lock(ctx)
-	s.Is(err, context.DeadlineExceeded)
-	s.InLine(1)
-	s.Must(h.Verify(s.Ctx))
-	unlock(s, h)
-	unlock(s, c.write())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s)
+		h := c.read()
+		ctx, cancel := context.WithTimeout(s.Ctx, 200*time.Millisecond)
+		defer cancel()
+		_, err := c.Lock(ctx)
+		s.Is(err, context.DeadlineExceeded)
+		s.InLine(1)
+		s.Must(h.Verify(s.Ctx))
+		unlock(s, h)
+		unlock(s, c.write())
+		s.Empty()
+	})
 }
 
 func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
 	const readers, writers = 20, 8
-	s := newStage(t)
-	c := direct(s)
-	var holds []*rwlock.Hold
-	for range readers {
-		holds = append(holds, (&client{s, rwlock.New(c.conn, s.Path), c.conn, nil}).read())
-	}
-	var waiting []*attempt
-	for range writers {
-		waiting = append(waiting, contract.Begin(t, s.Ctx, c.Lock))
-	}
-	s.InLine(readers + writers)
-	q, err := c.Queue(s.Ctx)
-	s.Must(err)
-	for i, m := range q {
-		if m.Write != (i >= readers) || m.Holding != (i < readers) {
-			t.Errorf("member %d: %+v", i, m)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s)
+		var holds []*rwlock.Hold
+		for range readers {
+			holds = append(holds, (&client{s, rwlock.New(c.conn, s.Path), c.conn, nil}).read())
 		}
-	}
-	for _, h := range holds {
-		unlock(s, h)
-	}
-	var all sync.WaitGroup
-	for _, a := range waiting {
-		all.Go(func() {
-			if h := a.Granted(); h != nil {
-				unlock(s, h)
+		var waiting []*attempt
+		for range writers {
+			waiting = append(waiting, contract.Begin(s, s.Ctx, c.Lock))
+		}
+		s.InLine(readers + writers)
+		q, err := c.Queue(s.Ctx)
+		s.Must(err)
+		for i, m := range q {
+			if m.Write != (i >= readers) || m.Holding != (i < readers) {
+				s.Errorf("member %d: %+v", i, m)
 			}
-		})
-	}
-	all.Wait()
-	s.Empty()
+		}
+		for _, h := range holds {
+			unlock(s, h)
+		}
+		var all sync.WaitGroup
+		for _, a := range waiting {
+			all.Go(func() {
+				if h := a.Granted(); h != nil {
+					unlock(s, h)
+				}
+			})
+		}
+		all.Wait()
+		s.Empty()
+	})
 }
 
 // After Curator's testBasic: one writer or many readers, and readers do meet.
 func TestAMixOfReadersAndWriters(t *testing.T) {
 	const clients, rounds = 8, 15
-	s := newStage(t)
-	var reading, writing, met atomic.Int32
-	var all sync.WaitGroup
-	for range clients {
-		c := direct(s)
-		all.Go(func() {
-			for range rounds {
-				write := rand.N(10) == 0
-				take, inside := c.RLock, &reading
-				if write {
-					take, inside = c.Lock, &writing
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		var reading, writing, met atomic.Int32
+		var all sync.WaitGroup
+		for range clients {
+			c := direct(s)
+			all.Go(func() {
+				for range rounds {
+					write := rand.N(10) == 0
+					take, inside := c.RLock, &reading
+					if write {
+						take, inside = c.Lock, &writing
+					}
+					h, err := take(s.Ctx)
+					if err != nil {
+						s.Error(err)
+						return
+					}
+					n := inside.Add(1)
+					time.Sleep(rand.N(time.Millisecond)) // long enough to meet
+					w, r := writing.Load(), reading.Load()
+					if w > 1 || w == 1 && r > 0 {
+						s.Errorf("%d writers and %d readers inside", w, r)
+					}
+					if !write && n > 1 {
+						met.Add(1)
+					}
+					inside.Add(-1)
+					if err := h.Unlock(s.Ctx); err != nil {
+						s.Error(err)
+					}
 				}
-				h, err := take(s.Ctx)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				n := inside.Add(1)
-				c.conn.Exists("/")
-				w, r := writing.Load(), reading.Load()
-				if w > 1 || w == 1 && r > 0 {
-					t.Errorf("%d writers and %d readers inside", w, r)
-				}
-				if !write && n > 1 {
-					met.Add(1)
-				}
-				inside.Add(-1)
-				if err := h.Unlock(s.Ctx); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if met.Load() == 0 {
-		t.Error("no two readers ever met")
-	}
-	s.Empty()
+			})
+		}
+		all.Wait()
+		if met.Load() == 0 {
+			s.Error("no two readers ever met")
+		}
+		s.Empty()
+	})
 }

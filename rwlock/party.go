@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/session"
 )
 
 // party is a read lock that goroutines of one process hold together, by one node.
@@ -15,9 +14,8 @@ type party struct {
 	place   *queue.Place
 	company *queue.Company
 	linger  time.Duration
-	over    chan struct{} // closed when it has ended
-
-	own atomic.Pointer[session.Watch] // on the node, from the first who joins on
+	current *atomic.Pointer[party] // the one to join, which need not be this one
+	over    chan struct{}          // closed when it has ended
 
 	kept      atomic.Bool  // there is, or was, a keeper
 	idleSince atomic.Int64 // when the last member left, in nanoseconds since start
@@ -30,8 +28,8 @@ type party struct {
 	_       [120]byte
 }
 
-func newParty(place *queue.Place, company *queue.Company, linger time.Duration, members int) *party {
-	p := &party{place: place, company: company, linger: linger, over: make(chan struct{})}
+func newParty(place *queue.Place, company *queue.Company, linger time.Duration, current *atomic.Pointer[party], members int) *party {
+	p := &party{place: place, company: company, linger: linger, current: current, over: make(chan struct{})}
 	p.members.Store(int64(members))
 	return p
 }
@@ -48,7 +46,7 @@ func (p *party) join(ctx context.Context) bool {
 		return false
 	}
 	if p.company.Welcome() {
-		if p.watched() {
+		if p.place.Watched() {
 			return p.enter()
 		}
 	} else if !p.company.IsBlind() {
@@ -81,31 +79,7 @@ func (p *party) ask(ctx context.Context) bool {
 	if p.company.LookOut(ctx) && p.place.Look() != nil {
 		return false
 	}
-	return p.exists(ctx) && p.company.Welcome()
-}
-
-// watched reports whether the node is there as far as is known without asking.
-func (p *party) watched() bool {
-	own := p.own.Load()
-	if own == nil {
-		return false
-	}
-	_, fired := own.Fired()
-	return !fired
-}
-
-// exists reports whether the node is there, as far as is known. Whoever holds alone
-// need not know: it finds out when it asks or unlocks. Those who share the node may
-// do neither, as long as there is always one more.
-func (p *party) exists(ctx context.Context) bool {
-	for !p.watched() { // again if it has fired: the node may have been written into
-		own, err := p.place.Watch(ctx)
-		if err != nil || p.place.Look() != nil {
-			return false
-		}
-		p.own.Store(own)
-	}
-	return true
+	return p.place.Exists(ctx) && p.company.Welcome()
 }
 
 // end ends a party of which all members have left, and reports whether it did. Then
@@ -119,7 +93,11 @@ func (p *party) end() bool {
 }
 
 // leave ends one membership. The last one gives the place back, or leaves it for
-// those who come soon. If somebody joins before the end, that is the last one then.
+// readers that come soon. If a reader joins before the end, that is the last one then.
+//
+// Readers find the current party only, so no other stays. Leave looks whether it is current
+// after it has counted itself out; what replaces it looks whether members are left after it
+// has done so. So one of the two ends the party.
 func (p *party) leave(ctx context.Context) error {
 	if p.linger > 0 && p.members.Load() == 1 {
 		p.idleSince.Store(int64(time.Since(start))) // before the keeper can see that nobody is left
@@ -127,7 +105,7 @@ func (p *party) leave(ctx context.Context) error {
 	if p.members.Add(-1) > 0 {
 		return nil
 	}
-	if p.linger > 0 && p.place.Look() == nil && p.company.Welcome() {
+	if p.linger > 0 && p.place.Look() == nil && p.company.Welcome() && p.current.Load() == p {
 		p.keep()
 		return nil
 	}

@@ -105,7 +105,7 @@ func (r *reads) own(place *queue.Place, err error) (*party, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newParty(place, nil, 0, 1), nil
+	return newParty(place, nil, 0, nil, 1), nil
 }
 
 // join is all that a shared read costs: no request, and no mutex.
@@ -193,10 +193,13 @@ func (r *reads) quit(e *errand) {
 	}
 }
 
-// open begins a party.
+// open begins a party, which replaces the current one. Readers cannot find that any more: it
+// ends now if it is idle, or with the last of its members.
 func (r *reads) open(place *queue.Place, company *queue.Company, members int) *party {
-	p := newParty(place, company, r.linger, members)
-	r.current.Store(p)
+	p := newParty(place, company, r.linger, &r.current, members)
+	if old := r.current.Swap(p); old != nil && old.linger > 0 {
+		old.retire()
+	}
 	return p
 }
 

@@ -13,13 +13,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
 // requests counts what the client asks of the server, pings and heartbeats left out.
-func requests(c *client) int64 { return c.proxy.Seen(zktest.AnyOp) - c.proxy.Seen(zktest.CheckOp) }
+func requests(c *client) int64 { return c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) }
 
 // with is another value for the same lock on the same connection.
 func (c *client) with(opts ...rwlock.Option) *client {
@@ -27,146 +28,152 @@ func (c *client) with(opts ...rwlock.Option) *client {
 }
 
 func TestASharedReadCostsNoRequest(t *testing.T) {
-	s := newStage(t)
-	c := behind(s)
-	first := c.read()
-	before := requests(c)
-	for range 100 {
-		h, err := c.RLock(s.Ctx)
-		s.Must(err)
-		if h.Token() != first.Token() || !h.Held() {
-			t.Fatal("not the same read lock")
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s)
+		first := c.read()
+		before := requests(c)
+		for range 100 {
+			h, err := c.RLock(s.Ctx)
+			s.Must(err)
+			if h.Token() != first.Token() || !h.Held() {
+				s.Fatal("not the same read lock")
+			}
+			try, err := c.TryRLock(s.Ctx)
+			s.Must(err)
+			unlock(s, h)
+			s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
+			s.Is(h.Verify(s.Ctx), rwlock.ErrReleased)
+			unlock(s, try)
 		}
-		try, err := c.TryRLock(s.Ctx)
-		s.Must(err)
-		unlock(s, h)
-		s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
-		s.Is(h.Verify(s.Ctx), rwlock.ErrReleased)
-		unlock(s, try)
-	}
-	if n := requests(c) - before; n != 0 {
-		t.Errorf("%d requests for 200 shared reads", n)
-	}
-	s.Must(first.Verify(s.Ctx))
-	unlock(s, first)
-	s.Empty()
+		if n := requests(c) - before; n != 0 {
+			s.Errorf("%d requests for 200 shared reads", n)
+		}
+		s.Must(first.Verify(s.Ctx))
+		unlock(s, first)
+		s.Empty()
+	})
 }
 
 func TestReadersThatWaitShareOneNode(t *testing.T) {
-	s := newStage(t)
-	w, c := direct(s), direct(s)
-	h := w.write()
-	var readers []*attempt
-	for range 20 {
-		readers = append(readers, contract.Begin(t, s.Ctx, c.RLock))
-	}
-	s.InLine(2)
-	readers[0].Stop() // the others go on waiting
-	second := w.waitWrite(3)
-	s.CatchUp(c.conn)
-	late := c.waitRead(4) // behind that writer
-	unlock(s, h)
-	for _, a := range readers[1:] {
-		unlock(s, a.Granted())
-	}
-	h = second.Granted()
-	late.Waits()
-	unlock(s, h)
-	unlock(s, late.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		w, c := direct(s), direct(s)
+		h := w.write()
+		var readers []*attempt
+		for range 20 {
+			readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
+		}
+		s.InLine(2)
+		readers[0].Stop() // the others go on waiting
+		second := w.waitWrite(3)
+		s.CatchUp(c.conn)
+		late := c.waitRead(4) // behind that writer
+		unlock(s, h)
+		for _, a := range readers[1:] {
+			unlock(s, a.Granted())
+		}
+		h = second.Granted()
+		late.Waits()
+		unlock(s, h)
+		unlock(s, late.Granted())
+		s.Empty()
+	})
 }
 
 // Who can never give up stands in line himself, for those who come along, too.
 func TestAReaderWhoNeverGivesUpWaitsForOthers(t *testing.T) {
-	s := newStage(t)
-	w, c := direct(s), direct(s)
-	h := w.write()
-	patient := contract.Begin(t, s.Ctx, func(context.Context) (*rwlock.Hold, error) { return c.RLock(context.Background()) })
-	s.InLine(2)
-	var others []*attempt
-	for range 5 {
-		others = append(others, contract.Begin(t, s.Ctx, c.RLock))
-	}
-	s.CatchUp(c.conn)
-	for _, a := range others[1:] {
-		a.Stop()
-	}
-	s.InLine(2)
-	patient.Waits()
-	unlock(s, h)
-	unlock(s, patient.Granted())
-	unlock(s, others[0].Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		w, c := direct(s), direct(s)
+		h := w.write()
+		patient := contract.Begin(s, s.Ctx, func(context.Context) (*rwlock.Hold, error) { return c.RLock(context.Background()) })
+		s.InLine(2)
+		var others []*attempt
+		for range 5 {
+			others = append(others, contract.Begin(s, s.Ctx, c.RLock))
+		}
+		s.CatchUp(c.conn)
+		for _, a := range others[1:] {
+			a.Stop()
+		}
+		s.InLine(2)
+		patient.Waits()
+		unlock(s, h)
+		unlock(s, patient.Granted())
+		unlock(s, others[0].Granted())
+		s.Empty()
+	})
 }
 
 func TestReadersThatAllGiveUpLeaveTheLine(t *testing.T) {
-	s := newStage(t)
-	w, c := direct(s), direct(s)
-	h := w.write()
-	var readers []*attempt
-	for range 5 {
-		readers = append(readers, contract.Begin(t, s.Ctx, c.RLock))
-	}
-	s.InLine(2)
-	for _, a := range readers {
-		a.Stop()
-	}
-	s.InLine(1)
-	unlock(s, h)
-	unlock(s, c.read())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		w, c := direct(s), direct(s)
+		h := w.write()
+		var readers []*attempt
+		for range 5 {
+			readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
+		}
+		s.InLine(2)
+		for _, a := range readers {
+			a.Stop()
+		}
+		s.InLine(1)
+		unlock(s, h)
+		unlock(s, c.read())
+		s.Empty()
+	})
 }
 
 // Between the look that found the node gone and the next node there is nothing
 // that those who come could be wrong about.
 func TestReadersComeWhileTheNodeOfThoseWhoWaitIsMadeAnew(t *testing.T) {
-	s := newStage(t)
-	c, other := behind(s), s.Connect()
-	unlock(s, direct(s).read()) // there is a directory now, and c has not seen it calm
-	made := c.proxy.Next(zktest.CreateOp, zktest.HoldReply)
-	first := contract.Begin(t, s.Ctx, c.RLock)
-	<-made.Fired()
-	for _, name := range zktest.Children(t, other, s.Path) {
-		s.Must(other.Delete(s.Path+"/"+name, -1))
-	}
-	again := c.proxy.Next(zktest.CreateOp, zktest.HoldRequest)
-	made.Release()
-	<-again.Fired()
-	second := contract.Begin(t, s.Ctx, c.RLock)
-	second.Waits()
-	again.Release()
-	h := first.Granted()
-	if h.Token() != second.Granted().Token() {
-		t.Error("they do not share a node")
-	}
-	unlock(s, h)
-	unlock(s, second.Granted())
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := behind(s), s.Connect()
+		unlock(s, direct(s).read()) // there is a directory now, and c has not seen it calm
+		made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
+		first := contract.Begin(s, s.Ctx, c.RLock)
+		<-made.Fired()
+		for _, name := range test.Children(s, other, s.Path) {
+			s.Must(other.Delete(s.Path+"/"+name, -1))
+		}
+		again := c.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
+		made.Release()
+		<-again.Fired()
+		second := contract.Begin(s, s.Ctx, c.RLock)
+		second.Waits()
+		again.Release()
+		h := first.Granted()
+		if h.Token() != second.Granted().Token() {
+			s.Error("they do not share a node")
+		}
+		unlock(s, h)
+		unlock(s, second.Granted())
+		s.Empty()
+	})
 }
 
 func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 	for _, where := range []string{"another process", "this process"} {
 		t.Run(where, func(t *testing.T) {
-			s := newStage(t)
-			c, w := direct(s), direct(s)
-			if where == "this process" {
-				w = c
-			}
-			first := c.read()
-			joined := c.read()
-			writer := w.waitWrite(2)
-			s.CatchUp(c.conn) // its announcement has arrived
-			late := c.waitRead(3)
-			_, err := c.TryRLock(s.Ctx)
-			s.Is(err, rwlock.ErrBusy)
-			unlock(s, first)
-			writer.Waits()
-			unlock(s, joined)
-			h := writer.Granted()
-			late.Waits()
-			unlock(s, h)
-			unlock(s, late.Granted())
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c, w := direct(s), direct(s)
+				if where == "this process" {
+					w = c
+				}
+				first := c.read()
+				joined := c.read()
+				writer := w.waitWrite(2)
+				s.CatchUp(c.conn) // its announcement has arrived
+				late := c.waitRead(3)
+				_, err := c.TryRLock(s.Ctx)
+				s.Is(err, rwlock.ErrBusy)
+				unlock(s, first)
+				writer.Waits()
+				unlock(s, joined)
+				h := writer.Granted()
+				late.Waits()
+				unlock(s, h)
+				unlock(s, late.Granted())
+				s.Empty()
+			})
 		})
 	}
 }
@@ -177,177 +184,182 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
 	for name, linger := range map[string]time.Duration{"without linger": 0, "with linger": time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-			s.Must(err)
-			c, w := behind(s).with(rwlock.WithReadLinger(linger)), direct(s)
-			made := c.proxy.Next(zktest.CreateOp, zktest.HoldReply)
-			first := contract.Begin(t, s.Ctx, c.RLock)
-			zktest.Within(t, soon, "the node is made", func() { <-made.Fired() })
-			writer := w.waitWrite(2)
-			made.Release()
-			h := first.Granted()
-			late := c.waitRead(3)
-			_, err = c.TryRLock(s.Ctx)
-			s.Is(err, rwlock.ErrBusy)
-			writer.Waits()
-			unlock(s, h)
-			h = writer.Granted()
-			late.Waits()
-			unlock(s, h)
-			unlock(s, late.Granted())
-			c.conn.Close()
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+				s.Must(err)
+				c, w := behind(s).with(rwlock.WithReadLinger(linger)), direct(s)
+				made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
+				first := contract.Begin(s, s.Ctx, c.RLock)
+				test.Within(s, soon, "the node is made", func() { <-made.Fired() })
+				writer := w.waitWrite(2)
+				made.Release()
+				h := first.Granted()
+				late := c.waitRead(3)
+				_, err = c.TryRLock(s.Ctx)
+				s.Is(err, rwlock.ErrBusy)
+				writer.Waits()
+				unlock(s, h)
+				h = writer.Granted()
+				late.Waits()
+				unlock(s, h)
+				unlock(s, late.Granted())
+				c.conn.Close()
+				s.Empty()
+			})
 		})
 	}
 }
 
 // A writer that gives up has ended the joining, too; then there is a new party.
 func TestAfterAWriterHasGivenUpThereIsANewParty(t *testing.T) {
-	s := newStage(t)
-	c, w := direct(s), direct(s)
-	first := c.read()
-	w.waitWrite(2).Stop()
-	s.InLine(1)
-	s.CatchUp(c.conn)
-	second := c.read()
-	s.InLine(2)
-	third := c.read()
-	s.InLine(2)
-	for _, h := range []*rwlock.Hold{first, second, third} {
-		unlock(s, h)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, w := direct(s), direct(s)
+		first := c.read()
+		w.waitWrite(2).Stop()
+		s.InLine(1)
+		s.CatchUp(c.conn)
+		second := c.read()
+		s.InLine(2)
+		third := c.read()
+		s.InLine(2)
+		for _, h := range []*rwlock.Hold{first, second, third} {
+			unlock(s, h)
+		}
+		s.Empty()
+	})
 }
 
 // Once the news of a writer has come, nobody joins before it has had its turn,
 // however many try.
 func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
-	s := newStage(t)
-	c, w := direct(s), direct(s)
-	ctx, stop := context.WithCancel(s.Ctx)
-	defer stop()
-	var heard, written atomic.Int64 // the number of the last writer
-	var joins, late atomic.Int64
-	var all sync.WaitGroup
-	for i := range 64 {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(1, uint64(i)))
-			for ctx.Err() == nil {
-				knew := heard.Load()
-				h, err := c.RLock(ctx)
-				if err != nil {
-					if !errors.Is(err, context.Canceled) {
-						t.Error(err)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, w := direct(s), direct(s)
+		ctx, stop := context.WithCancel(s.Ctx)
+		defer stop()
+		var heard, written atomic.Int64 // the number of the last writer
+		var joins, late atomic.Int64
+		var all sync.WaitGroup
+		for i := range 64 {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(1, uint64(i)))
+				for ctx.Err() == nil {
+					knew := heard.Load()
+					h, err := c.RLock(ctx)
+					if err != nil {
+						if !errors.Is(err, context.Canceled) {
+							s.Error(err)
+						}
+						return
 					}
-					return
+					joins.Add(1)
+					if knew > written.Load() {
+						late.Add(1)
+					}
+					timer := time.NewTimer(time.Duration(random.IntN(3000)) * time.Microsecond)
+					<-timer.C
+					if err := h.Unlock(context.Background()); err != nil {
+						s.Error(err)
+					}
 				}
-				joins.Add(1)
-				if knew > written.Load() {
-					late.Add(1)
+			})
+		}
+		for number := range int64(20) {
+			before := joins.Load()
+			test.Eventually(s, soon, "the storm is on", func() bool { return joins.Load() > before+100 })
+			writer := contract.Begin(s, s.Ctx, func(ctx context.Context) (*rwlock.Hold, error) {
+				h, err := w.Lock(ctx)
+				written.Store(number + 1)
+				return h, err
+			})
+			test.Eventually(s, soon, "the writer is in line, or in", func() bool {
+				q, err := w.Queue(s.Ctx)
+				s.Must(err)
+				for _, m := range q {
+					if m.Write {
+						return true
+					}
 				}
-				timer := time.NewTimer(time.Duration(random.IntN(3000)) * time.Microsecond)
-				<-timer.C
-				if err := h.Unlock(context.Background()); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	for number := range int64(20) {
-		before := joins.Load()
-		zktest.Eventually(t, soon, "the storm is on", func() bool { return joins.Load() > before+100 })
-		writer := contract.Begin(t, s.Ctx, func(ctx context.Context) (*rwlock.Hold, error) {
-			h, err := w.Lock(ctx)
-			written.Store(number + 1)
-			return h, err
-		})
-		zktest.Eventually(t, soon, "the writer is in line, or in", func() bool {
-			q, err := w.Queue(s.Ctx)
-			s.Must(err)
-			for _, m := range q {
-				if m.Write {
-					return true
-				}
-			}
-			return false
-		})
-		s.CatchUp(c.conn)
-		heard.Store(number + 1)
-		h := writer.Granted()
-		unlock(s, h)
-	}
-	stop()
-	all.Wait()
-	if n := late.Load(); n != 0 {
-		t.Errorf("%d of %d readers came in before a writer of whom their process had heard", n, joins.Load())
-	}
-	s.Empty()
+				return false
+			})
+			s.CatchUp(c.conn)
+			heard.Store(number + 1)
+			h := writer.Granted()
+			unlock(s, h)
+		}
+		stop()
+		all.Wait()
+		if n := late.Load(); n != 0 {
+			s.Errorf("%d of %d readers came in before a writer of whom their process had heard", n, joins.Load())
+		}
+		s.Empty()
+	})
 }
 
 func TestReadersThatComeAndGoElsewhereCauseNoTraffic(t *testing.T) {
-	s := newStage(t)
-	c, other := behind(s), direct(s)
-	h := c.read()
-	c.read()
-	before := requests(c)
-	for range 50 {
-		unlock(s, other.read())
-	}
-	s.CatchUp(other.conn)
-	if n := requests(c) - before; n != 0 {
-		t.Errorf("%d requests", n)
-	}
-	if n := c.proxy.Notifications(); n != 0 {
-		t.Errorf("woken %d times", n)
-	}
-	unlock(s, h)
-	c.conn.Close()
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := behind(s), direct(s)
+		h := c.read()
+		c.read()
+		before := requests(c)
+		for range 50 {
+			unlock(s, other.read())
+		}
+		s.CatchUp(other.conn)
+		if n := requests(c) - before; n != 0 {
+			s.Errorf("%d requests", n)
+		}
+		if n := c.proxy.Notifications(); n != 0 {
+			s.Errorf("woken %d times", n)
+		}
+		unlock(s, h)
+		c.conn.Close()
+		s.Empty()
+	})
 }
 
 func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 	for name, lose := range map[string]func(*contract.Stage, *client){
 		"deleted": func(s *contract.Stage, _ *client) {
-			for _, name := range zktest.Children(s, s.Witness, s.Dir) {
+			for _, name := range test.Children(s, s.Witness, s.Dir) {
 				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
 			}
 		},
-		"expired": func(s *contract.Stage, c *client) { zktest.Expire(s, c.conn) },
+		"expired": func(s *contract.Stage, c *client) { s.Expire(c.conn) },
 		"closed":  func(_ *contract.Stage, c *client) { c.conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			c := direct(s)
-			holds := []*rwlock.Hold{c.read(), c.read(), c.read()}
-			var ends []context.Context
-			var lost, done []<-chan struct{} // those who wait do not look
-			for _, h := range holds {
-				ctx := h.Context(s.Ctx)
-				ends, lost, done = append(ends, ctx), append(lost, h.Lost()), append(done, ctx.Done())
-			}
-			silent, quiet := c.read(), c.read() // nobody asks these
-			early := c.read()
-			ended := early.Context(s.Ctx)
-			unlock(s, early)
-			s.Is(context.Cause(ended), rwlock.ErrReleased)
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c := direct(s)
+				holds := []*rwlock.Hold{c.read(), c.read(), c.read()}
+				var ends []context.Context
+				var lost, done []<-chan struct{} // those who wait do not look
+				for _, h := range holds {
+					ctx := h.Context(s.Ctx)
+					ends, lost, done = append(ends, ctx), append(lost, h.Lost()), append(done, ctx.Done())
+				}
+				silent, quiet := c.read(), c.read() // nobody asks these
+				early := c.read()
+				ended := early.Context(s.Ctx)
+				unlock(s, early)
+				s.Is(context.Cause(ended), rwlock.ErrReleased)
 
-			lose(s, c)
-			for i, h := range holds {
-				s.Lost(lost[i])
-				s.Lost(done[i])
-				s.Is(context.Cause(ends[i]), rwlock.ErrLost)
-				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
-			}
-			s.Is(quiet.Unlock(s.Ctx), rwlock.ErrLost) // not the last: the others have it still
-			if silent.Held() {
-				t.Error("still held")
-			}
-			s.Is(silent.Unlock(s.Ctx), rwlock.ErrLost)
-			if name != "closed" {
-				unlock(s, c.read())
-			}
-			s.Empty()
+				lose(s, c)
+				for i, h := range holds {
+					s.Lost(lost[i])
+					s.Lost(done[i])
+					s.Is(context.Cause(ends[i]), rwlock.ErrLost)
+					s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+				}
+				s.Is(quiet.Unlock(s.Ctx), rwlock.ErrLost) // not the last: the others have it still
+				if silent.Held() {
+					s.Error("still held")
+				}
+				s.Is(silent.Unlock(s.Ctx), rwlock.ErrLost)
+				if name != "closed" {
+					unlock(s, c.read())
+				}
+				s.Empty()
+			})
 		})
 	}
 }
@@ -355,251 +367,351 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 // The node may be held for long, by one reader after the other: nothing is kept of
 // those who have left.
 func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
-	s := newStage(t)
-	c := direct(s)
-	stays := c.read()
-	gone := func() weak.Pointer[rwlock.Hold] {
-		h, err := c.RLock(s.Ctx)
-		s.Must(err)
-		if h.Context(s.Ctx).Err() != nil || !h.Held() {
-			t.Error("not held")
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s)
+		stays := c.read()
+		gone := func() weak.Pointer[rwlock.Hold] {
+			h, err := c.RLock(s.Ctx)
+			s.Must(err)
+			if h.Context(s.Ctx).Err() != nil || !h.Held() {
+				s.Error("not held")
+			}
+			unlock(s, h)
+			return weak.Make(h)
+		}()
+		test.Eventually(s, soon, "it is forgotten", func() bool {
+			runtime.GC()
+			return gone.Value() == nil
+		})
+		if !stays.Held() {
+			s.Error("lost")
 		}
-		unlock(s, h)
-		return weak.Make(h)
-	}()
-	zktest.Eventually(t, soon, "it is forgotten", func() bool {
-		runtime.GC()
-		return gone.Value() == nil
+		unlock(s, stays)
+		s.Empty()
 	})
-	if !stays.Held() {
-		t.Error("lost")
-	}
-	unlock(s, stays)
-	s.Empty()
 }
 
 // What a process heard on the last connection may be old: a writer may have come
 // while there was none.
 func TestNobodyJoinsAcrossAReconnect(t *testing.T) {
-	s := newStage(t)
-	c := behind(s)
-	first := c.read()
-	c.proxy.Refuse()
-	zktest.Eventually(t, soon, "it is disconnected", func() bool { return c.conn.State() != zk.StateHasSession })
-	during := contract.Begin(t, s.Ctx, c.RLock)
-	_, err := c.TryRLock(canceled(s.Ctx))
-	s.Is(err, context.Canceled)
-	during.Waits()
-	s.Must(c.proxy.Accept())
-	second := during.Granted()
-	s.InLine(2)
-	third := c.read()
-	s.InLine(2) // the new party may be joined
-	for _, h := range []*rwlock.Hold{first, second, third} {
-		unlock(s, h)
-	}
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s)
+		first := c.read()
+		c.proxy.Refuse()
+		test.Eventually(s, soon, "it is disconnected", func() bool { return c.conn.State() != zk.StateHasSession })
+		during := contract.Begin(s, s.Ctx, c.RLock)
+		_, err := c.TryRLock(canceled(s.Ctx))
+		s.Is(err, context.Canceled)
+		during.Waits()
+		s.Must(c.proxy.Accept())
+		second := during.Granted()
+		s.InLine(2)
+		third := c.read()
+		s.InLine(2) // the new party may be joined
+		for _, h := range []*rwlock.Hold{first, second, third} {
+			unlock(s, h)
+		}
+		s.Empty()
+	})
 }
 
 func TestNobodyJoinsADowngradedHold(t *testing.T) {
-	s := newStage(t)
-	c := direct(s)
-	h := c.write()
-	s.Must(h.Downgrade(s.Ctx))
-	r := c.read()
-	s.InLine(2)
-	if r.Token() <= h.Token() {
-		t.Error("the reader has the token of the writer")
-	}
-	unlock(s, r)
-	unlock(s, h)
-	s.Empty()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s)
+		h := c.write()
+		s.Must(h.Downgrade(s.Ctx))
+		r := c.read()
+		s.InLine(2)
+		if r.Token() <= h.Token() {
+			s.Error("the reader has the token of the writer")
+		}
+		unlock(s, r)
+		unlock(s, h)
+		s.Empty()
+	})
 }
 
 // A reader that is granted and canceled at the same time must not stay inside.
 func TestCanceledJoinsLeaveNobodyInside(t *testing.T) {
-	s := newStage(t)
-	c, w := direct(s), direct(s)
-	random := rand.New(rand.NewPCG(2, 3))
-	for range 100 {
-		h := w.write()
-		var readers []*attempt
-		for range 8 {
-			readers = append(readers, contract.Begin(t, s.Ctx, c.RLock))
-		}
-		released := make(chan error, 1)
-		go func() { released <- h.Unlock(s.Ctx) }()
-		for _, a := range readers {
-			for range random.IntN(2000) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, w := direct(s), direct(s)
+		random := rand.New(rand.NewPCG(2, 3))
+		for range 100 {
+			h := w.write()
+			var readers []*attempt
+			for range 8 {
+				readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
 			}
-			a.Cancel()
-		}
-		for _, a := range readers {
-			a.Ended()
-			if a.Err == nil {
-				unlock(s, a.Hold)
-			} else {
-				s.Is(a.Err, context.Canceled)
+			released := make(chan error, 1)
+			go func() { released <- h.Unlock(s.Ctx) }()
+			for _, a := range readers {
+				for range random.IntN(2000) {
+				}
+				a.Cancel()
 			}
+			for _, a := range readers {
+				a.Ended()
+				if a.Err == nil {
+					unlock(s, a.Hold)
+				} else {
+					s.Is(a.Err, context.Canceled)
+				}
+			}
+			s.Must(<-released)
 		}
-		s.Must(<-released)
-	}
-	s.Empty()
+		s.Empty()
+	})
 }
 
 func TestALingeringReadLock(t *testing.T) {
 	t.Run("is taken again without a request", func(t *testing.T) {
-		s := newStage(t)
-		c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-		h := c.read()
-		token := h.Token()
-		unlock(s, h)
-		before := requests(c)
-		for range 50 {
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
 			h := c.read()
-			if h.Token() != token {
-				t.Fatal("another node")
-			}
+			token := h.Token()
 			unlock(s, h)
-		}
-		if n := requests(c) - before; n != 0 {
-			t.Errorf("%d requests", n)
-		}
-		s.InLine(1)
-		c.conn.Close()
-		s.Empty()
+			before := requests(c)
+			for range 50 {
+				h := c.read()
+				if h.Token() != token {
+					s.Fatal("another node")
+				}
+				unlock(s, h)
+			}
+			if n := requests(c) - before; n != 0 {
+				s.Errorf("%d requests", n)
+			}
+			s.InLine(1)
+			c.conn.Close()
+			s.Empty()
+		})
 	})
 	t.Run("goes when its time is up", func(t *testing.T) {
-		s := newStage(t)
-		c := direct(s).with(rwlock.WithReadLinger(50 * time.Millisecond))
-		for range 3 {
-			began := time.Now()
-			unlock(s, c.read())
-			s.Empty()
-			if d := time.Since(began); d < 50*time.Millisecond {
-				t.Errorf("gone after %v", d)
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			const linger = 50 * time.Millisecond
+			c := direct(s).with(rwlock.WithReadLinger(linger))
+			for range 3 {
+				unlock(s, c.read())
+				time.Sleep(linger - 1)
+				s.Settle()
+				s.InLine(1)
+				time.Sleep(time.Nanosecond)
+				s.Settle()
+				s.EmptyNow()
 			}
-		}
+		})
 	})
 	t.Run("has its time anew with each reader", func(t *testing.T) {
 		const linger = 300 * time.Millisecond
-		s := newStage(t)
-		c := direct(s).with(rwlock.WithReadLinger(linger))
-		h := c.read()
-		token := h.Token()
-		for began := time.Now(); time.Since(began) < 3*linger; {
-			idle := time.Now()
-			unlock(s, h)
-			if h = c.read(); h.Token() != token && time.Since(idle) < linger {
-				t.Fatalf("gone after %v", time.Since(idle))
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := direct(s).with(rwlock.WithReadLinger(linger))
+			h := c.read()
+			token := h.Token()
+			for range 5 {
+				unlock(s, h)
+				time.Sleep(linger - 1)
+				if h = c.read(); h.Token() != token {
+					s.Fatal("gone before its time")
+				}
 			}
-			token = h.Token()
-		}
-		unlock(s, h)
-		s.Empty()
+			unlock(s, h)
+			time.Sleep(linger)
+			s.Settle()
+			s.EmptyNow()
+		})
 	})
 	t.Run("goes when a writer comes", func(t *testing.T) {
-		s := newStage(t)
-		c, w := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
-		for i := range 6 {
-			unlock(s, c.read())
-			unlock(s, w.write())
-			inside, other := c.read(), c.read()
-			unlock(s, other)
-			if i%2 == 0 { // it was idle before
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c, w := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
+			for i := range 6 {
+				unlock(s, c.read())
+				unlock(s, w.write())
+				inside, other := c.read(), c.read()
+				unlock(s, other)
+				if i%2 == 0 { // it was idle before
+					unlock(s, inside)
+					inside = c.read()
+				}
+				writer := w.waitWrite(2)
+				s.CatchUp(c.conn)
+				s.Must(inside.Verify(s.Ctx))
+				writer.Waits()
 				unlock(s, inside)
-				inside = c.read()
+				unlock(s, writer.Granted())
 			}
-			writer := w.waitWrite(2)
-			s.CatchUp(c.conn)
-			s.Must(inside.Verify(s.Ctx))
-			writer.Waits()
-			unlock(s, inside)
-			unlock(s, writer.Granted())
-		}
-		unlock(s, c.read())
-		unlock(s, c.write())
-		s.Empty()
+			unlock(s, c.read())
+			unlock(s, c.write())
+			s.Empty()
+		})
 	})
 	t.Run("does not keep out TryLock of its own value", func(t *testing.T) {
-		s := newStage(t)
-		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
-		unlock(s, c.read())
-		h, err := c.TryLock(s.Ctx)
-		s.Must(err)
-		unlock(s, h)
-		inside := c.read()
-		_, err = c.TryLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
-		unlock(s, inside)
-		c.conn.Close()
-		s.Empty()
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := direct(s).with(rwlock.WithReadLinger(time.Hour))
+			unlock(s, c.read())
+			h, err := c.TryLock(s.Ctx)
+			s.Must(err)
+			unlock(s, h)
+			inside := c.read()
+			_, err = c.TryLock(s.Ctx)
+			s.Is(err, rwlock.ErrBusy)
+			unlock(s, inside)
+			c.conn.Close()
+			s.Empty()
+		})
+	})
+	t.Run("is the only one of its value", func(t *testing.T) {
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
+			for _, first := range []int{0, 1} {
+				unlock(s, c.write()) // makes the directory
+				both := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
+				line := []*attempt{contract.Begin(s, s.Ctx, c.TryRLock), contract.Begin(s, s.Ctx, c.TryRLock)}
+				test.Within(s, soon, "one has made its node", func() { <-both.Fired() })
+				both.Release()
+				held := []*rwlock.Hold{line[first].Granted(), line[1-first].Granted()}
+				for _, h := range held {
+					unlock(s, h)
+				}
+				s.InLine(1)
+				h, err := c.TryLock(s.Ctx)
+				s.Must(err)
+				unlock(s, h)
+				s.Empty()
+			}
+		})
+	})
+	t.Run("is the only one after reconnects", func(t *testing.T) {
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
+			for range 5 {
+				unlock(s, c.read())
+				c.proxy.Cut()
+				s.CatchUp(c.conn)
+			}
+			unlock(s, c.read())
+			s.InLine(1)
+			inside := c.read()
+			c.proxy.Cut()
+			s.CatchUp(c.conn)
+			unlock(s, c.read()) // which does not join what was before the cut
+			unlock(s, inside)
+			s.InLine(1)
+			h, err := c.TryLock(s.Ctx)
+			s.Must(err)
+			unlock(s, h)
+			s.Empty()
+		})
 	})
 	t.Run("is gone when its node is deleted", func(t *testing.T) {
-		s := newStage(t)
-		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
-		h := c.read()
-		token := h.Token()
-		unlock(s, h)
-		for _, name := range zktest.Children(s, s.Witness, s.Dir) {
-			s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
-		}
-		s.CatchUp(c.conn)
-		if h = c.read(); h.Token() <= token {
-			t.Error("the token of the deleted node")
-		}
-		unlock(s, h)
-		c.conn.Close()
-		s.Empty()
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := direct(s).with(rwlock.WithReadLinger(time.Hour))
+			h := c.read()
+			token := h.Token()
+			unlock(s, h)
+			for _, name := range test.Children(s, s.Witness, s.Dir) {
+				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+			}
+			s.CatchUp(c.conn)
+			if h = c.read(); h.Token() <= token {
+				s.Error("the token of the deleted node")
+			}
+			unlock(s, h)
+			c.conn.Close()
+			s.Empty()
+		})
 	})
 	t.Run("must not be negative", func(t *testing.T) {
-		s := newStage(t)
-		_, err := direct(s).with(rwlock.WithReadLinger(-1)).RLock(s.Ctx)
-		if err == nil {
-			t.Error("no error")
-		}
-		s.EmptyNow()
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			_, err := direct(s).with(rwlock.WithReadLinger(-1)).RLock(s.Ctx)
+			if err == nil {
+				s.Error("no error")
+			}
+			s.EmptyNow()
+		})
 	})
 }
 
 // Readers come, go and give up, with linger and without, while writers come: at
 // the end nothing is left.
 func TestLingeringReadersInAStorm(t *testing.T) {
-	s := newStage(t)
-	c, w := direct(s).with(rwlock.WithReadLinger(2*time.Millisecond)), direct(s)
-	var readers, writers atomic.Int64
-	var all sync.WaitGroup
-	for i := range 24 {
-		all.Go(func() {
-			random := rand.New(rand.NewPCG(7, uint64(i)))
-			for range 60 {
-				ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(20_000))*time.Microsecond)
-				if i%8 == 0 {
-					if h, err := w.Lock(ctx); err == nil {
-						if n := readers.Load(); n != 0 || writers.Add(1) != 1 {
-							t.Errorf("a writer among %d readers", n)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, w := direct(s).with(rwlock.WithReadLinger(2*time.Millisecond)), direct(s)
+		var readers, writers atomic.Int64
+		var all sync.WaitGroup
+		for i := range 24 {
+			all.Go(func() {
+				random := rand.New(rand.NewPCG(7, uint64(i)))
+				inside := func() { time.Sleep(time.Duration(random.IntN(3000)) * time.Microsecond) } // so that some wait in vain
+				for range 60 {
+					ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(20_000))*time.Microsecond)
+					if i%8 == 0 {
+						if h, err := w.Lock(ctx); err == nil {
+							if n := readers.Load(); n != 0 || writers.Add(1) != 1 {
+								s.Errorf("a writer among %d readers", n)
+							}
+							inside()
+							writers.Add(-1)
+							_ = h.Unlock(context.Background())
 						}
-						writers.Add(-1)
+					} else if h, err := c.RLock(ctx); err == nil {
+						readers.Add(1)
+						if writers.Load() != 0 {
+							s.Error("a reader beside a writer")
+						}
+						inside()
+						readers.Add(-1)
 						_ = h.Unlock(context.Background())
 					}
-				} else if h, err := c.RLock(ctx); err == nil {
-					readers.Add(1)
-					if writers.Load() != 0 {
-						t.Error("a reader beside a writer")
-					}
-					readers.Add(-1)
-					_ = h.Unlock(context.Background())
+					cancel()
 				}
-				cancel()
-			}
-		})
-	}
-	all.Wait()
-	s.Empty()
+			})
+		}
+		all.Wait()
+		s.Empty()
+	})
 }
 
 func canceled(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx
+}
+
+// What only a lock for reading and writing does with a context.
+func TestANilContextChangesNothing(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
+		var none context.Context
+		h := c.write()
+		panics(s, func() { _ = h.Downgrade(none) })
+		s.Must(h.Downgrade(s.Ctx))
+		unlock(s, h)
+
+		h = c.read()
+		token := h.Token()
+		unlock(s, h)
+		s.InLine(1) // it stays
+		panics(s, func() { _, _ = c.TryLock(none) })
+		panics(s, func() { _, _ = c.TryRLock(none) })
+		h = c.read()
+		if h.Token() != token {
+			s.Error("the read lock that stays is not joined")
+		}
+		unlock(s, h)
+		h, err := c.TryLock(s.Ctx)
+		s.Must(err)
+		unlock(s, h)
+		s.Empty()
+	})
+}
+
+func panics(t testing.TB, call func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	call()
 }

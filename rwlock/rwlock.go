@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -131,6 +132,7 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
 }
 
 func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Place, error)) (*Hold, error) {
+	hold.NeedContext(ctx)
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}

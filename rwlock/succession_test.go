@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 )
 
 // held is a lock that hands on, and a place that one of its writers holds.
@@ -23,15 +23,15 @@ func held(s *contract.Stage) (*RWMutex, *queue.Place) {
 // follows begins a Lock that waits for the place to be handed on.
 func follows(s *contract.Stage, m *RWMutex) *contract.Attempt[*Hold] {
 	s.Helper()
-	a := contract.Begin(s.T, s.Ctx, m.Lock)
-	zktest.Eventually(s, patience, "it waits", func() bool { return m.Waiting() == 1 })
+	a := contract.Begin(s, s.Ctx, m.Lock)
+	test.Eventually(s, patience, "it waits", func() bool { return m.Waiting() == 1 })
 	return a
 }
 
 func lose(s *contract.Stage, place *queue.Place) {
 	s.Helper()
 	lost := place.Life().Lost()
-	s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[0], -1))
+	s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 	s.Lost(lost)
 }
 
@@ -40,7 +40,7 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for what, lost := range map[string]func(*RWMutex, *queue.Place){
 		"before": func(m *RWMutex, place *queue.Place) {
-			if m.writes.handOn(place) {
+			if handed, _ := m.writes.handOn(place, true); handed {
 				t.Error("a lost place was handed on")
 			}
 		},
@@ -51,19 +51,19 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			s := contract.NewStage(t, "")
-			m, place := held(s)
-			a := follows(s, m)
-			lose(s, place)
-			lost(m, place)
-			h := a.Granted()
-			if h.Token() <= place.Token() {
-				t.Error("the token of the lost place")
-			}
-			s.Must(h.Verify(s.Ctx))
-			s.Must(h.Unlock(s.Ctx))
-			s.Empty()
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				m, place := held(s)
+				a := follows(s, m)
+				lose(s, place)
+				lost(m, place)
+				h := a.Granted()
+				if h.Token() <= place.Token() {
+					s.Error("the token of the lost place")
+				}
+				s.Must(h.Verify(s.Ctx))
+				s.Must(h.Unlock(s.Ctx))
+				s.Empty()
+			})
 		})
 	}
 }
@@ -71,21 +71,21 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 // Whoever is given the place in the moment in which it gives up passes it on, or
 // gives it back.
 func TestAPlaceGivenToOneWhoGivesUpGoesOn(t *testing.T) {
-	t.Parallel()
-	s := contract.NewStage(t, "")
-	m, place := held(s)
-	next := follows(s, m)
-	quits := func() {
-		s := &successor{granted: make(chan struct{}), place: place}
-		close(s.granted)
-		m.writes.quit(s)
-	}
-	quits()
-	h := next.Granted()
-	if h.Token() != place.Token() {
-		t.Error("not the same place")
-	}
-	quits() // nobody waits
-	s.Empty()
-	s.Is(h.Verify(s.Ctx), ErrReleased)
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		m, place := held(s)
+		next := follows(s, m)
+		quits := func() {
+			s := &successor{granted: make(chan struct{}), place: place}
+			close(s.granted)
+			m.writes.quit(s)
+		}
+		quits()
+		h := next.Granted()
+		if h.Token() != place.Token() {
+			s.Error("not the same place")
+		}
+		quits() // nobody waits
+		s.Empty()
+		s.Is(h.Verify(s.Ctx), ErrReleased)
+	})
 }

@@ -7,26 +7,30 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
 func TestMain(m *testing.M) { contract.Main(m) }
 
-func TestOnePermit(t *testing.T) { runContract(t, 1, 1) }
+func TestOnePermit(t *testing.T) { contract.Run(t, recipe(1, 1)) }
+
+func TestOnePermitOnRealServers(t *testing.T) { contract.RunReal(t, recipe(1, 1)) }
 
 // Two holders of two permits do not fit into three.
-func TestTwoOfThreePermits(t *testing.T) { runContract(t, 2, 3) }
+func TestTwoOfThreePermits(t *testing.T) { contract.Run(t, recipe(2, 3)) }
 
-func runContract(t *testing.T, n, permits int) {
-	contract.Run(t, contract.Recipe{
+func TestTwoOfThreePermitsOnRealServers(t *testing.T) { contract.RunReal(t, recipe(2, 3)) }
+
+func recipe(n, permits int) contract.Recipe {
+	return contract.Recipe{
 		Package: "semaphore", Lock: "acquire", TryLock: "try acquire", Kind: observe.Permits,
 		New: func(conn *zk.Conn, path string, s contract.Settings) contract.Locker {
 			return acquirer{semaphore.New(conn, path, permits, options(s)...), n}
 		},
 		Below: "/queue", Stored: strconv.Itoa(permits), Nodes: n, Requests: 2, Behind: 4,
-	})
+	}
 }
 
 func options(s contract.Settings) []semaphore.Option {

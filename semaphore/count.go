@@ -3,6 +3,7 @@ package semaphore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -21,6 +22,7 @@ type count struct {
 	mu     sync.Mutex
 	wanted int     // what the stored number must be; 0: anything
 	agreed bool    // it was, once: from then on the stored number counts
+	sent   []int   // what a Resize has sent, and may be stored although it got no answer
 	known  *stored // what was read last
 }
 
@@ -48,10 +50,15 @@ func (c *count) expected() int {
 func (c *count) fits(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.agreed && c.wanted != 0 && n > c.wanted {
-		return tooMany(n, c.wanted)
+	if largest := slices.Max(append(c.sent, c.wanted)); !c.agreed && c.wanted != 0 && n > largest {
+		return tooMany(n, largest)
 	}
 	return nil
+}
+
+// fitsLocked reports whether a stored number is one that this Semaphore has asked for.
+func (c *count) fitsLocked(stored int) bool {
+	return c.agreed || c.wanted == 0 || c.wanted == stored || slices.Contains(c.sent, stored)
 }
 
 // read returns the stored number, from memory while nothing has changed. The
@@ -77,10 +84,10 @@ func (c *count) read(ctx context.Context, sess int64) (*stored, error) {
 		s.sess, s.stretch = sess, stretch
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.agreed && c.wanted != 0 && c.wanted != s.permits {
+		if !c.fitsLocked(s.permits) {
 			return nil, fmt.Errorf("%w: %s has %d permits, not %d", ErrMismatch, c.path, s.permits, c.wanted)
 		}
-		c.wanted, c.agreed, c.known = s.permits, true, s
+		c.wanted, c.agreed, c.sent, c.known = s.permits, true, nil, s
 		return s, nil
 	}
 }
@@ -161,8 +168,25 @@ func (c *count) fill(ctx context.Context, version int32) error {
 	return needs(err, "WRITE on "+c.path)
 }
 
-// write stores another number.
+// write stores another number. From before it is sent until an answer says otherwise, it may be
+// stored: if ctx ends first, nothing tells whether it was.
 func (c *count) write(ctx context.Context, permits int) error {
+	c.mu.Lock()
+	added := !c.agreed && !slices.Contains(c.sent, permits)
+	if added {
+		c.sent = append(c.sent, permits)
+	}
+	c.mu.Unlock()
+	err := c.store(ctx, permits)
+	if err != nil && added && ctx.Err() == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.sent = slices.DeleteFunc(c.sent, func(n int) bool { return n == permits })
+	}
+	return err
+}
+
+func (c *count) store(ctx context.Context, permits int) error {
 	for {
 		data, stat, err := c.client.Get(ctx, c.path)
 		switch err {
@@ -182,7 +206,7 @@ func (c *count) write(ctx context.Context, permits int) error {
 		case nil:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.wanted, c.agreed, c.known = permits, true, nil
+			c.wanted, c.agreed, c.sent, c.known = permits, true, nil, nil
 			return nil
 		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // somebody came in between
 		default:

@@ -7,8 +7,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -21,244 +22,298 @@ func stored(s *contract.Stage) string {
 }
 
 func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
-	s := newStage(t)
-	release(s, newClient(s, 3).acquire(1))
-	other := newClient(s, 4)
-	for range 2 {
-		_, err := other.Acquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrMismatch)
-		_, err = other.TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrMismatch)
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		release(s, newClient(s, 3).acquire(1))
+		other := newClient(s, 4)
+		for range 2 {
+			_, err := other.Acquire(s.Ctx, 1)
+			s.Is(err, semaphore.ErrMismatch)
+			_, err = other.TryAcquire(s.Ctx, 1)
+			s.Is(err, semaphore.ErrMismatch)
+		}
+		if got := stored(s); got != "3" {
+			s.Errorf("stored %q", got)
+		}
+		s.EmptyNow()
+	})
+}
+
+// A Resize whose answer nobody waited for may have been done. The value that sent it goes on with
+// whichever of its two numbers is stored, and no other one.
+func TestAResizeThatGotNoAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		before int // what is stored by others
+		action proxy.Action
+		want   error
+	}{
+		"it was done":                           {3, proxy.HoldReply, nil},
+		"it was not done, and the number fits":  {4, proxy.HoldRequest, nil},
+		"it was not done, and the number never": {3, proxy.HoldRequest, semaphore.ErrMismatch},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "/queue", func(s *contract.Stage) {
+				release(s, newClient(s, c.before).acquire(1))
+				conn, p := s.Behind()
+				sem := semaphore.New(conn, s.Path, 4)
+				f := p.Next(proxy.SetOp, c.action)
+				a := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, sem.Resize(ctx, 6) })
+				test.Within(s, soon, "it is sent", func() { <-f.Fired() })
+				a.Stop()
+				s.Is(a.Err, context.Canceled)
+				if c.action == proxy.HoldRequest {
+					p.Cut() // it never arrives
+				}
+				f.Release()
+				h, err := sem.Acquire(s.Ctx, 1)
+				s.Is(err, c.want)
+				if h != nil {
+					release(s, h)
+				}
+				if stored(s) == "6" {
+					h, err := sem.Acquire(s.Ctx, 6)
+					s.Must(err)
+					release(s, h)
+				}
+				s.Empty()
+			})
+		})
 	}
-	if got := stored(s); got != "3" {
-		t.Errorf("stored %q", got)
-	}
-	s.EmptyNow()
 }
 
 func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
-	s := newStage(t)
-	adopter := newClient(s, 0)
-	_, err := adopter.Acquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrMismatch) // there is none yet
-	exists, _, err := s.Witness.Exists(s.Path)
-	s.Must(err)
-	if exists {
-		t.Error("made a node without a number")
-	}
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		adopter := newClient(s, 0)
+		_, err := adopter.Acquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch) // there is none yet
+		exists, _, err := s.Witness.Exists(s.Path)
+		s.Must(err)
+		if exists {
+			s.Error("made a node without a number")
+		}
 
-	release(s, newClient(s, 2).acquire(1))
-	h := adopter.acquire(2)
-	_, err = adopter.TryAcquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrBusy)
-	_, err = adopter.Acquire(s.Ctx, 3)
-	if err == nil || !strings.Contains(err.Error(), "only 2") {
-		t.Errorf("three of two permits: %v", err)
-	}
-	release(s, h)
-	s.Empty()
+		release(s, newClient(s, 2).acquire(1))
+		h := adopter.acquire(2)
+		_, err = adopter.TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrBusy)
+		_, err = adopter.Acquire(s.Ctx, 3)
+		if err == nil || !strings.Contains(err.Error(), "only 2") {
+			s.Errorf("three of two permits: %v", err)
+		}
+		release(s, h)
+		s.Empty()
+	})
 }
 
 func TestWhatIsNoNumberIsAMismatch(t *testing.T) {
-	s := newStage(t)
-	for _, data := range []string{"three", "0", "-1", "3.5", " 3", "3\n", "99999999999999999999", strings.Repeat("x", 10_000)} {
-		path := zktest.Path(t)
-		_, err := s.Witness.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
-		s.Must(err)
-		c := semaphore.New(s.Witness, path, 3)
-		_, err = c.Acquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrMismatch)
-		if len(data) > 2 && strings.Contains(err.Error(), data) || len(err.Error()) > 300 {
-			t.Errorf("the error shows somebody else's data: %v", err)
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		for _, data := range []string{"three", "0", "-1", "3.5", " 3", "3\n", "99999999999999999999", strings.Repeat("x", 10_000)} {
+			path := test.Path(s)
+			_, err := s.Witness.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			s.Must(err)
+			c := semaphore.New(s.Witness, path, 3)
+			_, err = c.Acquire(s.Ctx, 1)
+			s.Is(err, semaphore.ErrMismatch)
+			if len(data) > 2 && strings.Contains(err.Error(), data) || len(err.Error()) > 300 {
+				s.Errorf("the error shows somebody else's data: %v", err)
+			}
+			_, err = c.TryAcquire(s.Ctx, 1)
+			s.Is(err, semaphore.ErrMismatch)
+			s.Is(c.Resize(s.Ctx, 4), semaphore.ErrMismatch)
+			if left := test.Children(s, s.Witness, path); len(left) != 0 {
+				s.Errorf("left %v", left)
+			}
+			s.Must(s.Witness.Delete(path, -1))
 		}
-		_, err = c.TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrMismatch)
-		s.Is(c.Resize(s.Ctx, 4), semaphore.ErrMismatch)
-		if left := zktest.Children(t, s.Witness, path); len(left) != 0 {
-			t.Errorf("left %v", left)
-		}
-		s.Must(s.Witness.Delete(path, -1))
-	}
+	})
 }
 
 func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
-	s := newStage(t)
-	acl := zk.DigestACL(zk.PermAdmin, "root", "secret")
-	acl = append(acl, zk.WorldACL(zk.PermRead|zk.PermWrite|zk.PermCreate|zk.PermDelete)...)
-	_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, acl)
-	s.Must(err)
-	_, err = newClient(s, 0).Acquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrMismatch)
-	release(s, newClient(s, 3).acquire(3))
-	if got := stored(s); got != "3" {
-		t.Errorf("stored %q", got)
-	}
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		acl := zk.DigestACL(zk.PermAdmin, "root", "secret")
+		acl = append(acl, zk.WorldACL(zk.PermRead|zk.PermWrite|zk.PermCreate|zk.PermDelete)...)
+		_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, acl)
+		s.Must(err)
+		_, err = newClient(s, 0).Acquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+		release(s, newClient(s, 3).acquire(3))
+		if got := stored(s); got != "3" {
+			s.Errorf("stored %q", got)
+		}
+		s.Empty()
+	})
 }
 
 func TestTheNumberOutlivesTheLine(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 3)
-	release(s, c.acquire(1))
-	zktest.Eventually(t, soon, "the line is gone", func() bool {
-		exists, _, err := s.Witness.Exists(s.Dir)
-		return err == nil && !exists
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		release(s, c.acquire(1))
+		test.Eventually(s, soon, "the line is gone", func() bool {
+			exists, _, err := s.Witness.Exists(s.Dir)
+			return err == nil && !exists
+		})
+		if got := stored(s); got != "3" {
+			s.Errorf("stored %q", got)
+		}
+		release(s, c.acquire(3))
+		s.Empty()
 	})
-	if got := stored(s); got != "3" {
-		t.Errorf("stored %q", got)
-	}
-	release(s, c.acquire(3))
-	s.Empty()
 }
 
 func TestResizeUpLetsAWaiterIn(t *testing.T) {
-	s := newStage(t)
-	holder, waiter, resizer := newClient(s, 1), newClient(s, 1), newClient(s, 0)
-	h := holder.acquire(1)
-	first, second := waiter.wait(1, 2), waiter.wait(1, 3)
-	s.Must(resizer.Resize(s.Ctx, 2))
-	got := first.Granted()
-	s.CatchUp(waiter.conn)
-	second.Waits()
-	s.Must(resizer.Resize(s.Ctx, 10))
-	release(s, second.Granted())
-	release(s, newClient(s, 10).acquire(8)) // a new one must know the new number
-	_, err := newClient(s, 1).TryAcquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrMismatch)
-	release(s, got)
-	release(s, h)
-	release(s, holder.acquire(10)) // an old one follows it
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		holder, waiter, resizer := newClient(s, 1), newClient(s, 1), newClient(s, 0)
+		h := holder.acquire(1)
+		first, second := waiter.wait(1, 2), waiter.wait(1, 3)
+		s.Must(resizer.Resize(s.Ctx, 2))
+		got := first.Granted()
+		s.CatchUp(waiter.conn)
+		second.Waits()
+		s.Must(resizer.Resize(s.Ctx, 10))
+		release(s, second.Granted())
+		release(s, newClient(s, 10).acquire(8)) // a new one must know the new number
+		_, err := newClient(s, 1).TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+		release(s, got)
+		release(s, h)
+		release(s, holder.acquire(10)) // an old one follows it
+		s.Empty()
+	})
 }
 
 func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
-	s := newStage(t)
-	holder, big, less, small := newClient(s, 4), newClient(s, 4), newClient(s, 4), newClient(s, 4)
-	h := holder.acquire(3)
-	lost := h.Lost()
-	three := less.wait(3, 6) // watches two of the holder's nodes
-	four := big.wait(4, 10)  // watches one, of the waiter ahead
-	a := small.wait(2, 12)
-	s.Must(holder.Resize(s.Ctx, 2))
-	for n, b := range map[int]*attempt{4: four, 3: three} {
-		if err := b.Failed(); !strings.Contains(err.Error(), "only 2") {
-			t.Errorf("the waiter for %d of two: %v", n, err)
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		holder, big, less, small := newClient(s, 4), newClient(s, 4), newClient(s, 4), newClient(s, 4)
+		h := holder.acquire(3)
+		lost := h.Lost()
+		three := less.wait(3, 6) // watches two of the holder's nodes
+		four := big.wait(4, 10)  // watches one, of the waiter ahead
+		a := small.wait(2, 12)
+		s.Must(holder.Resize(s.Ctx, 2))
+		for n, b := range map[int]*attempt{4: four, 3: three} {
+			if err := b.Failed(); !strings.Contains(err.Error(), "only 2") {
+				s.Errorf("the waiter for %d of two: %v", n, err)
+			}
 		}
-	}
-	s.InLine(5) // their nodes have left the line
-	s.CatchUp(small.conn)
-	a.Waits()
-	if !h.Held() || closed(lost) {
-		t.Error("the holder lost its permits")
-	}
-	s.Must(h.Verify(s.Ctx))
-	release(s, h)
-	got := a.Granted()
-	_, err := holder.TryAcquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrBusy)
-	release(s, got)
-	s.Empty()
+		s.InLine(5) // their nodes have left the line
+		s.CatchUp(small.conn)
+		a.Waits()
+		if !h.Held() || closed(lost) {
+			s.Error("the holder lost its permits")
+		}
+		s.Must(h.Verify(s.Ctx))
+		release(s, h)
+		got := a.Granted()
+		_, err := holder.TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrBusy)
+		release(s, got)
+		s.Empty()
+	})
 }
 
 // Whoever was not among the first when the number shrank does not slip in by
 // what it knew before.
 func TestResizeDownHoldsForThoseWhoWaited(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 3)
-	one, two, three := c.acquire(1), c.acquire(1), c.acquire(1)
-	waiter := newClient(s, 3)
-	a := waiter.wait(1, 4)
-	s.Must(c.Resize(s.Ctx, 1))
-	for _, h := range []*semaphore.Hold{three, one} {
-		release(s, h)
-		s.CatchUp(waiter.conn)
-		a.Waits()
-	}
-	release(s, two)
-	release(s, a.Granted())
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		one, two, three := c.acquire(1), c.acquire(1), c.acquire(1)
+		waiter := newClient(s, 3)
+		a := waiter.wait(1, 4)
+		s.Must(c.Resize(s.Ctx, 1))
+		for _, h := range []*semaphore.Hold{three, one} {
+			release(s, h)
+			s.CatchUp(waiter.conn)
+			a.Waits()
+		}
+		release(s, two)
+		release(s, a.Granted())
+		s.Empty()
+	})
 }
 
 func TestResizeOfNothingStoresTheNumber(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 0)
-	dead, cancel := context.WithCancel(s.Ctx)
-	cancel()
-	s.Is(c.Resize(dead, 5), context.Canceled)
-	exists, _, err := s.Witness.Exists(s.Path)
-	s.Must(err)
-	if exists {
-		t.Error("resized for somebody who had gone")
-	}
-	s.Must(c.Resize(s.Ctx, 5))
-	if got := stored(s); got != "5" {
-		t.Errorf("stored %q", got)
-	}
-	release(s, c.acquire(5))
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 0)
+		dead, cancel := context.WithCancel(s.Ctx)
+		cancel()
+		s.Is(c.Resize(dead, 5), context.Canceled)
+		exists, _, err := s.Witness.Exists(s.Path)
+		s.Must(err)
+		if exists {
+			s.Error("resized for somebody who had gone")
+		}
+		s.Must(c.Resize(s.Ctx, 5))
+		if got := stored(s); got != "5" {
+			s.Errorf("stored %q", got)
+		}
+		release(s, c.acquire(5))
+		s.Empty()
+	})
 }
 
 // A semaphore that is deleted and made with another number is another one, also
 // for those who knew the old.
 func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 3)
-	release(s, c.acquire(3))
-	zktest.Eventually(t, soon, "all is deleted", func() bool {
-		err := s.Witness.Delete(s.Dir, -1)
-		return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		release(s, c.acquire(3))
+		test.Eventually(s, soon, "all is deleted", func() bool {
+			err := s.Witness.Delete(s.Dir, -1)
+			return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+		})
+		h := newClient(s, 1).acquire(1)
+		_, err := c.TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrBusy) // of the one permit that there is
+		release(s, h)
+		s.Empty()
 	})
-	h := newClient(s, 1).acquire(1)
-	_, err := c.TryAcquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrBusy) // of the one permit that there is
-	release(s, h)
-	s.Empty()
 }
 
 // The same, between the reading of the number and the create: the node with the
 // number has the version that was read, for it is new, too.
 func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
-	s := newStage(t)
-	conn, p := s.Behind()
-	c := &client{s, semaphore.New(conn, s.Path, 3), conn}
-	release(s, c.acquire(3))
-	create := p.Next(zktest.CreateOp, zktest.HoldRequest)
-	tried := contract.Begin(t, s.Ctx, func(ctx context.Context) (*semaphore.Hold, error) { return c.TryAcquire(ctx, 1) })
-	zktest.Within(t, soon, "the create is on its way", func() { <-create.Fired() })
-	zktest.Eventually(t, soon, "all is deleted", func() bool {
-		err := s.Witness.Delete(s.Dir, -1)
-		return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		conn, p := s.Behind()
+		c := &client{s, semaphore.New(conn, s.Path, 3), conn}
+		release(s, c.acquire(3))
+		create := p.Next(proxy.CreateOp, proxy.HoldRequest)
+		tried := contract.Begin(s, s.Ctx, func(ctx context.Context) (*semaphore.Hold, error) { return c.TryAcquire(ctx, 1) })
+		test.Within(s, soon, "the create is on its way", func() { <-create.Fired() })
+		test.Eventually(s, soon, "all is deleted", func() bool {
+			err := s.Witness.Delete(s.Dir, -1)
+			return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+		})
+		h := newClient(s, 1).acquire(1)
+		create.Release()
+		s.Is(tried.Failed(), semaphore.ErrBusy) // of the one permit that there is
+		release(s, h)
+		s.Empty()
 	})
-	h := newClient(s, 1).acquire(1)
-	create.Release()
-	s.Is(tried.Failed(), semaphore.ErrBusy) // of the one permit that there is
-	release(s, h)
-	s.Empty()
 }
 
 // The watch on the number may be late after a reconnect: what was asked meanwhile
 // is answered before the client sets its watches again.
 func TestTheNumberIsReadAnewAfterAReconnect(t *testing.T) {
-	s := newStage(t)
-	conn, p := s.Behind()
-	c := &client{s, semaphore.New(conn, s.Path, 3), conn}
-	reads := func() (n int64) {
-		before := p.Seen(zktest.ReadOp)
-		release(s, c.acquire(1))
-		return p.Seen(zktest.ReadOp) - before
-	}
-	stays := c.acquire(1) // the line would be swept away
-	if n := reads(); n != 0 {
-		t.Errorf("%d reads of what is known", n)
-	}
-	p.Cut()
-	s.CatchUp(conn)
-	if reads() == 0 {
-		t.Error("what was known before the reconnect was taken")
-	}
-	if n := reads(); n != 0 {
-		t.Errorf("%d reads of what is known again", n)
-	}
-	release(s, stays)
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		conn, p := s.Behind()
+		c := &client{s, semaphore.New(conn, s.Path, 3), conn}
+		reads := func() (n int64) {
+			before := p.Seen(proxy.ReadOp)
+			release(s, c.acquire(1))
+			return p.Seen(proxy.ReadOp) - before
+		}
+		stays := c.acquire(1) // the line would be swept away
+		if n := reads(); n != 0 {
+			s.Errorf("%d reads of what is known", n)
+		}
+		p.Cut()
+		s.CatchUp(conn)
+		if reads() == 0 {
+			s.Error("what was known before the reconnect was taken")
+		}
+		if n := reads(); n != 0 {
+			s.Errorf("%d reads of what is known again", n)
+		}
+		release(s, stays)
+		s.Empty()
+	})
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/semaphore"
 	"github.com/zklocks/zklocks/zkconn"
 )
@@ -44,7 +44,7 @@ func job(ctx context.Context) error {
 
 // A job that runs only while it has a permit.
 func Example() {
-	servers := zktest.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 
 	if err := convert(context.Background(), servers); err != nil {
 		log.Fatal(err)
@@ -56,7 +56,7 @@ func Example() {
 
 // exampleConn is what the other examples begin with.
 func exampleConn(ctx context.Context) *zk.Conn {
-	conn, err := zkconn.Connect(ctx, zktest.ExampleServers(), 10*time.Second)
+	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -25,7 +25,8 @@ type Hold struct {
 //
 // is always right. The error matches [ErrLost] if the hold had been lost first,
 // [ErrReleased] from the second call on, and ctx's error if the answer is still
-// to come.
+// to come. ctx may come from [Hold.Context] of this hold, which ends here: then the
+// wait ends with the parent of that context, or at the deadline of ctx.
 func (h *Hold) Release(ctx context.Context) error {
 	err := h.place.Unlock(ctx)
 	h.call.Released(err)
@@ -49,7 +50,7 @@ func (h *Hold) Lost() <-chan struct{} { return h.place.Life().Lost() }
 // Deadline returns the instant at which the permits will be taken for lost if
 // nothing more is heard from the servers; until then nobody else can have them, unless
 // somebody deletes the nodes. It moves on with each heartbeat that is answered,
-// every quarter of the session timeout or so: look again when a timer that was set
+// every three tenths of the session timeout or so: look again when a timer that was set
 // by it has fired. So whoever needs a while to stop, say to end another process,
 // can begin before the loss. To decide whether to go on, ask Held, which looks at
 // more than one clock.

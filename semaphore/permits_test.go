@@ -12,8 +12,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -26,12 +27,6 @@ type client struct {
 	conn *zk.Conn
 }
 
-func newStage(t *testing.T) *contract.Stage {
-	t.Helper()
-	t.Parallel()
-	return contract.NewStage(t, "/queue")
-}
-
 func newClient(s *contract.Stage, permits int) *client {
 	s.Helper()
 	conn := s.Connect()
@@ -39,7 +34,7 @@ func newClient(s *contract.Stage, permits int) *client {
 }
 
 func (c *client) begin(n int) *attempt {
-	return contract.Begin(c.T, c.Ctx, func(ctx context.Context) (*semaphore.Hold, error) { return c.Acquire(ctx, n) })
+	return contract.Begin(c, c.Ctx, func(ctx context.Context) (*semaphore.Hold, error) { return c.Acquire(ctx, n) })
 }
 
 func (c *client) acquire(n int) *semaphore.Hold { c.Helper(); return c.begin(n).Granted() }
@@ -55,84 +50,89 @@ func (c *client) wait(n, nodes int) *attempt {
 func release(s *contract.Stage, h *semaphore.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 func TestAsManyHoldAsThereArePermits(t *testing.T) {
-	s := newStage(t)
-	c, other := newClient(s, 3), newClient(s, 3)
-	a, b := c.acquire(1), other.acquire(1)
-	third, err := c.TryAcquire(s.Ctx, 1)
-	s.Must(err)
-	_, err = other.TryAcquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrBusy)
-	s.InLine(3)
-	w := other.wait(1, 4)
-	s.CatchUp(other.conn)
-	w.Waits()
-	release(s, b)
-	for _, h := range []*semaphore.Hold{a, third, w.Granted()} {
-		s.Must(h.Verify(s.Ctx))
-		release(s, h)
-	}
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c, other := newClient(s, 3), newClient(s, 3)
+		a, b := c.acquire(1), other.acquire(1)
+		third, err := c.TryAcquire(s.Ctx, 1)
+		s.Must(err)
+		_, err = other.TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrBusy)
+		s.InLine(3)
+		w := other.wait(1, 4)
+		s.CatchUp(other.conn)
+		w.Waits()
+		release(s, b)
+		for _, h := range []*semaphore.Hold{a, third, w.Granted()} {
+			s.Must(h.Verify(s.Ctx))
+			release(s, h)
+		}
+		s.Empty()
+	})
 }
 
 func TestPermitsFreedTogetherLetSeveralInAtOnce(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 4)
-	h := c.acquire(4)
-	var waiting []*attempt
-	for i := range 6 {
-		waiting = append(waiting, newClient(s, 4).wait(1, 5+i))
-	}
-	release(s, h)
-	for _, a := range waiting[:4] { // none of them is released before the last is granted
-		a.Granted()
-	}
-	s.CatchUp(c.conn)
-	for _, a := range waiting[4:] {
-		a.Waits()
-	}
-	release(s, waiting[2].Hold) // not the first in line
-	release(s, waiting[4].Granted())
-	release(s, waiting[5].Granted())
-	for _, i := range []int{0, 1, 3} {
-		release(s, waiting[i].Hold)
-	}
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 4)
+		h := c.acquire(4)
+		var waiting []*attempt
+		for i := range 6 {
+			waiting = append(waiting, newClient(s, 4).wait(1, 5+i))
+		}
+		release(s, h)
+		for _, a := range waiting[:4] { // none of them is released before the last is granted
+			a.Granted()
+		}
+		s.CatchUp(c.conn)
+		for _, a := range waiting[4:] {
+			a.Waits()
+		}
+		release(s, waiting[2].Hold) // not the first in line
+		release(s, waiting[4].Granted())
+		release(s, waiting[5].Granted())
+		for _, i := range []int{0, 1, 3} {
+			release(s, waiting[i].Hold)
+		}
+		s.Empty()
+	})
 }
 
 // Each holder in turn leaves first: whoever it is, the waiter hears of it.
 func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	const permits = 4
-	s := newStage(t)
-	c := newClient(s, permits)
-	conn, p := s.Behind()
-	w := &client{s, semaphore.New(conn, s.Path, permits), conn}
-	for first := range permits {
-		var holds []*semaphore.Hold
-		for range permits {
-			holds = append(holds, c.acquire(1))
-		}
-		a := w.wait(1, permits+1)
-		s.CatchUp(w.conn)
-		a.Waits()
-		reads := p.Seen(zktest.ReadOp)
-		release(s, holds[first])
-		release(s, a.Granted())
-		if p.Seen(zktest.ReadOp) != reads {
-			s.Errorf("holder %d goes: the waiter has not heard of it, but looked again when in doubt", first)
-		}
-		for i, h := range holds {
-			if i != first {
-				release(s, h)
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, permits)
+		conn, p := s.Behind()
+		w := &client{s, semaphore.New(conn, s.Path, permits), conn}
+		for first := range permits {
+			var holds []*semaphore.Hold
+			for range permits {
+				holds = append(holds, c.acquire(1))
 			}
+			a := w.wait(1, permits+1)
+			s.CatchUp(w.conn)
+			a.Waits()
+			reads := p.Seen(proxy.ReadOp)
+			release(s, holds[first])
+			release(s, a.Granted())
+			if p.Seen(proxy.ReadOp) != reads {
+				s.Errorf("holder %d goes: the waiter has not heard of it, but looked again when in doubt", first)
+			}
+			for i, h := range holds {
+				if i != first {
+					release(s, h)
+				}
+			}
+			s.Empty()
 		}
-		s.Empty()
-	}
+	})
 }
 
 // However many permits there are, whoever waits has one request for all the nodes to watch, and lists once more.
 func TestTheRequestsOfAWaiterDoNotGrowWithThePermits(t *testing.T) {
 	for _, permits := range []int{2, 40} {
-		t.Run(strconv.Itoa(permits), func(t *testing.T) { requestsOfAWaiter(newStage(t), permits) })
+		t.Run(strconv.Itoa(permits), func(t *testing.T) {
+			contract.InMemory(t, "/queue", func(s *contract.Stage) { requestsOfAWaiter(s, permits) })
+		})
 	}
 }
 
@@ -147,19 +147,19 @@ func requestsOfAWaiter(s *contract.Stage, permits int) {
 	behind := &client{s, semaphore.New(conn, s.Path, permits), conn}
 	_, err := behind.TryAcquire(s.Ctx, 1) // the number of permits is read once
 	s.Is(err, semaphore.ErrBusy)
-	reads, lists := p.Seen(zktest.ReadOp), p.Seen(zktest.ListOp)
+	reads, lists := p.Seen(proxy.ReadOp), p.Seen(proxy.ListOp)
 	a := behind.wait(1, permits+2)
 	s.CatchUp(conn)
-	if n := p.Seen(zktest.ReadOp) - reads; n != 1 {
+	if n := p.Seen(proxy.ReadOp) - reads; n != 1 {
 		s.Errorf("%d permits: %d requests to watch", permits, n)
 	}
 	release(s, holds[0])
 	release(s, next.Granted())
 	release(s, a.Granted())
-	if n := p.Seen(zktest.ReadOp) - reads; n != 1 {
+	if n := p.Seen(proxy.ReadOp) - reads; n != 1 {
 		s.Errorf("%d permits: %d requests to watch in all", permits, n)
 	}
-	if n := p.Seen(zktest.ListOp) - lists; n > 3 {
+	if n := p.Seen(proxy.ListOp) - lists; n > 3 {
 		s.Errorf("%d permits: %d listings", permits, n)
 	}
 	for _, h := range holds[1:] {
@@ -170,181 +170,196 @@ func requestsOfAWaiter(s *contract.Stage, permits int) {
 
 // Two callers who each want three of four must not hold two each for ever.
 func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
-	s := newStage(t)
-	var all sync.WaitGroup
-	var inside atomic.Int32
-	for range 4 {
-		c := newClient(s, 4)
-		all.Go(func() {
-			for range 10 {
-				h, err := c.Acquire(s.Ctx, 3)
-				if err != nil {
-					t.Error(err)
-					return
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		var all sync.WaitGroup
+		var inside atomic.Int32
+		for range 4 {
+			c := newClient(s, 4)
+			all.Go(func() {
+				for range 10 {
+					h, err := c.Acquire(s.Ctx, 3)
+					if err != nil {
+						s.Error(err)
+						return
+					}
+					if n := inside.Add(1); n != 1 {
+						s.Errorf("%d holders of three of four permits", n)
+					}
+					if err := h.Verify(s.Ctx); err != nil { // long enough for another to come in
+						s.Error(err)
+					}
+					inside.Add(-1)
+					if err := h.Release(s.Ctx); err != nil {
+						s.Error(err)
+					}
 				}
-				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d holders of three of four permits", n)
-				}
-				if err := h.Verify(s.Ctx); err != nil { // long enough for another to come in
-					t.Error(err)
-				}
-				inside.Add(-1)
-				if err := h.Release(s.Ctx); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	s.Empty()
+			})
+		}
+		all.Wait()
+		s.Empty()
+	})
 }
 
 func TestABigAskerInFrontIsNotOvertakenBySmallOnes(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 3)
-	one, two := c.acquire(1), c.acquire(1)
-	big, small := newClient(s, 3), newClient(s, 3)
-	b := big.wait(3, 5)
-	a := small.wait(1, 6) // one permit is free, but not for those behind
-	_, err := small.TryAcquire(s.Ctx, 1)
-	s.Is(err, semaphore.ErrBusy)
-	s.CatchUp(small.conn)
-	a.Waits()
-	release(s, one)
-	s.CatchUp(big.conn)
-	s.CatchUp(small.conn)
-	b.Waits()
-	a.Waits()
-	release(s, two)
-	h := b.Granted()
-	s.CatchUp(small.conn)
-	a.Waits()
-	release(s, h)
-	release(s, a.Granted())
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		one, two := c.acquire(1), c.acquire(1)
+		big, small := newClient(s, 3), newClient(s, 3)
+		b := big.wait(3, 5)
+		a := small.wait(1, 6) // one permit is free, but not for those behind
+		_, err := small.TryAcquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrBusy)
+		s.CatchUp(small.conn)
+		a.Waits()
+		release(s, one)
+		s.CatchUp(big.conn)
+		s.CatchUp(small.conn)
+		b.Waits()
+		a.Waits()
+		release(s, two)
+		h := b.Granted()
+		s.CatchUp(small.conn)
+		a.Waits()
+		release(s, h)
+		release(s, a.Granted())
+		s.Empty()
+	})
 }
 
 func TestTheCapacityIsUsedToTheFullAndNotBeyond(t *testing.T) {
 	const permits, clients, rounds = 5, 10, 8
-	s := newStage(t)
-	var inside, most atomic.Int32
-	var all, meet sync.WaitGroup
-	meet.Add(permits)
-	var met atomic.Int32
-	for range clients {
-		c := newClient(s, permits)
-		all.Go(func() {
-			for range rounds {
-				n := int32(1)
-				if met.Load() >= permits {
-					n += rand.Int32N(3)
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		var inside, most atomic.Int32
+		var all, meet sync.WaitGroup
+		meet.Add(permits)
+		var met atomic.Int32
+		for range clients {
+			c := newClient(s, permits)
+			all.Go(func() {
+				for range rounds {
+					n := int32(1)
+					if met.Load() >= permits {
+						n += rand.Int32N(3)
+					}
+					h, err := c.Acquire(s.Ctx, int(n))
+					if err != nil {
+						s.Error(err)
+						return
+					}
+					now := inside.Add(n)
+					if now > permits {
+						s.Errorf("%d permits in use of %d", now, permits)
+					}
+					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+					}
+					if met.Add(1) <= permits { // the first ones wait until all permits are in use
+						meet.Done()
+						meet.Wait()
+					}
+					inside.Add(-n)
+					if err := h.Release(s.Ctx); err != nil {
+						s.Error(err)
+					}
 				}
-				h, err := c.Acquire(s.Ctx, int(n))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				now := inside.Add(n)
-				if now > permits {
-					t.Errorf("%d permits in use of %d", now, permits)
-				}
-				for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
-				}
-				if met.Add(1) <= permits { // the first ones wait until all permits are in use
-					meet.Done()
-					meet.Wait()
-				}
-				inside.Add(-n)
-				if err := h.Release(s.Ctx); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if most.Load() != permits {
-		t.Errorf("at most %d permits were in use of %d", most.Load(), permits)
-	}
-	s.Empty()
+			})
+		}
+		all.Wait()
+		if most.Load() != permits {
+			s.Errorf("at most %d permits were in use of %d", most.Load(), permits)
+		}
+		s.Empty()
+	})
 }
 
 func TestTheQueueTellsHowManyPermitsEachHas(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 3)
-	h := c.acquire(2)
-	a := c.wait(3, 5)
-	q, err := c.Queue(s.Ctx)
-	s.Must(err)
-	if len(q) != 2 || q[0].Permits != 2 || !q[0].Holding || q[1].Permits != 3 || q[1].Holding || q[0].Token != h.Token() {
-		t.Errorf("queue %+v", q)
-	}
-	release(s, h)
-	release(s, a.Granted())
-	s.Empty()
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		h := c.acquire(2)
+		a := c.wait(3, 5)
+		q, err := c.Queue(s.Ctx)
+		s.Must(err)
+		if len(q) != 2 || q[0].Permits != 2 || !q[0].Holding || q[1].Permits != 3 || q[1].Holding || q[0].Token != h.Token() {
+			s.Errorf("queue %+v", q)
+		}
+		release(s, h)
+		release(s, a.Granted())
+		s.Empty()
+	})
 }
 
 // One of several nodes is enough to lose them all.
 func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
-	s := newStage(t)
-	c := newClient(s, 3)
-	for i := range 3 {
-		h := c.acquire(3)
-		lost := h.Lost()
-		s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[i], -1))
-		s.Lost(lost)
-		if h.Held() {
-			t.Error("held")
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		for i := range 3 {
+			h := c.acquire(3)
+			lost := h.Lost()
+			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
+			s.Lost(lost)
+			if h.Held() {
+				s.Error("held")
+			}
+			s.Empty() // the others are deleted, for nobody else will
+			s.Is(h.Release(s.Ctx), semaphore.ErrLost)
 		}
-		s.Empty() // the others are deleted, for nobody else will
-		s.Is(h.Release(s.Ctx), semaphore.ErrLost)
-	}
-	for i := range 3 {
-		h := c.acquire(3)
-		s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[i], -1))
-		s.Is(h.Verify(s.Ctx), semaphore.ErrLost) // nobody had asked before
-		s.Empty()
-		h = c.acquire(3)
-		s.Must(s.Witness.Delete(s.Dir+"/"+zktest.Children(s, s.Witness, s.Dir)[i], -1))
-		s.Is(h.Release(s.Ctx), semaphore.ErrLost) // nor here
-		s.Empty()
-	}
+		for i := range 3 {
+			h := c.acquire(3)
+			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
+			s.Is(h.Verify(s.Ctx), semaphore.ErrLost) // nobody had asked before
+			s.Empty()
+			h = c.acquire(3)
+			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
+			s.Is(h.Release(s.Ctx), semaphore.ErrLost) // nor here
+			s.Empty()
+		}
+	})
 }
 
 func TestBadNumbersAreErrorsAtOnce(t *testing.T) {
-	s := newStage(t)
-	conn, p := s.Behind()
-	refuses := func(err error, says string) {
-		t.Helper()
-		if err == nil || !strings.HasPrefix(err.Error(), "semaphore: ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("error %v, want one that says %q", err, says)
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		conn, p := s.Behind()
+		refuses := func(err error, says string) {
+			s.Helper()
+			if err == nil || !strings.HasPrefix(err.Error(), "semaphore: ") || !strings.Contains(err.Error(), says) {
+				s.Errorf("error %v, want one that says %q", err, says)
+			}
 		}
-	}
-	negative := semaphore.New(conn, s.Path, -1)
-	three := semaphore.New(conn, s.Path, 3)
-	for _, acquire := range []func(*semaphore.Semaphore, context.Context, int) (*semaphore.Hold, error){
-		(*semaphore.Semaphore).Acquire, (*semaphore.Semaphore).TryAcquire,
-	} {
-		_, err := acquire(negative, s.Ctx, 1)
-		refuses(err, "-1 permits")
+		negative := semaphore.New(conn, s.Path, -1)
+		three := semaphore.New(conn, s.Path, 3)
+		for _, acquire := range []func(*semaphore.Semaphore, context.Context, int) (*semaphore.Hold, error){
+			(*semaphore.Semaphore).Acquire, (*semaphore.Semaphore).TryAcquire,
+		} {
+			_, err := acquire(negative, s.Ctx, 1)
+			refuses(err, "-1 permits")
+			for _, n := range []int{0, -1} {
+				_, err = acquire(three, s.Ctx, n)
+				refuses(err, "at least 1")
+			}
+			_, err = acquire(three, s.Ctx, 4)
+			refuses(err, "only 3")
+		}
+		refuses(negative.Resize(s.Ctx, 3), "-1 permits")
 		for _, n := range []int{0, -1} {
-			_, err = acquire(three, s.Ctx, n)
-			refuses(err, "at least 1")
+			refuses(three.Resize(s.Ctx, n), "at least 1")
 		}
-		_, err = acquire(three, s.Ctx, 4)
-		refuses(err, "only 3")
-	}
-	refuses(negative.Resize(s.Ctx, 3), "-1 permits")
-	for _, n := range []int{0, -1} {
-		refuses(three.Resize(s.Ctx, n), "at least 1")
-	}
-	if n := p.Seen(zktest.AnyOp); n != 0 {
-		t.Errorf("%d requests", n)
-	}
-	exists, _, err := s.Witness.Exists(s.Path)
-	s.Must(err)
-	if exists {
-		t.Error("something was made")
-	}
+		func() {
+			defer func() {
+				if recover() == nil {
+					s.Error("no panic for a nil context")
+				}
+			}()
+			var none context.Context
+			_ = three.Resize(none, 2)
+		}()
+		if n := p.Seen(proxy.AnyOp); n != 0 {
+			s.Errorf("%d requests", n)
+		}
+		exists, _, err := s.Witness.Exists(s.Path)
+		s.Must(err)
+		if exists {
+			s.Error("something was made")
+		}
+	})
 }
 
 const soon = 20 * time.Second // longer than any step

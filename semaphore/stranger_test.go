@@ -1,13 +1,12 @@
 package semaphore
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
 )
 
 func TestStrangersAreKnown(t *testing.T) {
@@ -35,63 +34,49 @@ func TestStrangersAreKnown(t *testing.T) {
 
 // A directory may have the name of one of kazoo's members; nobody holds by it.
 func TestADirectoryIsNobodysPermit(t *testing.T) {
-	conn := zktest.Connect(t, 10*time.Second)
-	for flag, want := range map[int32]error{zk.FlagPersistent: nil, zk.FlagEphemeral: ErrMismatch} {
-		path := zktest.Path(t)
-		for _, p := range []string{path, path + "/076e6e61c0cde965b0859f41aaeb74ff"} {
-			f := flag
-			if p == path {
-				f = zk.FlagPersistent
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		for flag, want := range map[int32]error{zk.FlagPersistent: nil, zk.FlagEphemeral: ErrMismatch} {
+			path := test.Path(s)
+			for _, p := range []string{path, path + "/076e6e61c0cde965b0859f41aaeb74ff"} {
+				f := flag
+				if p == path {
+					f = zk.FlagPersistent
+				}
+				_, err := s.Witness.Create(p, nil, f, zk.WorldACL(zk.PermAll))
+				s.Must(err)
 			}
-			if _, err := conn.Create(p, nil, f, zk.WorldACL(zk.PermAll)); err != nil {
-				t.Fatal(err)
+			h, err := New(s.Witness, path, 2).Acquire(s.Ctx, 1)
+			s.Is(err, want)
+			if err == nil {
+				s.Must(h.Release(s.Ctx))
+				test.AssertEmpty(s, s.Witness, path+"/queue")
 			}
+			s.Must(s.Witness.Delete(path+"/076e6e61c0cde965b0859f41aaeb74ff", -1))
 		}
-		h, err := New(conn, path, 2).Acquire(t.Context(), 1)
-		if !errors.Is(err, want) {
-			t.Errorf("flag %d: %v, want %v", flag, err, want)
-		}
-		if err == nil {
-			if err := h.Release(t.Context()); err != nil {
-				t.Error(err)
-			}
-			zktest.AssertEmpty(t, conn, path+"/queue")
-		}
-		if err := conn.Delete(path+"/076e6e61c0cde965b0859f41aaeb74ff", -1); err != nil {
-			t.Error(err)
-		}
-	}
+	})
 }
 
 // While nobody waits, only the leases are there.
 func TestCuratorsLeasesAreKnownWithoutItsLocks(t *testing.T) {
-	conn := zktest.Connect(t, 10*time.Second)
-	path := zktest.Path(t)
-	try := func(want error) {
-		t.Helper()
-		h, err := New(conn, path, 1).TryAcquire(t.Context(), 1)
-		if !errors.Is(err, want) {
-			t.Errorf("%v, want %v", err, want)
-		}
-		if h != nil {
-			if err := h.Release(t.Context()); err != nil {
-				t.Error(err)
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		try := func(want error) {
+			s.Helper()
+			h, err := New(s.Witness, s.Path, 1).TryAcquire(s.Ctx, 1)
+			s.Is(err, want)
+			if h != nil {
+				s.Must(h.Release(s.Ctx))
 			}
 		}
-	}
-	for _, p := range []string{path, path + "/leases"} {
-		if _, err := conn.Create(p, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
+		for _, p := range []string{s.Path, s.Path + "/leases"} {
+			_, err := s.Witness.Create(p, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			s.Must(err)
 		}
-	}
-	lease := path + "/leases/_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-0000000003"
-	if _, err := conn.Create(lease, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
-	try(ErrMismatch)
-	if err := conn.Delete(lease, -1); err != nil {
-		t.Fatal(err)
-	}
-	try(nil)
-	zktest.AssertEmpty(t, conn, path+"/queue")
+		lease := s.Path + "/leases/_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-0000000003"
+		_, err := s.Witness.Create(lease, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		try(ErrMismatch)
+		s.Must(s.Witness.Delete(lease, -1))
+		try(nil)
+		s.Empty()
+	})
 }

@@ -7,7 +7,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
@@ -16,36 +18,38 @@ import (
 // knows.
 func TestServerThatHasLostItsData(t *testing.T) {
 	t.Parallel()
-	const handshakes = 10
-	forgetful := zktest.Standalone(t, zktest.Options{})
-	knows := zktest.Servers(t)[0]
-	p := zktest.ProxyFor(t, knows)
-	var said lines
-	conn := connect(t, 30*time.Second, []string{p.Addr()}, zkconn.WithLogger(&said))
-	path := zktest.Path(t)
-	for range 20 { // more than has happened over there
-		must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
-		must(t, conn.Delete(path, -1))
-	}
-	session := conn.SessionID()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		const handshakes = 10
+		forgetful := v.Standalone(t, venue.Options{})
+		knows := v.Servers(t)[0]
+		p := v.Proxy(t, knows)
+		var said lines
+		conn := connect(t, v, 30*time.Second, []string{p.Addr()}, zkconn.WithLogger(&said))
+		path := test.Path(t)
+		for range 20 { // more than has happened over there
+			must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
+			must(t, conn.Delete(path, -1))
+		}
+		session := conn.SessionID()
 
-	p.SetTarget(forgetful.Addr())
-	before, began := p.Seen(zktest.ConnectOp), time.Now()
-	p.Cut()
-	zktest.Eventually(t, 20*time.Second, "several attempts", func() bool { return p.Seen(zktest.ConnectOp) >= before+handshakes })
-	if took := time.Since(began); took < handshakes*50*time.Millisecond {
-		t.Errorf("%d handshakes in %v", handshakes, took)
-	}
-	if conn.State() == zk.StateHasSession || conn.SessionID() != session {
-		t.Errorf("state %v, session %#x, had %#x", conn.State(), conn.SessionID(), session)
-	}
-	zktest.Eventually(t, 5*time.Second, "the log says why", func() bool {
-		return strings.Contains(strings.Join(said.all(), "\n"), "closed the connection during the handshake")
+		p.SetTarget(forgetful.Addr())
+		before, began := p.Seen(proxy.ConnectOp), time.Now()
+		p.Cut()
+		test.Eventually(t, 20*time.Second, "several attempts", func() bool { return p.Seen(proxy.ConnectOp) >= before+handshakes })
+		if took := time.Since(began); took < handshakes*50*time.Millisecond {
+			t.Errorf("%d handshakes in %v", handshakes, took)
+		}
+		if conn.State() == zk.StateHasSession || conn.SessionID() != session {
+			t.Errorf("state %v, session %#x, had %#x", conn.State(), conn.SessionID(), session)
+		}
+		test.Eventually(t, 5*time.Second, "the log says why", func() bool {
+			return strings.Contains(strings.Join(said.all(), "\n"), "closed the connection during the handshake")
+		})
+
+		p.SetTarget(knows)
+		call(t, conn, 20*time.Second)
+		if conn.SessionID() != session {
+			t.Error("another session")
+		}
 	})
-
-	p.SetTarget(knows)
-	call(t, conn, 20*time.Second)
-	if conn.SessionID() != session {
-		t.Error("another session")
-	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // What the wire costs per call: compare with the client as it comes.
@@ -15,8 +15,8 @@ func BenchmarkExists(b *testing.B) {
 		name    string
 		connect func(b *testing.B) *zk.Conn
 	}{
-		{"zkconn", func(b *testing.B) *zk.Conn { return connect(b, 10*time.Second, zktest.Servers(b)) }},
-		{"bare", func(b *testing.B) *zk.Conn { return zktest.ConnectForeign(b, 10*time.Second) }},
+		{"zkconn", func(b *testing.B) *zk.Conn { return realzk.Connect(b, 10*time.Second) }},
+		{"bare", func(b *testing.B) *zk.Conn { return realzk.ConnectForeign(b, 10*time.Second) }},
 	} {
 		conn := tc.connect(b)
 		call := func(b *testing.B) {

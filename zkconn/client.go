@@ -42,6 +42,7 @@ type client struct {
 	turns    uint64 // counts the changes of idle
 	guarded  bool   // guard is running
 	lastFail error
+	since    int64 // the zxid since which the client may have missed changes of what it watches; 0: none. See rewatch
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {
@@ -95,7 +96,7 @@ func (c *client) open(network, server string) (*wire, error) {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
-	conn, err := dial(ctx, network, address)
+	conn, err := dial(link.WithCloser(ctx, c.close), network, address)
 	if err == nil && c.tls != nil {
 		conn, err = c.secure(ctx, conn, server)
 	}
@@ -156,6 +157,9 @@ func (c *client) connected(session int64, granted time.Duration, asked time.Time
 
 func (c *client) expired() {
 	c.watched.Store(false) // the client drops its watches with the session
+	c.mu.Lock()
+	c.since = 0
+	c.mu.Unlock()
 	c.link.Expired()
 }
 
@@ -204,6 +208,16 @@ func (c *client) post() {
 	if c.idle && !c.guarded && c.conn != nil && c.quit.Err() == nil {
 		c.guarded = true
 		go c.guard(c.conn)
+	}
+}
+
+// close closes the connection for a dialer that knows of no one else who will.
+func (c *client) close() {
+	c.mu.Lock()
+	conn := c.conn
+	c.mu.Unlock()
+	if conn != nil {
+		conn.Close()
 	}
 }
 

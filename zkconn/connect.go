@@ -127,12 +127,16 @@ func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials)
 	}
 }
 
-// insist repeats a call as long as the connection is the reason why it fails.
+// insist repeats a call as long as the reason why it fails is the connection, or a server that has
+// too much to do.
 func insist(ctx context.Context, call func() error) error {
 	for {
 		err := call()
 		var network net.Error
-		if !errors.As(err, &network) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired) {
+		switch {
+		case err != nil && err.Error() == codeError(codeThrottled).Error():
+			sleep(ctx, throttlePause)
+		case !errors.As(err, &network) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired):
 			return err
 		}
 		if ctx.Err() != nil {

@@ -14,6 +14,8 @@
 //     of 6.7 session timeouts, and tries the others first for a while;
 //   - looks host names up anew on every attempt, and checks a certificate against the host name, not the address;
 //   - drops the connection on a malformed frame instead of panicking;
+//   - sees to it that watches are set again after a reconnect, also when the server refuses that or the connection is lost
+//     again, and that they miss no change in between;
 //   - closes within milliseconds also while no server can be reached;
 //   - knows the session timeout that the server granted and the instant until which its session is sure to live, which
 //     the locks of this module build on.

@@ -41,6 +41,7 @@ const (
 const (
 	xidEvent          = -1
 	codeUnimplemented = -6
+	codeThrottled     = -127
 )
 
 var errFrame = errors.New("malformed frame from the server")

@@ -2,23 +2,25 @@ package zkconn_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
-func TestMain(m *testing.M) { zktest.Main(m) }
+func TestMain(m *testing.M) { realzk.Main(m) }
 
 // connect returns a connection that is closed at the end of the test.
-func connect(t testing.TB, timeout time.Duration, servers []string, opts ...zkconn.Option) *zk.Conn {
+func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []string, opts ...zkconn.Option) *zk.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	conn, err := zkconn.Connect(ctx, servers, timeout, opts...)
+	conn, err := zkconn.Connect(ctx, servers, timeout, slices.Concat(v.Dialer(), opts)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +40,7 @@ func call(t testing.TB, conn *zk.Conn, within time.Duration) (took time.Duration
 			if _, _, err := conn.Get("/"); err == nil || time.Since(start) > within {
 				return
 			}
+			time.Sleep(time.Millisecond) // or no time would pass in a bubble
 		}
 	}()
 	timer := time.NewTimer(within)

@@ -26,7 +26,8 @@ func (w *wire) unwatch(mark string) {
 	p = binary.BigEndian.AppendUint32(p, opRemoveWatches)
 	p = appendString(p, mark)
 	p = binary.BigEndian.AppendUint32(p, dataWatches)
-	w.send(packet{xid: xidUnwatch, op: opRemoveWatches}, p, func() bool { return !w.watches.waitFor(mark) })
+	again := func() { w.unwatch(mark) }
+	w.send(packet{xid: xidUnwatch, op: opRemoveWatches, again: again}, p, func() bool { return !w.watches.waitFor(mark) })
 }
 
 // waitFor reports whether somebody waits for a mark.

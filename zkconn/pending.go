@@ -17,6 +17,7 @@ type packet struct {
 	xid, op int32
 	at      time.Time
 	birth   *link.Birth // somebody wants to know the zxid of the reply; or nil
+	again   func()      // sends it once more if the server throws it away; nil if that is not the wire's to do
 }
 
 func (q *pending) push(p packet) {

@@ -4,21 +4,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
 func TestSessionTimeoutIsWhatWasGranted(t *testing.T) {
-	server := zktest.Shared(t)
-	const asked = 700 * time.Millisecond
-	if got := zkconn.SessionTimeout(zktest.Connect(t, asked, server.Addr())); got != asked {
-		t.Errorf("%v, asked for %v", got, asked)
-	}
-	const tooLong = 24 * time.Hour
-	if got := zkconn.SessionTimeout(zktest.Connect(t, tooLong, server.Addr())); got <= 0 || got >= tooLong {
-		t.Errorf("%v, asked for %v", got, tooLong)
-	}
-	if got := zkconn.SessionTimeout(zktest.ConnectForeign(t, asked, server.Addr())); got != 0 {
-		t.Errorf("%v of a connection that Connect did not make", got)
-	}
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		server := v.Shared(t)
+		const asked = 700 * time.Millisecond
+		if got := zkconn.SessionTimeout(v.Connect(t, asked, server.Addr())); got != asked {
+			t.Errorf("%v, asked for %v", got, asked)
+		}
+		const tooLong = 24 * time.Hour
+		if got := zkconn.SessionTimeout(v.Connect(t, tooLong, server.Addr())); got <= 0 || got >= tooLong {
+			t.Errorf("%v, asked for %v", got, tooLong)
+		}
+		if got := zkconn.SessionTimeout(v.ConnectForeign(t, asked, server.Addr())); got != 0 {
+			t.Errorf("%v of a connection that Connect did not make", got)
+		}
+	})
 }

@@ -15,7 +15,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/link"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
@@ -29,101 +31,110 @@ func port(t *testing.T, address string) string {
 }
 
 func TestTLS(t *testing.T) {
-	ca := zktest.NewAuthority(t)
-	server := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), zktest.Options{})
-	config := &tls.Config{RootCAs: ca.Pool}
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		ca := realzk.NewAuthority(t)
+		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
+		config := &tls.Config{RootCAs: ca.Pool}
 
-	// By name, which the stock client replaces by an address that no certificate has.
-	conn := connect(t, 4*time.Second, []string{server.TLSAddr}, zkconn.WithTLS(config))
-	call(t, conn, 2*time.Second)
-	if !link.Of(conn).Alive(conn.SessionID()) {
-		t.Error("the link does not know the session")
-	}
-	if config.ServerName != "" {
-		t.Error("the caller's config was changed")
-	}
+		// By name, which the stock client replaces by an address that no certificate has.
+		conn := connect(t, v, 4*time.Second, []string{server.TLSAddr}, zkconn.WithTLS(config))
+		call(t, conn, 2*time.Second)
+		if !link.Of(conn).Alive(conn.SessionID()) {
+			t.Error("the link does not know the session")
+		}
+		if config.ServerName != "" {
+			t.Error("the caller's config was changed")
+		}
 
-	// By address, with the name in the config.
-	named := config.Clone()
-	named.ServerName = "localhost"
-	call(t, connect(t, 4*time.Second, []string{"127.0.0.1:" + port(t, server.TLSAddr)}, zkconn.WithTLS(named)), 2*time.Second)
+		// By address, with the name in the config.
+		named := config.Clone()
+		named.ServerName = "localhost"
+		call(t, connect(t, v, 4*time.Second, []string{"127.0.0.1:" + port(t, server.TLSAddr)}, zkconn.WithTLS(named)), 2*time.Second)
+	})
 }
 
 // What must not be trusted is refused, and the error says why. The logger is told as well, each time: then this test has seen
 // enough, and gives up.
 func TestTLSRefused(t *testing.T) {
-	ca := zktest.NewAuthority(t)
-	good := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), zktest.Options{})
-	old := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(-time.Hour)), zktest.Options{})
-	trusting := &tls.Config{RootCAs: ca.Pool}
-	for _, tc := range []struct {
-		name, server string
-		opts         []zkconn.Option
-		says         string
-	}{
-		{"wrong name", "127.0.0.1:" + port(t, good.TLSAddr), []zkconn.Option{zkconn.WithTLS(trusting)}, "certificate"},
-		{"unknown authority", good.TLSAddr, []zkconn.Option{zkconn.WithTLS(nil)}, "unknown authority"},
-		{"another authority", good.TLSAddr, []zkconn.Option{zkconn.WithTLS(&tls.Config{RootCAs: zktest.NewAuthority(t).Pool})}, "unknown authority"},
-		{"expired", old.TLSAddr, []zkconn.Option{zkconn.WithTLS(trusting)}, "expired"},
-		{"no TLS at the server", good.Addr(), []zkconn.Option{zkconn.WithTLS(trusting)}, "TLS"},
-		{"no TLS at the client", good.TLSAddr, nil, "TLS"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			defer cancel()
-			said := &waiting{what: tc.says, said: cancel}
-			conn, err := zkconn.Connect(ctx, []string{tc.server}, 12*time.Second, append(tc.opts, zkconn.WithLogger(said))...)
-			if err == nil {
-				conn.Close()
-				t.Fatal("connected")
-			}
-			t.Log(err)
-			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("error %q, want one that says %q, as the log: %q", err, tc.says, said.all())
-			}
-		})
-	}
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		ca := realzk.NewAuthority(t)
+		good := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
+		old := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(-time.Hour)), realzk.Options{})
+		trusting := &tls.Config{RootCAs: ca.Pool}
+		for _, tc := range []struct {
+			name, server string
+			opts         []zkconn.Option
+			says         string
+		}{
+			{"wrong name", "127.0.0.1:" + port(t, good.TLSAddr), []zkconn.Option{zkconn.WithTLS(trusting)}, "certificate"},
+			{"unknown authority", good.TLSAddr, []zkconn.Option{zkconn.WithTLS(nil)}, "unknown authority"},
+			{"another authority", good.TLSAddr, []zkconn.Option{zkconn.WithTLS(&tls.Config{RootCAs: realzk.NewAuthority(t).Pool})}, "unknown authority"},
+			{"expired", old.TLSAddr, []zkconn.Option{zkconn.WithTLS(trusting)}, "expired"},
+			{"no TLS at the server", good.Addr(), []zkconn.Option{zkconn.WithTLS(trusting)}, "TLS"},
+			{"no TLS at the client", good.TLSAddr, nil, "TLS"},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				said := &waiting{what: tc.says, said: cancel}
+				conn, err := zkconn.Connect(ctx, []string{tc.server}, 12*time.Second, append(tc.opts, zkconn.WithLogger(said))...)
+				if err == nil {
+					conn.Close()
+					t.Fatal("connected")
+				}
+				t.Log(err)
+				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("error %q, want one that says %q, as the log: %q", err, tc.says, said.all())
+				}
+			})
+		}
+	})
 }
 
 // A certificate of the client's own is an identity, too, which ZooKeeper calls x509.
 func TestClientCertificate(t *testing.T) {
-	ca, later := zktest.NewAuthority(t), time.Now().Add(time.Hour)
-	server := zktest.StandaloneTLS(t, ca, ca.Issue(t, "localhost", later), zktest.Options{
-		Config: map[string]string{"ssl.clientAuth": "need"},
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		ca, later := realzk.NewAuthority(t), time.Now().Add(time.Hour)
+		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", later), realzk.Options{
+			Config: map[string]string{"ssl.clientAuth": "need"},
+		})
+		as := func(certs ...tls.Certificate) zkconn.Option {
+			return zkconn.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: certs})
+		}
+		ann := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "ann", later)))
+		bob := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "bob", later)))
+		path := test.Path(t)
+		if _, err := ann.Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := ann.Get(path); err != nil {
+			t.Errorf("ann: %v", err)
+		}
+		if _, _, err := bob.Get(path); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("bob: %v", err)
+		}
+		for name, opt := range map[string]zkconn.Option{
+			"without one":          as(),
+			"of another authority": as(realzk.NewAuthority(t).Issue(t, "ann", later)),
+			"of yesterday":         as(ca.Issue(t, "ann", time.Now().Add(-time.Hour))),
+		} {
+			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			conn, err := zkconn.Connect(ctx, []string{server.TLSAddr}, 4*time.Second, opt)
+			cancel()
+			if err == nil {
+				conn.Close()
+				t.Errorf("%s: connected", name)
+				continue
+			}
+			t.Logf("%s: %v", name, err)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), server.TLSAddr) && !strings.Contains(err.Error(), port(t, server.TLSAddr)) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	})
-	as := func(certs ...tls.Certificate) zkconn.Option {
-		return zkconn.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: certs})
-	}
-	ann := connect(t, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "ann", later)))
-	bob := connect(t, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "bob", later)))
-	path := zktest.Path(t)
-	if _, err := ann.Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}}); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := ann.Get(path); err != nil {
-		t.Errorf("ann: %v", err)
-	}
-	if _, _, err := bob.Get(path); !errors.Is(err, zk.ErrNoAuth) {
-		t.Errorf("bob: %v", err)
-	}
-	for name, opt := range map[string]zkconn.Option{
-		"without one":          as(),
-		"of another authority": as(zktest.NewAuthority(t).Issue(t, "ann", later)),
-		"of yesterday":         as(ca.Issue(t, "ann", time.Now().Add(-time.Hour))),
-	} {
-		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-		conn, err := zkconn.Connect(ctx, []string{server.TLSAddr}, 4*time.Second, opt)
-		cancel()
-		if err == nil {
-			conn.Close()
-			t.Errorf("%s: connected", name)
-			continue
-		}
-		t.Logf("%s: %v", name, err)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), server.TLSAddr) && !strings.Contains(err.Error(), port(t, server.TLSAddr)) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // lines is a logger that remembers.

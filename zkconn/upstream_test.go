@@ -14,7 +14,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
@@ -24,16 +26,19 @@ import (
 // again, TestDigestAuth, TestChaos and TestFailedWrites; that Close ends with all that is under way, TestCloseDuringOutage.
 
 // upstream runs a test with the client as it is, and as zkconn makes it.
-func upstream(t *testing.T, test func(t *testing.T, connect func(...string) *zk.Conn)) {
-	t.Run("bare", func(t *testing.T) {
-		test(t, func(servers ...string) *zk.Conn { return zktest.ConnectForeign(t, 10*time.Second, servers...) })
-	})
-	t.Run("zkconn", func(t *testing.T) {
-		test(t, func(servers ...string) *zk.Conn { return zktest.Connect(t, 10*time.Second, servers...) })
-	})
+func upstream(t *testing.T, test func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn)) {
+	t.Parallel()
+	for name, by := range map[string]func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn{
+		"bare": venue.Venue.ConnectForeign, "zkconn": venue.Venue.Connect,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.Both(t, func(t *testing.T, v venue.Venue) {
+				test(t, v, name == "bare", func(servers ...string) *zk.Conn { return by(v, t, 10*time.Second, servers...) })
+			})
+		})
+	}
 }
-
-func bare(t *testing.T) bool { return strings.HasSuffix(t.Name(), "/bare") }
 
 func must(t *testing.T, err error) {
 	t.Helper()
@@ -47,7 +52,7 @@ var open = zk.WorldACL(zk.PermAll)
 // works waits until a write, which needs the quorum, succeeds.
 func works(t *testing.T, conn *zk.Conn) {
 	t.Helper()
-	zktest.Eventually(t, 20*time.Second, "a write", func() bool {
+	test.Eventually(t, 20*time.Second, "a write", func() bool {
 		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 		return err == nil
 	})
@@ -55,50 +60,54 @@ func works(t *testing.T, conn *zk.Conn) {
 
 func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
 	t.Parallel()
-	e := zktest.Cluster(t, 3, zktest.Options{})
-	sessions := make(map[*zk.Conn]int64)
-	for _, conn := range []*zk.Conn{
-		zktest.ConnectForeign(t, 60*time.Second, e.Addrs()...), zktest.Connect(t, 60*time.Second, e.Addrs()...),
-	} {
-		sessions[conn] = conn.SessionID()
-		first := conn.Server()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		e := v.Cluster(t, 3, venue.Options{})
+		sessions := make(map[*zk.Conn]int64)
+		for _, conn := range []*zk.Conn{
+			v.ConnectForeign(t, 60*time.Second, e.Addrs()...), v.Connect(t, 60*time.Second, e.Addrs()...),
+		} {
+			sessions[conn] = conn.SessionID()
+			first := conn.Server()
+			for _, s := range e.Servers() {
+				if s.Addr() == first {
+					must(t, s.Kill())
+					works(t, conn) // on another member
+					must(t, s.Restart())
+				}
+			}
+		}
 		for _, s := range e.Servers() {
-			if s.Addr() == first {
-				must(t, s.Kill())
-				works(t, conn) // on another member
-				must(t, s.Restart())
+			must(t, s.Kill())
+		}
+		for conn := range sessions {
+			test.Eventually(t, 10*time.Second, "disconnected", func() bool { return conn.State() != zk.StateHasSession })
+		}
+		var two sync.WaitGroup // are a quorum
+		for _, s := range e.Servers()[:2] {
+			two.Go(func() {
+				if err := s.Restart(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		two.Wait()
+		for conn, session := range sessions {
+			works(t, conn)
+			if conn.SessionID() != session {
+				t.Error("another session")
 			}
 		}
-	}
-	must(t, e.Kill())
-	for conn := range sessions {
-		zktest.Eventually(t, 10*time.Second, "disconnected", func() bool { return conn.State() != zk.StateHasSession })
-	}
-	var two sync.WaitGroup // are a quorum
-	for _, s := range e.Servers()[:2] {
-		two.Go(func() {
-			if err := s.Restart(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	two.Wait()
-	for conn, session := range sessions {
-		works(t, conn)
-		if conn.SessionID() != session {
-			t.Error("another session")
-		}
-	}
+	})
 }
 
 func TestUpstreamEndsAfterClose(t *testing.T) {
-	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
+	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
 		conn := connect()
 		_, _, watch, err := conn.GetW("/")
 		must(t, err)
 		var readers sync.WaitGroup
 		for range 4 {
-			if bare(t) {
+			if bare {
 				break // a request that meets the goodbye can hang the client's own goroutine, now and then
 			}
 			readers.Go(func() {
@@ -107,14 +116,14 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 				}
 			})
 		}
-		zktest.Within(t, 5*time.Second, "Close", conn.Close) // the event channel ends with it, which the cleanup waits for
-		zktest.Within(t, 5*time.Second, "a second Close", conn.Close)
-		zktest.Within(t, 5*time.Second, "the calls under way", readers.Wait)
+		test.Within(t, 5*time.Second, "Close", conn.Close) // the event channel ends with it, which the cleanup waits for
+		test.Within(t, 5*time.Second, "a second Close", conn.Close)
+		test.Within(t, 5*time.Second, "the calls under way", readers.Wait)
 		if e := <-watch; e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrClosing) {
 			t.Errorf("a watch hears %+v", e)
 		}
-		zktest.Eventually(t, 5*time.Second, "its state says so", func() bool { return conn.State() == zk.StateDisconnected })
-		zktest.Within(t, 5*time.Second, "a call afterwards", func() {
+		test.Eventually(t, 5*time.Second, "its state says so", func() bool { return conn.State() == zk.StateDisconnected })
+		test.Within(t, 5*time.Second, "a call afterwards", func() {
 			if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) {
 				t.Errorf("a call afterwards: %v", err)
 			}
@@ -125,12 +134,11 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 // More watches than fit into one request are sent again after a reconnect, those whose node has changed meanwhile fire, and
 // the end of the session is told to the rest.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
-	t.Parallel()
 	const watches = 1500
-	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
-		p := zktest.ProxyFor(t, zktest.Servers(t)[0])
-		conn, witness := connect(p.Addr()), zktest.Connect(t, 20*time.Second)
-		dir := zktest.Path(t)
+	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(p.Addr()), v.Connect(t, 20*time.Second)
+		dir := test.Path(t)
 		must(t, errOf(witness.Create(dir, nil, 0, open)))
 		path := func(i int) string { return fmt.Sprintf("%s/%s-%d", dir, strings.Repeat("long", 30), i) }
 		var creates, deletes []any
@@ -154,7 +162,7 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 		must(t, p.Accept())
 		hears := func(i int) (e zk.Event) {
 			t.Helper()
-			zktest.Within(t, 20*time.Second, "an event", func() { e = <-channels[i] })
+			test.Within(t, 20*time.Second, "an event", func() { e = <-channels[i] })
 			return e
 		}
 		for i := 0; i < watches; i += 3 {
@@ -162,7 +170,7 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 				t.Fatalf("watch %d hears %+v", i, e)
 			}
 		}
-		if n := p.Seen(zktest.WatchesOp); n < 2 {
+		if n := p.Seen(proxy.WatchesOp); n < 2 {
 			t.Errorf("%d requests for all watches: too few of them to need several", n)
 		}
 		for i := 1; i < watches; i += 3 {
@@ -183,13 +191,13 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 		if _, open := <-channels[1]; open {
 			t.Error("a second event")
 		}
-		zktest.Expire(t, conn)
+		v.Expire(t, conn)
 		for i := 2; i < watches; i += 3 {
 			if e := hears(i); e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrSessionExpired) {
 				t.Fatalf("watch %d hears %+v of the end of its session", i, e)
 			}
 		}
-		zktest.Eventually(t, 10*time.Second, "a new session", func() bool {
+		test.Eventually(t, 10*time.Second, "a new session", func() bool {
 			return conn.SessionID() != 0 && conn.SessionID() != session && conn.State() == zk.StateHasSession
 		})
 	})
@@ -197,19 +205,19 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 
 // An event comes before any answer that shows what it is about: who has seen the answer finds it there.
 func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
-	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
-		conn, witness := connect(), zktest.Connect(t, 20*time.Second)
-		path := zktest.Path(t)
+	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
+		conn, witness := connect(), v.Connect(t, 20*time.Second)
+		path := test.Path(t)
 		for range 100 {
 			must(t, errOf(witness.Create(path, nil, 0, open)))
 			var watch <-chan zk.Event
-			zktest.Eventually(t, 10*time.Second, "the node", func() (found bool) {
+			test.Eventually(t, 10*time.Second, "the node", func() (found bool) {
 				var err error
 				_, _, watch, err = conn.GetW(path)
 				return err == nil
 			})
 			go witness.Delete(path, -1)
-			zktest.Eventually(t, 10*time.Second, "an answer that shows it", func() bool {
+			test.Eventually(t, 10*time.Second, "an answer that shows it", func() bool {
 				_, _, err := conn.Get(path)
 				return errors.Is(err, zk.ErrNoNode)
 			})
@@ -224,21 +232,23 @@ func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
 
 // Without a server the bare client fails what waits; that of zkconn goes on waiting.
 func TestUpstreamWithoutAServer(t *testing.T) {
-	t.Parallel()
-	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
-		p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
+		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(p.Addr())
 		p.Refuse()
-		zktest.Eventually(t, 10*time.Second, "disconnected", func() bool { return conn.State() != zk.StateHasSession })
+		test.Eventually(t, 10*time.Second, "disconnected", func() bool { return conn.State() != zk.StateHasSession })
 		done := make(chan error, 1)
 		go func() { _, _, err := conn.Get("/"); done <- err }()
-		if bare(t) {
-			zktest.Within(t, 20*time.Second, "an error", func() {
+		if bare {
+			test.Within(t, 20*time.Second, "an error", func() {
 				if err := <-done; !errors.Is(err, zk.ErrNoServer) {
 					t.Error(err)
 				}
 			})
 			return
+		}
+		if v.Virtual() {
+			time.Sleep(8 * time.Second) // the session lives for 10
 		}
 		select {
 		case err := <-done:
@@ -246,7 +256,7 @@ func TestUpstreamWithoutAServer(t *testing.T) {
 		default:
 		}
 		must(t, p.Accept())
-		zktest.Within(t, 20*time.Second, "the answer", func() {
+		test.Within(t, 20*time.Second, "the answer", func() {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
@@ -256,22 +266,21 @@ func TestUpstreamWithoutAServer(t *testing.T) {
 
 // A server that takes its time, but less than the client gives it, is no lost one.
 func TestUpstreamWaitsForASlowServer(t *testing.T) {
-	t.Parallel()
-	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
-		p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
+		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(p.Addr())
-		f := p.Next(zktest.ReadOp, zktest.HoldReply)
+		f := p.Next(proxy.ReadOp, proxy.HoldReply)
 		done := make(chan error, 1)
 		go func() { _, _, err := conn.Get("/"); done <- err }()
-		zktest.Within(t, 10*time.Second, "the request", func() { <-f.Fired() })
+		test.Within(t, 10*time.Second, "the request", func() { <-f.Fired() })
 		release := time.AfterFunc(time.Second, f.Release)
 		defer release.Stop()
-		zktest.Within(t, 10*time.Second, "the answer", func() {
+		test.Within(t, 10*time.Second, "the answer", func() {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
 		})
-		if n := p.Seen(zktest.ConnectOp); n != 1 {
+		if n := p.Seen(proxy.ConnectOp); n != 1 {
 			t.Errorf("%d handshakes", n)
 		}
 	})
@@ -279,20 +288,19 @@ func TestUpstreamWaitsForASlowServer(t *testing.T) {
 
 // A listing of more than the MiB at which the Java client ends comes through; a request of more than that does not.
 func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
-	t.Parallel()
 	const nodes, each = 8000, 150
-	witness := zktest.Connect(t, 20*time.Second)
-	dir := zktest.Path(t)
-	must(t, errOf(witness.Create(dir, nil, 0, open)))
-	for i := 0; i < nodes; i += 2000 {
-		var creates []any
-		for n := range 2000 {
-			creates = append(creates, &zk.CreateRequest{Path: fmt.Sprintf("%s/%0*d", dir, each, i+n), Acl: open})
+	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
+		witness := v.Connect(t, 20*time.Second)
+		dir := test.Path(t)
+		must(t, errOf(witness.Create(dir, nil, 0, open)))
+		for i := 0; i < nodes; i += 2000 {
+			var creates []any
+			for n := range 2000 {
+				creates = append(creates, &zk.CreateRequest{Path: fmt.Sprintf("%s/%0*d", dir, each, i+n), Acl: open})
+			}
+			_, err := witness.Multi(creates...)
+			must(t, err)
 		}
-		_, err := witness.Multi(creates...)
-		must(t, err)
-	}
-	upstream(t, func(t *testing.T, connect func(...string) *zk.Conn) {
 		names, _, err := connect().Children(dir)
 		if err != nil || len(names) != nodes {
 			t.Errorf("%d names, %v", len(names), err)
@@ -305,30 +313,33 @@ func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 
 // zkconn reads what the client writes, and takes each Write for one packet.
 func TestUpstreamWritesWholePackets(t *testing.T) {
-	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
-	var packets, partial atomic.Int64
-	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		return &counted{conn, &packets, &partial}, err
-	}
-	conn := connect(t, 4*time.Second, []string{p.Addr()}, zkconn.WithDigestAuth("ann", "secret"), zkconn.WithDialer(dial))
-	path := zktest.Path(t)
-	must(t, errOf(conn.Create(path, make([]byte, 200_000), 0, open)))
-	_, _, _, err := conn.GetW(path)
-	must(t, err)
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}, &zk.SetDataRequest{Path: path, Version: -1})
-		})
-	}
-	all.Wait()
-	p.Cut()
-	call(t, conn, 5*time.Second)
-	conn.Close()
-	if packets.Load() < 25 || partial.Load() != 0 {
-		t.Errorf("%d of %d writes were not one packet", partial.Load(), packets.Load())
-	}
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		var packets, partial atomic.Int64
+		dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := v.Dial(ctx, network, address)
+			return &counted{conn, &packets, &partial}, err
+		}
+		conn := connect(t, v, 4*time.Second, []string{p.Addr()}, zkconn.WithDigestAuth("ann", "secret"), zkconn.WithDialer(dial))
+		path := test.Path(t)
+		must(t, errOf(conn.Create(path, make([]byte, 200_000), 0, open)))
+		_, _, _, err := conn.GetW(path)
+		must(t, err)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1}, &zk.SetDataRequest{Path: path, Version: -1})
+			})
+		}
+		all.Wait()
+		p.Cut()
+		call(t, conn, 5*time.Second)
+		conn.Close()
+		if packets.Load() < 25 || partial.Load() != 0 {
+			t.Errorf("%d of %d writes were not one packet", partial.Load(), packets.Load())
+		}
+	})
 }
 
 type counted struct {

@@ -2,8 +2,10 @@ package zkconn
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -46,6 +48,7 @@ type wire struct {
 	watches  watches
 	giveUp   time.Time     // reads end here; zero: when the client says so
 	resumed  chan struct{} // closed when the watches have been sent again; nil if there is nothing to wait for
+	since    int64         // the zxid by which the client has set its watches again here; 0: it has not
 }
 
 type phase int
@@ -74,10 +77,11 @@ func newWire(c *client, conn net.Conn, address string, limit time.Duration) *wir
 func (w *wire) Write(p []byte) (int, error) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	if w.note(p) {
+	send, done := w.note(p)
+	if done {
 		return len(p), nil
 	}
-	n, err := w.Conn.Write(p)
+	n, err := w.Conn.Write(send)
 	if err == nil {
 		return n, nil
 	}
@@ -87,9 +91,9 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// note looks at a packet before it is sent, so that the time it notes is never later than the server's. It says whether
-// the packet has been dealt with.
-func (w *wire) note(p []byte) (done bool) {
+// note looks at a packet before it is sent, so that the time it notes is never later than the
+// server's. It returns what to send, or that the packet has been dealt with.
+func (w *wire) note(p []byte) (send []byte, done bool) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +112,12 @@ func (w *wire) note(p []byte) (done bool) {
 	case running:
 		xid, op := request(p)
 		w.spoken = w.spoken || op != opSetAuth
-		w.pending.push(packet{xid, op, now, w.birth(op, p)})
+		sent := packet{xid: xid, op: op, at: now, birth: w.birth(op, p)}
+		if op == opSetWatches {
+			p = w.rewatch(p)
+			sent.again = func() { w.send(sent, p, func() bool { return true }) }
+		}
+		w.pending.push(sent)
 		switch {
 		case op == opSetWatches && w.resumed != nil:
 			close(w.resumed)
@@ -118,12 +127,14 @@ func (w *wire) note(p []byte) (done bool) {
 			w.Conn.SetReadDeadline(w.giveUp)
 			w.client.goodbye()
 		case setsWatch(op, p):
-			w.client.watched.Store(true)
+			if first := !w.client.watched.Swap(true); first && w.session != 0 && now.Sub(w.asked) < watchHold {
+				w.resumed = make(chan struct{}) // the client may look for watches to set again only now, and find this one
+			}
 		}
 	case pretending:
-		return w.farewell.write(p)
+		return nil, w.farewell.write(p)
 	}
-	return false
+	return p, false
 }
 
 // Read hands out the server's frames, each after it has been looked at.
@@ -276,12 +287,16 @@ func (w *wire) reply(head []byte, size int) (forClient bool, err error) {
 		}
 	}
 	switch {
+	case ok && !own && op == opSetWatches:
+		return w.rewatched(p, code)
 	case !ok || !own:
 		return true, nil
 	case xid == xidWatches:
 		if stale := w.watches.answered(code); stale != "" {
 			go w.unwatch(stale)
 		}
+	case code == codeThrottled:
+		w.sendLater(p)
 	default:
 		w.client.unwatched(code)
 	}
@@ -312,9 +327,20 @@ func (w *wire) event(size int) error {
 // peek looks at the next n bytes, however many.
 func (w *wire) peek(n int) ([]byte, error) {
 	if n > w.in.Size() {
-		w.in = bufio.NewReaderSize(w.in, n)
+		w.enlarge(n)
 	}
 	return w.in.Peek(n)
+}
+
+// enlarge replaces the buffer by one of size bytes, which is more than it has now. The new one
+// reads what the former one has buffered, and then the connection. It must not read the former one:
+// each reply that is larger than any before would add a buffer, and none of them could go before
+// the connection ends.
+func (w *wire) enlarge(size int) {
+	buffered, _ := w.in.Peek(w.in.Buffered()) // cannot fail: no more than there is
+	w.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(buffered), w.Conn), size)
+	// Moves them at once. Otherwise they would still be outside of the buffer if that grows again.
+	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
 }
 
 // birth finds who wants to know the zxid of a create that is sent.

@@ -11,11 +11,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/memnet"
 )
 
 const fakeSession = 0x77
@@ -24,6 +26,7 @@ const fakeSession = 0x77
 // wants in between.
 type fakeServer struct {
 	t          testing.TB
+	network    *memnet.Network
 	listener   net.Listener
 	handshakes atomic.Int64
 	wg         sync.WaitGroup
@@ -36,11 +39,26 @@ type fakeServer struct {
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	network := memnet.New()
+	l, err := network.Listen("zk1:2181")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &fakeServer{t: t, listener: l}
+	return &fakeServer{t: t, network: network, listener: l}
+}
+
+// dial is for WithDialer.
+func (f *fakeServer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return f.network.Host("here").DialContext(ctx, network, address)
+}
+
+// inBubble runs a test in virtual time.
+func inBubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(5 * time.Second) }) // until the goroutines of closed clients have ended
+		f(t)
+	})
 }
 
 func (f *fakeServer) start() *fakeServer {
@@ -105,6 +123,7 @@ func connectTo(t testing.TB, f *fakeServer, opts ...Option) *zk.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	opts = slices.Concat([]Option{WithDialer(f.dial)}, opts)
 	conn, err := Connect(ctx, []string{f.listener.Addr().String()}, 4*time.Second, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -143,38 +162,44 @@ func TestMalformedHandshake(t *testing.T) {
 		"HTTP":                  []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeServer(t)
-			f.welcome = func(n int64, c net.Conn) bool {
-				if n > 1 {
-					return false
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.welcome = func(n int64, c net.Conn) bool {
+					if n > 1 {
+						return false
+					}
+					c.Write(bytes)
+					c.Close()
+					return true
 				}
-				c.Write(bytes)
-				c.Close()
-				return true
-			}
-			conn := f.start().connect()
-			if _, _, err := conn.Get("/"); err != nil {
-				t.Error(err)
-			}
+				conn := f.start().connect()
+				if _, _, err := conn.Get("/"); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
 
 // A server that sends the length of the handshake and no more: the client's second read has no deadline.
 func TestHandshakeThatStops(t *testing.T) {
-	f := newFakeServer(t)
-	f.welcome = func(n int64, c net.Conn) bool {
-		if n == 1 {
-			c.Write(handshakeFrame(1, 4000, 16)[:6])
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.welcome = func(n int64, c net.Conn) bool {
+			if n == 1 {
+				c.Write(handshakeFrame(1, 4000, 16)[:6])
+			}
+			return n == 1
 		}
-		return n == 1
-	}
-	start := time.Now()
-	f.start().connect()
-	// A sixth of 4 s, and a pause.
-	if took := time.Since(start); took > 1500*time.Millisecond {
-		t.Errorf("took %v", took)
-	}
+		start := time.Now()
+		f.start().connect()
+		// The next attempt begins after a sixth of 4 s and a pause.
+		if took := time.Since(start); took < 4*time.Second/6 || took > 4*time.Second/6+20*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
 }
 
 func TestMalformedReply(t *testing.T) {
@@ -215,24 +240,27 @@ func TestMalformedReply(t *testing.T) {
 		"Multi with a path of 2 GB": {multi, func(x int32) []byte { return body(x, word(opCreate), []byte{0}, word(0), word(1<<31-1)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeServer(t)
-			var once sync.Once
-			f.answer = func(n int64, c net.Conn, xid, op int32) (done bool) {
-				if n == 1 && op != 11 {
-					once.Do(func() { c.Write(tc.send(xid)); c.(*net.TCPConn).CloseWrite(); done = true })
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				var once sync.Once
+				f.answer = func(n int64, c net.Conn, xid, op int32) (done bool) {
+					if n == 1 && op != 11 {
+						once.Do(func() { c.Write(tc.send(xid)); c.(*memnet.Conn).CloseWrite(); done = true })
+					}
+					return done
 				}
-				return done
-			}
-			conn := f.start().connect()
-			if err := tc.call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
-				t.Errorf("got %v, want a lost connection", err)
-			}
-			if err := get(conn); err != nil {
-				t.Error("after the reconnect:", err)
-			}
-			if n := f.handshakes.Load(); n != 2 {
-				t.Errorf("%d handshakes, want 2", n)
-			}
+				conn := f.start().connect()
+				if err := tc.call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
+					t.Errorf("got %v, want a lost connection", err)
+				}
+				if err := get(conn); err != nil {
+					t.Error("after the reconnect:", err)
+				}
+				if n := f.handshakes.Load(); n != 2 {
+					t.Errorf("%d handshakes, want 2", n)
+				}
+			})
 		})
 	}
 }
@@ -291,180 +319,195 @@ func TestPending(t *testing.T) {
 
 // The expiry is told with session 0; a new session follows.
 func TestExpired(t *testing.T) {
-	f := newFakeServer(t)
-	f.welcome = func(n int64, c net.Conn) bool {
-		c.Write(handshakeFrame([]uint64{1, 0, 2}[min(n, 3)-1], 4000, 16))
-		if n == 2 {
-			c.Close()
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.welcome = func(n int64, c net.Conn) bool {
+			c.Write(handshakeFrame([]uint64{1, 0, 2}[min(n, 3)-1], 4000, 16))
+			if n == 2 {
+				c.Close()
+			}
+			return true
 		}
-		return true
-	}
-	f.answer = func(n int64, c net.Conn, xid, op int32) bool {
-		if n == 1 {
-			c.Close()
+		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
+			if n == 1 {
+				c.Close()
+			}
+			return n == 1
 		}
-		return n == 1
-	}
-	conn := f.start().connect()
-	l := link.Of(conn)
-	if l.Session() != 1 || !l.Alive(1) {
-		t.Fatalf("session %d", l.Session())
-	}
-	conn.Get("/")
-	if _, _, err := conn.Get("/"); err != nil {
-		t.Fatal(err)
-	}
-	if l.Session() != 2 || l.Alive(1) || !l.Alive(2) || l.Epoch() != 2 {
-		t.Errorf("session %d, epoch %d", l.Session(), l.Epoch())
-	}
+		conn := f.start().connect()
+		l := link.Of(conn)
+		if l.Session() != 1 || !l.Alive(1) {
+			t.Fatalf("session %d", l.Session())
+		}
+		conn.Get("/")
+		if _, _, err := conn.Get("/"); err != nil {
+			t.Fatal(err)
+		}
+		if l.Session() != 2 || l.Alive(1) || !l.Alive(2) || l.Epoch() != 2 {
+			t.Errorf("session %d, epoch %d", l.Session(), l.Epoch())
+		}
+	})
 }
 
 // The requests' times come from before they were sent, and each answer is told.
 func TestAnswersAreTimed(t *testing.T) {
-	f := newFakeServer(t)
-	release := make(chan struct{})
-	f.answer = func(_ int64, _ net.Conn, _, op int32) bool {
-		if op == opGetData {
-			<-release
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		release := make(chan struct{})
+		f.answer = func(_ int64, _ net.Conn, _, op int32) bool {
+			if op == opGetData {
+				<-release
+			}
+			return false
 		}
-		return false
-	}
-	conn := f.start().connect()
-	l := link.Of(conn)
-	before := l.Deadline(fakeSession)
-	start := time.Now()
-	got := make(chan error)
-	go func() { _, _, err := conn.Get("/"); got <- err }()
-	time.AfterFunc(50*time.Millisecond, func() { close(release) })
-	if err := <-got; err != nil {
-		t.Fatal(err)
-	}
-	if l.Deadline(fakeSession) != before {
-		t.Error("an answer alone moved the deadline")
-	}
-	l.Proved(fakeSession, time.Now().Add(time.Second)) // a quarter of the timeout later
-	sent := l.Deadline(fakeSession).Add(-l.Timeout())
-	if sent.Before(start) || sent.After(start.Add(40*time.Millisecond)) {
-		t.Errorf("deadline counts from %v after the call began", sent.Sub(start))
-	}
+		conn := f.start().connect()
+		l := link.Of(conn)
+		before := l.Deadline(fakeSession)
+		start := time.Now()
+		got := make(chan error)
+		go func() { _, _, err := conn.Get("/"); got <- err }()
+		time.AfterFunc(50*time.Millisecond, func() { close(release) })
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		if l.Deadline(fakeSession) != before {
+			t.Error("an answer alone moved the deadline")
+		}
+		l.Proved(fakeSession, time.Now().Add(l.HeartbeatAfter()))
+		sent := l.Deadline(fakeSession).Add(-l.Timeout())
+		if sent.Before(start) || sent.After(start.Add(40*time.Millisecond)) {
+			t.Errorf("deadline counts from %v after the call began", sent.Sub(start))
+		}
+	})
 }
 
 // The server refuses to set watches: whoever asked is told, and nothing is left of them.
 func TestWatchAllRefused(t *testing.T) {
-	for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: nil} {
-		f := newFakeServer(t)
-		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-			if op != opSetWatches {
-				return false
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: nil} {
+			f := newFakeServer(t)
+			f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+				if op != opSetWatches {
+					return false
+				}
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(code))))
+				return true
 			}
-			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(code))))
-			return true
+			conn := f.start().connect()
+			l := link.Of(conn)
+			_, err := l.WatchAll([]string{"/a", "/b"}, "")
+			if err == nil || want != nil && !errors.Is(err, want) {
+				t.Errorf("code %d: error %v, want %v", code, err, want)
+			}
+			if want == nil && err.Error() != "unknown error: -127" {
+				t.Errorf("code %d: %v, which is not how the client says it", code, err)
+			}
 		}
-		conn := f.start().connect()
-		l := link.Of(conn)
-		_, err := l.WatchAll([]string{"/a", "/b"}, "")
-		if err == nil || want != nil && !errors.Is(err, want) {
-			t.Errorf("code %d: error %v, want %v", code, err, want)
-		}
-		if want == nil && err.Error() != "unknown error: -127" {
-			t.Errorf("code %d: %v, which is not how the client says it", code, err)
-		}
-	}
+	})
 }
 
 // Answers have nothing in them that tells whose they are: they come in the order of the requests.
 func TestTwoWatchAllAtOnce(t *testing.T) {
-	const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
-	f := newFakeServer(t)
-	order := make(chan string, 2)
-	f.packet = func(p []byte) {
-		if int32At(p, 0) == xidWatches {
-			order <- string(p[path+4 : path+6])
-		}
-	}
-	asked := 0
-	f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-		if op != opSetWatches {
-			return false
-		}
-		if asked++; asked == 2 {
-			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(-127))))
-			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
-			c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
-			c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/b"))))
-		}
-		return true
-	}
-	l := link.Of(f.start().connect())
-	errs := make(map[string]chan error)
-	for _, p := range []string{"/a", "/b"} {
-		told := make(chan error, 1)
-		errs[p] = told
-		go func() {
-			w, err := l.WatchAll([]string{p}, "")
-			if err == nil {
-				if e := <-w[0]; e.Type != zk.EventNodeDeleted || e.Path != p {
-					t.Errorf("the watch on %s hears %+v", p, e)
-				}
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
+		f := newFakeServer(t)
+		order := make(chan string, 2)
+		f.packet = func(p []byte) {
+			if int32At(p, 0) == xidWatches {
+				order <- string(p[path+4 : path+6])
 			}
-			told <- err
-		}()
-	}
-	refused := <-order
-	for p, told := range errs {
-		if err := <-told; (err != nil) != (p == refused) {
-			t.Errorf("%s was refused, and %s is told: %v", refused, p, err)
 		}
-	}
+		asked := 0
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			if op != opSetWatches {
+				return false
+			}
+			if asked++; asked == 2 {
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(-127))))
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
+				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
+				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/b"))))
+			}
+			return true
+		}
+		l := link.Of(f.start().connect())
+		errs := make(map[string]chan error)
+		for _, p := range []string{"/a", "/b"} {
+			told := make(chan error, 1)
+			errs[p] = told
+			go func() {
+				w, err := l.WatchAll([]string{p}, "")
+				if err == nil {
+					if e := <-w[0]; e.Type != zk.EventNodeDeleted || e.Path != p {
+						t.Errorf("the watch on %s hears %+v", p, e)
+					}
+				}
+				told <- err
+			}()
+		}
+		refused := <-order
+		for p, told := range errs {
+			if err := <-told; (err != nil) != (p == refused) {
+				t.Errorf("%s was refused, and %s is told: %v", refused, p, err)
+			}
+		}
+	})
 }
 
 // A server that can not take a watch back is asked for no more marks.
 func TestMarksOnAnOldServer(t *testing.T) {
-	marks := make(chan int32, 4)
-	removed := make(chan struct{}, 4)
-	f := newFakeServer(t)
-	f.packet = func(p []byte) {
-		if int32At(p, 0) == xidWatches {
-			const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
-			marks <- int32At(p, path+4+int(int32At(p, path)))
-		}
-	}
-	f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
-		switch op {
-		case opSetWatches:
-			c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
-			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
-		case opRemoveWatches:
-			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(codeUnimplemented))))
-			removed <- struct{}{}
-		default:
-			return false
-		}
-		return true
-	}
-	conn := f.start().connect()
-	l := link.Of(conn)
-	for _, want := range []int32{1, 0} {
-		w, err := l.WatchAll([]string{"/a"}, "/a-mark")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e := <-w[0]; e.Type != zk.EventNodeDeleted {
-			t.Errorf("hears %+v", e)
-		}
-		if n := <-marks; n != want {
-			t.Errorf("%d marks are watched, want %d", n, want)
-		}
-		if want == 1 {
-			<-removed
-			if _, _, err := conn.Exists("/"); err != nil { // its answer comes behind that one
-				t.Fatal(err)
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		marks := make(chan int32, 4)
+		removed := make(chan struct{}, 4)
+		f := newFakeServer(t)
+		f.packet = func(p []byte) {
+			if int32At(p, 0) == xidWatches {
+				const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
+				marks <- int32At(p, path+4+int(int32At(p, path)))
 			}
 		}
-	}
-	if n := len(removed); n > 0 {
-		t.Errorf("%d watches more are taken back", n)
-	}
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			switch op {
+			case opSetWatches:
+				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
+			case opRemoveWatches:
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(codeUnimplemented))))
+				removed <- struct{}{}
+			default:
+				return false
+			}
+			return true
+		}
+		conn := f.start().connect()
+		l := link.Of(conn)
+		for _, want := range []int32{1, 0} {
+			w, err := l.WatchAll([]string{"/a"}, "/a-mark")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := <-w[0]; e.Type != zk.EventNodeDeleted {
+				t.Errorf("hears %+v", e)
+			}
+			if n := <-marks; n != want {
+				t.Errorf("%d marks are watched, want %d", n, want)
+			}
+			if want == 1 {
+				<-removed
+				if _, _, err := conn.Exists("/"); err != nil { // its answer comes behind that one
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := len(removed); n > 0 {
+			t.Errorf("%d watches more are taken back", n)
+		}
+	})
 }
 
 // An event without a path, or with half of one, ends the connection.
@@ -479,21 +522,24 @@ func TestMalformedEvent(t *testing.T) {
 		"negative path": event(word(2), word(3), word(-1), []byte("/abc")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFakeServer(t)
-			f.answer = func(n int64, c net.Conn, _, op int32) bool {
-				if n > 1 || op != opExists {
-					return false
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.answer = func(n int64, c net.Conn, _, op int32) bool {
+					if n > 1 || op != opExists {
+						return false
+					}
+					c.Write(bytes)
+					return true
 				}
-				c.Write(bytes)
-				return true
-			}
-			conn := f.start().connect()
-			if _, _, err := conn.Exists("/"); err == nil {
-				t.Error("no error")
-			}
-			if _, _, err := conn.Exists("/"); err != nil {
-				t.Errorf("on the next connection: %v", err)
-			}
+				conn := f.start().connect()
+				if _, _, err := conn.Exists("/"); err == nil {
+					t.Error("no error")
+				}
+				if _, _, err := conn.Exists("/"); err != nil {
+					t.Errorf("on the next connection: %v", err)
+				}
+			})
 		})
 	}
 }

@@ -41,12 +41,11 @@ func (c *brokenConn) Read(p []byte) (int, error) {
 }
 
 func TestFailedWrites(t *testing.T) {
-	var dialer net.Dialer
 	connect := func(t *testing.T, opts ...Option) (conn *zk.Conn, f *fakeServer, op *atomic.Int32) {
 		op = new(atomic.Int32)
 		f = newFakeServer(t).start()
 		opts = append(opts, WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, address)
+			c, err := f.dial(ctx, network, address)
 			return &brokenConn{c, op, make(chan struct{})}, err
 		}))
 		return f.connect(opts...), f, op
@@ -79,23 +78,29 @@ func TestFailedWrites(t *testing.T) {
 	// While the wire knows already and the client does not, its send loop still takes requests, and fails them. That must not
 	// look like a Close.
 	t.Run("of a call", func(t *testing.T) {
-		conn, _, op := connect(t)
-		op.Store(opGetData)
-		if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("got %v, want a lost connection", err)
-		}
-		answers(t, conn)
+		t.Parallel()
+		inBubble(t, func(t *testing.T) {
+			conn, _, op := connect(t)
+			op.Store(opGetData)
+			if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) {
+				t.Errorf("got %v, want a lost connection", err)
+			}
+			answers(t, conn)
+		})
 	})
 
 	// The client answers such a request twice, on a channel of one.
 	t.Run("of credentials sent again", func(t *testing.T) {
-		conn, f, op := connect(t, WithDigestAuth("ann", "secret"))
-		op.Store(opGetData)
-		conn.Get("/")
-		op.Store(opSetAuth)
-		answers(t, conn)
-		if n := f.handshakes.Load(); n < 2 {
-			t.Errorf("%d handshakes", n)
-		}
+		t.Parallel()
+		inBubble(t, func(t *testing.T) {
+			conn, f, op := connect(t, WithDigestAuth("ann", "secret"))
+			op.Store(opGetData)
+			conn.Get("/")
+			op.Store(opSetAuth)
+			answers(t, conn)
+			if n := f.handshakes.Load(); n < 2 {
+				t.Errorf("%d handshakes", n)
+			}
+		})
 	})
 }

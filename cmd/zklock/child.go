@@ -2,9 +2,12 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"strconv"
 	"syscall"
 )
 
@@ -16,25 +19,77 @@ type child struct {
 	tty   *terminal
 }
 
-func startChild(argv, env []string) (*child, error) {
+// starterName is what a process of this program is called that is about to become the command.
+const starterName = "zklock-start"
+
+// The starter's files beside the standard ones.
+const (
+	starterGo   = 3 + iota // it reads a byte: it may become the command
+	starterFail            // it writes the number of the error if it cannot
+)
+
+// startChild calls known with the group's number when the command has a process and has not begun: what
+// it starts itself must not come before the guard knows the group. So the process waits for a byte,
+// and only then becomes the command.
+func startChild(argv, env []string, known func(group int)) (*child, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, cannotRun(argv[0], err)
 	}
+	program, err := self()
+	if err != nil {
+		return nil, err
+	}
+	mayGo, release, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer release.Close()
+	failure, failed, err := os.Pipe()
+	if err != nil {
+		mayGo.Close()
+		return nil, err
+	}
+	defer failure.Close()
 	tty := ourTerminal()
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	tty.lendTo(attr)
 	diesWithUs(attr)
-	p, err := os.StartProcess(path, argv, &os.ProcAttr{
-		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attr,
+	p, err := os.StartProcess(program, append([]string{starterName, path}, argv...), &os.ProcAttr{
+		Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, mayGo, failed}, Sys: attr,
 	})
+	mayGo.Close()
+	failed.Close()
 	if err != nil {
-		tty.takeBack() // it was lent before the program was found not to run
-		return nil, cannotRun(argv[0], err)
+		tty.takeBack()
+		return nil, fmt.Errorf("starting a process for the command: %w", err)
 	}
 	c := &child{pid: p.Pid, ended: make(chan syscall.WaitStatus, 1), tty: tty}
+	known(c.pid)
+	_, _ = release.Write([]byte{1})  // of a starter that was killed wait tells
+	text, err := io.ReadAll(failure) // ends when the command has begun, or the starter has ended
+	if number, e := strconv.Atoi(string(text)); err == nil && e == nil {
+		_, _ = p.Wait()
+		tty.takeBack() // it was lent before the program was found not to run
+		return nil, cannotRun(argv[0], &fs.PathError{Op: "exec", Path: path, Err: syscall.Errno(number)})
+	}
 	go c.wait()
 	return c, nil
+}
+
+// starter is the starter's main function. It returns only if it does not become the command.
+func starter(path string, argv []string) int {
+	syscall.CloseOnExec(starterGo)
+	syscall.CloseOnExec(starterFail)
+	if n, _ := os.NewFile(starterGo, "go").Read(make([]byte, 1)); n == 0 {
+		return exitFailed // zklock has gone
+	}
+	err := syscall.Exec(path, argv, os.Environ())
+	var number syscall.Errno
+	if errors.As(err, &number) {
+		fmt.Fprint(os.NewFile(starterFail, "failure"), int(number))
+	}
+	return exitNotRun
 }
 
 func cannotRun(name string, err error) error {

@@ -9,12 +9,13 @@ import (
 func TestBashCompletes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"zklock ":                         "run ls watch completion",
+		"zklock ":                         "run ls watch dev completion",
 		"zklock wa":                       "watch",
 		"zklock run -sh":                  "-shared",
 		"zklock run -s":                   "-servers -shared",
 		"zklock ls -":                     "-json -servers -timeout",
 		"zklock completion f":             "fish",
+		"zklock dev -":                    "-host -port -tick",
 		"zklock run /path -- zklock-no-s": "",
 	} {
 		words := strings.Split(line, " ")
@@ -31,7 +32,7 @@ func TestBashCompletes(t *testing.T) {
 func TestScriptsNameAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	for shell, script := range map[string]string{"zsh": zsh(commands()), "fish": fish(commands())} {
-		for _, word := range []string{"run", "ls", "watch", "completion", "kill-after", "json", "shared"} {
+		for _, word := range []string{"run", "ls", "watch", "dev", "completion", "kill-after", "json", "shared"} {
 			if !strings.Contains(script, word) {
 				t.Errorf("%s: no %q in\n%s", shell, word, script)
 			}
@@ -51,8 +52,8 @@ func TestScriptsNameAllCommandsAndFlags(t *testing.T) {
 
 func TestHelpIsNoError(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"help", "run"}, {"run", "-h"}, {"run", "--help"}, {"ls", "-help"}, {"watch", "-h"}} {
-		c := start(t, "", args...)
+	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"help", "run"}, {"run", "-h"}, {"run", "--help"}, {"ls", "-help"}, {"watch", "-h"}, {"dev", "-h"}} {
+		c := start(t, "none", args...)
 		ends(t, c, 0)
 		if len(args) == 2 {
 			c.Hears("Flags:")

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
 )
 
 // guardOf finds the guard among the children of a zklock.
@@ -33,7 +33,7 @@ func guardOf(t *testing.T, zklock string) int {
 
 func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	c := start(t, "", "run", path, "--", "sh", "-c", "echo parent $PPID; read line")
 	guard := guardOf(t, c.Hears("parent"))
 	if err := syscall.Kill(guard, syscall.SIGSTOP); err != nil {

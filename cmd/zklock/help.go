@@ -15,6 +15,7 @@ func overview(all []*command) string {
   zklock run -try /jobs/nightly -- ./nightly.sh      not at all if another one runs
   zklock run -permits 4 /jobs/backup -- ./backup.sh  four at a time
   zklock ls /jobs/nightly                            who runs, who waits
+  zklock dev                                         a server in memory, to try all of this
 
 Commands:
 `)
@@ -32,7 +33,8 @@ Servers: -servers host:port,..., else ZK_SERVERS, else 127.0.0.1:2181.
 // the flags.
 func (c *command) help() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "zklock %s [flags] %s\n\n%s\n", c.name, c.args, strings.TrimSpace(c.long))
+	usage := strings.TrimSpace("zklock " + c.name + " [flags] " + c.args)
+	fmt.Fprintf(&b, "%s\n\n%s\n", usage, strings.TrimSpace(c.long))
 	first := true
 	c.flags.VisitAll(func(f *flag.Flag) {
 		if first {

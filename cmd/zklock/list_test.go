@@ -7,14 +7,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
 func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	t.Parallel()
-	root := zktest.Path(t)
+	root := test.Path(t)
 	if got := start(t, "", "ls", root).Hears(root + ":"); got != "nobody holds or waits" {
 		t.Errorf("of a path that does not exist: %q", got)
 	}
@@ -48,7 +50,7 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	}
 
 	path = root + "/reentrant"
-	conn := zktest.Connect(t, quiet)
+	conn := realzk.Connect(t, quiet, realzk.Some(t)...)
 	h, err := reentrant.New(conn, path).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +87,7 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 
 func TestLsAsJSON(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	h := holder(t, "-data", "mine", path)
 	cmd := zklockCommand(t, "", "ls", "-json", path)
 	cmd.Stderr = os.Stderr
@@ -110,7 +112,7 @@ func TestLsAsJSON(t *testing.T) {
 func TestWatchShowsEachChange(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"-permits", "1"}} {
-		path, kind := zktest.Path(t), "rwlock"
+		path, kind := test.Path(t), "rwlock"
 		if flags != nil {
 			kind = "semaphore, 1 of 1 permits in use"
 		}
@@ -135,7 +137,7 @@ func TestWatchShowsEachChange(t *testing.T) {
 }
 
 // shows waits for a table with that headline.
-func shows(t *testing.T, w *zktest.Child, path, want string) {
+func shows(t *testing.T, w *realzk.Child, path, want string) {
 	t.Helper()
 	for got := ""; got != want; {
 		got = w.Hears(path + ":")
@@ -144,12 +146,12 @@ func shows(t *testing.T, w *zktest.Child, path, want string) {
 
 func TestWatchGoesOnThroughALostSession(t *testing.T) {
 	t.Parallel()
-	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
-	path := zktest.Path(t)
+	p := proxy.For(t, realzk.Some(t)[0])
+	path := test.Path(t)
 	w := start(t, p.Addr(), "watch", path)
 	shows(t, w, path, "nobody holds or waits")
 	id, passwd := p.Session()
-	if _, err := zktest.EndSession(id, passwd, p.Addr()); err != nil {
+	if _, err := realzk.EndSession(id, passwd, p.Addr()); err != nil {
 		t.Fatal(err)
 	}
 	h := holder(t, path)

@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -18,7 +20,7 @@ import (
 const stubborn = `trap "" TERM; sleep 1000 & echo pids $$ $!; while :; do read line; done`
 
 // pids are the processes of a stubborn command.
-func pids(t *testing.T, c *zktest.Child) []int {
+func pids(t *testing.T, c *realzk.Child) []int {
 	t.Helper()
 	var list []int
 	for _, word := range strings.Fields(c.Hears("pids")) {
@@ -76,7 +78,7 @@ type grant struct {
 // next queues for a lock, in this process.
 func next(t *testing.T, path, server string, former []int) <-chan grant {
 	t.Helper()
-	m := rwlock.New(zktest.Connect(t, quiet, server), path)
+	m := rwlock.New(realzk.Connect(t, quiet, server), path)
 	granted := make(chan grant, 1)
 	go func() {
 		h, err := m.Lock(t.Context())
@@ -95,11 +97,11 @@ func next(t *testing.T, path, server string, former []int) <-chan grant {
 func overtaken(t *testing.T, dead <-chan time.Time, granted <-chan grant) grant {
 	t.Helper()
 	var g grant
-	zktest.Within(t, soon, "the next one holds", func() { g = <-granted })
+	test.Within(t, soon, "the next one holds", func() { g = <-granted })
 	if len(g.alive) > 0 {
 		t.Errorf("alive when the next one held: %v", g.alive)
 	}
-	zktest.Within(t, soon, "the command is dead", func() {
+	test.Within(t, soon, "the command is dead", func() {
 		t.Logf("dead %v before the next one held", g.at.Sub(<-dead).Round(time.Millisecond))
 	})
 	if err := g.hold.Unlock(t.Context()); err != nil {
@@ -115,17 +117,17 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		do   func(t *testing.T, c *zktest.Child, p *zktest.Proxy, s *zktest.Server)
+		do   func(t *testing.T, c *realzk.Child, p *proxy.Proxy, s *realzk.Server)
 		code int // -1: killed
 		args []string
 	}{
-		{"in a black hole", func(_ *testing.T, _ *zktest.Child, p *zktest.Proxy, _ *zktest.Server) { p.Mute() }, exitLost, nil},
-		{"in a black hole, with little time", func(_ *testing.T, _ *zktest.Child, p *zktest.Proxy, _ *zktest.Server) { p.Mute() }, exitLost,
+		{"in a black hole", func(_ *testing.T, _ *realzk.Child, p *proxy.Proxy, _ *realzk.Server) { p.Mute() }, exitLost, nil},
+		{"in a black hole, with little time", func(_ *testing.T, _ *realzk.Child, p *proxy.Proxy, _ *realzk.Server) { p.Mute() }, exitLost,
 			[]string{"-kill-after", "1ms"}},
-		{"when the server is refused", func(_ *testing.T, _ *zktest.Child, p *zktest.Proxy, _ *zktest.Server) { p.Refuse() }, exitLost, nil},
-		{"when zklock is stopped", func(_ *testing.T, c *zktest.Child, _ *zktest.Proxy, _ *zktest.Server) { c.Pause() }, -1, nil},
-		{"when zklock is killed", func(_ *testing.T, c *zktest.Child, _ *zktest.Proxy, _ *zktest.Server) { c.Kill() }, -1, nil},
-		{"when the server is stopped", func(t *testing.T, c *zktest.Child, _ *zktest.Proxy, s *zktest.Server) {
+		{"when the server is refused", func(_ *testing.T, _ *realzk.Child, p *proxy.Proxy, _ *realzk.Server) { p.Refuse() }, exitLost, nil},
+		{"when zklock is stopped", func(_ *testing.T, c *realzk.Child, _ *proxy.Proxy, _ *realzk.Server) { c.Pause() }, -1, nil},
+		{"when zklock is killed", func(_ *testing.T, c *realzk.Child, _ *proxy.Proxy, _ *realzk.Server) { c.Kill() }, -1, nil},
+		{"when the server is stopped", func(t *testing.T, c *realzk.Child, _ *proxy.Proxy, s *realzk.Server) {
 			if err := s.Pause(); err != nil {
 				t.Fatal(err)
 			}
@@ -137,17 +139,19 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			server := zktest.Shared(t)
+			addr := realzk.Some(t)[0]
+			var server *realzk.Server
 			if strings.Contains(tc.name, "server is stopped") {
-				server = zktest.Standalone(t, zktest.Options{})
+				server = realzk.Standalone(t, realzk.Options{})
+				addr = server.Addr()
 			}
-			p := zktest.ProxyFor(t, server.Addr())
-			path := zktest.Path(t)
+			p := proxy.For(t, addr)
+			path := test.Path(t)
 			args := append([]string{"run", "-timeout", session.String()}, tc.args...)
 			c := start(t, p.Addr(), append(args, path, "--", "sh", "-c", stubborn)...)
 			group := pids(t, c)
-			granted := next(t, path, server.Addr(), group)
-			inLineAt(t, server.Addr(), path, 2)
+			granted := next(t, path, addr, group)
+			inLineAt(t, addr, path, 2)
 			dead := diedAt(group)
 			tc.do(t, c, p, server)
 			overtaken(t, dead, granted)
@@ -158,36 +162,51 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 	}
 }
 
+// The guard has ended the command before zklock could, which is told as a loss: the code is not that of
+// a command that SIGKILL has ended.
+// Here zklock is stopped by the first thing that the command does: the guard knows of the command by then.
+func TestTheGuardsEndIsALoss(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	c := start(t, "", "run", "-timeout", session.String(), path, "--", "sh", "-c", "kill -STOP $PPID; "+stubborn)
+	group := pids(t, c)
+	dead := diedAt(group)
+	test.Within(t, soon, "the command is dead", func() { <-dead })
+	c.Resume()
+	ends(t, c, exitLost, path, "the command was ended")
+	free(t, path)
+}
+
 // The lock is gone and may be another's already: there is nothing to be waited for.
 func TestACommandWhoseLockIsGoneIsKilledAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, do := range map[string]func(t *testing.T, p *zktest.Proxy, path string){
-		"node deleted": func(t *testing.T, _ *zktest.Proxy, path string) {
-			conn := zktest.Connect(t, quiet)
-			for _, name := range zktest.Children(t, conn, path) {
+	for name, do := range map[string]func(t *testing.T, p *proxy.Proxy, path string){
+		"node deleted": func(t *testing.T, _ *proxy.Proxy, path string) {
+			conn := realzk.Connect(t, quiet, realzk.Some(t)...)
+			for _, name := range test.Children(t, conn, path) {
 				if err := conn.Delete(path+"/"+name, -1); err != nil {
 					t.Fatal(err)
 				}
 			}
 		},
-		"session ended": func(t *testing.T, p *zktest.Proxy, _ string) {
+		"session ended": func(t *testing.T, p *proxy.Proxy, _ string) {
 			id, passwd := p.Session()
-			if _, err := zktest.EndSession(id, passwd, p.Addr()); err != nil {
+			if _, err := realzk.EndSession(id, passwd, p.Addr()); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := zktest.ProxyFor(t, zktest.Servers(t)[0])
-			path := zktest.Path(t)
+			p := proxy.For(t, realzk.Some(t)[0])
+			path := test.Path(t)
 			c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "sh", "-c", stubborn)
 			group := pids(t, c)
-			zktest.Eventually(t, soon, "its node is watched", func() bool { return p.Seen(zktest.ReadOp) > 0 })
+			test.Eventually(t, soon, "its node is watched", func() bool { return p.Seen(proxy.ReadOp) > 0 })
 			do(t, p, path)
 			dead := diedAt(group)
 			struck := time.Now()
-			zktest.Within(t, soon, "the command is dead", func() { t.Logf("dead after %v", (<-dead).Sub(struck)) })
+			test.Within(t, soon, "the command is dead", func() { t.Logf("dead after %v", (<-dead).Sub(struck)) })
 			if took := time.Since(struck); took > 10*time.Second { // -kill-after is 15 s
 				t.Errorf("it took %v", took)
 			}
@@ -199,8 +218,8 @@ func TestACommandWhoseLockIsGoneIsKilledAtOnce(t *testing.T) {
 
 func TestACommandThatListensMayTidyUp(t *testing.T) {
 	t.Parallel()
-	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
-	path := zktest.Path(t)
+	p := proxy.For(t, realzk.Some(t)[0])
+	path := test.Path(t)
 	c := start(t, p.Addr(), "run", "-timeout", session.String(), path, "--",
 		"sh", "-c", `trap "echo tidy up; exit 0" TERM; echo ready; while :; do read line; done`)
 	c.Hears("ready")
@@ -216,8 +235,8 @@ func TestACommandThatListensMayTidyUp(t *testing.T) {
 // An outage that is short costs nothing.
 func TestAShortOutageIsNoLoss(t *testing.T) {
 	t.Parallel()
-	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
-	path := zktest.Path(t)
+	p := proxy.For(t, realzk.Some(t)[0])
+	path := test.Path(t)
 	c := start(t, p.Addr(), "run", path, "--", "sh", "-c", "echo ready; read line")
 	c.Hears("ready")
 	p.Cut()
@@ -225,15 +244,15 @@ func TestAShortOutageIsNoLoss(t *testing.T) {
 	if err := p.Accept(); err != nil {
 		t.Fatal(err)
 	}
-	beats := p.Seen(zktest.CheckOp)
-	zktest.Eventually(t, soon, "it is heard of again", func() bool { return p.Seen(zktest.CheckOp) > beats })
+	beats := p.Seen(proxy.CheckOp)
+	test.Eventually(t, soon, "it is heard of again", func() bool { return p.Seen(proxy.CheckOp) > beats })
 	finish(t, c)
 	free(t, path)
 }
 
 func TestWhatTheCommandLeavesBehindIsEnded(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	c := start(t, "", "run", path, "--", "sh", "-c", "sleep 1000 & echo pids $$ $!; exit 5")
 	group := pids(t, c)
 	ends(t, c, 5)

@@ -4,6 +4,7 @@
 //	zklock run /jobs/nightly -- ./nightly.sh
 //	zklock run -permits 4 /jobs/backup -- ./backup.sh
 //	zklock ls /jobs/nightly
+//	zklock dev
 //
 // `zklock help` has more; docs/zklock.md says what happens when a lock is lost.
 package main
@@ -22,8 +23,11 @@ import (
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if os.Args[0] == guardName {
+	switch os.Args[0] {
+	case guardName:
 		os.Exit(guard(os.Stdin))
+	case starterName:
+		os.Exit(starter(os.Args[1], os.Args[2:]))
 	}
 	os.Exit(zklock(os.Args[1:]))
 }
@@ -54,7 +58,7 @@ func (c *command) given(name string) (given bool) {
 }
 
 func commands() []*command {
-	return []*command{runCommand(), listCommand(), watchCommand(), completionCommand()}
+	return []*command{runCommand(), listCommand(), watchCommand(), devCommand(), completionCommand()}
 }
 
 func zklock(args []string) int {

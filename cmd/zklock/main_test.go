@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // asZklock in the environment turns a copy of the test binary into zklock.
@@ -18,6 +18,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Args[0] == guardName:
 		os.Exit(guard(os.Stdin))
+	case os.Args[0] == starterName:
+		os.Exit(starter(os.Args[1], os.Args[2:]))
 	case os.Getenv(asZklock) != "":
 		os.Unsetenv(asZklock)
 		os.Exit(zklock(os.Args[1:]))
@@ -26,15 +28,15 @@ func TestMain(m *testing.M) {
 }
 
 // start runs zklock as a process of its own. servers "" means the shared server.
-func start(t *testing.T, servers string, args ...string) *zktest.Child {
+func start(t *testing.T, servers string, args ...string) *realzk.Child {
 	t.Helper()
-	return zktest.StartProgram(t, zklockCommand(t, servers, args...))
+	return realzk.StartProgram(t, zklockCommand(t, servers, args...))
 }
 
 func zklockCommand(t *testing.T, servers string, args ...string) *exec.Cmd {
 	t.Helper()
 	if servers == "" {
-		servers = strings.Join(zktest.Servers(t), ",")
+		servers = strings.Join(realzk.Some(t), ",")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -47,7 +49,7 @@ func zklockCommand(t *testing.T, servers string, args ...string) *exec.Cmd {
 }
 
 // ends asserts how it exits, and what it says then.
-func ends(t *testing.T, c *zktest.Child, code int, words ...string) {
+func ends(t *testing.T, c *realzk.Child, code int, words ...string) {
 	t.Helper()
 	got, cries := c.Ends()
 	if got != code {

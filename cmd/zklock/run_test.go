@@ -8,12 +8,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 func TestTheExitCodeIsTheCommands(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	for _, code := range []int{0, 1, 77, 255} {
 		ends(t, start(t, "", "run", path, "--", "sh", "-c", fmt.Sprint("exit ", code)), code)
 	}
@@ -30,7 +32,7 @@ func TestTheExitCodeIsTheCommands(t *testing.T) {
 
 func TestTheCommandKnowsItsLock(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	var before int64
 	for range 2 {
 		c := start(t, "", "run", path, "--", "sh", "-c", "echo path $ZKLOCK_PATH; echo token $ZKLOCK_TOKEN")
@@ -48,7 +50,7 @@ func TestTheCommandKnowsItsLock(t *testing.T) {
 
 func TestTheCommandReadsStandardInput(t *testing.T) {
 	t.Parallel()
-	c := start(t, "", "run", zktest.Path(t), "--", "sh", "-c", "read line; echo got $line; exit 3")
+	c := start(t, "", "run", test.Path(t), "--", "sh", "-c", "read line; echo got $line; exit 3")
 	c.Say("a word")
 	if got := c.Hears("got"); got != "a word" {
 		t.Errorf("got %q", got)
@@ -85,7 +87,7 @@ func TestWrongUsage(t *testing.T) {
 }
 
 // holder runs a command that holds a lock until it is told to end.
-func holder(t *testing.T, args ...string) *zktest.Child {
+func holder(t *testing.T, args ...string) *realzk.Child {
 	t.Helper()
 	args = append(append([]string{"run"}, args...), "--", "sh", "-c", "echo pid $$; read line")
 	c := start(t, "", args...)
@@ -93,7 +95,7 @@ func holder(t *testing.T, args ...string) *zktest.Child {
 	return c
 }
 
-func finish(t *testing.T, c *zktest.Child) {
+func finish(t *testing.T, c *realzk.Child) {
 	t.Helper()
 	c.Say("end")
 	ends(t, c, 0)
@@ -101,7 +103,7 @@ func finish(t *testing.T, c *zktest.Child) {
 
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	h := holder(t, path)
 	ends(t, start(t, "", "run", "-try", path, "--", "true"), exitBusy, path+" is taken")
 	ends(t, start(t, "", "run", "-wait", "300ms", path, "--", "true"), exitTimeout, "not free within 300ms")
@@ -119,7 +121,7 @@ func TestBusy(t *testing.T) {
 
 func TestSharedHoldersGoTogether(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	a, b := holder(t, "-shared", path), holder(t, "-shared", "-try", path)
 	ends(t, start(t, "", "run", "-try", path, "--", "true"), exitBusy)
 	finish(t, a)
@@ -132,7 +134,7 @@ func TestSharedHoldersGoTogether(t *testing.T) {
 
 func TestPermits(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	a, b := holder(t, "-permits", "2", path), holder(t, "-permits", "2", path)
 	ends(t, start(t, "", "run", path, "--", "true"), exitFailed, path+" is a semaphore: say -permits 2")
 	ends(t, start(t, "", "run", "-permits", "2", "-try", path, "--", "true"), exitBusy)
@@ -146,22 +148,22 @@ func TestPermits(t *testing.T) {
 
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
+	p := proxy.For(t, realzk.Some(t)[0])
 	p.Refuse()
-	ends(t, start(t, p.Addr(), "run", "-timeout", "1s", zktest.Path(t), "--", "true"), exitNoServer, p.Addr(), "after 1", "refused")
+	ends(t, start(t, p.Addr(), "run", "-timeout", "1s", test.Path(t), "--", "true"), exitNoServer, p.Addr(), "after 1", "refused")
 }
 
 // inLine waits until so many nodes stand in line.
 func inLine(t *testing.T, dir string, n int) {
 	t.Helper()
-	inLineAt(t, zktest.Servers(t)[0], dir, n)
+	inLineAt(t, realzk.Some(t)[0], dir, n)
 }
 
 func inLineAt(t *testing.T, server, dir string, n int) {
 	t.Helper()
-	conn := zktest.Connect(t, quiet, server)
-	zktest.Eventually(t, soon, fmt.Sprintf("%d stand in line at %s", n, dir), func() bool {
-		return len(zktest.Children(t, conn, dir)) == n
+	conn := realzk.Connect(t, quiet, server)
+	test.Eventually(t, soon, fmt.Sprintf("%d stand in line at %s", n, dir), func() bool {
+		return len(test.Children(t, conn, dir)) == n
 	})
 }
 

@@ -5,12 +5,14 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		c := start(t, "", "run", path, "--", "sh", "-c",
 			"trap 'echo got signal; exit 9' "+strconv.Itoa(int(sig))+"; echo ready; while :; do read line; done")
@@ -28,7 +30,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 
 func TestASignalEndsTheWait(t *testing.T) {
 	t.Parallel()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	h := holder(t, path)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		c := start(t, "", "run", path, "--", "true")
@@ -38,10 +40,10 @@ func TestASignalEndsTheWait(t *testing.T) {
 		inLine(t, path, 1)
 	}
 	finish(t, h)
-	p := zktest.ProxyFor(t, zktest.Servers(t)[0])
-	asked := p.Next(zktest.ConnectOp, zktest.HoldRequest)
+	p := proxy.For(t, realzk.Some(t)[0])
+	asked := p.Next(proxy.ConnectOp, proxy.HoldRequest)
 	c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "true")
-	zktest.Within(t, soon, "it asks for a session", func() { <-asked.Fired() })
+	test.Within(t, soon, "it asks for a session", func() { <-asked.Fired() })
 	c.Signal(syscall.SIGTERM)
 	ends(t, c, killedBy(syscall.SIGTERM))
 	free(t, path)

@@ -18,7 +18,7 @@ import (
 //
 // Until the deadline nobody else can hold the lock, unless somebody deletes its
 // node. A heartbeat that is answered moves all of that on; when one is late the
-// deadline is at least half a session timeout away (less a few round trips), and
+// deadline is at least two fifths of a session timeout away (less a few round trips), and
 // -kill-after is at most a quarter. So a lock that is well is never given up.
 type supervisor struct {
 	path      string
@@ -29,8 +29,9 @@ type supervisor struct {
 	killAfter time.Duration
 	reserve   time.Duration // for a busy machine to carry out a SIGKILL
 
-	lost   error     // why the command is ended, nil if it ends by itself
-	killAt time.Time // when its time is up, once it has been asked to end
+	lost    error     // why the command is ended, nil if it ends by itself
+	killAt  time.Time // when its time is up, once it has been asked to end
+	guarded time.Time // when the guard ends it, unless it is told of a later time before
 }
 
 // runHolding runs the command and returns when nobody of it is left.
@@ -47,11 +48,16 @@ func (o *order) runHolding(conn *zk.Conn, h held, signals <-chan os.Signal) erro
 	defer s.guard.done()
 	adoptOrphans()
 	env := append(os.Environ(), "ZKLOCK_PATH="+o.path, fmt.Sprintf("ZKLOCK_TOKEN=%d", h.Token()))
-	if s.child, err = startChild(o.argv, env); err != nil {
+	s.child, err = startChild(o.argv, env, func(group int) {
+		s.guard.group(group)
+		if deadline, known := h.Deadline(); known {
+			s.allow(deadline)
+		}
+	})
+	if err != nil {
 		return err
 	}
 	defer s.child.tty.takeBack()
-	s.guard.group(s.child.pid)
 
 	ended := s.child.ended
 	var status syscall.WaitStatus
@@ -63,8 +69,11 @@ func (o *order) runHolding(conn *zk.Conn, h held, signals <-chan os.Signal) erro
 			continue
 		case status = <-ended:
 			ended = nil
-			if !h.Held() && s.lost == nil {
-				s.lost = errGone
+			switch {
+			case !h.Held():
+				s.lose(errGone)
+			case status.Signaled() && status.Signal() == syscall.SIGKILL && s.overdue():
+				s.lose(errLate)
 			}
 			if !s.child.gone() {
 				s.end() // what it has left behind
@@ -97,6 +106,10 @@ func (s *supervisor) look() time.Duration {
 		// ended the session, or this machine stood still. No time for a farewell.
 		s.lose(errGone)
 		s.killAt = now
+	case s.killAt.IsZero() && s.overdue():
+		// The guard has ended it by now, or does at once. A deadline that has moved on comes too late.
+		s.lose(errLate)
+		s.killAt = now
 	case deadline.Sub(now) <= s.killAfter+s.reserve && s.killAt.IsZero():
 		s.lose(errSilent)
 		s.end()
@@ -111,7 +124,7 @@ func (s *supervisor) look() time.Duration {
 		}
 		return s.killAt.Sub(now)
 	}
-	s.guard.allow(deadline.Sub(now) - s.reserve)
+	s.allow(deadline)
 	return min(deadline.Sub(now)-s.killAfter-s.reserve, s.timeout/16)
 }
 
@@ -122,8 +135,21 @@ func (s *supervisor) end() {
 	s.killAt = time.Now().Add(s.killAfter)
 }
 
+// allow tells the guard for how much longer the command may run.
+func (s *supervisor) allow(deadline time.Time) {
+	s.guarded = deadline.Add(-s.reserve)
+	s.guard.allow(time.Until(s.guarded))
+}
+
+// overdue reports whether the guard's time is up. The guard's timer is set after guarded is, so it may
+// strike a moment later, never before.
+func (s *supervisor) overdue() bool {
+	return !s.guarded.IsZero() && !time.Now().Before(s.guarded)
+}
+
 var (
 	errGone   = fmt.Errorf("the lock was lost")
+	errLate   = fmt.Errorf("zklock could not tell in time that the lock is held still, so its guard took it for lost")
 	errSilent = fmt.Errorf("no server has answered in time, so the lock is about to be lost")
 )
 

@@ -12,7 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // pty is a terminal that the test types into.
@@ -54,7 +55,7 @@ func atTerminal(t *testing.T, script, path string) *screen {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sh", "-c", script, self, path)
-	cmd.Env = append(os.Environ(), asZklock+"=1", "ZK_SERVERS="+strings.Join(zktest.Servers(t), ","))
+	cmd.Env = append(os.Environ(), asZklock+"=1", "ZK_SERVERS="+strings.Join(realzk.Some(t), ","))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -69,7 +70,7 @@ func atTerminal(t *testing.T, script, path string) *screen {
 
 func (s *screen) shows(text string) {
 	s.Helper()
-	zktest.Within(s, soon, "the screen shows "+text, func() {
+	test.Within(s, soon, "the screen shows "+text, func() {
 		for {
 			line, err := s.lines.ReadString('\n')
 			if err != nil || strings.HasPrefix(strings.TrimLeft(line, "^ZC"), text) {
@@ -90,7 +91,7 @@ func (s *screen) types(text string) {
 // At a terminal the command is in front: it reads what is typed, is ended by ^C,
 // is not put to sleep by ^Z; and whoever comes after zklock has the terminal back.
 func TestAtATerminal(t *testing.T) {
-	path := zktest.Path(t)
+	path := test.Path(t)
 	s := atTerminal(t, `"$0" run "$1" -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000'
 		echo code $?; read line; echo after $line`, path)
 	s.shows("typed")
@@ -110,7 +111,7 @@ func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
 	if err := os.WriteFile(command, []byte("echo\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := zktest.Path(t)
+	path := test.Path(t)
 	s := atTerminal(t, `"$0" run "$1" -- `+command+`; echo code $?; read line; echo after $line`, path)
 	s.shows("code 126")
 	free(t, path)

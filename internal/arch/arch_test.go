@@ -46,6 +46,10 @@ var house = map[string][]string{
 	"internal/znode":   {},
 	"observe":          {},
 	"internal/goid":    {goid},
+	"internal/proxy":   {},
+	"internal/memnet":  {},
+	"zktest":           {"internal/memzk", "internal/memnet", "internal/proxy", "internal/link", "internal/test/realzk", "zkconn", zk},
+	"internal/memzk":   {},
 }
 
 // pure packages decide and never act. Only direct imports count: fmt reaches os, and nobody does I/O by way of fmt.Errorf.
@@ -74,19 +78,20 @@ func check(pkgs map[string]pkg) []string {
 		complain := func(imp, why string) { bad = append(bad, fmt.Sprintf("%s imports %s: %s", path, imp, why)) }
 
 		allowed, library := house[path]
-		tooling := within(path, "internal/zktest") || within(path, "examples")
+		tooling := path == "zktest" || within(path, "internal/test") || within(path, "internal/mutants") || within(path, "examples")
 		for _, imp := range p.Imports {
 			ours, third := kind(imp)
 			switch {
-			case imp == goleak && !within(path, "internal/zktest"):
+			case imp == goleak && !within(path, "internal/test"):
 				complain(imp, "it is for tests only")
-			case within(imp, "internal/zktest") && !tooling:
+			case within(imp, "internal/test") && !tooling:
 				complain(imp, "it is for tests and examples only")
 			case (ours || third) && library && !slices.Contains(allowed, imp):
 				complain(imp, "not among what it may import")
 			case third && !slices.Contains([]string{zk, multierror, goid, goleak}, imp):
 				complain(imp, "not a dependency of this module")
-			case within(path, "examples") && within(imp, "internal") && !within(imp, "internal/zktest"):
+			case path == "examples/demo" && imp == "internal/memzk": // the server that the other examples run on
+			case within(path, "examples") && within(imp, "internal") && !within(imp, "internal/test"):
 				complain(imp, "an example that users cannot copy")
 			case slices.Contains(pure, path) && doesIO(imp):
 				complain(imp, "this package is pure")
@@ -104,7 +109,7 @@ func check(pkgs map[string]pkg) []string {
 // kind tells imports of this module and of others from those of the standard library.
 func kind(imp string) (ours, third bool) {
 	first, _, _ := strings.Cut(imp, "/")
-	for _, top := range []string{"rwlock", "semaphore", "reentrant", "zkconn", "observe", "examples"} {
+	for _, top := range []string{"rwlock", "semaphore", "reentrant", "zkconn", "zktest", "observe", "examples"} {
 		ours = ours || first == top
 	}
 	// The standard library has an internal/ of its own, which nobody else can import.
@@ -153,16 +158,28 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"reentrant on goroutine numbers":            {path: "reentrant", imp: "internal/goid", ok: true},
 		"a pure package on strings":                 {path: "internal/znode", imp: "strings", ok: true},
 		"hold on multierror":                        {path: "internal/hold", imp: multierror, ok: true},
-		"a test on zktest":                          {path: "rwlock", imp: "internal/zktest", test: true, ok: true},
+		"a test on the test tools":                  {path: "rwlock", imp: "internal/test", test: true, ok: true},
 		"a test on goleak":                          {path: "rwlock", imp: goleak, test: true, ok: true},
 		"a test on a sibling":                       {path: "rwlock", imp: "reentrant", test: true, ok: true},
-		"an example on zktest":                      {path: "examples/demo", imp: "internal/zktest", ok: true},
-		"zktest on goleak":                          {path: "internal/zktest", imp: goleak, ok: true},
+		"an example on the test tools":              {path: "examples/demo", imp: "internal/test", ok: true},
+		"the demo on the in-memory server":          {path: "examples/demo", imp: "internal/memzk", ok: true},
+		"an example on the in-memory server":        {path: "examples/fencing", imp: "internal/memzk"},
+		"a recipe on the in-memory server":          {path: "rwlock", imp: "internal/memzk"},
+		"a test tool on goleak":                     {path: "internal/test", imp: goleak, ok: true},
+		"the kit on the server in memory":           {path: "zktest", imp: "internal/memzk", ok: true},
+		"the kit on real servers":                   {path: "zktest", imp: "internal/test/realzk", ok: true},
+		"the kit on other test tools":               {path: "zktest", imp: "internal/test"},
+		"the kit on a recipe":                       {path: "zktest", imp: "rwlock"},
+		"the kit on a leak check":                   {path: "zktest", imp: goleak},
+		"a recipe on the kit":                       {path: "rwlock", imp: "zktest"},
+		"a recipe's test on the kit":                {path: "rwlock", imp: "zktest", test: true, ok: true},
+		"zkconn on the kit":                         {path: "zkconn", imp: "zktest"},
+		"the server in memory on the network":       {path: "internal/memzk", imp: "internal/memnet"},
 		"a recipe on another":                       {path: "rwlock", imp: "semaphore"},
 		"a recipe on zkconn":                        {path: "reentrant", imp: "zkconn"},
 		"a recipe on a package nobody has placed":   {path: "rwlock", imp: "internal/util"},
-		"a recipe on zktest":                        {path: "rwlock", imp: "internal/zktest"},
-		"a recipe on a part of zktest":              {path: "rwlock", imp: "internal/zktest/history"},
+		"a recipe on the test tools":                {path: "rwlock", imp: "internal/test"},
+		"a recipe on a part of the test tools":      {path: "rwlock", imp: "internal/test/history"},
 		"goroutine numbers without internal/goid":   {path: "reentrant", imp: goid},
 		"goroutine numbers in the core":             {path: "internal/queue", imp: "internal/goid"},
 		"the core on a recipe":                      {path: "internal/queue", imp: "rwlock"},
@@ -172,13 +189,14 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"hold on the session":                       {path: "internal/hold", imp: "internal/session"},
 		"znode on the client":                       {path: "internal/znode", imp: zk},
 		"hold on the client":                        {path: "internal/hold", imp: zk},
+		"the server in memory on the client":        {path: "internal/memzk", imp: zk},
 		"znode on multierror":                       {path: "internal/znode", imp: multierror},
 		"znode on os":                               {path: "internal/znode", imp: "os"},
 		"hold on net":                               {path: "internal/hold", imp: "net/netip"},
 		"goleak outside of tests":                   {path: "internal/session", imp: goleak},
 		"goleak in an example":                      {path: "examples/demo", imp: goleak},
 		"an example on the core":                    {path: "examples/demo", imp: "internal/queue"},
-		"a fifth dependency":                        {path: "internal/zktest", imp: "example.com/assert"},
+		"a fifth dependency":                        {path: "internal/test", imp: "example.com/assert"},
 		"a fifth dependency in a test":              {path: "rwlock", imp: "example.com/assert", test: true},
 		"a fifth dependency in an unplaced package": {path: "internal/util", imp: "example.com/assert"},
 	} {

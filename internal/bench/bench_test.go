@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
 )
 
 // TestBench is the measurement: make bench.
@@ -70,7 +70,7 @@ func TestHarness(t *testing.T) {
 		results = l.measure(t, workloads[:1])
 		return !slices.ContainsFunc(results, func(r result) bool { return r.Operations == 0 })
 	}
-	zktest.Eventually(t, 30*time.Second, "operations of everybody", some)
+	test.Eventually(t, 30*time.Second, "operations of everybody", some)
 	l.leave()
 
 	want := map[string]float64{ours: 2, again: 2, zkLock: 3}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // slowDisk is what a server's environment needs so that each flush of its disk
@@ -38,8 +38,9 @@ func compiler() string {
 // Without it the tables would be of the fast disk, and nobody would notice.
 func TestADiskThatTakesItsTime(t *testing.T) {
 	const longer = 50 * time.Millisecond
-	server := zktest.Standalone(t, zktest.Options{ForceSync: true, Env: slowDisk(t, longer)})
-	conn := zktest.Connect(t, 10*time.Second, server.Addr())
+	realzk.Installed(t) // before a compiler is looked for
+	server := realzk.Standalone(t, realzk.Options{ForceSync: true, Env: slowDisk(t, longer)})
+	conn := realzk.Connect(t, 10*time.Second, server.Addr())
 	for range 5 {
 		began := time.Now()
 		if _, err := conn.Set("/", nil, -1); err != nil {

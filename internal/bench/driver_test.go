@@ -13,7 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // lockers are one connection and a lock on it.
@@ -37,7 +37,7 @@ var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
 // drive is the life of a driver. What it returns is the exit code.
 func drive(library string) int {
 	fmt.Println("hello", runtime.Version())
-	lines := zktest.Lines()
+	lines := realzk.Lines()
 	for line := range lines {
 		if line == "bye" {
 			break
@@ -258,4 +258,4 @@ func noGoroutines() error {
 }
 
 // listener reads what the parent says, until the end of the process.
-const listener = "github.com/zklocks/zklocks/internal/zktest.Lines.func1"
+const listener = "github.com/zklocks/zklocks/internal/test/realzk.Lines.func1"

@@ -27,13 +27,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 func TestMain(m *testing.M) {
 	var library string
-	if zktest.Ordered(childEnv, &library) {
+	if realzk.Ordered(childEnv, &library) {
 		os.Exit(drive(library))
 	}
-	zktest.Main(m)
+	realzk.Main(m)
 }

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // peer is a driver that has been started.
 type peer struct {
 	name    string
 	version string
-	driver  *zktest.Child
+	driver  *realzk.Child
 }
 
 // startPeers starts all that can be had, and tells in words which cannot.
@@ -23,21 +23,21 @@ func startPeers(t *testing.T, names ...string) (peers map[string]*peer, skipped 
 		p := &peer{name: name}
 		switch name {
 		case curator:
-			cmd, missing := zktest.CuratorProgram(t, filepath.Join("curator", "Driver.java"))
+			cmd, missing := realzk.CuratorProgram(t, filepath.Join("curator", "Driver.java"))
 			if missing != "" {
 				skipped = append(skipped, missing)
 				continue
 			}
-			p.driver = zktest.StartProgram(t, cmd)
+			p.driver = realzk.StartProgram(t, cmd)
 		case kazoo:
-			cmd, missing := zktest.KazooProgram(filepath.Join("kazoo", "driver.py"))
+			cmd, missing := realzk.KazooProgram(filepath.Join("kazoo", "driver.py"))
 			if missing != "" {
 				skipped = append(skipped, missing)
 				continue
 			}
-			p.driver = zktest.StartProgram(t, cmd)
+			p.driver = realzk.StartProgram(t, cmd)
 		default:
-			p.driver = zktest.StartChild(t, childEnv, name)
+			p.driver = realzk.StartChild(t, childEnv, name)
 		}
 		p.version = p.driver.Hears("hello")
 		peers[name] = p

@@ -13,7 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // sample is what one peer has done in one round of one workload.
@@ -53,7 +54,7 @@ func (r result) against(peer result) float64 {
 // laboratory is the server and whoever is measured on it.
 type laboratory struct {
 	settings
-	server  *zktest.Server
+	server  *realzk.Server
 	peers   map[string]*peer
 	skipped []string
 	paths   int
@@ -64,7 +65,7 @@ type laboratory struct {
 // too good to be true, s.Disk makes it slower.
 func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	t.Helper()
-	server := zktest.Standalone(t, zktest.Options{
+	server := realzk.Standalone(t, realzk.Options{
 		ForceSync:      true,
 		Tick:           2 * time.Second,
 		ContainerCheck: time.Minute,
@@ -147,7 +148,7 @@ func (l *laboratory) once(t *testing.T, p *peer, j job) sample {
 	}, func() {
 		after = l.count(t, p)
 		if p.name == ours || p.name == again {
-			zktest.Eventually(t, 10*time.Second, "no lock node is left", func() bool {
+			test.Eventually(t, 10*time.Second, "no lock node is left", func() bool {
 				return l.count(t, p).ephemerals == 0
 			})
 		}

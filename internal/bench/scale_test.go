@@ -36,8 +36,8 @@ func (c costs) cycles(members int, reads float64) float64 {
 }
 
 // sessions is how many that hold locks and do nothing else can be kept alive:
-// each sends a heartbeat, which is a write, every quarter of its timeout, and
-// as many pings, which end at the member it is connected to.
+// each sends a heartbeat, which is a write, not quite every quarter of its timeout,
+// and as many pings, which end at the member it is connected to.
 func (c costs) sessions(members int, timeout float64) float64 {
 	heartbeats := 4 / timeout
 	return 1e6 / (heartbeats * (c.Write + c.Read/float64(members)))

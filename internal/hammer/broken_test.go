@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
 )
 
 // A lock that does not keep its word is found out: by the record, and by the

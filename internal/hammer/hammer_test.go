@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // result is one run, seen by the parent.
@@ -36,9 +37,9 @@ func hammer(t *testing.T, s settings, j job, besides ...beside) *result {
 	dir := t.TempDir()
 	j.settings, j.Session = s, sessionTimeout
 	if j.Servers == nil {
-		j.Servers = zktest.Servers(t)
+		j.Servers = realzk.Servers(t)
 	}
-	j.Paths = []string{zktest.Path(t), zktest.Path(t)}
+	j.Paths = []string{test.Path(t), test.Path(t)}
 	j.Cells = filepath.Join(dir, "cells")
 	shared, unmap, err := mapFile(j.Cells, len(j.Paths)*cellSize)
 	if err != nil {
@@ -80,12 +81,12 @@ func hammer(t *testing.T, s settings, j job, besides ...beside) *result {
 		end(&rules)
 	}
 	// While the sessions live: their end would sweep up what the locks left.
-	witness := zktest.Connect(t, sessionTimeout)
+	witness := realzk.Connect(t, sessionTimeout)
 	for _, path := range j.Paths {
 		if j.Recipe == "semaphore" {
 			path += "/queue"
 		}
-		zktest.AssertEmpty(t, witness, path)
+		test.AssertEmpty(t, witness, path)
 	}
 	for _, p := range processes {
 		p.say(t, "close")

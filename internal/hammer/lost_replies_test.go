@@ -11,7 +11,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -27,8 +29,8 @@ func TestLostReplies(t *testing.T) {
 	parse(t, "LOST", &want, func(v string) (int64, error) { clients = 16; return strconv.ParseInt(v, 10, 64) })
 	// The directories stay: a create that is refused, for there is none, is no
 	// create whose reply could be lost.
-	e := zktest.Cluster(t, 3, zktest.Options{ContainerCheck: time.Hour})
-	l := &losses{TB: t, want: want / 2, witness: zktest.Connect(t, 20*time.Second, e.Addrs()...)}
+	e := realzk.Cluster(t, 3, realzk.Options{ContainerCheck: time.Hour})
+	l := &losses{TB: t, want: want / 2, witness: realzk.Connect(t, 20*time.Second, e.Addrs()...)}
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range clients {
@@ -39,12 +41,12 @@ func TestLostReplies(t *testing.T) {
 		}
 		var hosts []string
 		for _, member := range members {
-			p := zktest.ProxyFor(t, member)
+			p := proxy.For(t, member)
 			c.proxies = append(c.proxies, p)
 			hosts = append(hosts, p.Addr())
 		}
-		c.conn = zktest.Connect(t, 20*time.Second, hosts...)
-		base := zktest.Path(t)
+		c.conn = realzk.Connect(t, 20*time.Second, hosts...)
+		base := test.Path(t)
 		wg.Go(func() { c.run(base) })
 	}
 	wg.Wait()
@@ -69,7 +71,7 @@ type losses struct {
 type forgetful struct {
 	*losses
 	moves   bool
-	proxies []*zktest.Proxy
+	proxies []*proxy.Proxy
 	conn    *zk.Conn
 }
 
@@ -126,8 +128,8 @@ func (c *forgetful) cycle(k taking) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var release func(context.Context) error
-	creates := c.seen(zktest.CreateOp)
-	err := c.losing(zktest.CreateOp, &c.creates, func() (err error) {
+	creates := c.seen(proxy.CreateOp)
+	err := c.losing(proxy.CreateOp, &c.creates, func() (err error) {
 		release, err = k.take(ctx)
 		return err
 	})
@@ -138,11 +140,11 @@ func (c *forgetful) cycle(k taking) error {
 	if err != nil {
 		return err
 	}
-	if creates = c.seen(zktest.CreateOp) - creates; len(children) != k.nodes || creates != 1 {
+	if creates = c.seen(proxy.CreateOp) - creates; len(children) != k.nodes || creates != 1 {
 		c.duplicates.Add(1)
 		c.Errorf("one acquisition of %d nodes has made %q, by %d creates", k.nodes, children, creates)
 	}
-	if err := c.losing(zktest.DeleteOp, &c.deletes, func() error { return release(ctx) }); err != nil {
+	if err := c.losing(proxy.DeleteOp, &c.deletes, func() error { return release(ctx) }); err != nil {
 		return fmt.Errorf("release %s: %w", k.dir, err)
 	}
 	if children, err = c.look(k.dir); len(children) > 0 {
@@ -153,12 +155,12 @@ func (c *forgetful) cycle(k taking) error {
 }
 
 // losing does something whose request of that kind is done, and not answered.
-func (c *forgetful) losing(op zktest.Op, count *[2]atomic.Int64, do func() error) error {
+func (c *forgetful) losing(op proxy.Op, count *[2]atomic.Int64, do func() error) error {
 	before := c.conn.Server()
-	var f *zktest.Fault
+	var f *proxy.Fault
 	for _, p := range c.proxies {
 		if p.Addr() == before {
-			f = p.Next(op, zktest.CutAfterCommit)
+			f = p.Next(op, proxy.CutAfterCommit)
 		}
 	}
 	if f == nil {
@@ -180,7 +182,7 @@ func (c *forgetful) losing(op zktest.Op, count *[2]atomic.Int64, do func() error
 	return nil
 }
 
-func (c *forgetful) seen(op zktest.Op) (n int64) {
+func (c *forgetful) seen(op proxy.Op) (n int64) {
 	for _, p := range c.proxies {
 		n += p.Seen(op)
 	}

@@ -45,12 +45,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 func TestMain(m *testing.M) {
 	if order, ok := os.LookupEnv(childEnv); ok {
 		os.Exit(child(order))
 	}
-	zktest.Main(m)
+	realzk.Main(m)
 }

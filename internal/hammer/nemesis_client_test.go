@@ -5,16 +5,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // What can befall a client on the wire: a cut at a request of each kind, and a
 // packet that is long under way.
 var (
-	cuts   = []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit}
-	cutAt  = []zktest.Op{zktest.CreateOp, zktest.DeleteOp, zktest.MoveOp, zktest.ListOp, zktest.ReadOp, zktest.CheckOp, zktest.WatchesOp, zktest.ConnectOp}
-	holds  = []zktest.Action{zktest.HoldRequest, zktest.HoldReply}
-	holdAt = []zktest.Op{zktest.CreateOp, zktest.DeleteOp, zktest.ListOp, zktest.ReadOp}
+	cuts   = []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
+	cutAt  = []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp, proxy.WatchesOp, proxy.ConnectOp}
+	holds  = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
+	holdAt = []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.ListOp, proxy.ReadOp}
 )
 
 // clientDeck: in a short run, one of each sort comes first.
@@ -27,8 +28,8 @@ func clientDeck(short bool) *deck {
 		rarely: []string{"expire", "expire", "black hole", "deaf", "freeze"},
 	}
 	for _, list := range []struct {
-		actions []zktest.Action
-		ops     []zktest.Op
+		actions []proxy.Action
+		ops     []proxy.Op
 	}{{cuts, cutAt}, {holds, holdAt}} {
 		for _, action := range list.actions {
 			for _, op := range list.ops {
@@ -45,11 +46,14 @@ func clientDeck(short bool) *deck {
 	return d
 }
 
-func wireCard(action zktest.Action, op zktest.Op) string { return action.String() + ": " + op.String() }
+func wireCard(action proxy.Action, op proxy.Op) string { return action.String() + ": " + op.String() }
 
-func parseWireCard(card string) (action zktest.Action, op zktest.Op, ok bool) {
+func parseWireCard(card string) (action proxy.Action, op proxy.Op, ok bool) {
 	left, right, ok := strings.Cut(card, ": ")
-	for ; action.String() != left; action++ {
+	for _, action = range slices.Concat(cuts, holds) {
+		if action.String() == left {
+			break
+		}
 	}
 	for ; op.String() != right; op++ {
 	}
@@ -62,17 +66,17 @@ func (h *hand) strike(c *client, card string) bool {
 	short, long := h.session/8, h.session*3/2
 	switch card {
 	case "cut":
-		c.each((*zktest.Proxy).Cut)
+		c.each((*proxy.Proxy).Cut)
 	case "mute":
-		h.mute(c, (*zktest.Proxy).Mute, h.upTo(short))
+		h.mute(c, (*proxy.Proxy).Mute, h.upTo(short))
 	case "mute replies":
-		h.mute(c, (*zktest.Proxy).MuteReplies, h.upTo(short))
+		h.mute(c, (*proxy.Proxy).MuteReplies, h.upTo(short))
 	case "black hole":
-		h.mute(c, (*zktest.Proxy).Mute, long)
+		h.mute(c, (*proxy.Proxy).Mute, long)
 	case "deaf":
-		h.mute(c, (*zktest.Proxy).MuteReplies, long)
+		h.mute(c, (*proxy.Proxy).MuteReplies, long)
 	case "refuse":
-		c.each((*zktest.Proxy).Refuse)
+		c.each((*proxy.Proxy).Refuse)
 		h.pause(h.upTo(short))
 		c.accept(h)
 	case "stop":
@@ -87,7 +91,7 @@ func (h *hand) strike(c *client, card string) bool {
 	return true
 }
 
-func (c *client) each(do func(*zktest.Proxy)) {
+func (c *client) each(do func(*proxy.Proxy)) {
 	for _, p := range c.proxies {
 		do(p)
 	}
@@ -101,10 +105,10 @@ func (c *client) accept(h *hand) {
 	}
 }
 
-func (h *hand) mute(c *client, how func(*zktest.Proxy), d time.Duration) {
+func (h *hand) mute(c *client, how func(*proxy.Proxy), d time.Duration) {
 	c.each(how)
 	h.pause(d)
-	c.each((*zktest.Proxy).Unmute)
+	c.each((*proxy.Proxy).Unmute)
 }
 
 func (h *hand) freeze(c *client, d time.Duration) {
@@ -127,7 +131,7 @@ func (h *hand) expire(c *client) bool {
 			continue
 		}
 		end := h.sessionEnds(id)
-		alive, err := zktest.EndSession(id, passwd, h.servers[i])
+		alive, err := realzk.EndSession(id, passwd, h.servers[i])
 		end(alive || err != nil)
 		struck = struck || alive
 	}
@@ -137,7 +141,7 @@ func (h *hand) expire(c *client) bool {
 // onTheWire waits for a request of the right kind.
 func (h *hand) onTheWire(c *client, card string) bool {
 	action, op, _ := parseWireCard(card)
-	var faults []*zktest.Fault
+	var faults []*proxy.Fault
 	fired := make(chan struct{}, len(c.proxies))
 	done := make(chan struct{})
 	defer close(done)
@@ -152,8 +156,8 @@ func (h *hand) onTheWire(c *client, card string) bool {
 			}
 		}()
 	}
-	if op == zktest.WatchesOp || op == zktest.ConnectOp {
-		c.each((*zktest.Proxy).Cut) // these come with a connection
+	if op == proxy.WatchesOp || op == proxy.ConnectOp {
+		c.each((*proxy.Proxy).Cut) // these come with a connection
 	}
 	late := time.NewTimer(h.session / 2)
 	defer late.Stop()
@@ -161,7 +165,7 @@ func (h *hand) onTheWire(c *client, card string) bool {
 	select {
 	case <-fired:
 		struck = true
-		if action == zktest.HoldRequest || action == zktest.HoldReply {
+		if action == proxy.HoldRequest || action == proxy.HoldReply {
 			h.pause(h.upTo(h.session / 8))
 		}
 	case <-late.C:

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // membersDeck: without a leader nobody locks, and a run in which nobody locks says
@@ -33,7 +33,7 @@ func (h *hand) assail(card string) bool {
 	how, who, _ := strings.Cut(card, " ")
 	s, err := h.members.Leader()
 	if who == "follower" && err == nil {
-		var followers []*zktest.Server
+		var followers []*realzk.Server
 		if followers, err = h.members.Followers(); err == nil {
 			s = followers[h.random.IntN(len(followers))]
 		}

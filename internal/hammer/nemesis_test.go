@@ -10,8 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // nemesis breaks things while the children lock. Each of its hands deals with
@@ -27,7 +28,7 @@ type nemesis struct {
 
 	servers []string // their own addresses
 	clients []*client
-	members *zktest.Ensemble // nil: one server
+	members *realzk.Ensemble // nil: one server
 	admin   *zk.Conn
 
 	mu     sync.Mutex
@@ -41,7 +42,7 @@ type nemesis struct {
 type client struct {
 	name    string
 	process *process
-	proxies []*zktest.Proxy
+	proxies []*proxy.Proxy
 }
 
 // event is what was done, for the reader of a violation.

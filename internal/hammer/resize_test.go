@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -14,7 +14,7 @@ import (
 func resizing(first int, next func(random int) int) beside {
 	return func(t *testing.T, r *result, j job) func(*history.Rules) {
 		ctx := t.Context()
-		conn := zktest.Connect(t, sessionTimeout)
+		conn := realzk.Connect(t, sessionTimeout)
 		var locks []*semaphore.Semaphore
 		limits := make([][]history.Limit, len(j.Paths)) // the last one is in force
 		for i, path := range j.Paths {

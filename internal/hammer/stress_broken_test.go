@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // Whoever reads of a violation finds the seed and what happened: here a child
 // is inside without having acquired, now and then.
 func TestAStressThatFindsSomethingTellsTheStory(t *testing.T) {
+	realzk.Installed(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

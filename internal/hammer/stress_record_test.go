@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
 )
 
 // What a child knows reaches its parent.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
 )
 
 // found is what was found wrong in one round.

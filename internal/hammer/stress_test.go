@@ -17,8 +17,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // campaign is the size of a stress run.
@@ -105,7 +107,7 @@ func TestStress(t *testing.T) {
 // raise starts servers, proxies and children.
 func (s *stress) raise() {
 	const tick = 100 * time.Millisecond
-	opts := zktest.Options{Tick: tick, Partitions: true, Config: map[string]string{"snapCount": "1000000"}}
+	opts := realzk.Options{Tick: tick, Partitions: true, Config: map[string]string{"snapCount": "1000000"}}
 	if s.For > time.Minute && s.Servers == 1 { // one that is killed again and again is better off with a quick start
 		opts.JVM = []string{"-XX:TieredStopAtLevel=4", "-Xmx768m"}
 	}
@@ -117,17 +119,17 @@ func (s *stress) raise() {
 	s.nemesis = n
 	if s.Servers == 1 {
 		opts.Partitions = false
-		n.servers = []string{zktest.Standalone(s, opts).Addr()}
+		n.servers = []string{realzk.Standalone(s, opts).Addr()}
 	} else {
 		n.session = 3 * time.Second
 		opts.Config["syncLimit"] = strconv.Itoa(int(quorumPatience / tick))
 		// A member reads its log from the last snapshot on when it comes back, and
 		// has to be through before the others give it up.
 		opts.Config["snapCount"] = "10000"
-		n.members = zktest.Cluster(s, s.Servers, opts)
+		n.members = realzk.Cluster(s, s.Servers, opts)
 		n.servers = n.members.Addrs()
 	}
-	s.admin = zktest.Connect(s, 20*time.Second, n.servers...)
+	s.admin = realzk.Connect(s, 20*time.Second, n.servers...)
 	n.admin = s.admin
 	j := job{settings: s.settings, Session: n.session, Linger: s.Linger, Least: n.session / 100, Patience: s.Patience, Break: s.Break, BreakEvery: 50}
 	if s.Servers > 1 {
@@ -137,7 +139,7 @@ func (s *stress) raise() {
 		c := &client{name: name(i)}
 		j.Process, j.Servers = i, nil
 		for _, server := range n.servers {
-			p := zktest.ProxyFor(s, server)
+			p := proxy.For(s, server)
 			c.proxies = append(c.proxies, p)
 			j.Servers = append(j.Servers, p.Addr())
 		}
@@ -152,7 +154,7 @@ func (s *stress) raise() {
 func (s *stress) round(number int, length time.Duration) {
 	dir := s.TempDir()
 	r := round{Number: number, For: length, Cells: filepath.Join(dir, "cells")}
-	base := zktest.Path(s)
+	base := test.Path(s)
 	for i := range s.Locks {
 		r.Paths = append(r.Paths, fmt.Sprintf("%s-%d/%d", base, number, i))
 	}
@@ -163,7 +165,7 @@ func (s *stress) round(number int, length time.Duration) {
 	defer unmap()
 	n := s.nemesis
 	if n.members != nil {
-		zktest.Eventually(s, 2*time.Minute, "the ensemble is whole", n.whole)
+		test.Eventually(s, 2*time.Minute, "the ensemble is whole", n.whole)
 	}
 	n.events = nil
 	n.byHand.clear()
@@ -207,10 +209,10 @@ func (s *stress) round(number int, length time.Duration) {
 // live, so nobody else would clean up.
 func (s *stress) swept(path, dir string, over time.Time) (orphans []orphan) {
 	s.dirs = append(s.dirs, dir)
-	left := zktest.Children(s, s.admin, dir)
+	left := test.Children(s, s.admin, dir)
 	for len(left) > 0 && time.Since(over) < 15*time.Second {
 		runtime.Gosched()
-		left = zktest.Children(s, s.admin, dir)
+		left = test.Children(s, s.admin, dir)
 	}
 	s.orphans += len(left)
 	for _, name := range left {
@@ -226,7 +228,7 @@ func (s *stress) swept(path, dir string, over time.Time) (orphans []orphan) {
 // shownBy asks each member for a node.
 func (s *stress) shownBy(node string) (members []string) {
 	for _, member := range s.nemesis.servers {
-		conn := zktest.Connect(s, 20*time.Second, member)
+		conn := realzk.Connect(s, 20*time.Second, member)
 		if there, _, err := conn.Exists(node); err == nil && there {
 			members = append(members, member)
 		}
@@ -242,16 +244,16 @@ func (s *stress) compare(paths []string) {
 	if s.nemesis.members == nil {
 		return
 	}
-	zktest.Eventually(s, 2*time.Minute, "the ensemble is whole", s.nemesis.whole)
+	test.Eventually(s, 2*time.Minute, "the ensemble is whole", s.nemesis.whole)
 	shown := make(map[string][]string)
 	for _, member := range s.nemesis.servers {
-		conn := zktest.Connect(s, 20*time.Second, member)
+		conn := realzk.Connect(s, 20*time.Second, member)
 		if _, err := conn.Sync("/"); err != nil {
 			s.Error(err)
 		}
 		for i := range paths {
 			dir := queueOf(paths, i)
-			for _, name := range zktest.Children(s, conn, dir) {
+			for _, name := range test.Children(s, conn, dir) {
 				shown[dir+"/"+name] = append(shown[dir+"/"+name], member)
 			}
 		}
@@ -271,7 +273,7 @@ func (s *stress) compare(paths []string) {
 func (s *stress) gone() {
 	for _, dir := range s.dirs {
 		unused := false
-		zktest.Eventually(s, time.Minute, dir+" is removed", func() bool {
+		test.Eventually(s, time.Minute, dir+" is removed", func() bool {
 			there, stat, err := s.admin.Exists(dir)
 			unused = err == nil && there && stat.Cversion == 0
 			return err == nil && (!there || unused)

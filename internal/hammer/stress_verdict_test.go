@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
 )
 
 // verdict is what the records say.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
 )
 
 // held is what the holds of all recipes have in common.

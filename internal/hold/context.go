@@ -2,38 +2,164 @@ package hold
 
 import "context"
 
-// Context returns a context that ends with parent or with the hold, whichever
-// is first. context.Cause tells a loss (ErrLost) from a release (ErrReleased).
-func (l *Life) Context(parent context.Context) context.Context {
-	_ = l.Look()
-	ctx, cancel := context.WithCancelCause(parent)
-	forget := l.OnEnd(func(end error) { cancel(end) })
-	context.AfterFunc(ctx, forget) // a hold outlives many contexts
-	return &lifeContext{Context: ctx, life: l, cancel: cancel}
+// NeedContext panics if ctx is nil, which is a mistake in the program. Each call that takes one
+// asks before it changes anything: a panic in the middle of an Unlock would leave the node
+// behind, and nothing left that could delete it.
+func NeedContext(ctx context.Context) {
+	if ctx == nil {
+		panic("zklocks: the context is nil")
+	}
 }
 
-// lifeContext looks at the hold whenever somebody asks: in a process that was
-// frozen past its deadline the first look may come before any timer has run.
+// Context returns a context that ends with parent or with the hold, whichever
+// is first. context.Cause tells a loss (ErrLost) from a release (ErrReleased).
+//
+// Until the hold ends it keeps what it needs to end a context. That is shared by all contexts
+// whose parents end together, and freed when these end. So a hold that lasts for days may be
+// asked for a context for each piece of work.
+func (l *Life) Context(parent context.Context) context.Context {
+	NeedContext(parent)
+	_ = l.Look()
+	c := &lifeContext{Context: parent, life: l, parent: parent}
+	if cancelKey == nil {
+		c.joint = l.newJoint(parent)
+		c.Context = c.joint.ctx
+	} else {
+		c.joint = l.joint(parent)
+	}
+	return c
+}
+
+// lifeContext has the values and the deadline of its parent. It looks at the hold whenever it is
+// asked: in a process that was frozen past its deadline the first look may come before any timer
+// has run.
 type lifeContext struct {
-	context.Context
-	life   *Life
-	cancel context.CancelCauseFunc
+	context.Context // whose values it has: the parent, or the joint if that is not shared
+	life            *Life
+	parent          context.Context
+	joint           *joint
 }
 
 func (c *lifeContext) Done() <-chan struct{} {
 	c.look()
-	return c.Context.Done()
+	return c.joint.ctx.Done()
 }
 
 func (c *lifeContext) Err() error {
 	c.look()
-	return c.Context.Err()
+	return c.joint.ctx.Err()
 }
 
-// look does not wait for the hook: whoever has ended the life may not have come
-// to tell us yet.
+// Value has package context find the joint, which has the cause and ends the children. All other
+// values are those of the parent. Only one of the two is asked: the joint asks its parent in its
+// turn, so a context below many others would ask the first one 2^n times.
+func (c *lifeContext) Value(key any) any {
+	switch key {
+	case parentKey{c.life}:
+		return c.parent
+	case cancelKey:
+		return c.joint.ctx.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// cancelKey is the key by which package context asks a context for what ends it. That is private
+// to the package, so it is asked what it asks for. If that fails, with another version of the
+// package, it is nil and each context has a joint of its own.
+var cancelKey = func() any {
+	p := &probe{Context: context.Background()}
+	_ = context.Cause(p)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if p.key == nil || ctx.Value(p.key) != any(ctx) {
+		return nil
+	}
+	return p.key
+}()
+
+// probe has ended, and remembers the last key that it was asked for.
+type probe struct {
+	context.Context
+	key any
+}
+
+func (*probe) Err() error { return context.Canceled }
+
+func (p *probe) Value(key any) any {
+	p.key = key
+	return nil
+}
+
+// look does not wait for the hook: the goroutine that ended the life may not have called it yet.
 func (c *lifeContext) look() {
 	if end := c.life.Look(); end != nil {
-		c.cancel(end)
+		c.joint.cancel(end)
 	}
+}
+
+// parentKey finds the parent of a context of this life.
+type parentKey struct{ *Life }
+
+// Bound returns the context that bounds the wait of a call that is about to end the life. The
+// call ends all contexts of the life, and ctx may be one of them: defer h.Unlock(ctx) behind
+// ctx = h.Context(ctx) is common. Then it is the parent's end that counts, and the deadline of
+// ctx. A ctx that has ended already stays as it is. The caller calls stop when it is done.
+func (l *Life) Bound(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
+	NeedContext(ctx)
+	if l.listeners.Load() == nil || ctx.Err() != nil { // there is no context of this life, or it is too late
+		return ctx, func() {}
+	}
+	bound = ctx
+	for {
+		parent, ok := bound.Value(parentKey{l}).(context.Context)
+		if !ok {
+			break
+		}
+		bound = parent
+	}
+	if at, ok := ctx.Deadline(); ok && bound != ctx {
+		return context.WithDeadline(bound, at)
+	}
+	return bound, func() {}
+}
+
+// joint ends with the life or with the parents of some contexts, which have one Done channel.
+type joint struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// joint returns that of parent, which lives unless parent or the life has ended.
+func (l *Life) joint(parent context.Context) *joint {
+	done := parent.Done() // nil, which is a key as well, if the parent never ends
+	all := l.listen()
+	j := all.joints[done]
+	all.mu.Unlock()
+	if j != nil && j.ctx.Err() == nil {
+		return j // an ended one may have the channel of another parent: package context shares one among ended contexts
+	}
+	j = l.newJoint(parent)
+	all.mu.Lock()
+	if all.joints == nil {
+		all.joints = make(map[<-chan struct{}]*joint)
+	}
+	all.joints[done] = j
+	all.mu.Unlock()
+	context.AfterFunc(j.ctx, func() { // at once if it has ended already
+		all.mu.Lock()
+		defer all.mu.Unlock()
+		if all.joints[done] == j { // or two goroutines have made one each
+			delete(all.joints, done)
+		}
+	})
+	return j
+}
+
+// newJoint returns one that nothing else uses.
+func (l *Life) newJoint(parent context.Context) *joint {
+	j := new(joint)
+	j.ctx, j.cancel = context.WithCancelCause(parent)
+	forget := l.OnEnd(Holders, j.cancel)
+	context.AfterFunc(j.ctx, forget)
+	return j
 }

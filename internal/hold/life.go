@@ -36,12 +36,33 @@ type Life struct {
 	listeners atomic.Pointer[listeners]
 }
 
-// listeners are those who want to be told of the end.
+// Phase says when a listener is told of the end. The order of the phases is fixed: the life is
+// marked as ended, then holders are told, then the nodes are cleaned up, then observers are
+// told. So no other process can hold a lost lock by a deletion of ours while Lost is open.
+type Phase int
+
+const (
+	// Holders are told first: Lost closes and contexts end. A hook of this phase is short and
+	// waits for nothing.
+	Holders Phase = iota
+	// CleanUp gives back what the hold has: nodes, leases, watches.
+	CleanUp
+	// Observers are told last.
+	Observers
+	phases
+)
+
+// listeners are told of the end of a life.
 type listeners struct {
+	// telling is held while the holders are told. Lock order: telling, mu.
+	telling sync.Mutex
+
 	mu    sync.Mutex
-	lost  chan struct{} // nil until somebody asks for it
+	lost  chan struct{} // nil until Lost is first called
 	told  bool          // lost is closed
-	hooks map[*func(error)]struct{}
+	hooks [phases]map[*func(error)]struct{}
+	// joints are what contexts end by, by the Done channel of their parents, see Life.joint.
+	joints map[<-chan struct{}]*joint
 }
 
 // Begin starts a life. look is asked whenever somebody asks the life; it must
@@ -95,15 +116,29 @@ func (l *Life) ends(end *error) bool {
 	return true
 }
 
-// tell tells the listeners of the end. Whoever comes to listen looks for himself
-// whether the life has ended, after he has taken mu: so of the two the later one
-// sees the other.
+// tell tells the listeners of the end, phase by phase. A listener that registers later looks
+// for itself whether the life has ended, after it has taken mu: of the two the later one sees
+// the other. Two goroutines may both tell: the one that ended the life, and one that found it
+// ended, see Tie. Each hook is called once, and when tell returns all holders have been told.
 func (l *Life) tell(all *listeners) {
+	all.telling.Lock()
 	all.mu.Lock()
 	all.tellLostLocked(l)
-	hooks := all.hooks
-	all.hooks = nil
-	all.mu.Unlock() // for hooks do as they please
+	hooks := all.hooks[Holders]
+	all.hooks[Holders] = nil
+	all.mu.Unlock() // for hooks may register and forget others
+	l.call(hooks)
+	all.telling.Unlock()
+
+	all.mu.Lock()
+	cleanUp, observers := all.hooks[CleanUp], all.hooks[Observers]
+	all.hooks[CleanUp], all.hooks[Observers] = nil, nil
+	all.mu.Unlock()
+	l.call(cleanUp)
+	l.call(observers)
+}
+
+func (l *Life) call(hooks map[*func(error)]struct{}) {
 	for hook := range hooks {
 		(*hook)(*l.end.Load())
 	}
@@ -128,14 +163,23 @@ func (l *Life) listen() *listeners {
 	return all
 }
 
-// Tie has l lost as soon as the life that other returns ends. Only the first call
-// does something; two at the same time may both tie it, which does no harm.
+// Tie has l lost as soon as the life that other returns ends. Only the first call does
+// something; two at the same time may both tie it, which does no harm.
 func (l *Life) Tie(other func() *Life) {
 	if l.tied.Load() {
 		return
 	}
-	forget := other().OnEnd(func(end error) { l.Lose(end) })
-	l.OnEnd(func(error) { forget() })
+	forget := other().OnEnd(Holders, func(end error) {
+		if l.Lose(end) {
+			return
+		}
+		// Another goroutine has ended l and may not have told its holders yet. The other
+		// life goes on to clean up when this hook returns, so tell them here.
+		if all := l.listeners.Load(); all != nil {
+			l.tell(all)
+		}
+	})
+	l.OnEnd(CleanUp, func(error) { forget() })
 	l.tied.Store(true)
 }
 
@@ -151,10 +195,10 @@ func (l *Life) Lost() <-chan struct{} {
 	return all.lost
 }
 
-// OnEnd has hook called once, with what ended the life; at once if it has ended.
-// The returned function takes the hook back. It calls nobody else's hook: the caller
-// may hold a mutex that those want.
-func (l *Life) OnEnd(hook func(error)) (forget func()) {
+// OnEnd has hook called once, in its phase, with what ended the life; at once if it has ended.
+// The returned function takes the hook back. OnEnd calls no other hook: the caller may hold a
+// mutex that another hook wants.
+func (l *Life) OnEnd(when Phase, hook func(error)) (forget func()) {
 	all := l.listen()
 	if end := l.end.Load(); end != nil {
 		all.mu.Unlock()
@@ -162,14 +206,14 @@ func (l *Life) OnEnd(hook func(error)) (forget func()) {
 		return func() {}
 	}
 	defer all.mu.Unlock()
-	if all.hooks == nil {
-		all.hooks = make(map[*func(error)]struct{})
+	if all.hooks[when] == nil {
+		all.hooks[when] = make(map[*func(error)]struct{})
 	}
 	key := &hook
-	all.hooks[key] = struct{}{}
+	all.hooks[when][key] = struct{}{}
 	return func() {
 		all.mu.Lock()
 		defer all.mu.Unlock()
-		delete(all.hooks, key)
+		delete(all.hooks[when], key)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -128,7 +129,7 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		all := l.listen()
-		n := len(all.hooks)
+		n := len(all.hooks[Holders])
 		all.mu.Unlock()
 		if n == 0 {
 			break
@@ -144,7 +145,7 @@ func TestOneEndAmongMany(t *testing.T) {
 	for range 200 {
 		l := begin(alive)
 		var ends, told atomic.Int32
-		l.OnEnd(func(error) { told.Add(1) })
+		l.OnEnd(Holders, func(error) { told.Add(1) })
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
@@ -155,7 +156,7 @@ func TestOneEndAmongMany(t *testing.T) {
 				} else if l.Release() == nil {
 					ends.Add(1)
 				}
-				l.OnEnd(func(error) { told.Add(1) })()
+				l.OnEnd(Holders, func(error) { told.Add(1) })()
 			})
 		}
 		all.Wait()
@@ -176,8 +177,10 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	}
 	var contexts []context.Context
 	for range 20 {
-		contexts = append(contexts, l.Context(t.Context()))
-		l.OnEnd(slow) // as many, for they are called in no order, and some contexts are to come after one
+		parent, cancel := context.WithCancel(t.Context()) // or they would share what is told
+		defer cancel()
+		contexts = append(contexts, l.Context(parent))
+		l.OnEnd(Holders, slow) // as many, for they are called in no order, and some contexts are to come after one
 	}
 	done := make(chan struct{})
 	go func() {
@@ -199,7 +202,7 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 	l := begin(alive)
 	var mu sync.Mutex
 	var others, own atomic.Int32
-	l.OnEnd(func(error) {
+	l.OnEnd(Holders, func(error) {
 		mu.Lock()
 		defer mu.Unlock()
 		others.Add(1)
@@ -210,7 +213,7 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 	listens := make(chan struct{})
 	go func() {
 		defer close(listens)
-		l.OnEnd(func(error) { own.Add(1) })
+		l.OnEnd(Holders, func(error) { own.Add(1) })
 	}()
 	select {
 	case <-listens:
@@ -225,5 +228,238 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 	l.tell(l.listeners.Load())
 	if own.Load() != 1 || others.Load() != 1 {
 		t.Errorf("told %d and %d times", own.Load(), others.Load())
+	}
+}
+
+// Hooks of one phase come in any order, the phases in theirs.
+func TestTheEndIsToldInPhases(t *testing.T) {
+	for name, end := range map[string]func(*Life){
+		"lost":     func(l *Life) { l.Lose(errors.New("test")) },
+		"released": func(l *Life) { _ = l.Release() },
+		"found":    func(l *Life) { l.Begin(func() error { return errors.New("test") }); _ = l.Look() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := begin(alive)
+			var order []Phase
+			for range 10 {
+				for _, when := range []Phase{Observers, CleanUp, Holders} {
+					l.OnEnd(when, func(error) { order = append(order, when) })
+				}
+			}
+			end(l)
+			if len(order) != 30 || !slices.IsSorted(order) {
+				t.Errorf("told in the order %v", order)
+			}
+		})
+	}
+}
+
+// The holders that share a place have lives of their own, tied to that of the place. One of
+// these may have been found ended by another goroutine, which has not told its holder yet.
+func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
+	place := begin(alive)
+	var parts [20]*Life
+	for i := range parts {
+		parts[i] = begin(alive)
+		parts[i].Tie(func() *Life { return place })
+		_ = parts[i].Lost()
+	}
+	why := error(ErrLost)
+	for _, l := range parts[10:] {
+		l.end.Store(&why)
+	}
+	cleaned := false
+	place.OnEnd(CleanUp, func(error) {
+		cleaned = true
+		for i, l := range parts {
+			if open(l.listeners.Load().lost) {
+				t.Errorf("the clean-up begins before holder %d is told", i)
+			}
+		}
+	})
+	place.Lose(errors.New("test"))
+	if !cleaned {
+		t.Error("nothing is cleaned up")
+	}
+}
+
+// A hold may last for days, and each piece of work under it asks for a context of its own.
+func TestContextsOfALongHoldAreFreed(t *testing.T) {
+	const contexts, limit = 20_000, 3 << 20 // what each registers for itself comes to 13 MiB
+	type key struct{}
+	long, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for name, use := range map[string]func(*Life){
+		"the parent has no end":      func(l *Life) { _ = l.Context(context.Background()).Done() },
+		"the parent outlives them":   func(l *Life) { _ = l.Context(long).Done() },
+		"each parent has its values": func(l *Life) { _ = l.Context(context.WithValue(long, key{}, l)).Done() },
+		"each parent ends": func(l *Life) {
+			parent, cancel := context.WithCancel(long)
+			_ = l.Context(parent).Done()
+			cancel()
+		},
+		"each child ends": func(l *Life) {
+			child, cancel := context.WithCancel(l.Context(long))
+			_ = child.Done()
+			cancel()
+		},
+		"the hold of each parent ends": func(l *Life) {
+			inner := begin(alive)
+			_ = l.Context(inner.Context(long)).Done()
+			_ = inner.Release()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := begin(alive)
+			use(l)
+			before := heap()
+			for range contexts {
+				use(l)
+			}
+			// Those whose parent has ended are forgotten on goroutines of their own.
+			var after int64
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+				if after = heap() - before; after < limit {
+					break
+				}
+			}
+			if after >= limit {
+				t.Errorf("%d contexts hold on to %d KiB", contexts, after>>10)
+			}
+			if l.Look() != nil {
+				t.Error("the hold has ended")
+			}
+			runtime.KeepAlive(l)
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Contexts whose parents end at the same time share what ends them. Each has the values and
+// the deadline of its own parent.
+func TestContextsThatShareAnEnd(t *testing.T) {
+	type key struct{}
+	why := errors.New("enough")
+	for name, end := range map[string]func(*Life, context.CancelCauseFunc) error{
+		"the parent ends": func(_ *Life, cancel context.CancelCauseFunc) error { cancel(why); return why },
+		"the hold ends":   func(l *Life, _ context.CancelCauseFunc) error { _ = l.Release(); return ErrReleased },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := begin(alive)
+			parent, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			one := l.Context(context.WithValue(parent, key{}, 1))
+			two := l.Context(context.WithValue(parent, key{}, 2))
+			late, stop := context.WithTimeout(parent, time.Hour)
+			defer stop()
+			three := l.Context(late)
+			child, stopChild := context.WithCancel(two)
+			defer stopChild()
+			if one.Value(key{}) != 1 || two.Value(key{}) != 2 || child.Value(key{}) != 2 || three.Value(key{}) != nil {
+				t.Errorf("values %v, %v, %v, %v", one.Value(key{}), two.Value(key{}), child.Value(key{}), three.Value(key{}))
+			}
+			if _, ok := two.Deadline(); ok {
+				t.Error("the deadline of another parent")
+			}
+			if at, ok := three.Deadline(); !ok || time.Until(at) > time.Hour {
+				t.Errorf("deadline %v, %v", at, ok)
+			}
+			want := end(l, cancel)
+			for i, ctx := range []context.Context{one, two, three, child} {
+				if <-ctx.Done(); ctx.Err() != context.Canceled || context.Cause(ctx) != want {
+					t.Errorf("context %d: %v, cause %v, want %v", i+1, ctx.Err(), context.Cause(ctx), want)
+				}
+			}
+			if fresh := l.Context(t.Context()); (fresh.Err() == nil) != (l.Look() == nil) {
+				t.Errorf("another context: %v", fresh.Err())
+			}
+		})
+	}
+}
+
+func TestBound(t *testing.T) {
+	l, other := begin(alive), begin(alive)
+	defer other.Release()
+	parent, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Hour))
+	defer cancel()
+	own := other.Context(l.Context(l.Context(parent)))
+	early, cancelEarly := context.WithTimeout(own, time.Minute)
+	defer cancelEarly()
+	foreign := other.Context(parent)
+	ended, end := context.WithCancel(own)
+	end()
+	at := func(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
+	for name, c := range map[string]struct {
+		of            *Life
+		ctx, deadline context.Context // what bounds, and whose deadline it has
+		released      bool            // whether it goes on when l is released
+	}{
+		"any":                       {l, parent, parent, true},
+		"its own":                   {l, own, parent, true},
+		"with an earlier deadline":  {l, early, early, true},
+		"of another life":           {l, foreign, parent, true},
+		"its own of another life":   {other, own, parent, false},
+		"a life without a listener": {begin(alive), own, parent, false},
+	} {
+		bound, stop := c.of.Bound(c.ctx)
+		defer stop()
+		if bound.Err() != nil || !at(bound).Equal(at(c.deadline)) {
+			t.Errorf("%s: %v, deadline %v", name, bound.Err(), at(bound))
+		}
+		defer func() {
+			if goesOn := bound.Err() == nil; goesOn != c.released {
+				t.Errorf("%s: goes on after the release: %v", name, goesOn)
+			}
+		}()
+	}
+	if bound, stop := l.Bound(ended); bound != ended {
+		t.Error("what has ended was exchanged")
+	} else {
+		stop()
+	}
+	if err := l.Release(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Another version of package context may not tell what it asks for.
+func TestContextsThatShareNothing(t *testing.T) {
+	known := cancelKey
+	if known == nil {
+		t.Error("package context does not tell")
+	}
+	cancelKey = nil
+	defer func() { cancelKey = known }()
+	TestContextsThatShareAnEnd(t)
+	TestContextsBelowContexts(t)
+	TestBound(t)
+}
+
+// A hold may be asked for a context below its own, again and again, as code that calls itself
+// does. What such a context is asked for is looked up once on each level.
+func TestContextsBelowContexts(t *testing.T) {
+	type key struct{}
+	l := begin(alive)
+	root, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "root"))
+	defer cancel(nil)
+	ctx := root
+	for range 1000 {
+		ctx = l.Context(ctx)
+	}
+	child, stop := context.WithCancel(ctx)
+	defer stop()
+	if ctx.Value(key{}) != "root" || child.Value(key{}) != "root" || ctx.Value("none") != nil {
+		t.Errorf("values %v, %v and %v", ctx.Value(key{}), child.Value(key{}), ctx.Value("none"))
+	}
+	why := errors.New("enough")
+	cancel(why)
+	if <-child.Done(); context.Cause(ctx) != why || context.Cause(child) != why {
+		t.Errorf("causes %v and %v", context.Cause(ctx), context.Cause(child))
 	}
 }

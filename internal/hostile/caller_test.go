@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/contract"
 )
 
 // few requests take a member into its line, to its place or its error, and out
@@ -18,7 +18,7 @@ const few = 20
 type caller struct {
 	recipe
 	locker
-	proxy   *zktest.Proxy
+	proxy   *proxy.Proxy
 	attempt *contract.Attempt[contract.Hold]
 	before  int64 // requests when it began
 }
@@ -28,7 +28,7 @@ func (c *caller) begin(t *testing.T, wait time.Duration, call acquire) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	t.Cleanup(cancel)
-	c.before = c.proxy.Seen(zktest.AnyOp)
+	c.before = c.proxy.Seen(proxy.AnyOp)
 	c.attempt = contract.Begin(t, ctx, call)
 }
 
@@ -39,5 +39,5 @@ func (c *caller) inVain(t *testing.T) (asked int64) {
 	if err := c.attempt.Failed(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%s: %v, want %v", c.name, err, context.DeadlineExceeded)
 	}
-	return c.proxy.Seen(zktest.AnyOp) - c.before
+	return c.proxy.Seen(proxy.AnyOp) - c.before
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 const (
@@ -47,12 +48,12 @@ type hall struct {
 
 func newHall(t *testing.T, r recipe, timeout time.Duration) *hall {
 	t.Helper()
-	server := zktest.Shared(t)
-	path := zktest.Path(t)
+	server := realzk.Shared(t)
+	path := test.Path(t)
 	h := &hall{
 		T: t, recipe: r, path: path, dir: path + r.below,
-		witness: zktest.Connect(t, session, server.Addr()),
-		conn:    zktest.Connect(t, timeout, server.Addr()),
+		witness: realzk.Connect(t, session, server.Addr()),
+		conn:    realzk.Connect(t, timeout, server.Addr()),
 	}
 	h.meter = meter{t, h.conn}
 	h.makeDir(path)
@@ -78,13 +79,13 @@ func (h *hall) makeDir(path string) {
 // inLine waits until so many nodes stand in line, or more.
 func (h *hall) inLine(nodes int) {
 	h.Helper()
-	zktest.Eventually(h, soon, "nodes in line", func() bool { return len(zktest.Children(h, h.witness, h.dir)) >= nodes })
+	test.Eventually(h, soon, "nodes in line", func() bool { return len(test.Children(h, h.witness, h.dir)) >= nodes })
 }
 
 // only waits until no more than so many nodes are left.
 func (h *hall) only(nodes int) {
 	h.Helper()
-	zktest.Eventually(h, soon, "nodes left in line", func() bool { return len(zktest.Children(h, h.witness, h.dir)) <= nodes })
+	test.Eventually(h, soon, "nodes left in line", func() bool { return len(test.Children(h, h.witness, h.dir)) <= nodes })
 }
 
 // flat does something size times in all, a little at first and then in halves,
@@ -125,7 +126,7 @@ func (h *hall) watchOnce(holders int) {
 	defer cancel()
 	gone := make(chan error, 1)
 	go func() { _, err := h.on(h.conn, h.path).lock(ctx); gone <- err }()
-	zktest.Eventually(h, soon, "a waiter watches", func() bool { return len(zktest.Watched(h, h.conn.SessionID())) == h.watches })
+	test.Eventually(h, soon, "a waiter watches", func() bool { return len(realzk.Watched(h, h.conn.SessionID())) == h.watches })
 	cancel()
 	<-gone
 	h.only(holders)
@@ -139,7 +140,7 @@ func TestCanceledWaitsLeaveNothing(t *testing.T) {
 		h := newHall(t, r, session)
 		held, err := r.on(h.witness, h.path).block(t.Context())
 		must(t, err)
-		holders := len(zktest.Children(t, h.witness, h.dir))
+		holders := len(test.Children(t, h.witness, h.dir))
 		h.watchOnce(holders)
 		round := 0
 		h.flat(size, min(100, size/4), func(waiters int) {
@@ -162,7 +163,7 @@ func TestCanceledWaitsLeaveNothing(t *testing.T) {
 			h.only(holders)
 		})
 		must(t, held.Unlock(t.Context()))
-		zktest.AssertEmpty(t, h.witness, h.dir)
+		test.AssertEmpty(t, h.witness, h.dir)
 	})
 }
 
@@ -175,7 +176,7 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 		h := newHall(t, r, expiring)
 		held, err := r.on(h.witness, h.path).block(t.Context())
 		must(t, err)
-		holders := len(zktest.Children(t, h.witness, h.dir))
+		holders := len(test.Children(t, h.witness, h.dir))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		waits := make(chan error, 1)
@@ -191,17 +192,17 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 			lost, inside := one.Lost(), one.Context(t.Context())
 			other, err := unasked.lock(t.Context())
 			must(t, err)
-			zktest.Expire(t, h.conn)
-			zktest.Within(t, soon, "the loss is told", func() { <-lost; <-inside.Done() })
+			realzk.Expire(t, h.conn)
+			test.Within(t, soon, "the loss is told", func() { <-lost; <-inside.Done() })
 			for _, h := range []interface{ Unlock(context.Context) error }{one, other} {
 				if err := h.Unlock(t.Context()); !errors.Is(err, hold.ErrLost) {
 					t.Errorf("unlock after the end of the session: %v", err)
 				}
 			}
 			mine := 0
-			zktest.Eventually(t, soon, "the waiter stands in line again", func() bool {
+			test.Eventually(t, soon, "the waiter stands in line again", func() bool {
 				mine = 0
-				for _, name := range zktest.Children(t, h.witness, h.dir) {
+				for _, name := range test.Children(t, h.witness, h.dir) {
 					if _, stat, err := h.witness.Exists(h.dir + "/" + name); err == nil && stat.EphemeralOwner == h.conn.SessionID() {
 						mine++
 					}
@@ -215,7 +216,7 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 		}
 		must(t, held.Unlock(t.Context()))
 		for _, dir := range []string{h.dir, h.path + "-asked" + r.below, h.path + "-unasked" + r.below} {
-			zktest.AssertEmpty(t, h.witness, dir)
+			test.AssertEmpty(t, h.witness, dir)
 		}
 	})
 }
@@ -237,7 +238,7 @@ func cost(t *testing.T, r recipe, own bool) {
 	h := newHall(t, r, session)
 	held, err := r.on(h.witness, h.path).block(t.Context())
 	must(t, err)
-	holders := len(zktest.Children(t, h.witness, h.dir))
+	holders := len(test.Children(t, h.witness, h.dir))
 	// Readers of one value send one goroutine to stand in line for all of them.
 	sent := 0
 	if r.shared {
@@ -275,7 +276,7 @@ func cost(t *testing.T, r recipe, own bool) {
 	}
 	there := func() {
 		h.inLine(holders + inLine*r.nodes)
-		zktest.Eventually(t, soon, "all waiters watch", func() bool { return len(zktest.Watched(t, h.conn.SessionID())) >= inLine*r.nodes })
+		test.Eventually(t, soon, "all waiters watch", func() bool { return len(realzk.Watched(t, h.conn.SessionID())) >= inLine*r.nodes })
 	}
 	crowd(wait, there) // so that all tables have their size
 	bareHeap, bareStack, bare := crowd(func(ctx context.Context) { <-ctx.Done() }, func() {})
@@ -290,7 +291,7 @@ func cost(t *testing.T, r recipe, own bool) {
 		t.Errorf("%d goroutines of ours for %d waiters", more+sent, waiters)
 	}
 	must(t, held.Unlock(t.Context()))
-	zktest.AssertEmpty(t, h.witness, h.dir)
+	test.AssertEmpty(t, h.witness, h.dir)
 }
 
 // stack is what all stacks have.

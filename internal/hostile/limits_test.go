@@ -12,16 +12,18 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // A quota that the server enforces is an error at once, for the number of nodes
 // and for their bytes; nothing stays in line, and holders are left alone.
 func TestAQuotaThatIsUsedUp(t *testing.T) {
-	server := zktest.Standalone(t, zktest.Options{JVM: []string{"-Dzookeeper.enforceQuota=true"}})
-	witness := zktest.Connect(t, session, server.Addr())
+	server := realzk.Standalone(t, realzk.Options{JVM: []string{"-Dzookeeper.enforceQuota=true"}})
+	witness := realzk.Connect(t, session, server.Addr())
 	for _, limit := range []struct {
 		name, line string
 		data       []byte
@@ -32,7 +34,7 @@ func TestAQuotaThatIsUsedUp(t *testing.T) {
 	} {
 		t.Run(limit.name, func(t *testing.T) {
 			each(t, func(t *testing.T, r recipe) {
-				path := zktest.Path(t)
+				path := test.Path(t)
 				dir := path + r.below
 				if r.below != "" {
 					_, err := witness.Create(path, []byte(r.stored), zk.FlagPersistent, open)
@@ -48,19 +50,19 @@ func TestAQuotaThatIsUsedUp(t *testing.T) {
 				}
 				setQuota(t, witness, dir, fmt.Sprintf(limit.line, most))
 
-				p := zktest.ProxyFor(t, server.Addr())
-				l := r.with(zktest.Connect(t, session, p.Addr()), path, limit.data)
+				p := proxy.For(t, server.Addr())
+				l := r.with(realzk.Connect(t, session, p.Addr()), path, limit.data)
 				for name, call := range map[string]acquire{"lock": l.lock, "block": l.block} {
-					before := p.Seen(zktest.AnyOp)
+					before := p.Seen(proxy.AnyOp)
 					err := contract.Begin(t, t.Context(), call).Failed()
 					if !strings.Contains(err.Error(), "quota") {
 						t.Errorf("%s: error %q does not say what is wrong", name, err)
 					}
-					if n := p.Seen(zktest.AnyOp) - before; n > few {
+					if n := p.Seen(proxy.AnyOp) - before; n > few {
 						t.Errorf("%s: %d requests", name, n)
 					}
 				}
-				if line := zktest.Children(t, witness, dir); len(line) != r.nodes {
+				if line := test.Children(t, witness, dir); len(line) != r.nodes {
 					t.Errorf("in line: %q", line)
 				}
 				must(t, held.Verify(t.Context()))
@@ -68,7 +70,7 @@ func TestAQuotaThatIsUsedUp(t *testing.T) {
 				got, err := l.lock(t.Context()) // there is room again
 				must(t, err)
 				must(t, got.Unlock(t.Context()))
-				zktest.AssertEmpty(t, witness, dir)
+				test.AssertEmpty(t, witness, dir)
 			})
 		})
 	}
@@ -97,9 +99,9 @@ func setQuota(t *testing.T, conn *zk.Conn, path, limits string) {
 // limit a call that must list waits for its context, and asks once in a while.
 func TestALineAboveTheClientsLimit(t *testing.T) {
 	const members, limit = 20_000, 1 << 20
-	server := zktest.Standalone(t, zktest.Options{})
-	witness := zktest.Connect(t, session, server.Addr())
-	path := zktest.Path(t)
+	server := realzk.Standalone(t, realzk.Options{})
+	witness := realzk.Connect(t, session, server.Addr())
+	path := test.Path(t)
 	dir := path + "/queue" // for all: each recipe has its third of the line
 	_, err := witness.Create(path, []byte("3"), zk.FlagPersistent, open)
 	must(t, err)
@@ -115,7 +117,7 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 		_, err := witness.Multi(ops...)
 		must(t, err)
 	}
-	line := zktest.Children(t, witness, dir)
+	line := test.Children(t, witness, dir)
 	if bytes := len(strings.Join(line, "    ")); len(line) != members || bytes <= limit {
 		t.Fatalf("%d members, a listing of %d bytes", len(line), bytes)
 	}
@@ -125,17 +127,17 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 	const wait = 2 * time.Second
 	var narrow, wide []*caller
 	for _, r := range recipes {
-		p := zktest.ProxyFor(t, server.Addr())
-		narrow = append(narrow, &caller{recipe: r, proxy: p, locker: r.on(zktest.ConnectLimited(t, session, limit, p.Addr()), at(r))})
-		p = zktest.ProxyFor(t, server.Addr())
-		wide = append(wide, &caller{recipe: r, proxy: p, locker: r.on(zktest.Connect(t, session, p.Addr()), at(r))})
+		p := proxy.For(t, server.Addr())
+		narrow = append(narrow, &caller{recipe: r, proxy: p, locker: r.on(realzk.ConnectLimited(t, session, limit, p.Addr()), at(r))})
+		p = proxy.For(t, server.Addr())
+		wide = append(wide, &caller{recipe: r, proxy: p, locker: r.on(realzk.Connect(t, session, p.Addr()), at(r))})
 	}
 	for _, c := range slices.Concat(narrow, wide) {
 		c.begin(t, wait, c.lock)
 	}
 	for _, c := range narrow {
 		asked := c.inVain(t)
-		t.Logf("%s: a client that cannot list asks %d times and connects %d times in %v", c.name, asked, c.proxy.Seen(zktest.ConnectOp), wait)
+		t.Logf("%s: a client that cannot list asks %d times and connects %d times in %v", c.name, asked, c.proxy.Seen(proxy.ConnectOp), wait)
 		if asked > few+10*int64(wait/time.Second) {
 			t.Errorf("%s: a client that cannot list asks %d times in %v", c.name, asked, wait)
 		}
@@ -148,7 +150,7 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 			t.Errorf("%s: try: %v, want %v", c.name, err, hold.ErrBusy)
 		}
 	}
-	zktest.Eventually(t, soon, "they have left the line", func() bool { return len(zktest.Children(t, witness, dir)) == members })
+	test.Eventually(t, soon, "they have left the line", func() bool { return len(test.Children(t, witness, dir)) == members })
 
 	own := 0
 	for _, c := range wide {
@@ -162,7 +164,7 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 		})
 		own += c.nodes
 	}
-	zktest.Eventually(t, soon, "they stand in line", func() bool { return len(zktest.Children(t, witness, dir)) == members+own })
+	test.Eventually(t, soon, "they stand in line", func() bool { return len(test.Children(t, witness, dir)) == members+own })
 	for len(line) > 0 { // from the front
 		var ops []any
 		for _, name := range line[:min(2000, len(line))] {
@@ -173,12 +175,12 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 		must(t, err)
 	}
 	for _, c := range wide {
-		zktest.Within(t, soon, "it has had its turn", func() { <-c.attempt.Done })
+		test.Within(t, soon, "it has had its turn", func() { <-c.attempt.Done })
 		must(t, c.attempt.Err)
 		// It looks each time that somebody goes whom it watched, at most.
-		if n := c.proxy.Seen(zktest.AnyOp) - c.before; n > 2*few {
+		if n := c.proxy.Seen(proxy.AnyOp) - c.before; n > 2*few {
 			t.Errorf("%s: %d requests until %d have gone", c.name, n, members)
 		}
 	}
-	zktest.AssertEmpty(t, witness, dir)
+	test.AssertEmpty(t, witness, dir)
 }

@@ -18,7 +18,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test/contract"
 )
 
 func TestMain(m *testing.M) { contract.Main(m) }

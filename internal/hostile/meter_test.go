@@ -12,7 +12,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // figures are what could grow.
@@ -65,14 +66,14 @@ func (m meter) read() figures {
 	m.Helper()
 	var f figures
 	last, same := -1, 0
-	zktest.Eventually(m, 30*time.Second, "goroutines come to rest", func() bool {
+	test.Eventually(m, 30*time.Second, "goroutines come to rest", func() bool {
 		f.goroutines = runtime.NumGoroutine()
 		if same++; f.goroutines != last {
 			last, same = f.goroutines, 0
 		}
 		return same == 20
 	})
-	mntr, err := zktest.Shared(m).Mntr()
+	mntr, err := realzk.Shared(m).Mntr()
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -112,13 +113,13 @@ func clientWatches(conn *zk.Conn) int {
 
 // The meter must see what it is there to see.
 func TestTheMeterSeesALeak(t *testing.T) {
-	conn := zktest.Connect(t, session, zktest.Shared(t).Addr())
+	conn := realzk.Connect(t, session, realzk.Shared(t).Addr())
 	m := meter{t, conn}
 	before := m.read()
 	if grown := m.read().grown(before); len(grown) > 0 {
 		t.Errorf("grown without a reason: %q", grown)
 	}
-	path := zktest.Path(t)
+	path := test.Path(t)
 	_, err := conn.Create(path, nil, zk.FlagPersistent, open)
 	must(t, err)
 	for i := range 3 { // nodes that never come

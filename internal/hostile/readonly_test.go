@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // A member of an ensemble without a quorum may serve reads (readonlymode.enabled),
@@ -16,13 +18,13 @@ import (
 // there is a quorum again.
 func TestAReadOnlyMember(t *testing.T) {
 	const timeout = 4 * time.Second
-	ensemble := zktest.Cluster(t, 3, zktest.Options{JVM: []string{"-Dreadonlymode.enabled=true"}})
+	ensemble := realzk.Cluster(t, 3, realzk.Options{JVM: []string{"-Dreadonlymode.enabled=true"}})
 	left := ensemble.Servers()[0]
-	witness := zktest.Connect(t, session, left.Addr())
+	witness := realzk.Connect(t, session, left.Addr())
 	type seat struct {
 		recipe
 		path  string
-		proxy *zktest.Proxy
+		proxy *proxy.Proxy
 		free  locker // of a lock that nobody has
 		own   locker // of one that the holder has
 		held  contract.Hold
@@ -30,24 +32,24 @@ func TestAReadOnlyMember(t *testing.T) {
 	}
 	var seats []*seat
 	for _, r := range recipes {
-		s := &seat{recipe: r, path: zktest.Path(t), proxy: zktest.ProxyFor(t, left.Addr())}
-		conn := zktest.Connect(t, timeout, s.proxy.Addr())
+		s := &seat{recipe: r, path: test.Path(t), proxy: proxy.For(t, left.Addr())}
+		conn := realzk.Connect(t, timeout, s.proxy.Addr())
 		s.free, s.own = r.on(conn, s.path+"-free"), r.on(conn, s.path)
 		free, err := s.free.lock(t.Context())
 		must(t, err)
 		must(t, free.Unlock(t.Context()))
-		s.held, err = r.on(zktest.Connect(t, timeout, left.Addr()), s.path).block(t.Context())
+		s.held, err = r.on(realzk.Connect(t, timeout, left.Addr()), s.path).block(t.Context())
 		must(t, err)
 		s.waits = contract.Begin(t, t.Context(), s.own.lock)
-		zktest.Eventually(t, soon, "somebody waits", func() bool {
-			return len(zktest.Children(t, witness, s.path+r.below)) == 2*r.nodes
+		test.Eventually(t, soon, "somebody waits", func() bool {
+			return len(test.Children(t, witness, s.path+r.below)) == 2*r.nodes
 		})
 		seats = append(seats, s)
 	}
 	for _, s := range ensemble.Servers()[1:] {
 		must(t, s.Kill())
 	}
-	zktest.Eventually(t, soon, "the last member serves reads", func() bool {
+	test.Eventually(t, soon, "the last member serves reads", func() bool {
 		answer, err := left.Word("isro")
 		return err == nil && answer == "ro"
 	})
@@ -62,7 +64,7 @@ func TestAReadOnlyMember(t *testing.T) {
 	}
 	shakes := func() (n int64) {
 		for _, s := range seats {
-			n += s.proxy.Seen(zktest.ConnectOp)
+			n += s.proxy.Seen(proxy.ConnectOp)
 		}
 		return n
 	}
@@ -80,7 +82,7 @@ func TestAReadOnlyMember(t *testing.T) {
 	}
 	for _, s := range seats {
 		s.waits.Waits()
-		zktest.Within(t, 2*timeout, "the holder is told", func() { <-s.held.Lost() })
+		test.Within(t, 2*timeout, "the holder is told", func() { <-s.held.Lost() })
 	}
 	must(t, ensemble.Servers()[1].Restart()) // two of three are a quorum
 	for _, s := range seats {
@@ -91,7 +93,7 @@ func TestAReadOnlyMember(t *testing.T) {
 		free, err := s.free.lock(t.Context())
 		must(t, err)
 		must(t, free.Unlock(t.Context()))
-		zktest.AssertEmpty(t, witness, s.path+s.below)
-		zktest.AssertEmpty(t, witness, s.path+"-free"+s.below)
+		test.AssertEmpty(t, witness, s.path+s.below)
+		test.AssertEmpty(t, witness, s.path+"-free"+s.below)
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"

@@ -10,8 +10,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -31,10 +33,10 @@ func TestTheEndOfTheNumbers(t *testing.T) {
 		{"the last number", func(recipe) int32 { return 1<<31 - 1 }, numbersRunOut},
 		{"a worn directory is given up", func(recipe) int32 { return 1 << 30 }, wornIsGivenUp},
 	}
-	server := zktest.Standalone(t, zktest.Options{})
+	server := realzk.Standalone(t, realzk.Options{})
 	next := make(map[string]int32)
 	t.Run("prepare", func(t *testing.T) { // its connection is closed when it ends
-		conn := zktest.Connect(t, session, server.Addr())
+		conn := realzk.Connect(t, session, server.Addr())
 		for i, place := range places {
 			for _, r := range recipes {
 				path := brinkPath(i, r)
@@ -69,20 +71,20 @@ type brink struct {
 	path, dir string
 	witness   *zk.Conn
 	conn      *zk.Conn
-	proxy     *zktest.Proxy
+	proxy     *proxy.Proxy
 }
 
-func newBrink(t *testing.T, r recipe, server *zktest.Server, path string) *brink {
+func newBrink(t *testing.T, r recipe, server *realzk.Server, path string) *brink {
 	t.Helper()
-	p := zktest.ProxyFor(t, server.Addr())
+	p := proxy.For(t, server.Addr())
 	b := &brink{
 		T: t, recipe: r, path: path, dir: path + r.below,
-		witness: zktest.Connect(t, session, server.Addr()), conn: zktest.Connect(t, session, p.Addr()), proxy: p,
+		witness: realzk.Connect(t, session, server.Addr()), conn: realzk.Connect(t, session, p.Addr()), proxy: p,
 	}
 	return b
 }
 
-func (b *brink) line() []string { b.Helper(); return zktest.Children(b, b.witness, b.dir) }
+func (b *brink) line() []string { b.Helper(); return test.Children(b, b.witness, b.dir) }
 
 // refused asserts that every way to take the lock fails at once and says why,
 // that nothing stays in line but who stood there, and how much it asks.
@@ -91,18 +93,18 @@ func (b *brink) refused() {
 	there := len(b.line())
 	l := b.on(b.conn, b.path)
 	for name, call := range map[string]acquire{"lock": l.lock, "try": l.try, "block": l.block} {
-		before := b.proxy.Seen(zktest.AnyOp)
+		before := b.proxy.Seen(proxy.AnyOp)
 		a := contract.Begin(b.T, b.Context(), call)
 		switch err := a.Failed(); {
 		case name == "try" && errors.Is(err, hold.ErrBusy): // it only looks
 		case !errors.Is(err, znode.ErrSequence):
 			b.Errorf("%s: %v, want %v", name, err, znode.ErrSequence)
 		}
-		if n := b.proxy.Seen(zktest.AnyOp) - before; n > few {
+		if n := b.proxy.Seen(proxy.AnyOp) - before; n > few {
 			b.Errorf("%s: %d requests", name, n)
 		}
 	}
-	zktest.Eventually(b, soon, "nothing is left", func() bool { return len(b.line()) == there })
+	test.Eventually(b, soon, "nothing is left", func() bool { return len(b.line()) == there })
 }
 
 // idle deletes what has the directory stay when nobody is in line.
@@ -115,7 +117,7 @@ func marginBegins(b *brink) {
 	must(b, err)
 	two := 1 + b.nodes + b.nodes
 	waits := contract.Begin(b.T, b.Context(), b.on(b.conn, b.path).block)
-	zktest.Eventually(b, soon, "the last who may stands in line", func() bool { return len(b.line()) == two })
+	test.Eventually(b, soon, "the last who may stands in line", func() bool { return len(b.line()) == two })
 	b.refused()
 	waits.Waits()
 	must(b, held.Unlock(b.Context()))
@@ -182,7 +184,7 @@ func wornIsGivenUp(b *brink) {
 // renewed asserts that the count begins anew.
 func renewed(b *brink) {
 	b.Helper()
-	zktest.Eventually(b, soon, "the directory is given up", func() bool {
+	test.Eventually(b, soon, "the directory is given up", func() bool {
 		exists, _, err := b.witness.Exists(b.dir)
 		return err == nil && !exists
 	})
@@ -194,5 +196,5 @@ func renewed(b *brink) {
 		b.Errorf("in a new directory: %q", line)
 	}
 	must(b, held.Unlock(ctx))
-	zktest.AssertEmpty(b, b.witness, b.dir)
+	test.AssertEmpty(b, b.witness, b.dir)
 }

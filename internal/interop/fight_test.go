@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/history"
 )
 
 // fight is what each side is told: all its sessions take the lock so often each, as
@@ -43,7 +43,7 @@ const (
 // wrong with it.
 func (s *story) fought(a, b corner, least int) []string {
 	s.Helper()
-	counter, err := s.Witness.Create(zktest.Path(s), []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	counter, err := s.Witness.Create(test.Path(s), []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	a.side.open(fighters)
 	b.side.open(fighters)

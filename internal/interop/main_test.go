@@ -12,10 +12,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-func TestMain(m *testing.M) { zktest.Main(m) }
+func TestMain(m *testing.M) { realzk.Main(m) }
 
 // missing ends a test for which something is not installed: a JVM's library or a
 // Python module, never a server. Where they are to be there, in make interop, which

@@ -1,6 +1,6 @@
 package interop
 
-import "github.com/zklocks/zklocks/internal/zktest/history"
+import "github.com/zklocks/zklocks/internal/test/history"
 
 // What a party may ask for. A peer may know more words.
 const (

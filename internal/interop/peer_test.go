@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // peer is a library in a process of its own. It is told a line and answers one:
@@ -24,19 +24,19 @@ import (
 //	fight PATH COUNTER KIND,... CYCLES         fought [hold, ...]
 //	part                                       ok    all sessions are closed
 type peer struct {
-	driver *zktest.Child
+	driver *realzk.Child
 	path   string
 }
 
 func curatorAt(t *testing.T, path string) *peer {
 	t.Helper()
-	cmd, text := zktest.CuratorProgram(t, filepath.Join("curator", "Peer.java"), zktest.Servers(t)[0])
+	cmd, text := realzk.CuratorProgram(t, filepath.Join("curator", "Peer.java"), realzk.Servers(t)[0])
 	return startPeer(t, path, cmd, text)
 }
 
 func kazooAt(t *testing.T, path string) *peer {
 	t.Helper()
-	cmd, text := zktest.KazooProgram(filepath.Join("kazoo", "peer.py"), zktest.Servers(t)[0])
+	cmd, text := realzk.KazooProgram(filepath.Join("kazoo", "peer.py"), realzk.Servers(t)[0])
 	return startPeer(t, path, cmd, text)
 }
 
@@ -45,7 +45,7 @@ func startPeer(t *testing.T, path string, cmd *exec.Cmd, text string) *peer {
 	if cmd == nil {
 		missing(t, text)
 	}
-	return &peer{driver: zktest.StartProgram(t, cmd), path: path}
+	return &peer{driver: realzk.StartProgram(t, cmd), path: path}
 }
 
 func (p *peer) do(words ...string) {

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 const soon = 30 * time.Second
@@ -16,19 +18,19 @@ const soon = 30 * time.Second
 // story is told on one path, to which everybody comes in turn.
 type story struct {
 	*contract.Stage
-	server *zktest.Server
+	server *realzk.Server
 }
 
 func newStory(t *testing.T) *story {
 	t.Helper()
-	server := zktest.Shared(t)
-	return &story{contract.NewStage(t, ""), server}
+	server := realzk.Shared(t)
+	return &story{contract.NewStage(t, venue.Real(), ""), server}
 }
 
 // asks has a party take the lock, and returns its node.
 func (s *story) asks(p party, kind string) (node string) {
 	s.Helper()
-	before := zktest.Children(s, s.Witness, s.Path)
+	before := test.Children(s, s.Witness, s.Path)
 	p.take(kind)
 	return s.another(before)
 }
@@ -36,8 +38,8 @@ func (s *story) asks(p party, kind string) (node string) {
 // another waits for one more child than these.
 func (s *story) another(before []string) (node string) {
 	s.Helper()
-	zktest.Eventually(s, soon, "a node in line", func() bool {
-		for _, name := range zktest.Children(s, s.Witness, s.Path) {
+	test.Eventually(s, soon, "a node in line", func() bool {
+		for _, name := range test.Children(s, s.Witness, s.Path) {
 			if !slices.Contains(before, name) {
 				node = name
 			}
@@ -61,13 +63,13 @@ func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)
 	s.Must(err)
-	zktest.Eventually(s, soon, "somebody waits for "+node, func() bool {
+	test.Eventually(s, soon, "somebody waits for "+node, func() bool {
 		return p.holds() || slices.ContainsFunc(s.watchers(node), func(session string) bool {
 			return session != hex(stat.EphemeralOwner)
 		})
 	})
 	if p.holds() {
-		s.Fatalf("holds the lock beside %s, in line are %q", node, zktest.Children(s, s.Witness, s.Path))
+		s.Fatalf("holds the lock beside %s, in line are %q", node, test.Children(s, s.Witness, s.Path))
 	}
 }
 
@@ -142,7 +144,7 @@ func (s *story) downgrades(first, writer, reader party) {
 	s.waits(reader, node)
 	s.asks(writer, write)
 	s.waits(writer, behind)
-	before := zktest.Children(s, s.Witness, s.Path)
+	before := test.Children(s, s.Witness, s.Path)
 	first.downgrade()
 	mine := s.another(before)
 	reader.await()
@@ -163,7 +165,7 @@ func (s *story) downgradesAlone(first, writer, reader party) {
 	node := s.takes(first, write)
 	s.asks(reader, read)
 	s.waits(reader, node)
-	before := zktest.Children(s, s.Witness, s.Path)
+	before := test.Children(s, s.Witness, s.Path)
 	first.downgrade()
 	mine := s.another(before)
 	reader.await()

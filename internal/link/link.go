@@ -175,9 +175,9 @@ func (l *Link) Answered(sent time.Time) {
 // that time in that session, has been answered by the server, be it with an error. sent is best read from the clock
 // right before the call: earlier is safe, later is not.
 //
-// The deadline moves to that of the newest packet that had been answered a quarter of the timeout before sent. So send
-// the next heartbeat a quarter after the *answer* of the last one; a ticker of a quarter, blind to the round trip, just
-// misses the last packet each time and gets the one before.
+// The deadline moves to that of the newest packet that had been answered HeartbeatAfter before
+// sent. So send the next heartbeat that long after the *answer* of the last one; a ticker of that
+// period, blind to the round trip, just misses the last packet each time and gets the one before.
 func (l *Link) Proved(session int64, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,6 +215,10 @@ func (l *Link) Timeout() time.Duration { return l.view.Load().timeout }
 
 // IsClosed says whether the connection was closed by its user. A closed connection never works again.
 func (l *Link) IsClosed() bool { return l.view.Load().closed }
+
+// HeartbeatAfter is how long after an answer the next heartbeat is to be sent, see Proved; 0 before
+// the first handshake.
+func (l *Link) HeartbeatAfter() time.Duration { return settle(l.Timeout()) }
 
 // Deadline is the instant until which the session is known to live; the zero time if it is not the current one. It is
 // for timers. To decide, ask Alive: a timer follows the monotonic clock only.

@@ -77,21 +77,22 @@ func TestDeadline(t *testing.T) {
 		{"answers alone prove nothing", []step{{1000 * ms, "answered", 1000 * ms}, {2000 * ms, "answered", 2000 * ms}}, 0},
 		{"a proof alone counts from the handshake", []step{{3000 * ms, "proved", 3000 * ms}}, 0},
 		{"a proof does not vouch for itself", []step{{1500 * ms, "answered", 1500 * ms}, {1500 * ms, "proved", 1500 * ms}}, 0},
-		{"a quarter later it does", []step{{1500 * ms, "answered", 1500 * ms}, {2501 * ms, "proved", 2500 * ms}}, 1500 * ms},
-		{"a quarter after it was sent is not enough", []step{{1501 * ms, "answered", 1500 * ms}, {2501 * ms, "proved", 2500 * ms}}, 0},
+		{"nor does one a quarter later, which leaves the leader's loop no time", []step{{1500 * ms, "answered", 1500 * ms}, {2625 * ms, "proved", 2624 * ms}}, 0},
+		{"a quarter and a bit later it does", []step{{1500 * ms, "answered", 1500 * ms}, {2626 * ms, "proved", 2625 * ms}}, 1500 * ms},
+		{"that long after it was sent is not enough", []step{{1501 * ms, "answered", 1500 * ms}, {2626 * ms, "proved", 2625 * ms}}, 0},
 		{"the newest that is old enough", []step{
 			{500 * ms, "answered", 500 * ms}, {1000 * ms, "answered", 1000 * ms}, {1501 * ms, "answered", 1501 * ms},
-			{2501 * ms, "proved", 2500 * ms}}, 1000 * ms},
-		{"heartbeats a quarter after each answer", []step{
+			{2626 * ms, "proved", 2625 * ms}}, 1000 * ms},
+		{"heartbeats a quarter and a bit after each answer", []step{
 			{10 * ms, "answered", 0}, {10 * ms, "proved", 0},
-			{1020 * ms, "answered", 1010 * ms}, {1020 * ms, "proved", 1010 * ms},
-			{2030 * ms, "answered", 2020 * ms}, {2030 * ms, "proved", 2020 * ms}}, 1010 * ms},
+			{1145 * ms, "answered", 1135 * ms}, {1145 * ms, "proved", 1135 * ms},
+			{2280 * ms, "answered", 2270 * ms}, {2280 * ms, "proved", 2270 * ms}}, 1135 * ms},
 		{"a late, old proof takes nothing back", []step{
 			{1000 * ms, "answered", 1000 * ms}, {2500 * ms, "proved", 2400 * ms}, {2600 * ms, "proved", 100 * ms}}, 1000 * ms},
 		{"an answer told after the proof waits for the next", []step{
 			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}}, 0},
 		{"and gets it", []step{
-			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}, {3600 * ms, "proved", 3501 * ms}}, 1000 * ms},
+			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}, {3700 * ms, "proved", 3626 * ms}}, 1000 * ms},
 		{"a reconnect alone proves nothing", []step{{3000 * ms, "reconnect", 2900 * ms}}, 0},
 		{"nor do answers behind it", []step{{3000 * ms, "reconnect", 2900 * ms}, {3010 * ms, "answered", 3001 * ms}}, 0},
 		{"a quorum request behind it does, at once", []step{{3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 3000 * ms}}, 2900 * ms},
@@ -154,8 +155,8 @@ func TestManyMarks(t *testing.T) {
 	sent := c.now()
 	l.Proved(session, sent)
 	age := sent.Add(timeout).Sub(l.Deadline(session))
-	if age < timeout/4 || age > timeout/4+timeout/thinning+7*time.Millisecond {
-		t.Errorf("counts from a packet %v old, want a quarter of %v and a little", age, timeout)
+	if wait := l.HeartbeatAfter(); age < wait || age > wait+timeout/thinning+7*time.Millisecond {
+		t.Errorf("counts from a packet %v old, want %v and a little", age, wait)
 	}
 }
 

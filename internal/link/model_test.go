@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-// A model of what really ends a session: a follower that passes its notes on with its answers to the leader's pings, and
-// stops at some moment, cut off or frozen. Whatever the client knows until then, its deadline must not lie after the end
-// that the leader counts. The leader pings as rarely as a session timeout of two ticks allows.
+// A model of what really ends a session: a follower that passes its notes on with its answers to
+// the leader's pings, and stops at some moment, cut off or frozen. Whatever the client knows until
+// then, its deadline must not lie after the end that the leader counts. The leader pings as rarely
+// as a session timeout of two ticks allows: each time its own work comes on top of the half tick,
+// some 3 % of T at most.
 func play(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
@@ -17,10 +19,12 @@ func play(t *testing.T, seed uint64) {
 	zero := c.now()
 	l := newLink(c.now)
 
-	const pinging = timeout / 4
-	hop := between(1, timeout/8)          // the slowest way from the client to the follower
-	phase := between(0, pinging)          // of the leader's pings
-	stop := between(timeout/8, 3*timeout) // the follower stops here
+	const halfTick, work = timeout / 4, timeout / 32
+	hop := between(1, timeout/8>>r.IntN(24)) // the slowest way from the client to the follower
+	phase := between(0, halfTick)            // of the leader's pings
+	stop := between(timeout/8, 3*timeout)    // the follower stops here
+	last := between(1, 20)                   // or, where that is sooner, right after it has answered so many quorum requests
+	soonest := r.IntN(2) == 0                // the client sends each quorum request as soon as it can prove something
 
 	handshake := between(1, hop)
 	l.Connected(session, timeout, zero) // the leader heard of it at handshake
@@ -29,6 +33,9 @@ func play(t *testing.T, seed uint64) {
 	var notes []time.Duration // when the follower had each packet
 	for at := time.Duration(1); ; at += between(1, timeout/3) {
 		quorum := r.IntN(2) == 0
+		if quorum && soonest {
+			at = max(at, back+l.HeartbeatAfter())
+		}
 		arrived = max(arrived, at+between(1, hop)) // one stream, in order
 		answered := arrived
 		if arrived >= stop {
@@ -37,6 +44,9 @@ func play(t *testing.T, seed uint64) {
 		notes = append(notes, arrived)
 		if quorum {
 			answered++ // to the leader and back, which takes no time in this model
+			if last--; last == 0 {
+				stop = arrived + 1
+			}
 		}
 		back = max(back, answered+between(1, hop))
 		c.run(max(0, back-c.mono))
@@ -50,7 +60,7 @@ func play(t *testing.T, seed uint64) {
 	}
 
 	heard := handshake
-	for ping := phase; ping < stop; ping += pinging {
+	for ping := phase; ping < stop; ping += halfTick + between(0, work) {
 		for _, n := range notes {
 			if n <= ping {
 				heard = max(heard, ping)

@@ -9,26 +9,30 @@ import "time"
 // that is cut off or stops takes the notes since then with it, so an answer from it proves nothing by itself.
 //
 // A request that needs the quorum does. Let packet a be answered, the answer heard at h, and let the quorum request q,
-// sent at h + T/4 or later on the same connection, be answered, too. Then
+// sent at h + T/4 + T/32 or later on the same connection, be answered, too. Then
 //   - the follower had a before h;
-//   - a session timeout T is two ticks at least (unless somebody lowered minSessionTimeout below that), so the leader
-//     pings the follower within half a tick <= T/4 after h, that is, before it commits q;
+//   - a session timeout T is two ticks at least (unless minSessionTimeout is set to less), so half
+//     a tick is T/4 at most. The leader sleeps that long between two pings. Its own work between
+//     them comes on top, and T/32 is for that: 125 ms of a timeout of 4 s. So it pings the follower
+//     after h and before it commits q;
 //   - ping and commit travel on one ordered stream, hence the follower answered the ping, its note of a included, before
 //     it answered q.
 //
-// So the leader counts the session's T from a or later. Or that leader is gone; then it was so after q, and its successor
-// starts every session with a full T. It is h that has to be T/4 before q, not the time a was sent: a slow packet may reach
-// the follower right before q does, and no ping fits between them.
+// So the leader counts the session's T from a or later. Or that leader is gone; then it was so
+// after q, and its successor starts every session with a full T. It is h that has to be that long
+// before q, not the time a was sent: a slow packet may reach the follower right before q does, and
+// no ping fits between them.
 //
 // A mark may be told after the proof. Replies on one connection are in order, so whatever was sent before q reached the
 // server before q was answered; only its h is late then, which keeps it from being chosen before a later proof comes.
 //
-// A handshake that resumes a session is the leader's own work, handed over at once. But a leader that has been deposed
-// does not know that for a while (it stood still, or is cut off from the others), and answers it nevertheless, asking
-// nobody. Its successor may have begun to count before, and never hears of that handshake. So it needs a proof, too, if not
-// the quarter: any quorum request that was sent after it was answered and is answered on the same connection. The quorum
-// followed this leader then, so there was no successor yet at the time of the handshake. (A new session is a quorum
-// request itself.)
+// A handshake that resumes a session is the leader's own work, handed over at once. But a leader
+// that has been deposed does not know that for a while (it stood still, or is cut off from the
+// others), and answers it nevertheless, without asking them. Its successor may have begun to count
+// before, and never hears of that handshake. So it needs a proof, too, if not the wait: any quorum
+// request that was sent after it was answered and is answered on the same connection. The quorum
+// followed this leader then, so there was no successor yet at the time of the handshake. (A new
+// session is a quorum request itself.)
 //
 // Connections do not mix: a proof for the former connection, told late, was sent before the handshake of this one was
 // answered, so it proves nothing here.
@@ -47,12 +51,18 @@ type mark struct {
 	sent, heard time.Time
 }
 
-// Marks are thinned to one in T/16, as more would only buy precision, and one older than T is past its use. So this many
-// always suffice, however long nobody asks for a proof.
+// Marks are thinned to one in T/64, as more would only buy precision, and one older than T is past
+// its use. So this many always suffice, however long no proof comes. A coarser one costs the
+// deadline up to that part of T: the client's ping comes at times right before a heartbeat, which
+// leaves no mark then.
 const (
-	thinning = 16
+	thinning = 64
 	maxMarks = thinning + 4
 )
+
+// settle is how long an answer must have been heard before a quorum request is sent that proves it:
+// T/4 + T/32, see above.
+func settle(timeout time.Duration) time.Duration { return timeout/4 + timeout/32 }
 
 // reset starts with a handshake.
 func (t *touches) reset(timeout time.Duration, sent time.Time) {
@@ -106,7 +116,7 @@ func (t *touches) proved(sent time.Time) (base time.Time) {
 // covers says whether the latest proof vouches for a packet whose answer was heard then. Only the monotonic clock is
 // asked (Sub prefers it): it stands still in a suspended machine, which makes the distance look shorter, the safe side.
 func (t *touches) covers(heard time.Time) bool {
-	return t.proof.Sub(heard) >= t.timeout/4
+	return t.proof.Sub(heard) >= settle(t.timeout)
 }
 
 func (t *touches) drop(n int) {

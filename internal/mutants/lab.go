@@ -8,14 +8,24 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/test/yields"
 )
 
 // patience is longer than any of the tests takes. Their own patience is shorter,
 // so one that this has to end hangs.
 const patience = 2 * time.Minute
 
-// overlay has the compiler read src in place of a file.
+// overlay has the compiler read src in place of a file, if there is one, and for the explorer a
+// library in which goroutines yield.
 func (l *lab) overlay(dir, file string, src []byte) (string, error) {
+	if l.explore > 0 {
+		changed := map[string][]byte{}
+		if file != "" {
+			changed[file] = src
+		}
+		return yields.Write(l.root, dir, changed)
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -60,7 +70,10 @@ type outcome struct {
 // test runs one test of a program, where go test would.
 func (l *lab) test(program string, t target) outcome {
 	cmd := exec.CommandContext(l.ctx, program, "-test.v", "-test.count=1", "-test.short=false",
-		"-test.timeout="+patience.String(), "-test.run="+t.pattern())
+		"-test.timeout="+(patience+l.explore).String(), "-test.run="+t.pattern())
+	if l.explore > 0 {
+		cmd.Env = append(os.Environ(), "EXPLORE="+l.explore.String(), "EXPLORE_STOP=true", "EXPLORE_JOBS=1", "EXPLORE_FROM=1")
+	}
 	cmd.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg))
 	began := time.Now()
 	out, err := cmd.CombinedOutput()

@@ -4,6 +4,7 @@
 //	go run ./internal/mutants            # all
 //	go run ./internal/mutants barrier    # one, or those whose names match
 //	go run ./internal/mutants -list
+//	go run ./internal/mutants -explore 1m  # let the explorer alone judge, a minute each
 //
 // The files in the tree are never touched: the compiler is given a copy in their
 // place (go build -overlay). Before its mutants each test runs without any, so
@@ -29,6 +30,7 @@ import (
 func main() {
 	jobs := flag.Int("jobs", 2, "how many at a time")
 	list := flag.Bool("list", false, "only list the mutants")
+	explore := flag.Duration("explore", 0, "let the explorer alone judge the mutants of the library, for so long each")
 	flag.Parse()
 
 	chosen, err := choose(flag.Arg(0))
@@ -36,13 +38,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	if *explore > 0 {
+		chosen = explored(chosen)
+	}
 	if *list {
 		for _, m := range chosen {
 			fmt.Printf("%-45s %s: %s\n%45s %s\n", m.name, m.file, m.why, "", m.test)
 		}
 		return
 	}
-	if !run(chosen, *jobs) {
+	if !run(chosen, *jobs, *explore) {
 		os.Exit(1)
 	}
 }
@@ -68,11 +73,24 @@ func choose(what string) ([]mutant, error) {
 	return matching, nil
 }
 
-func run(mutants []mutant, jobs int) bool {
+// explored are the mutants of the library, for the explorer to judge.
+func explored(mutants []mutant) []mutant {
+	var library []mutant
+	for _, m := range mutants {
+		if strings.HasPrefix(m.file, "internal/test/") || strings.HasPrefix(m.file, "internal/proxy/") {
+			continue
+		}
+		m.test = target{"internal/test/explore", "TestExplore"}
+		library = append(library, m)
+	}
+	return library
+}
+
+func run(mutants []mutant, jobs int, explore time.Duration) bool {
 	began := time.Now()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	l, err := newLab(ctx)
+	l, err := newLab(ctx, explore)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return false
@@ -94,7 +112,10 @@ func run(mutants []mutant, jobs int) bool {
 	})
 	fmt.Printf("%d mutants: %d killed, %d survived, %d errors; %d s\n",
 		len(mutants), count[killed], count[survived], count[failed], int(time.Since(began).Seconds()))
-	return count[killed] == len(mutants)
+	if explore > 0 {
+		fmt.Printf("%d survivors have their reasons\n", count[excused])
+	}
+	return count[killed]+count[excused] == len(mutants)
 }
 
 // each calls f for all items, so many at a time, and waits.
@@ -117,6 +138,7 @@ const (
 	killed   verdict = "killed"
 	survived verdict = "SURVIVED"
 	failed   verdict = "ERROR"
+	excused  verdict = "excused" // survived the explorer, which cannot find it
 )
 
 type result struct {
@@ -127,18 +149,19 @@ type result struct {
 
 // lab is where mutants are made and tested.
 type lab struct {
-	ctx  context.Context
-	root string // of the module
-	dir  string // for copies and test programs
+	ctx     context.Context
+	root    string        // of the module
+	dir     string        // for copies and test programs
+	explore time.Duration // how long the explorer looks at each mutant; 0: it does not judge
 }
 
-func newLab(ctx context.Context) (*lab, error) {
+func newLab(ctx context.Context, explore time.Duration) (*lab, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "mutants-")
-	return &lab{ctx, root, dir}, err
+	return &lab{ctx, root, dir, explore}, err
 }
 
 func (l *lab) clean() { _ = os.RemoveAll(l.dir) }
@@ -170,7 +193,14 @@ func (l *lab) checkTests(mutants []mutant, jobs int) map[target]bool {
 	var mu sync.Mutex
 	program := map[string]string{}
 	each(jobs, packages, func(pkg string) {
-		file, err := l.build(pkg, strings.ReplaceAll(pkg, "/", "-"), "")
+		overlay, err := "", error(nil)
+		if l.explore > 0 {
+			overlay, err = l.overlay(filepath.Join(l.dir, "sound"), "", nil)
+		}
+		file := ""
+		if err == nil {
+			file, err = l.build(pkg, strings.ReplaceAll(pkg, "/", "-"), overlay)
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		if err != nil {
@@ -217,6 +247,9 @@ func (l *lab) try(m mutant) result {
 	out := l.test(program, m.test)
 	if l.ctx.Err() != nil {
 		return result{verdict: failed, text: "interrupted"}
+	}
+	if out.passed && l.explore > 0 && m.unexplored != "" {
+		return result{excused, out.took, m.unexplored}
 	}
 	if out.passed {
 		return result{survived, out.took, m.test.String() + " passes, although " + m.why}

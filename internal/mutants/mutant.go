@@ -17,6 +17,9 @@ type mutant struct {
 	old  string // what stands in the file, exactly once
 	new  string // what the mutant has in its place
 	test target
+
+	// unexplored says why the explorer cannot find it: "" if it must.
+	unexplored string
 }
 
 // target is what kills it: a package, and a -run.
@@ -32,8 +35,10 @@ func inRwlock(run string) target    { return target{"rwlock", run} }
 func inSemaphore(run string) target { return target{"semaphore", run} }
 func inReentrant(run string) target { return target{"reentrant", run} }
 func inZkconn(run string) target    { return target{"zkconn", run} }
-func inProxy(run string) target     { return target{"internal/zktest", run} }
-func inHistory(run string) target   { return target{"internal/zktest/history", run} }
+func inProxy(run string) target     { return target{"internal/proxy", run} }
+func inMemnet(run string) target    { return target{"internal/memnet", run} }
+func inKit(run string) target       { return target{"zktest", run} }
+func inHistory(run string) target   { return target{"internal/test/history", run} }
 
 // scenario is one of the contract, run over a recipe by the test of that name.
 func scenario(in func(string) target, recipe, name string) target {

@@ -53,7 +53,7 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 	}
 }
 
-const contract = "internal/zktest/contract"
+const contract = "internal/test/contract"
 
 // testsOf is the text of all that may be or name a test.
 func testsOf(t *testing.T, dir string) string {

@@ -54,7 +54,7 @@ func (c *Call) Granted(p *Place) {
 	})
 	// On a goroutine of its own: whoever finds out may hold any mutex, and may
 	// have others to tell who must not wait.
-	c.forget = p.OnEnd(func(end error) {
+	c.forget = p.OnEnd(hold.Observers, func(end error) {
 		if errors.Is(end, hold.ErrLost) {
 			go c.ended(end)
 		}

@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -14,51 +15,54 @@ import (
 // A place may be lost before its caller is told that it was granted. The wait ends
 // once, and so does the hold.
 func TestAWaitEndsOnceForTheObservers(t *testing.T) {
-	conn := zktest.Connect(t, 10*time.Second, zktest.Servers(t)[0])
-	path := zktest.Path(t)
-	events := make(chan string, 20)
-	cfg := Default()
-	cfg.Observers = []observe.Observer{{
-		Queued: func(observe.Queued) { events <- "queued" },
-		Left:   func(observe.Left) { events <- "left" },
-		Lost:   func(observe.Lost) { events <- "lost" },
-		Granted: func(e observe.Granted) {
-			if e.Queued {
-				t.Error("a grant ends a wait that has ended")
-			}
-			events <- "granted"
-		},
-	}}
-	l, err := NewLine(conn, path, cfg, znode.Lock)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := Entry{Kind: znode.Lock, Nodes: 1, Announce: true, Terms: Fixed(Rule{Blocks: func(znode.Node) bool { return true }})}
-	first, err := l.Wait(t.Context(), e)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call := l.Call()
-	granted := make(chan *Place)
-	go func() {
-		p, _ := l.Wait(t.Context(), e)
-		granted <- p
-	}()
-	seen := []string{<-events}
-	if err := first.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	second := <-granted
-	second.life.Lose(errors.New("test"))
-	seen = append(seen, <-events)
-	call.Granted(second)
-	seen = append(seen, <-events, <-events)
-	slices.Sort(seen)
-	if want := []string{"granted", "left", "lost", "queued"}; !slices.Equal(seen, want) {
-		t.Errorf("told %q, want %q", seen, want)
-	}
-	zktest.AssertEmpty(t, conn, path)
-	if len(events) > 0 {
-		t.Errorf("and %s", <-events)
-	}
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		conn := v.Connect(t, 10*time.Second, v.Servers(t)[0])
+		path := test.Path(t)
+		events := make(chan string, 20)
+		cfg := Default()
+		cfg.Observers = []observe.Observer{{
+			Queued: func(observe.Queued) { events <- "queued" },
+			Left:   func(observe.Left) { events <- "left" },
+			Lost:   func(observe.Lost) { events <- "lost" },
+			Granted: func(e observe.Granted) {
+				if e.Queued {
+					t.Error("a grant ends a wait that has ended")
+				}
+				events <- "granted"
+			},
+		}}
+		l, err := NewLine(conn, path, cfg, znode.Lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := Entry{Kind: znode.Lock, Nodes: 1, Announce: true, Terms: Fixed(Rule{Blocks: func(znode.Node) bool { return true }})}
+		first, err := l.Wait(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := l.Call()
+		granted := make(chan *Place)
+		go func() {
+			p, _ := l.Wait(t.Context(), e)
+			granted <- p
+		}()
+		seen := []string{<-events}
+		if err := first.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := <-granted
+		second.life.Lose(errors.New("test"))
+		seen = append(seen, <-events)
+		call.Granted(second)
+		seen = append(seen, <-events, <-events)
+		slices.Sort(seen)
+		if want := []string{"granted", "left", "lost", "queued"}; !slices.Equal(seen, want) {
+			t.Errorf("told %q, want %q", seen, want)
+		}
+		test.AssertEmpty(t, conn, path)
+		if len(events) > 0 {
+			t.Errorf("and %s", <-events)
+		}
+	})
 }

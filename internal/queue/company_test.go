@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/session"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -23,7 +23,7 @@ func (x *place) accompanied() *member {
 func (x *place) looks(m *member) {
 	x.Helper()
 	stretch, _ := x.line.client.Unbroken()
-	if _, err := m.list(x.Context(), stretch); err != nil {
+	if _, _, err := m.list(x.Context(), stretch); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -84,18 +84,20 @@ func TestWhoMayComeAlong(t *testing.T) {
 		}, false},
 		"the session ends": {func(x *place, m *member) {
 			x.looks(m)
-			zktest.Expire(x, x.conn)
+			x.venue.Expire(x, x.conn)
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
-			m := x.accompanied()
-			c.happen(x, m)
-			if got := m.entry.Company.Welcome(); got != c.welcome {
-				t.Errorf("welcome: %v", got)
-			}
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+				m := x.accompanied()
+				c.happen(x, m)
+				if got := m.entry.Company.Welcome(); got != c.welcome {
+					t.Errorf("welcome: %v", got)
+				}
+			})
 		})
 	}
 }
@@ -134,19 +136,21 @@ func TestWhatIsCalm(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
-			m := x.accompanied()
-			m.entry.Company.Calm = new(Calm)
-			m.entry.Company.Overtakes = func(n znode.Node) bool { return n.Name != m.nodes[0].Name }
-			c.happen(x, m)
-			stretch, _ := x.line.client.Unbroken()
-			next := Company{Calm: m.entry.Company.Calm}
-			if got := next.joinsCalm(m.sess, stretch); got != c.calm {
-				t.Errorf("calm: %v", got)
-			}
-			if next.joinsCalm(m.sess+1, stretch) || next.joinsCalm(m.sess, stretch+1) {
-				t.Error("calm in another session, or after a reconnect")
-			}
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+				m := x.accompanied()
+				m.entry.Company.Calm = new(Calm)
+				m.entry.Company.Overtakes = func(n znode.Node) bool { return n.Name != m.nodes[0].Name }
+				c.happen(x, m)
+				stretch, _ := x.line.client.Unbroken()
+				next := Company{Calm: m.entry.Company.Calm}
+				if got := next.joinsCalm(m.sess, stretch); got != c.calm {
+					t.Errorf("calm: %v", got)
+				}
+				if next.joinsCalm(m.sess+1, stretch) || next.joinsCalm(m.sess, stretch+1) {
+					t.Error("calm in another session, or after a reconnect")
+				}
+			})
 		})
 	}
 }
@@ -154,22 +158,24 @@ func TestWhatIsCalm(t *testing.T) {
 // What the header of a reply says is the token only where it has been seen to be.
 func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 	t.Parallel()
-	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
-	enter := func(header int64) int64 {
-		m := x.enter()
-		m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return false }})
-		stretch, known := x.line.client.Unbroken()
-		terms, err := m.entry.Terms(t.Context(), m.sess)
-		x.must(nil, err)
-		p, err := m.take(t.Context(), session.Claimed{Nodes: m.nodes, Zxid: header}, terms, stretch, known, false)
-		x.must(nil, err)
-		_, stat, err := x.witness.Exists(x.line.path(m.nodes[0]))
-		x.must(nil, err)
-		return p.Token() - stat.Czxid
-	}
-	for _, header := range []int64{1, 2} {
-		if off := enter(header); off != 0 {
-			t.Errorf("a header of %d makes a token that is %d off", header, off)
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		enter := func(header int64) int64 {
+			m := x.enter()
+			m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return false }})
+			stretch, known := x.line.client.Unbroken()
+			terms, err := m.entry.Terms(t.Context(), m.sess)
+			x.must(nil, err)
+			p, err := m.take(t.Context(), session.Claimed{Nodes: m.nodes, Zxid: header}, terms, stretch, known, false)
+			x.must(nil, err)
+			_, stat, err := x.witness.Exists(x.line.path(m.nodes[0]))
+			x.must(nil, err)
+			return p.Token() - stat.Czxid
 		}
-	}
+		for _, header := range []int64{1, 2} {
+			if off := enter(header); off != 0 {
+				t.Errorf("a header of %d makes a token that is %d off", header, off)
+			}
+		}
+	})
 }

@@ -63,14 +63,19 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 		p.replaced = nil
 		p.mu.Unlock()
 		close(replaced)
+		gone := false
 		switch {
 		case err == zk.ErrNoNode:
+			gone = true
 			p.life.Lose(errDeleted)
 		case errors.Is(err, session.ErrOver):
+			gone = true
 			p.life.Lose(errOver)
 		}
-		if errors.Is(p.life.Look(), hold.ErrLost) {
-			err = p.life.Look()
+		// An Unlock that came meanwhile has ended the hold: then the end of the node is no loss, and
+		// what the server says of it is not the answer.
+		if ended := p.life.Look(); gone || errors.Is(ended, hold.ErrLost) {
+			err = ended
 		}
 		result <- err
 	}()

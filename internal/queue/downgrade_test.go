@@ -6,38 +6,43 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // Whoever ends a hold deletes its node. A downgrade that makes another one after
 // that leaves an orphan.
 func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
-	server := zktest.Standalone(t, zktest.Options{})
-	p := zktest.ProxyFor(t, server.Addr())
-	conn := zktest.Connect(t, 10*time.Second, p.Addr())
-	path := zktest.Path(t)
-	l, err := NewLine(conn, path, Default(), znode.Write, znode.Read)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rule := Rule{Blocks: func(znode.Node) bool { return true }}
-	place, err := l.Wait(t.Context(), Entry{Kind: znode.Write, Nodes: 1, Terms: Fixed(rule)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// It is lost right behind the look that Downgrade begins with.
-	place.life.Begin(func() error {
-		place.life.Begin(place.lease.Alive)
-		place.life.Lose(errors.New("test"))
-		return nil
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		server := v.Standalone(t, venue.Options{})
+		p := v.Proxy(t, server.Addr())
+		conn := v.Connect(t, 10*time.Second, p.Addr())
+		path := test.Path(t)
+		l, err := NewLine(conn, path, Default(), znode.Write, znode.Read)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := Rule{Blocks: func(znode.Node) bool { return true }}
+		place, err := l.Wait(t.Context(), Entry{Kind: znode.Write, Nodes: 1, Terms: Fixed(rule)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It is lost right behind the look that Downgrade begins with.
+		place.life.Begin(func() error {
+			place.life.Begin(place.lease.Alive)
+			place.life.Lose(errors.New("test"))
+			return nil
+		})
+		if err := place.Downgrade(t.Context(), znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
+			t.Errorf("downgraded what was lost: %v", err)
+		}
+		if n := p.Seen(proxy.MoveOp); n != 0 {
+			t.Errorf("%d downgrades were sent", n)
+		}
+		witness := v.Connect(t, 10*time.Second, server.Addr())
+		test.AssertEmpty(t, witness, path)
 	})
-	if err := place.Downgrade(t.Context(), znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
-		t.Errorf("downgraded what was lost: %v", err)
-	}
-	if n := p.Seen(zktest.MoveOp); n != 0 {
-		t.Errorf("%d downgrades were sent", n)
-	}
-	witness := zktest.Connect(t, 10*time.Second, server.Addr())
-	zktest.AssertEmpty(t, witness, path)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -13,7 +14,7 @@ import (
 // guardLocked watches the nodes that are held now; the caller holds mu.
 func (p *Place) guardLocked() {
 	ctx, cancel := context.WithCancel(context.Background())
-	p.life.OnEnd(func(error) { cancel() })
+	p.life.OnEnd(hold.CleanUp, func(error) { cancel() })
 	for _, n := range p.nodes {
 		go p.guard(ctx, n)
 	}

@@ -9,26 +9,32 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/session"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // place is where a test has somebody stand in line, and a witness who is not.
 type place struct {
 	*testing.T
-	proxy   *zktest.Proxy
+	venue   venue.Venue
+	proxy   *proxy.Proxy
 	conn    *zk.Conn
 	line    *Line
 	witness *zk.Conn
 }
 
-func newPlaceInLine(t *testing.T, connect func(testing.TB, time.Duration, ...string) *zk.Conn, timeout time.Duration) *place {
+// A connector is venue.Venue.Connect or venue.Venue.ConnectForeign.
+type connector = func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn
+
+func newPlaceInLine(t *testing.T, v venue.Venue, connect connector, timeout time.Duration) *place {
 	t.Helper()
-	server := zktest.Servers(t)[0]
-	p := zktest.ProxyFor(t, server)
-	x := &place{T: t, proxy: p, conn: connect(t, timeout, p.Addr()), witness: zktest.Connect(t, 20*time.Second, server)}
-	dir := zktest.Path(t)
+	server := v.Servers(t)[0]
+	p := v.Proxy(t, server)
+	x := &place{T: t, venue: v, proxy: p, conn: connect(v, t, timeout, p.Addr()), witness: v.Connect(t, 20*time.Second, server)}
+	dir := test.Path(t)
 	if _, err := x.witness.Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +61,7 @@ func (x *place) enter() *member {
 // lists has the member look at the line, and so watch its own node.
 func (x *place) lists(m *member) {
 	x.Helper()
-	if _, err := m.list(x.Context(), 0); err != nil {
+	if _, _, err := m.list(x.Context(), 0); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -69,22 +75,24 @@ func (x *place) must(_ any, err error) {
 
 func (x *place) until(what string, ok func() bool) {
 	x.Helper()
-	zktest.Eventually(x, 20*time.Second, what, ok)
+	test.Eventually(x, 20*time.Second, what, ok)
 }
 
 // A connection that does not tell the token has the node read, and somebody may have
 // written into that by then.
 func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	t.Parallel()
-	x := newPlaceInLine(t, zktest.ConnectForeign, 20*time.Second)
-	m := x.enter()
-	x.must(x.witness.Set(x.line.path(m.nodes[0]), []byte("x"), -1))
-	x.lists(m)
-	_, node, err := x.witness.Get(x.line.path(m.nodes[0]))
-	x.must(nil, err)
-	if m.token != node.Czxid || node.Mzxid == node.Czxid {
-		t.Errorf("token %d, czxid %d, mzxid %d", m.token, node.Czxid, node.Mzxid)
-	}
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.ConnectForeign, 20*time.Second)
+		m := x.enter()
+		x.must(x.witness.Set(x.line.path(m.nodes[0]), []byte("x"), -1))
+		x.lists(m)
+		_, node, err := x.witness.Get(x.line.path(m.nodes[0]))
+		x.must(nil, err)
+		if m.token != node.Czxid || node.Mzxid == node.Czxid {
+			t.Errorf("token %d, czxid %d, mzxid %d", m.token, node.Czxid, node.Mzxid)
+		}
+	})
 }
 
 // Each of these may come between what a member has read and its grant. Some have
@@ -109,7 +117,7 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			x.until("it is told", fired(m.own[0]))
 		}, errAgain},
 		"its session ends": {false, func(x *place, m *member, _ *Terms) {
-			zktest.Expire(x, x.conn)
+			x.venue.Expire(x, x.conn)
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
 		}, errRequeue},
 		"the connection is made anew": {true, func(x *place, _ *member, _ *Terms) {
@@ -138,17 +146,19 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := newPlaceInLine(t, zktest.Connect, 3*time.Second)
-			m := x.enter()
-			if c.listed {
-				x.lists(m)
-			}
-			stretch, known := x.line.client.Unbroken()
-			var terms Terms
-			c.happen(x, m, &terms)
-			if err := m.look(terms, stretch, known); !errors.Is(err, c.want) {
-				t.Errorf("%v, want %v", err, c.want)
-			}
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newPlaceInLine(t, v, venue.Venue.Connect, 3*time.Second)
+				m := x.enter()
+				if c.listed {
+					x.lists(m)
+				}
+				stretch, known := x.line.client.Unbroken()
+				var terms Terms
+				c.happen(x, m, &terms)
+				if err := m.look(terms, stretch, known); !errors.Is(err, c.want) {
+					t.Errorf("%v, want %v", err, c.want)
+				}
+			})
 		})
 	}
 }
@@ -158,100 +168,130 @@ func TestWhatForbidsAGrant(t *testing.T) {
 // came first, and the listing must be asked for again; so must the terms.
 func TestWhatForbidsAGrantOnAForeignConnection(t *testing.T) {
 	t.Parallel()
-	x := newPlaceInLine(t, zktest.ConnectForeign, 10*time.Second)
-	m := x.enter()
-	x.lists(m)
-	_, stat, err := x.witness.Exists(x.line.dir)
-	x.must(nil, err)
-	good := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version}}
-	dropped := 0
-	bad := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version + 1}, Drop: func() { dropped++ }}
-	for name, c := range map[string]struct {
-		terms  Terms
-		struck bool
-		want   error
-	}{
-		"by the listing":                           {Terms{}, false, nil},
-		"by the listing, and the terms hold":       {good, false, nil},
-		"by the listing, and the terms are others": {bad, false, errAgain},
-		"by a strike-out":                          {Terms{}, true, errAgain},
-		"by a strike-out, and the terms hold":      {good, true, errAgain},
-	} {
-		if err := m.mayTake(t.Context(), c.terms, 0, false, c.struck); !errors.Is(err, c.want) {
-			t.Errorf("%s: %v, want %v", name, err, c.want)
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.ConnectForeign, 10*time.Second)
+		m := x.enter()
+		x.lists(m)
+		_, stat, err := x.witness.Exists(x.line.dir)
+		x.must(nil, err)
+		good := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version}}
+		dropped := 0
+		bad := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version + 1}, Drop: func() { dropped++ }}
+		for name, c := range map[string]struct {
+			terms  Terms
+			struck bool
+			want   error
+		}{
+			"by the listing":                           {Terms{}, false, nil},
+			"by the listing, and the terms hold":       {good, false, nil},
+			"by the listing, and the terms are others": {bad, false, errAgain},
+			"by a strike-out":                          {Terms{}, true, errAgain},
+			"by a strike-out, and the terms hold":      {good, true, errAgain},
+		} {
+			if err := m.mayTake(t.Context(), c.terms, 0, false, c.struck); !errors.Is(err, c.want) {
+				t.Errorf("%s: %v, want %v", name, err, c.want)
+			}
 		}
-	}
-	if dropped != 1 {
-		t.Errorf("terms that do not hold were dropped %d times", dropped)
-	}
+		if dropped != 1 {
+			t.Errorf("terms that do not hold were dropped %d times", dropped)
+		}
+	})
 }
 
 // A node of the same name may be there and belong to somebody else.
 func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
 	t.Parallel()
-	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
-	m := x.enter()
-	path := x.line.path(m.nodes[0])
-	x.must(x.witness.Multi(
-		&zk.DeleteRequest{Path: path, Version: -1},
-		&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
-	))
-	if _, err := m.list(t.Context(), 0); !errors.Is(err, errRequeue) {
-		t.Errorf("%v, want %v", err, errRequeue)
-	}
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		m := x.enter()
+		path := x.line.path(m.nodes[0])
+		x.must(x.witness.Multi(
+			&zk.DeleteRequest{Path: path, Version: -1},
+			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
+		))
+		if _, _, err := m.list(t.Context(), 0); !errors.Is(err, errRequeue) {
+			t.Errorf("%v, want %v", err, errRequeue)
+		}
+	})
 }
 
 // The server has numbered the node, and the number is one of the last.
 func TestNobodyQueuesAtTheEndOfTheCounter(t *testing.T) {
 	t.Parallel()
-	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
-	m := x.enter()
-	m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return true }})
-	made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Mzxid: 1}}
-	take := func() error {
-		terms, err := m.entry.Terms(t.Context(), m.sess)
-		x.must(nil, err)
-		stretch, known := x.line.client.Unbroken()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		_, err = m.take(ctx, made, terms, stretch, known, false)
-		return err
-	}
-	m.nodes[0].Seq = 1<<31 - 1<<20
-	if err := take(); !errors.Is(err, znode.ErrSequence) {
-		t.Errorf("%v, want %v", err, znode.ErrSequence)
-	}
-	m.nodes[0].Seq--
-	if err := take(); err != nil {
-		t.Errorf("the last number that is good: %v", err)
-	}
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		m := x.enter()
+		m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return true }})
+		made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Mzxid: 1}}
+		take := func() error {
+			terms, err := m.entry.Terms(t.Context(), m.sess)
+			x.must(nil, err)
+			stretch, known := x.line.client.Unbroken()
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, err = m.take(ctx, made, terms, stretch, known, false)
+			return err
+		}
+		m.nodes[0].Seq = 1<<31 - 1<<20
+		if err := take(); !errors.Is(err, znode.ErrSequence) {
+			t.Errorf("%v, want %v", err, znode.ErrSequence)
+		}
+		m.nodes[0].Seq--
+		if err := take(); err != nil {
+			t.Errorf("the last number that is good: %v", err)
+		}
+	})
 }
 
 // What the reply of the create tells of the line counts only for the line that the
 // terms were read with. One that was made anew may go with other terms, of the same
 // version; then the line is listed, under terms that are read anew.
+// The same for a listing: on a connection that cannot tell a reconnect, the terms may be those of
+// a directory that was deleted, and their version that of the terms of the new one.
+func TestTheListingOfAnotherLineGrantsNothing(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.ConnectForeign, 10*time.Second)
+		m := x.enter()
+		_, dir, err := x.witness.Exists(x.line.dir)
+		x.must(nil, err)
+		dropped := 0
+		terms := Terms{Rule: Rule{Blocks: func(znode.Node) bool { return true }}, Line: dir.Czxid - 1, Drop: func() { dropped++ }}
+		m.entry.Terms = func(context.Context, int64) (Terms, error) { return terms, nil }
+		if _, err := m.survey(t.Context(), true); !errors.Is(err, errAgain) || dropped != 1 {
+			t.Errorf("%v, want %v; dropped %d times", err, errAgain, dropped)
+		}
+		terms.Line = dir.Czxid
+		if _, err := m.survey(t.Context(), true); err != nil || dropped != 1 {
+			t.Errorf("%v for the terms of this line; dropped %d times", err, dropped)
+		}
+	})
+}
+
 func TestTheReplyOfAnotherLineGrantsNothing(t *testing.T) {
 	t.Parallel()
-	x := newPlaceInLine(t, zktest.Connect, 10*time.Second)
-	x.enter() // who holds, in truth
-	for _, c := range []struct {
-		line, of int64
-		want     error
-	}{
-		{0, 2, nil}, // any line
-		{2, 2, nil},
-		{2, 3, hold.ErrBusy},
-	} {
-		m := x.enter()
-		rule := Rule{Blocks: func(znode.Node) bool { return true }}
-		m.entry.Terms = Fixed(rule)
-		dropped := false
-		terms := Terms{Rule: rule, Line: c.line, Drop: func() { dropped = true }}
-		stretch, known := x.line.client.Unbroken()
-		made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Czxid: c.of, Mzxid: 1}}
-		_, err := m.take(t.Context(), made, terms, stretch, known, false)
-		if !errors.Is(err, c.want) || dropped != (c.want != nil) {
-			t.Errorf("terms of %d, line %d: %v, want %v; dropped: %v", c.line, c.of, err, c.want, dropped)
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		x.enter() // who holds, in truth
+		for _, c := range []struct {
+			line, of int64
+			want     error
+		}{
+			{0, 2, nil}, // any line
+			{2, 2, nil},
+			{2, 3, hold.ErrBusy},
+		} {
+			m := x.enter()
+			rule := Rule{Blocks: func(znode.Node) bool { return true }}
+			m.entry.Terms = Fixed(rule)
+			dropped := false
+			terms := Terms{Rule: rule, Line: c.line, Drop: func() { dropped = true }}
+			stretch, known := x.line.client.Unbroken()
+			made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Czxid: c.of, Mzxid: 1}}
+			_, err := m.take(t.Context(), made, terms, stretch, known, false)
+			if !errors.Is(err, c.want) || dropped != (c.want != nil) {
+				t.Errorf("terms of %d, line %d: %v, want %v; dropped: %v", c.line, c.of, err, c.want, dropped)
+			}
 		}
-	}
+	})
 }

@@ -31,6 +31,11 @@ func (p *Part) Granted(call *Call) {
 // Released tells them how it has ended, by the error of its Unlock.
 func (p *Part) Released(err error) { p.call.Released(err) }
 
+// Bound is the context that bounds the wait of a call that ends this hold, see hold.Life.Bound.
+func (p *Part) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return p.life.Bound(ctx)
+}
+
 // End ends this hold. The error matches hold.ErrLost if the place had been lost
 // first, and is hold.ErrReleased from the second call on.
 func (p *Part) End() error { return p.life.Release() }
@@ -53,10 +58,15 @@ func (p *Part) Deadline() (deadline time.Time, known bool) {
 	return p.Place.Deadline()
 }
 
-// Verify asks the quorum whether the place is still held.
+// Verify asks the quorum whether the place is still held. The end of this hold comes before
+// whatever else is wrong: ctx may be its own, and the place may be another's by now.
 func (p *Part) Verify(ctx context.Context) error {
 	if err := p.Look(); err != nil {
 		return err
 	}
-	return p.Place.Verify(ctx)
+	err := p.Place.Verify(ctx)
+	if end := p.Look(); end != nil {
+		return end
+	}
+	return err
 }

@@ -34,6 +34,8 @@ type Place struct {
 	lease *session.Lease
 	look  func() error // Look, made once for all the parts
 
+	own atomic.Pointer[session.Watch] // on the first of the nodes, from the first Exists on
+
 	mu       sync.Mutex
 	nodes    []znode.Node  // what is held now; Downgrade changes it
 	replaced chan struct{} // closed when the Downgrade under way has ended; nil if none is
@@ -48,7 +50,7 @@ func newPlace(m *member) *Place {
 	p := &Place{line: m.line, sess: m.sess, token: m.token, seat: m.seat, marks: m.marks, lease: m.lease, nodes: m.nodes, waiting: m.waiting}
 	p.life.Begin(p.lease.Alive)
 	p.look = p.Look
-	p.life.OnEnd(p.ended)
+	p.life.OnEnd(hold.CleanUp, p.ended)
 	p.lease.OnLoss(func(why error) { p.life.Lose(why) })
 	return p
 }
@@ -106,6 +108,8 @@ func (p *Place) settled() []znode.Node {
 // Unlock gives the lock back. It starts the deletion whatever ctx says; ctx
 // bounds the wait for the answer.
 func (p *Place) Unlock(ctx context.Context) error {
+	ctx, stop := p.life.Bound(ctx)
+	defer stop()
 	if err := p.life.Release(); err != nil {
 		return err
 	}
@@ -148,21 +152,47 @@ func (p *Place) Life() *hold.Life {
 }
 
 // OnEnd has hook called when the hold ends, see hold.Life.OnEnd.
-func (p *Place) OnEnd(hook func(error)) (forget func()) { return p.life.OnEnd(hook) }
+func (p *Place) OnEnd(when hold.Phase, hook func(error)) (forget func()) {
+	return p.life.OnEnd(when, hook)
+}
 
 // Look returns nil while the hold lives, and otherwise what ended it. Unlike Life
 // it sets no watch.
 func (p *Place) Look() error { return p.life.Look() }
 
-// Watch returns a watch on the first of the nodes, set if need be. The error is
-// zk.ErrNoNode if the node is gone; then the hold is lost.
-func (p *Place) Watch(ctx context.Context) (*session.Watch, error) {
-	n := p.settled()[0]
-	w, err := p.line.client.WatchAnyhow(ctx, p.sess, p.line.path(n))
-	if err == zk.ErrNoNode && p.holds(n) {
-		p.life.Lose(errDeleted)
+// Watched reports whether the first of the nodes is there, as far as that is known without
+// asking: a watch that was set on the present connection has not fired.
+func (p *Place) Watched() bool {
+	w := p.own.Load()
+	if w == nil {
+		return false
 	}
-	return w, err
+	if stretch, known := p.line.client.Unbroken(); known && !w.SetIn(stretch) {
+		return false
+	}
+	_, fired := w.Fired()
+	return !fired
+}
+
+// Exists reports whether the first of the nodes is there, as far as is known, and asks if need
+// be. If it is gone the hold is lost. A holder that is alone need not know: it finds out when
+// it asks or unlocks. Holders that share the node, or pass it on, may do neither.
+func (p *Place) Exists(ctx context.Context) bool {
+	for !p.Watched() { // again if it has fired: the node may have been written into
+		n := p.settled()[0]
+		w, err := p.line.client.WatchAnyhow(ctx, p.sess, p.line.path(n))
+		switch {
+		case err == zk.ErrNoNode && p.holds(n):
+			p.life.Lose(errDeleted)
+		case errors.Is(err, session.ErrOver):
+			p.life.Lose(errOver)
+		}
+		if err != nil || p.life.Look() != nil {
+			return false
+		}
+		p.own.Store(w)
+	}
+	return true
 }
 
 // Deadline is the instant until which the place is known to be held, if nobody
@@ -209,6 +239,9 @@ func (p *Place) Verify(ctx context.Context) error {
 		p.life.Lose(errOver)
 		return p.life.Look()
 	default:
+		if end := p.life.Look(); end != nil {
+			return end // ctx may be the hold's own
+		}
 		return err
 	}
 }

@@ -30,12 +30,16 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 		return nil, err
 	}
 	m.own = nil
-	line, err := m.list(ctx, stretch)
+	line, dir, err := m.list(ctx, stretch)
 	if err != nil {
 		return nil, err
 	}
 	if missing(line, m.nodes) {
 		return nil, errRequeue
+	}
+	if terms.Line != 0 && dir.Czxid != terms.Line {
+		terms.drop() // they are those of a directory that was deleted
+		return nil, errAgain
 	}
 	if err := m.nodes[0].Alone(line); err != nil {
 		return nil, err
@@ -98,7 +102,7 @@ func (m *member) mayTake(ctx context.Context, terms Terms, stretch uint64, known
 }
 
 // list lists the line. Who has no token yet watches the own nodes at the same time.
-func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error) {
+func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, *zk.Stat, error) {
 	var l struct {
 		line     []znode.Node
 		dir      *zk.Stat
@@ -124,15 +128,15 @@ func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, error)
 	}
 	beside.Wait()
 	if l.err != nil {
-		return nil, l.err
+		return nil, nil, l.err
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if m.entry.Company != nil {
 		m.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)
 	}
-	return l.line, nil
+	return l.line, l.dir, nil
 }
 
 // keep takes the watches of the own nodes, if these are still ours.

@@ -7,7 +7,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -17,82 +18,84 @@ import (
 func TestWhoComesTouchesTheDirectory(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		connect  func(testing.TB, time.Duration, ...string) *zk.Conn
+		connect  connector
 		silently bool
 		crowded  int32 // touches by one who comes into a line that was listed
 	}{
-		{"somebody watches", zktest.Connect, false, 1},
-		{"nobody watches", zktest.Connect, true, 0},
-		{"nobody watches, the token is not told", zktest.ConnectForeign, true, 1},
+		{"somebody watches", venue.Venue.Connect, false, 1},
+		{"nobody watches", venue.Venue.Connect, true, 0},
+		{"nobody watches, the token is not told", venue.Venue.ConnectForeign, true, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			x := newPlaceInLine(t, tc.connect, 20*time.Second)
-			e := Entry{
-				Kind: znode.Lock, Nodes: 1, Announce: true, Silently: tc.silently,
-				Terms: Fixed(Rule{Blocks: func(znode.Node) bool { return true }}),
-			}
-			queued := make(chan struct{}, 9)
-			x.line.cfg.Observers = []observe.Observer{{Queued: func(observe.Queued) { queued <- struct{}{} }}}
-			var before int32
-			touches := func() (n int32) {
-				x.Helper()
-				_, dir, err := x.witness.Get(x.line.dir)
-				x.must(nil, err)
-				n, before = dir.Version-before, dir.Version
-				return n
-			}
-			wants := func(want int32, who string) {
-				x.Helper()
-				if n := touches(); n != want {
-					x.Errorf("%s touches the directory %d times, want %d", who, n, want)
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newPlaceInLine(t, v, tc.connect, 20*time.Second)
+				e := Entry{
+					Kind: znode.Lock, Nodes: 1, Announce: true, Silently: tc.silently,
+					Terms: Fixed(Rule{Blocks: func(znode.Node) bool { return true }}),
 				}
-			}
-			come := func(inLine int) chan *Place {
-				c := make(chan *Place, 1)
-				go func() {
-					defer close(c)
-					ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-					defer cancel()
-					if p, err := x.line.Wait(ctx, e); err == nil {
-						c <- p
+				queued := make(chan struct{}, 9)
+				x.line.cfg.Observers = []observe.Observer{{Queued: func(observe.Queued) { queued <- struct{}{} }}}
+				var before int32
+				touches := func() (n int32) {
+					x.Helper()
+					_, dir, err := x.witness.Get(x.line.dir)
+					x.must(nil, err)
+					n, before = dir.Version-before, dir.Version
+					return n
+				}
+				wants := func(want int32, who string) {
+					x.Helper()
+					if n := touches(); n != want {
+						x.Errorf("%s touches the directory %d times, want %d", who, n, want)
 					}
-				}()
-				x.until("in line", func() bool { return len(zktest.Children(x, x.witness, x.line.dir)) == inLine })
-				if inLine > 1 {
-					zktest.Within(x, 20*time.Second, "it has read its listing", func() { <-queued })
 				}
-				return c
-			}
-			leave := func(c chan *Place) {
-				x.Helper()
-				p := <-c
-				if p == nil {
-					x.Fatal("not granted")
+				come := func(inLine int) chan *Place {
+					c := make(chan *Place, 1)
+					go func() {
+						defer close(c)
+						ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+						defer cancel()
+						if p, err := x.line.Wait(ctx, e); err == nil {
+							c <- p
+						}
+					}()
+					x.until("in line", func() bool { return len(test.Children(x, x.witness, x.line.dir)) == inLine })
+					if inLine > 1 {
+						test.Within(x, 20*time.Second, "it has read its listing", func() { <-queued })
+					}
+					return c
 				}
-				x.must(nil, p.Unlock(context.Background()))
-			}
+				leave := func(c chan *Place) {
+					x.Helper()
+					p := <-c
+					if p == nil {
+						x.Fatal("not granted")
+					}
+					x.must(nil, p.Unlock(context.Background()))
+				}
 
-			leave(come(1))
-			wants(1, "the first")
-			blocker, err := x.witness.Create(x.line.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil,
-				zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-			x.must(nil, err)
-			a := come(2)
-			wants(1, "who comes into a line that was empty")
-			b := come(3)
-			wants(tc.crowded, "who comes into a long line")
-			x.must(nil, x.witness.Delete(blocker, -1))
-			leave(a)
-			leave(b) // lists a line in which nobody else is
-			touches()
-			leave(come(1))
-			wants(1, "who comes when all have gone")
-			x.line.crowded.Store(true)
-			tried, err := x.line.Try(x.Context(), e)
-			x.must(nil, err)
-			x.must(nil, tried.Unlock(x.Context()))
-			wants(1, "who tries, and sees that all have gone,")
+				leave(come(1))
+				wants(1, "the first")
+				blocker, err := x.witness.Create(x.line.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil,
+					zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				x.must(nil, err)
+				a := come(2)
+				wants(1, "who comes into a line that was empty")
+				b := come(3)
+				wants(tc.crowded, "who comes into a long line")
+				x.must(nil, x.witness.Delete(blocker, -1))
+				leave(a)
+				leave(b) // lists a line in which nobody else is
+				touches()
+				leave(come(1))
+				wants(1, "who comes when all have gone")
+				x.line.crowded.Store(true)
+				tried, err := x.line.Try(x.Context(), e)
+				x.must(nil, err)
+				x.must(nil, tried.Unlock(x.Context()))
+				wants(1, "who tries, and sees that all have gone,")
+			})
 		})
 	}
 }

@@ -80,8 +80,9 @@ func outcomeOf(err error) outcome {
 		return refused
 	}
 	// The client has no names for some of the server's codes. All of them are
-	// answers (quota exceeded, throttled, unimplemented) but those by which a
-	// server says that it does not know what became of the request.
+	// answers (quota exceeded, unimplemented) but those by which a server says
+	// that it does not know what became of the request, or that it has not
+	// begun with it.
 	if code, ok := strings.CutPrefix(err.Error(), "unknown error: "); ok {
 		switch code {
 		case "-1", "-2", "-3", "-4", "-7":
@@ -90,14 +91,28 @@ func outcomeOf(err error) outcome {
 			// There is no such session: the request came between its end and
 			// that of its connection. It proves nothing but that.
 			return unsent
+		case "-127":
+			// The server has too much to do and has thrown the request away. No
+			// other server has heard of it.
+			return unsent
 		}
 		return refused
 	}
 	return unknown
 }
 
-// unimplemented is the answer of a server that does not know the request.
-func unimplemented(err error) bool { return err != nil && err.Error() == "unknown error: -6" }
+// proves reports whether an answer comes from the leader, with a quorum behind it. A single
+// server gives all others by itself, also one that is cut off from the leader. multi is
+// whether a Multi was asked: with zookeeper.enableEagerACLCheck each server refuses a
+// plain create, write or delete with NoAuth or InvalidACL before the leader hears of it.
+func proves(err error, multi bool) bool {
+	return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists) ||
+		errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNotEmpty) ||
+		errors.Is(err, zk.ErrNoChildrenForEphemerals) || multi && errors.Is(err, zk.ErrNoAuth)
+}
+
+// overloaded is the answer of a server that has thrown the request away.
+func overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
 
 // Named says in words what the client has but a number for.
 func Named(err error) error {
@@ -176,10 +191,13 @@ func (r *retry) wait(ctx context.Context) error {
 // again is wait for a request that got no answer: its trace is told.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
+		if overloaded(cause) && ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", err, Named(cause)) // there is a connection: ctx alone does not say what is wrong
+		}
 		return err
 	}
 	if t := r.client.trace; t != nil {
-		t.Retried(op, cause)
+		t.Retried(op, Named(cause))
 	}
 	return nil
 }
@@ -268,20 +286,19 @@ func (c *Client) multi(ops ...any) ([]zk.MultiResponse, error) {
 	return replies, nil
 }
 
-// prove runs a request that needs the quorum and changes nothing, once; the
-// server's answer, whatever it is, shows that the session was known to the
-// ensemble when the request was sent. A Sync would not do: a leader that has
-// been deposed without knowing still answers it.
+// prove runs a request that needs the quorum and changes nothing, once; an answer of the leader
+// shows that the session was known to the ensemble when the request was sent. A Sync would not do:
+// a leader that has been deposed without knowing still answers it.
 func (c *Client) prove(session int64, checks ...any) ([]zk.MultiResponse, error) {
 	sent := time.Now()
 	replies, err := c.multi(checks...)
-	c.proved(session, sent, err)
+	c.proved(session, sent, err, true)
 	return replies, err
 }
 
-// proved notes the answer to a request that went through the quorum.
-func (c *Client) proved(session int64, sent time.Time, err error) {
-	if o := outcomeOf(err); c.link != nil && (o == done || o == refused) && c.In(session) {
+// proved notes the answer to a request that needs the quorum, a Multi or not.
+func (c *Client) proved(session int64, sent time.Time, err error, multi bool) {
+	if c.link != nil && proves(err, multi) && c.In(session) {
 		c.link.Proved(session, sent)
 	}
 }

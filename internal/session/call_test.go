@@ -13,7 +13,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 func TestOutcomeOf(t *testing.T) {
@@ -27,7 +29,8 @@ func TestOutcomeOf(t *testing.T) {
 		{zk.ErrNoServer, unsent},
 		{zk.ErrSessionExpired, unsent},
 		{zk.ErrSessionMoved, unsent},
-		{code(-12), unsent}, // unknown session: it has just ended
+		{code(-12), unsent},  // unknown session: it has just ended
+		{code(-127), unsent}, // throttled
 
 		{zk.ErrNoNode, refused},
 		{zk.ErrNoAuth, refused},
@@ -47,7 +50,6 @@ func TestOutcomeOf(t *testing.T) {
 		{code(-122), refused}, // no watcher
 		{code(-124), refused}, // session closed: requires SASL
 		{code(-125), refused}, // quota exceeded
-		{code(-127), refused}, // throttled
 
 		{zk.ErrConnectionClosed, unknown},
 		{zk.ErrClosing, unknown},
@@ -68,154 +70,161 @@ func TestOutcomeOf(t *testing.T) {
 			t.Errorf("%v: got outcome %d, want %d", c.err, got, c.want)
 		}
 	}
-	if !unimplemented(code(-6)) || unimplemented(code(-7)) || unimplemented(nil) {
-		t.Error("unimplemented is -6 and nothing else")
-	}
 }
 
 // A multi that fails has the error of the operation that failed, and not of
 // those around it, which were rolled back.
 func TestMultiReportsTheOperationThatFailed(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 10*time.Second)
-	there := &zk.CheckVersionRequest{Path: l.dir, Version: -1}
-	gone := &zk.CheckVersionRequest{Path: l.dir + "/gone", Version: -1}
-	old := &zk.CheckVersionRequest{Path: l.dir, Version: 77}
-	for _, c := range []struct {
-		ops  []any
-		want error
-	}{
-		{[]any{there}, nil},
-		{[]any{gone}, zk.ErrNoNode},
-		{[]any{there, gone, there}, zk.ErrNoNode},
-		{[]any{there, there, old}, zk.ErrBadVersion},
-		{[]any{old, gone}, zk.ErrBadVersion},
-	} {
-		if _, err := l.client.multi(c.ops...); err != c.want {
-			t.Errorf("got %v, want %v", err, c.want)
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		there := &zk.CheckVersionRequest{Path: l.dir, Version: -1}
+		gone := &zk.CheckVersionRequest{Path: l.dir + "/gone", Version: -1}
+		old := &zk.CheckVersionRequest{Path: l.dir, Version: 77}
+		for _, c := range []struct {
+			ops  []any
+			want error
+		}{
+			{[]any{there}, nil},
+			{[]any{gone}, zk.ErrNoNode},
+			{[]any{there, gone, there}, zk.ErrNoNode},
+			{[]any{there, there, old}, zk.ErrBadVersion},
+			{[]any{old, gone}, zk.ErrBadVersion},
+		} {
+			if _, err := l.client.multi(c.ops...); err != c.want {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
 		}
-	}
+	})
 }
 
 func TestACallEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 20*time.Second)
-	cause := errors.New("the caller has other plans")
-	for what, call := range map[string]func(context.Context) error{
-		"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
-		"children": func(ctx context.Context) error { _, _, err := l.client.Children(ctx, l.sess, l.dir); return err },
-		"check":    func(ctx context.Context) error { return l.client.Check(ctx, l.sess, barrier) },
-		"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
-		"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
-		"claim":    func(ctx context.Context) error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
-		"watch":    func(ctx context.Context) error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err },
-	} {
-		hold := l.Next(zktest.AnyOp, zktest.HoldReply)
-		ctx, cancel := context.WithCancelCause(context.Background())
-		done := async(func() error { return call(ctx) })
-		fired(t, hold)
-		cancel(cause)
-		err := result(t, 2*time.Second, what, done)
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
-			t.Errorf("%s: %v", what, err)
-		}
-		hold.Release()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		cause := errors.New("the caller has other plans")
+		for what, call := range map[string]func(context.Context) error{
+			"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
+			"children": func(ctx context.Context) error { _, _, err := l.client.Children(ctx, l.sess, l.dir); return err },
+			"check":    func(ctx context.Context) error { return l.client.Check(ctx, l.sess, barrier) },
+			"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
+			"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+			"claim":    func(ctx context.Context) error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+			"watch":    func(ctx context.Context) error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err },
+		} {
+			hold := l.Next(proxy.AnyOp, proxy.HoldReply)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			done := async(func() error { return call(ctx) })
+			fired(t, hold)
+			cancel(cause)
+			err := result(t, 2*time.Second, what, done)
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+				t.Errorf("%s: %v", what, err)
+			}
+			hold.Release()
 
-		before := l.Seen(zktest.AnyOp)
-		if err := call(ctx); !errors.Is(err, cause) {
-			t.Errorf("%s with a context that has ended: %v", what, err)
+			before := l.Seen(proxy.AnyOp)
+			if err := call(ctx); !errors.Is(err, cause) {
+				t.Errorf("%s with a context that has ended: %v", what, err)
+			}
+			if what != "claim" && l.Seen(proxy.AnyOp) != before { // a claim has something to clean up
+				t.Errorf("%s with a context that has ended has sent something", what)
+			}
 		}
-		if what != "claim" && l.Seen(zktest.AnyOp) != before { // a claim has something to clean up
-			t.Errorf("%s with a context that has ended has sent something", what)
-		}
-	}
-	zktest.Eventually(t, 10*time.Second, "only the directory that was made is left", func() bool {
-		return len(l.children(t)) == 1
+		test.Eventually(t, 10*time.Second, "only the directory that was made is left", func() bool {
+			return len(l.children(t)) == 1
+		})
 	})
 }
 
 func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 10*time.Second)
-	ctx := within(t, 20*time.Second)
-	for _, action := range []zktest.Action{zktest.CutBefore, zktest.CutOnSend, zktest.CutAfterCommit} {
-		for _, op := range []zktest.Op{zktest.ReadOp, zktest.ListOp, zktest.CheckOp, zktest.SetOp} {
-			f := l.Next(op, action)
-			var err error
-			switch op {
-			case zktest.ReadOp:
-				_, _, err = l.client.Get(ctx, l.dir)
-			case zktest.ListOp:
-				_, _, err = l.client.Children(ctx, l.sess, l.dir)
-			case zktest.CheckOp:
-				err = l.client.Check(ctx, l.sess, barrier)
-			case zktest.SetOp:
-				err = l.client.Set(ctx, l.dir, []byte("x"), -1)
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		ctx := within(t, 20*time.Second)
+		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+			for _, op := range []proxy.Op{proxy.ReadOp, proxy.ListOp, proxy.CheckOp, proxy.SetOp} {
+				f := l.Next(op, action)
+				var err error
+				switch op {
+				case proxy.ReadOp:
+					_, _, err = l.client.Get(ctx, l.dir)
+				case proxy.ListOp:
+					_, _, err = l.client.Children(ctx, l.sess, l.dir)
+				case proxy.CheckOp:
+					err = l.client.Check(ctx, l.sess, barrier)
+				case proxy.SetOp:
+					err = l.client.Set(ctx, l.dir, []byte("x"), -1)
+				}
+				if err != nil {
+					t.Errorf("%v, %v: %v", op, action, err)
+				}
+				fired(t, f)
 			}
-			if err != nil {
-				t.Errorf("%v, %v: %v", op, action, err)
-			}
-			fired(t, f)
 		}
-	}
-	if l.conn.SessionID() != l.sess {
-		t.Error("the session did not survive")
-	}
+		if l.conn.SessionID() != l.sess {
+			t.Error("the session did not survive")
+		}
+	})
 }
 
 func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 10*time.Second)
-	zktest.Expire(t, l.conn)
-	l.newSession(t)
-	ctx := within(t, 10*time.Second)
-	_, _, err := l.client.Children(ctx, l.sess, l.dir)
-	mustBe(t, err, ErrOver)
-	mustBe(t, l.client.Check(ctx, l.sess, barrier), ErrOver)
-	_, err = l.client.Watch(ctx, l.sess, l.dir)
-	mustBe(t, err, ErrOver)
-	_, err = l.client.Claim(ctx, l.sess, l.want(1))
-	mustBe(t, err, ErrOver)
-	if _, _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
-		t.Error(err)
-	}
-	zktest.AssertEmpty(t, l.witness, l.dir)
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		v.Expire(t, l.conn)
+		l.newSession(t)
+		ctx := within(t, 10*time.Second)
+		_, _, err := l.client.Children(ctx, l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+		mustBe(t, l.client.Check(ctx, l.sess, barrier), ErrOver)
+		_, err = l.client.Watch(ctx, l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+		_, err = l.client.Claim(ctx, l.sess, l.want(1))
+		mustBe(t, err, ErrOver)
+		if _, _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
+			t.Error(err)
+		}
+		test.AssertEmpty(t, l.witness, l.dir)
+	})
 }
 
 // A closed connection answers every call at once, like a lost one. Whoever asks
 // again and again must notice.
 func TestAClosedConnectionEndsEveryCall(t *testing.T) {
-	for name, connect := range map[string]connector{"zkconn": zktest.Connect, "foreign": zktest.ConnectForeign} {
+	for name, connect := range map[string]connector{"zkconn": venue.Venue.Connect, "foreign": venue.Venue.ConnectForeign} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLineOn(t, connect, 10*time.Second, zktest.Servers(t)[0])
-			nodes := l.claim(t, 1)
-			hold := l.Next(zktest.CreateOp, zktest.HoldReply)
-			ctx := within(t, 20*time.Second)
-			waiting := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err })
-			fired(t, hold)
-			l.conn.Close()
-			hold.Release()
-			mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
-			// At once: the client's own state may lag behind.
-			_, err := l.client.Session(ctx)
-			mustBe(t, err, ErrClosed)
-			for what, call := range map[string]func() error{
-				"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
-				"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
-				"watch":    func() error { _, err := l.client.Watch(ctx, l.sess, l.path(nodes[0])); return err },
-				"get":      func() error { _, _, err := l.client.Get(ctx, l.dir); return err },
-				"session":  func() error { _, err := l.client.Session(ctx); return err },
-				"make dir": func() error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
-				"replace": func() error {
-					return l.client.Replace(l.sess, l.dir, nodes[0], nodes[0].As("read-"), nil, open)
-				},
-			} {
-				err := result(t, 2*time.Second, what, async(call))
-				if !errors.Is(err, ErrClosed) || !errors.Is(err, zk.ErrClosing) {
-					t.Errorf("%s: %v", what, err)
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLineOn(t, v, connect, 10*time.Second, v.Servers(t)[0])
+				nodes := l.claim(t, 1)
+				hold := l.Next(proxy.CreateOp, proxy.HoldReply)
+				ctx := within(t, 20*time.Second)
+				waiting := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err })
+				fired(t, hold)
+				l.conn.Close()
+				hold.Release()
+				mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
+				// At once: the client's own state may lag behind.
+				_, err := l.client.Session(ctx)
+				mustBe(t, err, ErrClosed)
+				for what, call := range map[string]func() error{
+					"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+					"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
+					"watch":    func() error { _, err := l.client.Watch(ctx, l.sess, l.path(nodes[0])); return err },
+					"get":      func() error { _, _, err := l.client.Get(ctx, l.dir); return err },
+					"session":  func() error { _, err := l.client.Session(ctx); return err },
+					"make dir": func() error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+					"replace": func() error {
+						return l.client.Replace(l.sess, l.dir, nodes[0], nodes[0].As("read-"), nil, open)
+					},
+				} {
+					err := result(t, 2*time.Second, what, async(call))
+					if !errors.Is(err, ErrClosed) || !errors.Is(err, zk.ErrClosing) {
+						t.Errorf("%s: %v", what, err)
+					}
 				}
-			}
+			})
 		})
 	}
 }
@@ -225,26 +234,28 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 // request would be left, to be sent when it is over.
 func TestAnOutageLeavesNoQueueOfRequests(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 20*time.Second)
-	l.Refuse()
-	zktest.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
-	var all sync.WaitGroup
-	for range 100 {
-		all.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-			defer cancel()
-			if _, _, err := l.client.Children(ctx, l.sess, l.dir); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("during the outage: %v", err)
-			}
-		})
-	}
-	all.Wait()
-	before := l.Seen(zktest.ListOp)
-	must(t, l.Accept())
-	if _, _, err := l.client.Children(within(t, 20*time.Second), l.sess, l.dir); err != nil {
-		t.Error(err)
-	}
-	if n := l.Seen(zktest.ListOp) - before; n != 1 {
-		t.Errorf("%d listings, one was asked for", n)
-	}
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		l.Refuse()
+		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+				defer cancel()
+				if _, _, err := l.client.Children(ctx, l.sess, l.dir); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("during the outage: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		before := l.Seen(proxy.ListOp)
+		must(t, l.Accept())
+		if _, _, err := l.client.Children(within(t, 20*time.Second), l.sess, l.dir); err != nil {
+			t.Error(err)
+		}
+		if n := l.Seen(proxy.ListOp) - before; n != 1 {
+			t.Errorf("%d listings, one was asked for", n)
+		}
+	})
 }

@@ -76,7 +76,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 			return Claimed{}, Ended(ctx)
 		}
 		header := zxid()
-		c.proved(session, sent, a.err)
+		c.proved(session, sent, a.err, claim.multi())
 		switch outcomeOf(a.err) {
 		case done:
 			made := claim.read(a.value)
@@ -134,10 +134,13 @@ func (claim Claim) ops(id string) []any {
 	return ops
 }
 
+// multi reports whether a claim is a transaction of several operations.
+func (claim Claim) multi() bool { return claim.Nodes > 1 || claim.Check != nil || claim.Touch }
+
 // claim sends a claim. A single create that nothing goes along with costs a server
 // less than a transaction of one.
 func (c *Client) claim(claim Claim, id string) ([]zk.MultiResponse, error) {
-	if claim.Nodes > 1 || claim.Check != nil || claim.Touch {
+	if claim.multi() {
 		return c.multi(claim.ops(id)...)
 	}
 	path, err := c.conn.Create(claim.path(id), claim.Data, zk.FlagEphemeral|zk.FlagSequence, claim.ACL)
@@ -220,7 +223,7 @@ func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.No
 	retry := c.retry()
 	for {
 		before := c.server()
-		if _, err := await(ctx, c, "check", func() (any, error) { return c.prove(c.conn.SessionID(), barrier) }); err != nil && outcomeOf(err) != refused {
+		if _, err := await(ctx, c, "check", func() (any, error) { return c.prove(c.conn.SessionID(), barrier) }); !proves(err, true) {
 			return nil, err
 		}
 		children, err := await(ctx, c, "list", func() ([]string, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/link"
 )
 
@@ -146,13 +147,22 @@ const (
 
 // Ended returns nil while ctx lives, then its error together with its cause, so
 // that both can be matched.
+//
+// A cause that tells the state of a lock is in the text only. It is that of the hold whose
+// context has ended, which need not be the one that the caller asks about: matched in the
+// error of an Unlock, it would say that a lock was lost that was held to the end.
 func Ended(ctx context.Context) error {
+	hold.NeedContext(ctx)
 	err := ctx.Err()
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, err) {
+	switch cause := context.Cause(ctx); {
+	case cause == nil, errors.Is(cause, err):
+		return err
+	case errors.Is(cause, hold.ErrLost), errors.Is(cause, hold.ErrReleased), errors.Is(cause, hold.ErrBusy):
+		return fmt.Errorf("%w: %v", err, cause)
+	default:
 		return fmt.Errorf("%w: %w", err, cause)
 	}
-	return err
 }

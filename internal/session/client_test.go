@@ -10,23 +10,28 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
 func TestOneClientPerConnection(t *testing.T) {
 	t.Parallel()
-	a, b := zktest.Connect(t, 10*time.Second), zktest.ConnectForeign(t, 10*time.Second)
-	first, foreign := Of(a), Of(b)
-	if Of(a) != first || Of(b) != foreign {
-		t.Error("two clients of one connection")
-	}
-	if first == foreign {
-		t.Error("one client of two connections")
-	}
-	if first.link == nil || foreign.link != nil {
-		t.Error("only a connection of ours has a link")
-	}
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		a, b := v.Connect(t, 10*time.Second), v.ConnectForeign(t, 10*time.Second)
+		first, foreign := Of(a), Of(b)
+		if Of(a) != first || Of(b) != foreign {
+			t.Error("two clients of one connection")
+		}
+		if first == foreign {
+			t.Error("one client of two connections")
+		}
+		if first.link == nil || foreign.link != nil {
+			t.Error("only a connection of ours has a link")
+		}
+	})
 }
 
 func registered(key weak.Pointer[zk.Conn]) bool {
@@ -47,12 +52,13 @@ func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
 	return weak.Make(c)
 }
 
+// In real time: the collector runs outside of a bubble.
 func TestAClientGoesWithItsLastUser(t *testing.T) {
 	t.Parallel()
-	conn := zktest.Connect(t, 10*time.Second)
+	conn := realzk.Connect(t, 10*time.Second, loopback.For(t).Addr())
 	used := use(t, conn)
 	key := weak.Make(conn)
-	zktest.Eventually(t, 10*time.Second, "the client is collected, and forgotten", func() bool {
+	test.Eventually(t, 10*time.Second, "the client is collected, and forgotten", func() bool {
 		runtime.GC()
 		return used.Value() == nil && !registered(key)
 	})
@@ -62,16 +68,17 @@ func TestAClientGoesWithItsLastUser(t *testing.T) {
 	runtime.KeepAlive(conn)
 }
 
+// In real time: see above.
 func TestNothingKeepsAConnection(t *testing.T) {
 	t.Parallel()
-	servers := zktest.Servers(t)
+	servers := []string{loopback.For(t).Addr()}
 	key, used := func() (weak.Pointer[zk.Conn], weak.Pointer[Client]) {
 		conn, err := zkconn.Connect(within(t, 10*time.Second), servers, 10*time.Second)
 		must(t, err)
 		defer conn.Close()
 		return weak.Make(conn), use(t, conn)
 	}()
-	zktest.Eventually(t, 15*time.Second, "connection and client are collected", func() bool {
+	test.Eventually(t, 15*time.Second, "connection and client are collected", func() bool {
 		runtime.GC()
 		return key.Value() == nil && used.Value() == nil && !registered(key)
 	})
@@ -79,44 +86,48 @@ func TestNothingKeepsAConnection(t *testing.T) {
 
 func TestSessionWaitsForOne(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 20*time.Second)
-	id, err := l.client.Session(within(t, 10*time.Second))
-	if err != nil || id != l.sess {
-		t.Fatalf("%#x, %v", id, err)
-	}
-	l.Refuse()
-	zktest.Expire(t, l.conn)
-	zktest.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := l.client.Session(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("without a session: %v", err)
-	}
-	must(t, l.Accept())
-	zktest.Eventually(t, 10*time.Second, "another session", func() bool {
-		id, err = l.client.Session(within(t, 10*time.Second))
-		return err != nil || id != l.sess
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		id, err := l.client.Session(within(t, 10*time.Second))
+		if err != nil || id != l.sess {
+			t.Fatalf("%#x, %v", id, err)
+		}
+		l.Refuse()
+		v.Expire(t, l.conn)
+		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := l.client.Session(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a session: %v", err)
+		}
+		must(t, l.Accept())
+		test.Eventually(t, 10*time.Second, "another session", func() bool {
+			id, err = l.client.Session(within(t, 10*time.Second))
+			return err != nil || id != l.sess
+		})
+		if err != nil || id == 0 {
+			t.Errorf("%#x, %v", id, err)
+		}
 	})
-	if err != nil || id == 0 {
-		t.Errorf("%#x, %v", id, err)
-	}
 }
 
 func TestUnbrokenCountsConnections(t *testing.T) {
 	t.Parallel()
-	l := newLine(t, 10*time.Second)
-	before, known := l.client.Unbroken()
-	if !known {
-		t.Fatal("a connection of ours does not know")
-	}
-	l.Cut()
-	zktest.Eventually(t, 10*time.Second, "another stretch", func() bool {
-		now, _ := l.client.Unbroken()
-		return now > before
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		before, known := l.client.Unbroken()
+		if !known {
+			t.Fatal("a connection of ours does not know")
+		}
+		l.Cut()
+		test.Eventually(t, 10*time.Second, "another stretch", func() bool {
+			now, _ := l.client.Unbroken()
+			return now > before
+		})
+		if _, known := Of(v.ConnectForeign(t, 10*time.Second)).Unbroken(); known {
+			t.Error("a foreign connection claims to know")
+		}
 	})
-	if _, known := Of(zktest.ConnectForeign(t, 10*time.Second)).Unbroken(); known {
-		t.Error("a foreign connection claims to know")
-	}
 }
 
 func TestEndedKeepsTheCause(t *testing.T) {

@@ -3,30 +3,26 @@ package session
 import (
 	"context"
 	"errors"
-	"flag"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-func TestMain(m *testing.M) {
-	// Most of these tests wait for sessions and reconnects, not for a processor.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
-	zktest.Main(m)
-}
+func TestMain(m *testing.M) { realzk.Main(m) }
 
 var open = zk.WorldACL(zk.PermAll)
 
 // line is a directory, a client behind a proxy, and a witness that is not.
 type line struct {
-	*zktest.Proxy
+	*proxy.Proxy
 	conn    *zk.Conn
 	client  *Client
 	sess    int64
@@ -34,21 +30,22 @@ type line struct {
 	dir     string
 }
 
-type connector func(testing.TB, time.Duration, ...string) *zk.Conn
+// A connector is venue.Venue.Connect or venue.Venue.ConnectForeign.
+type connector = func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn
 
-func newLine(t *testing.T, timeout time.Duration) *line {
+func newLine(t *testing.T, v venue.Venue, timeout time.Duration) *line {
 	t.Helper()
-	return newLineOn(t, zktest.Connect, timeout, zktest.Servers(t)[0])
+	return newLineOn(t, v, venue.Venue.Connect, timeout, v.Servers(t)[0])
 }
 
-func newLineOn(t *testing.T, connect connector, timeout time.Duration, server string) *line {
+func newLineOn(t *testing.T, v venue.Venue, connect connector, timeout time.Duration, server string) *line {
 	t.Helper()
-	p := zktest.ProxyFor(t, server)
+	p := v.Proxy(t, server)
 	l := &line{
 		Proxy:   p,
-		conn:    connect(t, timeout, p.Addr()),
-		witness: zktest.Connect(t, 20*time.Second, server),
-		dir:     zktest.Path(t),
+		conn:    connect(v, t, timeout, p.Addr()),
+		witness: v.Connect(t, 20*time.Second, server),
+		dir:     test.Path(t),
 	}
 	l.client = Of(l.conn)
 	l.sess = l.conn.SessionID()
@@ -78,7 +75,7 @@ func (l *line) children(t *testing.T) []string {
 	if _, err := l.witness.Sync(l.dir); err != nil {
 		t.Fatal(err)
 	}
-	return zktest.Children(t, l.witness, l.dir)
+	return test.Children(t, l.witness, l.dir)
 }
 
 func (l *line) path(n znode.Node) string { return l.dir + "/" + n.Name }
@@ -89,10 +86,10 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func fired(t *testing.T, faults ...*zktest.Fault) {
+func fired(t *testing.T, faults ...*proxy.Fault) {
 	t.Helper()
 	for _, f := range faults {
-		zktest.Within(t, 10*time.Second, "a fault strikes", func() { <-f.Fired() })
+		test.Within(t, 10*time.Second, "a fault strikes", func() { <-f.Fired() })
 	}
 }
 
@@ -135,7 +132,7 @@ func mustBe(t *testing.T, err, want error) {
 func (l *line) newSession(t *testing.T) int64 {
 	t.Helper()
 	var now atomic.Int64
-	zktest.Eventually(t, 15*time.Second, "a new session", func() bool {
+	test.Eventually(t, 15*time.Second, "a new session", func() bool {
 		now.Store(l.conn.SessionID())
 		return now.Load() != 0 && now.Load() != l.sess && l.conn.State() == zk.StateHasSession
 	})

@@ -151,7 +151,7 @@ func (m *monitor) foreignAlive(l *Lease, now time.Time) error {
 // period is the time from the answer of a heartbeat to the next one.
 func (m *monitor) period() time.Duration {
 	if link := m.client.link; link != nil {
-		return link.Timeout() / 4
+		return link.HeartbeatAfter()
 	}
 	return foreignBeat
 }
@@ -169,8 +169,13 @@ func (m *monitor) schedule(now time.Time) {
 			next = deadline
 		}
 	}
-	// A deadline that has passed stays passed until something is heard.
-	wait := max(next.Sub(now), time.Millisecond, m.period()/64)
+	wait := next.Sub(now)
+	if wait <= 0 {
+		// A deadline that has passed stays passed until something is heard, so the monitor
+		// must pause here. It must not pause before: a deadline that is nearer than this
+		// would be told late.
+		wait = max(time.Millisecond, m.period()/64)
+	}
 	if m.timer == nil {
 		m.timer = time.AfterFunc(wait, m.tick)
 	} else {

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -42,24 +44,28 @@ func asAccepted(t *testing.T, c *Client, path string) {
 }
 
 func TestWhatTheValidatorAcceptsTheServerAccepts(t *testing.T) {
-	l := newLine(t, 20*time.Second)
-	for _, path := range []string{
-		"/a", "/a/b", "/a b", "/a.b", "/...", "/.a", "/a.", "/a..b", "/..a/b", "/-", "/%2e%2e", "/zookeeperx", "/_zookeeper",
-		"/\u00a0", "/\ud7ff", "/\uf900", "/\uffef", "/ü/日本", "/lock-0000000001/lock-0000000002", "/" + strings.Repeat("x", 64<<10-41),
-		strings.Repeat("/a", 100),
-	} {
-		if err := znode.ValidatePath(path); err != nil {
-			t.Errorf("%q: %v", path, err)
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		for _, path := range []string{
+			"/a", "/a/b", "/a b", "/a.b", "/...", "/.a", "/a.", "/a..b", "/..a/b", "/-", "/%2e%2e", "/zookeeperx", "/_zookeeper",
+			"/\u00a0", "/\ud7ff", "/\uf900", "/\uffef", "/ü/日本", "/lock-0000000001/lock-0000000002", "/" + strings.Repeat("x", 64<<10-41),
+			strings.Repeat("/a", 100),
+		} {
+			if err := znode.ValidatePath(path); err != nil {
+				t.Errorf("%q: %v", path, err)
+			}
+			asAccepted(t, l.client, l.dir+path)
 		}
-		asAccepted(t, l.client, l.dir+path)
-	}
-	root := zktest.Path(t) + "zookeeper" // right below the root, too
-	asAccepted(t, l.client, root)
+		root := test.Path(t) + "zookeeper" // right below the root, too
+		asAccepted(t, l.client, root)
+	})
 }
 
+// The rules are a real server's.
 func FuzzPath(f *testing.F) {
-	conn := zktest.Connect(f, 20*time.Second)
-	dir := zktest.Path(f)
+	conn := realzk.Connect(f, 20*time.Second)
+	dir := test.Path(f)
 	c := Of(conn)
 	for _, p := range []string{"/a", "/a/./b", "/a/../b", "/\x00", "/\x7f", "/\ud7ff", "/\ue000", "/\uffff", "/😀", "/a//b", "/.../..a"} {
 		f.Add(p)

@@ -66,15 +66,15 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 // session.
 func (c *Client) Refresh(ctx context.Context, session int64) error {
 	for {
-		if err := c.Check(ctx, session, barrier); err != nil && outcomeOf(err) != refused {
+		if err := c.Check(ctx, session, barrier); !proves(err, true) {
 			return err
 		}
 		if c.link == nil || c.link.Alive(session) {
 			return nil
 		}
-		// What was answered just now counts once a quarter of the timeout
-		// has passed, see link.Proved.
-		timer := time.NewTimer(c.link.Timeout() / 8)
+		// What was answered just now counts once a quorum request is answered
+		// that is sent that much later, see link.Proved.
+		timer := time.NewTimer(c.link.HeartbeatAfter() / 2)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -105,7 +105,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		}
 		sent := time.Now()
 		_, err := c.multi(ops...)
-		c.proved(session, sent, err)
+		c.proved(session, sent, err, true)
 		switch outcomeOf(err) {
 		case done:
 			if !c.In(session) {

@@ -12,9 +12,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
@@ -67,7 +67,7 @@ type post struct {
 }
 
 func child(o order) int {
-	if err := o.obey(zktest.Lines()); err != nil {
+	if err := o.obey(realzk.Lines()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

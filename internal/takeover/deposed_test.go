@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/link"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // A leader that stood still for a while, and was deposed meanwhile, does not know
@@ -17,18 +18,22 @@ import (
 // to it, and reach no other server, must not count from that handshake.
 func leaderDeposed(t *testing.T) {
 	watchTimers(t)
-	e := zktest.Cluster(t, 3, zktest.Options{Tick: 500 * time.Millisecond, Config: map[string]string{"syncLimit": "2"}})
+	v := venue.Real()
+	e := v.Cluster(t, 3, deposing)
 	var results tally
 	shown := 0
 	for range setting(t, "DEPOSED", 1, 4) {
-		t.Run("round", func(t *testing.T) { shown += depose(t, e, &results) })
+		t.Run("round", func(t *testing.T) { shown += depose(t, v, e, 0, &results) })
 	}
 	results.print(t)
 	t.Logf("%d still held when the old leader was back", shown) // on a busy machine it may come too late to show anything
 }
 
-// depose returns how many still held when the old leader was back.
-func depose(t *testing.T, e *zktest.Ensemble, to *tally) (held int) {
+// deposing: a leader that stands still is soon given up.
+var deposing = venue.Options{Tick: 500 * time.Millisecond, SyncLimit: time.Second}
+
+// depose has the old leader come back some time after it was deposed. It returns how many still held when the old leader was back.
+func depose(t *testing.T, v venue.Venue, e venue.Ensemble, more time.Duration, to *tally) (held int) {
 	const timeout = 8 * time.Second
 	old, err := e.Leader()
 	if err != nil {
@@ -37,27 +42,28 @@ func depose(t *testing.T, e *zktest.Ensemble, to *tally) (held int) {
 	others := slices.DeleteFunc(e.Addrs(), func(addr string) bool { return addr == old.Addr() })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	p := zktest.ProxyFor(t, old.Addr())
-	next := zktest.Connect(t, lasting, others...)
+	p := v.Proxy(t, old.Addr())
+	next := v.Connect(t, lasting, others...)
 	var sittings []*sitting
 	for _, r := range recipes {
-		sittings = append(sittings, newSeat(t, r, timeout, zktest.Connect(t, timeout, p.Addr()), next).sit(ctx))
+		sittings = append(sittings, newSeat(t, v, r, timeout, v.Connect(t, timeout, p.Addr()), next).sit(ctx))
 	}
 
 	if err := old.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.Leader(); err != nil { // the others have elected one
-		t.Fatal(err)
-	}
-	linger(1500 * time.Millisecond) // more than by what a server rounds the end of a session
+	test.Eventually(t, patience, "the others have elected one", func() bool {
+		leader, err := e.Leader()
+		return err == nil && leader.Addr() != old.Addr()
+	})
+	linger(1500*time.Millisecond + more) // more than by what a server rounds the end of a session
 	epochs := make(map[*sitting]uint64)
 	for _, a := range sittings {
 		epochs[a] = link.Of(a.holder).Epoch()
 	}
-	came := p.Seen(zktest.ConnectOp)
+	came := p.Seen(proxy.ConnectOp)
 	p.Cut()
-	zktest.Eventually(t, patience, "all have come back", func() bool { return p.Seen(zktest.ConnectOp) >= came+int64(len(sittings)) })
+	test.Eventually(t, patience, "all have come back", func() bool { return p.Seen(proxy.ConnectOp) >= came+int64(len(sittings)) })
 	for _, a := range sittings {
 		if a.hold.Held() {
 			held++
@@ -66,11 +72,11 @@ func depose(t *testing.T, e *zktest.Ensemble, to *tally) (held int) {
 	if err := old.Resume(); err != nil {
 		t.Fatal(err)
 	}
-	zktest.Eventually(t, patience, "it answers", func() bool {
+	test.Eventually(t, patience, "it answers", func() bool {
 		return !slices.ContainsFunc(sittings, func(a *sitting) bool { return link.Of(a.holder).Epoch() == epochs[a] })
 	})
 	p.Mute()
-	fault := history.Now() // nobody reaches anybody from here on
+	fault := now(v) // nobody reaches anybody from here on
 	for _, a := range sittings {
 		a.lost("leader deposed", fault, to)
 	}

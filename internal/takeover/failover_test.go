@@ -15,22 +15,24 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // failover is something that happens to the ensemble while many wait. It returns
 // when all members are back.
 type failover struct {
 	name  string
-	begin func(*testing.T, *zktest.Ensemble) (back func())
+	begin func(*testing.T, venue.Ensemble) (back func())
 }
 
 var failovers = []failover{
-	{"leader killed", func(t *testing.T, e *zktest.Ensemble) func() { return kill(t, e, true) }},
-	{"follower killed", func(t *testing.T, e *zktest.Ensemble) func() { return kill(t, e, false) }},
-	{"all three restarted, one by one", func(t *testing.T, e *zktest.Ensemble) func() {
+	{"leader killed", func(t *testing.T, e venue.Ensemble) func() { return kill(t, e, true) }},
+	{"follower killed", func(t *testing.T, e venue.Ensemble) func() { return kill(t, e, false) }},
+	{"all three restarted, one by one", func(t *testing.T, e venue.Ensemble) func() {
 		for _, s := range e.Servers() {
 			if err := s.Restart(); err != nil {
 				t.Fatal(err)
@@ -41,7 +43,7 @@ var failovers = []failover{
 	}},
 }
 
-func kill(t *testing.T, e *zktest.Ensemble, leader bool) func() {
+func kill(t *testing.T, e venue.Ensemble, leader bool) func() {
 	t.Helper()
 	followers, err := e.Followers()
 	if err != nil {
@@ -97,7 +99,7 @@ type figures struct {
 
 // A long line outlives the death of any member, and holds outlive it whose
 // deadline is later than the next leader's first answer.
-func failingOver(t *testing.T, short *zktest.Ensemble) {
+func failingOver(t *testing.T, short venue.Ensemble) {
 	watchTimers(t)
 	timeouts, which, waiters := []time.Duration{10 * time.Second}, failovers[:1], 10
 	rounds := setting(t, "ROUNDS", 1, 2)
@@ -106,7 +108,7 @@ func failingOver(t *testing.T, short *zktest.Ensemble) {
 	}
 	e := short
 	if e == nil {
-		e = zktest.Cluster(t, 3, zktest.Options{Tick: 250 * time.Millisecond})
+		e = venue.Real().Cluster(t, 3, venue.Options{Tick: 250 * time.Millisecond})
 	}
 	table := "\n| fault | T | times | no answer for up to | holds kept | lost | of these, session survived | waiters served | sessions over | first in behind a lost hold: median | last | hand-over: median | last |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n"
 	for _, x := range which {
@@ -130,7 +132,7 @@ func failingOver(t *testing.T, short *zktest.Ensemble) {
 
 func self(d time.Duration) time.Duration { return d }
 
-func (x failover) run(t *testing.T, e *zktest.Ensemble, timeout time.Duration, holders, waiters int, f *figures) {
+func (x failover) run(t *testing.T, e venue.Ensemble, timeout time.Duration, holders, waiters int, f *figures) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	c := &crowd{
@@ -143,11 +145,11 @@ func (x failover) run(t *testing.T, e *zktest.Ensemble, timeout time.Duration, h
 	for i := range waiters {
 		c.queue(ctx, c.holders[i%holders], fmt.Sprintf("waiter %d", i), i/holders+2)
 	}
-	outage := watchOutage(t, zktest.Connect(t, lasting, e.Addrs()...))
+	outage := watchOutage(t, realzk.Connect(t, lasting, e.Addrs()...))
 	fault := history.Now()
 	x.begin(t, e)()
 	for conn := range c.sessions {
-		zktest.Eventually(t, patience, "every connection is back", func() bool {
+		test.Eventually(t, patience, "every connection is back", func() bool {
 			_, _, err := conn.Exists("/")
 			return err == nil
 		})
@@ -163,7 +165,7 @@ func (x failover) run(t *testing.T, e *zktest.Ensemble, timeout time.Duration, h
 			t.Error(err)
 		}
 	}
-	zktest.Within(t, 2*patience, "every waiter is served", c.waiting.Wait)
+	test.Within(t, 2*patience, "every waiter is served", c.waiting.Wait)
 	f.waiters += waiters
 	f.served += int(c.served.Load())
 	c.check(fault, f)
@@ -171,7 +173,7 @@ func (x failover) run(t *testing.T, e *zktest.Ensemble, timeout time.Duration, h
 
 func (c *crowd) connect() *zk.Conn {
 	c.Helper()
-	conn := zktest.Connect(c, c.timeout, c.addrs...)
+	conn := realzk.Connect(c, c.timeout, c.addrs...)
 	c.sessions[conn] = conn.SessionID()
 	return conn
 }
@@ -180,7 +182,7 @@ func (c *crowd) connect() *zk.Conn {
 func (c *crowd) hold(ctx context.Context, r recipe, who string) {
 	c.Helper()
 	conn := c.connect()
-	s := newSeat(c, r, c.timeout, conn, conn)
+	s := newSeat(c, venue.Real(), r, c.timeout, conn, conn)
 	got, err := s.take(ctx)
 	if err != nil {
 		c.Fatal(err)
@@ -190,7 +192,7 @@ func (c *crowd) hold(ctx context.Context, r recipe, who string) {
 	go func() {
 		select {
 		case <-lost:
-			h.span.EndAt(heard(conn, session).due)
+			h.span.EndAt(due(venue.Real(), conn, session, history.Now()))
 		case <-ended.Done():
 		}
 	}()
@@ -217,14 +219,14 @@ func (c *crowd) queue(ctx context.Context, h *holder, who string, n int) {
 		case <-c.release:
 			span.End()
 		case <-got.Lost():
-			span.EndAt(heard(conn, session).due)
+			span.EndAt(due(venue.Real(), conn, session, history.Now()))
 		}
 		if err := got.Unlock(ctx); err != nil && !errors.Is(err, hold.ErrLost) {
 			c.Error(err)
 		}
 	})
-	zktest.Eventually(c, patience, "the next one stands in line", func() bool {
-		return len(zktest.Children(c, conn, h.path+h.below)) == n || closed(h.hold.Lost()) // on a busy machine
+	test.Eventually(c, patience, "the next one stands in line", func() bool {
+		return len(test.Children(c, conn, h.path+h.below)) == n || closed(h.hold.Lost()) // on a busy machine
 	})
 }
 

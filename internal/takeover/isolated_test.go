@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // trouble is something that happens to one member of an ensemble, behind whom
@@ -15,8 +15,8 @@ import (
 type trouble struct {
 	name   string
 	leader bool // to the leader, not a follower
-	begin  func(*zktest.Ensemble, *zktest.Server) error
-	end    func(*zktest.Ensemble, *zktest.Server) error
+	begin  func(venue.Ensemble, venue.Server) error
+	end    func(venue.Ensemble, venue.Server) error
 }
 
 var (
@@ -28,14 +28,14 @@ var (
 	}
 )
 
-func isolate(e *zktest.Ensemble, s *zktest.Server) error { return e.Isolate(s) }
-func heal(e *zktest.Ensemble, _ *zktest.Server) error    { e.Heal(); return nil }
-func freeze(_ *zktest.Ensemble, s *zktest.Server) error  { return s.Pause() }
-func thaw(_ *zktest.Ensemble, s *zktest.Server) error    { return s.Resume() }
+func isolate(e venue.Ensemble, s venue.Server) error { return e.Isolate(s) }
+func heal(e venue.Ensemble, _ venue.Server) error    { e.Heal(); return nil }
+func freeze(_ venue.Ensemble, s venue.Server) error  { return s.Pause() }
+func thaw(_ venue.Ensemble, s venue.Server) error    { return s.Resume() }
 
 // A server that is cut off from the leader goes on answering pings and reads for
 // a while. The holders behind it must know before the leader ends their sessions.
-func memberCutOff(t *testing.T, short *zktest.Ensemble) {
+func memberCutOff(t *testing.T, short venue.Ensemble) {
 	random := seeded(t)
 	watchTimers(t)
 	events, each, strangers := setting(t, "MEMBERS", 1, 18), 1, 2
@@ -46,33 +46,31 @@ func memberCutOff(t *testing.T, short *zktest.Ensemble) {
 		ticks, timeouts = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond}, append(timeouts, 4*time.Second)
 	}
 	var results tally
+	v := venue.Real()
 	for i, tick := range ticks {
-		e := short
-		if e == nil {
-			e = zktest.Cluster(t, 3, zktest.Options{Tick: tick, Partitions: true})
-		}
-		for n := i; n < events; n += len(ticks) {
-			x := troubles[n/len(ticks)%len(troubles)]
-			t.Run(x.name, func(t *testing.T) { x.strike(t, e, random, each, timeouts, strangers, &results) })
-		}
-		if short == nil {
-			if err := e.Stop(); err != nil {
-				t.Error(err)
+		t.Run(tick.String(), func(t *testing.T) { // servers go with it
+			e := short
+			if e == nil {
+				e = v.Cluster(t, 3, venue.Options{Tick: tick, Partitions: true})
 			}
-		}
+			for n := i; n < events; n += len(ticks) {
+				x := troubles[n/len(ticks)%len(troubles)]
+				t.Run(x.name, func(t *testing.T) { x.strike(t, v, e, random, each, timeouts, strangers, &results) })
+			}
+		})
 	}
 	results.print(t)
 }
 
-func (x trouble) strike(t *testing.T, e *zktest.Ensemble, random *rand.Rand, each int, timeouts []time.Duration, strangers int, to *tally) {
+func (x trouble) strike(t *testing.T, v venue.Venue, e venue.Ensemble, random *rand.Rand, each int, timeouts []time.Duration, strangers int, to *tally) {
 	victim := member(t, e, random, x.leader)
 	others := slices.DeleteFunc(e.Addrs(), func(addr string) bool { return addr == victim.Addr() })
-	g := sitTogether(t, random, victim.Addr(), others, each, timeouts, strangers)
+	g := sitTogether(t, v, random, victim.Addr(), others, each, timeouts, strangers)
 	linger(upTo(random, time.Second))
 	if err := x.begin(e, victim); err != nil {
 		t.Fatal(err)
 	}
-	fault := history.Now() // it is in force from here on, at the latest
+	fault := now(v) // it is in force from here on, at the latest
 	g.lost(x.name, fault, to)
 	if err := x.end(e, victim); err != nil {
 		t.Fatal(err)
@@ -85,7 +83,7 @@ func (x trouble) strike(t *testing.T, e *zktest.Ensemble, random *rand.Rand, eac
 }
 
 // member picks a server: the leader, or any follower.
-func member(t *testing.T, e *zktest.Ensemble, random *rand.Rand, leader bool) *zktest.Server {
+func member(t *testing.T, e venue.Ensemble, random *rand.Rand, leader bool) venue.Server {
 	t.Helper()
 	if leader {
 		s, err := e.Leader()
@@ -102,9 +100,9 @@ func member(t *testing.T, e *zktest.Ensemble, random *rand.Rand, leader bool) *z
 }
 
 // whole waits until all three members work together again.
-func whole(t *testing.T, e *zktest.Ensemble) {
+func whole(t *testing.T, e venue.Ensemble) {
 	t.Helper()
-	zktest.Eventually(t, patience, "a leader and two followers", func() bool {
+	test.Eventually(t, patience, "a leader and two followers", func() bool {
 		followers, err := e.Followers()
 		return err == nil && len(followers) == 2
 	})

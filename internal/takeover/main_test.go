@@ -31,18 +31,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 func TestMain(m *testing.M) {
 	var o order
-	if zktest.Ordered(childEnv, &o) {
+	if realzk.Ordered(childEnv, &o) {
 		os.Exit(child(o))
 	}
 	flag.Parse()
 	// Holders mostly wait, each in a subtest of its own.
 	_ = flag.Set("test.parallel", "64")
-	zktest.Main(m)
+	realzk.Main(m)
 }
 
 // campaign reports whether this is more than a part of `go test ./...`.
@@ -93,21 +94,21 @@ func slack() time.Duration {
 }
 
 // server is one server: in a short run the package's shared one.
-func server(t *testing.T, tick time.Duration) *zktest.Server {
+func server(t *testing.T, tick time.Duration) *realzk.Server {
 	t.Helper()
 	if !campaign() && os.Getenv("ZK_SERVERS") == "" {
-		return zktest.Shared(t)
+		return realzk.Shared(t)
 	}
-	return zktest.Standalone(t, zktest.Options{Tick: tick})
+	return realzk.Standalone(t, realzk.Options{Tick: tick})
 }
 
 // What needs an ensemble; a short run starts only one, and another when the
 // servers of the other tests have gone.
 func TestEnsemble(t *testing.T) {
 	beside(t)
-	var short *zktest.Ensemble
+	var short venue.Ensemble
 	if !campaign() {
-		short = zktest.Cluster(t, 3, stale)
+		short = venue.Real().Cluster(t, 3, stale)
 	}
 	t.Run("member cut off", func(t *testing.T) { memberCutOff(t, short) })
 	t.Run("leader deposed", func(t *testing.T) {

@@ -11,9 +11,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // nexts are those who wait here for what a child holds.
@@ -36,8 +37,8 @@ func await(t *testing.T, ctx context.Context, conn *zk.Conn, places []place, mem
 			return grant{Hold: h, at: history.Now()}, err
 		})
 		line = append(line, n)
-		zktest.Eventually(t, patience, "the next one stands in line", func() bool {
-			return len(zktest.Children(t, conn, p.Path+r.below)) == members+1 || closed(n.Done) // the holder has lost it before
+		test.Eventually(t, patience, "the next one stands in line", func() bool {
+			return len(test.Children(t, conn, p.Path+r.below)) == members+1 || closed(n.Done) // the holder has lost it before
 		})
 	}
 	return line
@@ -45,15 +46,15 @@ func await(t *testing.T, ctx context.Context, conn *zk.Conn, places []place, mem
 
 func inLine(t *testing.T, conn *zk.Conn, dir string, members int) {
 	t.Helper()
-	zktest.Eventually(t, patience, fmt.Sprintf("%d in line", members), func() bool {
-		return len(zktest.Children(t, conn, dir)) == members
+	test.Eventually(t, patience, fmt.Sprintf("%d in line", members), func() bool {
+		return len(test.Children(t, conn, dir)) == members
 	})
 }
 
 // granted waits until this one holds, and returns when the call had returned.
 func (n *nexts) granted(t *testing.T) int64 {
 	t.Helper()
-	zktest.Within(t, patience, "the next one holds", func() { <-n.Done })
+	test.Within(t, patience, "the next one holds", func() { <-n.Done })
 	if n.Err != nil {
 		t.Fatal(n.Err)
 	}
@@ -74,13 +75,13 @@ func TestProcessStopped(t *testing.T) {
 	o := order{Servers: []string{server.Addr()}}
 	for i := range 16 {
 		o.Places = append(o.Places, place{
-			Recipe: recipes[i%len(recipes)].name, Path: zktest.Path(t), Timeout: timeouts[i/8],
+			Recipe: recipes[i%len(recipes)].name, Path: test.Path(t), Timeout: timeouts[i/8],
 			Look: []string{"Held", "Lost", "Err", "Done"}[(i+i/4)%4],
 		})
 	}
-	c := zktest.StartChild(t, childEnv, o)
+	c := realzk.StartChild(t, childEnv, o)
 	c.Hears("ready")
-	conn := zktest.Connect(t, lasting, server.Addr())
+	conn := realzk.Connect(t, lasting, server.Addr())
 	var taken []takeover // whose loss was found at a look
 	var survived, during int
 	for n := range stops {
@@ -141,7 +142,7 @@ func TestProcessStopped(t *testing.T) {
 		}
 	}
 	for _, p := range o.Places {
-		zktest.AssertEmpty(t, conn, p.Path+recipeNamed(p.Recipe).below)
+		test.AssertEmpty(t, conn, p.Path+recipeNamed(p.Recipe).below)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d stops of %d holds: %d held on, %d lost, %d of these taken over while the process stood\n", stops, len(o.Places), survived, len(taken), during)
@@ -195,15 +196,15 @@ func TestProcessKilled(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			defer cancel()
-			server := zktest.Standalone(t, zktest.Options{Tick: tick})
-			conn, last := zktest.Connect(t, lasting, server.Addr()), zktest.Connect(t, lasting, server.Addr())
+			server := realzk.Standalone(t, realzk.Options{Tick: tick})
+			conn, last := realzk.Connect(t, lasting, server.Addr()), realzk.Connect(t, lasting, server.Addr())
 			o := order{Servers: []string{server.Addr()}}
 			var held, waiting []place
 			for _, r := range recipes {
 				for _, timeout := range timeouts {
-					held = append(held, place{Recipe: r.name, Path: zktest.Path(t), Timeout: timeout, Look: "Held"})
+					held = append(held, place{Recipe: r.name, Path: test.Path(t), Timeout: timeout, Look: "Held"})
 				}
-				waiting = append(waiting, place{Recipe: r.name, Path: zktest.Path(t), Timeout: timeouts[0], Waits: true})
+				waiting = append(waiting, place{Recipe: r.name, Path: test.Path(t), Timeout: timeouts[0], Waits: true})
 			}
 			o.Places = append(o.Places, held...)
 			o.Places = append(o.Places, waiting...)
@@ -215,7 +216,7 @@ func TestProcessKilled(t *testing.T) {
 				}
 				living = append(living, h)
 			}
-			c := zktest.StartChild(t, childEnv, o)
+			c := realzk.StartChild(t, childEnv, o)
 			c.Hears("ready")
 			c.Say("lock")
 			c.Hears("holding")
@@ -258,7 +259,7 @@ func TestProcessKilled(t *testing.T) {
 				}
 			}
 			for _, p := range o.Places {
-				zktest.AssertEmpty(t, conn, p.Path+recipeNamed(p.Recipe).below)
+				test.AssertEmpty(t, conn, p.Path+recipeNamed(p.Recipe).below)
 			}
 		})
 	}

@@ -11,9 +11,11 @@ import (
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/link"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 const (
@@ -28,6 +30,7 @@ const (
 type seat struct {
 	testing.TB
 	recipe
+	venue   venue.Venue
 	path    string
 	timeout time.Duration
 	holder  *zk.Conn
@@ -37,11 +40,11 @@ type seat struct {
 	follow  acquire
 }
 
-func newSeat(t testing.TB, r recipe, timeout time.Duration, holder, next *zk.Conn) *seat {
+func newSeat(t testing.TB, v venue.Venue, r recipe, timeout time.Duration, holder, next *zk.Conn) *seat {
 	t.Helper()
-	path := zktest.Path(t)
+	path := test.Path(t)
 	return &seat{
-		TB: t, recipe: r, path: path, timeout: timeout, holder: holder, witness: next,
+		TB: t, recipe: r, venue: v, path: path, timeout: timeout, holder: holder, witness: next,
 		take: r.hold(holder, path), follow: r.next(next, path),
 	}
 }
@@ -83,20 +86,20 @@ func (s *seat) sit(ctx context.Context) *sitting {
 	go func() {
 		select {
 		case <-lost:
-			a.told <- heard(s.holder, session)
+			a.told <- s.heard(session)
 		case <-a.ctx.Done(): // released; after a loss both are ready
 			if closed(lost) {
-				a.told <- heard(s.holder, session)
+				a.told <- s.heard(session)
 			}
 		}
 	}()
 	a.next = contract.Begin(s, ctx, func(ctx context.Context) (grant, error) {
 		next, err := s.follow(ctx)
-		at := history.Now()
+		at := now(s.venue)
 		return grant{next, at, h.Held(), !closed(lost), s.holder.State()}, err
 	})
-	zktest.Eventually(s, patience, "the next one stands in line", func() bool {
-		return len(zktest.Children(s, s.witness, s.path+s.below)) == 2 || closed(lost)
+	test.Eventually(s, patience, "the next one stands in line", func() bool {
+		return len(test.Children(s, s.witness, s.path+s.below)) == 2 || closed(lost)
 	})
 	return a
 }
@@ -105,20 +108,25 @@ func (s *seat) sit(ctx context.Context) *sitting {
 // and notes how it was. The next one then gives the lock back.
 func (a *sitting) lost(what string, fault int64, to *tally) {
 	a.Helper()
-	zktest.Within(a, patience, "the next one holds", func() { <-a.next.Done })
+	test.Within(a, patience, "the next one holds", func() { <-a.next.Done })
 	if a.next.Err != nil {
 		a.Fatal(a.next.Err)
 	}
 	g := a.next.Hold
 	l := loss{what: what, recipe: a.name, timeout: a.timeout, foreign: a.foreign, own: a.own, granted: time.Duration(g.at - fault), state: g.state}
 	var n news
-	zktest.Within(a, patience, "the holder is told", func() { n = <-a.told })
+	test.Within(a, patience, "the holder is told", func() { n = <-a.told })
 	l.due, l.told = time.Duration(n.due-fault), time.Duration(n.at-fault)
-	slow := stoodBetween(n.due, n.at)
+	var slow time.Duration
+	if !a.venue.Virtual() {
+		slow = stoodBetween(n.due, n.at)
+	}
 	switch {
 	case a.foreign: // measured, not promised
 	case g.held || g.open:
 		a.Errorf("%v: when the next one holds, the first one's Held is %v, its Lost closed %v", l, g.held, !g.open)
+	case a.venue.Virtual() && (l.told != l.due || l.told >= l.granted):
+		a.Errorf("%v: told neither at the deadline nor before the grant", l)
 	case l.due >= l.granted && n.due != n.at:
 		a.Errorf("%v: the deadline lies behind the grant", l)
 	case a.own: // he let the next one in himself, once he knew
@@ -137,31 +145,53 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 }
 
 // heard is what somebody notes who has just heard of a loss.
-func heard(conn *zk.Conn, session int64) news {
-	at := history.Now()
+func (s *seat) heard(session int64) news {
+	at := now(s.venue)
+	return news{due(s.venue, s.holder, session, at), at}
+}
+
+// due is the deadline of a session, or at, if it is not known or later.
+func due(v venue.Venue, conn *zk.Conn, session, at int64) int64 {
 	l := link.Of(conn)
 	if l == nil {
-		return news{at, at}
+		return at
 	}
 	deadline := l.Deadline(session)
 	if deadline.IsZero() {
-		return news{at, at}
+		return at
 	}
 	for { // two looks at the clock, with nothing between them
-		before := history.Now()
+		before := now(v)
 		ago := time.Since(deadline)
-		if now := history.Now(); now-before < int64(time.Millisecond) {
-			return news{min(at, now-int64(ago)), at}
+		if now := now(v); now-before < int64(time.Millisecond) {
+			return min(at, now-int64(ago))
 		}
 	}
 }
 
+// now is one clock for all that has to do with a venue.
+func now(v venue.Venue) int64 {
+	if v.Virtual() {
+		return time.Now().UnixNano()
+	}
+	return history.Now()
+}
+
+// stood is for how long this process has not run since then, all in all. In virtual time it always
+// runs.
+func (s *seat) stood(since int64) time.Duration {
+	if s.venue.Virtual() {
+		return 0
+	}
+	return stood(since)
+}
+
 // packet waits until a fault strikes at one; not if the hold is lost before: then
 // nothing is sent any more.
-func (a *sitting) packet(f *zktest.Fault) (struck bool) {
+func (a *sitting) packet(f *proxy.Fault) (struck bool) {
 	a.Helper()
 	a.Cleanup(f.Cancel)
-	zktest.Within(a, patience, "the packet", func() {
+	test.Within(a, patience, "the packet", func() {
 		select {
 		case <-f.Fired():
 			struck = true
@@ -199,13 +229,13 @@ func (a *sitting) done() {
 // back waits until the holder's connection answers.
 func (s *seat) back() {
 	s.Helper()
-	zktest.Eventually(s, patience, "the holder's connection is back", func() bool {
+	test.Eventually(s, patience, "the holder's connection is back", func() bool {
 		_, _, err := s.holder.Exists("/")
 		return err == nil
 	})
 }
 
-func (s *seat) empty() { s.Helper(); zktest.AssertEmpty(s, s.witness, s.path+s.below) }
+func (s *seat) empty() { s.Helper(); test.AssertEmpty(s, s.witness, s.path+s.below) }
 
 func (s *seat) must(err error) {
 	s.Helper()

@@ -61,11 +61,15 @@ func (y *tally) survives(what string, timeout time.Duration) {
 	y.survived[row(what, timeout)]++
 }
 
-func (y *tally) event(what string) {
+func (y *tally) event(what string) { y.eventTimes(what, 1) }
+
+func (y *tally) eventTimes(what string, n int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
 	if y.events == nil {
 		y.events = make(map[string]int)
 	}
-	y.events[what]++
+	y.events[what] += n
 }
 
 func row(what string, timeout time.Duration) string { return fmt.Sprintf("%s | %v", what, timeout) }

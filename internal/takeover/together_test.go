@@ -8,8 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // together are the holders behind one server, all of whom one fault strikes.
@@ -23,25 +22,25 @@ type together struct {
 
 // sitTogether has so many sit for each recipe and timeout, behind server; the
 // next ones are at others.
-func sitTogether(t *testing.T, random *rand.Rand, server string, others []string, each int, timeouts []time.Duration, strangers int) *together {
+func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, others []string, each int, timeouts []time.Duration, strangers int) *together {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	var next []*zk.Conn
 	for range 4 {
-		next = append(next, zktest.Connect(t, lasting, others...))
+		next = append(next, v.Connect(t, lasting, others...))
 	}
 	var seats []*seat
 	for range each {
 		for _, r := range recipes {
 			for _, timeout := range timeouts {
-				seats = append(seats, newSeat(t, r, timeout, zktest.Connect(t, timeout, server), next[len(seats)%len(next)]))
+				seats = append(seats, newSeat(t, v, r, timeout, v.Connect(t, timeout, server), next[len(seats)%len(next)]))
 			}
 		}
 	}
 	for i := range strangers {
 		timeout := timeouts[i%len(timeouts)]
-		s := newSeat(t, recipes[i%len(recipes)], timeout, zktest.ConnectForeign(t, timeout, server), next[i%len(next)])
+		s := newSeat(t, v, recipes[i%len(recipes)], timeout, v.ConnectForeign(t, timeout, server), next[i%len(next)])
 		s.foreign = true
 		seats = append(seats, s)
 	}
@@ -89,47 +88,51 @@ func TestServerFrozen(t *testing.T) {
 	}
 	var results tally
 	for n := range pauses {
-		tick := []time.Duration{100, 250, 500}[n%3] * time.Millisecond
-		t.Run("pause", func(t *testing.T) {
-			server := zktest.Standalone(t, zktest.Options{Tick: tick})
-			g := sitTogether(t, random, server.Addr(), []string{server.Addr()}, each, timeouts, 0)
-			linger(upTo(random, time.Second))
-			fault := history.Now()
-			if err := server.Pause(); err != nil {
-				t.Fatal(err)
-			}
-			results.event("server frozen")
-			var held []*sitting // on a busy machine some were lost before
-			for _, a := range g.sittings {
-				if a.hold.Held() {
-					held = append(held, a)
-				}
-			}
-			// Between half the shortest deadline and well above the longest.
-			length := timeouts[0]/4 + upTo(random, timeouts[len(timeouts)-1]*5/4)
-			linger(length)
-			for _, a := range held {
-				if closed(a.next.Done) {
-					t.Errorf("%s: granted by a server that is frozen", a.path)
-				}
-			}
-			if err := server.Resume(); err != nil {
-				t.Fatal(err)
-			}
-			for _, a := range g.sittings {
-				a.back()
-				a.own = true // or not: the server decides when it wakes up
-				if !a.survived() {
-					a.lost("server frozen", fault, &results)
-				} else {
-					results.survives("server frozen", a.timeout)
-					if length > a.timeout {
-						t.Errorf("%s: held after %v of silence, more than %v", a.path, length, a.timeout)
-					}
-				}
-				a.empty()
-			}
-		})
+		t.Run("pause", func(t *testing.T) { serverFrozen(t, venue.Real(), random, n, each, timeouts, &results) })
 	}
 	results.print(t)
+}
+
+func serverFrozen(t *testing.T, v venue.Venue, random *rand.Rand, n, each int, timeouts []time.Duration, to *tally) {
+	tick := []time.Duration{100, 250, 500}[n%3] * time.Millisecond
+	server := v.Standalone(t, venue.Options{Tick: tick})
+	g := sitTogether(t, v, random, server.Addr(), []string{server.Addr()}, each, timeouts, 0)
+	linger(upTo(random, time.Second))
+	fault := now(v)
+	if err := server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	to.event("server frozen")
+	var held []*sitting // on a busy machine some were lost before
+	for _, a := range g.sittings {
+		if a.hold.Held() {
+			held = append(held, a)
+		} else if v.Virtual() {
+			t.Errorf("%s: lost before the fault", a.path)
+		}
+	}
+	// Between half the shortest deadline and well above the longest.
+	length := timeouts[0]/4 + upTo(random, timeouts[len(timeouts)-1]*5/4)
+	linger(length)
+	for _, a := range held {
+		if closed(a.next.Done) {
+			t.Errorf("%s: granted by a server that is frozen", a.path)
+		}
+	}
+	if err := server.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range g.sittings {
+		a.back()
+		a.own = true // or not: the server decides when it wakes up
+		if !a.survived() {
+			a.lost("server frozen", fault, to)
+		} else {
+			to.survives("server frozen", a.timeout)
+			if length > a.timeout {
+				t.Errorf("%s: held after %v of silence, more than %v", a.path, length, a.timeout)
+			}
+		}
+		a.empty()
+	}
 }

@@ -11,9 +11,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zktest"
-	"github.com/zklocks/zklocks/internal/zktest/contract"
-	"github.com/zklocks/zklocks/internal/zktest/history"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -25,18 +26,19 @@ var believing = recipe{name: "with grace", next: write, hold: func(conn *zk.Conn
 }}
 
 // stale: a follower that is cut off goes on serving reads for 10 seconds.
-var stale = zktest.Options{Partitions: true, Config: map[string]string{"syncLimit": "100"}}
+var stale = venue.Options{Partitions: true, SyncLimit: 10 * time.Second}
 
 // Behind a follower that is cut off a read finds the node of a lock that has long
 // been somebody else's. Verify, which needs a quorum, does not say yes.
-func verifyBehindStaleFollower(t *testing.T, short *zktest.Ensemble) {
+func verifyBehindStaleFollower(t *testing.T, short venue.Ensemble) {
 	const (
 		answer  = 200 * time.Millisecond
 		timeout = 3 * time.Second
 	)
+	v := venue.Real()
 	e := short
 	if e == nil {
-		e = zktest.Cluster(t, 3, stale)
+		e = v.Cluster(t, 3, stale)
 	}
 	followers, err := e.Followers()
 	if err != nil {
@@ -47,9 +49,9 @@ func verifyBehindStaleFollower(t *testing.T, short *zktest.Ensemble) {
 		t.Fatal(err)
 	}
 	victim := followers[0]
-	reader := zktest.ConnectForeign(t, lasting, victim.Addr())
-	g := sitTogether(t, rand.New(rand.NewPCG(1, 1)), victim.Addr(), []string{leader.Addr()}, 1, []time.Duration{timeout}, 0)
-	believer := newSeat(t, believing, timeout, zktest.ConnectForeign(t, timeout, victim.Addr()), zktest.Connect(t, lasting, leader.Addr()))
+	reader := v.ConnectForeign(t, lasting, victim.Addr())
+	g := sitTogether(t, v, rand.New(rand.NewPCG(1, 1)), victim.Addr(), []string{leader.Addr()}, 1, []time.Duration{timeout}, 0)
+	believer := newSeat(t, v, believing, timeout, v.ConnectForeign(t, timeout, victim.Addr()), v.Connect(t, lasting, leader.Addr()))
 	believer.foreign = true
 	g.sittings = append(g.sittings, believer.sit(t.Context()))
 	for _, a := range g.sittings {
@@ -87,7 +89,7 @@ func verifyBehindStaleFollower(t *testing.T, short *zktest.Ensemble) {
 		verify(a)
 	}
 	for _, a := range g.sittings {
-		zktest.Within(t, patience, "the next one holds", func() { <-a.next.Done })
+		test.Within(t, patience, "the next one holds", func() { <-a.next.Done })
 		a.must(a.next.Err)
 		a.must(a.next.Hold.Verify(t.Context()))
 		found(a, "after the takeover")
@@ -105,7 +107,7 @@ func verifyBehindStaleFollower(t *testing.T, short *zktest.Ensemble) {
 		if err := a.hold.Verify(t.Context()); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("%s: verify when all is well again: %v", a.name, err)
 		}
-		zktest.Within(t, patience, "the next one holds", func() { <-a.next.Done })
+		test.Within(t, patience, "the next one holds", func() { <-a.next.Done })
 		a.must(a.next.Hold.Unlock(t.Context()))
 	}
 	g.end()

@@ -20,11 +20,13 @@ import (
 
 	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-func TestMain(m *testing.M) { zktest.Main(m) }
+func TestMain(m *testing.M) { realzk.Main(m) }
 
 // scrape is what Prometheus would get.
 func scrape(t *testing.T, registry *prometheus.Registry) map[string]*dto.MetricFamily {
@@ -94,18 +96,18 @@ func TestBothCountRealTraffic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := zktest.ProxyFor(t, zktest.Servers(t)[0])
-	conn := zktest.Connect(t, 10*time.Second, proxy.Addr())
-	root := zktest.Path(t)
+	p := proxy.For(t, realzk.Some(t)[0])
+	conn := realzk.Connect(t, 10*time.Second, p.Addr())
+	root := test.Path(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	cut := proxy.Nth(zktest.CreateOp, 20, zktest.CutBefore)
+	cut := p.Nth(proxy.CreateOp, 20, proxy.CutBefore)
 	traffic.Run(ctx, conn, root, prom, otel)
 	<-cut.Fired()
 
 	// One request is lost whose caller has time to ask again: the traffic's may
 	// give up before there is a connection.
-	lost := proxy.Next(zktest.CreateOp, zktest.CutBefore)
+	lost := p.Next(proxy.CreateOp, proxy.CutBefore)
 	mu := reentrant.New(conn, root+"/tree", reentrant.WithObserver(prom), reentrant.WithObserver(otel))
 	h, err := mu.Lock(t.Context())
 	if err != nil {
@@ -147,7 +149,7 @@ func TestBothCountRealTraffic(t *testing.T) {
 		t.Errorf("retries: %v", n)
 	}
 	for _, path := range []string{"/index", "/tree", "/jobs/queue"} {
-		zktest.AssertEmpty(t, conn, root+path)
+		test.AssertEmpty(t, conn, root+path)
 	}
 	dashboardKnows(t, f)
 }

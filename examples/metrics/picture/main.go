@@ -21,7 +21,8 @@ import (
 
 	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
-	"github.com/zklocks/zklocks/internal/zktest"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
@@ -55,12 +56,12 @@ func draw() error {
 
 // run works, breaks two things, and returns what was scraped.
 func run(length time.Duration) ([]sample, error) {
-	server, err := zktest.Start(zktest.Options{})
+	server, err := realzk.Start(realzk.Options{})
 	if err != nil {
 		return nil, err
 	}
 	defer server.Stop()
-	proxy, err := zktest.NewProxy(server.Addr())
+	proxy, err := proxy.New(server.Addr())
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +112,7 @@ func run(length time.Duration) ([]sample, error) {
 }
 
 // breakThings is the trouble in the middle.
-func breakThings(ctx context.Context, proxy *zktest.Proxy, hand *zk.Conn, length time.Duration) error {
+func breakThings(ctx context.Context, proxy *proxy.Proxy, hand *zk.Conn, length time.Duration) error {
 	wait := func(d time.Duration) {
 		select {
 		case <-time.After(d):

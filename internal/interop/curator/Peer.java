@@ -210,7 +210,7 @@ public final class Peer {
             return Integer.parseInt(new String(client.getData().forPath(counter), StandardCharsets.US_ASCII));
         }
 
-        /** In the form of internal/zktest/history, whose clock is that of nanoTime. */
+        /** In the form of internal/test/history, whose clock is that of nanoTime. */
         private String hold(String path, String kind, long called, long acquired) {
             return String.format("{\"path\":\"%s\",\"kind\":\"%s\",\"who\":\"%s\",\"called\":%d,\"acquired\":%d,\"ended\":%d}",
                     path, kind, who, called, acquired, System.nanoTime());

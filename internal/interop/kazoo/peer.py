@@ -75,7 +75,7 @@ class Worker:
             else:
                 self.client.set(counter, b"%d" % (value + 1))
             holds.append({
-                # In the form of internal/zktest/history, whose clock is the monotonic one.
+                # In the form of internal/test/history, whose clock is the monotonic one.
                 "path": path, "kind": "shared" if shared else "exclusive", "who": self.who,
                 "called": called, "acquired": acquired, "ended": time.monotonic_ns(),
             })

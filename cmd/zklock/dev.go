@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/memzk"
+)
+
+// sessionLimit is the longest session that ZooKeeper grants where nothing is configured. A short
+// -tick does not make it shorter.
+const sessionLimit = 40 * time.Second
+
+// devServer is what `zklock dev` is told.
+type devServer struct {
+	host string
+	port int
+	tick time.Duration
+}
+
+func devCommand() *command {
+	c := newCommand("dev", "", "serve an in-memory ZooKeeper, to try things out, until ^C", `
+Serves ZooKeeper's protocol from this process's memory, until ^C or SIGTERM. It
+needs neither Java nor a disk. It is not for production: there is one process,
+and what it knows is gone when it ends.
+
+  zklock dev                                        on 127.0.0.1:2181, which zklock uses by default
+  zklock dev -port 0                                on a free port, which it names
+  zklock dev -tick 100ms                            grants sessions of 200 ms, too
+`)
+	d := &devServer{}
+	c.flags.StringVar(&d.host, "host", "127.0.0.1", "`address` to listen on; default: 127.0.0.1, for this machine alone")
+	c.flags.IntVar(&d.port, "port", 2181, "`number` of the port to listen on; 0: any free one; default: 2181")
+	c.flags.DurationVar(&d.tick, "tick", 2*time.Second,
+		"`duration` of a tick; default: 2s. A session lasts for at least two,\nand ends up to one late")
+	c.run = func(args []string) error {
+		switch {
+		case len(args) > 0:
+			return usage("%q is one argument too many", args[0])
+		case d.port < 0 || d.port > 65535:
+			return usage("-port %d: it must be from 0 to 65535", d.port)
+		case d.tick < time.Millisecond:
+			return usage("-tick %v: it must be 1ms or more", d.tick)
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return d.serve(ctx)
+	}
+	return c
+}
+
+func (d *devServer) serve(ctx context.Context) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(d.host, strconv.Itoa(d.port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fail(exitFailed, "port %d of %s is taken: end the program that uses it, or name another one with -port (0: any free one)", d.port, d.host)
+	}
+	if err != nil {
+		return fail(exitFailed, "%w", err)
+	}
+	addr := l.Addr().(*net.TCPAddr)
+	ensemble := memzk.Start(memzk.Config{Tick: d.tick, MaxSession: max(sessionLimit, 20*d.tick)})
+	served := make(chan error, 1)
+	go func() { served <- ensemble.Members()[0].Serve(l) }()
+
+	use := *addr
+	if use.IP.IsUnspecified() { // no address to connect to
+		use.IP = net.IPv4(127, 0, 0, 1)
+	}
+	fmt.Println("An in-memory ZooKeeper to try things out, not for production: it is one process, and its data is gone when it ends.")
+	fmt.Printf("Use it: export ZK_SERVERS=%v, or zklock run -servers %v /jobs/nightly -- ./nightly.sh\n", &use, &use)
+
+	select {
+	case <-ctx.Done():
+		ensemble.Stop()
+		err = <-served
+	case err = <-served:
+		ensemble.Stop()
+	}
+	if err != nil {
+		return fail(exitFailed, "%v: no more clients can come: %w", addr, err)
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+)
+
+// dev starts `zklock dev` on a free port, and returns the address that it names.
+func dev(t *testing.T, args ...string) (c *realzk.Child, addr string) {
+	t.Helper()
+	c = start(t, "none", append([]string{"dev", "-port", "0"}, args...)...)
+	if got := c.Hears("An"); !strings.Contains(got, "not for production") || !strings.Contains(got, "gone when it ends") {
+		t.Errorf("its first line does not say what it is not: %q", got)
+	}
+	_, addr, _ = strings.Cut(c.Hears("Use"), "ZK_SERVERS=")
+	addr, _, _ = strings.Cut(addr, ",")
+	return c, addr
+}
+
+func TestDevServesUntilASignal(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		c, addr := dev(t)
+		path := "/jobs/nightly"
+		h := start(t, addr, "run", path, "--", "sh", "-c", "echo ready; read line")
+		h.Hears("ready")
+		if got := start(t, addr, "ls", path).Hears(path + ":"); got != "rwlock, 1 holding, 0 waiting" {
+			t.Errorf("with a holder: %q", got)
+		}
+		ends(t, start(t, addr, "run", "-try", path, "--", "true"), exitBusy)
+		h.Say("end")
+		ends(t, h, 0)
+		ends(t, start(t, "none", "run", "-servers", addr, path, "--", "true"), 0)
+		c.Signal(sig)
+		ends(t, c, 0)
+		if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("after its end a dial ends with %v, want a refused connection", err)
+		}
+	}
+}
+
+func TestDevEndsBesideAHolder(t *testing.T) {
+	t.Parallel()
+	c, addr := dev(t, "-host", "0.0.0.0")
+	start(t, addr, "run", "/a", "--", "sh", "-c", "echo ready; exec sleep 1000").Hears("ready")
+	c.Signal(os.Interrupt)
+	ends(t, c, 0)
+}
+
+func TestDevGrantsSessionsByItsTick(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flags             []string
+		shortest, longest uint32 // in milliseconds
+	}{
+		{nil, 4000, 40_000},
+		{[]string{"-tick", "100ms"}, 200, 40_000},
+		{[]string{"-tick", "3s"}, 6000, 60_000},
+	} {
+		_, addr := dev(t, c.flags...)
+		if short, long := granted(t, addr, 1), granted(t, addr, 1_000_000); short != c.shortest || long != c.longest {
+			t.Errorf("%q grants %d ms to %d ms, want %d to %d", c.flags, short, long, c.shortest, c.longest)
+		}
+	}
+}
+
+// granted asks for a session of so many milliseconds, and returns what the server grants.
+func granted(t *testing.T, addr string, asked uint32) uint32 {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	handshake := make([]byte, 44) // protocol, last zxid, timeout, session, password
+	binary.BigEndian.PutUint32(handshake[12:], asked)
+	binary.BigEndian.PutUint32(handshake[24:], 16)
+	if err := proxy.WriteFrame(conn, handshake); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, 12) // length, protocol, timeout
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		t.Fatal(err)
+	}
+	return binary.BigEndian.Uint32(answer[8:])
+}
+
+func TestDevSaysWhyItDoesNotServe(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for _, c := range []struct {
+		args  []string
+		code  int
+		words string
+	}{
+		{[]string{"-port", port}, exitFailed, "zklock: port " + port + " of 127.0.0.1 is taken: end the program that uses it, or name another one with -port"},
+		{[]string{"-port", "65536"}, exitUsage, "-port 65536: it must be from 0 to 65535"},
+		{[]string{"-port", "-1"}, exitUsage, "-port -1: it must be from 0 to 65535"},
+		{[]string{"-tick", "0"}, exitUsage, "-tick 0s: it must be 1ms or more"},
+		{[]string{"-host", "192.0.2.1"}, exitFailed, "192.0.2.1:2181"}, // an address that no machine has
+		{[]string{"/jobs/nightly"}, exitUsage, `"/jobs/nightly" is one argument too many`},
+	} {
+		ends(t, start(t, "none", append([]string{"dev"}, c.args...)...), c.code, c.words)
+	}
+}

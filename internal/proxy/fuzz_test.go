@@ -1,0 +1,14 @@
+package proxy
+
+import "testing"
+
+func FuzzParseRequest(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, codeMulti, 0, 0, 0, codeCreate, 0, 255, 255, 255, 255, 0, 0, 0, 1, '/'})
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, codeGetData})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := parseRequest(body) // whatever a client sends: no panic, no endless loop
+		if !r.Is(r.Op) {
+			t.Errorf("%v is not %v", r, r.Op)
+		}
+	})
+}

@@ -1,0 +1,20 @@
+package proxy
+
+import "testing"
+
+// A stream with a gap is nothing that a network can do.
+func TestAfterALostPacketNoneGetsThrough(t *testing.T) {
+	p := For(t, "127.0.0.1:1")
+	c := &proxyConn{proxy: p}
+	p.MuteReplies()
+	if !p.swallows(c, toClient) || p.swallows(c, toServer) {
+		t.Error("only replies are mute")
+	}
+	p.setMute(false, false) // as Unmute begins, before it cuts the connection
+	if !p.swallows(c, toClient) || p.swallows(c, toServer) {
+		t.Error("a reply behind one that was lost gets through")
+	}
+	if other := (&proxyConn{proxy: p}); p.swallows(other, toClient) {
+		t.Error("a connection that has lost nothing stays mute")
+	}
+}

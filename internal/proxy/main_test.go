@@ -1,0 +1,9 @@
+package proxy_test
+
+import (
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test/realzk"
+)
+
+func TestMain(m *testing.M) { realzk.Main(m) }

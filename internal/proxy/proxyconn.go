@@ -1,0 +1,325 @@
+package proxy
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// proxyConn is one client's connection and ours to the server: a goroutine for
+// each direction.
+type proxyConn struct {
+	proxy  *Proxy
+	door   *door
+	client net.Conn
+	gone   chan struct{} // closed when cut
+	once   sync.Once
+	lossy  [2]bool // has lost a packet, by direction; guarded by proxy.mu
+
+	mu        sync.Mutex
+	server    net.Conn         // nil before it is dialled
+	pending   map[int32]*Fault // by xid: they strike at the reply
+	handshake *Fault           // the handshake's has no xid
+}
+
+const xidWatchEvent = -1
+
+// serve lives as long as the connection.
+func (c *proxyConn) serve() {
+	defer func() {
+		c.end()
+		c.proxy.mu.Lock()
+		delete(c.proxy.conns, c)
+		c.proxy.mu.Unlock()
+	}()
+	if c.proxy.swallows(c, toServer) {
+		// Born in a black hole: the server never hears of it.
+		var wg sync.WaitGroup
+		wg.Go(func() { _, _ = io.Copy(io.Discard, c.client) })
+		<-c.gone
+		wg.Wait()
+		return
+	}
+	server, err := c.dial()
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	c.server = server
+	c.mu.Unlock()
+	select {
+	case <-c.gone: // cut before it could know of the server
+		return
+	default:
+	}
+	var wg sync.WaitGroup
+	if c.proxy.bytes {
+		wg.Go(func() { c.copy(server, c.client, toServer) })
+		wg.Go(func() { c.copy(c.client, server, toClient) })
+	} else {
+		wg.Go(c.requests)
+		wg.Go(c.replies)
+	}
+	wg.Wait()
+}
+
+// dial connects to the server, unless the client goes first.
+func (c *proxyConn) dial() (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() {
+		select {
+		case <-c.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return c.door.network.DialContext(ctx, "tcp", c.proxy.targetOf(c.door))
+}
+
+// copy forwards what it does not understand.
+func (c *proxyConn) copy(to, from net.Conn, d direction) {
+	defer c.lost(d)
+	c.proxy.mu.Lock()
+	greeting := c.proxy.greeting
+	c.proxy.mu.Unlock()
+	if d == toServer && greeting != nil {
+		hello, err := greeting(from)
+		if err != nil {
+			return
+		}
+		if c.isGone() || c.proxy.swallows(c, d) {
+			hello = nil
+		}
+		if _, err := to.Write(hello); err != nil {
+			return
+		}
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if c.isGone() || c.proxy.swallows(c, d) {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// cut ends the connection for the client at once. To the server only our
+// writing side is closed, and the rest read to the end: closing with unread
+// replies would reset the connection, and the server might throw away requests
+// that it has received and not read.
+func (c *proxyConn) cut() {
+	c.once.Do(func() {
+		close(c.gone)
+		c.client.Close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.server != nil {
+			_ = c.server.(interface{ CloseWrite() error }).CloseWrite()
+			_ = c.server.SetDeadline(time.Now().Add(time.Second)) // it may be paused
+		}
+	})
+}
+
+// end also stops waiting for the server.
+func (c *proxyConn) end() {
+	c.cut()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.server != nil {
+		c.server.Close()
+	}
+}
+
+func (c *proxyConn) isGone() bool {
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// lost ends one direction after its read failed. In a black hole the other
+// side does not hear of it before Unmute.
+func (c *proxyConn) lost(d direction) {
+	if !c.isGone() && c.proxy.swallows(c, d) {
+		<-c.gone
+	}
+	c.cut()
+}
+
+func (c *proxyConn) requests() {
+	defer c.lost(toServer)
+	from := bufio.NewReader(c.client)
+	for first := true; ; first = false {
+		body, err := ReadFrame(from)
+		if err != nil {
+			return
+		}
+		if c.proxy.swallows(c, toServer) {
+			continue
+		}
+		r := connectRequest()
+		if !first {
+			r = parseRequest(body)
+		}
+		c.proxy.onRequest(r)
+		if c.isGone() || !c.request(r, body) {
+			return
+		}
+	}
+}
+
+// request forwards one packet, or does what its fault says; false: the
+// connection is over.
+func (c *proxyConn) request(r Request, body []byte) bool {
+	f := c.proxy.struck(r)
+	if f != nil {
+		switch f.action.verb {
+		case cutBefore:
+			c.cut()
+			f.fire()
+			return false
+		case loseRequest:
+			c.proxy.lose(c, toServer)
+			f.fire()
+			return true
+		case holdRequest:
+			if !f.hold(c.gone) {
+				return false
+			}
+		case answer:
+			c.await(r, f)
+			return WriteFrame(c.server, readOfRoot(r.xid)) == nil
+		case cutOnSend, cutAfterCommit, holdReply, loseReply: // the server may be faster than the cut
+			c.await(r, f)
+		}
+	}
+	c.proxy.aged(r, body)
+	c.proxy.count(r) // before the server can answer: a test may look right then
+	if err := WriteFrame(c.server, body); err != nil {
+		return false
+	}
+	if f != nil && f.action.verb == cutOnSend {
+		c.cut()
+		f.fire()
+		return false
+	}
+	return true
+}
+
+func (c *proxyConn) await(r Request, f *Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Is(ConnectOp) {
+		c.handshake = f
+	} else {
+		c.pending[r.xid] = f
+	}
+}
+
+func (c *proxyConn) replies() {
+	defer c.lost(toClient)
+	from := bufio.NewReader(c.server)
+	for first := true; ; first = false {
+		body, err := ReadFrame(from)
+		if err != nil {
+			return
+		}
+		if first {
+			c.proxy.welcomed(body)
+		}
+		if c.isGone() {
+			c.tooLate(first, body)
+			continue
+		}
+		if c.proxy.swallows(c, toClient) {
+			continue
+		}
+		if f := c.answered(first, body); f != nil {
+			switch f.action.verb {
+			case holdReply:
+				if !f.hold(c.gone) {
+					continue
+				}
+			case loseReply:
+				c.proxy.lose(c, toClient)
+				f.fire()
+				continue
+			case answer:
+				body = withCode(body, f.action.code)
+				f.fire()
+			default:
+				c.cut()
+				f.fire()
+				continue
+			}
+		}
+		if !first && replyXid(body) == xidWatchEvent {
+			c.proxy.notifications.Add(1)
+		}
+		if err := WriteFrame(c.client, body); err != nil {
+			c.cut()
+		}
+	}
+}
+
+// tooLate tells a fault that waits for this reply that the work is done; the
+// client, which has left, does not know either way.
+func (c *proxyConn) tooLate(first bool, body []byte) {
+	if f := c.answered(first, body); f != nil {
+		f.fire()
+	}
+}
+
+func (c *proxyConn) answered(first bool, body []byte) *Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if first {
+		f := c.handshake
+		c.handshake = nil
+		return f
+	}
+	xid := replyXid(body)
+	f := c.pending[xid]
+	delete(c.pending, xid)
+	return f
+}
+
+func replyXid(body []byte) int32 {
+	if len(body) < 4 {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(body))
+}
+
+// readOfRoot asks whether the root exists.
+func readOfRoot(xid int32) []byte {
+	body := binary.BigEndian.AppendUint32(nil, uint32(xid))
+	body = binary.BigEndian.AppendUint32(body, codeExists)
+	body = binary.BigEndian.AppendUint32(body, 1)
+	return append(body, '/', 0) // no watch
+}
+
+// withCode makes a reply that has failed of one that may have not: xid and zxid stay, and the body goes.
+func withCode(reply []byte, code int32) []byte {
+	const ids = 4 + 8
+	if len(reply) < ids {
+		return reply
+	}
+	return binary.BigEndian.AppendUint32(reply[:ids:ids], uint32(code))
+}

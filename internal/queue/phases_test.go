@@ -1,0 +1,65 @@
+package queue
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// A lost hold whose node still lives deletes it, and so lets the next one in. By then every
+// holder must have been told. They are many, so that a deletion that begins in the middle
+// reaches the proxy before the last of them.
+func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		server := v.Servers(t)[0]
+		p := v.Proxy(t, server)
+		conn := v.Connect(t, 10*time.Second, p.Addr())
+		path := test.Path(t)
+		l, err := NewLine(conn, path, Default(), znode.Lock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule := Rule{Blocks: func(znode.Node) bool { return true }}
+		for range 5 {
+			place, err := l.Wait(t.Context(), Entry{Kind: znode.Lock, Nodes: 1, Terms: Fixed(rule)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			parts := make([]Part, 5_000)
+			lost := make([]<-chan struct{}, len(parts))
+			for i := range parts {
+				parts[i].Begin(place)
+				lost[i] = parts[i].Life().Lost()
+			}
+			var open atomic.Int64
+			deleted := make(chan struct{})
+			p.OnRequest(func(op proxy.Op) {
+				if op != proxy.DeleteOp {
+					return
+				}
+				for _, c := range lost {
+					select {
+					case <-c:
+					default:
+						open.Add(1)
+					}
+				}
+				close(deleted)
+			})
+			place.life.Lose(errors.New("test"))
+			test.Within(t, 20*time.Second, "the node is deleted", func() { <-deleted })
+			p.OnRequest(nil)
+			if n := open.Load(); n > 0 {
+				t.Fatalf("%d of %d holders have not been told when the node is deleted", n, len(parts))
+			}
+		}
+		test.AssertEmpty(t, conn, path)
+	})
+}

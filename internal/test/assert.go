@@ -1,0 +1,54 @@
+package test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+const emptyTimeout = 10 * time.Second
+
+// AssertEmpty waits until dir has no children, or does not exist; after 10
+// seconds it fails, and shows who is left.
+func AssertEmpty(tb testing.TB, conn *zk.Conn, dir string) {
+	tb.Helper()
+	var left []string
+	if !Poll(emptyTimeout, func() bool {
+		left = Children(tb, conn, dir)
+		return len(left) == 0
+	}) {
+		tb.Errorf("%s still has %d children after %v:\n\t%s", dir, len(left), emptyTimeout, strings.Join(left, "\n\t"))
+	}
+}
+
+// Eventually waits for cond; a test that wants to sleep calls it instead.
+func Eventually(tb testing.TB, within time.Duration, what string, cond func() bool) {
+	tb.Helper()
+	if !Poll(within, cond) {
+		tb.Fatalf("not within %v: %s", within, what)
+	}
+}
+
+// Within fails when f takes longer than d. It does not wait for an f that
+// hangs: the goroutine stays, for the stack dump to show where.
+func Within(tb testing.TB, d time.Duration, what string, f func()) {
+	tb.Helper()
+	began := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done) // also when f calls tb.FailNow
+		f()
+	}()
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-done:
+		if took := time.Since(began); took > d {
+			tb.Errorf("%s took %v, more than %v", what, took, d)
+		}
+	case <-late.C:
+		tb.Fatalf("%s: not done after %v", what, d)
+	}
+}

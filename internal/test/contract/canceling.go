@@ -1,0 +1,246 @@
+package contract
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+var canceling = []scenario{
+	{"a free Lock is canceled at any step", canceledWhenFree, alone},
+	{"a waiting Lock is canceled at any step", canceledInLine, alone},
+	{"a Lock is canceled at the instant of its grant", canceledAtGrant, 0},
+	{"a Lock is canceled while there is no connection", canceledOffline, 0},
+	{"an Unlock with a dead context deletes all the same", unlockedByTheDead, 0},
+	{"the context of Unlock bounds the wait for the answer", unlockBounded, 0},
+	{"questions to a silent server end with their context", questionsEnd, 0},
+	{"a thousand canceled waits leave no goroutine and no watch", thousandCanceled, alone},
+}
+
+var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}
+
+// struck asserts that a scenario has met the requests that it is about.
+func (s *scene) struck(times map[proxy.Op]int, ops ...proxy.Op) {
+	s.Helper()
+	for _, op := range ops {
+		if times[op] == 0 {
+			s.Errorf("nothing was done to a %v: %v", op, times)
+		}
+	}
+}
+
+func canceledWhenFree(s *scene) {
+	c := s.behind()
+	times := make(map[proxy.Op]int)
+	for _, action := range holds {
+		for _, op := range []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp} {
+			for n, granted := 1, false; !granted; n++ {
+				s.move(test.Path(s)) // a lock that nobody has used yet, its directory to be made
+				c := c.again()
+				f := c.proxy.Nth(op, n, action)
+				a := c.begin(c.Lock)
+				select {
+				case <-f.Fired():
+					times[op]++
+					a.Stop()
+					f.Release()
+					c.catchUp() // behind what was held
+				case <-a.Done:
+					granted = true
+					f.Cancel()
+					s.unlock(a.Granted())
+				}
+				s.Empty()
+			}
+		}
+	}
+	s.struck(times, proxy.MkdirOp, proxy.CreateOp)
+}
+
+func canceledInLine(s *scene) {
+	holder, c := s.client(), s.behind()
+	s.unlock(c.lock()) // so that everything is made
+	times := make(map[proxy.Op]int)
+	for _, action := range holds {
+		for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp} {
+			for n, waits := 1, false; !waits; n++ {
+				h := holder.block()
+				ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
+				f := c.proxy.Nth(op, n, action)
+				// The last thing before the wait is to watch who is ahead.
+				end := c.proxy.Where(func(r proxy.Request) bool {
+					return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
+				}, 1, proxy.HoldReply)
+				a := c.begin(c.Lock)
+				select {
+				case <-f.Fired():
+					times[op]++
+				case <-end.Fired():
+					waits = true
+				}
+				a.Stop()
+				f.Cancel()
+				end.Cancel()
+				c.catchUp()
+				s.inLine(1)
+				s.unlock(h)
+			}
+		}
+	}
+	s.struck(times, proxy.CreateOp, proxy.ListOp, proxy.ReadOp)
+
+	h := holder.block()
+	a := c.wait(2)
+	c.catchUp()
+	a.Stop() // while it really waits
+	s.inLine(1)
+	s.unlock(h)
+}
+
+// canceledAtGrant lets the two race. Whoever gets an error must have given the
+// lock back, or the next round could not begin.
+func canceledAtGrant(s *scene) {
+	const rounds = 60
+	holder, c := s.client(), s.client()
+	granted := 0
+	for i := range rounds {
+		h := holder.block()
+		a := c.wait(2)
+		var both sync.WaitGroup
+		both.Go(func() { s.Must(h.Unlock(s.Ctx)) })
+		both.Go(func() {
+			for range i * i {
+				runtime.Gosched()
+			}
+			a.Stop()
+		})
+		both.Wait()
+		if a.Err == nil {
+			granted++
+			s.Must(a.Hold.Verify(s.Ctx))
+			s.unlock(a.Hold)
+		}
+	}
+	s.Logf("granted in %d of %d rounds", granted, rounds)
+}
+
+func canceledOffline(s *scene) {
+	c := s.behind()
+	s.unlock(c.lock())
+
+	c.proxy.Refuse()
+	a := c.begin(c.Lock)
+	s.unlock(s.client().lock()) // takes longer than to ask
+	a.Stop()
+	s.Must(c.proxy.Accept())
+	c.catchUp()
+	s.Empty()
+
+	h := s.client().block()
+	for _, hole := range []func(){c.proxy.Mute, c.proxy.Refuse} {
+		a := c.wait(2)
+		hole()
+		a.Stop()
+		c.proxy.Unmute()
+		s.Must(c.proxy.Accept())
+		s.inLine(1)
+	}
+	s.unlock(h)
+}
+
+func unlockedByTheDead(s *scene) {
+	c := s.client()
+	dead, cancel := context.WithCancel(s.Ctx)
+	cancel()
+	for range 10 {
+		h := c.lock()
+		if err := h.Unlock(dead); err != nil {
+			s.Is(err, context.Canceled)
+		}
+		if h.Held() {
+			s.Error("held after the unlock")
+		}
+		s.Empty()
+	}
+}
+
+func unlockBounded(s *scene) {
+	c := s.behind()
+	for _, action := range holds {
+		h := c.lock()
+		f := c.proxy.Next(proxy.DeleteOp, action)
+		a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+		test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+		a.Stop()
+		s.Is(a.Err, context.Canceled)
+		f.Release()
+		s.Empty()
+	}
+}
+
+func questionsEnd(s *scene) {
+	c := s.behind()
+	h := c.lock()
+	c.proxy.Mute()
+	verify := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Verify(ctx) })
+	queue := c.begin(func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err })
+	asked := []*attempt{verify, queue}
+	if !s.r.Joins { // they do not ask
+		asked = append(asked, c.begin(c.TryLock))
+	}
+	for _, a := range asked {
+		a.Waits()
+		a.Stop()
+		s.Is(a.Err, context.Canceled)
+	}
+	c.proxy.Unmute()
+	c.catchUp()
+	s.unlock(h)
+}
+
+func thousandCanceled(s *scene) {
+	const rounds, waiters = 20, 50
+	holder, c := s.client(), s.client()
+	h := holder.block()
+	round := func() {
+		var line []*attempt
+		for range waiters {
+			line = append(line, c.begin(c.Lock))
+		}
+		if s.r.Joins {
+			s.inLine(1 + 1)
+		} else {
+			s.inLine(1 + waiters)
+		}
+		for _, a := range line {
+			a.Cancel()
+		}
+		for _, a := range line {
+			s.Is(a.Failed(), context.Canceled)
+		}
+		s.inLine(1)
+		c.catchUp()
+	}
+	round()
+	goroutines := test.Goroutines()
+	for range rounds {
+		round()
+	}
+	test.Eventually(s, 5*time.Second, "the goroutines are gone", func() bool { return test.Goroutines() <= goroutines })
+	// What stays is one watch on the holder's nodes, on the directory and on the number of permits,
+	// as far as a waiter has come before it was canceled. A watch on a node of a canceled waiter, or
+	// on its mark, would stay as long as the connection. Marks are taken back in the background.
+	test.Eventually(s, soon, "all that is watched exists", func() bool {
+		return !slices.ContainsFunc(s.Venue.Watched(s, c.conn.SessionID()), func(path string) bool {
+			exists, _, err := s.Witness.Exists(path)
+			s.Must(err)
+			return !exists
+		})
+	})
+	s.unlock(h)
+}

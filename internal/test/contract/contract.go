@@ -1,0 +1,180 @@
+// Package contract is what every recipe promises, as one suite that runs over all of them: in
+// memory, in virtual time (Run), and on real servers, in real time (RunReal).
+//
+// A scenario is a function of a scene: a lock path of its own, clients that
+// come and go, and a witness who looks at the directory without a lock. When
+// it ends, while its clients are still connected, no node may be left in line.
+//
+// In memory no time passes but that which a scenario lets pass, so what happens at once is asserted
+// to take no time at all. On a real server the same takes a margin.
+package contract
+
+import (
+	"context"
+	"flag"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/observe"
+)
+
+// Hold is what the holds of all recipes have in common.
+type Hold interface {
+	Unlock(context.Context) error
+	Held() bool
+	Lost() <-chan struct{}
+	Deadline() (deadline time.Time, known bool)
+	Context(context.Context) context.Context
+	Token() int64
+	Guard() *zk.CheckVersionRequest
+	Verify(context.Context) error
+}
+
+// Member is what the queues of all recipes tell.
+type Member struct {
+	Name    string
+	Holding bool
+	Since   time.Time
+	Session int64
+	Token   int64
+	Data    []byte
+	Host    string
+	Pid     int
+}
+
+// Locker is one value of a recipe.
+type Locker interface {
+	Lock(context.Context) (Hold, error)
+	TryLock(context.Context) (Hold, error)
+	// Block takes the same lock in the way that makes Lock wait. It is Lock
+	// itself, but for locks that are shared.
+	Block(context.Context) (Hold, error)
+	Queue(context.Context) ([]Member, error)
+}
+
+// Settings are the options that all recipes have; zero values are not passed.
+type Settings struct {
+	ACL   []zk.ACL // one that is empty, but not nil, is
+	Data  []byte
+	Grace time.Duration
+	// Observer, if not nil, is told.
+	Observer *observe.Observer
+}
+
+// Recipe is one way to lock.
+type Recipe struct {
+	Package string // in front of its errors
+	Lock    string // what its errors call Lock
+	TryLock string // and TryLock
+
+	New func(conn *zk.Conn, path string, s Settings) Locker
+
+	Kind observe.Kind // that observers are told of Lock
+
+	Below  string // the directory in which nodes stand, below the lock's path
+	Stored string // what the node at the path holds, if the directory is below it
+
+	Nodes     int  // per Lock, and per Block
+	Shared    bool // several may Lock at once
+	Joins     bool // and do so by one node, if they are of one value
+	Announces bool // Lock fails without the right to write the directory's data
+	Marks     bool // in a long line a release has a mark
+	Requests  int  // of an uncontended Lock and Unlock
+	Behind    int  // of one that waits for the holder alone
+}
+
+// As turns the result of a recipe into that of a Locker.
+func As[H Hold](h H, err error) (Hold, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// Main is realzk.Main for packages whose tests mostly wait: for expiries, for
+// servers to come back. More of them at a time than there are processors does
+// no harm. A -parallel on the command line wins.
+func Main(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", "8")
+	}
+	realzk.Main(m)
+}
+
+type scenario struct {
+	name  string
+	run   func(*scene)
+	needs needs
+}
+
+// needs are what a scenario needs but a server that it may share with others.
+type needs int
+
+const (
+	exclusive needs = 1 << iota // a recipe of which one can hold at a time
+	alone                       // on a real server, no other test beside it: it counts or measures
+	restarts                    // a server of its own, to restart
+	speaksTLS                   // a server of its own that speaks TLS
+)
+
+func (n needs) String() string {
+	var all []string
+	for need, text := range map[needs]string{
+		exclusive: "a recipe of which one can hold at a time", alone: "no other test beside it on a real server",
+		restarts: "a server to restart", speaksTLS: "a server that speaks TLS",
+	} {
+		if n&need != 0 {
+			all = append(all, text)
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+var suite = slices.Concat(
+	holding, waiting, trying, canceling, replies, losing, outages, fencing, inputs, rights, secured, secrets, directories, names, surroundings, costs, observing,
+)
+
+// Run runs the suite over one recipe in memory, each scenario in a bubble of its own.
+func Run(t *testing.T, r Recipe) {
+	for _, sc := range suite {
+		if sc.fits(r) {
+			t.Run(sc.name, func(t *testing.T) {
+				t.Parallel()
+				venue.InMemory(t, func(t *testing.T, v venue.Venue) { sc.play(t, v, r) })
+			})
+		}
+	}
+}
+
+// RunReal runs it on real servers. Where none can be started it says so once, for all scenarios.
+func RunReal(t *testing.T, r Recipe) {
+	realzk.Servers(t)
+	for _, sc := range suite {
+		if sc.fits(r) {
+			t.Run(sc.name, func(t *testing.T) {
+				if sc.needs&alone == 0 {
+					t.Parallel()
+				}
+				sc.play(t, venue.Real(), r)
+			})
+		}
+	}
+}
+
+func (sc scenario) fits(r Recipe) bool { return sc.needs&exclusive == 0 || !r.Shared }
+
+func (sc scenario) play(t *testing.T, v venue.Venue, r Recipe) {
+	s := newScene(t, v, r)
+	sc.run(s)
+	s.Empty()
+}

@@ -1,0 +1,100 @@
+package contract
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+var costs = []scenario{
+	{"an uncontended cycle takes as few requests as promised", fewRequests, 0},
+	{"a cycle behind the holder takes as few requests as promised", fewBehind, 0},
+}
+
+// received is how many packets a client has sent, by the server's account.
+func received(s *scene, c *client) int {
+	s.Helper()
+	answer, err := s.Venue.Shared(s).Word("cons")
+	s.Must(err)
+	for line := range strings.Lines(answer) {
+		if !strings.Contains(line, fmt.Sprintf("sid=0x%x,", uint64(c.conn.SessionID()))) {
+			continue
+		}
+		_, rest, _ := strings.Cut(line, "recved=")
+		count, _, _ := strings.Cut(rest, ",")
+		n, err := strconv.Atoi(count)
+		s.Must(err)
+		return n
+	}
+	s.Fatalf("the server does not know session %#x:\n%s", c.conn.SessionID(), answer)
+	return 0
+}
+
+func fewRequests(s *scene) {
+	const cycles = 100
+	s.makeDir(zk.WorldACL(zk.PermAll)) // one that stays: a container may go between two cycles
+	c := s.with(s.Venue.Connect(s, quietSession, s.Server), nil, Settings{})
+	for range 3 {
+		s.unlock(c.lock())
+	}
+	before := received(s, c)
+	for range cycles {
+		s.unlock(c.lock())
+	}
+	n := received(s, c) - before
+	s.Logf("%d requests in %d cycles", n, cycles)
+	if n != cycles*s.r.Requests {
+		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Requests)
+	}
+}
+
+func fewBehind(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	holder, c := s.client(), s.behind()
+	cycle := func() {
+		h := holder.block()
+		reads := c.proxy.Seen(proxy.ReadOp)
+		a := c.wait(2)
+		test.Eventually(s, soon, "it watches the holder", func() bool {
+			return c.proxy.Seen(proxy.ReadOp) >= reads+int64(s.r.Behind-3) // create, list, delete
+		})
+		c.catchUp()
+		s.unlock(h)
+		got := a.Granted()
+		if lost := got.Lost(); closed(lost) { // what that needs is watched already
+			s.Error("lost")
+		}
+		c.catchUp()
+		s.unlock(got)
+	}
+	for range 3 { // then readers do not look out for writers each time any more
+		cycle()
+	}
+	const cycles = 4
+	before, listed := c.requests(), c.proxy.Seen(proxy.ListOp)
+	for range cycles {
+		cycle()
+	}
+	n := c.requests() - before
+	if lists := c.proxy.Seen(proxy.ListOp) - listed; lists != cycles {
+		s.Errorf("%d listings in %d cycles", lists, cycles)
+	}
+	s.Logf("%d requests in %d cycles", n, cycles)
+	if n != int64(cycles*s.r.Behind) {
+		s.Errorf("%d requests in %d cycles, want %d each", n, cycles, s.r.Behind)
+	}
+}
+
+// requests is how many the client's locks have made: without those that keep its session
+// alive, and without exists, which is what catchUp asks and a lock never does.
+func (c *client) requests() (n int64) {
+	for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.SetOp, proxy.DeleteOp} {
+		n += c.proxy.Seen(op)
+	}
+	return n
+}

@@ -1,0 +1,199 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+var directories = []scenario{
+	{"a path of which several levels are missing is made", deepPath, 0},
+	{"a directory that somebody made serves as well", plainDirectory, 0},
+	{"a directory that is ephemeral is an error", ephemeralDirectory, 0},
+	{"a server that knows no containers makes directories that stay", withoutContainers, 0},
+	{"the directory of an idle lock goes by itself", idleGoes, 0},
+	{"a directory that vanishes between two steps is made again", vanishing, 0},
+	{"a holder and a waiter whose directory is deleted", deletedDirectory, 0},
+	{"a directory that is deleted between the create and the listing is made again", deletedBeforeTheListing, 0},
+}
+
+func deepPath(s *scene) {
+	s.move(s.Path + "/b/c/d")
+	c := s.client().again()
+	h := c.lock()
+	s.inLine(1)
+	s.unlock(h)
+}
+
+// makeDir makes the directory by hand, as a node that stays.
+func (s *scene) makeDir(acl []zk.ACL) {
+	s.Helper()
+	if s.Dir != s.Path {
+		_, err := s.Witness.Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+	}
+	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, acl)
+	s.Must(err)
+}
+
+func plainDirectory(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	_, err := s.Witness.Set(s.Dir, []byte("text"), -1)
+	s.Must(err)
+	holder, c := s.client(), s.client()
+	h := holder.block()
+	a := c.wait(2)
+	s.unlock(h)
+	s.unlock(a.Granted())
+}
+
+func withoutContainers(s *scene) {
+	s.move(s.Path + "/b/c")
+	c := s.behind()
+	c.proxy.HideContainers()
+	s.unlock(c.lock())
+	asked := c.proxy.Seen(proxy.MkdirOp)
+	h := c.lock()
+	a := s.client().wait(2)
+	s.unlock(h)
+	s.unlock(a.Granted())
+	if again := c.proxy.Seen(proxy.MkdirOp); again != asked {
+		s.Errorf("%d directories were made where there were some", again-asked)
+	}
+}
+
+func ephemeralDirectory(s *scene) {
+	if s.Dir != s.Path {
+		_, err := s.Witness.Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+	}
+	_, err := s.Witness.Create(s.Dir, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+	c := s.behind()
+	for _, call := range []func(context.Context) (Hold, error){c.Lock, c.TryLock, c.Block} {
+		a := c.begin(call)
+		s.Is(a.Failed(), zk.ErrNoChildrenForEphemerals)
+	}
+	if n := c.proxy.Seen(proxy.AnyOp); n > few {
+		s.Errorf("%d requests", n)
+	}
+	s.Must(s.Witness.Delete(s.Dir, -1))
+	s.unlock(c.lock()) // the value is as good as before
+}
+
+func idleGoes(s *scene) {
+	s.unlock(s.client().lock())
+	test.Eventually(s, soon, "the directory is gone", func() bool {
+		exists, _, err := s.Witness.Exists(s.Dir)
+		return err == nil && !exists
+	})
+}
+
+// vanishing has somebody delete the directory whenever it is empty, as the
+// server does with containers, but as often as possible.
+func vanishing(s *scene) {
+	const rounds = 50
+	clients := []*client{s.client(), s.client(), s.client(), s.client()} // in memory no time passes beside the reaper
+	stop := make(chan struct{})
+	var all, reaper sync.WaitGroup
+	var reaped atomic.Int64
+	reaper.Go(func() {
+		for !closed(stop) {
+			switch err := s.Witness.Delete(s.Dir, -1); {
+			case err == nil:
+				reaped.Add(1)
+			case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoNode):
+			default:
+				s.Error(err)
+			}
+		}
+	})
+	var inside atomic.Int32
+	cycle := func(c *client) bool {
+		h, err := c.Block(s.Ctx)
+		if err != nil {
+			s.Error(err)
+			return false
+		}
+		if n := inside.Add(1); n != 1 {
+			s.Errorf("%d inside", n)
+		}
+		inside.Add(-1)
+		if err := h.Unlock(s.Ctx); err != nil {
+			s.Error(err)
+		}
+		return true
+	}
+	for reaped.Load() < rounds && cycle(clients[0]) { // one alone, so that it is often empty
+	}
+	for _, c := range clients[1:] {
+		all.Go(func() {
+			for range rounds {
+				if !cycle(c) {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(stop)
+	reaper.Wait()
+	s.Logf("deleted %d times", reaped.Load())
+}
+
+func deletedDirectory(s *scene) {
+	holder, waiter := s.client(), s.client()
+	h := holder.block()
+	ctx := h.Context(s.Ctx)
+	a := waiter.wait(2)
+	var all []any
+	for _, name := range test.Children(s, s.Witness, s.Dir) {
+		all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+	}
+	_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
+	s.Must(err)
+	s.over(h, ctx)
+	got := a.Granted()
+	if got.Verify(s.Ctx) != nil {
+		// Of the two it heard first that the holder was gone: granted, and
+		// lost with the directory.
+		s.over(got, got.Context(s.Ctx))
+		got = waiter.lock()
+	}
+	if got.Token() <= h.Token() {
+		s.Errorf("token %d after %d", got.Token(), h.Token())
+	}
+	s.unlock(got)
+}
+
+func deletedBeforeTheListing(s *scene) {
+	holder, c := s.client(), s.behind()
+	s.unlock(c.lock())
+	h := holder.block()
+	before := c.proxy.Seen(proxy.AnyOp)
+	list := c.proxy.Next(proxy.ListOp, proxy.HoldRequest)
+	a := c.wait(2)
+	test.Within(s, soon, "the listing is under way", func() { <-list.Fired() })
+	var all []any
+	for _, name := range test.Children(s, s.Witness, s.Dir) {
+		all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+	}
+	_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
+	s.Must(err)
+	list.Release()
+	got := a.Granted()
+	s.Must(got.Verify(s.Ctx))
+	s.inLine(1)
+	if n := c.proxy.Seen(proxy.AnyOp) - before; n > 2*few {
+		s.Errorf("%d requests", n)
+	}
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.unlock(got)
+}

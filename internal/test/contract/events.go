@@ -1,0 +1,84 @@
+package contract
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/observe"
+)
+
+// Events are what an observer has been told, in order.
+type Events struct {
+	tb testing.TB
+
+	mu  sync.Mutex
+	all []any
+}
+
+// NewEvents begins a record.
+func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
+
+// Observer writes it.
+func (e *Events) Observer() observe.Observer {
+	return observe.Observer{
+		Queued: note[observe.Queued](e), Moved: note[observe.Moved](e), Left: note[observe.Left](e),
+		Granted: note[observe.Granted](e), Released: note[observe.Released](e), Lost: note[observe.Lost](e),
+		Orphan: note[observe.Orphan](e), Retried: note[observe.Retried](e),
+	}
+}
+
+func note[E any](e *Events) func(E) {
+	return func(event E) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.all = append(e.all, event)
+	}
+}
+
+// Of are the events of one type.
+func Of[E any](e *Events) []E {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var some []E
+	for _, event := range e.all {
+		if event, ok := event.(E); ok {
+			some = append(some, event)
+		}
+	}
+	return some
+}
+
+// Next waits until there are n events of a type, and returns the last of them.
+func Next[E any](e *Events, n int) E {
+	e.tb.Helper()
+	var some []E
+	test.Eventually(e.tb, soon, fmt.Sprintf("event %d of type %T", n, *new(E)), func() bool {
+		some = Of[E](e)
+		return len(some) >= n
+	})
+	if len(some) > n {
+		e.tb.Fatalf("%d events, want %d: %+v", len(some), n, some)
+	}
+	return some[n-1]
+}
+
+// Balanced asserts, when everything has ended, that every wait and every hold
+// had one end.
+func (e *Events) Balanced() {
+	e.tb.Helper()
+	sums := func() (waiting, holding int) {
+		waiting = len(Of[observe.Queued](e)) - len(Of[observe.Left](e))
+		for _, g := range Of[observe.Granted](e) {
+			if g.Queued {
+				waiting--
+			}
+		}
+		return waiting, len(Of[observe.Granted](e)) - len(Of[observe.Released](e)) - len(Of[observe.Lost](e))
+	}
+	test.Eventually(e.tb, soon, "the last event", func() bool { // a loss is told a moment later
+		waiting, holding := sums()
+		return waiting == 0 && holding == 0
+	})
+}

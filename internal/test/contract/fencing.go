@@ -1,0 +1,135 @@
+package contract
+
+import (
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+)
+
+var fencing = []scenario{
+	{"the token grows for ever", tokens, 0},
+	{"the token is the czxid of the node", tokenIsCzxid, 0},
+	{"a guard lets a transaction pass only while the lock is held", guards, 0},
+	{"Verify finds out what nobody has told", verifies, 0},
+	{"Verify asks the quorum", verifiesByTheQuorum, 0},
+}
+
+func tokens(s *scene) {
+	c, other := s.client(), s.client()
+	last := int64(0)
+	next := func(what string, h Hold) {
+		s.Helper()
+		if h.Token() <= last {
+			s.Errorf("%s: token %d after %d", what, h.Token(), last)
+		}
+		last = h.Token()
+	}
+	for range 3 {
+		h := c.lock()
+		next("release", h)
+		s.unlock(h)
+		h = other.block()
+		next("another holder", h)
+		a := c.wait(2)
+		s.unlock(h)
+		h = a.Granted()
+		next("after a wait", h)
+		s.unlock(h)
+	}
+	next("before the expiry", c.lock())
+	s.Expire(c.conn)
+	next("after the expiry", c.lock())
+	s.kill(c.conn.SessionID())
+	c.catchUp() // a lock that is shared within the process goes on until it hears of it
+	h := c.lock()
+	next("after the node was deleted", h)
+	s.unlock(h)
+	if err := s.Witness.Delete(s.Dir, -1); !errors.Is(err, zk.ErrNoNode) { // the server may have been first
+		s.Must(err)
+	}
+	h = c.lock()
+	next("in a new directory", h)
+	s.unlock(h)
+}
+
+func tokenIsCzxid(s *scene) {
+	first, second := s.client(), s.client()
+	h := first.block() // granted by the reply of its create
+	a := second.wait(2)
+	for path := range s.nodes(second.conn.SessionID()) {
+		_, err := s.Witness.Set(path, []byte("x"), -1) // which is no reason for another token
+		s.Must(err)
+	}
+	for _, c := range []*client{first, second} {
+		for _, stat := range s.nodes(c.conn.SessionID()) {
+			if stat.Czxid != h.Token() {
+				s.Errorf("token %#x, czxid %#x", h.Token(), stat.Czxid)
+			}
+		}
+		s.unlock(h)
+		h = a.Granted() // by a listing, or by the event of a watch
+	}
+}
+
+func guards(s *scene) {
+	c := s.client()
+	data := s.Path + "-data"
+	_, err := s.Witness.Create(data, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+	write := func(h Hold) error {
+		_, err := c.conn.Multi(h.Guard(), &zk.SetDataRequest{Path: data, Version: -1, Data: []byte("x")})
+		return err
+	}
+	version := func() int32 {
+		_, stat, err := s.Witness.Get(data)
+		s.Must(err)
+		return stat.Version
+	}
+	for i, end := range []func(Hold){
+		func(h Hold) { s.unlock(h) },
+		func(h Hold) { s.kill(c.conn.SessionID()) },
+		func(h Hold) { s.Expire(c.conn); s.Lost(h.Lost()); c.catchUp() },
+	} {
+		h := c.lock()
+		s.Must(write(h))
+		end(h)
+		if err := write(h); !errors.Is(err, zk.ErrNoNode) {
+			s.Errorf("end %d: a write with the guard of an ended hold: %v", i, err)
+		}
+		if v := version(); v != int32(i+1) {
+			s.Errorf("end %d: written %d times", i, v)
+		}
+	}
+}
+
+func verifies(s *scene) {
+	c := s.client()
+	h := c.lock()
+	s.Must(h.Verify(s.Ctx))
+	ctx := h.Context(s.Ctx)
+	s.kill(c.conn.SessionID())
+	s.over(h, ctx)
+
+	h = c.lock() // this one's node nobody watches
+	s.kill(c.conn.SessionID())
+	if err := h.Verify(s.Ctx); err == nil {
+		s.Error("verified without a node")
+	}
+	s.over(h, h.Context(s.Ctx))
+}
+
+// A read would do against a server that knows all. Against one that is behind,
+// only a request that the quorum answers does.
+func verifiesByTheQuorum(s *scene) {
+	conn, p := s.BehindFor(quietSession)
+	c := s.with(conn, p, Settings{})
+	h := c.lock()
+	checks, all := p.Seen(proxy.CheckOp), p.Seen(proxy.AnyOp)
+	s.Must(h.Verify(s.Ctx))
+	if checks, all = p.Seen(proxy.CheckOp)-checks, p.Seen(proxy.AnyOp)-all; checks != 1 || all != 1 {
+		s.Errorf("%d requests, %d of them through the quorum", all, checks)
+	}
+	s.unlock(h)
+}

@@ -1,0 +1,364 @@
+package contract
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/observe"
+)
+
+var holding = []scenario{
+	{"a hold lasts until it is unlocked", lasts, 0},
+	{"the context of Lock bounds the wait and not the hold", boundsTheWait, 0},
+	{"a context that is done loses although the lock is free", doneContextLoses, 0},
+	{"the context of a hold has its parent's values and end", derives, 0},
+	{"any goroutine may unlock", unlockedElsewhere, 0},
+	{"an Unlock with the context of its own hold is the first", unlockedByItsOwnContext, 0},
+	{"an Unlock with the context of its own hold waits no longer than its parent", boundedByItsParent, 0},
+	{"an Unlock with the context of another hold says nothing of that one", unlockedByAnothersContext, 0},
+	{"a question with the context of a hold that has ended tells that", askedByItsOwnContext, 0},
+	{"goroutines of one process exclude each other by one value", goroutinesExclude, 0},
+	{"two values on one connection exclude each other", valuesExclude, 0},
+	{"a lock whose path begins like another's does not disturb it", prefixes, 0},
+	{"options may be changed after New", optionsAreCopied, 0},
+	{"the queue tells who holds and who waits", queueTells, 0},
+	{"the queue is judged without those who left while it was read", queueWithoutTheLeft, 0},
+}
+
+func lasts(s *scene) {
+	c := s.client()
+	h := c.lock()
+	lost, ctx := h.Lost(), h.Context(s.Ctx)
+	if !h.Held() || closed(lost) || ctx.Err() != nil {
+		s.Errorf("held %v, lost %v, context %v", h.Held(), closed(lost), ctx.Err())
+	}
+	s.Must(h.Verify(s.Ctx))
+
+	s.unlock(h)
+	s.EmptyNow()
+	if h.Held() || closed(lost) || closed(h.Lost()) {
+		s.Errorf("after the unlock: held %v, lost %v", h.Held(), closed(lost))
+	}
+	for _, ctx := range []context.Context{ctx, h.Context(s.Ctx)} {
+		if ctx.Err() == nil {
+			s.Error("the context outlives the hold")
+		}
+		s.Is(context.Cause(ctx), hold.ErrReleased)
+	}
+	s.Is(h.Verify(s.Ctx), hold.ErrReleased)
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	s.unlock(c.lock())
+}
+
+func boundsTheWait(s *scene) {
+	c := s.client()
+	ctx, cancel := context.WithCancel(s.Ctx)
+	h, err := c.Lock(ctx)
+	s.Must(err)
+	lost, inside := h.Lost(), h.Context(s.Ctx)
+	cancel()
+	c.catchUp()
+	if !h.Held() || closed(lost) || inside.Err() != nil {
+		s.Error("the hold ended with the context of Lock")
+	}
+	s.Must(h.Verify(s.Ctx))
+	s.unlock(h)
+}
+
+func doneContextLoses(s *scene) {
+	c := s.behind()
+	why := errors.New("nobody wants it any more")
+	canceled, cancel := context.WithCancelCause(s.Ctx)
+	cancel(why)
+	late, cancelLate := context.WithDeadline(s.Ctx, time.Now())
+	defer cancelLate()
+
+	for range 20 { // no luck involved
+		_, err := c.Lock(canceled)
+		s.Is(err, context.Canceled)
+		s.Is(err, why)
+		_, err = c.TryLock(canceled)
+		s.Is(err, context.Canceled)
+	}
+	for _, call := range []struct {
+		verb string
+		call func(context.Context) (Hold, error)
+	}{{s.r.Lock, c.Lock}, {s.r.TryLock, c.TryLock}} {
+		_, err := call.call(late)
+		s.Is(err, context.DeadlineExceeded)
+		if want := s.r.Package + ": " + call.verb + " " + s.Path + ": context deadline exceeded"; err.Error() != want {
+			s.Errorf("error %q, want %q", err, want)
+		}
+	}
+	if n := c.proxy.Seen(proxy.AnyOp); n != 0 {
+		s.Errorf("%d requests for somebody who had gone", n)
+	}
+}
+
+func derives(s *scene) {
+	type key struct{}
+	why := errors.New("enough")
+	parent, cancel := context.WithCancelCause(context.WithValue(s.Ctx, key{}, "value"))
+	h := s.client().lock()
+	ctx := h.Context(parent)
+	if ctx.Value(key{}) != "value" {
+		s.Error("the parent's value is missing")
+	}
+	cancel(why)
+	<-ctx.Done()
+	s.Is(context.Cause(ctx), why)
+	if !h.Held() || h.Context(s.Ctx).Err() != nil {
+		s.Error("the hold ended with one of its contexts")
+	}
+	s.unlock(h)
+}
+
+func unlockedElsewhere(s *scene) {
+	h := s.client().lock() // taken on a goroutine that has ended
+	done := make(chan error, 1)
+	go func() { done <- h.Unlock(s.Ctx) }()
+	s.Must(<-done)
+}
+
+// ctx = h.Context(ctx); defer h.Unlock(ctx) is what programs write. The Unlock ends its own
+// context, and must neither take that for an end of its wait nor for an earlier release.
+func unlockedByItsOwnContext(s *scene) {
+	c := s.client()
+	events := c.observed()
+	for range 20 { // a select takes any of what is ready
+		h := c.lock()
+		ctx := h.Context(s.Ctx)
+		s.Must(h.Unlock(ctx))
+		s.EmptyNow()
+		s.Is(context.Cause(ctx), hold.ErrReleased)
+		s.Is(h.Unlock(ctx), hold.ErrReleased)
+
+		h = c.lock()
+		ctx, cancel := context.WithTimeout(h.Context(h.Context(s.Ctx)), soon)
+		s.Must(h.Unlock(ctx))
+		cancel()
+		s.EmptyNow()
+	}
+	Next[observe.Released](events, 40)
+	events.Balanced()
+}
+
+func boundedByItsParent(s *scene) {
+	c := s.behind()
+	events := c.observed()
+	h := c.lock()
+	parent, cancel := context.WithCancel(s.Ctx)
+	f := c.proxy.Next(proxy.DeleteOp, proxy.HoldReply)
+	a := c.begin(func(context.Context) (Hold, error) { return nil, h.Unlock(h.Context(parent)) })
+	test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+	a.Waits()
+	cancel()
+	err := a.Failed()
+	s.Is(err, context.Canceled)
+	if errors.Is(err, hold.ErrReleased) {
+		s.Errorf("the first Unlock: %v", err)
+	}
+	f.Release()
+
+	h = c.lock()
+	ended, end := context.WithCancel(h.Context(s.Ctx))
+	end()
+	s.Is(h.Unlock(ended), context.Canceled) // which has ended before
+	events.Balanced()
+	if n := len(Of[observe.Released](events)); n != 2 {
+		s.Errorf("%d releases are observed, want 2", n)
+	}
+}
+
+func unlockedByAnothersContext(s *scene) {
+	other, c := s.client(), s.client()
+	first := other.lock()
+	lost, released := first.Context(s.Ctx), context.Context(nil)
+	s.kill(other.conn.SessionID())
+	test.Within(s, soon, "the loss is told", func() { <-lost.Done() })
+	s.Is(first.Unlock(s.Ctx), hold.ErrLost)
+	first = other.lock()
+	released = first.Context(s.Ctx)
+	s.unlock(first)
+
+	events := c.observed()
+	for i, ctx := range []context.Context{lost, released} {
+		for range 10 {
+			h := c.lock()
+			if err := h.Unlock(ctx); errors.Is(err, hold.ErrLost) || errors.Is(err, hold.ErrReleased) {
+				s.Errorf("a hold that lasted to its Unlock: %v", err)
+			}
+			_, err := c.Lock(ctx)
+			s.Is(err, context.Canceled)
+			if errors.Is(err, hold.ErrLost) || errors.Is(err, hold.ErrReleased) {
+				s.Errorf("a wait that was given up: %v", err)
+			}
+			s.Empty()
+		}
+		if n := len(Of[observe.Released](events)); n != 10*(i+1) {
+			s.Errorf("%d releases are observed, want %d", n, 10*(i+1))
+		}
+	}
+	events.Balanced()
+}
+
+func askedByItsOwnContext(s *scene) {
+	c := s.behind()
+	h := c.lock()
+	ctx := h.Context(s.Ctx)
+	f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
+	a := c.begin(func(context.Context) (Hold, error) { return nil, h.Verify(ctx) })
+	test.Within(s, soon, "it is asked", func() { <-f.Fired() })
+	up := c.begin(func(context.Context) (Hold, error) { return nil, h.Unlock(s.Ctx) })
+	s.Is(a.Failed(), hold.ErrReleased)
+	f.Release()
+	up.Granted()
+}
+
+// goroutinesExclude lets goroutines that Lock and goroutines that Block contend
+// for one value; no Block may be beside anything else.
+func goroutinesExclude(s *scene) {
+	const goroutines, rounds = 10, 5
+	c := s.client()
+	var inside, blocking atomic.Int32
+	var all sync.WaitGroup
+	for i := range goroutines {
+		all.Go(func() {
+			for range rounds {
+				blocks := i%2 == 0
+				take := c.Lock
+				if blocks {
+					take = c.Block
+				}
+				h, err := take(s.Ctx)
+				if err != nil {
+					s.Error(err)
+					return
+				}
+				if blocks {
+					blocking.Add(1)
+				}
+				if n := inside.Add(1); n > 1 && (!s.r.Shared || blocking.Load() > 0) {
+					s.Errorf("%d inside", n)
+				}
+				c.conn.Exists("/")
+				inside.Add(-1)
+				if blocks {
+					blocking.Add(-1)
+				}
+				if err := h.Unlock(s.Ctx); err != nil {
+					s.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func valuesExclude(s *scene) {
+	c := s.client()
+	h := c.block()
+	other := c.again().wait(2)
+	c.catchUp()
+	other.Waits()
+	s.unlock(h)
+	s.unlock(other.Granted())
+}
+
+func prefixes(s *scene) {
+	c := s.client()
+	short := c.block()
+	s.move(s.Path + "1")
+	long := c.again().block()
+	s.unlock(long)
+	s.unlock(short)
+}
+
+func optionsAreCopied(s *scene) {
+	acl, data := zk.WorldACL(zk.PermAll), []byte("me")
+	c := s.client()
+	c.Locker = s.r.New(c.conn, s.Path, Settings{ACL: acl, Data: data})
+	acl[0], data[0] = zk.ACL{}, 'X'
+	h := c.lock()
+	for _, m := range s.queue(c) {
+		if !bytes.Equal(m.Data, []byte("me")) {
+			s.Errorf("data %q", m.Data)
+		}
+	}
+	s.unlock(h)
+}
+
+func queueTells(s *scene) {
+	first, second, third := s.client(), s.client(), s.client()
+	first.Locker = s.r.New(first.conn, s.Path, Settings{Data: []byte("first")})
+	if q := s.queue(first); len(q) != 0 {
+		s.Errorf("a lock that nobody has used has a queue: %v", q)
+	}
+	h := first.block()
+	a := second.waitToBlock(2)
+	b := third.wait(3)
+
+	q := s.queue(third)
+	if len(q) != 3 {
+		s.Fatalf("%d in the queue, want 3: %v", len(q), q)
+	}
+	if s.Virtual() && (!q[1].Since.Equal(a.Began.Truncate(time.Millisecond)) || !q[2].Since.Equal(b.Began.Truncate(time.Millisecond))) {
+		s.Errorf("in line since %v and %v, want %v and %v", q[1].Since, q[2].Since, a.Began, b.Began)
+	}
+	for i, c := range []*client{first, second, third} {
+		if q[i].Session != c.conn.SessionID() || q[i].Holding != (i == 0) || time.Since(q[i].Since).Abs() > time.Minute || q[i].Name == "" {
+			s.Errorf("member %d: %+v", i, q[i])
+		}
+	}
+	if q[0].Token != h.Token() || string(q[0].Data) != "first" || q[1].Token <= q[0].Token {
+		s.Errorf("%+v", q)
+	}
+	host, err := os.Hostname()
+	s.Must(err)
+	if q[0].Host != "" || q[0].Pid != 0 || q[1].Host != host || q[1].Pid != os.Getpid() {
+		s.Errorf("the first has data of its own, the second is on %s, %d: %+v", host, os.Getpid(), q[:2])
+	}
+
+	a.Stop()
+	s.inLine(2)
+	if q := s.queue(third); len(q) != 2 || q[1].Session != third.conn.SessionID() {
+		s.Errorf("after one has gone: %+v", q)
+	}
+	s.unlock(h)
+	last := b.Granted()
+	if q := s.queue(first); len(q) != 1 || !q[0].Holding || q[0].Token != last.Token() {
+		s.Errorf("at the end: %+v", q)
+	}
+	s.unlock(last)
+}
+
+func queueWithoutTheLeft(s *scene) {
+	holder, next, looker := s.client(), s.client(), s.behind()
+	h := holder.block()
+	a := next.wait(2)
+	listing := looker.proxy.Next(proxy.ListOp, proxy.HoldReply)
+	var members []Member
+	looked := looker.begin(func(ctx context.Context) (_ Hold, err error) {
+		members, err = looker.Queue(ctx)
+		return nil, err
+	})
+	test.Within(s, soon, "the line is listed", func() { <-listing.Fired() })
+	s.unlock(h)
+	h = a.Granted()
+	listing.Release()
+	looked.Granted()
+	if len(members) != 1 || !members[0].Holding || members[0].Session != next.conn.SessionID() {
+		s.Errorf("one has left and one holds: %+v", members)
+	}
+	s.unlock(h)
+}

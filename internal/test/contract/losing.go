@@ -1,0 +1,255 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+var losing = []scenario{
+	{"a hold whose node is deleted is lost", deletedWhileHolding, 0},
+	{"a hold whose session expires is lost", expiredWhileHolding, 0},
+	{"a hold whose connection is closed is lost", closedWhileHolding, 0},
+	{"a loss that nobody asked for shows at the unlock", lossUnasked, 0},
+	{"an Unlock that the expiry overtakes says that the lock was lost", expiredWhileUnlocking, 0},
+	{"a waiter whose node is deleted queues again at the tail", deletedWhileWaiting, 0},
+	{"a waiter whose session expires queues again at the tail", expiredWhileWaiting, 0},
+	{"a waiter that loses its place together with the holder does not hold", deletedWithTheHolder, 0},
+	{"a waiter whose connection is closed fails at once", closedWhileWaiting, 0},
+	{"a holder that is cut off knows before the next one holds", toldBeforeTheNext, 0},
+	{"a hold tells its deadline, which moves on until nothing is heard", tellsTheDeadline, 0},
+}
+
+// over asserts all that is promised of a lost hold.
+func (s *scene) over(h Hold, ctx context.Context) {
+	s.Helper()
+	s.Lost(h.Lost())
+	if h.Held() {
+		s.Error("lost, and held")
+	}
+	test.Within(s, soon, "the hold's context ends", func() { <-ctx.Done() })
+	s.Is(context.Cause(ctx), hold.ErrLost)
+	s.Is(context.Cause(h.Context(s.Ctx)), hold.ErrLost)
+	s.Is(h.Verify(s.Ctx), hold.ErrLost)
+	if _, err := s.Witness.Multi(h.Guard()); !errors.Is(err, zk.ErrNoNode) {
+		s.Errorf("the guard of a lost hold: %v", err)
+	}
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+}
+
+func deletedWhileHolding(s *scene) {
+	c, next := s.client(), s.client()
+	h := c.lock()
+	ctx := h.Context(s.Ctx)
+	a := next.waitToBlock(2)
+	s.kill(c.conn.SessionID())
+	s.over(h, ctx)
+	s.unlock(a.Granted())
+	s.unlock(c.lock())
+}
+
+func expiredWhileHolding(s *scene) {
+	c, next := s.client(), s.client()
+	h := c.lock()
+	ctx := h.Context(s.Ctx)
+	a := next.waitToBlock(2)
+	s.Expire(c.conn)
+	s.over(h, ctx)
+	s.unlock(a.Granted())
+	s.unlock(c.lock())
+}
+
+func closedWhileHolding(s *scene) {
+	c, next := s.client(), s.client()
+	h := c.lock()
+	ctx := h.Context(s.Ctx)
+	a := next.waitToBlock(2)
+	c.conn.Close()
+	s.unlock(a.Granted())
+	s.over(h, ctx)
+}
+
+func lossUnasked(s *scene) {
+	for _, loss := range []func(*client){
+		func(c *client) { s.kill(c.conn.SessionID()) },
+		func(c *client) { s.Expire(c.conn) },
+		func(c *client) { c.conn.Close() },
+	} {
+		c := s.client()
+		h := c.lock()
+		loss(c)
+		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+		s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+		s.Empty()
+	}
+}
+
+func expiredWhileUnlocking(s *scene) {
+	c := s.behind()
+	h := c.lock()
+	f := c.proxy.Next(proxy.DeleteOp, proxy.HoldRequest)
+	a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+	test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
+	s.Expire(c.conn)
+	f.Release()
+	a.Ended()
+	s.Is(a.Err, hold.ErrLost)
+	if h.Held() || closed(h.Lost()) {
+		s.Error("a hold that is being unlocked has ended already, as released")
+	}
+	s.unlock(c.lock())
+}
+
+// requeued has somebody wait between a holder and another waiter, takes its
+// place away, and asserts that it gets the lock in the end, after the other.
+func requeued(s *scene, victim *client, away func()) {
+	holder, other := s.client(), s.client()
+	h := holder.block()
+	v := victim.wait(2)
+	o := other.waitToBlock(3)
+	before := s.queue(holder)[1].Token
+	away()
+	test.Eventually(s, soon, "the victim stands at the tail", func() bool {
+		q := s.queue(holder)
+		return len(q) == 3 && q[1].Session == other.conn.SessionID() && q[2].Session == victim.conn.SessionID() && q[2].Token > before
+	})
+	victim.catchUp()
+	v.Waits()
+	s.unlock(h)
+	h = o.Granted()
+	victim.catchUp()
+	v.Waits()
+	s.unlock(h)
+	got := v.Granted()
+	s.Must(got.Verify(s.Ctx))
+	s.unlock(got)
+}
+
+func deletedWhileWaiting(s *scene) {
+	victim := s.client()
+	requeued(s, victim, func() { s.kill(victim.conn.SessionID()) })
+}
+
+func expiredWhileWaiting(s *scene) {
+	victim := s.client()
+	requeued(s, victim, func() { s.Expire(victim.conn) })
+}
+
+// deletedWithTheHolder has a waiter find both events in its channels at once: its
+// own nodes were deleted, and so were those it waited for. The one came before
+// the other, but no select can tell.
+func deletedWithTheHolder(s *scene) {
+	holder, victim, other := s.client(), s.behind(), s.client()
+	for range 10 {
+		h := holder.block()
+		ahead := s.nodes(holder.conn.SessionID())
+		watches := victim.proxy.Where(func(r proxy.Request) bool {
+			return r.Is(proxy.ReadOp) && r.Watch && ahead[r.Paths[0]] != nil
+		}, 1, proxy.HoldReply)
+		v := victim.wait(2)
+		test.Within(s, soon, "the victim watches the holder", func() { <-watches.Fired() })
+		o := other.waitToBlock(3)
+		var all []any
+		for _, session := range []int64{victim.conn.SessionID(), holder.conn.SessionID()} {
+			for path := range s.nodes(session) {
+				all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
+			}
+		}
+		_, err := s.Witness.Multi(all...)
+		s.Must(err)
+		watches.Release()
+		got := o.Granted()
+		s.inLine(2) // the victim stands in line anew, behind
+		victim.catchUp()
+		v.Waits()
+		s.unlock(got)
+		got = v.Granted()
+		s.Must(got.Verify(s.Ctx))
+		s.unlock(got)
+		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	}
+}
+
+func closedWhileWaiting(s *scene) {
+	for _, connect := range []func() *client{s.client, s.foreign} {
+		c := connect()
+		h := s.client().block()
+		a := c.wait(2)
+		c.catchUp()    // the client's own Close can hang if it meets a request under way
+		c.conn.Close() // which itself waits for up to a second for the server's goodbye
+		closed := time.Now()
+		s.Is(a.Failed(), zk.ErrClosing)
+		s.Within("failing", a.At.Sub(closed), c.closing)
+		s.inLine(1)
+		s.unlock(h)
+	}
+}
+
+func toldBeforeTheNext(s *scene) {
+	for range 3 {
+		conn, p := s.BehindFor(2 * time.Second)
+		victim, next := s.with(conn, p, Settings{}), s.client()
+		h := victim.block()
+		lost, ctx := h.Lost(), h.Context(s.Ctx)
+		var held, told bool
+		a := next.begin(func(ctx context.Context) (Hold, error) {
+			got, err := next.Lock(ctx)
+			held, told = h.Held(), closed(lost)
+			return got, err
+		})
+		s.inLine(2)
+		victim.proxy.Mute()
+		got := a.Granted()
+		if held || !told {
+			s.Errorf("when the next one holds: held %v, lost %v", held, told)
+		}
+		s.Is(context.Cause(ctx), hold.ErrLost)
+		s.unlock(got)
+		victim.proxy.Unmute()
+		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+		s.unlock(victim.lock())
+	}
+}
+
+func tellsTheDeadline(s *scene) {
+	const timeout = 2 * time.Second
+	conn, p := s.BehindFor(timeout)
+	c := s.with(conn, p, Settings{})
+	h := c.lock()
+	first, known := h.Deadline()
+	if left := time.Until(first); !known || left <= 0 || left > timeout {
+		s.Errorf("%v are left, known %v", left, known)
+	}
+	test.Eventually(s, soon, "a heartbeat moves the deadline", func() bool {
+		d, known := h.Deadline()
+		return known && d.After(first)
+	})
+	p.Mute()
+	last, known := h.Deadline()
+	s.Lost(h.Lost())
+	if at := time.Now(); !known || at.Before(last) || s.Virtual() && at.After(last) {
+		s.Errorf("lost %v before its deadline, known %v", last.Sub(at), known)
+	}
+	if d, known := h.Deadline(); known {
+		s.Errorf("a lost hold has a deadline: %v", d)
+	}
+	p.Unmute()
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+
+	released := s.client().lock()
+	s.unlock(released)
+	foreign := s.foreign().lock()
+	for _, h := range []Hold{released, foreign} {
+		if d, known := h.Deadline(); known {
+			s.Errorf("known: %v", d)
+		}
+	}
+	s.unlock(foreign)
+}

@@ -1,0 +1,300 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/observe"
+)
+
+var observing = []scenario{
+	{"an observer is told of a lock that was free", observedFree, 0},
+	{"an observer is told of the wait and of each move", observedWait, 0},
+	{"an observer is told of those who give up", observedQuitter, 0},
+	{"an observer is told of those who lose their place", observedRequeue, 0},
+	{"an observer is told why a hold was lost", observedLoss, 0},
+	{"an observer is told at the unlock of a loss that nobody asked for", observedLateLoss, 0},
+	{"an observer is told of orphans", observedOrphan, 0},
+	{"an observer is told of a lost hold whose node lived on", observedSurvivor, 0},
+	{"an observer is told of retries", observedRetry, 0},
+}
+
+// observed gives a client an observer.
+func (c *client) observed() *Events {
+	e := NewEvents(c)
+	o := e.Observer()
+	c.Locker = c.r.New(c.conn, c.Path, Settings{Observer: &o})
+	return e
+}
+
+// about asserts what each event of a Lock says.
+func (s *scene) about(l observe.Lock, token int64) {
+	s.Helper()
+	permits := 1
+	if s.r.Kind == observe.Permits {
+		permits = s.r.Nodes
+	}
+	if l.Path != s.Path || l.Kind != s.r.Kind || l.Permits != permits || !strings.HasPrefix(l.Node, "_c_") || l.Token != token {
+		s.Errorf("an event of %s, %s of %d permits, with token %d, is about %+v", s.Path, s.r.Kind, permits, token, l)
+	}
+}
+
+func observedFree(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	c := s.behind()
+	events := c.observed()
+	slow := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
+	a := c.begin(c.Lock)
+	test.Within(s, soon, "it is granted", func() { <-slow.Fired() })
+	asked := time.Now()
+	s.Pass(time.Second)
+	answered := time.Now()
+	slow.Release()
+	h := a.Granted()
+	g := Next[observe.Granted](events, 1)
+	s.about(g.Lock, h.Token())
+	if g.Joined || g.Queued {
+		s.Errorf("granted: %+v", g)
+	}
+	s.Lasted("the wait", g.Waited, answered.Sub(asked), a.At.Sub(a.Began))
+	c.catchUp()
+	s.Pass(2 * time.Second)
+	least := time.Since(a.At)
+	s.unlock(h)
+	most := time.Since(answered)
+	r := Next[observe.Released](events, 1)
+	s.about(r.Lock, h.Token())
+	s.Lasted("the hold", r.Held, least, most)
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	h, err := c.TryLock(s.Ctx)
+	s.Must(err)
+	Next[observe.Granted](events, 2)
+	s.unlock(h)
+	Next[observe.Released](events, 2)
+	if n := len(Of[any](events)); n != 4 {
+		s.Errorf("%d events: %+v", n, Of[any](events))
+	}
+}
+
+// ahead is how many nodes have to go when so many members stand in front.
+func (s *scene) ahead(members int) int { return (members-1)*s.r.Nodes + 1 }
+
+func observedWait(s *scene) {
+	holder, second, third, c := s.client(), s.client(), s.client(), s.client()
+	events := c.observed()
+	h := holder.block()
+	b := second.waitToBlock(2)
+	d := third.waitToBlock(3)
+	a := c.wait(4)
+	began := time.Now()
+	q := Next[observe.Queued](events, 1)
+	if q.Ahead != s.ahead(3) {
+		s.Errorf("%d ahead, want %d", q.Ahead, s.ahead(3))
+	}
+	c.catchUp() // it watches the one in front
+	d.Stop()
+	if m := Next[observe.Moved](events, 1); m.Ahead != s.ahead(2) || m.Lock != q.Lock {
+		s.Errorf("%+v, want %d ahead", m, s.ahead(2))
+	}
+	c.catchUp()
+	b.Stop()
+	if m := Next[observe.Moved](events, 2); m.Ahead != s.ahead(1) || m.Lock != q.Lock {
+		s.Errorf("%+v, want %d ahead", m, s.ahead(1))
+	}
+	a.Waits()
+	s.Pass(time.Second)
+	least := time.Since(began)
+	s.unlock(h)
+	got := a.Granted()
+	s.about(q.Lock, got.Token())
+	g := Next[observe.Granted](events, 1)
+	if g.Joined || !g.Queued || g.Lock != q.Lock {
+		s.Errorf("granted after %v: %+v", least, g)
+	}
+	s.Lasted("the wait", g.Waited, least, a.At.Sub(a.Began))
+	s.unlock(got)
+	events.Balanced()
+}
+
+func observedQuitter(s *scene) {
+	holder, c := s.client(), s.client()
+	events := c.observed()
+	h := holder.block()
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, hold.ErrBusy)
+	if n := len(Of[any](events)); n != 0 {
+		s.Errorf("%d events of somebody who does not wait", n)
+	}
+	a := c.wait(2)
+	q := Next[observe.Queued](events, 1)
+	least := time.Now()
+	c.catchUp()
+	s.Pass(time.Second)
+	waited := time.Since(least)
+	a.Stop()
+	l := Next[observe.Left](events, 1)
+	s.Is(l.Cause, context.Canceled)
+	if l.Lock != q.Lock {
+		s.Errorf("%+v after %+v, %v", l, q, waited)
+	}
+	s.Lasted("the wait", l.Waited, waited, a.At.Sub(a.Began))
+	s.unlock(h)
+	events.Balanced()
+}
+
+func observedRequeue(s *scene) {
+	for _, away := range []func(*client){
+		func(c *client) { s.kill(c.conn.SessionID()) },
+		func(c *client) { s.Expire(c.conn) },
+	} {
+		holder, c := s.client(), s.client()
+		events := c.observed()
+		h := holder.block()
+		a := c.wait(2)
+		before := Next[observe.Queued](events, 1)
+		away(c)
+		again := Next[observe.Queued](events, 2)
+		l := Next[observe.Left](events, 1)
+		if l.Lock != before.Lock || again.Node == before.Node || again.Token <= before.Token || l.Cause == nil {
+			s.Errorf("%+v, %+v, %+v", before, l, again)
+		}
+		s.unlock(h)
+		s.unlock(a.Granted())
+		events.Balanced()
+	}
+}
+
+func observedLoss(s *scene) {
+	for _, loss := range []struct {
+		why  string
+		lose func(*client)
+	}{
+		{"node was deleted", func(c *client) { s.kill(c.conn.SessionID()) }},
+		{"session", func(c *client) { s.Expire(c.conn) }},
+		{"nothing was heard", func(c *client) { c.proxy.Mute() }},
+		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and tell so, before it says goodbye
+	} {
+		conn, p := s.BehindFor(4 * time.Second)
+		c := s.with(conn, p, Settings{})
+		events := c.observed()
+		h := c.lock()
+		lost := h.Lost()
+		c.catchUp()
+		s.Pass(time.Second)
+		loss.lose(c)
+		s.Lost(lost)
+		l := Next[observe.Lost](events, 1)
+		s.about(l.Lock, h.Token())
+		s.Is(l.Cause, hold.ErrLost)
+		if !strings.Contains(l.Cause.Error(), loss.why) || l.Held <= 0 {
+			s.Errorf("%+v, want a cause that says %q", l, loss.why)
+		}
+		p.Unmute()
+		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+		s.Empty()
+		if r := Of[observe.Released](events); len(r) > 0 {
+			s.Errorf("lost, and released: %+v", r)
+		}
+		events.Balanced()
+	}
+}
+
+func observedLateLoss(s *scene) {
+	c := s.client()
+	events := c.observed()
+	h := c.lock()
+	s.kill(c.conn.SessionID())
+	c.catchUp()
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	l := Next[observe.Lost](events, 1)
+	s.about(l.Lock, h.Token())
+	s.Is(l.Cause, hold.ErrLost)
+	events.Balanced()
+}
+
+func observedOrphan(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	c := s.behind()
+	events := c.observed()
+	s.unlock(c.lock())
+	f := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
+	back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest) // no search for it is answered
+	a := c.begin(c.Lock)
+	test.Within(s, soon, "the reply is lost", func() { <-f.Fired() })
+	c.proxy.Refuse()
+	back.Cancel()
+	s.inLine(1)
+	node := test.Children(s, s.Witness, s.Dir)[0]
+	a.Stop()
+	s.Must(c.proxy.Accept())
+	s.Empty()
+	o := Next[observe.Orphan](events, s.r.Nodes)
+	if s.r.Nodes == 1 {
+		s.about(o.Lock, 0) // nobody knows its token
+	}
+	nodes := make(map[string]bool)
+	for _, o := range Of[observe.Orphan](events) {
+		nodes[o.Node] = true
+	}
+	if len(nodes) != s.r.Nodes || !nodes[node] || o.Cause == nil {
+		s.Errorf("orphans %v, want one to be %s", nodes, node)
+	}
+	events.Balanced()
+}
+
+func observedSurvivor(s *scene) {
+	c := s.foreignBehind(session, 0)
+	events := c.observed()
+	h := c.lock()
+	c.proxy.Refuse()
+	s.Lost(h.Lost())
+	Next[observe.Lost](events, 1)
+	s.inLine(1)
+	s.Must(c.proxy.Accept())
+	o := Next[observe.Orphan](events, s.r.Nodes)
+	s.Is(o.Cause, hold.ErrLost)
+	s.Empty()
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	events.Balanced()
+}
+
+func observedRetry(s *scene) {
+	c, holder := s.behind(), s.client()
+	events := c.observed()
+	s.unlock(c.lock())
+	for _, cut := range []struct {
+		op   proxy.Op
+		name string
+	}{
+		{proxy.CreateOp, "create"},
+		{proxy.ListOp, "list"},
+		{proxy.DeleteOp, "delete"},
+	} {
+		h := holder.block()
+		f := c.proxy.Next(cut.op, proxy.CutBefore)
+		a := c.wait(2)
+		c.catchUp()
+		s.unlock(h)
+		s.unlock(a.Granted())
+		test.Within(s, soon, "the cut", func() { <-f.Fired() })
+		told := false
+		for _, r := range Of[observe.Retried](events) {
+			told = told || r.Op == cut.name
+			if r.Path != s.Path || r.Cause == nil || errors.Is(r.Cause, context.Canceled) {
+				s.Errorf("%+v", r)
+			}
+		}
+		if !told {
+			s.Errorf("nothing is told of a %s that was cut: %+v", cut.name, Of[observe.Retried](events))
+		}
+	}
+	events.Balanced()
+}

@@ -1,0 +1,202 @@
+package contract
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+var outages = []scenario{
+	{"holders and waiters survive a restart of the server", restarted, restarts},
+	{"a waiter whose watches are lost on the way back hears of the release", watchesLost, 0},
+	{"a hold that was waited for survives a cut, and hears of its loss after it", cutAfterTheWait, 0},
+	{"a call that never reaches a server says which were tried, and for how long", neverConnected, 0},
+	{"on another connection a disconnect is a loss, and the node is deleted", foreignLoss, 0},
+	{"on another connection a disconnect within the grace is no loss", foreignGrace, 0},
+	{"on another connection a cut at the create or the delete leaves nothing", foreignCut, 0},
+}
+
+func restarted(s *scene) {
+	server := s.Venue.Standalone(s, venue.Options{})
+	s = s.at(server.Addr())
+	holder, waiter := s.client(), s.client()
+	h := holder.block()
+	lost, ctx := h.Lost(), h.Context(s.Ctx)
+	a := waiter.wait(2)
+	s.Must(server.Restart())
+	holder.catchUp()
+	waiter.catchUp()
+	if !h.Held() || closed(lost) || ctx.Err() != nil {
+		s.Error("lost by a restart within the session")
+	}
+	s.Must(h.Verify(s.Ctx))
+	a.Waits()
+	s.inLine(2)
+	s.unlock(h)
+	got := a.Granted()
+	if got.Token() <= h.Token() {
+		s.Errorf("token %d after %d", got.Token(), h.Token())
+	}
+	s.unlock(got)
+	s.Empty()
+}
+
+// watchesLost cuts a client that is back once more, when it sets its watches
+// again. Meanwhile the one that it watches goes.
+func watchesLost(s *scene) {
+	holder, c := s.client(), s.behind()
+	for _, action := range cuts {
+		h := holder.block()
+		ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
+		watches := func(r proxy.Request) bool {
+			return r.Is(proxy.ReadOp) && r.Watch && slices.Contains(r.Paths, ahead)
+		}
+		watch := c.proxy.Where(watches, 1, proxy.HoldReply)
+		a := c.wait(2)
+		test.Within(s, soon, "it watches the holder", func() { <-watch.Fired() })
+		watch.Release()
+		c.catchUp()
+		// The client does so for those that it knows, the waiter for those that end with
+		// the connection.
+		again := c.proxy.Where(func(r proxy.Request) bool { return r.Is(proxy.WatchesOp) || watches(r) }, 1, action)
+		c.proxy.Cut()
+		test.Within(s, soon, "it sets its watches again", func() { <-again.Fired() })
+		c.proxy.Refuse()
+		s.unlock(h)
+		s.Must(c.proxy.Accept())
+		s.unlock(a.Granted())
+	}
+}
+
+// cutAfterTheWait: the watches that a waiter sets end with the network connection, and
+// the holder that it becomes goes on with them.
+func cutAfterTheWait(s *scene) {
+	holder, c := s.client(), s.behind()
+	h := holder.block()
+	a := c.wait(2)
+	c.catchUp()
+	s.unlock(h)
+	got := a.Granted()
+	lost := got.Lost()
+	for range 3 {
+		c.proxy.Cut()
+		c.catchUp()
+	}
+	s.Must(got.Verify(s.Ctx))
+	if closed(lost) || !got.Held() {
+		s.Error("lost by a cut")
+	}
+	s.kill(c.conn.SessionID())
+	test.Within(s, soon, "it hears of its loss", func() { <-lost })
+	err := got.Unlock(s.Ctx)
+	if s.Is(err, hold.ErrLost); err != nil && !strings.Contains(err.Error(), "its node was deleted") {
+		s.Errorf("lost by something else: %v", err)
+	}
+	s.EmptyNow()
+}
+
+func neverConnected(s *scene) {
+	const patience = 500 * time.Millisecond
+	for i, c := range []*client{s.behind(), s.foreignBehind(session, 0)} {
+		foreign := i == 1
+		down := time.Now()
+		c.proxy.Refuse()
+		test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+		for i, call := range []func(context.Context) (Hold, error){
+			c.Lock, c.TryLock, func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err },
+		} {
+			ctx, cancel := context.WithTimeout(s.Ctx, patience)
+			_, err := call(ctx)
+			cancel()
+			s.Is(err, context.DeadlineExceeded)
+			_, text, _ := strings.Cut(err.Error(), "no connection to ZooKeeper")
+			text, tried, _ := strings.Cut(text, "; tried: ")
+			without, _ := time.ParseDuration(strings.TrimPrefix(text, " for "))
+			if foreign && s.r.Joins && i == 0 && text == "" {
+				without = patience // the one who waits for all knows it, not those who wait for him
+			}
+			if tried != c.proxy.Addr()+")" || without < patience*9/10 || without > time.Since(down)+time.Millisecond {
+				s.Errorf("call %d: %v", i, err)
+			}
+		}
+		s.Must(c.proxy.Accept())
+		s.unlock(c.lock())
+	}
+
+	// Nor does one that waits in line while the connection goes.
+	h, c := s.client().block(), s.behind()
+	ctx, cancel := context.WithCancel(s.Ctx)
+	defer cancel()
+	a := Begin(s, ctx, c.Lock)
+	s.inLine(2)
+	c.catchUp()
+	c.proxy.Refuse()
+	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	cancel()
+	if err := a.Failed(); !strings.Contains(err.Error(), "context canceled (no connection to ZooKeeper for ") {
+		s.Errorf("a waiter that gives up: %v", err)
+	}
+	s.Must(c.proxy.Accept())
+	s.unlock(h)
+}
+
+func foreignLoss(s *scene) {
+	c, next := s.foreignBehind(session, 0), s.client()
+	h := c.block()
+	ctx := h.Context(s.Ctx)
+	a := next.wait(2)
+	c.proxy.Refuse()
+	s.Lost(h.Lost())
+	s.inLine(2) // the session lives, and so does the node
+	next.catchUp()
+	a.Waits()
+	s.Must(c.proxy.Accept())
+	s.unlock(a.Granted())
+	s.over(h, ctx)
+	s.unlock(c.lock())
+}
+
+func foreignGrace(s *scene) {
+	const grace = 5 * time.Second
+	c := s.foreignBehind(session, grace)
+	h := c.lock()
+	lost := h.Lost()
+	c.proxy.Cut()
+	c.catchUp() // the client takes a second
+	if !h.Held() || closed(lost) {
+		s.Error("lost within the grace")
+	}
+	s.Must(h.Verify(s.Ctx))
+
+	gone := time.Now()
+	c.proxy.Refuse()
+	s.Lost(h.Lost())
+	after := time.Since(gone)
+	if after < grace-100*time.Millisecond || s.Virtual() && after != grace {
+		s.Errorf("lost after %v", after)
+	}
+	s.Must(c.proxy.Accept())
+	s.Empty()
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+}
+
+func foreignCut(s *scene) {
+	c := s.foreignBehind(session, time.Minute)
+	s.unlock(c.lock())
+	for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp} {
+		f := c.proxy.Next(op, proxy.CutAfterCommit)
+		h := c.lock()
+		s.inLine(1)
+		s.unlock(h)
+		s.EmptyNow()
+		test.Within(s, soon, "the cut", func() { <-f.Fired() })
+	}
+}

@@ -1,0 +1,166 @@
+package contract
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+var replies = []scenario{
+	{"a free lock is taken and given back through a cut at any step", cutWhenFree, 0},
+	{"a waiter gets its turn through a cut at any step", cutInLine, 0},
+	{"a free lock is taken and given back when any request is throttled", throttledWhenFree, 0},
+	{"a waiter gets its turn when any request is throttled", throttledInLine, 0},
+	{"a create whose reply was lost and that nobody waits for is undone", createAbandoned, 0},
+	{"a repeated delete does not delete the next hold", deleteRepeated, exclusive},
+	{"an Unlock goes on through an outage", unlockedOffline, 0},
+}
+
+var (
+	cuts = []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
+	// A server that has too much to do throws requests away, and says so.
+	throttled = []proxy.Action{proxy.Answer(-127)}
+)
+
+// cut is a fault that tells as soon as its request is there: the client may be
+// done before the connection is known to be cut.
+type cut struct {
+	*proxy.Fault
+	met atomic.Bool
+}
+
+func (c *client) cutAt(op proxy.Op, n int, action proxy.Action) *cut {
+	f, seen := new(cut), 0
+	f.Fault = c.proxy.Where(func(r proxy.Request) bool {
+		if !r.Is(op) {
+			return false
+		}
+		if seen++; seen == n {
+			f.met.Store(true)
+		}
+		return true
+	}, n, action)
+	return f
+}
+
+func cutWhenFree(s *scene)       { s.faultsWhenFree(cuts) }
+func cutInLine(s *scene)         { s.faultsInLine(cuts) }
+func throttledWhenFree(s *scene) { s.faultsWhenFree(throttled) }
+func throttledInLine(s *scene)   { s.faultsInLine(throttled) }
+
+// faultsWhenFree has each request of a Lock and its Unlock meet the faults in turn.
+// The session lives on, so all must be well.
+func (s *scene) faultsWhenFree(actions []proxy.Action) {
+	c, other := s.behind(), s.client()
+	for _, action := range actions {
+		times := make(map[proxy.Op]int)
+		for _, op := range []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp, proxy.DeleteOp} {
+			for n, met := 1, true; met; n++ {
+				s.move(test.Path(s))
+				c, other := c.again(), other.again()
+				f := c.cutAt(op, n, action)
+				h := c.lock()
+				s.inLine(1)
+				s.Must(h.Verify(s.Ctx))
+				if !s.r.Shared {
+					_, err := other.TryLock(s.Ctx)
+					s.Is(err, hold.ErrBusy)
+				}
+				if err := h.Unlock(s.Ctx); err != nil {
+					s.Errorf("%v, %v %d: %v", action, op, n, err)
+				}
+				s.EmptyNow()
+				if met = f.met.Load(); met {
+					times[op]++
+				}
+				f.Cancel()
+			}
+		}
+		s.struck(times, proxy.MkdirOp, proxy.CreateOp, proxy.DeleteOp)
+	}
+}
+
+// faultsInLine does the same to a waiter that gets its turn.
+func (s *scene) faultsInLine(actions []proxy.Action) {
+	c, holder := s.behind(), s.client()
+	s.unlock(c.lock())
+	for _, action := range actions {
+		times := make(map[proxy.Op]int)
+		for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.DeleteOp} {
+			for n, met := 1, true; met; n++ {
+				h := holder.block()
+				f := c.cutAt(op, n, action)
+				a := c.wait(2)
+				c.catchUp()
+				a.Waits()
+				s.inLine(2)
+				s.unlock(h)
+				got := a.Granted()
+				s.inLine(1)
+				if err := got.Unlock(s.Ctx); err != nil {
+					s.Errorf("%v, %v %d: %v", action, op, n, err)
+				}
+				s.EmptyNow()
+				if met = f.met.Load(); met {
+					times[op]++
+				}
+				f.Cancel()
+			}
+		}
+		s.struck(times, proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.DeleteOp)
+	}
+}
+
+func createAbandoned(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll)) // a container may be swept away right before the create that matters
+	c := s.behind()
+	s.unlock(c.lock())
+	for range 3 {
+		f := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
+		back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest) // no search for it is answered
+		a := c.begin(c.Lock)
+		test.Within(s, soon, "the reply is lost", func() { <-f.Fired() })
+		c.proxy.Refuse()
+		back.Cancel()
+		s.inLine(1)
+		a.Stop()
+		if a.Err == nil {
+			s.Fatal("granted without an answer")
+		}
+		s.Must(c.proxy.Accept())
+		s.Empty()
+	}
+}
+
+func deleteRepeated(s *scene) {
+	c := s.behind()
+	h := c.lock()
+	f := c.proxy.Next(proxy.DeleteOp, proxy.CutAfterCommit)
+	dead, cancel := context.WithCancel(s.Ctx)
+	cancel()
+	_ = h.Unlock(dead)
+	next := c.again().lock()
+	test.Within(s, soon, "the delete's reply is lost", func() { <-f.Fired() })
+	c.catchUp()
+	s.Must(next.Verify(s.Ctx))
+	s.inLine(1)
+	s.unlock(next)
+}
+
+func unlockedOffline(s *scene) {
+	c := s.behind()
+	h := c.lock()
+	c.proxy.Refuse()
+	a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+	s.inLine(1) // takes longer than to ask
+	a.Waits()
+	s.Must(c.proxy.Accept())
+	a.Ended()
+	s.Must(a.Err)
+	s.EmptyNow()
+}

@@ -1,0 +1,240 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+var rights = []scenario{
+	{"without the right to create a Lock fails at once", mayNotCreate, 0},
+	{"without the right to write a Lock does without or says so", mayNotWrite, 0},
+	{"without the right to read a Lock that would wait fails", mayNotRead, 0},
+	{"without the right to delete an Unlock says so", mayNotDelete, 0},
+	{"without the right to read the node ahead a Lock that would wait fails", mayNotReadAhead, 0},
+	{"a Lock that fails and may not clean up tells both", mayNotCleanUp, 0},
+	{"a list that the server refuses is an error at once", listRefused, 0},
+	{"WithACL is the list of all nodes that are made", listOfAllNodes, 0},
+}
+
+// as connects as a user.
+func (s *scene) as(user string, set Settings) *client {
+	s.Helper()
+	conn, err := s.ConnectWith(s.Ctx, s.Server, zkconn.WithDigestAuth(user, "secret"))
+	s.Must(err)
+	s.Cleanup(conn.Close)
+	return s.with(conn, nil, set)
+}
+
+// protect makes the lock's directory and grants the world only some rights. The
+// client that it returns may do everything.
+func (s *scene) protect(world int32) *client {
+	s.Helper()
+	s.makeDir(append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(world)...))
+	return s.as("root", Settings{})
+}
+
+// refuses asserts that a call fails at once for want of a right.
+func (s *scene) refuses(right string, call func() error) {
+	s.Helper()
+	began := time.Now()
+	err := call()
+	s.AtOnce("a refusal", time.Since(began))
+	s.Is(err, zk.ErrNoAuth)
+	if err != nil && !strings.Contains(err.Error(), right+" on "+s.Dir) && !strings.Contains(err.Error(), right+" and ") && !strings.Contains(err.Error(), " and "+right+" on "+s.Dir) {
+		s.Errorf("error %q does not say which right is missing: %s", err, right)
+	}
+}
+
+// saysRight asserts that an error names a right and what it is missing on.
+func (s *scene) saysRight(err error) {
+	s.Helper()
+	for _, right := range []string{"READ on ", "CREATE on ", "WRITE on "} {
+		if strings.Contains(err.Error(), right+s.Path) || strings.Contains(err.Error(), right+"the parents of "+s.Path) {
+			return
+		}
+	}
+	s.Errorf("error %q does not say which right is missing where", err)
+}
+
+func mayNotCreate(s *scene) {
+	root := s.protect(zk.PermRead | zk.PermWrite | zk.PermDelete)
+	c := s.client()
+	s.refuses("CREATE", func() error { _, err := c.Lock(s.Ctx); return err })
+	s.refuses("CREATE", func() error { _, err := c.TryLock(s.Ctx); return err })
+	s.refuses("CREATE", func() error { _, err := c.Block(s.Ctx); return err })
+	s.EmptyNow()
+	s.unlock(root.lock())
+}
+
+func mayNotWrite(s *scene) {
+	root := s.protect(zk.PermRead | zk.PermCreate | zk.PermDelete)
+	c := s.client()
+	if s.r.Announces {
+		s.refuses("WRITE", func() error { _, err := c.Lock(s.Ctx); return err })
+		s.refuses("WRITE", func() error { _, err := c.TryLock(s.Ctx); return err })
+		s.EmptyNow()
+		return
+	}
+	for range 3 {
+		h := c.lock()
+		s.Must(h.Verify(s.Ctx))
+		s.inLine(1)
+		s.unlock(h)
+	}
+	h := root.block()
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, hold.ErrBusy)
+	a := c.wait(2)
+	c.catchUp()
+	a.Waits()
+	s.unlock(h)
+	got := a.Granted()
+	if got.Token() <= h.Token() {
+		s.Errorf("token %d after %d", got.Token(), h.Token())
+	}
+	s.unlock(got)
+}
+
+// mayNotRead has the root wait beside, so that nobody else is in line.
+func mayNotRead(s *scene) {
+	root := s.protect(zk.PermCreate | zk.PermWrite | zk.PermDelete)
+	c := s.client()
+	h := root.block()
+	s.refuses("READ", func() error { _, err := c.Lock(s.Ctx); return err })
+	s.refuses("READ", func() error { _, err := c.TryLock(s.Ctx); return err })
+	s.refuses("READ", func() error { _, err := c.Queue(s.Ctx); return err })
+	if n := len(test.Children(s, root.conn, s.Dir)); n != s.r.Nodes {
+		s.Errorf("%d nodes in line, want the holder's %d", n, s.r.Nodes)
+	}
+	s.unlock(h)
+	if left := test.Children(s, root.conn, s.Dir); len(left) > 0 {
+		s.Errorf("left %v", left)
+	}
+	_, err := root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	s.Must(err)
+}
+
+func mayNotDelete(s *scene) {
+	s.protect(zk.PermRead | zk.PermCreate | zk.PermWrite)
+	c := s.client()
+	h := c.lock()
+	s.refuses("DELETE", func() error { return h.Unlock(s.Ctx) })
+	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	if h.Held() {
+		s.Error("held after the unlock")
+	}
+	c.conn.Close() // the only way
+}
+
+// mayNotReadAhead has somebody whose list is for himself in front.
+func mayNotReadAhead(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	ann := s.as("ann", Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")})
+	bob := s.as("bob", Settings{})
+	h := ann.block()
+	err := bob.begin(bob.Lock).Failed()
+	s.Is(err, zk.ErrNoAuth)
+	if right := "READ on " + s.Dir + "/"; !strings.Contains(err.Error(), right) {
+		s.Errorf("error %q does not name the right %s…", err, right)
+	}
+	s.inLine(1)
+	s.unlock(h)
+	s.unlock(bob.lock())
+}
+
+// mayNotCleanUp has no right but to make a node. Who looks first makes none.
+func mayNotCleanUp(s *scene) {
+	root := s.protect(zk.PermCreate | zk.PermWrite)
+	c := s.client()
+	h := root.block()
+	err := c.begin(c.Lock).Failed()
+	s.Is(err, zk.ErrNoAuth)
+	why, left, both := strings.Cut(err.Error(), "; and leaving the line: ")
+	if !strings.Contains(why, "READ on "+s.Dir) || both && !strings.Contains(left, "DELETE on "+s.Dir) {
+		s.Errorf("error %q does not say why it failed, and what it may not clean up", err)
+	}
+	if leaves := len(test.Children(s, root.conn, s.Dir)) > s.r.Nodes; leaves != both {
+		s.Errorf("leaves a node: %v; error %q", leaves, err)
+	}
+	s.unlock(h)
+	c.conn.Close() // the only way
+	_, err = root.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+	s.Must(err)
+}
+
+// listRefused is about lists that only the server can judge.
+func listRefused(s *scene) {
+	c := s.client()
+	for _, acl := range []zk.ACL{
+		{Perms: zk.PermAll, Scheme: "auth"},                       // of somebody without credentials
+		{Perms: zk.PermAll, Scheme: "digest", ID: "without-hash"}, // of nobody
+		{Perms: zk.PermAll, Scheme: "nonsense", ID: "x"},
+	} {
+		l := s.r.New(c.conn, s.Path, Settings{ACL: []zk.ACL{acl}})
+		for _, call := range []func(context.Context) (Hold, error){l.Lock, l.TryLock, l.Block} {
+			a := c.begin(call)
+			s.Is(a.Failed(), zk.ErrInvalidACL)
+			s.AtOnce(fmt.Sprintf("refusing %v", acl), a.At.Sub(a.Began))
+		}
+		s.EmptyNow()
+	}
+	s.makeDir(zk.WorldACL(zk.PermAll)) // now it is the member's node that is refused
+	l := s.r.New(c.conn, s.Path, Settings{ACL: zk.AuthACL(zk.PermAll)})
+	_, err := l.Lock(s.Ctx)
+	s.Is(err, zk.ErrInvalidACL)
+	s.EmptyNow()
+}
+
+func listOfAllNodes(s *scene) {
+	acl := zk.DigestACL(zk.PermAll, "ann", "secret")
+	top := s.Path
+	s.move(s.Path + "/b/c")
+	ann := s.as("ann", Settings{ACL: acl})
+	h := ann.lock()
+	paths := []string{top, top + "/b", top + "/b/c"}
+	if s.Dir != s.Path {
+		paths = append(paths, s.Dir)
+	}
+	names, _, err := ann.conn.Children(s.Dir)
+	s.Must(err)
+	for _, name := range names {
+		paths = append(paths, s.Dir+"/"+name)
+	}
+	for _, path := range paths {
+		got, _, err := ann.conn.GetACL(path)
+		s.Must(err)
+		if len(got) != 1 || got[0] != acl[0] {
+			s.Errorf("%s has the list %v, want %v", path, got, acl)
+		}
+	}
+	if got, _, err := ann.conn.GetACL("/"); err != nil || got[0].Scheme != "world" {
+		s.Errorf("/ has the list %v, %v", got, err)
+	}
+	stranger := s.client()
+	_, err = stranger.Lock(s.Ctx)
+	s.Is(err, zk.ErrNoAuth)
+	s.Is(stranger.conn.Delete(s.Dir+"/"+names[0], -1), zk.ErrNoAuth)
+
+	a := s.as("ann", Settings{ACL: acl}).begin(func(ctx context.Context) (Hold, error) {
+		return s.as("ann", Settings{ACL: acl}).Block(ctx)
+	})
+	test.Eventually(s, soon, "somebody else of the same name waits", func() bool {
+		names, _, err := ann.conn.Children(s.Dir)
+		return err == nil && len(names) == 2*s.r.Nodes
+	})
+	s.unlock(h)
+	s.unlock(a.Granted())
+	test.AssertEmpty(s, ann.conn, s.Dir)
+	_, err = ann.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1) // for the witness
+	if err != zk.ErrNoNode {
+		s.Must(err)
+	}
+}

@@ -1,0 +1,147 @@
+package contract
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// scene is where a scenario plays.
+type scene struct {
+	*Stage
+	r Recipe
+}
+
+func newScene(t *testing.T, v venue.Venue, r Recipe) *scene {
+	t.Helper()
+	return &scene{NewStage(t, v, r.Below), r}
+}
+
+// at is the same scene on a server of its own.
+func (s *scene) at(server string) *scene {
+	s.Helper()
+	return &scene{stageAt(s.T, s.Venue, s.r.Below, server), s.r}
+}
+
+// move goes on at another path.
+func (s *scene) move(path string) { s.Path, s.Dir = path, path+s.r.Below }
+
+// inLine waits until so many members stand in line.
+func (s *scene) inLine(members int) {
+	s.Helper()
+	s.InLine(members * s.r.Nodes)
+}
+
+// nodes are the nodes of a session by their paths.
+func (s *scene) nodes(session int64) map[string]*zk.Stat {
+	s.Helper()
+	nodes := make(map[string]*zk.Stat)
+	for _, name := range test.Children(s, s.Witness, s.Dir) {
+		_, stat, err := s.Witness.Exists(s.Dir + "/" + name)
+		s.Must(err)
+		if stat.EphemeralOwner == session {
+			nodes[s.Dir+"/"+name] = stat
+		}
+	}
+	if len(nodes) != s.r.Nodes {
+		s.Fatalf("session %#x has %d nodes in %s", session, len(nodes), s.Dir)
+	}
+	return nodes
+}
+
+// kill deletes the nodes of a session, as an administrator would; all at once,
+// for the library deletes the rest of a hold that has lost one.
+func (s *scene) kill(session int64) {
+	s.Helper()
+	var all []any
+	for path := range s.nodes(session) {
+		all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
+	}
+	_, err := s.Witness.Multi(all...)
+	s.Must(err)
+}
+
+// queue looks at the queue through a lock, members in order.
+func (s *scene) queue(l Locker) []Member {
+	s.Helper()
+	members, err := l.Queue(s.Ctx)
+	s.Must(err)
+	return members
+}
+
+// client is one connection with one lock value.
+type client struct {
+	*scene
+	Locker
+	conn  *zk.Conn
+	proxy *proxy.Proxy // nil if it talks to the server directly
+	// closing is how long it takes a call to notice that the connection was closed.
+	closing time.Duration
+}
+
+func (s *scene) with(conn *zk.Conn, p *proxy.Proxy, set Settings) *client {
+	return &client{scene: s, Locker: s.r.New(conn, s.Path, set), conn: conn, proxy: p}
+}
+
+// client connects as zklocks does.
+func (s *scene) client() *client {
+	s.Helper()
+	return s.with(s.Connect(), nil, Settings{})
+}
+
+// behind connects through a proxy.
+func (s *scene) behind() *client {
+	s.Helper()
+	conn, p := s.Behind()
+	return s.with(conn, p, Settings{})
+}
+
+// again is another lock value on the same connection.
+func (c *client) again() *client { return c.with(c.conn, c.proxy, Settings{}) }
+
+// lock takes the lock, which must be free.
+func (c *client) lock() Hold { c.Helper(); return c.begin(c.Lock).Granted() }
+
+// block takes it in the way that makes others wait.
+func (c *client) block() Hold { c.Helper(); return c.begin(c.Block).Granted() }
+
+// unlock gives it back without any error.
+func (s *scene) unlock(h Hold) { s.Helper(); s.Must(h.Unlock(s.Ctx)) }
+
+// catchUp returns when whatever the server has sent to this client has arrived.
+func (c *client) catchUp() { c.Helper(); c.CatchUp(c.conn) }
+
+func (c *client) begin(call func(context.Context) (Hold, error)) *attempt {
+	return Begin(c, c.Ctx, call)
+}
+
+// wait begins a Lock that is the n-th in line.
+func (c *client) wait(n int) *attempt {
+	c.Helper()
+	a := c.begin(c.Lock)
+	c.inLine(n)
+	return a
+}
+
+// waitToBlock begins a Block that is the n-th in line.
+func (c *client) waitToBlock(n int) *attempt {
+	c.Helper()
+	a := c.begin(c.Block)
+	c.inLine(n)
+	return a
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

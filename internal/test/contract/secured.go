@@ -1,0 +1,181 @@
+package contract
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+var secured = []scenario{
+	{"over TLS and with a list of its own a lock is closed to others", closedToOthers, speaksTLS},
+	{"credentials outlive a reconnect and an expiry", credentialsLast, speaksTLS},
+	{"with the default list anybody can take the lock away", openToAll, 0},
+}
+
+// overTLS plays on a server that speaks TLS, too. The function it returns
+// connects over TLS; what it hands out last cuts that connection.
+func overTLS(s *scene) (*scene, func(set Settings, opts ...zkconn.Option) (*client, func())) {
+	s.Helper()
+	ca := realzk.NewAuthority(s)
+	server := s.Venue.StandaloneTLS(s, ca, ca.Issue(s, "localhost", time.Now().Add(time.Hour)), venue.Options{})
+	s = s.at(server.Addr())
+	return s, func(set Settings, opts ...zkconn.Option) (*client, func()) {
+		s.Helper()
+		d := lastDialed{venue: s.Venue}
+		opts = append(opts, zkconn.WithTLS(&tls.Config{RootCAs: ca.Pool}), zkconn.WithDialer(d.dial))
+		conn, err := s.ConnectWith(s.Ctx, server.TLSAddr, opts...)
+		s.Must(err)
+		s.Cleanup(conn.Close)
+		return s.with(conn, nil, set), d.cut
+	}
+}
+
+// lastDialed cuts where a proxy cannot read.
+type lastDialed struct {
+	venue venue.Venue
+	mu    sync.Mutex
+	conn  net.Conn
+}
+
+func (d *lastDialed) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := d.venue.Dial(ctx, network, address)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conn = conn
+	return conn, err
+}
+
+func (d *lastDialed) cut() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conn.Close()
+}
+
+// whole reads the directory as somebody who may, and asserts how many stand there.
+func (c *client) whole(members int) (paths []string) {
+	c.Helper()
+	test.Eventually(c, soon, "members in line", func() bool {
+		names, _, err := c.conn.Children(c.Dir)
+		if err != nil && err != zk.ErrNoNode {
+			return false
+		}
+		paths = nil
+		for _, name := range names {
+			paths = append(paths, c.Dir+"/"+name)
+		}
+		return len(names) == members*c.r.Nodes
+	})
+	return paths
+}
+
+// open gives the directory to the witness, who looks at it at the end.
+func (c *client) open() {
+	c.Helper()
+	if _, err := c.conn.SetACL(c.Dir, zk.WorldACL(zk.PermAll), -1); err != zk.ErrNoNode {
+		c.Must(err)
+	}
+}
+
+func closedToOthers(s *scene) {
+	s, connect := overTLS(s)
+	mine := Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")}
+	s.move(s.Path + "/below") // what is missing above is closed as well
+	first, _ := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
+	second, _ := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
+	h := first.block()
+	a := second.begin(second.Lock)
+	nodes := first.whole(2)
+
+	nobody, _ := connect(Settings{})
+	wrong, _ := connect(mine, zkconn.WithDigestAuth("ann", "guessed"))
+	other, _ := connect(mine, zkconn.WithDigestAuth("bob", "secret"))
+	for _, c := range []*client{nobody, wrong, other} {
+		s.every(c, func(name string, err error) {
+			s.Is(err, zk.ErrNoAuth) // at the first call, and it says what is missing
+			s.saysRight(err)
+		})
+		_, _, err := c.conn.Children(s.Dir)
+		s.Is(err, zk.ErrNoAuth)
+		_, err = c.conn.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+		s.Is(err, zk.ErrNoAuth)
+		s.Is(c.conn.Delete(s.Dir, -1), zk.ErrNoAuth)
+		_, err = c.conn.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
+		s.Is(err, zk.ErrNoAuth)
+		for _, node := range nodes {
+			_, _, err := c.conn.Get(node)
+			s.Is(err, zk.ErrNoAuth)
+			_, err = c.conn.Set(node, nil, -1)
+			s.Is(err, zk.ErrNoAuth)
+			s.Is(c.conn.Delete(node, -1), zk.ErrNoAuth)
+		}
+	}
+
+	first.whole(2)
+	s.Must(h.Verify(s.Ctx))
+	a.Waits()
+	s.unlock(h)
+	s.unlock(a.Granted())
+	first.whole(0)
+	first.open()
+	s.Empty()
+}
+
+func credentialsLast(s *scene) {
+	s, connect := overTLS(s)
+	mine := Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")}
+	c, cut := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
+	next, cutNext := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
+	h := c.block()
+	a := next.begin(next.Lock)
+	c.whole(2)
+	for range 3 {
+		cut()
+		cutNext()
+		s.Must(h.Verify(s.Ctx))
+		c.whole(2)
+	}
+	if !h.Held() {
+		s.Error("lost by a reconnect")
+	}
+	a.Waits()
+	s.Venue.ExpireAt(s, next.conn, s.Server) // queues again, in a new session
+	s.Venue.ExpireAt(s, c.conn, s.Server)
+	got := a.Granted()
+	if got.Token() <= h.Token() {
+		s.Errorf("token %d after %d", got.Token(), h.Token())
+	}
+	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	b := c.begin(c.Lock)
+	c.whole(2)
+	s.unlock(got)
+	s.unlock(b.Granted())
+	c.whole(0)
+	c.open()
+	s.Empty()
+}
+
+// openToAll is why WithACL exists: this is what it keeps others from.
+func openToAll(s *scene) {
+	c, next := s.client(), s.client()
+	h := c.block()
+	ctx := h.Context(s.Ctx)
+	a := next.wait(2)
+	for path := range s.nodes(c.conn.SessionID()) {
+		err := s.Witness.Delete(path, -1) // has no credentials
+		if err != zk.ErrNoNode {          // the library deletes the rest of a hold that has lost a node
+			s.Must(err)
+		}
+	}
+	s.over(h, ctx)
+	s.unlock(a.Granted())
+}

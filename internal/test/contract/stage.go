@@ -1,0 +1,197 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+const (
+	// session is longer than any pause of this machine: only what is made to
+	// expire does.
+	session = 15 * time.Second
+	// quietSession is so long that no heartbeat and no ping is due in a test.
+	quietSession = time.Minute
+)
+
+// Stage is a lock path on a server, and a witness who looks at it.
+type Stage struct {
+	*testing.T
+	Venue   venue.Venue
+	Ctx     context.Context
+	Path    string // of the lock
+	Dir     string // in which the nodes stand
+	Server  string
+	Witness *zk.Conn
+}
+
+// InMemory plays on a stage in memory, in virtual time, beside other tests. The directory is below
+// the path.
+func InMemory(t *testing.T, below string, play func(*Stage)) {
+	t.Helper()
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) { play(NewStage(t, v, below)) })
+}
+
+// NewStage is a stage on the server that a venue's tests share.
+func NewStage(t *testing.T, v venue.Venue, below string) *Stage {
+	t.Helper()
+	return stageAt(t, v, below, v.Servers(t)[0])
+}
+
+func stageAt(t *testing.T, v venue.Venue, below, server string) *Stage {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	path := test.Path(t)
+	return &Stage{
+		T: t, Venue: v, Ctx: ctx, Path: path, Dir: path + below, Server: server,
+		Witness: v.Connect(t, session, server),
+	}
+}
+
+// Virtual tells whether the stage is in memory, where time passes only when all goroutines wait.
+func (s *Stage) Virtual() bool { return s.Venue.Virtual() }
+
+// Settle returns, in memory, when all goroutines wait for the test or for time to pass: nothing is
+// under way any more.
+func (s *Stage) Settle() {
+	if s.Virtual() {
+		synctest.Wait()
+	}
+}
+
+// Pass lets time pass in memory, so that what is measured is more than nothing. On a real server
+// each step takes time.
+func (s *Stage) Pass(d time.Duration) {
+	if s.Virtual() {
+		time.Sleep(d)
+	}
+}
+
+// AtOnce asserts that something took no time; on a real server, next to none.
+func (s *Stage) AtOnce(what string, took time.Duration) { s.Helper(); s.Within(what, took, 0) }
+
+// Within asserts that something took no longer than most; on a real server, not much longer.
+func (s *Stage) Within(what string, took, most time.Duration) {
+	s.Helper()
+	if !s.Virtual() {
+		most += time.Second
+	}
+	if took > most {
+		s.Errorf("%s took %v, want at most %v", what, took, most)
+	}
+}
+
+// Lasted asserts how long something is said to have lasted: some time, and on a real server between
+// least and most, in memory exactly most.
+func (s *Stage) Lasted(what string, said, least, most time.Duration) {
+	s.Helper()
+	if said <= 0 || said < least || said > most || s.Virtual() && said != most {
+		s.Errorf("%s: said to have lasted %v, want %v to %v", what, said, least, most)
+	}
+}
+
+// Connect connects as zklocks does.
+func (s *Stage) Connect() *zk.Conn {
+	s.Helper()
+	return s.Venue.Connect(s, session, s.Server)
+}
+
+// Behind connects through a proxy.
+func (s *Stage) Behind() (*zk.Conn, *proxy.Proxy) {
+	s.Helper()
+	return s.BehindFor(session)
+}
+
+// BehindFor does it with another session timeout.
+func (s *Stage) BehindFor(timeout time.Duration) (*zk.Conn, *proxy.Proxy) {
+	s.Helper()
+	p := s.Venue.Proxy(s, s.Server)
+	return s.Venue.Connect(s, timeout, p.Addr()), p
+}
+
+// ConnectWith connects with options of its own. The caller closes it.
+func (s *Stage) ConnectWith(ctx context.Context, server string, opts ...zkconn.Option) (*zk.Conn, error) {
+	conn, err := zkconn.Connect(ctx, []string{server}, session, append(s.Venue.Dialer(), opts...)...)
+	if s.Virtual() {
+		venue.Rest()
+	}
+	return conn, err
+}
+
+// Expire ends a session at the server.
+func (s *Stage) Expire(conn *zk.Conn) { s.Helper(); s.Venue.Expire(s, conn) }
+
+// Must fails the test on an error.
+func (s *Stage) Must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// Is checks an error's kind.
+func (s *Stage) Is(err, want error) {
+	s.Helper()
+	if !errors.Is(err, want) {
+		s.Errorf("error %v, want one that is %q", err, want)
+	}
+}
+
+// InLine waits until so many nodes stand in line.
+func (s *Stage) InLine(nodes int) {
+	s.Helper()
+	var last []string
+	defer func() {
+		if len(last) != nodes {
+			s.Logf("in line: %q", last) // it has not come to that
+		}
+	}()
+	test.Eventually(s, soon, "nodes in line", func() bool {
+		last = test.Children(s, s.Witness, s.Dir)
+		return len(last) == nodes
+	})
+}
+
+// Empty asserts that nobody is left in line.
+func (s *Stage) Empty() {
+	s.Helper()
+	test.AssertEmpty(s, s.Witness, s.Dir)
+}
+
+// EmptyNow asserts it without patience.
+func (s *Stage) EmptyNow() {
+	s.Helper()
+	if left := test.Children(s, s.Witness, s.Dir); len(left) > 0 {
+		s.Errorf("%s has children: %v", s.Dir, left)
+	}
+}
+
+// CatchUp returns when what the server has sent to a client has arrived; in memory, when it has
+// had all its effects.
+func (s *Stage) CatchUp(conn *zk.Conn) {
+	s.Helper()
+	for range 10 {
+		test.Eventually(s, soon, "an answer", func() bool {
+			_, _, err := conn.Exists("/")
+			return err == nil
+		})
+	}
+	s.Settle()
+}
+
+// Lost waits until a loss is told.
+func (s *Stage) Lost(lost <-chan struct{}) {
+	s.Helper()
+	test.Within(s, soon, "the loss is told", func() { <-lost })
+}

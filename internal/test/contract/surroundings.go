@@ -1,0 +1,193 @@
+package contract
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+var surroundings = []scenario{
+	{"a node of somebody else under the own name is not adopted", forged, 0},
+	{"a forged node that nobody can delete does not keep the own one", forgedForGood, 0},
+	{"behind nodes that nobody owns a waiter waits and asks nothing", behindTheOwnerless, 0},
+	{"a waiter among foreign children asks nothing", amongStrangers, 0},
+	{"writes into the nodes in line are no news", writtenInto, 0},
+}
+
+// few requests take a waiter to its place, and from there to the end of its
+// context: it stands in line, looks, watches, and leaves. While nothing happens
+// it asks nothing, however long that is.
+const few = 20
+
+// waitsQuietly has a client wait for a second, in vain, and counts its requests.
+func (c *client) waitsQuietly() {
+	c.Helper()
+	before := c.proxy.Seen(proxy.AnyOp)
+	ctx, cancel := context.WithTimeout(c.Ctx, time.Second)
+	defer cancel()
+	a := Begin(c, ctx, c.Lock)
+	c.Is(a.Failed(), context.DeadlineExceeded)
+	c.catchUp() // ten questions
+	if n := c.proxy.Seen(proxy.AnyOp) - before - 10; n > few {
+		c.Errorf("%d requests of one who waits for a second, want at most %d", n, few)
+	}
+}
+
+// forge loses the reply of a create, or the create itself, and has somebody else
+// make a node of the same name before the client looks for its own: under
+// a number that is smaller than any other.
+func (c *client) forge(action proxy.Action, flags int32) (a *attempt, path string) {
+	c.Helper()
+	f := c.proxy.Where(func(r proxy.Request) bool {
+		if !r.Is(proxy.CreateOp) {
+			return false
+		}
+		for _, p := range r.Paths {
+			if strings.HasPrefix(p, c.Dir+"/_c_") && path == "" {
+				path = p + "0000000000"
+			}
+		}
+		return true
+	}, 1, action)
+	back := c.proxy.Next(proxy.ConnectOp, proxy.HoldRequest)
+	a = c.begin(c.Lock)
+	test.Within(c, soon, "the create is lost", func() { <-f.Fired() })
+	test.Within(c, soon, "the client comes back", func() { <-back.Fired() })
+	_, err := c.Witness.Create(path, nil, flags, zk.WorldACL(zk.PermAll))
+	c.Must(err)
+	if flags == zk.FlagPersistent {
+		_, err := c.Witness.Create(path+"/child", nil, flags, zk.WorldACL(zk.PermAll))
+		c.Must(err)
+	}
+	back.Release()
+	return a, path
+}
+
+func forged(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	c := s.behind()
+	s.unlock(c.lock()) // number 0 has gone
+	for _, action := range cuts {
+		before := c.proxy.Seen(proxy.AnyOp)
+		a, path := c.forge(action, zk.FlagEphemeral)
+		h := a.Granted()
+		if _, own := s.nodes(c.conn.SessionID())[path]; own || h.Guard().Path == path {
+			s.Errorf("%v: it holds by %s, which is not its own", action, path)
+		}
+		s.inLine(1)
+		s.Must(h.Verify(s.Ctx))
+		s.unlock(h)
+		if n := c.proxy.Seen(proxy.AnyOp) - before; n > 2*few {
+			s.Errorf("%v: %d requests", action, n)
+		}
+	}
+}
+
+// forgedForGood has somebody make one that cannot be deleted, for it has a child.
+// The client must not hold by it, and must not leave its own one in line, where
+// it would wait for itself.
+func forgedForGood(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	c := s.behind()
+	s.unlock(c.lock())
+	for _, action := range cuts {
+		h := s.client().block()
+		a, path := c.forge(action, zk.FlagPersistent)
+		id := path[len(s.Dir+"/") : len(path)-10]
+		anew := func(name string) bool {
+			_, stat, err := s.Witness.Exists(s.Dir + "/" + name)
+			return err == nil && stat.EphemeralOwner == c.conn.SessionID() && !strings.HasPrefix(name, id)
+		}
+		test.Eventually(s, soon, "it stands in line under another name", func() bool {
+			return slices.ContainsFunc(test.Children(s, s.Witness, s.Dir), anew)
+		})
+		c.catchUp()
+		a.Waits()
+		s.InLine(2*s.r.Nodes + 1)
+		s.nodes(c.conn.SessionID())
+		_, err := s.Witness.Multi(&zk.DeleteRequest{Path: path + "/child", Version: -1}, &zk.DeleteRequest{Path: path, Version: -1})
+		s.Must(err)
+		s.unlock(h)
+		s.unlock(a.Granted())
+	}
+}
+
+// behindTheOwnerless has nodes in line that belong to no session, as an
+// administrator or a restore may leave them. A name that is right counts.
+func behindTheOwnerless(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	c := s.behind()
+	h := s.client().block()
+	name := test.Children(s, s.Witness, s.Dir)[0]
+	word := name[len("_c_")+36 : len(name)-10] // with the hyphen behind the id
+	s.unlock(h)
+	var dead []string
+	for i := range 3 { // more than there are permits
+		path, err := s.Witness.Create(fmt.Sprintf("%s/_c_00000000-0000-4000-8000-00000000000%d%s", s.Dir, i, word), nil, zk.FlagSequence, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		dead = append(dead, path)
+	}
+	_, err := c.TryLock(s.Ctx)
+	s.Is(err, hold.ErrBusy)
+	c.waitsQuietly()
+	a := c.begin(c.Lock)
+	s.InLine(len(dead) + s.r.Nodes)
+	c.catchUp()
+	a.Waits()
+	for _, path := range dead {
+		s.Must(s.Witness.Delete(path, -1))
+	}
+	s.unlock(a.Granted())
+}
+
+func amongStrangers(s *scene) {
+	s.makeDir(zk.WorldACL(zk.PermAll))
+	for _, name := range strange {
+		_, err := s.Witness.Create(s.Dir+"/"+name, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+	}
+	c := s.behind()
+	h := s.client().block()
+	c.waitsQuietly()
+	s.unlock(h)
+	for _, name := range strange {
+		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+	}
+}
+
+// writtenInto has somebody write into all nodes in line, again and again: it
+// changes nothing, and each time costs a waiter one look at most.
+func writtenInto(s *scene) {
+	const writes = 50
+	c := s.behind()
+	h := s.client().block()
+	a := c.wait(2)
+	c.catchUp()
+	before := c.proxy.Seen(proxy.AnyOp)
+	names := test.Children(s, s.Witness, s.Dir)
+	for range writes {
+		for _, name := range names {
+			_, err := s.Witness.Set(s.Dir+"/"+name, []byte("text"), -1)
+			s.Must(err)
+		}
+	}
+	c.catchUp()
+	a.Waits()
+	// A look is a listing, and a watch for each node that was written into.
+	look := 2 + len(names)
+	if n, most := c.proxy.Seen(proxy.AnyOp)-before, int64(writes*len(names)*look+few); n > most {
+		s.Errorf("%d requests after %d writes into each of %d nodes, want at most %d", n, writes, len(names), most)
+	}
+	s.inLine(2)
+	s.Must(h.Verify(s.Ctx))
+	s.unlock(h)
+	s.unlock(a.Granted())
+}

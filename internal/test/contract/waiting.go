@@ -1,0 +1,179 @@
+package contract
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+var waiting = []scenario{
+	{"the lock is given in the order of arrival", inOrder, 0},
+	{"a release wakes only the next in line", wakesOne, exclusive},
+	{"a waiter that dies in the middle lets nobody in", diesInTheMiddle, 0},
+	{"a waiter that gives up in the middle lets nobody in", givesUpInTheMiddle, 0},
+	{"the next in line gets what a dead holder had", holderDies, 0},
+	{"a deadline ends the wait and nothing else", deadline, 0},
+	{"a value that gave up once waits as well as before", waitsAgain, 0},
+}
+
+func inOrder(s *scene) {
+	h := s.client().block()
+	var line []*attempt
+	var clients []*client
+	for i := range 5 {
+		c := s.client()
+		clients = append(clients, c)
+		if i%2 == 0 {
+			line = append(line, c.wait(i+2))
+		} else {
+			line = append(line, c.waitToBlock(i+2))
+		}
+	}
+	for i, next := range line {
+		for j := i; j < len(line); j++ {
+			clients[j].catchUp()
+			line[j].Waits()
+		}
+		s.unlock(h)
+		h = next.Granted()
+	}
+	s.unlock(h)
+}
+
+func wakesOne(s *scene) {
+	const waiters = 20
+	// On one connection they share their watches, so a herd would not show.
+	clients := []*client{s.behind(), s.behind(), s.behind()}
+	sum := func(count func(*client) int) (all int) {
+		for _, c := range clients {
+			all += count(c)
+		}
+		return all
+	}
+	heard := func(c *client) int { c.catchUp(); return int(c.proxy.Notifications()) }
+	h := clients[len(clients)-1].block()
+	var line []*attempt
+	for i := range waiters {
+		line = append(line, clients[i%len(clients)].wait(i+2))
+	}
+	// Each waiter watches the nodes of the one ahead, and the first its own, too. All
+	// do where releases have marks, and all but the first watch for those.
+	watches := (waiters + 1) * s.r.Nodes
+	if s.r.Marks {
+		watches = 3*waiters - 1
+	}
+	test.Eventually(s, soon, "all waiters watch", func() bool {
+		return sum(func(c *client) (nodes int) {
+			for _, path := range s.Venue.Watched(s, c.conn.SessionID()) {
+				if strings.HasPrefix(path, s.Dir+"/") { // not what belongs to all of the line
+					nodes++
+				}
+			}
+			return nodes
+		}) == watches
+	})
+	if n := sum(heard); n != 0 {
+		s.Errorf("%d notifications before the first release", n)
+	}
+	for i, next := range line {
+		bystander := clients[(i+1)%len(clients)]
+		before := heard(bystander)
+		s.unlock(h)
+		h = next.Granted()
+		if n := heard(bystander) - before; n != 0 {
+			s.Fatalf("release %d: %d notifications to one who is not next", i, n)
+		}
+		// Of each release hears the next in line, and of its own whoever has waited; of
+		// a mark, which the first two releases have not, the next hears, too.
+		want := (i + 1 + min(i, 1)) * s.r.Nodes
+		if s.r.Marks {
+			want = max(1, 3*i)
+		}
+		if n := sum(heard); n != want {
+			s.Fatalf("%d notifications after %d releases of %d nodes", n, i+1, s.r.Nodes)
+		}
+	}
+	s.unlock(h)
+}
+
+func diesInTheMiddle(s *scene) {
+	holder, victim, closer, last := s.client(), s.client(), s.client(), s.client()
+	h := holder.block()
+	v := victim.waitToBlock(2)
+	w := closer.waitToBlock(3)
+	a := last.wait(4)
+
+	victim.conn.Close()
+	v.Failed()
+	s.inLine(3)
+	last.catchUp()
+	a.Waits()
+
+	s.Expire(closer.conn)
+	closer.catchUp() // back, in a new session, at the tail
+	last.catchUp()
+	a.Waits()
+	if !h.Held() {
+		s.Error("the holder lost its lock to a waiter's death")
+	}
+	w.Stop()
+	s.unlock(h)
+	s.unlock(a.Granted())
+}
+
+func givesUpInTheMiddle(s *scene) {
+	holder, quitter, last := s.client(), s.client(), s.client()
+	h := holder.block()
+	q := quitter.waitToBlock(2)
+	a := last.wait(3)
+	q.Stop()
+	s.inLine(2)
+	last.catchUp()
+	a.Waits()
+	s.Must(h.Verify(s.Ctx))
+	s.unlock(h)
+	s.unlock(a.Granted())
+}
+
+func holderDies(s *scene) {
+	holder, next := s.client(), s.client()
+	holder.block()
+	a := next.wait(2)
+	holder.conn.Close()
+	s.unlock(a.Granted())
+}
+
+func deadline(s *scene) {
+	holder, c := s.client(), s.client()
+	h := holder.block()
+	ctx, cancel := context.WithTimeout(s.Ctx, 200*time.Millisecond)
+	defer cancel()
+	end, _ := ctx.Deadline()
+	a := Begin(s, ctx, c.Lock)
+	err := a.Failed()
+	s.Is(err, context.DeadlineExceeded)
+	if want := s.r.Package + ": " + s.r.Lock + " " + s.Path + ": context deadline exceeded"; err.Error() != want {
+		s.Errorf("error %q, want %q", err, want)
+	}
+	if a.At.Before(end) || s.Virtual() && a.At.After(end) {
+		s.Errorf("returned %v before the deadline", end.Sub(a.At))
+	}
+	a.Prompt()
+	s.inLine(1)
+	s.Must(h.Verify(s.Ctx))
+	s.unlock(h)
+}
+
+func waitsAgain(s *scene) {
+	holder, c := s.client(), s.client()
+	h := holder.block()
+	for range 3 {
+		c.wait(2).Stop()
+		s.inLine(1)
+	}
+	a := c.wait(2)
+	s.unlock(h)
+	s.unlock(a.Granted())
+}

@@ -1,0 +1,232 @@
+package differ
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// SuperDigest is what a server must take for the superuser, whom no ACL stops: nodes that a sequence has
+// locked up are removed by it. The property is zookeeper.DigestAuthenticationProvider.superDigest.
+var SuperDigest = "super:" + digest("super")[len("super:"):]
+
+// admin is a connection of the test itself.
+type admin struct {
+	*wire
+	target *Target
+}
+
+func (t *Target) admin() (admin, error) {
+	if t.keeper.wire != nil {
+		return t.keeper, nil
+	}
+	conn, err := t.Dial()
+	if err != nil {
+		return admin{}, err
+	}
+	a := admin{newWire(conn), t}
+	g, err := a.handshake(0, defaultTimeout, 0, make([]byte, 16), false)
+	if err == nil && g.session == 0 {
+		err = errors.New("no session was granted")
+	}
+	if err == nil {
+		_, err = a.ask(xidAuth, 100, func(e *encoder) {
+			e.int(0)
+			e.string("digest")
+			e.buffer([]byte("super:super"))
+		})
+	}
+	if err != nil {
+		_ = conn.Close()
+		return admin{}, err
+	}
+	t.keeper = a
+	return a, nil
+}
+
+// Close ends the connection of the test itself. The target can be run again.
+func (t *Target) Close() {
+	if t.keeper.wire != nil {
+		// Its session must not be left to expire during another sequence.
+		_, _ = t.keeper.ask(0, -11, nil)
+		_ = t.keeper.conn.Close()
+		t.keeper = admin{}
+	}
+}
+
+// answer is a reply without its body's meaning.
+type answer struct {
+	zxid int64
+	code int32
+	body *decoder
+}
+
+// ask sends one request and reads its reply.
+func (a admin) ask(xid, code int32, body func(*encoder)) (answer, error) {
+	answers, err := a.askAll([]func(*encoder){body}, xid, code)
+	if err != nil {
+		return answer{}, err
+	}
+	return answers[0], nil
+}
+
+// askAll sends requests of one kind in one piece. The xids do not matter here: replies come in order.
+func (a admin) askAll(bodies []func(*encoder), xid, code int32) ([]answer, error) {
+	var packets []byte
+	for _, body := range bodies {
+		var e encoder
+		e.int(xid)
+		e.int(code)
+		if body != nil {
+			body(&e)
+		}
+		packets = append(packets, e.framed()...)
+	}
+	if err := a.send(packets); err != nil {
+		return nil, err
+	}
+	answers := make([]answer, 0, len(bodies))
+	for len(answers) < len(bodies) {
+		packet, err := a.receive(patience)
+		if err != nil {
+			return nil, fmt.Errorf("request %d of the test itself: %w", code, err)
+		}
+		d := &decoder{b: packet}
+		if d.int() == xidEvent {
+			continue // the end of a session is told to its own watches, too
+		}
+		answers = append(answers, answer{d.long(), d.int(), d})
+	}
+	return answers, nil
+}
+
+// zxid is the server's last one, 0 when it does not say.
+func (a admin) zxid() int64 {
+	answer, err := a.ask(xidPing, 11, nil)
+	if err != nil {
+		return 0
+	}
+	return answer.zxid
+}
+
+// has tells whether the node is there. A read takes no zxid.
+func (a admin) has(path string) bool {
+	answer, err := a.ask(5, 3, func(e *encoder) {
+		e.string(path)
+		e.bool(false)
+	})
+	return err == nil && answer.code == 0
+}
+
+// prepare makes the sequence's root.
+func (r *run) prepare(a admin) error {
+	created, err := a.ask(1, 1, func(e *encoder) {
+		e.string(r.root)
+		e.buffer([]byte("root"))
+		encodeACL(nil, Step{}, e)
+		e.int(0)
+	})
+	if err != nil {
+		return err
+	}
+	if created.code != 0 {
+		return fmt.Errorf("the root of the sequence: error %d", created.code)
+	}
+	// Zxids are read off replies from here on, and those of earlier sequences are less.
+	r.base, r.floor = created.zxid, created.zxid-1
+	top, err := a.ask(2, 3, func(e *encoder) {
+		e.string("/")
+		e.bool(false)
+	})
+	if err != nil || top.code != 0 {
+		return fmt.Errorf("stat of /: error %d, %w", top.code, err)
+	}
+	d := top.body
+	d.take(4*8 + 4)
+	r.top.cversion = d.int()
+	d.take(4 + 8 + 4)
+	r.top.children = d.int()
+	return d.err
+}
+
+// cleanUp closes all sessions and removes the root: what is left of a sequence must not act in the next.
+func (r *run) cleanUp(a admin) error {
+	ended := map[int]bool{}
+	for i, c := range r.conns {
+		// The connection may have been refused and be that of no session: then the session is still there.
+		if c.wire != nil && !c.refused && !ended[c.session] {
+			answer, err := admin{c.wire, r.target}.ask(1, -11, nil)
+			ended[c.session] = err == nil && answer.code == 0
+		}
+		r.cut(i)
+	}
+	for i, s := range r.sessions {
+		if !ended[i+1] {
+			if err := r.end(s); err != nil {
+				return err
+			}
+		}
+	}
+	return a.remove(r.root)
+}
+
+// end closes a session; one that is closed already is refused.
+func (r *run) end(s session) error {
+	conn, err := r.target.Dial()
+	if err != nil {
+		return err
+	}
+	a := admin{newWire(conn), r.target}
+	defer conn.Close()
+	g, err := a.handshake(0, defaultTimeout, s.id, s.password, false)
+	if err != nil || g.session == 0 {
+		return err
+	}
+	_, err = a.ask(1, -11, nil)
+	return err
+}
+
+// remove deletes a tree, level by level.
+func (a admin) remove(root string) error {
+	var all []string
+	for level := []string{root}; len(level) > 0; {
+		all = append(all, level...)
+		bodies := make([]func(*encoder), len(level))
+		for i, path := range level {
+			bodies[i] = func(e *encoder) {
+				e.string(path)
+				e.bool(false)
+			}
+		}
+		answers, err := a.askAll(bodies, 3, 8)
+		if err != nil {
+			return err
+		}
+		var next []string
+		for i, answer := range answers {
+			for _, name := range answer.body.strings() {
+				next = append(next, level[i]+"/"+name)
+			}
+		}
+		level = next
+	}
+	slices.Reverse(all)
+	bodies := make([]func(*encoder), len(all))
+	for i, path := range all {
+		bodies[i] = func(e *encoder) {
+			e.string(path)
+			e.int(-1)
+		}
+	}
+	answers, err := a.askAll(bodies, 4, 2)
+	if err != nil {
+		return err
+	}
+	for i, answer := range answers {
+		// The sequence may have deleted the root itself, and the server sweeps, too.
+		if answer.code != 0 && answer.code != -101 {
+			return fmt.Errorf("delete %s: error %d", all[i], answer.code)
+		}
+	}
+	return nil
+}

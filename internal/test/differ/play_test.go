@@ -1,0 +1,29 @@
+package differ
+
+import (
+	"os"
+	"testing"
+)
+
+// TestPlay plays the sequence in the file that DIFFER_PLAY names, on the Java server that is there and in memory, and
+// prints what they say.
+func TestPlay(t *testing.T) {
+	name := os.Getenv("DIFFER_PLAY")
+	if name == "" {
+		t.Skip("DIFFER_PLAY names no file with a sequence to play")
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	q, err := Parse(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	real := java(t, "", calm)
+	p := pair{real, memory(t, real.Version, calm)}
+	for i, script := range p.play(t, q) {
+		t.Logf("%s:\n%s", p[i].Name, script.Beside(q))
+	}
+}

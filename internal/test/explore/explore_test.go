@@ -1,0 +1,196 @@
+package explore
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// plainRun is how long a plain `go test` explores. It is real time; each seed is virtual time.
+const plainRun = 5 * time.Second
+
+// A campaign is what a run is asked for, and what it has come to.
+type campaign struct {
+	length time.Duration // of real time: no seed begins after it
+	first  uint64        // the first seed, and so on upwards
+	only   bool          // the first again and again, until it fails
+	jobs   int           // seeds at a time
+	stop   bool          // at the first that fails
+
+	mu      sync.Mutex
+	next    uint64
+	failed  bool
+	seeds   int
+	virtual time.Duration
+	tally   map[string]int
+	faults  map[string]int
+}
+
+func fromEnv(t *testing.T) *campaign {
+	c := &campaign{
+		length: plainRun, first: rand.Uint64() >> 40, jobs: runtime.GOMAXPROCS(0),
+		tally: make(map[string]int), faults: make(map[string]int),
+	}
+	parse(t, "EXPLORE", &c.length, time.ParseDuration)
+	parse(t, "EXPLORE_JOBS", &c.jobs, strconv.Atoi)
+	parse(t, "EXPLORE_STOP", &c.stop, strconv.ParseBool)
+	parse(t, "EXPLORE_FROM", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	if os.Getenv("EXPLORE_SEED") != "" {
+		c.only, c.stop, c.jobs = true, true, 1
+		parse(t, "EXPLORE_SEED", &c.first, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	}
+	c.next = c.first
+	return c
+}
+
+func parse[T any](t *testing.T, name string, to *T, read func(string) (T, error)) {
+	t.Helper()
+	if v := os.Getenv(name); v != "" {
+		got, err := read(v)
+		if err != nil {
+			t.Fatalf("%s=%s: %v", name, v, err)
+		}
+		*to = got
+	}
+}
+
+// TestExplore plays seeds until its time is over. It must find nothing.
+func TestExplore(t *testing.T) {
+	c := fromEnv(t)
+	began := time.Now()
+	t.Run("seeds", func(t *testing.T) {
+		for job := range c.jobs {
+			t.Run(fmt.Sprint(job), func(t *testing.T) {
+				t.Parallel()
+				for seed, ok := c.begin(began); ok; seed, ok = c.begin(began) {
+					c.play(t, seed)
+				}
+			})
+		}
+	})
+	took := time.Since(began)
+	t.Log(c.table(took))
+	if took > 30*time.Second && !c.only && !c.failed {
+		c.meaning(t)
+	}
+}
+
+// begin is the next seed; false: the time is over.
+func (c *campaign) begin(began time.Time) (seed uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seeds > 0 && time.Since(began) > c.length || c.failed && c.stop {
+		return 0, false
+	}
+	c.seeds++
+	if c.only {
+		return c.first, true
+	}
+	c.next++
+	return c.next - 1, true
+}
+
+func (c *campaign) play(t *testing.T, seed uint64) {
+	p := draw(seed)
+	// A deadlock in the bubble ends the program, and tests that hang are ended: then this line tells
+	// the seed.
+	fmt.Fprintf(os.Stderr, "%v\n", p)
+	synctest.Test(t, func(t *testing.T) {
+		r := play(t, p)
+		c.add(r)
+		if r.report != "" {
+			t.Errorf("%v\n%s\nhistory and faults: %s\nagain: make explore EXPLORE_SEED=%d", p, r.report, r.save(t), seed)
+		}
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failed = c.failed || t.Failed()
+}
+
+func (c *campaign) add(r *result) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.virtual += r.virtual
+	for what, n := range r.tally {
+		c.tally[what] += n
+	}
+	for what, n := range r.faults {
+		c.faults[what] += n
+	}
+}
+
+// save writes all holds and all that the nemesis did, a line of JSON each.
+func (r *result) save(t *testing.T) string {
+	f, err := os.CreateTemp("", fmt.Sprintf("explore-%d-*.jsonl", r.plan.seed))
+	if err != nil {
+		t.Error(err)
+		return ""
+	}
+	defer f.Close()
+	out := json.NewEncoder(f)
+	for _, e := range r.events {
+		if err := out.Encode(map[string]any{"at": e.at, "nemesis": e.text}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, h := range r.record {
+		if err := out.Encode(h); err != nil {
+			t.Error(err)
+		}
+	}
+	return f.Name()
+}
+
+// table is what was done, and what it cost.
+func (c *campaign) table(took time.Duration) string {
+	var b strings.Builder
+	for _, m := range []map[string]int{c.faults, c.tally} {
+		var parts []string
+		for _, what := range slices.Sorted(maps.Keys(m)) {
+			parts = append(parts, fmt.Sprintf("%s %d", what, m[what]))
+		}
+		fmt.Fprintf(&b, "\n%s", strings.Join(parts, ", "))
+	}
+	faults := sum(c.faults)
+	fmt.Fprintf(&b, "\nEXPLORE | %d seeds from %d on | %v real | %.2f virtual hours, %.0f x real | %d cycles, %.0f/s | %d faults, %.0f/s",
+		c.seeds, c.first, took.Round(time.Second), c.virtual.Hours(), c.virtual.Seconds()/took.Seconds(),
+		c.tally["cycles"], float64(c.tally["cycles"])/took.Seconds(), faults, float64(faults)/took.Seconds())
+	return b.String()
+}
+
+// meaning fails a run in which something that it is about did not happen.
+func (c *campaign) meaning(t *testing.T) {
+	for _, what := range []string{
+		"exclusive", "shared", "permits", "canceled", "busy", "lost", "downgraded", "re-entered", "verified", "resized",
+		"crowds", "released in the background",
+	} {
+		if c.tally[what] == 0 {
+			t.Errorf("never %s: the run means nothing", what)
+		}
+	}
+	for _, what := range []string{
+		"cut", "partition", "nothing in", "nothing out", "freeze", "expire", "delete", "close",
+		"member killed", "member paused", "member isolated", "member lags", "leader changed",
+	} {
+		if c.faults[what] == 0 {
+			t.Errorf("never %s: the run means nothing", what)
+		}
+	}
+	for _, action := range actions {
+		if n := slices.IndexFunc(slices.Collect(maps.Keys(c.faults)), func(what string) bool {
+			return strings.HasPrefix(what, action.String()+": ")
+		}); n < 0 {
+			t.Errorf("never %v: the run means nothing", action)
+		}
+	}
+}

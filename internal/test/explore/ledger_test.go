@@ -1,0 +1,178 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/history"
+)
+
+// A clock gives each event an instant of its own: virtual time in nanoseconds since the world
+// began, pushed on by one where several events share an instant of the bubble. Its order is that
+// in which the events happen.
+type clock struct {
+	start time.Time
+	last  atomic.Int64
+}
+
+func (c *clock) now() int64 {
+	for {
+		last := c.last.Load()
+		next := max(last+1, int64(time.Since(c.start)))
+		if c.last.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
+// held is what the holds of all recipes have in common.
+type held interface {
+	Held() bool
+	Lost() <-chan struct{}
+	Deadline() (deadline time.Time, known bool)
+	Context(context.Context) context.Context
+	Token() int64
+	Guard() *zk.CheckVersionRequest
+	Verify(context.Context) error
+}
+
+// A ledger knows which workers are inside which lock, and writes the history.
+type ledger struct {
+	clock *clock
+	rec   *history.Recorder
+
+	mu      sync.Mutex
+	inside  map[string][]*stay
+	ended   map[int64]bool  // sessions that the nemesis ended at the server
+	deleted map[string]bool // nodes that the nemesis deleted
+	found   []finding
+}
+
+// A finding is one thing that must not happen.
+type finding struct {
+	at   int64
+	text string
+}
+
+// A stay is one hold, from the return of the acquiring call.
+type stay struct {
+	history.Hold
+	hold    held
+	session int64
+	span    *history.Span
+	sure    int64 // the last instant at which it was certain that the lock was held
+	tainted bool  // the nemesis took the node or the session away at the server
+}
+
+func newLedger(c *clock) *ledger {
+	return &ledger{
+		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
+		ended: make(map[int64]bool), deleted: make(map[string]bool),
+	}
+}
+
+func (l *ledger) complain(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.complainLocked(format, args...)
+}
+
+// complainLocked: caller holds mu.
+func (l *ledger) complainLocked(format string, args ...any) {
+	l.found = append(l.found, finding{l.clock.now(), fmt.Sprintf(format, args...)})
+}
+
+func excludes(a, b history.Kind) bool { return a == history.Exclusive || b == history.Exclusive }
+
+// enter notes a hold whose acquiring call has returned just now. With ask it is compared with all
+// others inside: of two that exclude each other one must say that it is not held.
+func (l *ledger) enter(s *stay, ask bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.Acquired = l.clock.now()
+	s.sure = s.Acquired
+	s.tainted = l.ended[s.session] || l.deleted[s.hold.Guard().Path]
+	if s.tainted {
+		return
+	}
+	if ask {
+		for _, other := range l.inside[s.Path] {
+			if !excludes(other.Kind, s.Kind) || other.Who == s.Who {
+				continue
+			}
+			if other.hold.Held() && s.hold.Held() {
+				l.complainLocked("%s: two hold at once, and both say Held: %v, acquired at %v; %v, acquired just now",
+					s.Path, other.Hold, time.Duration(other.Acquired), s.Hold)
+			}
+		}
+	}
+	s.span = l.rec.Begin(s.Hold)
+	l.inside[s.Path] = append(l.inside[s.Path], s)
+}
+
+// look asks the hold, and remembers until when it was certain.
+func (l *ledger) look(s *stay) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.clock.now()
+	if !s.hold.Held() {
+		return false
+	}
+	if !s.tainted {
+		s.sure = at
+	}
+	return true
+}
+
+// leave is called right before a call that may end the hold. What it returns is called afterwards:
+// held says that the call proves that the lock was held when it began.
+func (l *ledger) leave(s *stay) (after func(held bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.clock.now()
+	l.inside[s.Path] = slices.DeleteFunc(l.inside[s.Path], func(o *stay) bool { return o == s })
+	return func(held bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if held && !s.tainted {
+			s.sure = at
+		}
+		if s.span != nil {
+			s.span.EndAt(s.sure)
+		}
+	}
+}
+
+// takeAway is called before the nemesis takes holds away at the server: from then on the next
+// waiter may hold before the old holder can hear of it, which no lock can prevent.
+func (l *ledger) takeAway(session int64, node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if node == "" {
+		l.ended[session] = true
+	} else {
+		l.deleted[node] = true
+	}
+	for path, stays := range l.inside {
+		l.inside[path] = slices.DeleteFunc(stays, func(s *stay) bool {
+			gone := node == "" && s.session == session || node != "" && s.hold.Guard().Path == node
+			if gone {
+				s.tainted = true
+			}
+			return gone
+		})
+	}
+}
+
+// swap has the stay go on under another hold of the same owner.
+func (l *ledger) swap(s *stay, h held) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.hold = h
+}

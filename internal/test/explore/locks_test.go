@@ -1,0 +1,210 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+// A lock is one value of a recipe at one path, with the ways in that the recipe has.
+type lock struct {
+	path, dir string // dir: where the nodes are
+	take      func(ctx context.Context, w *worker) (*grip, error)
+	queue     func(ctx context.Context) (string, error)
+}
+
+// A grip is a hold of any recipe, and what can be done with it.
+type grip struct {
+	held
+	kind      history.Kind
+	permits   int
+	give      func(context.Context) error
+	downgrade func(context.Context) error // nil: not that kind
+	again     func(context.Context) (*grip, error)
+	after     func() // when all is over; nil: nothing
+}
+
+// A flavor is a recipe with options.
+type flavor struct {
+	name  string
+	rules history.Rules // limits are the world's to add
+	open  func(w *world, conn *zk.Conn, path string) *lock
+}
+
+// flavors are dealt to the paths in turn.
+var flavors = []flavor{
+	{"rwlock", history.Rules{}, func(w *world, conn *zk.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path), path)
+	}},
+	{"rwlock with handoff and linger", history.Rules{Handoff: true}, func(w *world, conn *zk.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)), path)
+	}},
+	{"reentrant", history.Rules{Reentrant: true}, func(w *world, conn *zk.Conn, path string) *lock {
+		return mutex(reentrant.New(conn, path), path)
+	}},
+	{"semaphore", history.Rules{}, func(w *world, conn *zk.Conn, path string) *lock {
+		return permits(w, semaphore.New(conn, path, firstPermits), path)
+	}},
+	{"rwlock with handoff, observed", history.Rules{Handoff: true}, func(w *world, conn *zk.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), rwlock.WithObserver(w.balance.observer())), path)
+	}},
+	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zk.Conn, path string) *lock {
+		return mutex(reentrant.New(conn, path, reentrant.WithObserver(w.balance.observer())), path)
+	}},
+}
+
+func rw(m *rwlock.RWMutex, path string) *lock {
+	return &lock{
+		path: path, dir: path,
+		take: func(ctx context.Context, w *worker) (*grip, error) {
+			write, try := w.chance(2), w.chance(8)
+			how, kind := m.RLock, history.Shared
+			switch {
+			case write && try:
+				how, kind = m.TryLock, history.Exclusive
+			case write:
+				how, kind = m.Lock, history.Exclusive
+			case try:
+				how = m.TryRLock
+			}
+			h, err := how(ctx)
+			if err != nil {
+				return nil, err
+			}
+			g := &grip{held: h, kind: kind, give: h.Unlock}
+			if write {
+				g.downgrade = h.Downgrade
+			}
+			return g, nil
+		},
+		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+	}
+}
+
+func mutex(m *reentrant.Mutex, path string) *lock {
+	return &lock{
+		path: path, dir: path,
+		take: func(ctx context.Context, w *worker) (*grip, error) {
+			how := m.Lock
+			if w.chance(8) {
+				how = m.TryLock
+			}
+			h, err := how(ctx)
+			if err != nil {
+				return nil, err
+			}
+			g := &grip{held: h, kind: history.Exclusive, give: h.Unlock}
+			g.again = func(ctx context.Context) (*grip, error) {
+				h, err := m.Lock(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return &grip{held: h, kind: history.Exclusive, give: h.Unlock}, nil
+			}
+			g.after = func() {
+				if n := m.Holds(); n != 0 {
+					w.world.complain("%s: the goroutine of %s has %d holds after the last unlock", path, w.who, n)
+				}
+			}
+			return g, nil
+		},
+		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+	}
+}
+
+const (
+	firstPermits = 4
+	mostPermits  = 6 // of Resize; it never goes below leastPermits, so that each Acquire can be served
+	leastPermits = 3
+)
+
+func permits(world *world, s *semaphore.Semaphore, path string) *lock {
+	var agreed atomic.Bool // this value has taken permits, or set their number
+	return &lock{
+		path: path, dir: path + "/queue",
+		take: func(ctx context.Context, w *worker) (*grip, error) {
+			resize := world.resizes && w.chance(60)
+			n := 1 + w.random.IntN(leastPermits)
+			how := s.Acquire
+			if w.chance(8) {
+				how = s.TryAcquire
+			}
+			for {
+				if resize {
+					if err := world.resize(ctx, w, s, path); err != nil {
+						return nil, err
+					}
+					agreed.Store(true)
+				}
+				h, err := how(ctx, n)
+				if errors.Is(err, semaphore.ErrMismatch) && world.resizes && !agreed.Load() {
+					resize = true // another value had set another number before this one looked
+					continue
+				}
+				if err != nil {
+					return nil, err
+				}
+				agreed.Store(true)
+				return &grip{held: h, kind: history.Permits, permits: n, give: h.Release}, nil
+			}
+		},
+		queue: func(ctx context.Context) (string, error) { q, err := s.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+	}
+}
+
+// limits are the permits of each semaphore over time, for the checker.
+type limits struct {
+	turn chan struct{} // one Resize at a time, so that which number follows which is known
+	all  map[string][]history.Limit
+}
+
+// resize sets another number. A change that fails may still come into force, at any time from then
+// on: it ends no number, and none ends it.
+func (w *world) resize(ctx context.Context, worker *worker, s *semaphore.Semaphore, path string) error {
+	select {
+	case w.limits.turn <- struct{}{}:
+		defer func() { <-w.limits.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	to := leastPermits + worker.random.IntN(mostPermits-leastPermits+1)
+	all := append(w.limits.all[path], history.Limit{Path: path, Permits: to, Since: w.clock.now(), Until: unknown})
+	w.limits.all[path] = all
+	if err := s.Resize(ctx, to); err != nil {
+		return err
+	}
+	worker.count("resized")
+	now := w.clock.now()
+	for i := range all[:len(all)-1] {
+		if all[i].Until == 0 {
+			all[i].Until = now
+		}
+	}
+	all[len(all)-1].Until = 0
+	return nil
+}
+
+// unknown is the Until of a number of which no call has said that it came into force.
+const unknown = math.MaxInt64
+
+// A balance counts what observers hear: each hold that is granted ends once.
+type balance struct{ granted, ended atomic.Int64 }
+
+func (b *balance) observer() observe.Observer {
+	return observe.Observer{
+		Granted:  func(observe.Granted) { b.granted.Add(1) },
+		Released: func(observe.Released) { b.ended.Add(1) },
+		Lost:     func(observe.Lost) { b.ended.Add(1) },
+	}
+}

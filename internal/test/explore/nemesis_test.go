@@ -1,0 +1,184 @@
+package explore
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+)
+
+// A nemesis breaks one thing after another, and mends each after a while. Several are at work at
+// once; one of them alone breaks members, so that there is a quorum most of the time.
+type nemesis struct {
+	*world
+	random  *rand.Rand
+	members bool
+}
+
+func (n *nemesis) chance(of int) bool { return n.random.IntN(of) == 0 }
+
+// rage goes on until the workers begin no further cycle.
+func (n *nemesis) rage() {
+	for {
+		pause := time.Duration(n.random.ExpFloat64() * float64(n.rest))
+		if time.Now().Add(pause).After(n.end) {
+			return
+		}
+		time.Sleep(pause)
+		switch {
+		case n.members && n.chance(3):
+			n.strikeMember()
+		case n.chance(12):
+			n.strikeSession()
+		default:
+			n.strikeHost()
+		}
+	}
+}
+
+// while is how long a fault lasts: most are over before a session can end, some outlast it.
+func (n *nemesis) while() time.Duration {
+	if n.chance(5) {
+		return between(n.random, n.session/2, 2*n.session)
+	}
+	return between(n.random, time.Millisecond, n.session/3)
+}
+
+func (n *nemesis) host() *host { return n.hosts[n.random.IntN(len(n.hosts))] }
+
+// For packets: what befalls the next request of a kind.
+var (
+	actions = []proxy.Action{
+		proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.HoldRequest, proxy.HoldReply, proxy.LoseRequest, proxy.LoseReply, proxy.Answer(-127),
+	}
+	kinds = []proxy.Op{
+		proxy.AnyOp, proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp,
+		proxy.WatchesOp, proxy.ConnectOp, proxy.SetOp, proxy.MkdirOp,
+	}
+)
+
+// strikeHost breaks the network of one host, or one of its packets.
+func (n *nemesis) strikeHost() {
+	h := n.host()
+	d := n.while()
+	lasting := func(what string, begin func(), end func()) {
+		n.say(what, "%s: %s for %v", h.name, what, d)
+		begin()
+		time.Sleep(d)
+		end()
+		n.say("", "%s: %s is over", h.name, what)
+	}
+	switch n.random.IntN(8) {
+	case 0:
+		n.say("cut", "%s: cut", h.name)
+		h.net.all().Cut()
+	case 1:
+		lasting("partition", h.net.all().Partition, h.net.heal)
+	case 2:
+		lasting("nothing out", h.net.out().Partition, h.net.heal)
+	case 3:
+		lasting("nothing in", h.net.in().Partition, h.net.heal)
+	case 4:
+		lasting("freeze", h.net.all().Freeze, h.net.all().Thaw)
+	default:
+		action, op := actions[n.random.IntN(len(actions))], kinds[n.random.IntN(len(kinds))]
+		what := fmt.Sprintf("%v: %v", action, op)
+		f := h.net.packets.Nth(op, 1+n.random.IntN(3), action)
+		defer f.Cancel()
+		over := time.NewTimer(n.session)
+		defer over.Stop()
+		select {
+		case <-f.Fired():
+		case <-over.C: // no such request came
+			return
+		}
+		n.say(what, "%s: %s", h.name, what)
+		if action == proxy.HoldRequest || action == proxy.HoldReply {
+			time.Sleep(d)
+			n.say("", "%s: %s is over", h.name, what)
+		}
+	}
+}
+
+// strikeSession takes a session or a node away at the server, or the connection in the client.
+func (n *nemesis) strikeSession() {
+	h := n.host()
+	c := h.client()
+	switch n.random.IntN(4) {
+	case 0:
+		id := c.conn.SessionID()
+		n.takeAway(id, "")
+		if n.ensemble.Expire(id) {
+			n.say("expire", "%s: session %#x expired at the server", h.name, id)
+		}
+	case 1:
+		// Not a permit: one of several nodes of a hold, of which Guard names one.
+		left := slices.DeleteFunc(n.left(), func(s standing) bool { return strings.Contains(s.path, "/queue/") })
+		if len(left) > 0 {
+			node := left[n.random.IntN(len(left))]
+			n.takeAway(0, node.path)
+			if n.admin.Delete(node.path, -1) == nil {
+				n.say("delete", "%s deleted by hand", node.path)
+			}
+		}
+	default:
+		if !n.chance(3) {
+			return
+		}
+		n.say("close", "%s: its connection is closed", h.name)
+		c.mu.Lock()
+		closed := c.closed
+		c.closed = true
+		c.mu.Unlock()
+		if !closed {
+			c.conn.Close()
+			time.Sleep(between(n.random, time.Millisecond, n.session))
+			h.connect()
+		}
+	}
+}
+
+// strikeMember breaks a member, or the network between members.
+func (n *nemesis) strikeMember() {
+	all := n.ensemble.Members()
+	m := all[n.random.IntN(len(all))]
+	if leader := n.ensemble.Leader(); leader != nil && n.chance(2) {
+		m = leader
+	}
+	d := n.while()
+	lasting := func(what string, begin, end func()) {
+		n.say(what, "member %d: %s for %v", m.ID(), what, d)
+		begin()
+		time.Sleep(d)
+		end()
+		n.say("", "member %d: %s is over", m.ID(), what)
+	}
+	kinds := 2
+	if len(all) > 1 {
+		kinds = 5
+	}
+	switch n.random.IntN(kinds) {
+	case 0:
+		lasting("member killed", func() { n.refuse(m); m.Kill() }, func() { m.Restart(); n.accept(m) })
+	case 1:
+		lasting("member paused", m.Pause, m.Resume)
+	case 2:
+		lasting("member isolated", m.Isolate, m.Heal)
+	case 3:
+		lasting("member lags", func() { m.Lag(between(n.random, time.Millisecond, n.session/2)) }, func() { m.Lag(0) })
+	case 4:
+		n.say("leader changed", "member %d becomes the leader", m.ID())
+		n.ensemble.Elect(m)
+	}
+}
+
+// heal ends whatever a hand may have left.
+func (w *world) heal() {
+	for _, h := range w.hosts {
+		h.net.heal()
+	}
+	w.say("", "all faults are over")
+}

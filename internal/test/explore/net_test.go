@@ -1,0 +1,89 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// A machine is the network of one host: a proxy on it, in front of all members.
+type machine struct {
+	network *memnet.Network
+	name    string
+	latency time.Duration
+	packets *proxy.Proxy
+	addrs   []string // of the proxy, one for each member
+}
+
+// servers makes the ensemble and lets its members listen.
+func (w *world) servers() {
+	w.network = memnet.New()
+	w.ensemble = memzk.Start(memzk.Config{
+		Members: w.plan.members, Tick: w.session / 4, Random: rand.New(rand.NewPCG(w.seed, 3)),
+		SyncLimit: 4, // a session: a deposed leader answers for as long
+		Log:       func(text string) { w.say("", "server: %s", text) },
+	})
+	w.doors = make(map[int]func())
+	for _, m := range w.ensemble.Members() {
+		w.accept(m)
+	}
+}
+
+func memberAddr(m *memzk.Member) string { return fmt.Sprintf("zk%d:2181", m.ID()) }
+
+// accept has a member listen for clients, until refuse or the end of the network.
+func (w *world) accept(m *memzk.Member) {
+	l, err := w.network.Listen(memberAddr(m))
+	if err != nil {
+		panic(err) // there is one listener at a time
+	}
+	go func() { _ = m.Serve(l) }() // until l is closed
+	w.doors[m.ID()] = func() { l.Close() }
+}
+
+func (w *world) refuse(m *memzk.Member) { w.doors[m.ID()]() }
+
+func (w *world) machine(name string, latency time.Duration) *machine {
+	m := &machine{network: w.network, name: name, latency: latency}
+	host := w.network.Host(name)
+	for _, member := range w.ensemble.Members() {
+		if m.packets == nil {
+			p, err := proxy.On(host, memberAddr(member))
+			if err != nil {
+				panic(err)
+			}
+			m.packets, m.addrs = p, []string{p.Addr()}
+			continue
+		}
+		addr, err := m.packets.Open(host, memberAddr(member))
+		if err != nil {
+			panic(err)
+		}
+		m.addrs = append(m.addrs, addr)
+	}
+	m.heal()
+	return m
+}
+
+// connect waits for a session for as long as it takes.
+func (m *machine) connect(session time.Duration) (*zk.Conn, error) {
+	return zkconn.Connect(context.Background(), m.addrs, session, zkconn.WithDialer(m.network.Host(m.name).DialContext))
+}
+
+func (m *machine) all() memnet.Path { return m.network.Between(m.name, memnet.Any) }
+func (m *machine) out() memnet.Path { return m.network.OneWay(m.name, memnet.Any) }
+func (m *machine) in() memnet.Path  { return m.network.OneWay(memnet.Any, m.name) }
+
+// heal ends all faults of the network; what it costs to reach the members stays.
+func (m *machine) heal() {
+	m.all().Heal()
+	m.all().Delay(m.latency)
+}

@@ -1,0 +1,453 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test/history"
+)
+
+// A worker is one goroutine of a host, which takes locks and gives them back until the end.
+type worker struct {
+	world  *world
+	host   *host
+	who    string
+	random *rand.Rand
+	tally  map[string]int
+	mu     sync.Mutex // guards tally: helpers of a worker count, too
+}
+
+func (w *worker) chance(n int) bool { return w.random.IntN(n) == 0 }
+
+func (w *worker) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tally[what]++
+}
+
+// between is a duration that is as likely to be short as long.
+func between(r *rand.Rand, least, most time.Duration) time.Duration {
+	return time.Duration(float64(least) * math.Pow(float64(most)/float64(least), r.Float64()))
+}
+
+func (w *worker) run() {
+	for time.Now().Before(w.world.end) {
+		if !w.chance(4) { // otherwise again at once
+			time.Sleep(time.Duration(w.random.ExpFloat64() * float64(w.world.idle)))
+		}
+		client := w.host.client()
+		l := client.locks[w.random.IntN(len(client.locks))]
+		if w.cycle(client, l) {
+			continue
+		}
+		select { // the connection was closed under it: the next one comes in a moment
+		case <-client.replaced:
+		case <-time.After(time.Until(w.world.end)):
+		}
+	}
+}
+
+// wait is the context of an acquisition: some have given up before they ask, some give up at an
+// instant that is as likely to be early as late, all others wait for longer than any fault lasts.
+func (w *worker) wait() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithDeadline(context.Background(), w.world.end.Add(patience))
+	switch {
+	case w.chance(50):
+		cancel()
+	case w.chance(5):
+		timer := time.AfterFunc(between(w.random, 10*time.Microsecond, 2*w.world.session), cancel)
+		return ctx, func() { timer.Stop(); cancel() }
+	}
+	return ctx, cancel
+}
+
+// cycle takes and gives back one lock. It reports whether the connection is still of use.
+func (w *worker) cycle(c *client, l *lock) (usable bool) {
+	ctx, cancel := w.wait()
+	defer cancel()
+	called := w.world.clock.now()
+	g, err := l.take(ctx, w)
+	if err != nil {
+		return w.refused(ctx, c, l, err)
+	}
+	w.count("cycles")
+	w.count(string(g.kind))
+	s := &stay{
+		Hold:    history.Hold{Path: l.path, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called},
+		hold:    g.held,
+		session: c.conn.SessionID(),
+	}
+	w.world.enter(s, w.chance(2))
+	t := &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
+	switch {
+	case w.chance(12):
+		t.crowd()
+	case w.chance(6):
+		t.collide()
+	default:
+		t.alone()
+	}
+	if g.after != nil {
+		g.after()
+	}
+	return true
+}
+
+// refused looks at the error of an acquisition.
+func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (usable bool) {
+	switch {
+	case errors.Is(err, hold.ErrBusy):
+		w.count("busy")
+	case errors.Is(err, zk.ErrClosing) && c.closing():
+		w.count("refused by a closed connection")
+		return false
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		if deadline, _ := ctx.Deadline(); !time.Now().Before(deadline) {
+			ctx, cancel := context.WithTimeout(context.Background(), w.world.session)
+			defer cancel()
+			q, qerr := l.queue(ctx)
+			w.world.complain("%s: %s waits although all faults ended %v ago: %v; the queue: %s (%v)", l.path, w.who, patience, err, q, qerr)
+		}
+		w.count("canceled")
+	default:
+		w.world.complain("%s: acquire by %s: %v", l.path, w.who, err)
+	}
+	return true
+}
+
+// A tenure is what a worker does with one hold.
+type tenure struct {
+	*worker
+	*client
+	lock *lock
+	*grip
+	stay *stay
+	lost bool // the hold has said so
+}
+
+func (t *tenure) bad(format string, args ...any) {
+	t.world.complain("%s: %v: %s", t.lock.path, t.stay.Hold, fmt.Sprintf(format, args...))
+}
+
+// calling is the context of a call that a fault may delay.
+func (t *tenure) calling() (context.Context, context.CancelFunc) {
+	return context.WithDeadline(context.Background(), t.world.end.Add(patience))
+}
+
+// length of a stay: most are short, some last as long as a session or several.
+func (t *tenure) length() time.Duration {
+	switch {
+	case t.chance(2):
+		return 0
+	case t.chance(40):
+		return between(t.random, t.world.session/8, 3*t.world.session)
+	}
+	return between(t.random, 10*time.Microsecond, 10*time.Millisecond)
+}
+
+// alone: one goroutine does one thing after another.
+func (t *tenure) alone() {
+	t.dwell(t.length())
+	if t.again != nil && t.chance(3) {
+		t.reenter()
+	}
+	if t.downgrade != nil && t.chance(4) {
+		t.toRead()
+	}
+	if t.chance(100) && !t.lost {
+		t.verify()
+	}
+	t.release()
+}
+
+// dwell stays inside, and asks now and then. Half of all never ask: a hold that is not asked sets
+// no watch, which is another way through the library.
+func (t *tenure) dwell(d time.Duration) {
+	if d == 0 {
+		return
+	}
+	if t.chance(2) {
+		time.Sleep(d)
+		return
+	}
+	for left := d; left > 0 && t.look(); left -= d / 4 {
+		select {
+		case <-t.Lost():
+			if t.look() {
+				t.bad("Lost is closed, and Held says true")
+			}
+			return
+		case <-time.After(d / 4):
+		}
+	}
+}
+
+func (t *tenure) look() bool {
+	if t.world.look(t.stay) {
+		if t.lost {
+			t.bad("it was lost, and Held says true")
+		}
+		return true
+	}
+	t.lose()
+	return false
+}
+
+// lose: from the first time that a hold says that it is lost, all of it says so.
+func (t *tenure) lose() {
+	if t.lost {
+		return
+	}
+	t.lost = true
+	t.count("lost")
+	if t.Held() {
+		t.bad("it was lost, and Held says true")
+	}
+	select {
+	case <-t.Lost():
+	case <-time.After(t.world.session):
+		t.bad("it is lost, and Lost stays open")
+	}
+}
+
+// reenter has the owner in once more, and gives the two holds back in either order.
+func (t *tenure) reenter() {
+	ctx, cancel := t.calling()
+	defer cancel()
+	again, err := t.again(ctx)
+	switch {
+	case errors.Is(err, hold.ErrLost):
+		t.lose()
+		return
+	case err != nil:
+		t.bad("re-entry: %v", err)
+		return
+	case t.lost:
+		t.bad("re-entered a lock that was lost")
+	}
+	t.count("re-entered")
+	if again.Token() != t.Token() {
+		t.bad("a re-entry has token %d", again.Token())
+	}
+	first := again.give
+	if t.chance(2) {
+		// The stay goes on under the other hold.
+		first, t.give = t.give, again.give
+		t.world.swap(t.stay, again.held)
+		t.held = again.held
+	}
+	if err := first(ctx); errors.Is(err, hold.ErrLost) {
+		t.look() // the other of the two says so, too
+	} else if err != nil {
+		t.bad("unlock of one of two: %v", err)
+	}
+}
+
+// toRead downgrades, and goes on as a reader.
+func (t *tenure) toRead() {
+	ctx, cancel := t.calling()
+	defer cancel()
+	after := t.world.leave(t.stay)
+	err := t.downgrade(ctx)
+	after(err == nil)
+	s := *t.stay
+	t.stay = &s
+	t.stay.span = nil
+	switch {
+	case err == nil:
+		t.count("downgraded")
+		t.stay.Kind, t.stay.Called = history.Shared, 0
+		t.world.enter(t.stay, t.chance(2))
+		t.dwell(t.length())
+	case errors.Is(err, hold.ErrLost):
+		t.lose()
+	default:
+		t.bad("downgrade: %v", err)
+	}
+}
+
+func (t *tenure) verify() {
+	ctx, cancel := t.calling()
+	defer cancel()
+	switch err := t.Verify(ctx); {
+	case err == nil:
+		t.count("verified")
+	case errors.Is(err, hold.ErrLost):
+		t.lose()
+	case t.closing():
+	default:
+		t.bad("verify: %v", err)
+	}
+}
+
+func (t *tenure) release() {
+	ctx, cancel := t.calling()
+	defer cancel()
+	if t.chance(8) {
+		ctx = t.Context(ctx) // as `ctx = h.Context(ctx); defer h.Unlock(ctx)` does
+	}
+	impatient := t.chance(20)
+	if impatient {
+		cancel()
+	}
+	wasLost := t.lost
+	after := t.world.leave(t.stay)
+	err := t.give(ctx)
+	after(err == nil)
+	switch {
+	case err == nil && wasLost:
+		t.bad("it was lost, and its release says nothing of it")
+	case err == nil:
+	case errors.Is(err, hold.ErrLost):
+		// The release found out. It has ended the hold as released, so Lost may stay open.
+		if !t.lost {
+			t.count("lost")
+		}
+	case impatient && errors.Is(err, context.Canceled):
+		t.count("released in the background")
+	case errors.Is(err, zk.ErrClosing) && t.closing():
+	default:
+		t.bad("release: %v", err)
+	}
+	if t.Held() {
+		t.bad("released, and Held says true")
+	}
+}
+
+// crowd: several goroutines use the one hold at once, whatever they do to it.
+func (t *tenure) crowd() {
+	t.count("crowds")
+	t.dwell(t.length())
+	after := t.world.leave(t.stay) // from now on any of them may have ended it
+	var all sync.WaitGroup
+	released := make([]error, 2+t.random.IntN(3))
+	for i := range released {
+		r := rand.New(rand.NewPCG(t.random.Uint64(), 0))
+		all.Go(func() {
+			ctx, cancel := t.calling()
+			defer cancel()
+			for range r.IntN(4) {
+				if r.IntN(3) == 0 {
+					time.Sleep(between(r, time.Microsecond, 5*time.Millisecond))
+				}
+				t.act(ctx, r)
+			}
+			released[i] = errNotCalled
+			if i == 0 || r.IntN(2) == 0 {
+				released[i] = t.give(ctx)
+			}
+		})
+	}
+	all.Wait()
+	t.endedOnce(released)
+	after(false)
+}
+
+// collide has two goroutines begin a call each, as close together as the machine allows: one gives
+// the hold back, the other does so, too, or turns it into a read lock, or asks for a proof.
+func (t *tenure) collide() {
+	t.count("collisions")
+	t.dwell(t.length())
+	after := t.world.leave(t.stay)
+	ctx, cancel := t.calling()
+	defer cancel()
+	released := []error{errNotCalled, errNotCalled}
+	other := func() { released[1] = t.give(ctx) }
+	switch {
+	case t.downgrade != nil && !t.chance(4):
+		other = func() { t.permitted("downgrade", t.downgrade(ctx)) }
+	case t.chance(2):
+		other = func() { t.permitted("verify", t.Verify(ctx)) }
+	}
+	var waiting atomic.Int32
+	waiting.Store(2)
+	var both sync.WaitGroup
+	for _, call := range []func(){func() { released[0] = t.give(ctx) }, other} {
+		both.Go(func() {
+			for waiting.Add(-1); waiting.Load() > 0; {
+				runtime.Gosched()
+			}
+			call()
+		})
+	}
+	both.Wait()
+	t.endedOnce(released)
+	after(false)
+}
+
+// endedOnce looks at what several releases of one hold have returned.
+func (t *tenure) endedOnce(released []error) {
+	ended := 0
+	for _, err := range released {
+		switch {
+		case errors.Is(err, errNotCalled), errors.Is(err, hold.ErrReleased):
+		case err == nil, errors.Is(err, hold.ErrLost):
+			ended++
+		case errors.Is(err, zk.ErrClosing) && t.closing():
+			ended++
+		default:
+			ended++
+			t.bad("release in a crowd: %v", err)
+		}
+	}
+	if ended != 1 {
+		t.bad("%d of several releases ended the hold: %v", ended, released)
+	}
+	if t.Held() {
+		t.bad("released in a crowd, and Held says true")
+	}
+}
+
+var errNotCalled = errors.New("not called")
+
+// act is one call on a hold that may be ending.
+func (t *tenure) act(ctx context.Context, r *rand.Rand) {
+	var err error
+	what := ""
+	switch r.IntN(8) {
+	case 0:
+		t.Held()
+	case 1:
+		t.Deadline()
+	case 2:
+		_ = t.Context(ctx).Err()
+	case 3:
+		select {
+		case <-t.Lost():
+		case <-time.After(between(r, time.Microsecond, time.Millisecond)):
+		}
+	case 4:
+		what, err = "verify", t.Verify(ctx)
+	case 5:
+		if t.again == nil { // whose goroutine owns it is part of its contract
+			_, _ = t.conn.Multi(t.Guard()) // either answer is right
+		}
+	default:
+		if t.downgrade != nil {
+			what, err = "downgrade", t.downgrade(ctx)
+		}
+	}
+	t.permitted(what, err)
+}
+
+// permitted looks at what a call returned on a hold that another goroutine may have ended.
+func (t *tenure) permitted(what string, err error) {
+	switch {
+	case err == nil, errors.Is(err, hold.ErrLost), errors.Is(err, hold.ErrReleased):
+	case errors.Is(err, zk.ErrClosing) && t.closing():
+	case what == "downgrade" && strings.Contains(err.Error(), "not held for writing"): // another goroutine was first
+	default:
+		t.bad("%s in a crowd: %v", what, err)
+	}
+}

@@ -1,0 +1,346 @@
+package explore
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/test/history"
+)
+
+// patience is longer than what is left of any fault when the workers stop.
+const patience = 10 * time.Minute
+
+// A plan is what a seed draws.
+type plan struct {
+	seed    uint64
+	members int
+	hosts   int
+	workers int // of each host
+	paths   int
+	first   int // the flavor of the first path; the others follow in turn
+	session time.Duration
+	length  time.Duration // of the workload
+	rest    time.Duration // mean time between two faults of one hand
+	hands   int           // nemeses at work at once
+	idle    time.Duration // mean time between two cycles of a worker
+	resizes bool
+	latency time.Duration // the largest
+}
+
+func draw(seed uint64) plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	p := plan{
+		seed:    seed,
+		members: []int{1, 3, 3}[r.IntN(3)],
+		hosts:   2 + r.IntN(4),
+		workers: 2 + r.IntN(7),
+		paths:   1 + r.IntN(len(flavors)),
+		first:   r.IntN(len(flavors)),
+		session: []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second}[r.IntN(3)],
+		length:  time.Duration(60+r.IntN(120)) * time.Second,
+		rest:    between(r, 10*time.Millisecond, time.Second),
+		hands:   2 + r.IntN(5),
+		idle:    between(r, time.Millisecond, 300*time.Millisecond),
+		resizes: r.IntN(2) == 0,
+		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
+	}
+	return p
+}
+
+func (p plan) String() string {
+	return fmt.Sprintf("seed %d: %d members, %d hosts x %d workers, %d paths from %q on, T %v, %v, idle for %v, %d hands that rest %v, latency up to %v",
+		p.seed, p.members, p.hosts, p.workers, p.paths, p.flavor(0).name, p.session, p.length, p.idle.Round(time.Millisecond), p.hands, p.rest.Round(time.Millisecond), p.latency)
+}
+
+// flavor is that of the i-th path.
+func (p plan) flavor(i int) flavor { return flavors[(p.first+i)%len(flavors)] }
+
+// A world is one seed's servers, hosts and locks, in one bubble.
+type world struct {
+	plan
+	*ledger
+	t        *testing.T
+	network  *memnet.Network
+	ensemble *memzk.Ensemble
+	hosts    []*host
+	paths    []string
+	admin    *zk.Conn
+	doors    map[int]func() // ends listening, by member; absent while killed
+	limits   limits
+	balance  balance
+	end      time.Time // when the workers begin no further cycle
+
+	told   sync.Mutex // guards what follows
+	events []event    // of the nemesis
+	faults map[string]int
+}
+
+// An event is one thing that the nemesis did.
+type event struct {
+	at   int64
+	text string
+}
+
+// A host is one process of the world, with a connection that may be replaced.
+type host struct {
+	world *world
+	name  string
+	net   *machine
+	mu    sync.Mutex
+	now   *client
+}
+
+// A client is one connection, and a value of each lock on it.
+type client struct {
+	conn     *zk.Conn
+	locks    []*lock
+	mu       sync.Mutex
+	closed   bool
+	replaced chan struct{} // closed when the host has another one
+}
+
+func (c *client) closing() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
+func (h *host) client() *client {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
+}
+
+// connect gives the host a connection, its first or the next.
+func (h *host) connect() {
+	conn, err := h.net.connect(h.world.session)
+	if err != nil {
+		h.world.complain("%s: connect: %v", h.name, err)
+		return
+	}
+	c := &client{conn: conn, replaced: make(chan struct{})}
+	for i, path := range h.world.paths {
+		c.locks = append(c.locks, h.world.flavor(i).open(h.world, c.conn, path))
+	}
+	h.mu.Lock()
+	old := h.now
+	h.now = c
+	h.mu.Unlock()
+	if old != nil {
+		close(old.replaced)
+	}
+}
+
+// result is what a seed has come to.
+type result struct {
+	plan    plan
+	tally   map[string]int
+	faults  map[string]int
+	virtual time.Duration
+	report  string // empty: nothing wrong
+	record  []history.Hold
+	events  []event
+}
+
+// play runs one seed. It is called in a bubble.
+func play(t *testing.T, p plan) *result {
+	began := time.Now()
+	w := &world{
+		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
+		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit)},
+	}
+	w.servers()
+	for i := range p.paths {
+		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
+		w.limits.all[w.paths[i]] = []history.Limit{{Path: w.paths[i], Permits: firstPermits}}
+	}
+	r := rand.New(rand.NewPCG(p.seed, 2))
+	administration := &host{world: w, name: "admin", net: w.machine("admin", 0)}
+	admin, err := administration.net.connect(10 * p.session)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.admin = admin
+	defer administration.net.packets.Close()
+	for i := range p.hosts {
+		h := &host{world: w, name: fmt.Sprintf("h%d", i)}
+		h.net = w.machine(h.name, between(r, time.Microsecond, p.latency))
+		h.connect()
+		w.hosts = append(w.hosts, h)
+	}
+	tally := w.work()
+	w.settle()
+	virtual := time.Since(began)
+	w.close()
+	return &result{
+		plan: p, tally: tally, faults: w.faults, virtual: virtual,
+		report: w.judge(), record: w.rec.Holds(), events: w.events,
+	}
+}
+
+// work has the workers and the nemesis run until the end.
+func (w *world) work() map[string]int {
+	var workers []*worker
+	var working, raging sync.WaitGroup
+	for i, h := range w.hosts {
+		for j := range w.workers {
+			k := &worker{
+				world: w, host: h, who: fmt.Sprintf("%s.%d", h.name, j), tally: make(map[string]int),
+				random: rand.New(rand.NewPCG(w.seed, uint64(100+100*i+j))),
+			}
+			workers = append(workers, k)
+			working.Go(k.run)
+		}
+	}
+	for i := range w.hands {
+		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, uint64(10+i))), members: i == 0}
+		raging.Go(n.rage)
+	}
+	raging.Wait()
+	w.heal()
+	working.Wait()
+	tally := make(map[string]int)
+	for _, k := range workers {
+		for what, n := range k.tally {
+			tally[what] += n
+		}
+	}
+	return tally
+}
+
+// settle waits for clean-ups that go on in the background, and looks for what is left in line.
+// The sessions live: no server deletes it.
+func (w *world) settle() {
+	for deadline := time.Now().Add(patience); ; time.Sleep(w.session / 4) {
+		left := w.left()
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			w.complain("orphans, %v after all workers have left: %v", patience, left)
+			break
+		}
+	}
+	time.Sleep(w.session) // what is released in the background is observed
+	if granted, ended := w.balance.granted.Load(), w.balance.ended.Load(); granted != ended {
+		w.complain("observers heard of %d holds that were granted and of %d that ended", granted, ended)
+	}
+}
+
+// A standing is a node in a lock's directory.
+type standing struct {
+	path    string
+	session int64
+}
+
+func (s standing) String() string { return fmt.Sprintf("%s of session %#x", s.path, s.session) }
+
+// close ends all that the world has begun.
+func (w *world) close() {
+	for _, h := range w.hosts {
+		if c := h.client(); !c.closing() {
+			c.conn.Close()
+		}
+		h.net.packets.Close()
+	}
+	w.admin.Close()
+	w.ensemble.Stop()
+	w.network.Close()
+	time.Sleep(w.session) // the client's goroutines end
+}
+
+// left are the nodes in the locks' directories.
+func (w *world) left() (nodes []standing) {
+	dirs := make(map[string]bool)
+	for _, l := range w.hosts[0].client().locks {
+		dirs[l.dir] = true
+	}
+	for path, owner := range w.ensemble.Nodes() {
+		if dirs[path[:strings.LastIndexByte(path, '/')]] {
+			nodes = append(nodes, standing{path, owner})
+		}
+	}
+	slices.SortFunc(nodes, func(a, b standing) int { return strings.Compare(a.path, b.path) })
+	return nodes
+}
+
+// judge is empty when all is well.
+func (w *world) judge() string {
+	var b strings.Builder
+	for i, path := range w.paths {
+		rules := w.flavor(i).rules
+		rules.Limits = w.limits.all[path]
+		var holds []history.Hold
+		for _, h := range w.rec.Holds() {
+			if h.Path == path {
+				holds = append(holds, h)
+			}
+		}
+		if report := history.Check(rules, holds); !report.OK() {
+			fmt.Fprintf(&b, "%v\n", report)
+			for _, v := range report.Violations {
+				last := v.Holds[len(v.Holds)-1]
+				w.found = append(w.found, finding{last.Acquired, fmt.Sprintf("%s: %s: %s", v.Path, v.Rule, v.Text)})
+			}
+		}
+	}
+	slices.SortFunc(w.found, func(a, b finding) int { return int(a.at - b.at) })
+	for i, f := range w.found {
+		if i == mostFindings {
+			fmt.Fprintf(&b, "... and %d more findings\n", len(w.found)-i)
+			break
+		}
+		fmt.Fprintf(&b, "at %v: %s\n", time.Duration(f.at), f.text)
+		w.story(&b, f.at)
+	}
+	return b.String()
+}
+
+const (
+	mostFindings = 5
+	mostEvents   = 30
+)
+
+// story tells what the nemesis did before.
+func (w *world) story(b *strings.Builder, at int64) {
+	w.told.Lock()
+	defer w.told.Unlock()
+	from := at - int64(3*w.session)
+	var before []event
+	for _, e := range w.events {
+		if e.at >= from && e.at <= at {
+			before = append(before, e)
+		}
+	}
+	for _, e := range before[max(0, len(before)-mostEvents):] {
+		fmt.Fprintf(b, "    %12v  %s\n", time.Duration(e.at).Round(time.Microsecond), e.text)
+	}
+}
+
+// say notes what the nemesis does, and counts it as a fault of that kind if there is one.
+func (w *world) say(kind, format string, args ...any) {
+	at := w.clock.now()
+	w.told.Lock()
+	defer w.told.Unlock()
+	w.events = append(w.events, event{at, fmt.Sprintf(format, args...)})
+	if kind != "" {
+		w.faults[kind]++
+	}
+}
+
+func sum(m map[string]int) (n int) {
+	for v := range maps.Values(m) {
+		n += v
+	}
+	return n
+}

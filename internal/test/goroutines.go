@@ -1,0 +1,34 @@
+package test
+
+import (
+	"bytes"
+	"regexp"
+	"runtime"
+)
+
+var bubble = regexp.MustCompile(`^goroutine \d+ \[[^\]]*(synctest bubble \d+)\]`)
+
+// Goroutines counts those of the bubble that the caller is in, or of the program, if it is in none.
+// In a bubble other tests may run beside.
+func Goroutines() int {
+	mine := bubble.FindSubmatch(stacks(false))
+	if mine == nil {
+		return runtime.NumGoroutine()
+	}
+	n := 0
+	for stack := range bytes.SplitSeq(stacks(true), []byte("\n\n")) {
+		if of := bubble.FindSubmatch(stack); of != nil && bytes.Equal(of[1], mine[1]) {
+			n++
+		}
+	}
+	return n
+}
+
+// stacks are the stacks of the caller, or of all goroutines, each behind an empty line.
+func stacks(all bool) []byte {
+	for buf := make([]byte, 64<<10); ; buf = make([]byte, 2*len(buf)) {
+		if n := runtime.Stack(buf, all); n < len(buf) {
+			return buf[:n]
+		}
+	}
+}

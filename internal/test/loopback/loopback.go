@@ -1,0 +1,65 @@
+// Package loopback serves an in-memory ZooKeeper on a port of the loopback interface, for tests
+// whose clients are other processes or dial by themselves. A test whose clients take a dialer uses a
+// network in memory instead, and virtual time.
+package loopback
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/memzk"
+)
+
+// Server is a standalone in-memory server.
+type Server struct {
+	ensemble *memzk.Ensemble
+	addr     string
+	served   chan error
+}
+
+// Start starts a server on a free port. Its sessions and ticks are those of the real servers that
+// package realzk starts.
+func Start() (*Server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		ensemble: memzk.Start(memzk.Config{
+			Tick: 100 * time.Millisecond, MaxSession: time.Minute, ContainerCheck: 500 * time.Millisecond,
+		}),
+		addr:   l.Addr().String(),
+		served: make(chan error, 1),
+	}
+	go func() { s.served <- s.ensemble.Members()[0].Serve(l) }()
+	return s, nil
+}
+
+// Addr is the host:port that clients connect to.
+func (s *Server) Addr() string { return s.addr }
+
+// Stop ends the server and all connections, and waits for its goroutines.
+func (s *Server) Stop() error {
+	s.ensemble.Stop()
+	if err := <-s.served; err != nil {
+		return errors.Join(errors.New("loopback: the server did not accept until its end"), err)
+	}
+	return nil
+}
+
+// For is a server for this test alone.
+func For(tb testing.TB) *Server {
+	tb.Helper()
+	s, err := Start()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,222 @@
+package realzk
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const childPatience = 60 * time.Second
+
+// Child is another process of the same test binary, to be stopped and killed.
+// The two talk in lines; the first word of each says what it is. The package's
+// TestMain asks Ordered first, and is then the child's main function:
+//
+//	func TestMain(m *testing.M) {
+//		var o order
+//		if realzk.Ordered("X_CHILD", &o) {
+//			os.Exit(child(o))
+//		}
+//		realzk.Main(m)
+//	}
+type Child struct {
+	tb    testing.TB
+	proc  *process
+	stdin io.WriteCloser
+	said  chan string // closed when its output has ended
+
+	mu    sync.Mutex
+	cries bytes.Buffer
+}
+
+// StartChild starts one; order is what Ordered finds under the name env. It is
+// killed at cleanup.
+func StartChild(tb testing.TB, env string, order any) *Child {
+	tb.Helper()
+	text, err := json.Marshal(order)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), env+"="+string(text),
+		// A program with the race detector stays a second longer, for races of
+		// goroutines that still run.
+		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	return StartProgram(tb, cmd)
+}
+
+// StartProgram starts a Child that is another program than the test itself.
+func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
+	tb.Helper()
+	c := &Child{tb: tb, said: make(chan string, 8)}
+	cmd.Stderr = (*childCries)(c)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	// A pipe of our own: the command's would be closed when the process is
+	// waited for, with lines in it that nobody has read.
+	out, in2, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cmd.Stdout = in2
+	c.stdin = in
+	c.proc, err = startProcess(cmd)
+	in2.Close()
+	if err != nil {
+		out.Close()
+		tb.Fatal(err)
+	}
+	go c.listen(out)
+	tb.Cleanup(func() {
+		c.Kill()
+		in.Close()
+		for range c.said { // until it has ended
+		}
+	})
+	return c
+}
+
+func (c *Child) listen(out *os.File) {
+	defer close(c.said)
+	defer out.Close()
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		c.said <- lines.Text()
+	}
+}
+
+// childCries keeps what the child writes to stderr.
+type childCries Child
+
+func (c *childCries) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cries.Write(p)
+}
+
+// Say sends a line.
+func (c *Child) Say(line string) {
+	c.tb.Helper()
+	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
+		c.fail("does not listen: " + err.Error())
+	}
+}
+
+// Hears waits for a line that begins with word, and returns what follows it.
+func (c *Child) Hears(word string) string {
+	c.tb.Helper()
+	late := time.NewTimer(childPatience)
+	defer late.Stop()
+	for {
+		select {
+		case line, ok := <-c.said:
+			if !ok {
+				c.fail(fmt.Sprintf("ended before it said %q", word))
+			}
+			if first, rest, _ := strings.Cut(line, " "); first == word {
+				return rest
+			}
+		case <-late.C:
+			c.fail(fmt.Sprintf("has not said %q for %v", word, childPatience))
+		}
+	}
+}
+
+// Pause freezes the process (SIGSTOP), and returns when all its threads stand.
+func (c *Child) Pause() {
+	c.tb.Helper()
+	if err := pauseProcess(c.proc.cmd.Process); err != nil {
+		c.fail("cannot be paused: " + err.Error())
+	}
+}
+
+// Resume ends a Pause.
+func (c *Child) Resume() {
+	c.tb.Helper()
+	if err := resumeProcess(c.proc.cmd.Process); err != nil {
+		c.fail("cannot be resumed: " + err.Error())
+	}
+}
+
+// Signal sends it a signal.
+func (c *Child) Signal(sig os.Signal) {
+	c.tb.Helper()
+	if err := c.proc.cmd.Process.Signal(sig); err != nil {
+		c.fail("cannot be sent " + sig.String() + ": " + err.Error())
+	}
+}
+
+// Ends waits until it has ended by itself, and returns its exit code, -1 if a
+// signal has ended it, and what it has written to stderr.
+func (c *Child) Ends() (code int, cries string) {
+	c.tb.Helper()
+	late := time.NewTimer(childPatience)
+	defer late.Stop()
+	select {
+	case <-c.proc.done:
+	case <-late.C:
+		c.fail(fmt.Sprintf("has not ended for %v", childPatience))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.proc.cmd.ProcessState.ExitCode(), c.cries.String()
+}
+
+// PID returns the number of the process.
+func (c *Child) PID() int { return c.proc.cmd.Process.Pid }
+
+// Kill ends it with SIGKILL, and returns when it has ended.
+func (c *Child) Kill() {
+	if c.proc.alive() {
+		c.proc.kill()
+	}
+}
+
+// fail kills the child first, for only then is all of its stderr there.
+func (c *Child) fail(text string) {
+	c.tb.Helper()
+	c.Kill()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tb.Fatalf("the child %s\n%s", text, c.cries.String())
+}
+
+// Ordered reports whether this process is a Child, and reads its order.
+func Ordered(env string, order any) bool {
+	text, is := os.LookupEnv(env)
+	if is {
+		if err := json.Unmarshal([]byte(text), order); err != nil {
+			panic(err)
+		}
+	}
+	return is
+}
+
+// Lines are what the parent says, for a Child. When the parent has gone the
+// process ends.
+func Lines() <-chan string {
+	lines := make(chan string)
+	go func() {
+		in := bufio.NewScanner(os.Stdin)
+		for in.Scan() {
+			lines <- in.Text()
+		}
+		os.Exit(3)
+	}()
+	return lines
+}

@@ -1,0 +1,85 @@
+package realzk
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+const connectTimeout = 15 * time.Second
+
+// Connect is a connection as zklocks makes it, with zkconn.Connect; no servers:
+// the shared one. It is closed at cleanup.
+func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+	tb.Helper()
+	if len(servers) == 0 {
+		servers = Servers(tb)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
+	defer cancel()
+	conn, err := zkconn.Connect(ctx, servers, timeout)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		conn.Close()
+		if !test.Poll(connectTimeout, func() bool { return conn.State() == zk.StateDisconnected }) {
+			tb.Errorf("connection to %v is %v after Close", servers, conn.State())
+		}
+	})
+	return conn
+}
+
+// ConnectForeign is a connection as any program makes it, with zk.Connect and
+// nothing of ours; no servers: the shared one. It is closed at cleanup, which
+// waits until its goroutines have ended.
+func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+	tb.Helper()
+	return foreign(tb, timeout, servers, func(*zk.Conn) {})
+}
+
+// ConnectLimited is ConnectForeign with a client that gives up a connection on
+// which a reply has more bytes than limit.
+func ConnectLimited(tb testing.TB, timeout time.Duration, limit int, servers ...string) *zk.Conn {
+	tb.Helper()
+	return foreign(tb, timeout, servers, zk.WithMaxBufferSize(limit))
+}
+
+func foreign(tb testing.TB, timeout time.Duration, servers []string, option func(*zk.Conn)) *zk.Conn {
+	tb.Helper()
+	if len(servers) == 0 {
+		servers = Servers(tb)
+	}
+	conn, events, err := zk.Connect(servers, timeout,
+		zk.WithDialer(dialOrdered), zk.WithLogger(quiet{}), zk.WithLogInfo(false), option)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range events { // closed when the client's loop ends
+		}
+	}()
+	tb.Cleanup(func() {
+		conn.Close()
+		select {
+		case <-ended:
+		case <-time.After(connectTimeout):
+			tb.Errorf("connection to %v does not end after Close", servers)
+		}
+	})
+	if !test.Poll(connectTimeout, func() bool { return conn.State() == zk.StateHasSession }) {
+		tb.Fatalf("no session with %v after %v: %v", servers, connectTimeout, conn.State())
+	}
+	return conn
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}

@@ -1,0 +1,63 @@
+package realzk
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const dirPattern = "zktest-"
+
+// dataDir is a server's temporary directory. It is marked as in use by a file
+// lock, which the system takes back when this process ends however it ends; so
+// the next process can tell what a killed one left behind, and remove it.
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+func newDataDir() (*dataDir, error) {
+	base := os.TempDir()
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		base = "/dev/shm" // in memory: the servers write a lot, and nobody needs it tomorrow
+	}
+	sweepDataDirs(base)
+	path, err := os.MkdirTemp(base, dirPattern)
+	if err != nil && base != os.TempDir() {
+		path, err = os.MkdirTemp("", dirPattern)
+	}
+	if err != nil {
+		return nil, err
+	}
+	lock, err := os.Create(filepath.Join(path, "in-use"))
+	if err != nil {
+		os.RemoveAll(path)
+		return nil, err
+	}
+	_ = tryLockFile(lock)
+	return &dataDir{path: path, lock: lock}, nil
+}
+
+func (d *dataDir) remove() error {
+	err := os.RemoveAll(d.path)
+	d.lock.Close()
+	return err
+}
+
+func sweepDataDirs(base string) {
+	dirs, _ := filepath.Glob(filepath.Join(base, dirPattern+"*"))
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
+			continue // perhaps made a moment ago, and not locked yet
+		}
+		lock, err := os.OpenFile(filepath.Join(dir, "in-use"), os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if tryLockFile(lock) == nil {
+			os.RemoveAll(dir)
+		}
+		lock.Close()
+	}
+}

@@ -1,0 +1,11 @@
+package realzk
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// dieWithUs has the system kill the child when the thread that starts it ends.
+func dieWithUs(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,61 @@
+package realzk
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+const childEnv = "ZKTEST_CHILD"
+
+// A child process starts a server and is killed: the server dies with it, and
+// the next process sweeps its data away.
+func TestServerDiesWithItsProcess(t *testing.T) {
+	if os.Getenv(childEnv) != "" {
+		s, err := Start(Options{})
+		must(t, err)
+		fmt.Println("server", s.PID(), s.Dir())
+		must(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}
+	t.Parallel()
+	Installed(t)
+	child := exec.Command(os.Args[0], "-test.run=^TestServerDiesWithItsProcess$")
+	child.Env = append(os.Environ(), childEnv+"=1")
+	out, err := child.StdoutPipe()
+	must(t, err)
+	must(t, child.Start())
+	var pid int
+	var dir string
+	for in := bufio.NewScanner(out); in.Scan(); {
+		if strings.HasPrefix(in.Text(), "server ") {
+			_, err := fmt.Sscan(in.Text(), new(string), &pid, &dir)
+			must(t, err)
+		}
+	}
+	if err := child.Wait(); err == nil || pid == 0 {
+		t.Fatalf("the child told of server %d, and ended with %v", pid, err)
+	}
+	test.Eventually(t, 10*time.Second, "the server is gone", func() bool {
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid)
+	})
+	old := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(dir, old, old))
+	Standalone(t, Options{})
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the data of the killed process is still there: %v", err)
+	}
+}
+
+// isZombie: dead, and nobody has asked for its exit status yet.
+func isZombie(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err == nil && strings.Contains(string(status), "State:\tZ")
+}

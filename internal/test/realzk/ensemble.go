@@ -1,0 +1,180 @@
+package realzk
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+// Ensemble is a ZooKeeper cluster of several server processes.
+type Ensemble struct {
+	servers []*Server
+	links   []*link // with Options.Partitions
+}
+
+// StartEnsemble runs n servers (3 is the usual number) that elect a leader, and
+// returns when all of them serve.
+func StartEnsemble(n int, opts Options) (*Ensemble, error) {
+	if n < 2 {
+		return nil, fmt.Errorf("realzk: an ensemble of %d: use Start", n)
+	}
+	if _, err := findJava(); err != nil {
+		return nil, err
+	}
+	var err error
+	for range startTries {
+		var e *Ensemble
+		if e, err = newEnsemble(n, opts); err != nil {
+			return nil, err
+		}
+		if err = e.all((*Server).launch); err == nil {
+			if err = e.ready(startTimeout); err == nil {
+				return e, nil
+			}
+		}
+		_ = e.Stop()
+	}
+	return nil, err
+}
+
+func newEnsemble(n int, opts Options) (*Ensemble, error) {
+	ports, err := proxy.FreePorts(3 * n) // client, quorum, election
+	if err != nil {
+		return nil, err
+	}
+	e := &Ensemble{}
+	for i := range n {
+		s, err := newServer(opts, ports[i])
+		if err != nil {
+			_ = e.Stop()
+			return nil, err
+		}
+		s.id = i + 1
+		e.servers = append(e.servers, s)
+	}
+	quorum, election := ports[n:2*n], ports[2*n:]
+	if opts.Partitions {
+		if e.links, err = newLinks(quorum, election); err != nil {
+			_ = e.Stop()
+			return nil, err
+		}
+	}
+	for _, s := range e.servers {
+		for j := range n {
+			s.cluster = append(s.cluster, fmt.Sprintf("server.%d=%s:%d:%d", j+1, proxy.Host, quorum[j], election[j]))
+		}
+	}
+	for _, l := range e.links { // what the one knows of the other is our proxies
+		e.servers[l.from-1].cluster[l.to-1] = fmt.Sprintf("server.%d=%s:%s", l.to, l.quorum.Addr(), port(l.election))
+	}
+	return e, nil
+}
+
+func (e *Ensemble) ready(within time.Duration) error {
+	if err := e.all(func(s *Server) error { return s.ready(within) }); err != nil {
+		return err
+	}
+	_, err := e.Leader()
+	return err
+}
+
+// all does the same to each server, at the same time.
+func (e *Ensemble) all(do func(*Server) error) error {
+	errs := make([]error, len(e.servers))
+	var wg sync.WaitGroup
+	for i, s := range e.servers {
+		wg.Go(func() { errs[i] = do(s) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Servers are the members, in the order of their ids.
+func (e *Ensemble) Servers() []*Server { return slices.Clone(e.servers) }
+
+// Addrs are the members' client addresses.
+func (e *Ensemble) Addrs() []string {
+	var addrs []string
+	for _, s := range e.servers {
+		addrs = append(addrs, s.Addr())
+	}
+	return addrs
+}
+
+// Leader is the member that leads now. It waits for an election that is going
+// on, up to 10 seconds.
+func (e *Ensemble) Leader() (*Server, error) {
+	var leader *Server
+	test.Poll(10*time.Second, func() bool {
+		if leaders := e.inState("leader"); len(leaders) == 1 {
+			leader = leaders[0]
+		}
+		return leader != nil
+	})
+	if leader == nil {
+		return nil, errors.New("realzk: the ensemble has no leader")
+	}
+	return leader, nil
+}
+
+// Followers are the members that follow now, without those that are down.
+func (e *Ensemble) Followers() ([]*Server, error) {
+	if _, err := e.Leader(); err != nil {
+		return nil, err
+	}
+	followers := e.inState("follower")
+	if len(followers) == 0 {
+		return nil, errors.New("realzk: the ensemble has no followers")
+	}
+	return followers, nil
+}
+
+// inState leaves paused members out without waiting for an answer.
+func (e *Ensemble) inState(state string) []*Server {
+	var in []*Server
+	for _, s := range e.servers {
+		s.mu.Lock()
+		paused := s.paused
+		s.mu.Unlock()
+		if paused || !s.Alive() {
+			continue
+		}
+		if mntr, err := s.Mntr(); err == nil && mntr["zk_server_state"] == state {
+			in = append(in, s)
+		}
+	}
+	return in
+}
+
+// Kill ends every member that is alive, as a power cut would.
+func (e *Ensemble) Kill() error {
+	return e.all(func(s *Server) error {
+		if !s.Alive() {
+			return nil
+		}
+		return s.Kill()
+	})
+}
+
+// Restart kills what is alive, starts all members again with their data, and
+// returns when all of them serve.
+func (e *Ensemble) Restart() error {
+	if err := e.all((*Server).relaunch); err != nil {
+		return err
+	}
+	return e.ready(startTimeout)
+}
+
+// Stop ends all members and removes their data.
+func (e *Ensemble) Stop() error {
+	err := e.all((*Server).Stop)
+	for _, l := range e.links {
+		l.close()
+	}
+	return err
+}

@@ -1,0 +1,54 @@
+package realzk
+
+import (
+	"os"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test/loopback"
+)
+
+// ExampleServers are the addresses of Some for an Example function, which has no testing.TB. It
+// panics when no server can be started.
+func ExampleServers() []string {
+	addrs, err := some()
+	if err != nil {
+		panic(err)
+	}
+	return addrs
+}
+
+// Some are the addresses of servers for a test whose subject is the client, and which needs a port to
+// dial: those in ZK_SERVERS; with ZKLOCKS_REAL=1 the one of the package's shared server; else that of
+// an in-memory server that the package's tests share. So the test runs where only Go is installed, and
+// on a real server where nothing is to be left out.
+func Some(tb testing.TB) []string {
+	tb.Helper()
+	addrs, err := some()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return addrs
+}
+
+func some() ([]string, error) {
+	if addrs := named(); len(addrs) > 0 {
+		return addrs, nil
+	}
+	if os.Getenv(realEnv) != "" {
+		s, err := startShared()
+		if err != nil {
+			return nil, err
+		}
+		return []string{s.Addr()}, nil
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.memory == nil {
+		s, err := loopback.Start()
+		if err != nil {
+			return nil, err
+		}
+		shared.memory = s
+	}
+	return []string{shared.memory.Addr()}, nil
+}

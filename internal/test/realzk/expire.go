@@ -1,0 +1,149 @@
+package realzk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+// Expire ends conn's session at the server, at once, and returns when the
+// server has confirmed it. The client hears of a lost connection now, and of
+// the expiry when it has reconnected. It works with any *zk.Conn, also one
+// that cannot reach its server (a muted or refusing Proxy is gone around).
+func Expire(tb testing.TB, conn *zk.Conn) {
+	tb.Helper()
+	if err := ExpireSession(conn); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// ExpireAt is Expire by way of another member of the ensemble, for when the one
+// that conn is connected to is paused or dead.
+func ExpireAt(tb testing.TB, conn *zk.Conn, addr string) {
+	tb.Helper()
+	if err := expireSession(conn, addr); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// ExpireSession is Expire for programs that are no tests.
+func ExpireSession(conn *zk.Conn) error { return expireSession(conn, conn.Server()) }
+
+func expireSession(conn *zk.Conn, addr string) error {
+	id := conn.SessionID()
+	if id == 0 {
+		return errors.New("realzk: expire: the connection has no session")
+	}
+	_, err := EndSession(id, password(conn), addr)
+	return err
+}
+
+// EndSession is Expire for those who know only what the server goes by, see
+// Proxy.Session. It reports whether the session may have been alive until then:
+// false only if the server said at once that there is none.
+func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
+	addr = proxy.Behind(addr)
+	// Taking the session over cuts the client off, which may come back and take
+	// it over in turn before our goodbye is heard. So ask until it is over; to
+	// ask also cuts off a client that came back into a session without life,
+	// where nobody would answer it.
+	var over bool
+	if !test.Poll(10*time.Second, func() bool {
+		over, err = closeSession(addr, id, passwd)
+		alive = alive || !over
+		return over || err != nil
+	}) {
+		err = errors.New("it comes back again and again")
+	}
+	if err != nil {
+		return alive, fmt.Errorf("realzk: expire session %#x at %s: %w", id, addr, err)
+	}
+	return alive, nil
+}
+
+// SessionPassword is what, with the session's id, lets anybody take it over.
+func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
+
+// password reads what zk.Conn does not tell. The client writes it at the end of
+// each handshake, before it sets its state, which State reads atomically; so the
+// read is ordered after the handshake that made the session. It is not ordered
+// before the next one, in which the same password is written again.
+//
+//go:norace
+func password(conn *zk.Conn) []byte {
+	conn.State()
+	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
+	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)
+}
+
+// closeSession takes the session over with a second connection, as a client
+// that reconnects would, and says goodbye; both in one write, to be faster than
+// the client. It reports whether the session was over already.
+func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
+	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return false, err
+	}
+	hello := binary.BigEndian.AppendUint32(nil, 0)  // protocol version
+	hello = binary.BigEndian.AppendUint64(hello, 0) // last zxid seen
+	hello = binary.BigEndian.AppendUint32(hello, 10_000)
+	hello = binary.BigEndian.AppendUint64(hello, uint64(id))
+	hello = binary.BigEndian.AppendUint32(hello, uint32(len(passwd)))
+	hello = append(hello, passwd...)
+	hello = append(hello, 0)                                     // not read-only
+	bye := binary.BigEndian.AppendUint32(nil, 1)                 // xid
+	bye = binary.BigEndian.AppendUint32(bye, uint32(0xfffffff5)) // closeSession, -11
+	var both bytes.Buffer
+	_ = proxy.WriteFrame(&both, hello)
+	_ = proxy.WriteFrame(&both, bye)
+	if _, err := c.Write(both.Bytes()); err != nil {
+		return false, err
+	}
+	welcome, err := proxy.ReadFrame(c)
+	switch {
+	case cutOff(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("handshake: %w", err)
+	}
+	if len(welcome) < 16 {
+		return false, errors.New("handshake: short answer")
+	}
+	if binary.BigEndian.Uint64(welcome[8:]) == 0 {
+		return true, nil // or the password is of a later one
+	}
+	// Watch events of the session may come first. The end of the stream without
+	// an answer may mean that the session is over, or that the client is back.
+	for {
+		answer, err := proxy.ReadFrame(c)
+		switch {
+		case cutOff(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("close: %w", err)
+		case len(answer) >= 4 && binary.BigEndian.Uint32(answer) == 1:
+			return false, nil
+		}
+	}
+}
+
+// cutOff: the server has closed the connection, for the client is back.
+func cutOff(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}

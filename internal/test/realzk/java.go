@@ -1,0 +1,127 @@
+package realzk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// javaHome is what it takes to start a server: the program and its class path.
+type javaHome struct {
+	java      string
+	classPath string
+}
+
+// ErrNotInstalled says that there is no Java or no ZooKeeper where they are looked for. It is not the
+// error of a variable that leads to the wrong place: that is a mistake, to be told.
+var ErrNotInstalled = errors.New("realzk: not installed")
+
+var findJava = sync.OnceValues(func() (javaHome, error) {
+	java, err := findProgram()
+	if err != nil {
+		return javaHome{}, err
+	}
+	classPath, err := findClassPath()
+	if err != nil {
+		return javaHome{}, err
+	}
+	return javaHome{java: java, classPath: classPath}, nil
+})
+
+// java is what it takes to start a server of the version that the options want.
+func (o Options) java() (javaHome, error) {
+	if o.Home == "" {
+		return findJava()
+	}
+	java, err := findProgram()
+	if err != nil {
+		return javaHome{}, err
+	}
+	classPath := jarsUnder(o.Home)
+	if classPath == "" {
+		return javaHome{}, fmt.Errorf("realzk: no zookeeper jar under %s", o.Home)
+	}
+	return javaHome{java: java, classPath: classPath}, nil
+}
+
+func findProgram() (string, error) {
+	if home := os.Getenv("JAVA_HOME"); home != "" {
+		java := filepath.Join(home, "bin", "java")
+		if _, err := os.Stat(java); err == nil {
+			return java, nil
+		}
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return "", fmt.Errorf("%w: no java in JAVA_HOME or PATH: ZooKeeper needs Java 8 or newer", ErrNotInstalled)
+	}
+	return java, nil
+}
+
+func findClassPath() (string, error) {
+	var looked []string
+	for _, env := range []string{"ZK_HOME", "ZOOKEEPER_HOME"} {
+		home := os.Getenv(env)
+		if home == "" {
+			continue
+		}
+		// Whoever sets the variable means it: no silent fall back to another ZooKeeper.
+		if cp := jarsUnder(home); cp != "" {
+			return cp, nil
+		}
+		return "", fmt.Errorf("realzk: no zookeeper jar under %s=%s", env, home)
+	}
+	// The Debian package's jar names its dependencies in its manifest.
+	const debian = "/usr/share/java/zookeeper.jar"
+	if _, err := os.Stat(debian); err == nil {
+		return debian, nil
+	}
+	looked = append(looked, debian)
+	for _, home := range []string{
+		"/opt/zookeeper",
+		"/usr/local/zookeeper",
+		"/usr/share/zookeeper",
+		"/opt/homebrew/opt/zookeeper/libexec",
+		"/usr/local/opt/zookeeper/libexec",
+		"/home/linuxbrew/.linuxbrew/opt/zookeeper/libexec",
+	} {
+		if cp := jarsUnder(home); cp != "" {
+			return cp, nil
+		}
+		looked = append(looked, home)
+	}
+	return "", fmt.Errorf("%w: no ZooKeeper (looked at %s): run make zookeeper, or set ZK_HOME",
+		ErrNotInstalled, strings.Join(looked, ", "))
+}
+
+// jarsUnder is the class path of an unpacked ZooKeeper, "" when there is none.
+// The logging back ends are left out: without their configuration they write
+// every packet to the console, at debug level.
+func jarsUnder(home string) string {
+	var jars []string
+	found := false
+	for _, dir := range []string{filepath.Join(home, "lib"), home} {
+		names, _ := filepath.Glob(filepath.Join(dir, "*.jar"))
+		for _, name := range names {
+			base := filepath.Base(name)
+			switch {
+			case strings.HasPrefix(base, "logback"), strings.HasPrefix(base, "log4j"),
+				strings.HasPrefix(base, "slf4j-log4j"), strings.HasPrefix(base, "slf4j-reload4j"),
+				strings.HasPrefix(base, "reload4j"):
+				continue
+			case strings.HasPrefix(base, "zookeeper-jute"), strings.HasPrefix(base, "zookeeper-prometheus"):
+			case strings.HasPrefix(base, "zookeeper"):
+				found = true
+			}
+			jars = append(jars, name)
+		}
+	}
+	if !found {
+		return ""
+	}
+	return strings.Join(jars, string(os.PathListSeparator))
+}

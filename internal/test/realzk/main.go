@@ -1,0 +1,171 @@
+package realzk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+)
+
+// serversEnv names an ensemble to test against, in place of a server of our own.
+const serversEnv = "ZK_SERVERS"
+
+// realEnv says that a real server must be there: a test that needs one fails without, in place of
+// being skipped. make test sets it, so that it leaves nothing out in silence.
+const realEnv = "ZKLOCKS_REAL"
+
+// LeftOut is what a test says that is skipped because no ZooKeeper is installed. make quick counts
+// the tests that say it.
+const LeftOut = "needs a real ZooKeeper: make test installs one"
+
+const leakTimeout = 5 * time.Second
+
+var shared struct {
+	mu     sync.Mutex
+	server *Server
+	err    error
+	memory *loopback.Server // of Some
+}
+
+// Main is the body of TestMain: it runs the tests, stops the shared servers if
+// a test has started them, and fails the package when a goroutine is left over.
+// It does not return.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	if code == 0 {
+		// goleak itself waits a second; a connection closed while its server is
+		// away takes longer to end on a busy machine.
+		var err error
+		test.Poll(leakTimeout, func() bool {
+			err = goleak.Find()
+			return err == nil
+		})
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "realzk: goroutines left over by the tests: %v\n", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// IgnoreServers lets a single test use goleak.VerifyNone while servers (the
+// shared one, too) go on running: each has one goroutine that waits for it.
+func IgnoreServers() goleak.Option {
+	return goleak.IgnoreAnyFunction("github.com/zklocks/zklocks/internal/test/realzk.(*process).run")
+}
+
+func named() []string {
+	return strings.FieldsFunc(os.Getenv(serversEnv), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func startShared() (*Server, error) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	// A server that cannot be started is not tried again by each test.
+	if shared.server == nil && shared.err == nil {
+		shared.server, shared.err = Start(Options{})
+	}
+	return shared.server, shared.err
+}
+
+func stopShared() error {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	var errs []error
+	if shared.memory != nil {
+		errs = append(errs, shared.memory.Stop())
+		shared.memory = nil
+	}
+	if shared.server != nil {
+		errs = append(errs, shared.server.Stop())
+		shared.server, shared.err = nil, errors.New("realzk: the shared server was stopped: the tests are over")
+	}
+	return errors.Join(errs...)
+}
+
+// cannot ends a test for which no server could be started: where ZooKeeper or Java is not
+// installed it is skipped, unless realEnv says that they must be there.
+func cannot(tb testing.TB, err error) {
+	tb.Helper()
+	if errors.Is(err, ErrNotInstalled) && os.Getenv(realEnv) == "" {
+		tb.Skip(LeftOut)
+	}
+	tb.Fatal(err)
+}
+
+// Servers are the addresses to test against: those in ZK_SERVERS, or the one
+// of the package's shared server, which the first call starts. Where no ZooKeeper is installed the
+// test is skipped, as with Shared, Standalone and Cluster; with ZKLOCKS_REAL=1 it fails.
+func Servers(tb testing.TB) []string {
+	tb.Helper()
+	if addrs := named(); len(addrs) > 0 {
+		return addrs
+	}
+	return []string{Shared(tb).Addr()}
+}
+
+// Shared is the package's shared server, to ask it things. Tests that kill or
+// pause take a server of their own. With ZK_SERVERS there is none, and the
+// test is skipped.
+func Shared(tb testing.TB) *Server {
+	tb.Helper()
+	if len(named()) > 0 {
+		tb.Skipf("needs a server of ours, and %s names others", serversEnv)
+	}
+	s, err := startShared()
+	if err != nil {
+		cannot(tb, err)
+	}
+	return s
+}
+
+// Installed says that the test starts servers itself, or has another process do it: it ends the
+// test as the functions above do where ZooKeeper or Java is not installed.
+func Installed(tb testing.TB) {
+	tb.Helper()
+	if _, err := findJava(); err != nil {
+		cannot(tb, err)
+	}
+}
+
+// Standalone is a server for this test alone.
+func Standalone(tb testing.TB, opts Options) *Server {
+	tb.Helper()
+	s, err := Start(opts)
+	if err != nil {
+		cannot(tb, err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// Cluster is an ensemble of n servers for this test alone.
+func Cluster(tb testing.TB, n int, opts Options) *Ensemble {
+	tb.Helper()
+	e, err := StartEnsemble(n, opts)
+	if err != nil {
+		cannot(tb, err)
+	}
+	tb.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return e
+}

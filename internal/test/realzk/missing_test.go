@@ -1,0 +1,65 @@
+package realzk
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+// Example has no testing.TB, so it cannot be skipped where no ZooKeeper is installed.
+func Example() {
+	fmt.Println(len(ExampleServers()), "address")
+	// Output: 1 address
+}
+
+func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
+	t.Parallel()
+	const asks = "TestPausedServerCanBeStopped" // for a server
+	nowhere := filepath.Join(t.TempDir(), "nowhere")
+	none := []string{"PATH=" + nowhere, "JAVA_HOME=", "ZK_HOME=", "ZOOKEEPER_HOME=", "ZK_SERVERS=", "ZKLOCKS_REAL="}
+	for name, c := range map[string]struct {
+		run  string
+		env  []string
+		fail bool
+		says []string
+	}{
+		"a server is asked for":      {run: asks, says: []string{"--- SKIP: ", ": " + LeftOut + "\n"}},
+		"a real one must be there":   {run: asks, env: []string{"ZKLOCKS_REAL=1"}, fail: true, says: []string{"no java in JAVA_HOME or PATH"}},
+		"an example":                 {run: "Example", says: []string{"--- PASS: Example"}},
+		"an example on a real one":   {run: "Example", env: []string{"ZKLOCKS_REAL=1"}, fail: true, says: []string{"panic: ", "no java in JAVA_HOME or PATH"}},
+		"the variable leads nowhere": {run: asks, env: []string{"JAVA_HOME=" + someJava(t), "ZK_HOME=" + nowhere}, fail: true, says: []string{"no zookeeper jar under ZK_HOME=" + nowhere}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^"+c.run+"$")
+			cmd.Env = append(append(os.Environ(), none...), c.env...) // of two values the last one counts
+			var out []byte
+			var err error
+			test.Within(t, startTimeout, "a copy of this program", func() { out, err = cmd.CombinedOutput() })
+			if (err != nil) != c.fail {
+				t.Errorf("it ends with %v, want a failure: %v", err, c.fail)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("it does not say %q", want)
+				}
+			}
+			if t.Failed() {
+				t.Logf("%s", out)
+			}
+		})
+	}
+}
+
+// someJava is a JAVA_HOME with a program that is never run.
+func someJava(t *testing.T) string {
+	home := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(home, "bin"), 0o755))
+	must(t, os.WriteFile(filepath.Join(home, "bin", "java"), nil, 0o755))
+	return home
+}

@@ -1,0 +1,83 @@
+package realzk
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+func TestIsolatedFollowerAnswersReadsOnlyAndThenNothing(t *testing.T) {
+	t.Parallel()
+	e := Cluster(t, 3, Options{Partitions: true})
+	leader, err := e.Leader()
+	must(t, err)
+	followers, err := e.Followers()
+	must(t, err)
+	cutOff := followers[0]
+	here := ConnectForeign(t, 20*time.Second, cutOff.Addr())
+	there := ConnectForeign(t, 20*time.Second, leader.Addr())
+	_, err = there.Create("/a", nil, 0, acl)
+	must(t, err)
+	_, err = here.Sync("/a")
+	must(t, err)
+
+	must(t, e.Isolate(cutOff))
+	must(t, there.Delete("/a", -1))
+	if ok, _, err := here.Exists("/a"); err != nil || !ok {
+		t.Errorf("exists %v, %v: news came through a black hole", ok, err)
+	}
+	written := async(func() error { _, err := here.Create("/b", nil, 0, acl); return err })
+	test.Eventually(t, 20*time.Second, "the member notices", func() bool { _, err := cutOff.Mntr(); return err != nil })
+	if err := <-written; err == nil {
+		t.Error("a write without a quorum")
+	}
+	_, err = there.Create("/c", nil, 0, acl) // two of three go on
+	must(t, err)
+
+	e.Heal()
+	test.Eventually(t, 20*time.Second, "the member serves again", func() bool { _, err := cutOff.Mntr(); return err == nil })
+	test.Eventually(t, 20*time.Second, "the client hears the news", func() bool {
+		ok, _, err := here.Exists("/c")
+		return err == nil && ok
+	})
+}
+
+func TestIsolatedLeaderIsReplaced(t *testing.T) {
+	t.Parallel()
+	e := Cluster(t, 3, Options{Partitions: true})
+	old, err := e.Leader()
+	must(t, err)
+	must(t, e.Isolate(old))
+	test.Eventually(t, 30*time.Second, "another leads", func() bool {
+		leaders := e.inState("leader")
+		return len(leaders) == 1 && leaders[0] != old
+	})
+	if _, err := old.Mntr(); err == nil {
+		t.Error("the isolated member still serves")
+	}
+	next, err := e.Leader()
+	must(t, err)
+	conn := Connect(t, 20*time.Second, next.Addr())
+	test.Eventually(t, 20*time.Second, "a write", func() bool {
+		_, err := conn.Create("/a", nil, 0, acl)
+		return err == nil || err == zk.ErrNodeExists
+	})
+	e.Heal()
+	test.Eventually(t, 30*time.Second, "the old leader follows", func() bool {
+		for _, s := range e.inState("follower") {
+			if s == old {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func async(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}

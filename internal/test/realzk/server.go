@@ -1,0 +1,328 @@
+package realzk
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+const (
+	startTimeout = 30 * time.Second // a busy machine has been seen to need 2s for one
+	startTries   = 3                // a port may be stolen between choosing and binding it
+	wordTimeout  = 2 * time.Second
+)
+
+// Server is one ZooKeeper server process, standalone or a member of an
+// Ensemble. Its methods may be called from any goroutine.
+type Server struct {
+	addr    string
+	opts    Options
+	cluster []string // "server.N=..." lines; nil when standalone
+	id      int
+	data    *dataDir
+
+	mu      sync.Mutex // orders Kill, Restart, Pause, Resume, Stop
+	proc    *process
+	paused  bool
+	stopped bool
+
+	words    sync.Mutex // one question at a time, so that they can be counted
+	baseline int64      // packets the server had counted, our questions included
+}
+
+// Start runs a standalone server and returns when it serves.
+func Start(opts Options) (*Server, error) {
+	if _, err := opts.java(); err != nil {
+		return nil, err
+	}
+	var err error
+	for range startTries {
+		var ports []int
+		if ports, err = proxy.FreePorts(1); err != nil {
+			return nil, err
+		}
+		var s *Server
+		if s, err = newServer(opts, ports[0]); err != nil {
+			return nil, err
+		}
+		if err = s.launch(); err == nil {
+			if err = s.ready(startTimeout); err == nil {
+				return s, nil
+			}
+		}
+		_ = s.Stop()
+	}
+	return nil, err
+}
+
+func newServer(opts Options, port int) (*Server, error) {
+	data, err := newDataDir()
+	if err != nil {
+		return nil, fmt.Errorf("realzk: data directory: %w", err)
+	}
+	return &Server{
+		addr: net.JoinHostPort(proxy.Host, strconv.Itoa(port)),
+		opts: opts.withDefaults(),
+		data: data,
+	}, nil
+}
+
+// launch starts the process and does not wait for it to serve.
+func (s *Server) launch() error {
+	home, err := s.opts.java()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return errors.New("realzk: server is stopped")
+	}
+	if s.proc != nil && s.proc.alive() {
+		return errors.New("realzk: server is running")
+	}
+	_, port, _ := net.SplitHostPort(s.addr)
+	more := map[string]string{"clientPort": port, "dataDir": s.dataPath()}
+	for _, line := range s.cluster {
+		key, value, _ := strings.Cut(line, "=")
+		more[key] = value
+	}
+	if err := os.MkdirAll(s.dataPath(), 0o755); err != nil {
+		return err
+	}
+	if s.cluster != nil {
+		id := []byte(strconv.Itoa(s.id) + "\n")
+		if err := os.WriteFile(filepath.Join(s.dataPath(), "myid"), id, 0o644); err != nil {
+			return err
+		}
+	}
+	config := filepath.Join(s.data.path, "zoo.cfg")
+	if err := os.WriteFile(config, []byte(s.opts.config(more)), 0o644); err != nil {
+		return err
+	}
+	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	args := append(s.opts.flags(), "-cp", home.classPath,
+		"org.apache.zookeeper.server.quorum.QuorumPeerMain", config)
+	cmd := exec.Command(home.java, args...)
+	cmd.Dir = s.data.path
+	cmd.Env = append(os.Environ(), s.opts.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	proc, err := startProcess(cmd)
+	if err != nil {
+		return fmt.Errorf("realzk: start java: %w", err)
+	}
+	s.proc, s.paused = proc, false
+	return nil
+}
+
+// errEnded: the process ended by itself, most likely because its port is taken.
+var errEnded = errors.New("server process ended")
+
+// ready waits until the server serves. It asks for the configuration, so that
+// a stranger who took our port is not mistaken for our server.
+func (s *Server) ready(within time.Duration) error {
+	s.mu.Lock()
+	proc := s.proc
+	s.mu.Unlock()
+	serves := test.Poll(within, func() bool {
+		if !proc.alive() {
+			return true
+		}
+		conf, err := s.Word("conf")
+		return err == nil && strings.Contains(conf, "dataDir="+s.dataPath())
+	})
+	switch {
+	case !proc.alive():
+		return fmt.Errorf("realzk: %s: %w%s", s.addr, errEnded, s.logTail())
+	case !serves:
+		return fmt.Errorf("realzk: %s does not serve after %v%s", s.addr, within, s.logTail())
+	}
+	return s.calibrate()
+}
+
+// Addr is the host:port that clients connect to. It stays over Restart.
+func (s *Server) Addr() string { return s.addr }
+
+// Dir is the server's temporary directory: zoo.cfg, data, and server.log.
+func (s *Server) Dir() string { return s.data.path }
+
+// PID is the process's number, 0 when there is none.
+func (s *Server) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil || !s.proc.alive() {
+		return 0
+	}
+	return s.proc.cmd.Process.Pid
+}
+
+// Alive reports whether the process exists; a paused one does.
+func (s *Server) Alive() bool { return s.PID() != 0 }
+
+// Kill ends the process with SIGKILL. Its data is kept for Restart.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil || !s.proc.alive() {
+		return errors.New("realzk: kill: server is not running")
+	}
+	s.proc.kill()
+	return nil
+}
+
+// Restart kills the server if it runs, starts it on the same port with the same
+// data, and returns when it serves. A member of an ensemble serves only with a
+// quorum: to bring back several members use Ensemble.Restart.
+func (s *Server) Restart() error {
+	if err := s.relaunch(); err != nil {
+		return err
+	}
+	return s.ready(startTimeout)
+}
+
+func (s *Server) relaunch() error {
+	if s.Alive() {
+		if err := s.Kill(); err != nil {
+			return err
+		}
+	}
+	return s.launch()
+}
+
+// Pause freezes the process (SIGSTOP): connections stay, nothing answers.
+func (s *Server) Pause() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil || !s.proc.alive() {
+		return errors.New("realzk: pause: server is not running")
+	}
+	if err := pauseProcess(s.proc.cmd.Process); err != nil {
+		return fmt.Errorf("realzk: pause: %w", err)
+	}
+	s.paused = true
+	return nil
+}
+
+// Resume ends a Pause.
+func (s *Server) Resume() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.proc == nil || !s.proc.alive() {
+		return errors.New("realzk: resume: server is not running")
+	}
+	if err := resumeProcess(s.proc.cmd.Process); err != nil {
+		return fmt.Errorf("realzk: resume: %w", err)
+	}
+	s.paused = false
+	return nil
+}
+
+// Stop ends the server and removes its data. SIGKILL is graceful enough for
+// data that nobody will read again, and a third of a second faster. A second
+// Stop does nothing.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	s.stopped = true
+	if s.proc != nil && s.proc.alive() {
+		s.proc.kill()
+	}
+	return s.data.remove()
+}
+
+// Word asks a four-letter word ("srvr", "cons", "wchs", "dump", ...).
+func (s *Server) Word(word string) (string, error) {
+	s.words.Lock()
+	defer s.words.Unlock()
+	return s.word(word)
+}
+
+func (s *Server) word(word string) (string, error) {
+	answer, err := fourLetterWord(s.addr, word, wordTimeout)
+	if err != nil {
+		return "", err
+	}
+	if strings.HasPrefix(answer, notServing) {
+		return "", fmt.Errorf("realzk: %s to %s: %s", word, s.addr, strings.TrimSpace(answer))
+	}
+	s.baseline++ // the server counts the question as a packet
+	return answer, nil
+}
+
+// Stat is the answer to "srvr": version, latency, mode, number of nodes.
+func (s *Server) Stat() (string, error) { return s.Word("srvr") }
+
+// Mntr is the answer to "mntr" by key ("zk_server_state", "zk_watch_count", ...).
+func (s *Server) Mntr() (map[string]string, error) {
+	answer, err := s.Word("mntr")
+	if err != nil {
+		return nil, err
+	}
+	return parseMntr(answer), nil
+}
+
+// Requests is how many packets this server has received from clients since it
+// began to serve (Start or Restart), as counted by the server: handshakes and
+// pings included, the four-letter words that this Server asked left out. Words
+// that others ask count. While nobody asks a paused server, the difference of
+// two values is exact; to count one kind of request, see Proxy.Seen.
+func (s *Server) Requests() (int64, error) {
+	s.words.Lock()
+	defer s.words.Unlock()
+	received, err := s.packetsReceived()
+	return received - s.baseline, err
+}
+
+func (s *Server) calibrate() error {
+	s.words.Lock()
+	defer s.words.Unlock()
+	received, err := s.packetsReceived()
+	if err == nil {
+		s.baseline = received
+	}
+	return err
+}
+
+func (s *Server) packetsReceived() (int64, error) {
+	answer, err := s.word("mntr")
+	if err != nil {
+		return 0, err
+	}
+	received, err := strconv.ParseInt(parseMntr(answer)["zk_packets_received"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("realzk: zk_packets_received: %w", err)
+	}
+	return received, nil
+}
+
+func (s *Server) dataPath() string { return filepath.Join(s.data.path, "data") }
+func (s *Server) logPath() string  { return filepath.Join(s.data.path, "server.log") }
+
+func (s *Server) logTail() string {
+	log, err := os.ReadFile(s.logPath())
+	if err != nil || len(log) == 0 {
+		return ""
+	}
+	if len(log) > 2000 {
+		log = log[len(log)-2000:]
+	}
+	return "\n" + strings.TrimSpace(string(log))
+}

@@ -1,0 +1,297 @@
+package realzk
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+var acl = zk.WorldACL(zk.PermAll)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServerServesWhenStartReturns(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	s := Standalone(t, Options{})
+	t.Logf("started in %v", time.Since(began))
+	conn := ConnectForeign(t, 4*time.Second, s.Addr())
+	_, err := conn.Create("/a", nil, 0, acl)
+	must(t, err)
+	mntr, err := s.Mntr()
+	must(t, err)
+	if mntr["zk_server_state"] != "standalone" {
+		t.Errorf("state %q", mntr["zk_server_state"])
+	}
+}
+
+func TestServerKeepsDataAndSessionsOverKillAndRestart(t *testing.T) {
+	t.Parallel()
+	s := Standalone(t, Options{})
+	conn := Connect(t, 30*time.Second, s.Addr())
+	session := conn.SessionID()
+	_, err := conn.Create("/e", []byte("x"), zk.FlagEphemeral, acl)
+	must(t, err)
+	must(t, s.Kill())
+	if s.Alive() {
+		t.Error("alive after Kill")
+	}
+	if err := s.Kill(); err == nil {
+		t.Error("a second Kill finds nothing to kill, and must say so")
+	}
+	must(t, s.Restart())
+	test.Eventually(t, 60*time.Second, "the session is back", func() bool { return conn.State() == zk.StateHasSession })
+	_, stat, err := conn.Get("/e")
+	must(t, err)
+	if stat.EphemeralOwner != session || conn.SessionID() != session {
+		t.Errorf("owner %#x, session %#x, want %#x", stat.EphemeralOwner, conn.SessionID(), session)
+	}
+	before := s.PID()
+	must(t, s.Restart()) // while running
+	if s.PID() == before {
+		t.Error("the same process after Restart")
+	}
+}
+
+func TestPausedServerIsSilentUntilResumed(t *testing.T) {
+	t.Parallel()
+	s := Standalone(t, Options{})
+	conn := ConnectForeign(t, 30*time.Second, s.Addr())
+	must(t, s.Pause())
+	answered := make(chan error, 1)
+	go func() {
+		_, _, err := conn.Exists("/")
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("a paused server answered: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	must(t, s.Resume())
+	must(t, <-answered)
+}
+
+func TestPausedServerCanBeStopped(t *testing.T) {
+	t.Parallel()
+	s := Standalone(t, Options{})
+	must(t, s.Pause())
+	must(t, s.Stop())
+	must(t, s.Stop())
+	if _, err := os.Stat(s.Dir()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("data left behind: %v", err)
+	}
+}
+
+func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
+	t.Parallel()
+	s := Standalone(t, Options{})
+	conn := ConnectForeign(t, 30*time.Second, s.Addr()) // pings every 10s: none during the test
+	before, err := s.Requests()
+	must(t, err)
+	for range 7 {
+		_, _, err := conn.Exists("/")
+		must(t, err)
+		_, err = s.Stat()
+		must(t, err)
+	}
+	after, err := s.Requests()
+	must(t, err)
+	if after-before != 7 {
+		t.Errorf("%d requests, want 7", after-before)
+	}
+}
+
+func TestShortAndLongSessionsAreGranted(t *testing.T) {
+	t.Parallel()
+	s := Standalone(t, Options{})
+	for asked, want := range map[uint32]uint32{1: 200, 200: 200, 60_000: 60_000, 100_000: 60_000} {
+		var got uint32
+		// On a busy machine a session of 200ms may be over before the server
+		// gets to answer; then it hangs up instead.
+		test.Eventually(t, 20*time.Second, "an answer", func() bool {
+			got = granted(t, s.Addr(), asked)
+			return got != 0
+		})
+		if got != want {
+			t.Errorf("asked for %dms, granted %dms, want %dms", asked, got, want)
+		}
+	}
+}
+
+// granted asks for a session and returns the timeout that the server grants, 0
+// if it hangs up.
+func granted(t *testing.T, addr string, asked uint32) uint32 {
+	c, err := net.Dial("tcp", addr)
+	must(t, err)
+	defer c.Close()
+	must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
+	hello := make([]byte, 45) // a new session
+	binary.BigEndian.PutUint32(hello[12:], asked)
+	binary.BigEndian.PutUint32(hello[24:], 16) // of password
+	must(t, proxy.WriteFrame(c, hello))
+	welcome, err := proxy.ReadFrame(c)
+	if cutOff(err) {
+		return 0
+	}
+	must(t, err)
+	return binary.BigEndian.Uint32(welcome[4:])
+}
+
+func TestEmptyContainersAreSwept(t *testing.T) {
+	t.Parallel()
+	conn := ConnectForeign(t, 10*time.Second)
+	dir := test.Path(t)
+	_, err := conn.CreateContainer(dir, nil, zk.FlagContainer, acl)
+	must(t, err)
+	_, err = conn.Create(dir+"/x", nil, 0, acl)
+	must(t, err)
+	must(t, conn.Delete(dir+"/x", -1))
+	test.Eventually(t, 5*time.Second, "the container is swept", func() bool {
+		ok, _, err := conn.Exists(dir)
+		return err == nil && !ok
+	})
+	test.AssertEmpty(t, conn, dir)
+}
+
+func TestExpireEndsTheSessionAtOnce(t *testing.T) {
+	t.Parallel()
+	conn := ConnectForeign(t, 30*time.Second)
+	other := ConnectForeign(t, 30*time.Second)
+	path := test.Path(t)
+	session := conn.SessionID()
+	_, err := conn.Create(path, nil, zk.FlagEphemeral, acl)
+	must(t, err)
+	test.Within(t, 5*time.Second, "expire", func() { Expire(t, conn) })
+	if ok, _, err := other.Exists(path); err != nil || ok {
+		t.Errorf("exists %v, %v: the ephemeral node outlived its session", ok, err)
+	}
+	test.Eventually(t, 10*time.Second, "a new session", func() bool {
+		id := conn.SessionID()
+		return id != 0 && id != session && conn.State() == zk.StateHasSession
+	})
+}
+
+// Who stands on the wire has seen all that it takes.
+func TestAProxyKnowsTheSession(t *testing.T) {
+	t.Parallel()
+	p := proxy.For(t, Servers(t)[0])
+	if id, _ := p.Session(); id != 0 {
+		t.Errorf("session %#x before there was one", id)
+	}
+	conn := Connect(t, 30*time.Second, p.Addr())
+	id, passwd := p.Session()
+	if id != conn.SessionID() || id == 0 {
+		t.Fatalf("session %#x, not %#x", id, conn.SessionID())
+	}
+	alive, err := EndSession(id, passwd, p.Target())
+	must(t, err)
+	if !alive {
+		t.Error("the session was over before")
+	}
+	test.Eventually(t, 10*time.Second, "the next one", func() bool {
+		next, _ := p.Session()
+		return next != 0 && next != id && next == conn.SessionID()
+	})
+	alive, err = EndSession(id, passwd, p.Target())
+	must(t, err)
+	if alive {
+		t.Error("the session lives on")
+	}
+}
+
+func TestEnsembleElectsAnotherLeader(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	e := Cluster(t, 3, Options{})
+	t.Logf("started in %v", time.Since(began))
+	leader, err := e.Leader()
+	must(t, err)
+	followers, err := e.Followers()
+	must(t, err)
+	if len(followers) != 2 {
+		t.Fatalf("%d followers", len(followers))
+	}
+	conn := ConnectForeign(t, 10*time.Second, e.Addrs()...)
+	_, err = conn.Create("/a", nil, 0, acl)
+	must(t, err)
+	must(t, leader.Kill())
+	next, err := e.Leader()
+	must(t, err)
+	if next == leader {
+		t.Error("the killed member still leads")
+	}
+	must(t, leader.Restart())
+	direct := ConnectForeign(t, 10*time.Second, leader.Addr())
+	_, err = direct.Sync("/a")
+	must(t, err)
+	if ok, _, err := direct.Exists("/a"); err != nil || !ok {
+		t.Errorf("exists %v, %v", ok, err)
+	}
+}
+
+func TestEnsembleComesBackFromAPowerCut(t *testing.T) {
+	t.Parallel()
+	e := Cluster(t, 3, Options{})
+	conn := ConnectForeign(t, 10*time.Second, e.Addrs()...)
+	_, err := conn.Create("/a", nil, 0, acl)
+	must(t, err)
+	must(t, e.Kill())
+	must(t, e.Restart())
+	again := ConnectForeign(t, 10*time.Second, e.Addrs()...)
+	if ok, _, err := again.Exists("/a"); err != nil || !ok {
+		t.Errorf("exists %v, %v", ok, err)
+	}
+}
+
+func TestConnectIsZkconn(t *testing.T) {
+	t.Parallel()
+	s := Standalone(t, Options{})
+	p := proxy.For(t, s.Addr())
+	conn := Connect(t, 4*time.Second, p.Addr())
+	session := conn.SessionID()
+	p.Cut()
+	test.Eventually(t, 4*time.Second, "the same session", func() bool {
+		_, _, err := conn.Exists("/")
+		return err == nil && conn.SessionID() == session
+	})
+	p.Refuse()
+	Expire(t, conn)
+	must(t, p.Accept())
+	test.Eventually(t, 10*time.Second, "another session", func() bool {
+		id := conn.SessionID()
+		return id != 0 && id != session
+	})
+}
+
+func TestExpireByWayOfAnotherMember(t *testing.T) {
+	t.Parallel()
+	e := Cluster(t, 3, Options{})
+	followers, err := e.Followers()
+	must(t, err)
+	conn := Connect(t, 30*time.Second, followers[0].Addr())
+	_, err = conn.Create("/e", nil, zk.FlagEphemeral, acl)
+	must(t, err)
+	must(t, followers[0].Pause())
+	test.Within(t, 5*time.Second, "expire", func() { ExpireAt(t, conn, followers[1].Addr()) })
+	witness := Connect(t, 10*time.Second, followers[1].Addr())
+	if ok, _, err := witness.Exists("/e"); err != nil || ok {
+		t.Errorf("exists %v, %v", ok, err)
+	}
+	must(t, followers[0].Resume())
+}

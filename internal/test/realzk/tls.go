@@ -1,0 +1,167 @@
+package realzk
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"maps"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+)
+
+// Authority signs certificates that nobody outside the test trusts.
+type Authority struct {
+	Pool *x509.CertPool // with its own certificate alone
+	cert *x509.Certificate
+	der  []byte
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes one up.
+func NewAuthority(tb testing.TB) *Authority {
+	tb.Helper()
+	a := &Authority{Pool: x509.NewCertPool(), key: newKey(tb)}
+	a.cert = &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test CA"},
+		NotBefore: time.Now().Add(-24 * time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.der = a.sign(tb, a.cert, a.key)
+	cert, err := x509.ParseCertificate(a.der)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a.cert = cert
+	a.Pool.AddCert(cert)
+	return a
+}
+
+// Issue makes a certificate for one name, as a server's and as a client's, that
+// is good until then.
+func (a *Authority) Issue(tb testing.TB, name string, until time.Time) tls.Certificate {
+	tb.Helper()
+	key := newKey(tb)
+	der := a.sign(tb, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: a.cert.NotBefore, NotAfter: until,
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+func (a *Authority) sign(tb testing.TB, cert *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	tb.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, key.Public(), a.key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return der
+}
+
+func newKey(tb testing.TB) *ecdsa.PrivateKey {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
+}
+
+// Secure is a server that speaks TLS on a port beside its usual one.
+type Secure struct {
+	*Server
+	TLSAddr string // localhost and the port
+}
+
+// StandaloneTLS is a server for this test alone. Its certificate, issued for
+// localhost if it is to be believed, is what clients see on TLSAddr; those that
+// show one themselves must have it from the same authority. Only if
+// Options.Config says so, with "ssl.clientAuth", must they.
+func StandaloneTLS(tb testing.TB, a *Authority, cert tls.Certificate, opts Options) *Secure {
+	tb.Helper()
+	store := a.store(tb, cert)
+	var err error
+	for range startTries {
+		var ports []int
+		if ports, err = proxy.FreePorts(1); err != nil {
+			break
+		}
+		port := strconv.Itoa(ports[0])
+		config := map[string]string{
+			"serverCnxnFactory":              "org.apache.zookeeper.server.NettyServerCnxnFactory",
+			"secureClientPort":               port,
+			"secureClientPortAddress":        proxy.Host,
+			"authProvider.1":                 "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+			"ssl.keyStore.location":          store,
+			"ssl.keyStore.type":              "PEM",
+			"ssl.trustStore.location":        store,
+			"ssl.trustStore.type":            "PEM",
+			"ssl.clientAuth":                 "want",
+			"ssl.clientHostnameVerification": "false", // our clients have users' names
+		}
+		maps.Copy(config, opts.Config)
+		with := opts
+		with.Config = config
+		with.JVM = append(netty(), opts.JVM...)
+		var s *Server
+		if s, err = Start(with); err != nil {
+			continue
+		}
+		tb.Cleanup(func() {
+			if err := s.Stop(); err != nil {
+				tb.Error(err)
+			}
+		})
+		return &Secure{s, "localhost:" + port}
+	}
+	cannot(tb, err)
+	return nil
+}
+
+// store writes the PEM file that ZooKeeper takes for key store and trust store.
+func (a *Authority) store(tb testing.TB, cert tls.Certificate) string {
+	tb.Helper()
+	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var b bytes.Buffer
+	for _, block := range []*pem.Block{
+		{Type: "PRIVATE KEY", Bytes: key}, {Type: "CERTIFICATE", Bytes: cert.Certificate[0]}, {Type: "CERTIFICATE", Bytes: a.der},
+	} {
+		if err := pem.Encode(&b, block); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	file := filepath.Join(tb.TempDir(), "store.pem")
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return file
+}
+
+// netty is what to add to the command line of a server that is to speak TLS. The
+// class path of Debian's package lacks a part of netty; a boot class path does
+// not see the rest of it, so all of it goes there.
+func netty() []string {
+	jars, _ := filepath.Glob("/usr/share/java/netty-*.jar")
+	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasSuffix(jar, "netty-all.jar") })
+	if len(jars) == 0 || os.Getenv("ZK_HOME") != "" || os.Getenv("ZOOKEEPER_HOME") != "" {
+		return nil
+	}
+	return []string{"-Xbootclasspath/a:" + strings.Join(jars, string(os.PathListSeparator))}
+}

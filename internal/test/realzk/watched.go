@@ -1,0 +1,18 @@
+package realzk
+
+import (
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+// Watched are the paths on which a session has watches, by the account of the server
+// that all tests share.
+func Watched(tb testing.TB, session int64) (paths []string) {
+	tb.Helper()
+	answer, err := Shared(tb).Word("wchc")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return test.WatchedBy(answer, session)
+}

@@ -1,0 +1,354 @@
+package venue
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/zkconn"
+)
+
+// memory is the venue of one bubble.
+type memory struct {
+	network   *memnet.Network
+	here      *memnet.Host // where the test's connections come from
+	ensembles []*memEnsemble
+	shared    *memEnsemble
+}
+
+// closing is longer than a client takes to end after Close.
+const closing = 5 * time.Second
+
+func newMemory(tb testing.TB) *memory {
+	m := &memory{network: memnet.New()}
+	m.here = m.network.Host("here")
+	tb.Cleanup(func() {
+		// What was opened in the test has been closed by later cleanups: let its goroutines end.
+		time.Sleep(closing)
+		for _, e := range m.ensembles {
+			e.stop()
+		}
+		m.network.Close()
+		time.Sleep(closing)
+	})
+	m.shared = m.start(1, Options{})
+	return m
+}
+
+func (m *memory) start(members int, o Options) *memEnsemble {
+	if o.Tick == 0 {
+		o.Tick = 100 * time.Millisecond
+	}
+	if o.ContainerCheck == 0 {
+		o.ContainerCheck = 500 * time.Millisecond
+	}
+	e := &memEnsemble{memory: m, Ensemble: memzk.Start(memzk.Config{
+		Members: members, Tick: o.Tick, MinSession: 2 * o.Tick, MaxSession: cmp.Or(o.MaxSession, time.Minute), ContainerCheck: o.ContainerCheck,
+		SyncLimit: o.syncLimit(),
+	})}
+	for _, member := range e.Ensemble.Members() {
+		s := &memServer{ensemble: e, member: member, addr: fmt.Sprintf("zk%d-%d:2181", len(m.ensembles)+1, member.ID())}
+		e.servers = append(e.servers, s)
+		member.Lag(o.CommitDelay)
+		if err := s.listen(); err != nil {
+			panic(err) // the address is new
+		}
+	}
+	m.ensembles = append(m.ensembles, e)
+	return e
+}
+
+// syncLimit is in ticks, as realzk has it.
+func (o Options) syncLimit() int {
+	if o.SyncLimit > 0 {
+		return max(1, int(o.SyncLimit/o.Tick))
+	}
+	return max(5, int(2*time.Second/o.Tick))
+}
+
+func (m *memory) Virtual() bool { return true }
+
+func (m *memory) Servers(testing.TB) []string { return m.shared.Addrs() }
+
+func (m *memory) Shared(testing.TB) Server { return m.shared.servers[0] }
+
+func (m *memory) Dialer() []zkconn.Option { return []zkconn.Option{zkconn.WithDialer(m.Dial)} }
+
+func (m *memory) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return m.here.DialContext(ctx, network, addr)
+}
+
+func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+	tb.Helper()
+	if len(servers) == 0 {
+		servers = m.Servers(tb)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn, err := zkconn.Connect(ctx, servers, timeout, m.Dialer()...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(conn.Close)
+	Rest()
+	return conn
+}
+
+// Rest lets a client in a bubble come to rest that has just connected. Its first task is to look for
+// watches to set again, of which there are none yet. If that took until the first watch was set, the
+// client would read its last zxid beside the goroutine that stores it: harmless, but the race
+// detector would tell.
+func Rest() { time.Sleep(time.Nanosecond) }
+
+func (m *memory) ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+	tb.Helper()
+	if len(servers) == 0 {
+		servers = m.Servers(tb)
+	}
+	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false),
+		zk.WithHostProvider(&addresses{}), zk.WithDialer(m.dial))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	go func() {
+		for range events { // closed when the client's loop ends
+		}
+	}()
+	tb.Cleanup(conn.Close)
+	if !test.Poll(time.Minute, func() bool { return conn.State() == zk.StateHasSession }) {
+		tb.Fatalf("no session with %v: %v", servers, conn.State())
+	}
+	return conn
+}
+
+func (m *memory) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	conn, err := m.here.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return realzk.RepliesOrdered(conn, 1), nil
+}
+
+// addresses is the client's own HostProvider, but that it does not ask the system's resolver, for
+// which a bubble would wait.
+type addresses struct {
+	servers []string
+	next    int
+	last    int
+}
+
+func (a *addresses) Init(servers []string) error { a.servers, a.last = servers, -1; return nil }
+func (a *addresses) Len() int                    { return len(a.servers) }
+func (a *addresses) Connected()                  { a.last = a.next }
+
+func (a *addresses) Next() (server string, retryStart bool) {
+	a.next = (a.next + 1) % len(a.servers)
+	retryStart = a.next == a.last
+	if a.last == -1 {
+		a.last = 0
+	}
+	return a.servers[a.next], retryStart
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+func (m *memory) Proxy(tb testing.TB, target string) *proxy.Proxy {
+	tb.Helper()
+	return proxy.ForOn(tb, m.here, target)
+}
+
+func (m *memory) Expire(tb testing.TB, conn *zk.Conn) {
+	tb.Helper()
+	id := conn.SessionID()
+	for _, e := range m.ensembles {
+		if e.Ensemble.Expire(id) {
+			return
+		}
+	}
+	tb.Fatalf("expire: no server has session %#x", id)
+}
+
+func (m *memory) ExpireAt(tb testing.TB, conn *zk.Conn, _ string) { tb.Helper(); m.Expire(tb, conn) }
+
+func (m *memory) Latency(d time.Duration) { m.network.SetLatency(d) }
+
+func (m *memory) Watched(tb testing.TB, session int64) (paths []string) {
+	tb.Helper()
+	answer, err := m.shared.servers[0].Word("wchc")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return test.WatchedBy(answer, session)
+}
+
+func (m *memory) Standalone(tb testing.TB, o Options) Server { return m.start(1, o).servers[0] }
+
+func (m *memory) StandaloneTLS(tb testing.TB, a *realzk.Authority, cert tls.Certificate, o Options) Secure {
+	tb.Helper()
+	s := m.start(1, o).servers[0]
+	s.secure = fmt.Sprintf("localhost:%d", 2280+len(m.ensembles))
+	s.tls = &tls.Config{Certificates: []tls.Certificate{cert}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: a.Pool}
+	if err := s.Restart(); err != nil {
+		tb.Fatal(err)
+	}
+	return Secure{s, s.secure}
+}
+
+func (m *memory) Cluster(tb testing.TB, n int, o Options) Ensemble { return m.start(n, o) }
+
+type memEnsemble struct {
+	*memzk.Ensemble
+	memory  *memory
+	servers []*memServer
+}
+
+func (e *memEnsemble) stop() {
+	for _, s := range e.servers {
+		s.close()
+	}
+	e.Ensemble.Stop()
+}
+
+func (e *memEnsemble) Servers() (servers []Server) {
+	for _, s := range e.servers {
+		servers = append(servers, s)
+	}
+	return servers
+}
+
+func (e *memEnsemble) Addrs() (addrs []string) {
+	for _, s := range e.servers {
+		addrs = append(addrs, s.addr)
+	}
+	return addrs
+}
+
+func (e *memEnsemble) Leader() (Server, error) {
+	var leader *memzk.Member
+	if !test.Poll(10*time.Second, func() bool { leader = e.Ensemble.Leader(); return leader != nil }) {
+		return nil, errors.New("the ensemble has no leader")
+	}
+	return e.servers[leader.ID()-1], nil
+}
+
+func (e *memEnsemble) Followers() ([]Server, error) {
+	if _, err := e.Leader(); err != nil {
+		return nil, err
+	}
+	var followers []Server
+	for _, s := range e.servers {
+		if s.member.Mode() == "follower" {
+			followers = append(followers, s)
+		}
+	}
+	if len(followers) == 0 {
+		return nil, errors.New("the ensemble has no followers")
+	}
+	return followers, nil
+}
+
+func (e *memEnsemble) Isolate(s Server) error { s.(*memServer).member.Isolate(); return nil }
+
+func (e *memEnsemble) Heal() {
+	for _, s := range e.servers {
+		s.member.Heal()
+	}
+}
+
+// memServer is one member and where it listens.
+type memServer struct {
+	ensemble  *memEnsemble
+	member    *memzk.Member
+	addr      string
+	secure    string // where it speaks TLS; empty: nowhere
+	tls       *tls.Config
+	listeners []net.Listener // none while killed
+}
+
+func (s *memServer) listen() error {
+	for _, addr := range []string{s.addr, s.secure} {
+		if addr == "" {
+			continue
+		}
+		l, err := s.ensemble.memory.network.Listen(addr)
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+		accepts := l
+		if addr == s.secure {
+			accepts = tls.NewListener(l, s.tls)
+		}
+		go func() { _ = s.member.Serve(accepts) }() // until it is closed
+	}
+	return nil
+}
+
+func (s *memServer) close() {
+	for _, l := range s.listeners {
+		l.Close()
+	}
+	s.listeners = nil
+}
+
+func (s *memServer) Addr() string { return s.addr }
+
+func (s *memServer) Kill() error {
+	if s.listeners == nil {
+		return errors.New("kill: server is not running")
+	}
+	s.close()
+	s.member.Kill()
+	return nil
+}
+
+// Restart returns when the server serves.
+func (s *memServer) Restart() error {
+	if s.listeners != nil {
+		if err := s.Kill(); err != nil {
+			return err
+		}
+	}
+	s.member.Restart()
+	if err := s.listen(); err != nil {
+		return err
+	}
+	if !test.Poll(30*time.Second, func() bool { m := s.member.Mode(); return m == "standalone" || m == "leader" || m == "follower" }) {
+		return fmt.Errorf("%s does not serve: %s", s.addr, s.member.Mode())
+	}
+	return nil
+}
+
+func (s *memServer) Pause() error                     { s.member.Pause(); return nil }
+func (s *memServer) Resume() error                    { s.member.Resume(); return nil }
+func (s *memServer) Word(word string) (string, error) { return s.member.Word(word) }
+func (s *memServer) Requests() (int64, error)         { return s.member.Packets(), nil }
+func (s *memServer) SetSequences(next map[string]int32) error {
+	var missing []string
+	for dir, number := range next {
+		if !s.ensemble.SetSequence(dir, number) {
+			missing = append(missing, dir)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("no such directories: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package zktest
-
-import "os/exec"
-
-// dieWithUs has no portable form: a server outlives a test process that is
-// killed. An interrupt from the terminal reaches both.
-func dieWithUs(*exec.Cmd) {}

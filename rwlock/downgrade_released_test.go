@@ -1,0 +1,48 @@
+package rwlock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// An Unlock ends the hold while its Downgrade is under way, and then the node goes, with its
+// session or alone: nothing is lost, for the hold was released. Its Downgrade must say so, and not
+// what the server said of the node.
+func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T) {
+	for _, session := range []bool{true, false} {
+		t.Run(map[bool]string{true: "expired", false: "deleted"}[session], func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := v.Proxy(t, v.Servers(t)[0])
+				conn, witness := v.Connect(t, 10*time.Second, p.Addr()), v.Connect(t, 10*time.Second)
+				h, err := rwlock.New(conn, "/lock").Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				node := h.Guard().Path
+				move := p.Next(proxy.MoveOp, proxy.HoldRequest)
+				down := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+				<-move.Fired()
+				unlocked := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, h.Unlock(ctx) })
+				time.Sleep(time.Millisecond) // it has ended the hold, and waits for what becomes of the downgrade
+				if session {
+					v.Expire(t, conn)
+				} else if err := witness.Delete(node, -1); err != nil {
+					t.Fatal(err)
+				}
+				move.Release()
+				if err := down.Failed(); !errors.Is(err, rwlock.ErrReleased) {
+					t.Errorf("downgrade: %v, want an error that matches ErrReleased", err)
+				}
+				unlocked.Ended()
+			})
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package zktest
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// started is a time of the real clock, because package variables are set outside of any bubble.
+var started = time.Now()
+
+// bubble says in which synctest bubble the calling goroutine runs: two answers are equal in the same
+// bubble only, and "" is outside of all. Package testing/synctest does not tell, but the first line
+// of a goroutine's stack does. Should that line change, all bubbles look like one: their clock, which
+// begins with the year 2000, still tells them from the outside.
+func bubble() string {
+	var head [128]byte
+	line, _, _ := bytes.Cut(head[:runtime.Stack(head[:], false)], []byte("]:"))
+	if _, id, ok := bytes.Cut(line, []byte("synctest bubble ")); ok {
+		return string(id)
+	}
+	if time.Now().Before(started) {
+		return "unknown"
+	}
+	return ""
+}
+
+// wrongT reports that t does not belong to the bubble that the caller runs in. Its cleanups would run
+// outside, when the bubble has ended and panicked.
+func wrongT(t testing.TB) (wrong bool) {
+	own, ok := t.(interface{ Deadline() (time.Time, bool) })
+	if !ok || bubble() == "" {
+		return false
+	}
+	// Package testing does not tell whose t it is, but that of a bubble has no deadline and panics.
+	defer func() { wrong = recover() == nil }()
+	own.Deadline()
+	return true
+}
+
+// foreign says why the caller cannot use what was made in the bubble named home; "" if it can.
+func foreign(home string) string {
+	switch here := bubble(); {
+	case here == home:
+		return ""
+	case home == "":
+		return "the server was made outside of this synctest bubble: call NewServer in the function that synctest.Test runs"
+	case here == "":
+		return "the server was made in a synctest bubble, and this goroutine runs outside of it"
+	default:
+		return fmt.Sprintf("the server was made in another synctest bubble (%s, this is %s): each needs a server of its own", home, here)
+	}
+}

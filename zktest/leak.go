@@ -1,0 +1,168 @@
+package zktest
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/memnet"
+)
+
+// clients knows the connections that hosts have dialed, to name those that a test leaves open.
+type clients struct {
+	mu     sync.Mutex
+	dialed []*dialed
+	made   map[string]string // where the client that a goroutine dials for was made
+}
+
+// dialed is one connection, or an attempt at one.
+type dialed struct {
+	host *Host
+	made string
+	end  func()       // closes the client; nil if it is not known how
+	conn *memnet.Conn // nil during the attempt
+	late bool         // the server was being stopped
+}
+
+func (d *dialed) String() string {
+	if d.made == "" {
+		return fmt.Sprintf("host %q (%s)", d.host.name, d.host.made)
+	}
+	return fmt.Sprintf("host %q, made near %s", d.host.name, d.made)
+}
+
+// dials notes that a client begins to dial.
+func (c *clients) dials(ctx context.Context, h *Host) *dialed {
+	d := &dialed{host: h, end: link.Closer(ctx), late: h.s.isStopping()}
+	stack := stackOf(false)
+	id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+	c.mu.Lock()
+	made, known := c.made[id]
+	c.mu.Unlock()
+	if !known {
+		made = madeNear(stack)
+	}
+	d.made = made
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == nil {
+		c.made = make(map[string]string)
+	}
+	c.made[id] = made
+	c.dialed = slices.DeleteFunc(c.dialed, func(d *dialed) bool { return !d.late && d.conn != nil && d.conn.Closed() })
+	c.dialed = append(c.dialed, d)
+	return d
+}
+
+// failed forgets an attempt, unless it shows that a client lives on.
+func (c *clients) failed(d *dialed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !d.late {
+		c.dialed = slices.DeleteFunc(c.dialed, func(e *dialed) bool { return e == d })
+	}
+}
+
+func (c *clients) opened(d *dialed, conn *memnet.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d.conn = conn
+}
+
+// open are the connections that their program has not closed, and attempts.
+func (c *clients) open() []*dialed {
+	return c.which(func(d *dialed) bool { return d.conn == nil || !d.conn.Closed() })
+}
+
+// late are those that were dialed while the server was being stopped.
+func (c *clients) late() []*dialed { return c.which(func(d *dialed) bool { return d.late }) }
+
+func (c *clients) which(those func(*dialed) bool) []*dialed {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []*dialed
+	for _, d := range c.dialed {
+		if those(d) {
+			list = append(list, d)
+		}
+	}
+	return list
+}
+
+// caller is the file and line outside of this package that called it.
+func caller() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "github.com/zklocks/zklocks/zktest.") {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+		if !more {
+			return "unknown"
+		}
+	}
+}
+
+var (
+	createdBy = regexp.MustCompile(`\ncreated by .* in goroutine (\d+)\n`)
+	frame     = regexp.MustCompile(`(?m)^(\S+)\(.*\)\n\t(\S+):(\d+)`)
+)
+
+// libraries are the packages whose frames do not tell where a client was made, besides those of Go.
+var libraries = regexp.MustCompile(`^github\.com/(go-zookeeper/zk|zklocks/zklocks/(zkconn|zktest))\.`)
+
+// goroot is the folder of Go's own packages, "" in a program built with -trimpath.
+var goroot = func() string {
+	f, _ := runtime.CallersFrames([]uintptr{reflect.ValueOf(strings.Cut).Pointer()}).Next()
+	root, _, _ := strings.Cut(f.File, "strings/")
+	return root
+}()
+
+func ofGo(function, file string) bool {
+	if goroot != "" {
+		return strings.HasPrefix(file, goroot)
+	}
+	// Without folders only the paths of packages are left, and those of Go have no dot before a slash.
+	path, _, _ := strings.Cut(function, "/")
+	return path == function || !strings.Contains(path, ".")
+}
+
+// madeNear finds about where the client was made that dials now: in this stack, or in that of the
+// goroutine that started this one. The clients dial on a goroutine of their own; the one that makes
+// them waits for the first session, or has gone on to what it waits for next. "" if it is in neither.
+func madeNear(stack string) string {
+	for range 4 { // generations of goroutines
+		for _, f := range frame.FindAllStringSubmatch(stack, -1) {
+			if !libraries.MatchString(f[1]) && !ofGo(f[1], f[2]) {
+				return fmt.Sprintf("%s:%s", filepath.Base(f[2]), f[3])
+			}
+		}
+		parent := createdBy.FindStringSubmatch(stack)
+		if parent == nil {
+			return ""
+		}
+		_, stack, _ = strings.Cut("\n\n"+stackOf(true), "\n\ngoroutine "+parent[1]+" ")
+		stack, _, _ = strings.Cut(stack, "\n\n")
+		stack += "\n"
+	}
+	return ""
+}
+
+func stackOf(all bool) string {
+	buf := make([]byte, 16<<10)
+	for {
+		n := runtime.Stack(buf, all)
+		if n < len(buf) || len(buf) > 16<<20 {
+			return string(buf[:n])
+		}
+		buf = make([]byte, 4*len(buf))
+	}
+}

@@ -1,0 +1,139 @@
+package zktest
+
+import (
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/memzk"
+)
+
+// A Member is one server of an ensemble, or the only one.
+type Member struct {
+	s    *Server
+	m    *memzk.Member
+	host string // in the network in memory
+
+	mu        sync.Mutex
+	listens   []func() (net.Listener, error) // again after a restart
+	listeners []net.Listener                 // none while it is dead
+	serving   sync.WaitGroup
+	dead      bool
+	closed    bool
+}
+
+// ID is the member's number; the first is 1.
+func (m *Member) ID() int { return m.m.ID() }
+
+// Addr is the member's address, one of Server.Addrs.
+//
+// It is on the loopback interface and has a port on which no program listens, so that a client without
+// the dialer of a Host is refused by the system at once, on any machine, instead of waiting for it.
+func (m *Member) Addr() string { return fmt.Sprintf("127.0.0.1:%d", m.ID()) }
+
+// inMemory is where the member listens in the network in memory.
+func (m *Member) inMemory() string { return m.host + ":2181" }
+
+func (m *Member) listenInMemory() {
+	err := m.listen(func() (net.Listener, error) { return m.s.network.Listen(m.inMemory()) })
+	if err != nil {
+		panic(fmt.Sprintf("zktest: %v", err)) // the network is new
+	}
+}
+
+// listen has the member accept connections, now and after each restart.
+func (m *Member) listen(open func() (net.Listener, error)) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listens = append(m.listens, open)
+	if m.dead {
+		return nil
+	}
+	l, err := open()
+	if err != nil {
+		return err
+	}
+	m.serve(l)
+	return nil
+}
+
+// serve accepts connections until l is closed; caller holds mu.
+func (m *Member) serve(l net.Listener) {
+	m.listeners = append(m.listeners, l)
+	m.serving.Go(func() { _ = m.m.Serve(l) })
+}
+
+// quiet closes the listeners; caller holds mu.
+func (m *Member) quiet() {
+	for _, l := range m.listeners {
+		l.Close()
+	}
+	m.listeners = nil
+}
+
+func (m *Member) close() {
+	m.mu.Lock()
+	m.closed = true
+	m.quiet()
+	m.mu.Unlock()
+	m.serving.Wait()
+}
+
+// Kill ends the member's process: its connections are cut, and new ones are refused. Its data stays.
+func (m *Member) Kill() {
+	m.s.check("Kill")
+	m.kill()
+}
+
+func (m *Member) kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dead = true
+	m.quiet()
+	m.m.Kill()
+}
+
+// Restart starts the member, after killing it if it is alive.
+func (m *Member) Restart() {
+	m.s.t.Helper()
+	m.s.check("Restart")
+	m.kill()
+	m.start()
+}
+
+func (m *Member) start() {
+	m.s.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.dead = false
+	for _, open := range m.listens {
+		l, err := open()
+		if err != nil {
+			m.s.t.Errorf("zktest: restart of member %d: %v", m.ID(), err)
+			continue
+		}
+		m.serve(l)
+	}
+	m.m.Restart()
+}
+
+// Pause stops the member's process, as SIGSTOP does: connections stay, and nothing is answered.
+func (m *Member) Pause() { m.s.check("Pause"); m.m.Pause() }
+
+// Resume ends a Pause.
+func (m *Member) Resume() { m.s.check("Resume"); m.m.Resume() }
+
+// Isolate cuts the member off from the other members. Clients still reach it. A leader without a
+// majority goes on answering reads, and stops serving when it has noticed, after five ticks.
+func (m *Member) Isolate() { m.s.check("Isolate"); m.m.Isolate() }
+
+// Heal ends an Isolate.
+func (m *Member) Heal() { m.s.check("Heal"); m.m.Heal() }
+
+// Lag has the member learn of changes that much later than the leader makes them, so that its clients
+// read old data. It has no effect on a leader.
+func (m *Member) Lag(d time.Duration) { m.s.check("Lag"); m.m.Lag(d) }

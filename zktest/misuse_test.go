@@ -1,0 +1,270 @@
+package zktest_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+// stand is a testing.TB that stands in for a test that fails.
+type stand struct {
+	testing.TB
+	ctx context.Context
+
+	mu       sync.Mutex
+	said     []string
+	cleanups []func()
+}
+
+func (s *stand) say(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said = append(s.said, text)
+}
+
+func (s *stand) Context() context.Context          { return s.ctx }
+func (s *stand) Cleanup(f func())                  { s.cleanups = append(s.cleanups, f) }
+func (s *stand) Errorf(format string, args ...any) { s.say(fmt.Sprintf(format, args...)) }
+func (s *stand) Error(args ...any)                 { s.say(fmt.Sprint(args...)) }
+func (s *stand) Fatalf(format string, args ...any) { s.Errorf(format, args...); runtime.Goexit() }
+func (s *stand) Fatal(args ...any)                 { s.Error(args...); runtime.Goexit() }
+
+// fails runs a test that must fail with one message, in which all of the texts are.
+func fails(t *testing.T, test func(t testing.TB), texts ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &stand{TB: t, ctx: ctx}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			cancel()
+			for _, f := range slices.Backward(s.cleanups) {
+				f()
+			}
+		}()
+		test(s)
+	}()
+	<-done
+	if len(s.said) != 1 {
+		t.Fatalf("said %q, want one message", s.said)
+	}
+	for _, text := range texts {
+		if !strings.Contains(s.said[0], text) {
+			t.Errorf("said %q, without %q", s.said[0], text)
+		}
+	}
+}
+
+// A connection that is left open is named. The bubble ends without a panic all the same.
+func TestConnectionsLeftOpen(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		test func(t testing.TB)
+	}{
+		{"zkconn", func(t testing.TB) {
+			s := zktest.NewServer(t)
+			_, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(s.Host("left").Dial))
+			if err != nil {
+				t.Error(err)
+			}
+		}},
+		{"zkconn behind a partition", func(t testing.TB) {
+			s := zktest.NewServer(t, zktest.WithMembers(3))
+			_, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(s.Host("left").Dial))
+			if err != nil {
+				t.Error(err)
+			}
+			s.Host("left").Partition()
+			time.Sleep(time.Minute)
+		}},
+		{"zk", func(t testing.TB) {
+			s := zktest.NewServer(t)
+			conn, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(s.Host("left").DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+			if err != nil {
+				t.Error(err)
+			}
+			if _, _, err := conn.Exists("/"); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"zk that cannot connect", func(t testing.TB) {
+			s := zktest.NewServer(t)
+			s.Host("left").Refuse()
+			_, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(s.Host("left").DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Minute)
+		}},
+		{"a network connection", func(t testing.TB) {
+			s := zktest.NewServer(t)
+			if _, err := s.Host("left").Dial(t.Context(), "tcp", s.Addrs()[0]); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) { fails(t, c.test, `not closed`, `host "left"`, "misuse_test.go:") })
+		})
+	}
+	t.Run("in real time", func(t *testing.T) {
+		t.Parallel()
+		fails(t, func(t testing.TB) {
+			s := zktest.NewServer(t)
+			_, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(s.Host("left").Dial))
+			if err != nil {
+				t.Error(err)
+			}
+		}, `not closed`, `host "left"`, "misuse_test.go:")
+	})
+}
+
+type quiet struct{}
+
+func (quiet) Printf(string, ...any) {}
+
+// A connection that is being closed when the test ends is not left open.
+func TestConnectionsThatAreBeingClosed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		a := s.Host("a")
+		conn := a.Connect(t, 10*time.Second)
+		plain, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(a.DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+		must(t, err)
+		_, _, err = plain.Exists("/")
+		must(t, err)
+		a.Freeze() // closing takes a second, for no server answers
+		go conn.Close()
+		go plain.Close()
+	})
+}
+
+func TestWrongBubble(t *testing.T) {
+	outside := zktest.NewServer(t)
+	host := outside.Host("a")
+	const made = "the server was made outside of this synctest bubble"
+	bubble := func(f func(t *testing.T)) { synctest.Test(t, f) }
+
+	bubble(func(t *testing.T) {
+		fails(t, func(t testing.TB) { host.Connect(t, time.Second) }, "zktest: Connect", made)
+		if _, err := host.Dial(t.Context(), "tcp", outside.Addrs()[0]); err == nil || !strings.Contains(err.Error(), made) {
+			t.Errorf("dial: %v", err)
+		}
+		for name, call := range map[string]func(){
+			"Partition": host.Partition, "Heal": host.Requests().Heal, "Next": func() { host.Next(zktest.Any, zktest.CutBefore) },
+			"Host": func() { outside.Host("b") }, "Kill": outside.Members()[0].Kill, "Restart": outside.Restart, "Refuse": host.Refuse,
+		} {
+			func() {
+				defer func() {
+					if why := fmt.Sprint(recover()); !strings.Contains(why, made) {
+						t.Errorf("%s: %s", name, why)
+					}
+				}()
+				call()
+			}()
+		}
+	})
+
+	bubble(func(t *testing.T) { host = zktest.NewServer(t).Host("a") })
+	bubble(func(t *testing.T) {
+		fails(t, func(t testing.TB) { host.Connect(t, time.Second) }, "another synctest bubble")
+	})
+	fails(t, func(t testing.TB) { host.Connect(t, time.Second) }, "runs outside of it")
+}
+
+// The cleanups of another t would run when the bubble has ended.
+func TestWrongT(t *testing.T) {
+	synctest.Test(t, func(inner *testing.T) {
+		s := zktest.NewServer(inner)
+		for name, call := range map[string]func(testing.TB){
+			"NewServer": func(t testing.TB) { zktest.NewServer(t) },
+			"Connect":   func(t testing.TB) { s.Host("a").Connect(t, 10*time.Second) },
+		} {
+			fails(inner, func(stand testing.TB) { call(deadlined{stand, t}) }, "zktest: "+name, "use the t that synctest.Test passes")
+		}
+	})
+}
+
+// deadlined is a stand with the Deadline of a t outside of the bubble.
+type deadlined struct {
+	testing.TB
+	t *testing.T
+}
+
+func (d deadlined) Deadline() (time.Time, bool) { return d.t.Deadline() }
+
+func TestRealConnectionsInABubble(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		fails(t, func(t testing.TB) { s.ListenTCP(t) }, "ListenTCP in a synctest bubble")
+		fails(t, func(t testing.TB) { s.Host("a").ListenTCP(t) }, "ListenTCP in a synctest bubble")
+
+		// The system refuses a client that forgets the dialer, at once.
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := zkconn.Connect(ctx, s.Addrs(), 10*time.Second)
+		if err == nil || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("without the dialer: %v", err)
+		}
+	})
+}
+
+func TestBadInput(t *testing.T) {
+	for _, c := range []struct {
+		opt  zktest.Option
+		says string
+	}{
+		{zktest.WithMembers(0), "0 members"}, {zktest.WithMembers(-1), "-1 members"}, {zktest.WithMembers(1000), "1000 members"},
+		{zktest.WithTick(-time.Second), "WithTick"}, {zktest.WithContainerCheck(-time.Second), "WithContainerCheck"},
+	} {
+		fails(t, func(t testing.TB) { zktest.NewServer(t, c.opt) }, c.says)
+	}
+	s, other := zktest.NewServer(t), zktest.NewServer(t)
+	a := s.Host("a")
+	for name, call := range map[string]func(){
+		"no name":              func() { s.Host("") },
+		"a wildcard":           func() { s.Host("*") },
+		"a port":               func() { s.Host("a:1") },
+		"a member's name":      func() { s.Host("zk1") },
+		"no member":            func() { a.To(nil) },
+		"a stranger":           func() { a.To(other.Members()[0]) },
+		"no such kind":         func() { a.Next(99, zktest.CutBefore) },
+		"no such kind of Seen": func() { a.Seen(-1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if why := fmt.Sprint(recover()); !strings.HasPrefix(why, "zktest: ") {
+					t.Errorf("panics with %s", why)
+				}
+			}()
+			call()
+		})
+	}
+	if _, err := a.Dial(t.Context(), "tcp", "127.0.0.1:2181"); err == nil || !strings.Contains(err.Error(), "not an address of this server") {
+		t.Errorf("dial: %v", err)
+	}
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Elect(nil) }, "cannot lead")
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Elect(other.Members()[0]) }, "cannot lead")
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(noSession(0)) }, "no session")
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(noSession(1)) }, "no session 0x1")
+	fails(t, func(t testing.TB) {
+		s := zktest.NewServer(t)
+		s.Host("a").Connect(t, -time.Second)
+	}, "host a", "session timeout")
+}
+
+type noSession int64
+
+func (n noSession) SessionID() int64 { return int64(n) }

@@ -1,0 +1,207 @@
+package zktest
+
+import (
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+)
+
+// Op is a kind of request.
+type Op int
+
+const (
+	// Any is every request that the program makes: all but Handshake, Ping, Rewatch, Auth and Close,
+	// which the client makes by itself.
+	Any Op = iota
+	// Create creates an ephemeral node, alone or within a multi: a lock or a permit is asked for.
+	Create
+	// Mkdir creates other nodes only: directories, containers.
+	Mkdir
+	// Delete deletes, alone or within a multi: a lock is given back.
+	Delete
+	// Move is a multi that creates an ephemeral node and deletes another, as a downgrade does. It is
+	// a Create and a Delete, too.
+	Move
+	// List is getChildren, with or without a watch.
+	List
+	// Read is getData, with or without a watch, and zkconn's request that watches many nodes at once.
+	Read
+	// Exists is exists, with or without a watch.
+	Exists
+	// Set is setData, alone or in a multi that creates and deletes nothing.
+	Set
+	// Check is a multi of nothing but checks: a heartbeat, a Verify.
+	Check
+	// Sync is sync.
+	Sync
+	// Other is any other request of the program.
+	Other
+	// Handshake is the first packet of each connection, which asks for a session.
+	Handshake
+	// Ping keeps a session alive while the program asks for nothing.
+	Ping
+	// Rewatch sets the client's watches again after a reconnect.
+	Rewatch
+	// Auth sends credentials.
+	Auth
+	// Close ends the session.
+	Close
+)
+
+// ops are the proxy's names for them.
+var ops = [...]proxy.Op{
+	Any: proxy.AnyOp, Create: proxy.CreateOp, Mkdir: proxy.MkdirOp, Delete: proxy.DeleteOp, Move: proxy.MoveOp,
+	List: proxy.ListOp, Read: proxy.ReadOp, Exists: proxy.ExistsOp, Set: proxy.SetOp, Check: proxy.CheckOp,
+	Sync: proxy.SyncOp, Other: proxy.OtherOp, Handshake: proxy.ConnectOp, Ping: proxy.PingOp,
+	Rewatch: proxy.WatchesOp, Auth: proxy.AuthOp, Close: proxy.CloseOp,
+}
+
+var opNames = [...]string{
+	"Any", "Create", "Mkdir", "Delete", "Move", "List", "Read", "Exists", "Set", "Check", "Sync", "Other",
+	"Handshake", "Ping", "Rewatch", "Auth", "Close",
+}
+
+func (o Op) known() bool { return o >= 0 && int(o) < len(ops) }
+
+// String is the name of the constant.
+func (o Op) String() string {
+	if !o.known() {
+		return "unknown"
+	}
+	return opNames[o]
+}
+
+// Request is what a Where function gets to see of a request.
+type Request struct {
+	Op    Op       // the most telling kind: Move, not Create
+	Paths []string // of every operation in it, in order
+	Watch bool     // it is a read that leaves a watch
+
+	r proxy.Request
+}
+
+// Is reports whether the request is of that kind, among others.
+func (r Request) Is(op Op) bool { return op.known() && r.r.Is(ops[op]) }
+
+func requestOf(r proxy.Request) Request {
+	q := Request{Paths: r.Paths, Watch: r.Watch, r: r}
+	for op, its := range ops {
+		if its == r.Op {
+			q.Op = Op(op)
+		}
+	}
+	return q
+}
+
+// Action is what a Fault does to its request.
+type Action struct {
+	do   action
+	code int32
+	wait time.Duration
+}
+
+type action int
+
+const (
+	cutBefore action = iota
+	cutOnSend
+	cutAfterCommit
+	holdRequest
+	holdReply
+	loseRequest
+	loseReply
+	delayRequest
+	delayReply
+	answer
+)
+
+// inside is the proxy's name for it.
+func (a Action) inside() proxy.Action {
+	switch a.do {
+	case delayRequest:
+		return proxy.DelayRequest(a.wait)
+	case delayReply:
+		return proxy.DelayReply(a.wait)
+	case answer:
+		return proxy.Answer(a.code)
+	}
+	return [...]proxy.Action{
+		cutBefore: proxy.CutBefore, cutOnSend: proxy.CutOnSend, cutAfterCommit: proxy.CutAfterCommit,
+		holdRequest: proxy.HoldRequest, holdReply: proxy.HoldReply, loseRequest: proxy.LoseRequest, loseReply: proxy.LoseReply,
+	}[a.do]
+}
+
+// String says it in words.
+func (a Action) String() string { return a.inside().String() }
+
+var (
+	// CutBefore cuts the connection in place of sending the request: the server never sees it.
+	CutBefore = Action{do: cutBefore}
+	// CutOnSend sends the request and cuts at once. The server gets it, and works on it while the
+	// client may already be back.
+	CutOnSend = Action{do: cutOnSend}
+	// CutAfterCommit sends the request, waits for the reply, swallows it and cuts: the work is done
+	// and the client does not know.
+	CutAfterCommit = Action{do: cutAfterCommit}
+	// HoldRequest keeps the request, and what follows it on its connection, until Fault.Release.
+	HoldRequest = Action{do: holdRequest}
+	// HoldReply keeps the reply, and what follows it on its connection, until Fault.Release.
+	HoldReply = Action{do: holdReply}
+	// LoseRequest loses the request, and what follows it on its connection, which stays: the client
+	// has to notice that no reply comes.
+	LoseRequest = Action{do: loseRequest}
+	// LoseReply sends the request and loses the reply, and what follows it on its connection, which
+	// stays.
+	LoseReply = Action{do: loseReply}
+)
+
+// DelayRequest keeps the request, and what follows it on its connection, for that long.
+func DelayRequest(d time.Duration) Action { return Action{do: delayRequest, wait: d} }
+
+// DelayReply keeps the reply, and what follows it on its connection, for that long.
+func DelayReply(d time.Duration) Action { return Action{do: delayReply, wait: d} }
+
+// Answer has the request answered with an error code of ZooKeeper's, and the server does not get it:
+// -127 is that of a server with too much to do, -102 is zk.ErrNoAuth. A Handshake is not answered.
+func Answer(code int32) Action { return Action{do: answer, code: code} }
+
+// Fault is one thing that will go wrong, once.
+type Fault struct{ f *proxy.Fault }
+
+// Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
+// answered. With CutAfterCommit, HoldReply and LoseReply the server has done the work by then. It is
+// never closed if the connection ends first.
+func (f *Fault) Fired() <-chan struct{} { return f.f.Fired() }
+
+// Release lets go what is held. Before the fault has struck, it makes the hold of no length.
+func (f *Fault) Release() { f.f.Release() }
+
+// Cancel disarms the fault if it has not struck, and lets go what it holds.
+func (f *Fault) Cancel() { f.f.Cancel() }
+
+// Next arms a fault for the host's next request of that kind, to any member.
+func (h *Host) Next(op Op, action Action) *Fault { return h.Nth(op, 1, action) }
+
+// Nth arms a fault for the host's n-th request of that kind from now on; 1 is the next.
+func (h *Host) Nth(op Op, n int, action Action) *Fault {
+	if !op.known() {
+		panic("zktest: Nth: unknown Op")
+	}
+	h.s.check("Nth")
+	return &Fault{h.proxy.Nth(ops[op], n, action.inside())}
+}
+
+// Where arms a fault for the host's n-th request for which match returns true. match must only look:
+// it must call no method of the Host.
+func (h *Host) Where(match func(Request) bool, n int, action Action) *Fault {
+	h.s.check("Where")
+	return &Fault{h.proxy.Where(func(r proxy.Request) bool { return match(requestOf(r)) }, n, action.inside())}
+}
+
+// Seen is how many requests of that kind the servers got from the host.
+func (h *Host) Seen(op Op) int64 {
+	if !op.known() {
+		panic("zktest: Seen: unknown Op")
+	}
+	return h.proxy.Seen(ops[op])
+}

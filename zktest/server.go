@@ -1,0 +1,277 @@
+package zktest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/memzk"
+)
+
+// latency is how long a packet is under way between a host and a server. Without it an answer takes no
+// time at all, and a goroutine that asks again and again would stop the clock of its bubble.
+const latency = 50 * time.Microsecond
+
+// A Server is a ZooKeeper in memory: one server that stands alone, or an ensemble. It has a network
+// in memory of its own, on which Hosts reach it. All methods may be called from several goroutines.
+type Server struct {
+	t        testing.TB
+	bubble   string // in which it was made
+	network  *memnet.Network
+	ensemble *memzk.Ensemble
+	members  []*Member
+
+	mu       sync.Mutex
+	hosts    map[string]*Host
+	clients  clients
+	stopping bool
+}
+
+// An Option changes how NewServer makes a Server.
+type Option interface{ apply(*settings) }
+
+type option func(*settings)
+
+func (o option) apply(s *settings) { o(s) }
+
+type settings struct {
+	memzk.Config
+	seed uint64
+}
+
+// WithMembers makes an ensemble of n members. Default: 1, a server that stands alone.
+func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n }) }
+
+// WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
+// ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a session
+// expires up to one tick late. Default: 2s, as in ZooKeeper's sample configuration, which grants 4s
+// to 40s.
+func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
+
+// WithVersion sets which version's behavior is imitated, as in "3.8.0". Default: the newest that is
+// known.
+func WithVersion(v string) Option { return option(func(s *settings) { s.Version = v }) }
+
+// WithContainerCheck sets how often the server removes empty container nodes, in which locks keep
+// their nodes. Default: a minute, as in ZooKeeper.
+func WithContainerCheck(d time.Duration) Option {
+	return option(func(s *settings) { s.ContainerCheck = d })
+}
+
+// WithSeed sets the seed of what the server draws by lot: the order in which an expired session's
+// nodes are deleted, and who of equal members leads. Default: 1. The order in which goroutines of one
+// instant run is Go's and has no seed.
+func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = seed }) }
+
+// WithLog has f told in words what members and sessions do; t.Log's Log fits by
+//
+//	zktest.WithLog(func(s string) { t.Log(s) })
+//
+// Default: silence.
+func WithLog(f func(string)) Option { return option(func(s *settings) { s.Log = f }) }
+
+// NewServer starts a Server that stops at t's cleanup. Then all connections must be closed: those of
+// Host.Connect are, and t fails for each other one.
+//
+// In a synctest bubble t is the one that synctest.Test passes to its function.
+func NewServer(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	if wrongT(t) {
+		t.Fatal("zktest: NewServer: this t is not that of the bubble: use the t that synctest.Test passes to its function")
+	}
+	set := settings{seed: 1}
+	set.Members = 1
+	for _, o := range opts {
+		o.apply(&set)
+	}
+	switch {
+	case set.Members < 1 || set.Members > 100:
+		t.Fatalf("zktest: WithMembers: %d members", set.Members)
+	case set.Tick < 0:
+		t.Fatalf("zktest: WithTick: %v", set.Tick)
+	case set.ContainerCheck < 0:
+		t.Fatalf("zktest: WithContainerCheck: %v", set.ContainerCheck)
+	}
+	set.Random = rand.New(rand.NewPCG(set.seed, set.seed))
+	s := &Server{
+		t:       t,
+		bubble:  bubble(),
+		network: memnet.New(),
+		hosts:   make(map[string]*Host),
+	}
+	s.network.SetLatency(latency)
+	s.ensemble = memzk.Start(set.Config)
+	for i, m := range s.ensemble.Members() {
+		member := &Member{s: s, m: m, host: fmt.Sprintf("zk%d", i+1)}
+		s.members = append(s.members, member)
+		member.listenInMemory()
+	}
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// stop runs at cleanup, after all that the test has deferred and cleaned up itself.
+func (s *Server) stop() {
+	s.t.Helper()
+	if why := foreign(s.bubble); why != "" {
+		s.t.Errorf("zktest: cleanup: %s", why)
+		return
+	}
+	// A client that is being closed may wait for a network that the test has broken.
+	s.network.Between(memnet.Any, memnet.Any).Heal()
+	open := s.await(s.clients.open)
+	s.mu.Lock()
+	s.stopping = true // a client that still lives shows by a dial
+	hosts := s.hosts
+	s.mu.Unlock()
+	for _, m := range s.members {
+		m.close()
+	}
+	s.ensemble.Stop()
+	for _, h := range hosts {
+		h.proxy.Close()
+	}
+	s.network.Close()
+	if len(open) > 0 || s.bubble != "" {
+		time.Sleep(1500 * time.Millisecond) // zk.Conn pauses for a second between its attempts
+		open = append(open, s.clients.late()...)
+	}
+	var lines []string
+	for _, c := range open {
+		if line := c.String(); !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	for _, line := range lines {
+		s.t.Errorf("zktest: a connection is not closed when the test ends: %s", line)
+	}
+	for _, c := range open {
+		if c.end != nil {
+			c.end()
+		}
+	}
+	if s.bubble != "" {
+		// What is left of clients ends by timers, and the clock of a bubble stands still when its
+		// function has returned.
+		time.Sleep(time.Minute)
+	}
+}
+
+func (s *Server) isStopping() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopping
+}
+
+// await gives clients that are being closed the time that they need, and returns those that are left.
+// If a member is dead or paused that is as long as the client waits for it.
+func (s *Server) await(open func() []*dialed) []*dialed {
+	patience := 2 * time.Second
+	if s.bubble != "" {
+		patience = 10 * time.Minute
+	}
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; ; pause = min(2*pause, patience/100) {
+		left := open()
+		if len(left) == 0 || time.Now().After(deadline) {
+			return left
+		}
+		time.Sleep(pause)
+	}
+}
+
+// Addrs are the addresses of the members. They lead somewhere by way of Host.Dial and Host.DialTimeout
+// only: no real port is open, and a client with a dialer of its own is refused at once. See ListenTCP.
+func (s *Server) Addrs() []string {
+	var addrs []string
+	for _, m := range s.members {
+		addrs = append(addrs, m.Addr())
+	}
+	return addrs
+}
+
+// Host returns the host of that name, and makes it the first time. A host is where a program under
+// test runs: connections come from it, and faults of the network are its own.
+func (s *Server) Host(name string) *Host {
+	s.check("Host")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.hosts[name]; h != nil {
+		return h
+	}
+	if name == "" || name == memnet.Any || strings.ContainsAny(name, ":[]") || slices.ContainsFunc(s.members, func(m *Member) bool { return m.host == name }) {
+		panic(fmt.Sprintf("zktest: Host: %q is no name for a host: it is empty, contains a colon or a bracket, or is that of a member", name))
+	}
+	h := newHost(s, name, caller())
+	s.hosts[name] = h
+	return h
+}
+
+// Expire ends a session now, as the server does when it has not heard of the client for the session
+// timeout: its ephemeral nodes are deleted, its locks are free. The client hears of a lost connection,
+// and of the expiry when it has connected again. conn is a *zk.Conn.
+func (s *Server) Expire(conn interface{ SessionID() int64 }) {
+	s.t.Helper()
+	s.check("Expire")
+	id := conn.SessionID()
+	if id == 0 {
+		s.t.Errorf("zktest: Expire: the connection has no session")
+		return
+	}
+	// An ensemble that elects ends sessions when it has elected.
+	for deadline := time.Now().Add(time.Minute); s.ensemble.Leader() == nil && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !s.ensemble.Expire(id) {
+		s.t.Errorf("zktest: Expire: the server has no session %#x, or no leader", id)
+	}
+}
+
+// Restart restarts all members at once, as after a power cut. Data and sessions stay, and each session
+// gets its full timeout again. Clients connect again by themselves.
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.check("Restart")
+	for _, m := range s.members {
+		m.kill()
+	}
+	for _, m := range s.members {
+		m.start()
+	}
+}
+
+// Members are all members, in the order of Addrs.
+func (s *Server) Members() []*Member { return slices.Clone(s.members) }
+
+// Leader is the member that leads; nil while none does. A leader that is paused or isolated is one
+// until the others have elected another.
+func (s *Server) Leader() *Member {
+	m := s.ensemble.Leader()
+	if m == nil {
+		return nil
+	}
+	return s.members[m.ID()-1]
+}
+
+// Elect makes m the leader, as after the death of the present one: all clients have to connect again,
+// and each session gets its full timeout again. t fails if m cannot lead: it is dead or paused, or
+// reaches no majority.
+func (s *Server) Elect(m *Member) {
+	s.t.Helper()
+	s.check("Elect")
+	if m == nil || m.s != s || !s.ensemble.Elect(m.m) {
+		s.t.Errorf("zktest: Elect: the member cannot lead: it is dead or paused, reaches no majority, or is of another server")
+	}
+}
+
+// check panics where a method without an error is called in the wrong bubble.
+func (s *Server) check(method string) {
+	if why := foreign(s.bubble); why != "" {
+		panic("zktest: " + method + ": " + why)
+	}
+}

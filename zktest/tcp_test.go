@@ -1,0 +1,89 @@
+package zktest_test
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+// dialReal connects as a program in another process does.
+func dialReal(t *testing.T, addrs []string) *zk.Conn {
+	t.Helper()
+	conn, err := zkconn.Connect(t.Context(), addrs, 20*time.Second)
+	must(t, err)
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+func TestListenTCP(t *testing.T) {
+	t.Parallel()
+	s := zktest.NewServer(t, zktest.WithMembers(3))
+	addrs := s.ListenTCP(t)
+	if len(addrs) != 3 {
+		t.Fatalf("addresses %q", addrs)
+	}
+	conn := dialReal(t, addrs)
+	_, err := conn.Create("/x", nil, 0, acl)
+	must(t, err)
+	s.Host("a").Partition() // is none of its business
+	_, err = answers(conn)
+	must(t, err)
+
+	m := s.Members()[0]
+	m.Kill()
+	if c, err := net.Dial("tcp", addrs[0]); err == nil {
+		c.Close()
+		t.Error("a dead member accepts")
+	}
+	m.Restart()
+	c, err := net.Dial("tcp", addrs[0])
+	must(t, err)
+	must(t, c.Close())
+	eventually(t, 20*time.Second, exists(conn, "/x"))
+}
+
+// What connects to a host's own ports is on that host.
+func TestListenTCPOfAHost(t *testing.T) {
+	t.Parallel()
+	s := zktest.NewServer(t)
+	a := s.Host("a")
+	addrs := a.ListenTCP(t)
+	conn := dialReal(t, addrs)
+	_, err := conn.Create("/x", nil, 0, acl)
+	must(t, err)
+
+	f := a.Next(zktest.Create, zktest.CutAfterCommit)
+	if _, err := conn.Create("/y", nil, zk.FlagEphemeral, acl); !errors.Is(err, zk.ErrConnectionClosed) {
+		t.Errorf("create: %v", err)
+	}
+	<-f.Fired()
+	eventually(t, 20*time.Second, exists(conn, "/y"))
+
+	a.Delay(100 * time.Millisecond)
+	if took, err := answers(conn); err != nil || took < 200*time.Millisecond {
+		t.Errorf("%v after %v", err, took)
+	}
+	a.Heal()
+	eventually(t, 20*time.Second, exists(conn, "/y"))
+	a.Cut()
+	eventually(t, 20*time.Second, exists(conn, "/y"))
+
+	a.Partition()
+	c, err := net.Dial("tcp", addrs[0]) // the system accepts, and nothing answers
+	must(t, err)
+	defer c.Close()
+	must(t, c.SetDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = c.Write([]byte("ruok"))
+	must(t, err)
+	if n, err := c.Read(make([]byte, 4)); err == nil {
+		t.Errorf("%d bytes through a partition", n)
+	}
+	a.Heal()
+	eventually(t, 20*time.Second, exists(conn, "/y"))
+}

@@ -1,0 +1,477 @@
+package zktest_test
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+var acl = zk.WorldACL(zk.PermAll)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bubble runs a test in a bubble, beside others.
+func bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// eventually waits until a call succeeds: connections come back by themselves.
+func eventually(t *testing.T, within time.Duration, call func() error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if err = call(); err == nil {
+			return
+		}
+	}
+	t.Fatalf("not within %v: %v", within, err)
+}
+
+func exists(conn *zk.Conn, path string) func() error {
+	return func() error {
+		ok, _, err := conn.Exists(path)
+		if err == nil && !ok {
+			err = zk.ErrNoNode
+		}
+		return err
+	}
+}
+
+// answers is the time until conn's next request is answered, and how.
+func answers(conn *zk.Conn) (took time.Duration, err error) {
+	began := time.Now()
+	_, _, err = conn.Exists("/")
+	return time.Since(began), err
+}
+
+// rtt is how long a request and its reply are under way.
+const rtt = 100 * time.Microsecond
+
+func TestRequestsTakeTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
+		if took, err := answers(conn); err != nil || took != rtt {
+			t.Errorf("%v after %v", err, took)
+		}
+		// A goroutine that never pauses does not stop the clock.
+		for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+			_, err := answers(conn)
+			must(t, err)
+		}
+	})
+}
+
+func TestPartitionEndsTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		a, b := s.Host("a"), s.Host("b")
+		one, two := a.Connect(t, 10*time.Second), b.Connect(t, 10*time.Second)
+		_, err := one.Create("/e", nil, zk.FlagEphemeral, acl)
+		must(t, err)
+		_, _, gone, err := two.GetW("/e")
+		must(t, err)
+		session := one.SessionID()
+		began := time.Now()
+		a.Partition()
+		<-gone
+		// Up to a tick late, as ZooKeeper has it, and a tick of two seconds.
+		if took := time.Since(began); took < 8*time.Second || took > 12*time.Second {
+			t.Errorf("the session of 10s ended after %v", took)
+		}
+		a.Heal()
+		eventually(t, 20*time.Second, func() error { _, err := answers(one); return err })
+		if id := one.SessionID(); id == session || id == 0 {
+			t.Errorf("session %#x after %#x", id, session)
+		}
+	})
+}
+
+func TestAPartitionThatHealsInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		a := s.Host("a")
+		conn := a.Connect(t, 10*time.Second)
+		_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
+		must(t, err)
+		session := conn.SessionID()
+		a.Partition()
+		time.Sleep(5 * time.Second)
+		a.Heal()
+		eventually(t, 2*time.Second, exists(conn, "/e"))
+		if conn.SessionID() != session {
+			t.Error("another session")
+		}
+	})
+}
+
+func TestOneWayPartitions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		a, witness := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
+		for _, c := range []struct {
+			link zktest.Link
+			path string
+			done bool
+		}{{a.Requests(), "/requests", false}, {a.Replies(), "/replies", true}} {
+			conn := a.Connect(t, 10*time.Second)
+			c.link.Partition()
+			if _, err := conn.Create(c.path, nil, 0, acl); !errors.Is(err, zk.ErrConnectionClosed) {
+				t.Errorf("%s: %v", c.path, err)
+			}
+			if done, _, err := witness.Exists(c.path); err != nil || done != c.done {
+				t.Errorf("%s: the server has done it: %v, %v", c.path, done, err)
+			}
+			c.link.Heal()
+			eventually(t, 20*time.Second, func() error { _, err := answers(conn); return err })
+		}
+	})
+}
+
+func TestDelay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		a := s.Host("a")
+		conn := a.Connect(t, 10*time.Second)
+		other := s.Host("b").Connect(t, 10*time.Second)
+		for _, c := range []struct {
+			what string
+			set  func()
+			want time.Duration
+		}{
+			{"both ways", func() { a.Delay(time.Second) }, 2*time.Second + rtt},
+			{"no more", func() { a.Delay(0) }, rtt},
+			{"one way", func() { a.Replies().Delay(time.Second) }, time.Second + rtt},
+			{"to one member", func() { a.Heal(); a.To(s.Members()[0]).Delay(3 * time.Second) }, 6*time.Second + rtt},
+			{"healed", func() { a.Heal(); time.Sleep(10 * time.Second) }, rtt}, // no packet overtakes a late ping
+		} {
+			c.set()
+			if took, err := answers(conn); err != nil || took != c.want {
+				t.Errorf("%s: %v after %v, want %v", c.what, err, took, c.want)
+			}
+			if took, err := answers(other); err != nil || took != rtt {
+				t.Errorf("%s: another host: %v after %v", c.what, err, took)
+			}
+		}
+	})
+}
+
+func TestFreezeAndThaw(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := zktest.NewServer(t).Host("a")
+		conn := a.Connect(t, 10*time.Second)
+		session := conn.SessionID()
+		a.Freeze()
+		time.AfterFunc(3*time.Second, a.Thaw)
+		if took, err := answers(conn); err != nil || took.Round(time.Millisecond) != 3*time.Second {
+			t.Errorf("%v after %v", err, took)
+		}
+		if conn.SessionID() != session {
+			t.Error("another session")
+		}
+	})
+}
+
+func TestCut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := zktest.NewServer(t).Host("a")
+		conn := a.Connect(t, 10*time.Second)
+		session := conn.SessionID()
+		a.Freeze()
+		failed := make(chan error, 1)
+		go func() { _, err := answers(conn); failed <- err }()
+		synctest.Wait()
+		a.Cut()
+		if err := <-failed; !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("the request: %v", err)
+		}
+		a.Thaw()
+		eventually(t, time.Second, func() error { _, err := answers(conn); return err })
+		if conn.SessionID() != session {
+			t.Error("another session")
+		}
+	})
+}
+
+func TestRefuseAndAccept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		a := s.Host("a")
+		conn := a.Connect(t, 20*time.Second)
+		a.Refuse()
+		time.Sleep(time.Second)
+		for _, addr := range s.Addrs() {
+			if c, err := a.Dial(t.Context(), "tcp", addr); err == nil {
+				c.Close()
+				t.Error("not refused")
+			}
+		}
+		if conn.State() == zk.StateHasSession {
+			t.Error("the connection was not cut")
+		}
+		a.Accept()
+		eventually(t, 2*time.Second, func() error { _, err := answers(conn); return err })
+	})
+}
+
+func TestExpire(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		conn, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second)
+		_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
+		must(t, err)
+		session := conn.SessionID()
+		began := time.Now()
+		s.Expire(conn)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("it took %v", took)
+		}
+		if there, _, err := other.Exists("/e"); err != nil || there {
+			t.Errorf("the node is there: %v, %v", there, err)
+		}
+		eventually(t, 5*time.Second, func() error { _, err := answers(conn); return err })
+		if id := conn.SessionID(); id == session {
+			t.Error("the same session")
+		}
+	})
+}
+
+func TestRestartKeepsDataAndSessions(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		t.Run("", func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := zktest.NewServer(t, zktest.WithMembers(members))
+				conn := s.Host("a").Connect(t, 20*time.Second)
+				_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
+				must(t, err)
+				session := conn.SessionID()
+				s.Restart()
+				eventually(t, 20*time.Second, exists(conn, "/e"))
+				if conn.SessionID() != session {
+					t.Error("another session")
+				}
+			})
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var told []string
+		s := zktest.NewServer(t, zktest.WithTick(100*time.Millisecond), zktest.WithVersion("3.8.0"),
+			zktest.WithContainerCheck(time.Second), zktest.WithSeed(7), zktest.WithLog(func(s string) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, s)
+			}))
+		a := s.Host("a")
+		conn := a.Connect(t, 200*time.Millisecond) // two ticks
+		_, err := conn.CreateContainer("/c", nil, zk.FlagContainer, acl)
+		must(t, err)
+		_, err = conn.Create("/c/x", nil, 0, acl)
+		must(t, err)
+		must(t, conn.Delete("/c/x", -1))
+		time.Sleep(3 * time.Second)
+		if err := exists(conn, "/c")(); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("the empty container: %v", err)
+		}
+		began := time.Now()
+		a.Partition()
+		other := s.Host("b").Connect(t, time.Second)
+		_, err = other.Create("/x", nil, 0, acl)
+		must(t, err)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) == 0 {
+			t.Error("an expired session was not told of")
+		}
+	})
+}
+
+// The default tick grants what a usual server does.
+func TestSessionTimeoutsAreGranted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		for asked, want := range map[time.Duration]time.Duration{
+			time.Second: 4 * time.Second, 4 * time.Second: 4 * time.Second, 10 * time.Second: 10 * time.Second, time.Hour: 40 * time.Second,
+		} {
+			a := s.Host(asked.String())
+			conn := a.Connect(t, asked)
+			_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
+			must(t, err)
+			_, _, gone, err := s.Host("b").Connect(t, 10*time.Second).GetW("/e")
+			must(t, err)
+			began := time.Now()
+			a.Partition()
+			<-gone
+			if took := time.Since(began); took < want*2/3 || took > want+2*time.Second {
+				t.Errorf("asked for %v: expired after %v, want about %v", asked, took, want)
+			}
+		}
+	})
+}
+
+func TestMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		leader := s.Leader()
+		if leader == nil || len(s.Members()) != 3 || len(s.Addrs()) != 3 || leader.Addr() != s.Addrs()[leader.ID()-1] {
+			t.Fatalf("leader %v of %d members at %q", leader, len(s.Members()), s.Addrs())
+		}
+		conn := s.Host("a").Connect(t, 20*time.Second)
+		_, err := conn.Create("/a", nil, 0, acl)
+		must(t, err)
+
+		leader.Kill()
+		eventually(t, 20*time.Second, exists(conn, "/a"))
+		next := s.Leader()
+		if next == leader {
+			t.Error("the killed member leads")
+		}
+		leader.Restart()
+		next.Pause()
+		eventually(t, time.Minute, exists(conn, "/a"))
+		next.Resume()
+
+		time.Sleep(time.Minute)
+		third := s.Members()[slices.IndexFunc(s.Members(), func(m *zktest.Member) bool { return m != s.Leader() })]
+		s.Elect(third)
+		if s.Leader() != third {
+			t.Error("another member leads than was elected")
+		}
+		eventually(t, 20*time.Second, exists(conn, "/a"))
+
+		third.Isolate()
+		time.Sleep(time.Minute)
+		if s.Leader() == third {
+			t.Error("a member without a majority leads")
+		}
+		third.Heal()
+		third.Restart() // while it runs
+		time.Sleep(time.Minute)
+		_, err = conn.Create("/b", nil, 0, acl)
+		must(t, err)
+	})
+}
+
+func TestLag(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		follower := s.Members()[slices.IndexFunc(s.Members(), func(m *zktest.Member) bool { return m != s.Leader() })]
+		a, b := s.Host("a"), s.Host("b")
+		for _, m := range s.Members() { // each host reaches one member
+			if m == follower {
+				b.To(m).Partition()
+			} else {
+				a.To(m).Partition()
+			}
+		}
+		old, fresh := a.Connect(t, 20*time.Second), b.Connect(t, 20*time.Second)
+		follower.Lag(3 * time.Second)
+		_, err := fresh.Create("/new", nil, 0, acl)
+		must(t, err)
+		began := time.Now()
+		if err := exists(old, "/new")(); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("behind a lagging member: %v", err)
+		}
+		eventually(t, 10*time.Second, exists(old, "/new"))
+		if took := time.Since(began); took < 2*time.Second {
+			t.Errorf("it lags by %v", took)
+		}
+	})
+}
+
+func TestHostToMember(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		a := s.Host("a")
+		conn := a.Connect(t, 20*time.Second)
+		session := conn.SessionID()
+		for _, m := range s.Members() {
+			a.To(m).Partition()
+			eventually(t, 19*time.Second, func() error { _, err := answers(conn); return err })
+			if conn.Server() == m.Addr() {
+				t.Errorf("connected to %s, from which it is cut off", m.Addr())
+			}
+			a.To(m).Heal()
+		}
+		m := s.Members()[slices.Index(s.Addrs(), conn.Server())]
+		a.To(m).Cut()
+		eventually(t, 5*time.Second, func() error { _, err := answers(conn); return err })
+		a.To(m).Freeze()
+		a.Heal() // of parts, too
+		if conn.SessionID() != session {
+			t.Error("another session")
+		}
+	})
+}
+
+func TestProgramsThatConnectThemselves(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		a := s.Host("a")
+		conn, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(a.Dial))
+		must(t, err)
+		defer conn.Close()
+		plain, events, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(a.DialTimeout), zk.WithLogInfo(false))
+		must(t, err)
+		defer func() {
+			plain.Close()
+			for range events {
+			}
+		}()
+		_, err = plain.Create("/x", nil, 0, acl)
+		must(t, err)
+		eventually(t, time.Second, exists(conn, "/x"))
+		if s.Host("a") != a || a.Name() != "a" {
+			t.Error("two hosts of one name")
+		}
+	})
+}
+
+// Outside of a bubble all is the same, in real time. Sessions are so long that none ends on a busy machine
+// but the one that is ended.
+func TestInRealTime(t *testing.T) {
+	t.Parallel()
+	s := zktest.NewServer(t)
+	a, b := s.Host("a"), s.Host("b")
+	one, two := a.Connect(t, 40*time.Second), b.Connect(t, 40*time.Second)
+	_, err := one.Create("/e", nil, zk.FlagEphemeral, acl)
+	must(t, err)
+	_, _, gone, err := two.GetW("/e")
+	must(t, err)
+	a.Partition()
+	answered := make(chan error, 1)
+	go func() { _, err := answers(one); answered <- err }()
+	select {
+	case err := <-answered:
+		t.Errorf("through a partition: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	s.Expire(one)
+	<-gone
+	a.Heal()
+	if err := <-answered; !errors.Is(err, zk.ErrConnectionClosed) {
+		t.Errorf("after a partition in which it was lost: %v", err)
+	}
+	eventually(t, 20*time.Second, func() error { _, err := answers(one); return err })
+}
