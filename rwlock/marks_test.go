@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
@@ -298,27 +299,43 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	})
 }
 
-// Several of a process, each with an observer, and so each with a listing: but one.
-func TestObserversDoWithASecondListing(t *testing.T) {
+// An observer costs no request: those of a process that have one follow each other as without, and are told where
+// they stand.
+func TestObserversCostNoRequest(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
-		held := direct(s).write()
-		c := behind(s).with(rwlock.WithObserver(observe.Observer{}))
-		var line []*attempt
-		for i := range 5 {
-			before := c.proxy.Seen(proxy.ReadOp)
-			line = append(line, c.waitWrite(i+2))
-			test.Eventually(s, soon, "it watches", func() bool { return c.proxy.Seen(proxy.ReadOp) > before })
-			s.CatchUp(c.conn)
+		count := func(opts ...rwlock.Option) (packets, lists int64) {
+			held := direct(s).write()
+			c := behind(s).with(opts...)
+			before, listed := requests(c), c.proxy.Seen(proxy.ListOp)
+			var line []*attempt
+			for i := range 5 {
+				asked := requests(c)
+				line = append(line, c.waitWrite(i+2))
+				test.Eventually(s, soon, "it watches", func() bool { return requests(c)-asked >= 2 })
+				s.CatchUp(c.conn)
+			}
+			unlock(s, held)
+			for _, a := range line {
+				unlock(s, a.Granted())
+			}
+			s.Empty()
+			return requests(c) - before, c.proxy.Seen(proxy.ListOp) - listed
 		}
-		unlock(s, held)
-		for _, a := range line {
-			unlock(s, a.Granted())
+		packets, lists := count()
+		var mu sync.Mutex
+		var ahead []int
+		observed, listed := count(rwlock.WithObserver(observe.Observer{Queued: func(e observe.Queued) {
+			mu.Lock()
+			defer mu.Unlock()
+			ahead = append(ahead, e.Ahead)
+		}}))
+		if observed != packets || listed != lists {
+			s.Errorf("%d requests (%d listings) with an observer, %d (%d) without", observed, listed, packets, lists)
 		}
-		if n := c.proxy.Seen(proxy.ListOp); n != 6 { // that of the second in line is not marked for
-			s.Errorf("%d listings for 5 writers, want 6", n)
+		if want := []int{1, 2, 3, 4, 5}; !slices.Equal(ahead, want) {
+			s.Errorf("told to stand behind %v, want %v", ahead, want)
 		}
-		s.Empty()
 	})
 }
 

@@ -2,6 +2,7 @@ package semaphore_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -206,6 +207,38 @@ func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 		_, err := holder.TryAcquire(s.Ctx, 1)
 		s.Is(err, semaphore.ErrBusy)
 		release(s, got)
+		s.Empty()
+	})
+}
+
+// Queue goes by the number of now: a hold that it no longer reaches is shown as waiting, and as holding again when
+// one ahead of it has been released.
+func TestQueueAfterAResizeToFewer(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		holds := []*semaphore.Hold{c.acquire(1), c.acquire(1), c.acquire(1)}
+		shown := func(what string, want ...bool) {
+			s.Helper()
+			q, err := c.Queue(s.Ctx)
+			s.Must(err)
+			var got []bool
+			for _, m := range q {
+				got = append(got, m.Holding)
+			}
+			if !slices.Equal(got, want) {
+				s.Errorf("%s: shown as holding: %v, want %v", what, got, want)
+			}
+		}
+		shown("before", true, true, true)
+		s.Must(c.Resize(s.Ctx, 2))
+		shown("after", true, true, false)
+		if !holds[2].Held() {
+			s.Error("the third has lost its permit")
+		}
+		release(s, holds[0])
+		shown("one is released", true, true)
+		release(s, holds[1])
+		release(s, holds[2])
 		s.Empty()
 	})
 }

@@ -12,7 +12,7 @@ import (
 type Member struct {
 	Name    string    // of its first node in path/queue
 	Permits int       // how many it asked for
-	Holding bool      // and not waiting
+	Holding bool      // and not waiting, by the number of permits of now
 	Since   time.Time // when it queued, by the server's clock
 	Session int64     // the session that the nodes belong to
 	Token   int64     // the fencing token that goes with the nodes
@@ -24,6 +24,11 @@ type Member struct {
 // Queue lists who holds permits and who waits for some, in the order of the
 // queue. It is a look at what one server knows, for people and dashboards: by the
 // time it is read it may be over. The errors are those of Acquire.
+//
+// A holder's node looks like a waiter's: Holding says that the present number of
+// permits reaches as far as that node. After a Resize to fewer, a member that was
+// granted by the larger number still holds, and is shown as not Holding until
+// enough of those ahead of it have released.
 func (s *Semaphore) Queue(ctx context.Context) ([]Member, error) {
 	if s.err != nil {
 		return nil, s.wrap("queue of", s.err)

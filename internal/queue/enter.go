@@ -156,7 +156,7 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, st
 			return m.granted(), nil
 		}
 	}
-	if wait && ahead != nil && known && len(m.line.cfg.Observers) == 0 {
+	if wait && ahead != nil && known {
 		ahead.SetFollowed(true)
 		place, err := m.follow(ctx, terms, ahead, stretch)
 		ahead.SetFollowed(false)
@@ -206,7 +206,7 @@ func (m *member) look(terms Terms, stretch uint64, known bool) error {
 
 // granted turns the member into a holder.
 func (m *member) granted() *Place {
-	m.seat.SetFirst()
+	m.seat.SetAhead(0)
 	return newPlace(m)
 }
 

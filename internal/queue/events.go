@@ -66,10 +66,9 @@ type waiting struct {
 	ahead int
 }
 
-// waits tells the observers where the member stands.
-func (m *member) waits(turn *Turn) {
+// waits tells the observers how many have to go before it is the member's turn.
+func (m *member) waits(ahead int) {
 	observers := m.line.cfg.Observers
-	ahead := turn.Ahead()
 	if len(observers) == 0 || !m.waiting.since.IsZero() && m.waiting.ahead == ahead {
 		return
 	}

@@ -11,8 +11,19 @@ import (
 // nobody is ahead. errAgain says that it takes a listing to know.
 //
 // It costs a watch on the own node, which is the one that the next in line waits
-// for, so nobody needs any other.
+// for, so nobody needs any other. Observers are told what the seat knows of those ahead.
 func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, stretch uint64) (*Place, error) {
+	m.seat.SetBehind(ahead)
+	if len(m.line.cfg.Observers) > 0 {
+		n, ok, err := ahead.Ahead(ctx)
+		switch {
+		case err != nil:
+			return nil, err
+		case !ok:
+			return nil, errAgain
+		}
+		m.waits(n + 1)
+	}
 	turn := terms.Rule.Behind(ahead.Node)
 	var v vigil
 	defer v.end()

@@ -295,3 +295,38 @@ func TestTheReplyOfAnotherLineGrantsNothing(t *testing.T) {
 		}
 	})
 }
+
+// reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first that goes, the end
+// of ctx, and doubt.
+func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, venue.Venue.Connect, 20*time.Second)
+		m, last := x.enter(), x.enter()
+		const many = 70_000
+		paths := make([]string, many)
+		for i := range paths {
+			paths[i] = x.line.path(m.nodes[0])
+		}
+		paths[many-1] = x.line.path(last.nodes[0])
+		watches, err := x.line.client.WatchAll(t.Context(), m.sess, paths)
+		x.must(nil, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if i, _, err := m.first(ctx, Terms{}, watches, nil); i != another || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ctx ends: %d, %v", i, err)
+		}
+		if i, _, err := m.first(t.Context(), Terms{}, watches, time.After(time.Second)); i != doubted || err != nil {
+			t.Errorf("doubt: %d, %v", i, err)
+		}
+		x.must(nil, x.witness.Delete(paths[many-1], -1))
+		if i, event, err := m.first(t.Context(), Terms{}, watches, nil); i != many-1 || !session.Gone(event) || err != nil {
+			t.Errorf("the last of them goes: %d, %v, %v", i, event, err)
+		}
+		x.must(nil, x.witness.Delete(paths[0], -1))
+		m.own = watches[:1]
+		if i, event, err := m.first(t.Context(), Terms{}, watches[1:many-1], nil); !session.Gone(event) || err != nil || i >= many-2 {
+			t.Errorf("all others go: %d, %v, %v", i, event, err)
+		}
+	})
+}

@@ -71,7 +71,8 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 		if turn.Stale() {
 			return nil, errAgain
 		}
-		m.waits(&turn)
+		m.seat.SetAhead(max(1, turn.Ahead())) // 0 would say that it holds
+		m.waits(turn.Ahead())
 		if err := m.await(ctx, terms, &turn, &v); err != nil {
 			return nil, err
 		}
@@ -164,16 +165,21 @@ func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.W
 	return watches, err
 }
 
-// each reads nodes, all at once. That one does not exist is no error.
+// mostReads is how many nodes are read at once: each takes a goroutine.
+const mostReads = 1000
+
+// each reads nodes, many at once. That one does not exist is no error.
 func (m *member) each(nodes []znode.Node, read func(i int, path string) error) (missing bool, err error) {
 	errs := make([]error, len(nodes))
 	one := func(i int) { errs[i] = read(i, m.line.path(nodes[i])) }
-	var all sync.WaitGroup
-	for i := range nodes[1:] {
-		all.Go(func() { one(i + 1) })
+	for from := 0; from < len(nodes); from += mostReads {
+		var some sync.WaitGroup
+		for i := from + 1; i < min(from+mostReads, len(nodes)); i++ {
+			some.Go(func() { one(i) })
+		}
+		one(from)
+		some.Wait()
 	}
-	one(0)
-	all.Wait()
 	for i, err := range errs {
 		if err != nil && err != zk.ErrNoNode {
 			return false, explain(err, "READ on "+m.line.path(nodes[i]))
@@ -360,24 +366,70 @@ func (m *member) first(ctx context.Context, terms Terms, watches []*session.Watc
 	if terms.Watch != nil {
 		all = append(all, terms.Watch)
 	}
-	cases := make([]reflect.SelectCase, len(all), len(all)+2)
-	for j, w := range all {
-		cases[j] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.C())}
-	}
-	cases = append(cases,
-		reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
-		reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(doubt)})
-	j, value, first := reflect.Select(cases)
-	switch j {
-	case len(all):
+	j, event := receive(all, ctx.Done(), doubt)
+	switch {
+	case j == len(all):
 		return another, zk.Event{}, session.Ended(ctx)
-	case len(all) + 1:
+	case j > len(all):
 		return doubted, zk.Event{}, nil
-	}
-	event, _ = value.Interface().(zk.Event)
-	event = all[j].Event(event, first)
-	if j >= len(watches) {
+	case j >= len(watches):
 		j = another
 	}
 	return j, event, nil
+}
+
+// mostWatches is how many of them one select waits for: reflect.Select takes 65,536 cases.
+const mostWatches = 60_000
+
+// receive waits for the first event of the watches, or for one of the other channels, whose
+// index comes after those of the watches.
+func receive(watches []*session.Watch, others ...any) (int, zk.Event) {
+	if len(watches) > mostWatches {
+		return receiveInParts(watches, others)
+	}
+	cases := make([]reflect.SelectCase, 0, len(watches)+len(others))
+	for _, w := range watches {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.C())})
+	}
+	for _, other := range others {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(other)})
+	}
+	i, value, first := reflect.Select(cases)
+	if i >= len(watches) {
+		return i, zk.Event{}
+	}
+	event, _ := value.Interface().(zk.Event)
+	return i, watches[i].Event(event, first)
+}
+
+// receiveInParts waits for each part of the watches on a goroutine of its own. An event that
+// comes second is not lost: its watch knows it.
+func receiveInParts(watches []*session.Watch, others []any) (int, zk.Event) {
+	type result struct {
+		i     int
+		event zk.Event
+	}
+	results := make(chan result, len(watches)/mostWatches+1)
+	stop := make(chan struct{})
+	var parts sync.WaitGroup
+	for from := 0; from < len(watches); from += mostWatches {
+		part := watches[from:min(from+mostWatches, len(watches))]
+		parts.Go(func() {
+			if i, event := receive(part, stop); i < len(part) {
+				results <- result{from + i, event}
+			}
+		})
+	}
+	defer parts.Wait()
+	defer close(stop)
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(results)}}
+	for _, other := range others {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(other)})
+	}
+	i, value, _ := reflect.Select(cases)
+	if i > 0 {
+		return len(watches) + i - 1, zk.Event{}
+	}
+	first := value.Interface().(result)
+	return first.i, first.event
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -13,22 +14,78 @@ import (
 type Seat struct {
 	Node znode.Node
 
-	first    atomic.Bool
 	followed atomic.Bool
+
+	mu     sync.Mutex
+	ahead  int           // how many nodes stand ahead; unknown at first
+	behind *Seat         // while unknown: the seat that it follows, which may know
+	told   chan struct{} // closed when ahead or behind is set; nil if nobody waits for that
 }
 
-// SetFirst tells that nobody is ahead of the seat, now and for as long as it is
-// there.
-func (s *Seat) SetFirst() {
-	if s != nil {
-		s.first.Store(true)
+// How many nodes are ahead of a seat whose member has not listed the line, or has left
+// before it did.
+const (
+	notKnown = -1 - iota
+	neverKnown
+)
+
+// SetAhead tells how many nodes stand ahead of the seat. 0 stays true for as long as
+// the seat is there.
+func (s *Seat) SetAhead(n int) { s.tell(n, nil) }
+
+// SetBehind tells that the seat follows another one, without having listed the line.
+func (s *Seat) SetBehind(ahead *Seat) { s.tell(notKnown, ahead) }
+
+func (s *Seat) tell(n int, behind *Seat) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ahead, s.behind = n, behind
+	if s.told != nil {
+		close(s.told)
+		s.told = nil
 	}
 }
 
-// IsFirst reports whether nobody is ahead of the seat, or was when it was left.
+// IsFirst reports whether no node is ahead of the seat, or was when it was left.
 // Whether another node has taken its place is another question, see
 // Client.Replace.
-func (s *Seat) IsFirst() bool { return s.first.Load() }
+func (s *Seat) IsFirst() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ahead == 0
+}
+
+// Ahead is how many nodes stand ahead of the seat, as soon as that is known. It is
+// not, ok is false, when the seat was left before.
+func (s *Seat) Ahead(ctx context.Context) (n int, ok bool, err error) {
+	for followers := 0; ; {
+		s.mu.Lock()
+		n, behind := s.ahead, s.behind
+		if n == notKnown && behind == nil && s.told == nil {
+			s.told = make(chan struct{})
+		}
+		told := s.told
+		s.mu.Unlock()
+		switch {
+		case n == neverKnown:
+			return 0, false, nil
+		case n != notKnown:
+			return n + followers, true, nil
+		case behind != nil:
+			s = behind
+			followers++
+			continue
+		}
+		select {
+		case <-told:
+		case <-ctx.Done():
+			return 0, false, Ended(ctx)
+		}
+	}
+}
 
 // SetFollowed tells whether somebody waits behind the seat who has not listed the
 // line.
@@ -53,7 +110,7 @@ type seatKey struct {
 // number before it, which is nil if that is nobody's of this process. line is the
 // directory, together with whom of those in it the recipe sees.
 func (c *Client) Sit(session int64, line string, n znode.Node) (own, ahead *Seat) {
-	own = &Seat{Node: n}
+	own = &Seat{Node: n, ahead: notKnown}
 	key := seatKey{session, line, n.Seq}
 	c.seats.mu.Lock()
 	defer c.seats.mu.Unlock()
@@ -69,6 +126,9 @@ func (c *Client) Sit(session int64, line string, n znode.Node) (own, ahead *Seat
 func (c *Client) Rise(session int64, line string, s *Seat) {
 	if s == nil {
 		return
+	}
+	if !s.IsFirst() {
+		s.SetAhead(neverKnown)
 	}
 	c.seats.mu.Lock()
 	defer c.seats.mu.Unlock()

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -28,7 +31,7 @@ func TestSeats(t *testing.T) {
 	if ahead != a || ahead.IsFirst() {
 		t.Errorf("ahead is %v, and not the first of all", ahead)
 	}
-	a.SetFirst()
+	a.SetAhead(0)
 	c.Rise(1, "/a", a)
 	if !ahead.IsFirst() {
 		t.Error("what was known of a seat is forgotten with it")
@@ -40,8 +43,57 @@ func TestSeats(t *testing.T) {
 		t.Error("a seat went with another of the same number")
 	}
 	c.Rise(1, "/a", late)
-	(*Seat)(nil).SetFirst() // who has no seat
+	(*Seat)(nil).SetAhead(0) // who has no seat
 	c.Rise(1, "/a", nil)
+}
+
+// How many are ahead is known as soon as any seat of those that follow each other knows it.
+func TestSeatsThatFollow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &Client{connection: new(connection)}
+		first, _ := c.Sit(1, "/a", znode.Node{Seq: 1})
+		second, _ := c.Sit(1, "/a", znode.Node{Seq: 2})
+		third, _ := c.Sit(1, "/a", znode.Node{Seq: 3})
+		ahead := func() (answer string) {
+			n, ok, err := third.Ahead(ctx)
+			return fmt.Sprint(n, ok, err)
+		}
+		var answer string
+		ask := func() {
+			answer = "none yet"
+			go func() { answer = ahead() }()
+			synctest.Wait()
+		}
+		for _, step := range []struct {
+			what string
+			do   func()
+			want string
+		}{
+			{"none has told anything", func() {}, "none yet"},
+			{"the third follows the second", func() { third.SetBehind(second) }, "none yet"},
+			{"the second follows the first", func() { second.SetBehind(first) }, "none yet"},
+			{"the first has listed", func() { first.SetAhead(5) }, "7 true <nil>"},
+			{"the first moves", func() { first.SetAhead(4) }, "6 true <nil>"},
+			{"the first holds", func() { first.SetAhead(0) }, "2 true <nil>"},
+			{"the first is left", func() { c.Rise(1, "/a", first) }, "2 true <nil>"},
+			{"the second has listed", func() { second.SetAhead(1) }, "2 true <nil>"},
+			{"the second is left", func() { c.Rise(1, "/a", second) }, "0 false <nil>"},
+		} {
+			ask()
+			step.do()
+			if synctest.Wait(); step.want == "none yet" && answer != step.want || step.want != "none yet" && ahead() != step.want {
+				t.Errorf("%s: %s, want %s", step.what, answer, step.want)
+			}
+		}
+		third.SetBehind(nil)
+		ask()
+		cancel()
+		synctest.Wait()
+		if answer != "0 false context canceled" {
+			t.Errorf("the caller has gone: %s", answer)
+		}
+	})
 }
 
 func TestSeatsAreForgotten(t *testing.T) {
