@@ -2,8 +2,8 @@
 
 GO       ?= go
 FUZZTIME ?= 60s
-# One package at a time: each runs servers of its own, and their session timeouts are real time.
-PARALLEL ?= 1
+# How many packages at a time.
+PARALLEL ?= 2
 # Longer than any package needs with the race detector on two cores, shorter than a CI job's patience.
 TIMEOUT  ?= 6m
 

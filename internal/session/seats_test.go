@@ -59,11 +59,21 @@ func TestSeatsThatFollow(t *testing.T) {
 			n, ok, err := third.Ahead(ctx)
 			return fmt.Sprint(n, ok, err)
 		}
-		var answer string
+		var answer chan string // of the last one who asked
 		ask := func() {
-			answer = "none yet"
-			go func() { answer = ahead() }()
+			answers := make(chan string, 1)
+			go func() { answers <- ahead() }()
+			answer = answers
 			synctest.Wait()
+		}
+		answered := func() string {
+			synctest.Wait()
+			select {
+			case a := <-answer:
+				return a
+			default:
+				return "none yet"
+			}
 		}
 		for _, step := range []struct {
 			what string
@@ -82,16 +92,21 @@ func TestSeatsThatFollow(t *testing.T) {
 		} {
 			ask()
 			step.do()
-			if synctest.Wait(); step.want == "none yet" && answer != step.want || step.want != "none yet" && ahead() != step.want {
-				t.Errorf("%s: %s, want %s", step.what, answer, step.want)
+			if got := answered(); (got == "none yet") != (step.want == "none yet") {
+				t.Errorf("%s: %s to the one who asked before, want %s", step.what, got, step.want)
+			}
+			if step.want == "none yet" {
+				continue
+			}
+			if got := ahead(); got != step.want {
+				t.Errorf("%s: %s, want %s", step.what, got, step.want)
 			}
 		}
 		third.SetBehind(nil)
 		ask()
 		cancel()
-		synctest.Wait()
-		if answer != "0 false context canceled" {
-			t.Errorf("the caller has gone: %s", answer)
+		if got := answered(); got != "0 false context canceled" {
+			t.Errorf("the caller has gone: %s", got)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func TestCutOffInVirtualTime(t *testing.T) {
 	t.Parallel()
 	const each = 20 // of one seat
 	ticks := []time.Duration{100, 250, 500}
-	inVirtualTime(t, setting(t, "VIRTUAL", 48, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
+	inVirtualTime(t, setting(t, "VIRTUAL", 12, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
 		tick, timeout := ticks[n%len(ticks)]*time.Millisecond, virtualTimeouts[n/len(ticks)%len(virtualTimeouts)]
 		g := ground{venue: v, tick: tick}
 		if random.IntN(2) == 0 {
@@ -59,7 +59,7 @@ func TestCutOffInVirtualTime(t *testing.T) {
 func TestMemberCutOffInVirtualTime(t *testing.T) {
 	t.Parallel()
 	ticks := []time.Duration{100, 250, 500}
-	inVirtualTime(t, setting(t, "VIRTUAL", 48, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
+	inVirtualTime(t, setting(t, "VIRTUAL", 12, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
 		e := v.Cluster(t, 3, venue.Options{Tick: ticks[random.IntN(len(ticks))] * time.Millisecond, Partitions: true})
 		// The last three of them are the three that there are.
 		troubles[len(troubles)-1-n%3].strike(t, v, e, random, 1, virtualTimeouts, 0, to)
@@ -68,14 +68,14 @@ func TestMemberCutOffInVirtualTime(t *testing.T) {
 
 func TestLeaderDeposedInVirtualTime(t *testing.T) {
 	t.Parallel()
-	inVirtualTime(t, setting(t, "VIRTUAL", 48, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
+	inVirtualTime(t, setting(t, "VIRTUAL", 12, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
 		to.eventTimes("still held when the old leader was back", depose(t, v, v.Cluster(t, 3, deposing), upTo(random, deposing.Tick), to))
 	})
 }
 
 func TestServerFrozenInVirtualTime(t *testing.T) {
 	t.Parallel()
-	inVirtualTime(t, setting(t, "VIRTUAL", 48, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
+	inVirtualTime(t, setting(t, "VIRTUAL", 12, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
 		serverFrozen(t, v, random, n, 1, virtualTimeouts, to)
 	})
 }

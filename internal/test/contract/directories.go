@@ -3,8 +3,10 @@ package contract
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -109,6 +111,9 @@ func vanishing(s *scene) {
 			switch err := s.Witness.Delete(s.Dir, -1); {
 			case err == nil:
 				reaped.Add(1)
+				if !s.Virtual() { // in memory the clients' turn comes by itself, and time would not pass
+					time.Sleep(rand.N(4 * time.Millisecond)) // a directory is made and entered in about one
+				}
 			case errors.Is(err, zk.ErrNotEmpty), errors.Is(err, zk.ErrNoNode):
 			default:
 				s.Error(err)

@@ -123,9 +123,7 @@ func (s *Stage) BehindFor(timeout time.Duration) (*zk.Conn, *proxy.Proxy) {
 // ConnectWith connects with options of its own. The caller closes it.
 func (s *Stage) ConnectWith(ctx context.Context, server string, opts ...zkconn.Option) (*zk.Conn, error) {
 	conn, err := zkconn.Connect(ctx, []string{server}, session, append(s.Venue.Dialer(), opts...)...)
-	if s.Virtual() {
-		venue.Rest()
-	}
+	s.Venue.Rest()
 	return conn, err
 }
 

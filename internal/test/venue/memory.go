@@ -103,15 +103,12 @@ func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string
 		tb.Fatal(err)
 	}
 	tb.Cleanup(conn.Close)
-	Rest()
+	m.Rest()
 	return conn
 }
 
-// Rest lets a client in a bubble come to rest that has just connected. Its first task is to look for
-// watches to set again, of which there are none yet. If that took until the first watch was set, the
-// client would read its last zxid beside the goroutine that stores it: harmless, but the race
-// detector would tell.
-func Rest() { time.Sleep(time.Nanosecond) }
+// Rest lets time pass once, which it does when all goroutines of the bubble wait.
+func (m *memory) Rest() { time.Sleep(time.Nanosecond) }
 
 func (m *memory) ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()

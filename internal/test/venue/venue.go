@@ -78,6 +78,8 @@ type Venue interface {
 	Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// ConnectForeign is a connection made by zk.Connect alone.
 	ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
+	// Rest gives a client the time to come to rest that a test has connected by itself; Connect does it.
+	Rest()
 	// Dialer is what zkconn.Connect needs to reach the venue's servers.
 	Dialer() []zkconn.Option
 	// Dial opens a network connection to one of them, for a test's own zkconn.WithDialer.
