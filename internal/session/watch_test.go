@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -211,13 +210,13 @@ func watchCount(t *testing.T, server venue.Server, want int) {
 	}
 }
 
-// Not parallel: it counts goroutines.
 func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
+	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		server := v.Standalone(t, venue.Options{})
 		l := newLineOn(t, v, venue.Venue.Connect, 20*time.Second, server.Addr())
 		node := l.claim(t, 1)[0]
-		before := runtime.NumGoroutine()
+		before := test.Goroutines()
 		hold := l.Next(proxy.ReadOp, proxy.HoldReply)
 		for round := range 10 {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -250,7 +249,7 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 			t.Errorf("%d reads", n)
 		}
 		watchCount(t, server, 1)
-		test.Eventually(t, 5*time.Second, "as many goroutines as before", func() bool { return runtime.NumGoroutine() <= before })
+		test.Eventually(t, 5*time.Second, "as many goroutines as before", func() bool { return test.Goroutines() <= before })
 		must(t, l.witness.Delete(l.path(node), -1))
 		if e := event(t, w); !Gone(e) {
 			t.Errorf("told %+v", e)
