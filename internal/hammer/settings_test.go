@@ -21,7 +21,7 @@ type settings struct {
 
 func fromEnv(t *testing.T) settings {
 	t.Helper()
-	s := settings{For: 3 * time.Second, Processes: 4, Goroutines: 10, Seed: rand.Uint64(), Cycles: 25}
+	s := settings{For: 1500 * time.Millisecond, Processes: 4, Goroutines: 10, Seed: rand.Uint64(), Cycles: 25}
 	if os.Getenv("HAMMER") != "" {
 		s.Cycles = 0
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// usualCount is how many sequences are played without DIFFER=n: about ten seconds.
-const usualCount = 300
+// usualCount is how many sequences are played without DIFFER=n: some seconds.
+const usualCount = 150
 
 // classes are the classes of sequences, by the names that modeOf gives them. Those in which time passes are fewer:
 // one in so many. Each takes a second, and so does each try to shrink one.
