@@ -15,6 +15,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Examples mostly wait, and each is several processes.
 	_ = flag.Set("test.parallel", "4")
-	realzk.Main(m)
+	leaks.Main(m)
 }
 
 func TestExamplesAreShort(t *testing.T) {

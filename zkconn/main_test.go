@@ -8,12 +8,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/zkconn"
 )
 
-func TestMain(m *testing.M) { realzk.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // connect returns a connection that is closed at the end of the test.
 func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []string, opts ...zkconn.Option) *zk.Conn {

@@ -27,6 +27,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -35,5 +36,5 @@ func TestMain(m *testing.M) {
 	if realzk.Ordered(childEnv, &library) {
 		os.Exit(drive(library))
 	}
-	realzk.Main(m)
+	leaks.Main(m)
 }

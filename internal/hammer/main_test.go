@@ -45,12 +45,12 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 )
 
 func TestMain(m *testing.M) {
 	if order, ok := os.LookupEnv(childEnv); ok {
 		os.Exit(child(order))
 	}
-	realzk.Main(m)
+	leaks.Main(m)
 }

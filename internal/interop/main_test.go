@@ -12,10 +12,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 )
 
-func TestMain(m *testing.M) { realzk.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // missing ends a test for which something is not installed: a JVM's library or a
 // Python module, never a server. Where they are to be there, in make interop, which

@@ -11,12 +11,12 @@ import (
 
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
-	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-func TestMain(m *testing.M) { realzk.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 var open = zk.WorldACL(zk.PermAll)
 

@@ -31,6 +31,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
@@ -43,7 +44,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Holders mostly wait, each in a subtest of its own.
 	_ = flag.Set("test.parallel", "64")
-	realzk.Main(m)
+	leaks.Main(m)
 }
 
 // campaign reports whether this is more than a part of `go test ./...`.

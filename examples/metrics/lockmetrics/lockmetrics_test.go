@@ -22,11 +22,12 @@ import (
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-func TestMain(m *testing.M) { realzk.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // scrape is what Prometheus would get.
 func scrape(t *testing.T, registry *prometheus.Registry) map[string]*dto.MetricFamily {

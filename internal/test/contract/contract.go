@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/observe"
@@ -97,7 +98,7 @@ func As[H Hold](h H, err error) (Hold, error) {
 	return h, nil
 }
 
-// Main is realzk.Main for packages whose tests mostly wait: for expiries, for
+// Main is leaks.Main for packages whose tests mostly wait: for expiries, for
 // servers to come back. More of them at a time than there are processors does
 // no harm. A -parallel on the command line wins.
 func Main(m *testing.M) {
@@ -107,7 +108,7 @@ func Main(m *testing.M) {
 	if !given {
 		_ = flag.Set("test.parallel", "8")
 	}
-	realzk.Main(m)
+	leaks.Main(m)
 }
 
 type scenario struct {

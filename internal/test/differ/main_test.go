@@ -3,7 +3,7 @@ package differ
 import (
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/leaks"
 )
 
-func TestMain(m *testing.M) { realzk.Main(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -25,7 +25,7 @@ const childPatience = 60 * time.Second
 //		if realzk.Ordered("X_CHILD", &o) {
 //			os.Exit(child(o))
 //		}
-//		realzk.Main(m)
+//		leaks.Main(m)
 //	}
 type Child struct {
 	tb    testing.TB

@@ -5,7 +5,7 @@
 // knows nothing of package testing's T; the helpers that take a testing.TB
 // wrap it.
 //
-//	func TestMain(m *testing.M) { realzk.Main(m) }
+//	func TestMain(m *testing.M) { leaks.Main(m) }
 //
 //	func TestSomething(t *testing.T) {
 //		conn := realzk.Connect(t, 4*time.Second) // to the package's shared server

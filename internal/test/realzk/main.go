@@ -2,16 +2,11 @@ package realzk
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
 )
 
@@ -26,44 +21,14 @@ const realEnv = "ZKLOCKS_REAL"
 // the tests that say it.
 const LeftOut = "needs a real ZooKeeper: make test installs one"
 
-const leakTimeout = 5 * time.Second
+// ServerGoroutine is the function of the one goroutine that each running server has in this process.
+const ServerGoroutine = "github.com/zklocks/zklocks/internal/test/realzk.(*process).run"
 
 var shared struct {
 	mu     sync.Mutex
 	server *Server
 	err    error
 	memory *loopback.Server // of Some
-}
-
-// Main is the body of TestMain: it runs the tests, stops the shared servers if
-// a test has started them, and fails the package when a goroutine is left over.
-// It does not return.
-func Main(m *testing.M) {
-	code := m.Run()
-	if err := stopShared(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	if code == 0 {
-		// goleak itself waits a second; a connection closed while its server is
-		// away takes longer to end on a busy machine.
-		var err error
-		test.Poll(leakTimeout, func() bool {
-			err = goleak.Find()
-			return err == nil
-		})
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "realzk: goroutines left over by the tests: %v\n", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// IgnoreServers lets a single test use goleak.VerifyNone while servers (the
-// shared one, too) go on running: each has one goroutine that waits for it.
-func IgnoreServers() goleak.Option {
-	return goleak.IgnoreAnyFunction("github.com/zklocks/zklocks/internal/test/realzk.(*process).run")
 }
 
 func named() []string {
@@ -80,7 +45,8 @@ func startShared() (*Server, error) {
 	return shared.server, shared.err
 }
 
-func stopShared() error {
+// StopShared stops the shared servers, if a test has started them. It is for the end of all tests.
+func StopShared() error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	var errs []error

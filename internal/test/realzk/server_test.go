@@ -14,7 +14,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-func TestMain(m *testing.M) { Main(m) }
 
 var acl = zk.WorldACL(zk.PermAll)
 
