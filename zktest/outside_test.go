@@ -44,6 +44,9 @@ func TestAProgramOutsideOfTheModule(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("\n%s", out)
+	if sums, err := os.ReadFile(filepath.Join(dir, "go.sum")); err != nil || regexp.MustCompile(`goleak \S+ h1:`).Match(sums) {
+		t.Errorf("the program needs goleak, or: %v", err)
+	}
 	took := regexp.MustCompile(`(?m)^ok\s+example\.com/nightly\s+([0-9.]+)s`).FindStringSubmatch(out)
 	if took == nil {
 		t.Fatalf("no time is printed:\n%s", out)
