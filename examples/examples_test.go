@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
-	"github.com/zklocks/zklocks/internal/test/loopback"
 	"github.com/zklocks/zklocks/internal/test/leaks"
+	"github.com/zklocks/zklocks/internal/test/loopback"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 

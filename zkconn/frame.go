@@ -41,6 +41,8 @@ const (
 const (
 	xidEvent          = -1
 	codeUnimplemented = -6
+	codeAuthFailed    = -115
+	codeDemandsSASL   = -124
 	codeThrottled     = -127
 )
 
@@ -183,4 +185,10 @@ func checkMulti(b []byte) error {
 			return nil // the decoder stops here, too, with an error
 		}
 	}
+}
+
+// touches reports whether a server that answers so has noted that the session is in use. It looks at
+// credentials, and whether the client has shown any that it demands, before that.
+func touches(op, code int32) bool {
+	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
 }

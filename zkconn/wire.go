@@ -281,7 +281,9 @@ func (w *wire) reply(head []byte, size int) (forClient bool, err error) {
 	p, ok := w.pending.pop(xid)
 	w.mu.Unlock()
 	if ok {
-		w.client.link.Answered(p.at)
+		if touches(op, code) {
+			w.client.link.Answered(p.at)
+		}
 		if p.birth != nil && !failed {
 			p.birth.Tell(zxid)
 		}

@@ -36,25 +36,25 @@ func (m *Member) Addr() string { return fmt.Sprintf("127.0.0.1:%d", m.ID()) }
 func (m *Member) inMemory() string { return m.host + ":2181" }
 
 func (m *Member) listenInMemory() {
-	err := m.listen(func() (net.Listener, error) { return m.s.network.Listen(m.inMemory()) })
+	again := func() (net.Listener, error) { return m.s.network.Listen(m.inMemory()) }
+	first, err := again()
+	if err == nil {
+		err = m.listen(first, again)
+	}
 	if err != nil {
 		panic(fmt.Sprintf("zktest: %v", err)) // the network is new
 	}
 }
 
-// listen has the member accept connections, now and after each restart.
-func (m *Member) listen(open func() (net.Listener, error)) error {
+// listen has the member accept connections, now and, by again, after each restart.
+func (m *Member) listen(first net.Listener, again func() (net.Listener, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.listens = append(m.listens, open)
+	m.listens = append(m.listens, again)
 	if m.dead {
-		return nil
+		return first.Close()
 	}
-	l, err := open()
-	if err != nil {
-		return err
-	}
-	m.serve(l)
+	m.serve(first)
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (m *Member) start() {
 	m.s.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
+	if m.closed || !m.dead { // another Restart was quicker
 		return
 	}
 	m.dead = false

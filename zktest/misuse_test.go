@@ -227,6 +227,7 @@ func TestBadInput(t *testing.T) {
 		says string
 	}{
 		{zktest.WithMembers(0), "0 members"}, {zktest.WithMembers(-1), "-1 members"}, {zktest.WithMembers(1000), "1000 members"},
+		{zktest.WithVersion("3.9"), "WithVersion"}, {zktest.WithVersion("three"), "WithVersion"},
 		{zktest.WithTick(-time.Second), "WithTick"}, {zktest.WithContainerCheck(-time.Second), "WithContainerCheck"},
 	} {
 		fails(t, func(t testing.TB) { zktest.NewServer(t, c.opt) }, c.says)
@@ -242,6 +243,10 @@ func TestBadInput(t *testing.T) {
 		"a stranger":           func() { a.To(other.Members()[0]) },
 		"no such kind":         func() { a.Next(99, zktest.CutBefore) },
 		"no such kind of Seen": func() { a.Seen(-1) },
+		"not the zeroth":       func() { a.Nth(zktest.Any, 0, zktest.CutBefore) },
+		"nor by a function":    func() { a.Where(func(zktest.Request) bool { return true }, -1, zktest.CutBefore) },
+		"no function":          func() { a.Where(nil, 1, zktest.CutBefore) },
+		"no error":             func() { zktest.Answer(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

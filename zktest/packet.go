@@ -1,6 +1,7 @@
 package zktest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/proxy"
@@ -163,7 +164,13 @@ func DelayReply(d time.Duration) Action { return Action{do: delayReply, wait: d}
 
 // Answer has the request answered with an error code of ZooKeeper's, and the server does not get it:
 // -127 is that of a server with too much to do, -102 is zk.ErrNoAuth. A Handshake is not answered.
-func Answer(code int32) Action { return Action{do: answer, code: code} }
+// It panics if code is 0, which is no error.
+func Answer(code int32) Action {
+	if code == 0 {
+		panic("zktest: Answer: 0 is no error")
+	}
+	return Action{do: answer, code: code}
+}
 
 // Fault is one thing that will go wrong, once.
 type Fault struct{ f *proxy.Fault }
@@ -187,6 +194,7 @@ func (h *Host) Nth(op Op, n int, action Action) *Fault {
 	if !op.known() {
 		panic("zktest: Nth: unknown Op")
 	}
+	atLeastFirst("Nth", n)
 	h.s.check("Nth")
 	return &Fault{h.proxy.Nth(ops[op], n, action.inside())}
 }
@@ -194,8 +202,18 @@ func (h *Host) Nth(op Op, n int, action Action) *Fault {
 // Where arms a fault for the host's n-th request for which match returns true. match must only look:
 // it must call no method of the Host.
 func (h *Host) Where(match func(Request) bool, n int, action Action) *Fault {
+	if match == nil {
+		panic("zktest: Where: no function")
+	}
+	atLeastFirst("Where", n)
 	h.s.check("Where")
 	return &Fault{h.proxy.Where(func(r proxy.Request) bool { return match(requestOf(r)) }, n, action.inside())}
+}
+
+func atLeastFirst(method string, n int) {
+	if n < 1 {
+		panic(fmt.Sprintf("zktest: %s: %d: the first is 1", method, n))
+	}
 }
 
 // Seen is how many requests of that kind the servers got from the host.

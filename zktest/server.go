@@ -96,6 +96,8 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 		t.Fatalf("zktest: WithTick: %v", set.Tick)
 	case set.ContainerCheck < 0:
 		t.Fatalf("zktest: WithContainerCheck: %v", set.ContainerCheck)
+	case set.Version != "" && !memzk.IsVersion(set.Version):
+		t.Fatalf("zktest: WithVersion: %q, want three numbers, as in 3.9.3", set.Version)
 	}
 	set.Random = rand.New(rand.NewPCG(set.seed, set.seed))
 	s := &Server{
@@ -215,6 +217,9 @@ func (s *Server) Host(name string) *Host {
 // Expire ends a session now, as the server does when it has not heard of the client for the session
 // timeout: its ephemeral nodes are deleted, its locks are free. The client hears of a lost connection,
 // and of the expiry when it has connected again. conn is a *zk.Conn.
+//
+// In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can only begin, and
+// the session ends when it has a majority again, or with its successor when the session has timed out there.
 func (s *Server) Expire(conn interface{ SessionID() int64 }) {
 	s.t.Helper()
 	s.check("Expire")

@@ -20,22 +20,21 @@ func inBubble(t testing.TB, what string) {
 }
 
 // ListenTCP opens a real port on the loopback interface for each member and returns their addresses,
-// for programs that cannot take a dialer, such as other processes. The faults of Hosts do not concern
-// them; see Host.ListenTCP. t fails in a synctest bubble, in which real connections do not work.
+// for programs that cannot take a dialer, such as other processes. A member that is dead listens when
+// it is restarted. The faults of Hosts do not concern what connects there; see Host.ListenTCP. t fails
+// in a synctest bubble, in which real connections do not work.
 func (s *Server) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
 	var addrs []string
 	for _, m := range s.members {
 		// The first Listen picks the port, which a member that restarts takes again.
-		addr := "127.0.0.1:0"
-		if err := m.listen(func() (net.Listener, error) {
-			l, err := net.Listen("tcp", addr)
-			if err == nil {
-				addr = l.Addr().String()
-			}
-			return l, err
-		}); err != nil {
+		first, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatalf("zktest: ListenTCP: %v", err)
+		}
+		addr := first.Addr().String()
+		if err := m.listen(first, func() (net.Listener, error) { return net.Listen("tcp", addr) }); err != nil {
 			t.Fatalf("zktest: ListenTCP: %v", err)
 		}
 		addrs = append(addrs, addr)

@@ -48,6 +48,22 @@ func TestListenTCP(t *testing.T) {
 	eventually(t, 20*time.Second, exists(conn, "/x"))
 }
 
+// A member that is dead has its address already.
+func TestListenTCPOfADeadMember(t *testing.T) {
+	t.Parallel()
+	s := zktest.NewServer(t)
+	m := s.Members()[0]
+	m.Kill()
+	addrs := s.ListenTCP(t)
+	if c, err := net.Dial("tcp", addrs[0]); err == nil {
+		c.Close()
+		t.Error("a dead member accepts")
+	}
+	m.Restart()
+	_, err := answers(dialReal(t, addrs))
+	must(t, err)
+}
+
 // What connects to a host's own ports is on that host.
 func TestListenTCPOfAHost(t *testing.T) {
 	t.Parallel()

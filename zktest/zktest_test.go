@@ -269,6 +269,19 @@ func TestRestartKeepsDataAndSessions(t *testing.T) {
 	}
 }
 
+// Restarts of one member that meet are one restart, or one after the other.
+func TestRestartsThatMeet(t *testing.T) {
+	t.Parallel()
+	s := zktest.NewServer(t, zktest.WithMembers(5))
+	m := s.Members()[0]
+	for range 100 {
+		var both sync.WaitGroup
+		both.Go(m.Restart)
+		both.Go(s.Restart)
+		both.Wait()
+	}
+}
+
 func TestOptions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var mu sync.Mutex

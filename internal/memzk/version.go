@@ -2,6 +2,7 @@ package memzk
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -56,17 +57,21 @@ func behaviorOf(version string) behavior {
 	}
 }
 
-func parseVersion(version string) (v [3]int) {
+// IsVersion reports whether a Config may have that Version: three numbers, as in 3.9.3.
+func IsVersion(version string) bool {
 	parts := strings.SplitN(version, ".", 3)
-	if len(parts) != 3 {
+	return len(parts) == 3 && !slices.ContainsFunc(parts, func(part string) bool {
+		n, err := strconv.Atoi(part)
+		return err != nil || n < 0
+	})
+}
+
+func parseVersion(version string) (v [3]int) {
+	if !IsVersion(version) {
 		panic(fmt.Sprintf("memzk: version %q: want three numbers, as in 3.9.3", version))
 	}
-	for i, part := range parts {
-		n, err := strconv.Atoi(part)
-		if err != nil || n < 0 {
-			panic(fmt.Sprintf("memzk: version %q: want three numbers, as in 3.9.3", version))
-		}
-		v[i] = n
+	for i, part := range strings.SplitN(version, ".", 3) {
+		v[i], _ = strconv.Atoi(part)
 	}
 	return v
 }

@@ -35,6 +35,7 @@ func inRwlock(run string) target    { return target{"rwlock", run} }
 func inSemaphore(run string) target { return target{"semaphore", run} }
 func inReentrant(run string) target { return target{"reentrant", run} }
 func inZkconn(run string) target    { return target{"zkconn", run} }
+func inTakeover(run string) target  { return target{"internal/takeover", run} }
 func inProxy(run string) target     { return target{"internal/proxy", run} }
 func inMemnet(run string) target    { return target{"internal/memnet", run} }
 func inKit(run string) target       { return target{"zktest", run} }

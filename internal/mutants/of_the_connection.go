@@ -3,6 +3,14 @@ package main
 // ofTheConnection: zkconn.
 var ofTheConnection = []mutant{
 	{
+		name: "credentials-touch",
+		file: "zkconn/frame.go",
+		why:  "a server answers credentials without noting that the session is in use: the deadline is too late",
+		old:  "return op != opSetAuth && code",
+		new:  "return code",
+		test: inTakeover("TestCredentialsDoNotTouchTheSession"),
+	},
+	{
 		name: "handshake-without-a-deadline",
 		file: "zkconn/wire.go",
 		why:  "a server that accepts and says nothing costs the session",

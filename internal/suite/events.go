@@ -101,7 +101,11 @@ func (r *report) add(e event) *pack {
 		case "output":
 			p.own.WriteString(e.Output)
 		case "pass", "fail", "skip":
-			p.state, p.seconds = e.Action, e.Elapsed
+			// A package may be tested in two goes, each with some of its tests.
+			if p.state != "fail" {
+				p.state = e.Action
+			}
+			p.seconds += e.Elapsed
 			if e.FailedBuild != "" {
 				p.unbuilt = true
 				if b := r.builds[e.FailedBuild]; b != nil {

@@ -130,6 +130,24 @@ func TestFailuresHaveNames(t *testing.T) {
 	}
 }
 
+// make test tests a package in two goes: with the race detector, and what has no use of it without.
+func TestAFailureOutlivesAnotherGo(t *testing.T) {
+	out := `{"Action":"run","Package":"p","Test":"TestBad"}
+{"Action":"fail","Package":"p","Test":"TestBad"}
+{"Action":"fail","Package":"p","Elapsed":1}
+{"Action":"run","Package":"p","Test":"TestModel"}
+{"Action":"pass","Package":"p","Test":"TestModel"}
+{"Action":"pass","Package":"p","Elapsed":2}
+`
+	rep, err := read(strings.NewReader(out), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := rep.packs["p"]; p.seconds != 3 || !slices.Equal(p.failures(), []string{"TestBad"}) {
+		t.Errorf("%v after %v s", p.failures(), p.seconds)
+	}
+}
+
 func TestQuickSaysWhatWasLeftOut(t *testing.T) {
 	var b strings.Builder
 	passed, err := quick(t.Context(), sample(t, "good", "hangs", "none"), &b)

@@ -14,7 +14,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-
 var acl = zk.WorldACL(zk.PermAll)
 
 func must(t *testing.T, err error) {

@@ -1,0 +1,51 @@
+package takeover
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+// A server answers credentials without noting that the session is in use. So their answer must not count for the
+// deadline: here the follower has last told the leader of a ping, 870 ms earlier, and dies.
+func TestCredentialsDoNotTouchTheSession(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := time.Now()
+		until := func(ms time.Duration) { time.Sleep(time.Until(start.Add(ms * time.Millisecond))) }
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		until(940)
+		s.Elect(s.Members()[0]) // it pings its followers 0.94 s into each second; sessions end at even seconds
+		follower := s.Members()[1]
+		witness, err := zkconn.Connect(t.Context(), s.Addrs()[:1], 10*time.Second, zkconn.WithDialer(s.Host("b").Dial))
+		must(err)
+		defer witness.Close()
+		until(4600)
+		conn, err := zkconn.Connect(t.Context(), []string{follower.Addr()}, 4*time.Second, zkconn.WithDialer(s.Host("a").Dial))
+		must(err)
+		defer conn.Close()
+		until(6800) // the client has pinged at 5.93 s: the leader counts from 5.94 s
+		must(conn.AddAuth("digest", []byte("ann:secret")))
+		until(7928)
+		former, err := rwlock.New(conn, "/lock").Lock(t.Context())
+		must(err)
+		follower.Kill()
+		deadline, _ := former.Deadline()
+		next, err := rwlock.New(witness, "/lock").Lock(t.Context())
+		must(err)
+		if former.Held() {
+			t.Errorf("the next one holds after %v, the former until %v", time.Since(start), deadline.Sub(start))
+		}
+		must(next.Unlock(t.Context()))
+	})
+}
