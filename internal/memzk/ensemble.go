@@ -29,6 +29,10 @@ type Config struct {
 	// accepted because ZooKeeper has it; members join within it here.
 	SyncLimit, InitLimit int
 
+	// Phase is how much of a tick is over at the start. Sessions end at whole ticks, and the leader pings
+	// its followers at times that have nothing to do with these.
+	Phase time.Duration
+
 	// Random is the seed of passwords and of what ZooKeeper leaves to chance: the order in which a
 	// session's nodes are deleted, and who of equal members is elected. It is used by Start only.
 	// Nil: seeded by the system.
@@ -91,7 +95,7 @@ func Start(cfg Config) *Ensemble {
 		panic(fmt.Sprintf("memzk: MinSession %v is above MaxSession %v", cfg.MinSession, cfg.MaxSession))
 	}
 	e := &Ensemble{
-		cfg: cfg, behavior: behaviorOf(cfg.Version), start: time.Now(),
+		cfg: cfg, behavior: behaviorOf(cfg.Version), start: time.Now().Add(-cfg.Phase),
 		listeners: map[net.Listener]struct{}{},
 		keep:      1 << 16, trimEvery: 1 << 12,
 	}

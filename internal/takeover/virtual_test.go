@@ -43,9 +43,9 @@ func TestCutOffInVirtualTime(t *testing.T) {
 		tick, timeout := ticks[n%len(ticks)]*time.Millisecond, virtualTimeouts[n/len(ticks)%len(virtualTimeouts)]
 		g := ground{venue: v, tick: tick}
 		if random.IntN(2) == 0 {
-			g.addrs = []string{v.Standalone(t, venue.Options{Tick: tick}).Addr()}
+			g.addrs = []string{v.Standalone(t, venue.Options{Tick: tick, Phase: upTo(random, tick)}).Addr()}
 		} else {
-			g.addrs = v.Cluster(t, 3, venue.Options{Tick: tick}).Addrs()
+			g.addrs = v.Cluster(t, 3, venue.Options{Tick: tick, Phase: upTo(random, tick)}).Addrs()
 		}
 		p := v.Proxy(t, g.addrs[random.IntN(len(g.addrs))])
 		s := newSeat(t, v, recipes[random.IntN(len(recipes))], timeout, v.Connect(t, timeout, p.Addr()), v.Connect(t, lasting, g.addrs...))
@@ -60,7 +60,8 @@ func TestMemberCutOffInVirtualTime(t *testing.T) {
 	t.Parallel()
 	ticks := []time.Duration{100, 250, 500}
 	inVirtualTime(t, setting(t, "VIRTUAL", 12, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
-		e := v.Cluster(t, 3, venue.Options{Tick: ticks[random.IntN(len(ticks))] * time.Millisecond, Partitions: true})
+		tick := ticks[random.IntN(len(ticks))] * time.Millisecond
+		e := v.Cluster(t, 3, venue.Options{Tick: tick, Phase: upTo(random, tick), Partitions: true})
 		// The last three of them are the three that there are.
 		troubles[len(troubles)-1-n%3].strike(t, v, e, random, 1, virtualTimeouts, 0, to)
 	})

@@ -27,8 +27,9 @@ type machine struct {
 func (w *world) servers() {
 	w.network = memnet.New()
 	w.ensemble = memzk.Start(memzk.Config{
-		Members: w.plan.members, Tick: w.session / 4, Random: rand.New(rand.NewPCG(w.seed, 3)),
-		SyncLimit: 4, // a session: a deposed leader answers for as long
+		Members: w.plan.members, Tick: w.plan.tick, Random: rand.New(rand.NewPCG(w.seed, 3)),
+		Phase:     w.plan.phase,
+		SyncLimit: int(w.session / w.plan.tick), // a session: a deposed leader answers for as long
 		Log:       func(text string) { w.say("", "server: %s", text) },
 	})
 	w.doors = make(map[int]func())

@@ -35,6 +35,8 @@ type plan struct {
 	idle    time.Duration // mean time between two cycles of a worker
 	resizes bool
 	latency time.Duration // the largest
+	tick    time.Duration // of the servers; a session has two at least
+	phase   time.Duration // of the tick, at the start
 }
 
 func draw(seed uint64) plan {
@@ -54,12 +56,14 @@ func draw(seed uint64) plan {
 		resizes: r.IntN(2) == 0,
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
+	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
+	p.phase = between(r, time.Millisecond, p.tick)
 	return p
 }
 
 func (p plan) String() string {
-	return fmt.Sprintf("seed %d: %d members, %d hosts x %d workers, %d paths from %q on, T %v, %v, idle for %v, %d hands that rest %v, latency up to %v",
-		p.seed, p.members, p.hosts, p.workers, p.paths, p.flavor(0).name, p.session, p.length, p.idle.Round(time.Millisecond), p.hands, p.rest.Round(time.Millisecond), p.latency)
+	return fmt.Sprintf("seed %d: %d members, %d hosts x %d workers, %d paths from %q on, T %v of ticks of %v, %v, idle for %v, %d hands that rest %v, latency up to %v",
+		p.seed, p.members, p.hosts, p.workers, p.paths, p.flavor(0).name, p.session, p.tick, p.length, p.idle.Round(time.Millisecond), p.hands, p.rest.Round(time.Millisecond), p.latency)
 }
 
 // flavor is that of the i-th path.

@@ -57,7 +57,7 @@ func (m *memory) start(members int, o Options) *memEnsemble {
 	}
 	e := &memEnsemble{memory: m, Ensemble: memzk.Start(memzk.Config{
 		Members: members, Tick: o.Tick, MinSession: 2 * o.Tick, MaxSession: cmp.Or(o.MaxSession, time.Minute), ContainerCheck: o.ContainerCheck,
-		SyncLimit: o.syncLimit(),
+		SyncLimit: o.syncLimit(), Phase: o.Phase,
 	})}
 	for _, member := range e.Ensemble.Members() {
 		s := &memServer{ensemble: e, member: member, addr: fmt.Sprintf("zk%d-%d:2181", len(m.ensembles)+1, member.ID())}

@@ -59,6 +59,9 @@ type Options struct {
 	MaxSession     time.Duration // the longest session timeout that is granted; 0: a minute
 	Partitions     bool          // of a Cluster: Isolate can part its members
 
+	// Phase is how much of a tick is over when the servers start. In memory only: real ones have their own.
+	Phase time.Duration
+
 	// SyncLimit is for how long the members of a Cluster bear not to hear of each other; 0: 2 s.
 	SyncLimit time.Duration
 	// CommitDelay is how much later than at once the followers of a Cluster know of a transaction.
