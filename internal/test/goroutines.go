@@ -11,17 +11,29 @@ var bubble = regexp.MustCompile(`^goroutine \d+ \[[^\]]*(synctest bubble \d+)\]`
 // Goroutines counts those of the bubble that the caller is in, or of the program, if it is in none.
 // In a bubble other tests may run beside.
 func Goroutines() int {
-	mine := bubble.FindSubmatch(stacks(false))
-	if mine == nil {
+	if own() == nil {
 		return runtime.NumGoroutine()
 	}
-	n := 0
+	return len(Stacks())
+}
+
+// Stacks are the stacks of the goroutines that Goroutines counts.
+func Stacks() (all []string) {
+	mine := own()
 	for stack := range bytes.SplitSeq(stacks(true), []byte("\n\n")) {
-		if of := bubble.FindSubmatch(stack); of != nil && bytes.Equal(of[1], mine[1]) {
-			n++
+		if of := bubble.FindSubmatch(stack); mine == nil || of != nil && bytes.Equal(of[1], mine) {
+			all = append(all, string(stack))
 		}
 	}
-	return n
+	return all
+}
+
+// own is the bubble that the caller is in; nil: none.
+func own() []byte {
+	if mine := bubble.FindSubmatch(stacks(false)); mine != nil {
+		return mine[1]
+	}
+	return nil
 }
 
 // stacks are the stacks of the caller, or of all goroutines, each behind an empty line.

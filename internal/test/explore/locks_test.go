@@ -147,8 +147,9 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 					}
 					agreed.Store(true)
 				}
+				had := agreed.Load() // before, or another worker's Resize would make a mismatch look wrong
 				h, err := how(ctx, n)
-				if errors.Is(err, semaphore.ErrMismatch) && world.resizes && !agreed.Load() {
+				if errors.Is(err, semaphore.ErrMismatch) && world.resizes && !had {
 					resize = true // another value had set another number before this one looked
 					continue
 				}

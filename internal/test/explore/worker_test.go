@@ -117,7 +117,10 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (us
 			ctx, cancel := context.WithTimeout(context.Background(), w.world.session)
 			defer cancel()
 			q, qerr := l.queue(ctx)
-			w.world.complain("%s: %s waits although all faults ended %v ago: %v; the queue: %s (%v)", l.path, w.who, patience, err, q, qerr)
+			w.world.told.Lock()
+			stuck := w.world.stuck
+			w.world.told.Unlock()
+			w.world.complain("%s: %s waits although all faults ended %v ago: %v; the queue: %s (%v)\n%s", l.path, w.who, patience, err, q, qerr, stuck)
 		}
 		w.count("canceled")
 	default:

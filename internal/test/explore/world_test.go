@@ -14,6 +14,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
@@ -87,6 +88,7 @@ type world struct {
 	told   sync.Mutex // guards what follows
 	events []event    // of the nemesis
 	faults map[string]int
+	stuck  string // what the goroutines waited for that were left at the end
 }
 
 // An event is one thing that the nemesis did.
@@ -212,7 +214,9 @@ func (w *world) work() map[string]int {
 	}
 	raging.Wait()
 	w.heal()
+	stuck := time.AfterFunc(time.Until(w.end.Add(patience-time.Second)), w.remember)
 	working.Wait()
+	stuck.Stop()
 	tally := make(map[string]int)
 	for _, k := range workers {
 		for what, n := range k.tally {
@@ -220,6 +224,19 @@ func (w *world) work() map[string]int {
 		}
 	}
 	return tally
+}
+
+// remember notes what the goroutines wait for in the end that are in the library.
+func (w *world) remember() {
+	var inside []string
+	for _, stack := range test.Stacks() {
+		if strings.Contains(stack, "/zklocks/zklocks/internal/session.") || strings.Contains(stack, "/zklocks/zklocks/internal/queue.") {
+			inside = append(inside, stack)
+		}
+	}
+	w.told.Lock()
+	defer w.told.Unlock()
+	w.stuck = strings.Join(inside, "\n\n")
 }
 
 // settle waits for clean-ups that go on in the background, and looks for what is left in line.
