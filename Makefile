@@ -24,6 +24,7 @@ help: ## list the targets
 
 # SERVERS=host:port,... runs the examples on these.
 demo: ## run every example on an in-memory ZooKeeper, or on SERVERS; needs nothing but Go
+	@echo "Compiling, which takes a minute the first time."
 	@$(GO) run ./examples/demo $(if $(SERVERS),-servers '$(SERVERS)')
 
 quick: ## go test ./... with what is installed; says how many tests were left out
