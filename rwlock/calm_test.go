@@ -94,7 +94,7 @@ func TestAReaderListsAfterAReconnect(t *testing.T) {
 	})
 }
 
-// A directory that went and came again is another, in which nobody has looked yet.
+// A directory that went and came again is another, in which no reader has looked yet.
 func TestAReaderListsInANewDirectory(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)

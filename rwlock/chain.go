@@ -62,7 +62,7 @@ func (c *chain) try(ctx context.Context) (*queue.Place, error) {
 }
 
 // unlock hands the place on, or gives it back. A node that is passed on must be known to be
-// there: none of those who pass it on deletes it, and so would find out that it is gone. If
+// there: none of the holders that pass it on deletes it, and so would find out that it is gone. If
 // that takes a question, ctx bounds the wait for its answer, as for that to a deletion.
 func (c *chain) unlock(ctx context.Context, place *queue.Place) error {
 	if c.limit == 0 {
@@ -169,7 +169,7 @@ func (c *chain) sendLocked() {
 // beginLocked gives a place that has just been granted to the first who waits.
 func (c *chain) beginLocked(place *queue.Place) {
 	c.place, c.passed = place, 0
-	place.OnEnd(hold.CleanUp, func(error) { go c.leave(place) }) // those who wait do not wait for a holder who has lost it
+	place.OnEnd(hold.CleanUp, func(error) { go c.leave(place) }) // no waiter waits for a holder that has lost it
 	c.nextLocked()
 	c.watchLocked()
 }

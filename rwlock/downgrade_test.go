@@ -150,7 +150,7 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 		s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
 		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
 
-		h = c.write() // nobody watches this one's node
+		h = c.write() // no waiter watches this node
 		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 		s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
 		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)

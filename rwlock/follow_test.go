@@ -62,7 +62,7 @@ func TestWritersOfAProcessFollowEachOther(t *testing.T) {
 			}
 			unlock(s, h)
 		}
-		// The first of them watches the holder, too, which nobody had to watch yet.
+		// The first of them watches the holder, too, which no waiter had to watch yet.
 		if n := asked() - before; n != 3*writers+2 {
 			s.Errorf("%d requests for %d writers", n, writers)
 		}

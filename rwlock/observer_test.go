@@ -222,7 +222,7 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 		}
 		s.Must(got.Unlock(s.Ctx))
 		if n := len(contract.Of[observe.Queued](events)); n != 0 {
-			s.Errorf("%d queued, and nobody was in front of the process", n)
+			s.Errorf("%d queued, and no other process was in front", n)
 		}
 		events.Balanced()
 		s.Empty()

@@ -79,7 +79,7 @@ func TestNobodyJoinsPastTheDeadline(t *testing.T) {
 		}
 		packets.Mute()
 		test.Eventually(s, patience, "the deadline has passed", func() bool { return place.Look() != nil })
-		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // it may ask, and nobody answers
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // it may ask, and no server answers
 		defer cancel()
 		if m.reads.join(ctx) != nil {
 			s.Error("joined a lost lock")
@@ -133,7 +133,7 @@ func TestAPlaceThatNobodyWaitsForIsGivenBack(t *testing.T) {
 		m.reads.deliver(e, place, nil)
 		test.Within(s, patience, "it is delivered", func() { <-e.done })
 		if e.party != nil || m.reads.join(s.Context()) != nil {
-			s.Error("there is a party of nobody")
+			s.Error("there is a party without members")
 		}
 		s.Empty()
 	})

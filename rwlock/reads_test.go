@@ -332,12 +332,12 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 				c := direct(s)
 				holds := []*rwlock.Hold{c.read(), c.read(), c.read()}
 				var ends []context.Context
-				var lost, done []<-chan struct{} // those who wait do not look
+				var lost, done []<-chan struct{} // the waiters do not look
 				for _, h := range holds {
 					ctx := h.Context(s.Ctx)
 					ends, lost, done = append(ends, ctx), append(lost, h.Lost()), append(done, ctx.Done())
 				}
-				silent, quiet := c.read(), c.read() // nobody asks these
+				silent, quiet := c.read(), c.read() // no goroutine asks these
 				early := c.read()
 				ended := early.Context(s.Ctx)
 				unlock(s, early)

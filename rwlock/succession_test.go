@@ -84,7 +84,7 @@ func TestAPlaceGivenToOneWhoGivesUpGoesOn(t *testing.T) {
 		if h.Token() != place.Token() {
 			s.Error("not the same place")
 		}
-		quits() // nobody waits
+		quits() // no waiter is left
 		s.Empty()
 		s.Is(h.Verify(s.Ctx), ErrReleased)
 	})

@@ -17,7 +17,7 @@ check() {
 	fi
 }
 
-# formatted names the files that gofmt would change. What make writes into bin is nobody's source.
+# formatted names the files that gofmt would change. What make writes into bin is no source.
 formatted() {
 	local out
 	out=$(find . -path ./bin -prune -o -name '*.go' -exec gofmt -l {} +)

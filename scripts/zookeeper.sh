@@ -88,11 +88,12 @@ unpack() {
 	done
 
 	# Each jar once, under the name that has no version in it. The names matter: the class path is sorted, and the manifest
-	# of zookeeper.jar pulls in the jars in /usr/share/java, which are the installed version's. As zookeeper.jar comes last,
+	# of zookeeper.jar pulls in the jars of the installed version, by their absolute names. As zookeeper.jar comes last,
 	# its own libraries are found first. With another version's zookeeper-jute.jar a server accepts connections and never
 	# answers the handshake.
 	mkdir -p "$work/lib"
-	for jar in "$work"/root/usr/share/java/*.jar; do
+	find "$work/root" -path '*/share/java/*.jar' >"$work/jars"
+	while read -r jar; do
 		case ${jar##*/} in
 		*-[0-9]*.jar | zookeeper-[!j]*.jar) continue ;;
 		zookeeper*.jar | commons-cli.jar | commons-io.jar | findbugs-annotations.jar | guava.jar | jackson-*.jar | \
@@ -100,7 +101,7 @@ unpack() {
 			[ ! -e "$jar" ] || cp -L "$jar" "$work/lib/"
 			;;
 		esac
-	done
+	done <"$work/jars"
 	[ -e "$work/lib/zookeeper.jar" ] || { echo "zookeeper.sh: the package of ZooKeeper $version has no zookeeper.jar." >&2; return 1; }
 	mv "$work/lib" "$dir/lib"
 	# Last, so that an unpacking that was broken off is not taken for a whole one.

@@ -39,7 +39,7 @@ func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
 	})
 }
 
-// A Resize whose answer nobody waited for may have been done. The value that sent it goes on with
+// A Resize whose caller left before the answer may have been done. The value that sent it goes on with
 // whichever of its two numbers is stored, and no other one.
 func TestAResizeThatGotNoAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -115,7 +115,7 @@ func TestWhatIsNoNumberIsAMismatch(t *testing.T) {
 			_, err = c.Acquire(s.Ctx, 1)
 			s.Is(err, semaphore.ErrMismatch)
 			if len(data) > 2 && strings.Contains(err.Error(), data) || len(err.Error()) > 300 {
-				s.Errorf("the error shows somebody else's data: %v", err)
+				s.Errorf("the error shows another program's data: %v", err)
 			}
 			_, err = c.TryAcquire(s.Ctx, 1)
 			s.Is(err, semaphore.ErrMismatch)
@@ -272,7 +272,7 @@ func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 		exists, _, err := s.Witness.Exists(s.Path)
 		s.Must(err)
 		if exists {
-			s.Error("resized for somebody who had gone")
+			s.Error("resized for a caller that had gone")
 		}
 		s.Must(c.Resize(s.Ctx, 5))
 		if got := stored(s); got != "5" {

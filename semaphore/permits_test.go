@@ -299,13 +299,13 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 			if h.Held() {
 				s.Error("held")
 			}
-			s.Empty() // the others are deleted, for nobody else will
+			s.Empty() // the hold deletes the others: no other process will
 			s.Is(h.Release(s.Ctx), semaphore.ErrLost)
 		}
 		for i := range 3 {
 			h := c.acquire(3)
 			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
-			s.Is(h.Verify(s.Ctx), semaphore.ErrLost) // nobody had asked before
+			s.Is(h.Verify(s.Ctx), semaphore.ErrLost) // no call had asked before
 			s.Empty()
 			h = c.acquire(3)
 			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))

@@ -92,7 +92,7 @@ func givesUp(t *testing.T, patience time.Duration, says string, address string, 
 	return took
 }
 
-// An address where nobody listens, one that accepts and says nothing, one that closes. Not parallel: goroutines are looked for.
+// An address where no program listens, one that accepts and says nothing, one that closes. Not parallel: goroutines are looked for.
 func TestConnectGivesUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serve func(net.Conn)

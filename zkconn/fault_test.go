@@ -175,7 +175,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
 				l := link.Of(conn)
-				// Somebody waits, as always in real life, and more of them than fit into the client's queue.
+				// Callers wait, as always in real life, and more of them than fit into the client's queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
 				for range 10 {

@@ -51,7 +51,7 @@ func TestMarks(t *testing.T) {
 				must(t, err)
 				unmarked, err := l.WatchAll(paths[:1], "")
 				must(t, err)
-				foreign, err := l.WatchAll(paths[:1], mark+"3") // of those who look for others in the line
+				foreign, err := l.WatchAll(paths[:1], mark+"3") // of waiters for other nodes of the line
 				must(t, err)
 				tc.goes(t, witness, paths[0], mark)
 				for _, ch := range []<-chan zk.Event{w[0], same[0]} {

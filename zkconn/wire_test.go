@@ -383,7 +383,7 @@ func TestAnswersAreTimed(t *testing.T) {
 	})
 }
 
-// The server refuses to set watches: whoever asked is told, and nothing is left of them.
+// The server refuses to set watches: the caller is told, and nothing is left of them.
 func TestWatchAllRefused(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -70,7 +70,7 @@ func TestHarness(t *testing.T) {
 		results = l.measure(t, workloads[:1])
 		return !slices.ContainsFunc(results, func(r result) bool { return r.Operations == 0 })
 	}
-	test.Eventually(t, 30*time.Second, "operations of everybody", some)
+	test.Eventually(t, 30*time.Second, "operations of each worker", some)
 	l.leave()
 
 	want := map[string]float64{ours: 2, again: 2, zkLock: 3}

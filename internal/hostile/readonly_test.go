@@ -41,7 +41,7 @@ func TestAReadOnlyMember(t *testing.T) {
 		s.held, err = r.on(realzk.Connect(t, timeout, left.Addr()), s.path).block(t.Context())
 		must(t, err)
 		s.waits = contract.Begin(t, t.Context(), s.own.lock)
-		test.Eventually(t, soon, "somebody waits", func() bool {
+		test.Eventually(t, soon, "there is a waiter", func() bool {
 			return len(test.Children(t, witness, s.path+r.below)) == 2*r.nodes
 		})
 		seats = append(seats, s)

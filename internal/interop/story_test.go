@@ -63,7 +63,7 @@ func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)
 	s.Must(err)
-	test.Eventually(s, soon, "somebody waits for "+node, func() bool {
+	test.Eventually(s, soon, "there is a waiter for "+node, func() bool {
 		return p.holds() || slices.ContainsFunc(s.watchers(node), func(session string) bool {
 			return session != hex(stat.EphemeralOwner)
 		})

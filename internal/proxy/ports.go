@@ -11,7 +11,7 @@ const Host = "127.0.0.1"
 
 var lastPort atomic.Uint32
 
-// FreePorts finds n ports that nobody listens on. They lie below the range
+// FreePorts finds n ports on which no program listens. They lie below the range
 // from which systems take the ports of outgoing connections: there, a client
 // that keeps dialling a killed server's port can be given that very port as
 // its own, connects to itself, and the server can never come back to it.

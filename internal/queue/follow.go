@@ -11,7 +11,7 @@ import (
 // nobody is ahead. errAgain says that it takes a listing to know.
 //
 // It costs a watch on the own node, which is the one that the next in line waits
-// for, so nobody needs any other. Observers are told what the seat knows of those ahead.
+// for, so no waiter needs any other. Observers are told what the seat knows of those ahead.
 func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, stretch uint64) (*Place, error) {
 	m.seat.SetBehind(ahead)
 	if len(m.line.cfg.Observers) > 0 {

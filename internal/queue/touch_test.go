@@ -22,9 +22,9 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 		silently bool
 		crowded  int32 // touches by one who comes into a line that was listed
 	}{
-		{"somebody watches", venue.Venue.Connect, false, 1},
-		{"nobody watches", venue.Venue.Connect, true, 0},
-		{"nobody watches, the token is not told", venue.Venue.ConnectForeign, true, 1},
+		{"a holder watches", venue.Venue.Connect, false, 1},
+		{"no holder watches", venue.Venue.Connect, true, 0},
+		{"no holder watches, the token is not told", venue.Venue.ConnectForeign, true, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 				wants(tc.crowded, "who comes into a long line")
 				x.must(nil, x.witness.Delete(blocker, -1))
 				leave(a)
-				leave(b) // lists a line in which nobody else is
+				leave(b) // lists a line with no other node
 				touches()
 				leave(come(1))
 				wants(1, "who comes when all have gone")

@@ -75,7 +75,7 @@ func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 				l.Cut()
 			}
 			before := made.Load() + canceled.Load()
-			test.Eventually(t, 20*time.Second, "somebody gets on", func() bool { return made.Load()+canceled.Load() > before })
+			test.Eventually(t, 20*time.Second, "some request gets through", func() bool { return made.Load()+canceled.Load() > before })
 		}
 		close(stop)
 		wg.Wait()

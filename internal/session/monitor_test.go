@@ -44,9 +44,9 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 		l := newLine(t, v, 2*time.Second)
 		l.seen(t, proxy.PingOp, 2) // the client's own pings show that time passes
 		if n := l.Seen(proxy.CheckOp); n != 0 {
-			t.Errorf("%d heartbeats, and nobody keeps the session", n)
+			t.Errorf("%d heartbeats, and no lease keeps the session", n)
 		}
-		l.claim(t, 1) // as everybody who keeps: what was heard so far proves nothing
+		l.claim(t, 1) // as each lock that keeps: what was heard so far proves nothing
 		one, lost := l.keep(t, 0)
 		two, _ := l.keep(t, 0)
 		l.seen(t, proxy.CheckOp, 3)

@@ -19,7 +19,7 @@ type Seat struct {
 	mu     sync.Mutex
 	ahead  int           // how many nodes stand ahead; unknown at first
 	behind *Seat         // while unknown: the seat that it follows, which may know
-	told   chan struct{} // closed when ahead or behind is set; nil if nobody waits for that
+	told   chan struct{} // closed when ahead or behind is set; nil if no follower waits for that
 }
 
 // How many nodes are ahead of a seat whose member has not listed the line, or has left

@@ -76,7 +76,7 @@ func depose(t *testing.T, v venue.Venue, e venue.Ensemble, more time.Duration, t
 		return !slices.ContainsFunc(sittings, func(a *sitting) bool { return link.Of(a.holder).Epoch() == epochs[a] })
 	})
 	p.Mute()
-	fault := now(v) // nobody reaches anybody from here on
+	fault := now(v) // no member reaches another from here on
 	for _, a := range sittings {
 		a.lost("leader deposed", fault, to)
 	}

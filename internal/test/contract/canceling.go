@@ -40,7 +40,7 @@ func canceledWhenFree(s *scene) {
 	for _, action := range holds {
 		for _, op := range []proxy.Op{proxy.MkdirOp, proxy.CreateOp, proxy.ReadOp, proxy.ListOp} {
 			for n, granted := 1, false; !granted; n++ {
-				s.move(test.Path(s)) // a lock that nobody has used yet, its directory to be made
+				s.move(test.Path(s)) // a lock that no process has used yet, its directory to be made
 				c := c.again()
 				f := c.proxy.Nth(op, n, action)
 				a := c.begin(c.Lock)

@@ -226,7 +226,7 @@ func listOfAllNodes(s *scene) {
 	a := s.as("ann", Settings{ACL: acl}).begin(func(ctx context.Context) (Hold, error) {
 		return s.as("ann", Settings{ACL: acl}).Block(ctx)
 	})
-	test.Eventually(s, soon, "somebody else of the same name waits", func() bool {
+	test.Eventually(s, soon, "a waiter of the same name", func() bool {
 		names, _, err := ann.conn.Children(s.Dir)
 		return err == nil && len(names) == 2*s.r.Nodes
 	})

@@ -151,7 +151,7 @@ func secretsKept(s *scene) {
 		}
 	}
 	everything(c)
-	test.Eventually(s, soon, "nobody is left", func() bool {
+	test.Eventually(s, soon, "no node is left", func() bool {
 		names, _, err := next.conn.Children(s.Dir)
 		return (err == nil || err == zk.ErrNoNode) && len(names) == 0
 	})

@@ -161,7 +161,7 @@ func (s *Stage) InLine(nodes int) {
 	})
 }
 
-// Empty asserts that nobody is left in line.
+// Empty asserts that no node is left in line.
 func (s *Stage) Empty() {
 	s.Helper()
 	test.AssertEmpty(s, s.Witness, s.Dir)
