@@ -251,7 +251,7 @@ func (p *Proxy) accept(d *door, l net.Listener) {
 			door:    d,
 			client:  client,
 			gone:    make(chan struct{}),
-			pending: make(map[int32]*Fault),
+			pending: make(pending),
 		}
 		p.mu.Lock()
 		if d.listener != l { // refusing since

@@ -21,9 +21,32 @@ type proxyConn struct {
 	lossy  [2]bool // has lost a packet, by direction; guarded by proxy.mu
 
 	mu        sync.Mutex
-	server    net.Conn         // nil before it is dialled
-	pending   map[int32]*Fault // by xid: they strike at the reply
-	handshake *Fault           // the handshake's has no xid
+	server    net.Conn // nil before it is dialled
+	pending   pending
+	handshake *Fault // the handshake's has no xid
+}
+
+// pending are the faults that strike at replies, by the xid of these. Requests that a client numbers have an xid of their own.
+// Others (pings, credentials, watches on many nodes) have a negative one that each of their kind has, and replies in
+// their order: of those each has its place here, a nil one if nothing befalls it.
+type pending map[int32][]*Fault
+
+func (p pending) add(xid int32, f *Fault) {
+	if f != nil || xid < 0 {
+		p[xid] = append(p[xid], f)
+	}
+}
+
+// take is the fault that strikes at the next reply with that xid, or nil.
+func (p pending) take(xid int32) *Fault {
+	all := p[xid]
+	if len(all) == 0 {
+		return nil
+	}
+	if p[xid] = all[1:]; len(all) == 1 {
+		delete(p, xid)
+	}
+	return all[0]
 }
 
 const xidWatchEvent = -1
@@ -188,6 +211,7 @@ func (c *proxyConn) requests() {
 // connection is over.
 func (c *proxyConn) request(r Request, body []byte) bool {
 	f := c.proxy.struck(r)
+	var late *Fault // strikes at the reply
 	if f != nil {
 		switch f.action.verb {
 		case cutBefore:
@@ -206,9 +230,10 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 			c.await(r, f)
 			return WriteFrame(c.server, readOfRoot(r.xid)) == nil
 		case cutOnSend, cutAfterCommit, holdReply, loseReply: // the server may be faster than the cut
-			c.await(r, f)
+			late = f
 		}
 	}
+	c.await(r, late)
 	c.proxy.aged(r, body)
 	c.proxy.count(r) // before the server can answer: a test may look right then
 	if err := WriteFrame(c.server, body); err != nil {
@@ -228,7 +253,7 @@ func (c *proxyConn) await(r Request, f *Fault) {
 	if r.Is(ConnectOp) {
 		c.handshake = f
 	} else {
-		c.pending[r.xid] = f
+		c.pending.add(r.xid, f)
 	}
 }
 
@@ -294,10 +319,7 @@ func (c *proxyConn) answered(first bool, body []byte) *Fault {
 		c.handshake = nil
 		return f
 	}
-	xid := replyXid(body)
-	f := c.pending[xid]
-	delete(c.pending, xid)
-	return f
+	return c.pending.take(replyXid(body))
 }
 
 func replyXid(body []byte) int32 {

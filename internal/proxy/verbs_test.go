@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/link"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/proxy"
@@ -134,6 +135,50 @@ func TestAnswer(t *testing.T) {
 			t.Errorf("multi: %v, %v", results, err)
 		}
 		must(t, b.create())
+	})
+}
+
+// Requests that set watches on many nodes have one xid, all of them. Their replies come in order, and a fault
+// strikes at that of its own request: the reply to the other would say that watches are set that no server has.
+func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := memnet.New()
+		n.SetLatency(time.Millisecond) // the second request is struck before the first is answered
+		e := memzk.Start(memzk.Config{})
+		defer time.Sleep(time.Minute) // the client ends
+		defer e.Stop()
+		l, err := n.Listen("zk:2181")
+		must(t, err)
+		go func() { _ = e.Members()[0].Serve(l) }()
+		host := n.Host("client")
+		p := proxy.ForOn(t, host, "zk:2181")
+		conn, err := zkconn.Connect(t.Context(), []string{p.Addr()}, 10*time.Second, zkconn.WithDialer(host.DialContext))
+		must(t, err)
+		defer conn.Close()
+		for _, path := range []string{"/first", "/second"} {
+			_, err := conn.Create(path, nil, 0, acl)
+			must(t, err)
+		}
+		events := make(map[string]<-chan zk.Event)
+		watch := func(path string) error {
+			all, err := link.Of(conn).WatchAll([]string{path}, "")
+			if err == nil {
+				events[path] = all[0]
+			}
+			return err
+		}
+		p.Nth(proxy.ReadOp, 2, proxy.Answer(-127))
+		first := async(func() error { return watch("/first") })
+		synctest.Wait() // it is under way
+		if err := watch("/second"); err == nil || err.Error() != "unknown error: -127" {
+			t.Errorf("the request that was not forwarded: %v", err)
+		}
+		must(t, <-first)
+		must(t, conn.Delete("/first", -1))
+		if event := <-events["/first"]; event.Type != zk.EventNodeDeleted {
+			t.Errorf("the request that was: %v", event)
+		}
 	})
 }
 
