@@ -16,7 +16,8 @@ import (
 //   - asks a server again that has thrown the request away because it has too much to do;
 //   - ends the connection if the server refuses for another reason;
 //   - has the next connection tell of changes since the zxid of the first request that was not
-//     granted.
+//     granted, or that more than one request may have been needed: the client sends them one after the other,
+//     each when the one before is answered, and one of the last connection may still be in its queue.
 //
 // Of the last, a watch may hear of a change that its owner knows already. It is a signal to look,
 // as any other.
@@ -24,7 +25,12 @@ import (
 // throttlePause is how long a server is left alone that has too much to do.
 const throttlePause = 100 * time.Millisecond
 
-const zxidInSetWatches = lengthSize + 8 // behind xid and operation
+const (
+	zxidInSetWatches = lengthSize + 8 // behind xid and operation
+	// mostRewatched is where the client begins another request. One of less than half that size is the last, if no
+	// path is as long as the other half.
+	mostRewatched = 128 << 10
+)
 
 // rewatch notes that the client sets watches again, and returns the packet to be sent in place of
 // its own; caller holds mu.
@@ -32,6 +38,8 @@ func (w *wire) rewatch(p []byte) []byte {
 	if len(p) < zxidInSetWatches+8 {
 		return p
 	}
+	w.rewatches++
+	w.partly = w.partly || len(p) > mostRewatched/2
 	p = bytes.Clone(p) // the client will use its buffer for other packets
 	w.since = w.client.unheard(w, w.since, int64At(p, zxidInSetWatches))
 	binary.BigEndian.PutUint64(p[zxidInSetWatches:], uint64(w.since))
@@ -42,7 +50,13 @@ func (w *wire) rewatch(p []byte) []byte {
 func (w *wire) rewatched(p packet, code int32) (granted bool, err error) {
 	switch code {
 	case 0:
-		w.client.heard(w)
+		w.mu.Lock()
+		w.rewatches--
+		all := w.rewatches == 0 && !w.partly
+		w.mu.Unlock()
+		if all {
+			w.client.heard(w)
+		}
 		return true, nil
 	case codeThrottled:
 		w.sendLater(p)
@@ -73,8 +87,7 @@ func (c *client) unheard(w *wire, floor, zxid int64) int64 {
 	return zxid
 }
 
-// heard notes that a server has granted what was asked for on this wire. If the client has more
-// watches than fit into one request, it sends the next one now, and notes that, too.
+// heard notes that a server has granted all that was asked for on this wire.
 func (c *client) heard(w *wire) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

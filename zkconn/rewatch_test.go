@@ -164,6 +164,41 @@ func TestWatchesThatAreRefusedAreSetAgain(t *testing.T) {
 	}
 }
 
+// One answer is not that to all. A request of the last connection may be in the client's queue still, and come beside
+// that of this one, which has watches that the other has not. And the client sets very many watches again by several
+// requests, each when the one before is answered.
+func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
+	for name, tc := range map[string]struct{ requests, answers, size int }{
+		"one of two":          {2, 1, 100},
+		"with more to follow": {1, 1, mostRewatched - 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient([]string{"zk:2181"}, time.Second, settings{})
+			on := func() (set func(zxid int64) int64, granted func()) {
+				w := newWire(c, nil, "zk:2181", time.Second)
+				c.current = w
+				set = func(zxid int64) int64 {
+					p := slices.Concat(word(int32(tc.size)), word(1), word(opSetWatches), binary.BigEndian.AppendUint64(nil, uint64(zxid)))
+					return int64At(w.rewatch(append(p, make([]byte, tc.size)...)), zxidInSetWatches)
+				}
+				return set, func() { _, _ = w.rewatched(packet{}, 0) }
+			}
+			set, granted := on()
+			for range tc.requests {
+				set(1000)
+			}
+			for range tc.answers {
+				granted()
+			}
+			set, granted = on()
+			if zxid := set(2000); zxid != 1000 {
+				t.Errorf("set again for changes since %d, want 1000: what happened between is lost", zxid)
+			}
+			granted()
+		})
+	}
+}
+
 // A mark that is watched no more is taken back, however often the server throttles that.
 func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 	t.Parallel()

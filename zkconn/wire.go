@@ -49,6 +49,9 @@ type wire struct {
 	giveUp   time.Time     // reads end here; zero: when the client says so
 	resumed  chan struct{} // closed when the watches have been sent again; nil if there is nothing to wait for
 	since    int64         // the zxid by which the client has set its watches again here; 0: it has not
+
+	rewatches int  // requests by which it does that and that are not answered
+	partly    bool // there may be more of them to come
 }
 
 type phase int

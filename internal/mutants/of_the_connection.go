@@ -51,6 +51,22 @@ var ofTheConnection = []mutant{
 		test: inZkconn("TestWatchesThatAreRefusedAreSetAgain"),
 	},
 	{
+		name: "watches-set-again-for-later-changes-after-one-answer",
+		file: "zkconn/rewatch.go",
+		why:  "two requests were under way, and the connection was lost before the second was answered",
+		old:  `all := w.rewatches == 0 && !w.partly`,
+		new:  `all := !w.partly`,
+		test: inZkconn("TestWatchesAreSetAgainWhenAllRequestsAreAnswered"),
+	},
+	{
+		name: "watches-set-again-for-later-changes-with-more-to-follow",
+		file: "zkconn/rewatch.go",
+		why:  "the client had more watches than fit into one request, and the connection was lost between two of them",
+		old:  `all := w.rewatches == 0 && !w.partly`,
+		new:  `all := w.rewatches == 0`,
+		test: inZkconn("TestWatchesAreSetAgainWhenAllRequestsAreAnswered"),
+	},
+	{
 		name: "watches-set-again-for-earlier-changes-forever",
 		file: "zkconn/rewatch.go",
 		why:  "after one throttled request each reconnect wakes all waiters",
