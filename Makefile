@@ -118,7 +118,7 @@ bench: zookeeper ## measure our locks beside zk.Lock and, where installed, Curat
 
 bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allocations; COUNT (6) times, for benchstat
 	@$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m \
-		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/link ./zkconn
+		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/link ./internal/wire
 
 bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and its charts
 	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }

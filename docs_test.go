@@ -1,10 +1,11 @@
-// Package docs_test keeps the documents true: the code in them is that of the
+// Package zklocks_test keeps the documents true: the code in them is that of the
 // examples, which run, their links lead somewhere, and the tests that they name
 // exist.
-package docs_test
+package zklocks_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -32,35 +33,63 @@ func flat(code string) string {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
+// The README's example is the code of an example that runs. It has its imports, so it can be pasted into a program that
+// has a rewrite of its own. The package comment shows the same.
 func TestReadmeShowsAnExample(t *testing.T) {
 	blocks := goBlock.FindAllStringSubmatch(read(t, "README.md"), -1)
 	if len(blocks) != 1 {
 		t.Fatalf("README.md has %d blocks of Go, want the one of the example", len(blocks))
 	}
+	shown := blocks[0][1]
 	const example = "rwlock/example_test.go"
-	if !strings.Contains(read(t, example), blocks[0][1]) {
-		t.Errorf("the code in README.md is not that of %s:\n%s", example, blocks[0][1])
+	imports, code, found := strings.Cut(shown, "\n)\n\n")
+	if !found || !strings.HasPrefix(imports, "import (\n") {
+		t.Fatalf("the code in README.md does not begin with its imports:\n%s", shown)
 	}
+	if !strings.Contains(read(t, example), code) {
+		t.Errorf("the code in README.md is not that of %s:\n%s", example, code)
+	}
+	pasted := filepath.Join(t.TempDir(), "pasted.go")
+	program := "package pasted\n\n" + shown + "\nfunc rewrite(context.Context, int64) error { return nil }\n"
+	if err := os.WriteFile(pasted, []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("go", "vet", pasted).CombinedOutput(); err != nil {
+		t.Errorf("the code in README.md cannot be pasted: %v\n%s", err, out)
+	}
+	if in := codeIn(t, "doc.go"); len(in) != 1 || in[0] != strings.TrimSpace(shown) {
+		t.Errorf("the code in doc.go is not that of README.md:\n%s", strings.Join(in, "\n\n"))
+	}
+}
+
+// codeIn are the blocks of code in a package comment.
+func codeIn(t *testing.T, file string) (blocks []string) {
+	t.Helper()
+	var code []string
+	for line := range strings.Lines(read(t, file)) {
+		rest, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "//\t")
+		switch {
+		case ok:
+			code = append(code, rest)
+		case strings.HasPrefix(line, "//\n") && len(code) > 0:
+			code = append(code, "")
+		case len(code) > 0: // the block is over
+			blocks = append(blocks, strings.TrimSpace(strings.Join(code, "\n")))
+			code = nil
+		}
+	}
+	return blocks
 }
 
 func TestPackageCommentsShowExamples(t *testing.T) {
 	for _, pkg := range []string{"rwlock", "semaphore", "reentrant", "zktest"} {
-		var code []string
-		for line := range strings.Lines(read(t, pkg+"/doc.go")) {
-			rest, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "//\t")
-			switch {
-			case ok:
-				code = append(code, rest)
-			case strings.HasPrefix(line, "//\n") && len(code) > 0:
-				code = append(code, "")
-			case len(code) > 0: // the block is over
-				if !strings.Contains(flat(read(t, pkg+"/example_test.go")), flat(strings.Join(code, "\n"))) {
-					t.Errorf("the code in %s/doc.go is not that of its examples:\n%s", pkg, strings.Join(code, "\n"))
-				}
-				code = nil
+		blocks := codeIn(t, pkg+"/doc.go")
+		for _, code := range blocks {
+			if !strings.Contains(flat(read(t, pkg+"/example_test.go")), flat(code)) {
+				t.Errorf("the code in %s/doc.go is not that of its examples:\n%s", pkg, code)
 			}
 		}
-		if !strings.Contains(read(t, pkg+"/doc.go"), "//\t") {
+		if len(blocks) == 0 {
 			t.Errorf("%s/doc.go shows no code", pkg)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	maxLines = 100         // of an example; nobody reads a longer one
+	maxLines = 100         // of an example; few read a longer one
 	limit    = time.Minute // an example gives up by itself before
 
 	// The demo compiles the examples first, on a fresh machine with the standard library, and then runs four of them.
@@ -66,7 +66,7 @@ func TestExamples(t *testing.T) {
 			{"a late write is refused", "fencing", nil, 0, "PROVED: "},
 			{"more permits than workers are never all in use", "joblimit", []string{"-limit=9"}, 1, "joblimit: FAILED: there were never 9"},
 			{"no server is a failure", "treewalk", []string{"-servers=127.0.0.1:1"}, 1, "treewalk: FAILED: no ZooKeeper at 127.0.0.1:1: "},
-			{"too late a takeover is a failure", "joblimit", []string{"-within=100ms"}, 1, "joblimit: FAILED: nobody took the place"},
+			{"too late a takeover is a failure", "joblimit", []string{"-within=100ms"}, 1, "joblimit: FAILED: no worker took the place"},
 		} {
 			t.Run(c.title, func(t *testing.T) {
 				t.Parallel()

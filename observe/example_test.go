@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 // logged tells a log what happens to locks.
@@ -28,22 +28,22 @@ func logged(l *slog.Logger) observe.Observer {
 // Five lines have log/slog tell what happens.
 func Example_slog() {
 	ctx := context.Background()
-	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
+	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close()
 
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTimes}))
-	mu := rwlock.New(conn, "/examples/index", rwlock.WithObserver(logged(logger)))
+	mu := rwlock.New(conn, "/examples/index", zklocks.WithObserver(logged(logger)))
 	hold, err := mu.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := hold.Downgrade(ctx); err != nil { // what was a write lock goes on as a read lock
+	if err := mu.Downgrade(ctx, hold); err != nil { // what was a write lock goes on as a read lock
 		log.Fatal(err)
 	}
-	if err := hold.Unlock(ctx); err != nil {
+	if err := hold.Release(ctx); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -56,13 +56,13 @@ func Example_slog() {
 // Counting holds takes two of the functions.
 func Example() {
 	ctx := context.Background()
-	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
+	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer conn.Close()
 
-	mu := rwlock.New(conn, "/examples/counted", rwlock.WithObserver(observe.Observer{
+	mu := rwlock.New(conn, "/examples/counted", zklocks.WithObserver(observe.Observer{
 		Granted:  func(e observe.Granted) { fmt.Println(e.Kind, "granted, joined:", e.Joined) },
 		Released: func(e observe.Released) { fmt.Println(e.Kind, "released") },
 	}))
@@ -71,7 +71,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		defer hold.Unlock(ctx)
+		defer hold.Release(ctx)
 	}
 	// Output:
 	// read granted, joined: false

@@ -120,14 +120,14 @@ type Granted struct {
 // Released tells that a hold was given back. Another Granted may come before it.
 type Released struct {
 	Lock
-	Held time.Duration // from the grant to the answer to Unlock, or to the end of its ctx
+	Held time.Duration // from the grant to the answer to Release, or to the end of its ctx
 }
 
 // Lost tells that a hold was lost. Cause matches ErrLost, and says in words why:
 // session expired, node deleted, nothing heard of the session until its deadline,
 // connection closed. It comes when the lock finds out. That somebody has deleted
 // the node is found out by a hold that was asked (Held, Lost, Context), and else
-// when it is unlocked.
+// when it is released.
 type Lost struct {
 	Lock
 	Held  time.Duration // from the grant to the discovery

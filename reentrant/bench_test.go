@@ -10,16 +10,17 @@ import (
 	"github.com/zklocks/zklocks/internal/goid"
 	"github.com/zklocks/zklocks/internal/link"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/loopback"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
 // A function that holds the lock calls itself, so many calls deep, each with a
-// hold of its own. What is measured is one more: Lock and Unlock of the
+// hold of its own. What is measured is one more: Lock and Release of the
 // innermost call, found by the number of its goroutine or by its context.
 func BenchmarkReenter(b *testing.B) {
-	mu := reentrant.New(realzk.Connect(b, 5*time.Second, loopback.For(b).Addr()), test.Path(b))
+	mu := reentrant.New(locks.On(realzk.Connect(b, 5*time.Second, loopback.For(b).Addr())), test.Path(b))
 	for _, depth := range []int{10, 1000} {
 		for _, way := range []string{"goroutine", "context"} {
 			b.Run(fmt.Sprintf("%s/depth=%d", way, depth), func(b *testing.B) {
@@ -35,7 +36,7 @@ func recurse(b *testing.B, ctx context.Context, mu *reentrant.Mutex, byContext b
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer hold.Unlock(ctx)
+	defer hold.Release(ctx)
 	if byContext {
 		ctx = hold.Context(ctx)
 	}
@@ -48,7 +49,7 @@ func recurse(b *testing.B, ctx context.Context, mu *reentrant.Mutex, byContext b
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := inner.Unlock(ctx); err != nil {
+		if err := inner.Release(ctx); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -7,11 +7,9 @@ import (
 	"log"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 // clean removes a tree whose branches are cleaned by the same function.
@@ -20,7 +18,7 @@ func clean(ctx context.Context, mu *reentrant.Mutex, depth int) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx) // gives it back, also when ctx has ended
+	defer hold.Release(ctx) // gives it back, also when ctx has ended
 
 	ctx = hold.Context(ctx) // this context ends when the lock is lost
 	if depth == 0 {
@@ -42,7 +40,7 @@ func leaf(ctx context.Context, token int64) error {
 func Example() {
 	ctx := context.Background()
 	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
-	conn, err := zkconn.Connect(ctx, servers, 10*time.Second)
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,15 +57,15 @@ func Example() {
 }
 
 // exampleConn is what the other examples begin with.
-func exampleConn(ctx context.Context) *zk.Conn {
-	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
+func exampleConn(ctx context.Context) *zklocks.Conn {
+	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
 	return conn
 }
 
-// Each Lock has a hold of its own. The lock is free when the last is unlocked.
+// Each Lock has a hold of its own. The lock is free when the last is released.
 func ExampleMutex_Holds() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -85,10 +83,10 @@ func ExampleMutex_Holds() {
 	}
 	fmt.Println(mu.Holds())
 
-	inner.Unlock(ctx)
+	inner.Release(ctx)
 	fmt.Println(mu.Holds(), inner.Held(), outer.Held())
 
-	outer.Unlock(ctx)
+	outer.Release(ctx)
 	fmt.Println(mu.Holds(), outer.Held())
 	// Output:
 	// 2
@@ -108,7 +106,7 @@ func ExampleMutex_TryLock() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hold.Unlock(ctx)
+	defer hold.Release(ctx)
 
 	done := make(chan bool)
 	go func() {
@@ -120,7 +118,7 @@ func ExampleMutex_TryLock() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		defer helper.Unlock(ctx)
+		defer helper.Release(ctx)
 		fmt.Println("a helper:", helper.Held())
 	}()
 	<-done
@@ -129,9 +127,9 @@ func ExampleMutex_TryLock() {
 	// a helper: true
 }
 
-// The holder learns that the lock is gone, here because somebody has deleted the
-// node by hand. It cannot enter again before it has unlocked what it holds.
-func ExampleHold_Context() {
+// The holder learns that the lock is gone, here because an operator has deleted
+// its node by hand. It cannot enter again before it has released what it holds.
+func Example_context() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
@@ -149,7 +147,7 @@ func ExampleHold_Context() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := conn.Delete("/examples/context/"+queue[0].Name, -1); err != nil {
+	if err := conn.Client().Delete(queue[0].Path, -1); err != nil {
 		log.Fatal(err)
 	}
 
@@ -157,18 +155,18 @@ func ExampleHold_Context() {
 	fmt.Println("after:", context.Cause(work))
 	_, err = mu.Lock(ctx)
 	fmt.Println(err)
-	fmt.Println(errors.Is(hold.Unlock(ctx), reentrant.ErrLost))
+	fmt.Println(errors.Is(hold.Release(ctx), zklocks.ErrLost))
 
 	hold, err = mu.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("anew:", hold.Held())
-	hold.Unlock(ctx)
+	fmt.Println("again:", hold.Held())
+	hold.Release(ctx)
 	// Output:
 	// before: <nil>
 	// after: lock lost: its node was deleted
 	// reentrant: lock /examples/context: lock lost: its node was deleted
 	// true
-	// anew: true
+	// again: true
 }

@@ -5,8 +5,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -23,18 +25,18 @@ func TestNobodyFollowsANodeOfADirectoryThatIsGone(t *testing.T) {
 			s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
 		}
 		s.Must(s.Witness.Delete(s.Dir, -1))
-		h, err := reentrant.New(s.Connect(), s.Path).Lock(s.Ctx)
+		h, err := reentrant.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
 		s.Must(err)
 		s.CatchUp(c.conn)
 
-		next := reentrant.New(c.conn, s.Path)
+		next := reentrant.New(locks.On(c.conn), s.Path)
 		a := contract.Begin(s, s.Ctx, next.Lock)
 		s.InLine(2)
 		s.CatchUp(c.conn)
 		a.Waits()
 		unlock(s, h)
 		unlock(s, a.Granted())
-		s.Is(late.Unlock(s.Ctx), reentrant.ErrLost)
+		s.Is(late.Release(s.Ctx), zklocks.ErrLost)
 		s.Empty()
 	})
 }

@@ -1,6 +1,9 @@
 package reentrant
 
-import "github.com/zklocks/zklocks/internal/queue"
+import (
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/slot"
+)
 
 // grant is one lock node and the holds on it. It is guarded by Mutex.mu.
 type grant struct {
@@ -9,7 +12,7 @@ type grant struct {
 	total int   // of holds; at 0 the grant is over
 	first owner // the goroutine that stood in line, nearly always the only one
 
-	spare []Hold
+	spare []held
 	batch int
 }
 
@@ -38,7 +41,7 @@ func newGrant(m *Mutex, place *queue.Place, id int64) *grant {
 }
 
 // add counts a hold, and returns it.
-func (o *owner) add() *Hold {
+func (o *owner) add() *held {
 	g := o.grant
 	g.total++
 	o.holds++
@@ -46,13 +49,14 @@ func (o *owner) add() *Hold {
 	// a re-entry would cost. They are never used twice, for their holder may ask
 	// an old one.
 	if len(g.spare) == 0 {
-		g.spare = make([]Hold, g.batch)
+		g.spare = make([]held, g.batch)
 		g.batch = min(2*g.batch, maxBatch)
 	}
 	h := &g.spare[0]
 	g.spare = g.spare[1:]
 	h.owner = o
-	h.part.Begin(g.place)
+	h.Begin(g.place)
+	slot.Put(&h.public, h)
 	return h
 }
 

@@ -7,8 +7,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -59,7 +61,7 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 				return err == nil
 			})
 			_, err := c.TryLock(s.Ctx)
-			s.Is(err, reentrant.ErrBusy)
+			s.Is(err, zklocks.ErrBusy)
 			a := contract.Begin(s, s.Ctx, c.Lock)
 			s.InLine(2)
 			s.CatchUp(c.conn)
@@ -75,7 +77,7 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 func TestKazooNames(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
-		kazoo := reentrant.New(c.conn, s.Path, reentrant.WithKazooNames())
+		kazoo := reentrant.New(locks.On(c.conn), s.Path, reentrant.WithKazooNames())
 		h, err := kazoo.Lock(s.Ctx)
 		s.Must(err)
 		for _, name := range test.Children(s, s.Witness, s.Path) {
@@ -84,8 +86,8 @@ func TestKazooNames(t *testing.T) {
 			}
 		}
 		unlock(s, c.lock(s.Ctx)) // two names, two locks
-		_, err = reentrant.New(s.Witness, s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
-		s.Is(err, reentrant.ErrBusy)
+		_, err = reentrant.New(locks.On(s.Witness), s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
+		s.Is(err, zklocks.ErrBusy)
 		unlock(s, h)
 		s.Empty()
 	})

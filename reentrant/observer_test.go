@@ -3,7 +3,9 @@ package reentrant_test
 import (
 	"testing"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 )
@@ -11,7 +13,7 @@ import (
 func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		events := contract.NewEvents(s)
-		mu := reentrant.New(s.Connect(), s.Path, reentrant.WithObserver(events.Observer()))
+		mu := reentrant.New(locks.On(s.Connect()), s.Path, zklocks.WithObserver(events.Observer()))
 		outer, err := mu.Lock(s.Ctx)
 		s.Must(err)
 		inner, err := mu.Lock(s.Ctx)
@@ -20,10 +22,10 @@ func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
 		if first.Joined || !second.Joined || first.Lock != second.Lock {
 			s.Errorf("%+v, %+v", first, second)
 		}
-		s.Must(inner.Unlock(s.Ctx))
+		s.Must(inner.Release(s.Ctx))
 		contract.Next[observe.Released](events, 1)
-		s.Must(s.Witness.Delete(outer.Guard().Path, -1))
-		s.Is(outer.Unlock(s.Ctx), reentrant.ErrLost)
+		s.Must(s.Witness.Delete(contract.NodeOf(outer), -1))
+		s.Is(outer.Release(s.Ctx), zklocks.ErrLost)
 		contract.Next[observe.Lost](events, 1)
 		events.Balanced()
 		s.Empty()
@@ -34,11 +36,11 @@ func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
 func TestSeveralObservers(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a, b := contract.NewEvents(s), contract.NewEvents(s)
-		mu := reentrant.New(s.Connect(), s.Path, reentrant.WithObserver(a.Observer()),
-			reentrant.WithObserver(observe.Observer{}), reentrant.WithObserver(b.Observer()))
+		mu := reentrant.New(locks.On(s.Connect()), s.Path, zklocks.WithObserver(a.Observer()),
+			zklocks.WithObserver(observe.Observer{}), zklocks.WithObserver(b.Observer()))
 		h, err := mu.Lock(s.Ctx)
 		s.Must(err)
-		s.Must(h.Unlock(s.Ctx))
+		s.Must(h.Release(s.Ctx))
 		for _, events := range []*contract.Events{a, b} {
 			contract.Next[observe.Granted](events, 1)
 			contract.Next[observe.Released](events, 1)

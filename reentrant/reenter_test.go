@@ -10,9 +10,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -29,11 +31,11 @@ type client struct {
 func newClient(s *contract.Stage) *client {
 	s.Helper()
 	conn, p := s.Behind()
-	return &client{s, reentrant.New(conn, s.Path), conn, p}
+	return &client{s, reentrant.New(locks.On(conn), s.Path), conn, p}
 }
 
 // lock takes the lock on the test's own goroutine.
-func (c *client) lock(ctx context.Context) *reentrant.Hold {
+func (c *client) lock(ctx context.Context) *zklocks.Hold {
 	c.Helper()
 	h, err := c.Lock(ctx)
 	c.Must(err)
@@ -50,7 +52,7 @@ func (c *client) holds(want int) {
 func (c *client) busy(ctx context.Context) {
 	c.Helper()
 	_, err := c.TryLock(ctx)
-	c.Is(err, reentrant.ErrBusy)
+	c.Is(err, zklocks.ErrBusy)
 }
 
 // elsewhere runs f on another goroutine and waits for it.
@@ -63,7 +65,7 @@ func elsewhere(f func()) {
 	<-done
 }
 
-func unlock(s *contract.Stage, h *reentrant.Hold) { s.Helper(); s.Must(h.Unlock(s.Ctx)) }
+func unlock(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 func closed(c <-chan struct{}) bool {
 	select {
@@ -81,7 +83,7 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
 				c, other := newClient(s), newClient(s)
-				var holds [3]*reentrant.Hold
+				var holds [3]*zklocks.Hold
 				var ctxs [3]context.Context
 				for i := range holds {
 					c.holds(i)
@@ -93,24 +95,27 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 					c.holds(3 - i)
 					other.busy(s.Ctx)
 					for _, later := range order[i:] {
-						if h := holds[later]; !h.Held() || closed(h.Lost()) || ctxs[later].Err() != nil {
+						if h := holds[later]; !h.Held() || h.Err() != nil || closed(h.Lost()) || ctxs[later].Err() != nil || h.Deadline().IsZero() {
 							s.Errorf("hold %d has ended with another", later)
 						}
 						s.Must(holds[later].Verify(s.Ctx))
 					}
 					h := holds[which]
 					unlock(s, h)
-					if h.Held() || closed(h.Lost()) || ctxs[which].Err() == nil {
-						s.Errorf("hold %d goes on after its unlock", which)
+					if h.Held() || closed(h.Lost()) || ctxs[which].Err() == nil || !h.Deadline().IsZero() {
+						s.Errorf("hold %d goes on after its release", which)
 					}
-					s.Is(context.Cause(ctxs[which]), reentrant.ErrReleased)
-					s.Is(h.Unlock(s.Ctx), reentrant.ErrReleased) // and takes nothing from the others
-					s.Is(h.Verify(s.Ctx), reentrant.ErrReleased)
+					s.Is(h.Err(), zklocks.ErrReleased)
+					_, err := h.Multi(s.Ctx)
+					s.Is(err, zklocks.ErrReleased) // though the node is there
+					s.Is(context.Cause(ctxs[which]), zklocks.ErrReleased)
+					s.Is(h.Release(s.Ctx), zklocks.ErrReleased) // and takes nothing from the others
+					s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
 				}
 				s.EmptyNow()
 				c.holds(0)
 				for _, h := range holds {
-					s.Is(h.Unlock(s.Ctx), reentrant.ErrReleased)
+					s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 				}
 				unlock(s, c.lock(s.Ctx)) // counts did not become negative
 				c.holds(0)
@@ -183,8 +188,8 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 				return
 			}
 			c.holds(2)
-			s.Is(deeper.Unlock(s.Ctx), nil)
-			s.Is(inner.Unlock(s.Ctx), nil)
+			s.Is(deeper.Release(s.Ctx), nil)
+			s.Is(inner.Release(s.Ctx), nil)
 			c.holds(0)
 			c.busy(s.Ctx)
 		})
@@ -195,7 +200,7 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 
 		// With the hold its context has ended.
 		_, err := c.Lock(ctx)
-		s.Is(err, reentrant.ErrReleased)
+		s.Is(err, zklocks.ErrReleased)
 		s.EmptyNow()
 	})
 }
@@ -205,7 +210,7 @@ func TestTheLockGoesWithItsLastHoldWhoeverHasIt(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := newClient(s), newClient(s)
 		h := c.lock(s.Ctx)
-		var inner *reentrant.Hold
+		var inner *zklocks.Hold
 		elsewhere(func() { inner, _ = c.Lock(h.Context(s.Ctx)) })
 		unlock(s, h)
 		c.holds(0)
@@ -225,10 +230,10 @@ func TestAnotherGoroutineMayUnlock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
 		a, b := c.lock(s.Ctx), c.lock(s.Ctx)
-		elsewhere(func() { s.Is(a.Unlock(s.Ctx), nil) })
+		elsewhere(func() { s.Is(a.Release(s.Ctx), nil) })
 		c.holds(1)
 		s.InLine(1)
-		elsewhere(func() { s.Is(b.Unlock(s.Ctx), nil) })
+		elsewhere(func() { s.Is(b.Release(s.Ctx), nil) })
 		c.holds(0)
 		s.EmptyNow()
 		unlock(s, c.lock(s.Ctx))
@@ -258,9 +263,9 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 						return
 					}
 					s.Is(inner.Verify(s.Ctx), nil) // long enough for another to come in
-					s.Is(inner.Unlock(s.Ctx), nil)
+					s.Is(inner.Release(s.Ctx), nil)
 					inside.Add(-1)
-					s.Is(outer.Unlock(s.Ctx), nil)
+					s.Is(outer.Release(s.Ctx), nil)
 				}
 			})
 		}
@@ -291,7 +296,7 @@ func TestTheContextOfAnEndedHoldIsNobodys(t *testing.T) {
 func TestAnotherValueIsAnotherOwner(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
-		other := &client{s, reentrant.New(c.conn, s.Path), c.conn, c.proxy}
+		other := &client{s, reentrant.New(locks.On(c.conn), s.Path), c.conn, c.proxy}
 		h := c.lock(s.Ctx)
 		other.busy(s.Ctx)
 		other.busy(h.Context(s.Ctx))
@@ -322,16 +327,16 @@ func TestReentryIntoALostLockIsRefused(t *testing.T) {
 				}
 				for _, ctx := range []context.Context{s.Ctx, ctx} {
 					_, err := c.Lock(ctx)
-					s.Is(err, reentrant.ErrLost)
+					s.Is(err, zklocks.ErrLost)
 					_, err = c.TryLock(ctx)
-					s.Is(err, reentrant.ErrLost)
+					s.Is(err, zklocks.ErrLost)
 				}
 				c.holds(2)
-				s.Is(inner.Unlock(s.Ctx), reentrant.ErrLost)
-				s.Is(inner.Unlock(s.Ctx), reentrant.ErrReleased)
+				s.Is(inner.Release(s.Ctx), zklocks.ErrLost)
+				s.Is(inner.Release(s.Ctx), zklocks.ErrReleased)
 				_, err := c.Lock(s.Ctx)
-				s.Is(err, reentrant.ErrLost) // there is one hold still
-				s.Is(outer.Unlock(s.Ctx), reentrant.ErrLost)
+				s.Is(err, zklocks.ErrLost) // there is one hold still
+				s.Is(outer.Release(s.Ctx), zklocks.ErrLost)
 				c.holds(0)
 				h := c.lock(s.Ctx)
 				s.Must(h.Verify(s.Ctx))
@@ -374,11 +379,20 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 			if ctx == s.Ctx {
 				f.Release() // the answer is that the node exists
 			}
-			s.Is(a.Failed(), reentrant.ErrReleased)
+			s.Is(a.Failed(), zklocks.ErrReleased)
 			f.Release()
 			s.Must(other.Verify(s.Ctx))
 			h = c.lock(s.Ctx)
 		}
+		// The same of a transaction that waits by the context of the hold.
+		ctx := h.Context(s.Ctx)
+		f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
+		a := contract.Begin(s, s.Ctx, func(context.Context) ([]zk.MultiResponse, error) { return h.Multi(ctx) })
+		test.Within(s, soon, "it is asked", func() { <-f.Fired() })
+		unlock(s, h)
+		s.Unsure(a.Failed(), context.Canceled)
+		f.Release()
+		h = c.lock(s.Ctx)
 		unlock(s, h)
 		unlock(s, other)
 		s.Empty()
@@ -396,7 +410,7 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 			s.Lost(told)
 
-			var other *reentrant.Hold
+			var other *zklocks.Hold
 			elsewhere(func() { other, _ = c.Lock(s.Ctx) })
 			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // by what it entered last
 			if inner.Token() != other.Token() || again.Token() != other.Token() {
@@ -405,19 +419,19 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 			c.holds(3)
 			unlock(s, again)
 			if lostFirst {
-				s.Is(lost.Unlock(s.Ctx), reentrant.ErrLost)
+				s.Is(lost.Release(s.Ctx), zklocks.ErrLost)
 				c.holds(1)
 				unlock(s, c.lock(s.Ctx))
 			}
 			unlock(s, inner)
 			if !lostFirst {
 				c.holds(1)
-				if _, err := c.TryLock(s.Ctx); !errors.Is(err, reentrant.ErrLost) {
-					s.Fatalf("before its last hold is unlocked: %v", err)
+				if _, err := c.TryLock(s.Ctx); !errors.Is(err, zklocks.ErrLost) {
+					s.Fatalf("before its last hold is released: %v", err)
 				}
 				_, err := c.Lock(s.Ctx)
-				s.Is(err, reentrant.ErrLost)
-				s.Is(lost.Unlock(s.Ctx), reentrant.ErrLost)
+				s.Is(err, zklocks.ErrLost)
+				s.Is(lost.Release(s.Ctx), zklocks.ErrLost)
 			}
 			c.holds(0)
 			c.busy(s.Ctx)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/goid"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -18,7 +18,7 @@ import (
 // after any error. It must not be copied.
 //
 // The owner is the goroutine that called Lock, or whoever passes a context that
-// came from [Hold.Context]: code that calls itself re-enters by itself, and work
+// came from [zklocks.Hold.Context]: code that calls itself re-enters by itself, and work
 // that is handed to other goroutines re-enters by passing the context. Another
 // Mutex value is another owner, also on the same path.
 type Mutex struct {
@@ -33,20 +33,30 @@ type Mutex struct {
 
 // New returns the lock at path, a directory of its own that is made when it is
 // first needed. It does no I/O: bad arguments are reported by the first call.
-//
-// conn is best made by [github.com/zklocks/zklocks/zkconn.Connect]: on such a
-// connection a hold knows until when its session lives. Any other *zk.Conn works
-// too, see [WithGrace].
-func New(conn *zk.Conn, path string, opts ...Option) *Mutex {
-	cfg := config{Config: queue.Default(), kind: znode.Lock}
+func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
+	m := &Mutex{path: path, owners: make(map[int64]*owner)}
+	if conn == nil {
+		m.err = slot.ErrNoConn
+		return m
+	}
+	cfg := config{Config: slot.Defaults(conn), kind: znode.Lock}
 	for _, opt := range opts {
-		opt.apply(&cfg)
+		switch set := opt.(type) {
+		case slot.Common:
+			set(&cfg.Config)
+		case option:
+			set(&cfg)
+		}
 	}
-	line, err := queue.NewLine(conn, path, cfg.Config, cfg.kind)
-	if err == nil && cfg.kind == znode.KazooLock {
-		line.Stay()
+	m.entry = exclusive(cfg.kind)
+	m.line, m.err = queue.NewLine(slot.Client(conn), slot.Path(conn, path), cfg.Config, cfg.kind)
+	if m.err == nil {
+		m.line.NamedBy(path)
 	}
-	return &Mutex{path: path, line: line, entry: exclusive(cfg.kind), err: err, owners: make(map[int64]*owner)}
+	if m.err == nil && cfg.kind == znode.KazooLock {
+		m.line.Stay()
+	}
+	return m
 }
 
 // rule waits for everybody ahead, see the ZooKeeper recipes, "Locks". Without
@@ -70,23 +80,23 @@ func exclusive(kind znode.Kind) queue.Entry {
 // it queues again at the tail.
 //
 // On failure nothing more is held than before and nothing is left in line. The
-// error matches ctx's error; [ErrLost] when the caller owns the lock but has
-// lost it, until its last hold is unlocked; zk.ErrClosing when the connection
+// error matches ctx's error; [zklocks.ErrLost] when the caller owns the lock but has
+// lost it, until its last hold is released; zk.ErrClosing when the connection
 // was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
 // the arguments of New, or that the directory's sequence numbers are used up.
-func (m *Mutex) Lock(ctx context.Context) (*Hold, error) {
+func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "lock", (*queue.Line).Wait)
 }
 
 // TryLock is Lock for those who do not want to wait: when somebody else holds
-// the lock or stands in line for it, the error matches [ErrBusy]. It looks
+// the lock or stands in line for it, the error matches [zklocks.ErrBusy]. It looks
 // before it writes, and what it sees may be as old as the server it asks is
 // behind the others.
-func (m *Mutex) TryLock(ctx context.Context) (*Hold, error) {
+func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "try lock", (*queue.Line).Try)
 }
 
-// Holds returns how many holds that the calling goroutine took are not unlocked.
+// Holds returns how many holds that the calling goroutine took are not released.
 func (m *Mutex) Holds() int {
 	me := goid.ID()
 	m.mu.Lock()
@@ -100,14 +110,14 @@ func (m *Mutex) Holds() int {
 
 type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
 
-func (m *Mutex) take(ctx context.Context, op string, how enter) (*Hold, error) {
+func (m *Mutex) take(ctx context.Context, op string, how enter) (*zklocks.Hold, error) {
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
 	if err := session.Ended(ctx); err != nil {
 		// It may have ended with the hold of this lock that it comes from: the caller is told.
-		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.part.Look() {
-			err = fmt.Errorf("%w: %w", ctx.Err(), h.part.Look())
+		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.Look() {
+			err = fmt.Errorf("%w: %w", ctx.Err(), h.Look())
 		}
 		return nil, m.wrap(op, err)
 	}
@@ -120,12 +130,12 @@ func (m *Mutex) take(ctx context.Context, op string, how enter) (*Hold, error) {
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}
-	h.part.Granted(call)
-	return h, nil
+	h.Granted(call)
+	return &h.public, nil
 }
 
 // enter has a caller that does not own the lock stand in line.
-func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*Hold, error) {
+func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*held, error) {
 	place, err := how(m.line, ctx, m.entry)
 	if err != nil {
 		return nil, err
@@ -136,14 +146,14 @@ func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*Hold, error) {
 }
 
 // carried is the hold whose context ctx is, or comes from; nil if there is none.
-func (m *Mutex) carried(ctx context.Context) *Hold {
-	h, _ := ctx.Value(ownerKey{m}).(*Hold)
+func (m *Mutex) carried(ctx context.Context) *held {
+	h, _ := ctx.Value(ownerKey{m}).(*held)
 	return h
 }
 
 // reenter counts one more hold if the caller owns the lock; it returns nothing
 // if it does not.
-func (m *Mutex) reenter(ctx context.Context, me int64) (*Hold, error) {
+func (m *Mutex) reenter(ctx context.Context, me int64) (*held, error) {
 	var g *grant
 	if h := m.carried(ctx); h != nil {
 		g = h.owner.grant
@@ -168,7 +178,7 @@ func (m *Mutex) reenter(ctx context.Context, me int64) (*Hold, error) {
 	return m.holdLocked(o), nil
 }
 
-func (m *Mutex) holdLocked(o *owner) *Hold {
+func (m *Mutex) holdLocked(o *owner) *held {
 	if o.holds == 0 {
 		o.former, m.owners[o.id] = m.owners[o.id], o
 	}

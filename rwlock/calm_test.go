@@ -5,10 +5,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
-	"github.com/zklocks/zklocks/rwlock"
 )
 
 // makeDir makes a directory that stays when it is empty.
@@ -112,7 +112,7 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 	})
 }
 
-// Whoever holds alone finds out that its node is gone when it asks or unlocks. The
+// A reader that holds alone finds out that its node is gone when it asks or releases. The
 // first who joins asks.
 func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -124,7 +124,7 @@ func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
 		}
 		for _, joined := range []bool{false, true} {
 			calm(s, c)
-			holds := []*rwlock.Hold{c.read()}
+			holds := []*zklocks.Hold{c.read()}
 			if joined {
 				before := requests(c)
 				holds = append(holds, c.read(), c.read(), c.read())
@@ -139,7 +139,7 @@ func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
 			}
 			unlock(s, reader)
 			for _, h := range holds {
-				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 			}
 		}
 		s.Empty()
@@ -154,7 +154,7 @@ func TestTokensOfReadersThatDoNotList(t *testing.T) {
 		for range 20 {
 			calm(s, c)
 			h := c.read()
-			_, stat, err := s.Witness.Exists(h.Guard().Path)
+			_, stat, err := s.Witness.Exists(contract.NodeOf(h))
 			s.Must(err)
 			if h.Token() != stat.Czxid {
 				s.Errorf("token %d, czxid %d", h.Token(), stat.Czxid)
@@ -228,7 +228,7 @@ func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
 		s.CatchUp(c.conn)
 		reader := c.waitRead(3)
 		reader.Waits()
-		for _, h := range []*rwlock.Hold{first, second, third} {
+		for _, h := range []*zklocks.Hold{first, second, third} {
 			unlock(s, h)
 		}
 		unlock(s, writer.Granted())

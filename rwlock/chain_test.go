@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
@@ -42,8 +43,11 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 		ctx := h.Context(s.Ctx)
 		for i, a := range line {
 			unlock(s, h)
-			s.Is(context.Cause(ctx), rwlock.ErrReleased)
-			s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
+			s.Is(context.Cause(ctx), zklocks.ErrReleased)
+			s.Is(h.Err(), zklocks.ErrReleased)
+			_, err := h.Multi(s.Ctx) // though the node is there
+			s.Is(err, zklocks.ErrReleased)
+			s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 			h = a.Granted() // in the order of arrival
 			ctx = h.Context(s.Ctx)
 			if h.Token() != token || !h.Held() {
@@ -105,7 +109,7 @@ func TestHandoffPassesOverThoseWhoHaveGone(t *testing.T) {
 		h := c.write()
 		line := c.queued(5)
 		_, err := c.TryLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		line[0].Stop()
 		line[3].Stop()
 		unlock(s, h)
@@ -156,7 +160,7 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 				if next.Token() <= h.Token() {
 					s.Error("the lost lock was handed on")
 				}
-				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				for _, a := range line[1:] {
 					unlock(s, next)
 					next = a.Granted()
@@ -185,13 +189,13 @@ func TestALossIsNoticedThoughNobodyAsks(t *testing.T) {
 		if next.Token() <= h.Token() {
 			s.Error("the lost lock was handed on")
 		}
-		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		unlock(s, next)
 		s.Empty()
 	})
 }
 
-// The holder has asked nothing of its hold. Its Unlock must not hand on a node that is gone,
+// The holder has asked nothing of its hold. Its Release must not hand on a node that is gone,
 // and must tell.
 func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 	for name, deadUnlock := range map[string]bool{"": false, "the context of Unlock has ended": true} {
@@ -206,7 +210,7 @@ func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 					}, 1, proxy.HoldRequest)
 					line := c.queued(2)
 					test.Within(s, soon, "the node is about to be watched", func() { <-watch.Fired() })
-					want := rwlock.ErrLost
+					want := zklocks.ErrLost
 					if row.watched { // and the deletion is known
 						watch.Release()
 						s.CatchUp(c.conn)
@@ -224,7 +228,7 @@ func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 					if deadUnlock {
 						ctx = canceled(ctx)
 					}
-					up := contract.Begin(s, context.Background(), func(context.Context) (any, error) { return nil, h.Unlock(ctx) })
+					up := contract.Begin(s, context.Background(), func(context.Context) (any, error) { return nil, h.Release(ctx) })
 					if !row.watched && !deadUnlock {
 						line[0].Waits()
 						up.Waits()
@@ -252,7 +256,7 @@ func TestADowngradedLockIsNotHandedOn(t *testing.T) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
 		h := c.write()
 		line := c.queued(2)
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, h))
 		s.InLine(2)
 		r, err := other.RLock(canceled(s.Ctx))
 		if r != nil {
@@ -328,7 +332,7 @@ func TestHandoffInAStorm(t *testing.T) {
 						mu.Unlock()
 						time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond) // so that some wait in vain
 						inside.Add(-1)
-						if err := h.Unlock(context.Background()); err != nil {
+						if err := h.Release(context.Background()); err != nil {
 							s.Error(err)
 						}
 					} else if !errors.Is(err, context.DeadlineExceeded) {

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// An Unlock ends the hold while its Downgrade is under way, and then the node goes, with its
+// A Release ends the hold while its Downgrade is under way, and then the node goes, with its
 // session or alone: nothing is lost, for the hold was released. Its Downgrade must say so, and not
 // what the server said of the node.
 func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T) {
@@ -22,15 +24,16 @@ func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T)
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn, witness := v.Connect(t, 10*time.Second, p.Addr()), v.Connect(t, 10*time.Second)
-				h, err := rwlock.New(conn, "/lock").Lock(t.Context())
+				mu := rwlock.New(locks.On(conn), "/lock")
+				h, err := mu.Lock(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
-				node := h.Guard().Path
+				node := contract.NodeOf(h)
 				move := p.Next(proxy.MoveOp, proxy.HoldRequest)
-				down := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+				down := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, mu.Downgrade(ctx, h) })
 				<-move.Fired()
-				unlocked := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, h.Unlock(ctx) })
+				unlocked := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, h.Release(ctx) })
 				time.Sleep(time.Millisecond) // it has ended the hold, and waits for what becomes of the downgrade
 				if session {
 					v.Expire(t, conn)
@@ -38,7 +41,7 @@ func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T)
 					t.Fatal(err)
 				}
 				move.Release()
-				if err := down.Failed(); !errors.Is(err, rwlock.ErrReleased) {
+				if err := down.Failed(); !errors.Is(err, zklocks.ErrReleased) {
 					t.Errorf("downgrade: %v, want an error that matches ErrReleased", err)
 				}
 				unlocked.Ended()

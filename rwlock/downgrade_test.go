@@ -10,10 +10,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
 )
 
 func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
@@ -25,7 +30,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		writer := w.waitWrite(3)
 		last := late.waitRead(4)
 
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, h))
 		got := reader.Granted()
 		for _, c := range []*client{w, late} {
 			s.CatchUp(c.conn)
@@ -38,7 +43,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
-		if len(q) != 4 || q[0].Write || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
+		if len(q) != 4 || q[0].Kind != observe.Read || q[2].Kind != observe.Write || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
 			s.Errorf("queue %+v", q)
 		}
 
@@ -64,7 +69,7 @@ func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 			h := c.write()
 			next := w.waitWrite(2)
 			after := second.waitWrite(3)
-			s.Must(h.Downgrade(s.Ctx))
+			s.Must(c.Downgrade(s.Ctx, h))
 			s.CatchUp(w.conn)
 			s.CatchUp(second.conn)
 			next.Waits()
@@ -92,7 +97,7 @@ func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 		}, 1, proxy.HoldRequest)
 		writer := w.waitWrite(2)
 		test.Within(s, soon, "it is about to watch", func() { <-watch.Fired() })
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, h))
 		watch.Release()
 		s.CatchUp(w.conn)
 		writer.Waits()
@@ -108,18 +113,18 @@ func TestDowngradeFailsOldGuardsAndGivesNewOnes(t *testing.T) {
 		c := direct(s)
 		h := c.write()
 		old := h.Guard()
-		_, err := s.Witness.Multi(old)
+		_, err := s.Witness.Multi(old...)
 		s.Must(err)
-		s.Must(h.Downgrade(s.Ctx))
-		if _, err := s.Witness.Multi(old); !errors.Is(err, zk.ErrNoNode) {
+		s.Must(c.Downgrade(s.Ctx, h))
+		if _, err := s.Witness.Multi(old...); !errors.Is(err, zk.ErrNoNode) {
 			s.Errorf("the guard of the write lock: %v", err)
 		}
 		now := h.Guard()
-		_, err = s.Witness.Multi(now)
+		_, err = s.Witness.Multi(now...)
 		s.Must(err)
 		unlock(s, h)
-		if _, err := s.Witness.Multi(now); !errors.Is(err, zk.ErrNoNode) {
-			s.Errorf("the guard of the read lock after the unlock: %v", err)
+		if _, err := s.Witness.Multi(now...); !errors.Is(err, zk.ErrNoNode) {
+			s.Errorf("the guard of the read lock after the release: %v", err)
 		}
 		s.Empty()
 	})
@@ -129,17 +134,17 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
 		h := c.read()
-		err := h.Downgrade(s.Ctx)
+		err := c.Downgrade(s.Ctx, h)
 		if err == nil || !strings.HasPrefix(err.Error(), "rwlock: downgrade "+s.Path+": ") {
 			s.Errorf("a read lock was downgraded: %v", err)
 		}
 		s.Must(h.Verify(s.Ctx))
 		unlock(s, h)
-		s.Is(h.Downgrade(s.Ctx), rwlock.ErrReleased)
+		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrReleased)
 
 		h = c.write()
-		s.Must(h.Downgrade(s.Ctx))
-		if h.Downgrade(s.Ctx) == nil {
+		s.Must(c.Downgrade(s.Ctx, h))
+		if c.Downgrade(s.Ctx, h) == nil {
 			s.Error("downgraded twice")
 		}
 		unlock(s, h)
@@ -147,13 +152,76 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 		h = c.write()
 		s.Expire(c.conn)
 		s.Lost(h.Lost())
-		s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
-		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 
 		h = c.write() // no waiter watches this node
 		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
-		s.Is(h.Downgrade(s.Ctx), rwlock.ErrLost)
-		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		s.Is(c.Downgrade(s.Ctx, h), zklocks.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+		s.Empty()
+	})
+}
+
+// It is refused without a request, and the hold stays what it is.
+func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s)
+		elsewhere := behind(newOther(s).Stage)
+		for name, lock := range map[string]zklocks.Locker{
+			"another path":                       elsewhere,
+			"another path, for reading":          elsewhere.RLocker(),
+			"another value, on the same path":    c.with(),
+			"another value, for reading":         c.with().RLocker(),
+			"a reentrant lock, on the same path": reentrant.New(locks.On(c.conn), s.Path),
+			"a semaphore":                        semaphore.New(locks.On(c.conn), s.Path+"-permits", 1).Locker(1),
+		} {
+			h, err := lock.Lock(s.Ctx)
+			s.Must(err)
+			node, before := contract.NodeOf(h), requests(c)
+			err = c.Downgrade(s.Ctx, h)
+			if err == nil || !strings.HasPrefix(err.Error(), "rwlock: downgrade "+s.Path+": ") || !strings.Contains(err.Error(), "not one of this lock") {
+				s.Errorf("a hold of %s: %v", name, err)
+			}
+			if errors.Is(err, zklocks.ErrLost) || errors.Is(err, zklocks.ErrReleased) || !h.Held() || contract.NodeOf(h) != node {
+				s.Errorf("a hold of %s has ended, or has changed: %v", name, err)
+			}
+			if n := requests(c) - before; n != 0 {
+				s.Errorf("a hold of %s: %d requests", name, n)
+			}
+			s.Must(h.Verify(s.Ctx))
+			unlock(s, h)
+			if c.Downgrade(s.Ctx, h) == nil {
+				s.Errorf("a hold of %s, released: no error", name)
+			}
+		}
+		s.Is(c.Downgrade(s.Ctx, new(zklocks.Hold)), zklocks.ErrLost)
+		unlock(s, c.write())
+		s.Empty()
+	})
+}
+
+// A server has thrown the transaction away, and when it is sent again the guard of the write lock is that of no node.
+func TestATransactionThatADowngradeOvertakes(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := behind(s)
+		h := c.write()
+		node := contract.NodeOf(h)
+		made := &zk.CreateRequest{Path: s.Path + "-made", Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}
+		thrown := c.proxy.Where(func(r proxy.Request) bool { return slices.Equal(r.Paths, []string{node, made.Path}) }, 1, proxy.Answer(-127))
+		a := contract.Begin(s, s.Ctx, func(ctx context.Context) ([]zk.MultiResponse, error) { return h.Multi(ctx, made) })
+		test.Within(s, soon, "it is thrown away", func() { <-thrown.Fired() })
+		s.Must(c.Downgrade(s.Ctx, h))
+		if replies := a.Granted(); len(replies) != 1 || replies[0].String != made.Path {
+			s.Errorf("%+v", replies)
+		}
+		if _, stat, err := s.Witness.Exists(made.Path); err != nil || stat.EphemeralOwner != c.conn.SessionID() {
+			s.Errorf("made by %+v, %v", stat, err)
+		}
+		s.Must(h.Verify(s.Ctx))
+		_, err := h.Multi(s.Ctx, &zk.DeleteRequest{Path: made.Path, Version: -1})
+		s.Must(err)
+		unlock(s, h)
 		s.Empty()
 	})
 }
@@ -168,7 +236,7 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 				reader := r.waitRead(2)
 				writer := w.waitWrite(3)
 				f := c.proxy.Next(proxy.MoveOp, action)
-				s.Must(h.Downgrade(s.Ctx))
+				s.Must(c.Downgrade(s.Ctx, h))
 				test.Within(s, soon, "the cut", func() { <-f.Fired() })
 				got := reader.Granted()
 				s.CatchUp(w.conn)
@@ -187,7 +255,7 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 	}
 }
 
-// The Unlock waits until it is known which node there is to delete.
+// The Release waits until it is known which node there is to delete.
 func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -196,15 +264,15 @@ func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 				h := c.write()
 				writer := w.waitWrite(2)
 				f := c.proxy.Next(proxy.MoveOp, action)
-				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
 				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
-				up := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Unlock(ctx) })
+				up := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Release(ctx) })
 				s.CatchUp(s.Witness)
 				f.Release()
 				up.Granted()
 				down.Ended()
 				if h.Held() {
-					s.Error("held after the unlock")
+					s.Error("held after the release")
 				}
 				unlock(s, writer.Granted())
 				s.Empty()
@@ -220,11 +288,11 @@ func TestDowngradeGoesOnWhenItsContextEnds(t *testing.T) {
 		reader := r.waitRead(2)
 		dead, cancel := context.WithCancel(s.Ctx)
 		cancel()
-		s.Is(h.Downgrade(dead), context.Canceled)
+		s.Is(c.Downgrade(dead, h), context.Canceled)
 		reader.Waits() // it has not begun
 
 		f := c.proxy.Next(proxy.MoveOp, proxy.HoldRequest)
-		down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+		down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
 		test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
 		down.Stop()
 		s.Is(down.Err, context.Canceled)
@@ -244,16 +312,16 @@ func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
 				h := c.write()
 				writer := w.waitWrite(2)
 				f := c.proxy.Next(proxy.MoveOp, action)
-				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, h.Downgrade(ctx) })
+				down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
 				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
 				s.Expire(c.conn)
 				f.Release()
 				down.Ended()
 				if down.Err != nil || action == proxy.HoldRequest { // it had succeeded, before the expiry
-					s.Is(down.Err, rwlock.ErrLost)
+					s.Is(down.Err, zklocks.ErrLost)
 				}
 				s.Lost(h.Lost())
-				s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				unlock(s, writer.Granted())
 				s.Empty()
 			})
@@ -266,12 +334,12 @@ func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
 		c := direct(s)
 		h := c.write()
 		ctx := h.Context(s.Ctx)
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, h))
 		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 		s.Lost(h.Lost())
 		test.Within(s, soon, "the context ends", func() { <-ctx.Done() })
-		s.Is(context.Cause(ctx), rwlock.ErrLost)
-		s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+		s.Is(context.Cause(ctx), zklocks.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.Empty()
 	})
 }
@@ -280,12 +348,12 @@ func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
 func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		data := make([]byte, 512<<10)
-		c := direct(s).with(rwlock.WithData(data))
+		c := direct(s).with(zklocks.WithData(data))
 		h := c.write()
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, h))
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
-		if len(q) != 1 || q[0].Write || len(q[0].Data) != len(data) {
+		if len(q) != 1 || q[0].Kind != observe.Read || len(q[0].Data) != len(data) {
 			s.Errorf("in line: %d", len(q))
 		}
 		unlock(s, h)
@@ -296,9 +364,9 @@ func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
-		c := direct(s).with(rwlock.WithACL(zk.WorldACL(zk.PermRead)))
+		c := direct(s).with(zklocks.WithACL(zk.WorldACL(zk.PermRead)))
 		h := c.write()
-		err := h.Downgrade(s.Ctx)
+		err := c.Downgrade(s.Ctx, h)
 		s.Is(err, zk.ErrNoAuth)
 		if want := "WRITE on " + s.Dir + "/"; err == nil || !strings.Contains(err.Error(), want) {
 			s.Errorf("%v, want %q in it", err, want)
@@ -309,15 +377,15 @@ func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
 	})
 }
 
-// Unlock hands the place on while Downgrade is at work: what the next writer holds by
+// Release hands the place on while Downgrade is at work: what the next writer holds by
 // then must stay a write lock.
 func TestADowngradeDoesNotTouchAPlaceThatWasHandedOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
 		h := c.write()
-		next, last := c.queued(2), (*rwlock.Hold)(nil)
-		s.Is(h.Downgrade(&hookedContext{Context: s.Ctx, onErr: func() { unlock(s, h); last = next[0].Granted() }}), rwlock.ErrReleased)
-		if _, err := other.TryRLock(s.Ctx); !errors.Is(err, rwlock.ErrBusy) {
+		next, last := c.queued(2), (*zklocks.Hold)(nil)
+		s.Is(c.Downgrade(&hookedContext{Context: s.Ctx, onErr: func() { unlock(s, h); last = next[0].Granted() }}, h), zklocks.ErrReleased)
+		if _, err := other.TryRLock(s.Ctx); !errors.Is(err, zklocks.ErrBusy) {
 			s.Errorf("a reader beside a writer: %v", err)
 		}
 		s.Must(last.Verify(s.Ctx))
@@ -352,12 +420,12 @@ func TestADowngradeBesideAnUnlock(t *testing.T) {
 		for range 200 {
 			next := c.queued(1)[0]
 			var both sync.WaitGroup
-			both.Go(func() { _ = h.Downgrade(s.Ctx) }) // fails if the Unlock comes first
+			both.Go(func() { _ = c.Downgrade(s.Ctx, h) }) // fails if the Release comes first
 			both.Go(func() { unlock(s, h) })
 			got := next.Granted()
 			both.Wait()
 			h = got
-			if _, err := other.TryRLock(s.Ctx); !errors.Is(err, rwlock.ErrBusy) {
+			if _, err := other.TryRLock(s.Ctx); !errors.Is(err, zklocks.ErrBusy) {
 				s.Fatalf("a reader beside a writer: %v", err)
 			}
 		}

@@ -9,26 +9,23 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
-// nightly rewrites the index while nobody reads it.
+// nightly rewrites the index while no other process reads or writes it.
 func nightly(ctx context.Context, servers []string) error {
-	conn, err := zkconn.Connect(ctx, servers, 10*time.Second)
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 
-	hold, err := rwlock.New(conn, "/examples/index").Lock(ctx) // ctx bounds the wait, not the hold
-	if err != nil {
-		return err
-	}
-	defer hold.Unlock(ctx) // gives it back, also when ctx has ended
-
-	return rewrite(hold.Context(ctx), hold.Token()) // this context ends when the lock is lost
+	lock := rwlock.New(conn, "/examples/index")
+	return zklocks.Do(ctx, lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+		return rewrite(ctx, hold.Token()) // this ctx ends when the lock is lost, too
+	})
 }
 
 // rewrite stops when ctx ends, and hands token to the store with each write.
@@ -56,8 +53,8 @@ func Example() {
 }
 
 // exampleConn is what the other examples begin with.
-func exampleConn(ctx context.Context) *zk.Conn {
-	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
+func exampleConn(ctx context.Context) *zklocks.Conn {
+	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,21 +82,21 @@ func ExampleRWMutex_RLock() {
 	_, err = mu.TryLock(ctx)
 	fmt.Println("a writer:", err)
 
-	first.Unlock(ctx)
-	second.Unlock(ctx)
+	first.Release(ctx)
+	second.Release(ctx)
 	writer, err := mu.Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("when they have gone:", writer.Held())
-	writer.Unlock(ctx)
+	fmt.Println("after both are released:", writer.Held())
+	writer.Release(ctx)
 	// Output:
 	// two readers: true
 	// a writer: rwlock: try lock /examples/rlock: busy
-	// when they have gone: true
+	// after both are released: true
 }
 
-// A wait that takes too long ends with its context, and leaves nothing in line.
+// A wait that takes too long ends with its context, and leaves nothing in the queue.
 func ExampleRWMutex_Lock() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -118,7 +115,7 @@ func ExampleRWMutex_Lock() {
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 
-	if err := hold.Unlock(ctx); err != nil {
+	if err := hold.Release(ctx); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
@@ -126,9 +123,9 @@ func ExampleRWMutex_Lock() {
 	// true
 }
 
-// The holder learns that the lock is gone, here because somebody has deleted the
-// node by hand.
-func ExampleHold_Context() {
+// The holder learns that the lock is gone, here because an operator has deleted
+// its node by hand.
+func Example_context() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
@@ -146,28 +143,29 @@ func ExampleHold_Context() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := conn.Delete("/examples/context/"+queue[0].Name, -1); err != nil {
+	if err := conn.Client().Delete(queue[0].Path, -1); err != nil {
 		log.Fatal(err)
 	}
 
 	<-work.Done()
 	fmt.Println("after:", context.Cause(work))
-	fmt.Println(errors.Is(context.Cause(work), rwlock.ErrLost), hold.Held())
-	fmt.Println(hold.Unlock(ctx))
+	fmt.Println(errors.Is(hold.Err(), zklocks.ErrLost), hold.Held())
+	fmt.Println(hold.Release(ctx))
 	// Output:
 	// before: <nil>
 	// after: lock lost: its node was deleted
 	// true false
-	// rwlock: unlock /examples/context: lock lost: its node was deleted
+	// rwlock: release /examples/context: lock lost: its node was deleted
 }
 
-// By default whoever reaches the servers can delete the node of a lock, and has
-// taken the lock away. With a list of one's own nobody else can. What counts is
-// the list of the directory; one that exists already keeps the list it has.
-func ExampleWithACL() {
+// By default every client of the servers can delete the node of a lock, and has
+// taken the lock away. With an access control list only the clients that it names
+// can. What counts is the list of the directory; a directory that exists already
+// keeps the list it has.
+func Example_withACL() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	ann, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second, zkconn.WithDigestAuth("ann", "secret"))
+	ann, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second, zklocks.WithDigestAuth("ann", "secret"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -177,15 +175,19 @@ func ExampleWithACL() {
 
 	for _, mu := range []*rwlock.RWMutex{
 		rwlock.New(ann, "/example-open"),
-		rwlock.New(ann, "/example-closed", rwlock.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))),
+		rwlock.New(ann, "/example-closed", zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))),
 	} {
 		hold, err := mu.Lock(ctx)
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println("a stranger deletes the node:", stranger.Delete(hold.Guard().Path, -1))
+		queue, err := mu.Queue(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("a stranger deletes the node:", stranger.Client().Delete(queue[0].Path, -1))
 		fmt.Println("the holder asks:", hold.Verify(ctx))
-		hold.Unlock(ctx)
+		hold.Release(ctx)
 	}
 	// Output:
 	// a stranger deletes the node: <nil>
@@ -194,7 +196,7 @@ func ExampleWithACL() {
 	// the holder asks: <nil>
 }
 
-// fencedStore refuses whoever comes with a smaller token than it has seen.
+// fencedStore refuses a write with a smaller token than it has seen.
 type fencedStore struct {
 	newest int64
 	text   string
@@ -210,7 +212,7 @@ func (s *fencedStore) write(token int64, text string) error {
 
 // A store that compares tokens is safe from a holder that has lost the lock and
 // does not know it yet.
-func ExampleHold_Token() {
+func Example_token() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
@@ -222,12 +224,12 @@ func ExampleHold_Token() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Its holder sleeps, and somebody clears the lock.
+	// Its holder sleeps, and an operator clears the lock.
 	queue, err := mu.Queue(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := conn.Delete("/examples/token/"+queue[0].Name, -1); err != nil {
+	if err := conn.Client().Delete(queue[0].Path, -1); err != nil {
 		log.Fatal(err)
 	}
 
@@ -235,7 +237,7 @@ func ExampleHold_Token() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer next.Unlock(ctx)
+	defer next.Release(ctx)
 	fmt.Println(store.write(next.Token(), "new"))
 	fmt.Println(store.write(late.Token(), "old"))
 	fmt.Println(store.text)
@@ -245,36 +247,73 @@ func ExampleHold_Token() {
 	// new
 }
 
-// A write to ZooKeeper itself needs no token: the guard in front of it makes the
-// transaction fail once the lock is gone.
-func ExampleHold_Guard() {
+// A write to ZooKeeper itself needs no token: a transaction of the hold fails once
+// the lock is gone.
+func Example_multi() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
 	defer conn.Close()
-	mu := rwlock.New(conn, "/examples/guard")
 
-	hold, err := mu.Lock(ctx)
+	hold, err := rwlock.New(conn, "/examples/multi").Lock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	guard := hold.Guard()
-	note := &zk.CreateRequest{Path: "/examples/guard-note", Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}
-	_, err = conn.Multi(guard, note)
-	fmt.Println("while held:", err)
-
-	if err := hold.Unlock(ctx); err != nil {
+	note := &zk.CreateRequest{Path: "/examples/multi-note", Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}
+	made, err := hold.Multi(ctx, note)
+	if err != nil {
 		log.Fatal(err)
 	}
-	_, err = conn.Multi(guard, &zk.SetDataRequest{Path: note.Path, Data: []byte("late"), Version: -1})
+	fmt.Println("while held:", made[0].String)
+
+	_, err = hold.Multi(ctx, &zk.DeleteRequest{Path: "/examples/no-such-note", Version: -1})
+	fmt.Println("a node that is missing:", err)
+
+	if err := hold.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	_, err = hold.Multi(ctx, &zk.SetDataRequest{Path: note.Path, Data: []byte("late"), Version: -1})
 	fmt.Println("afterwards:", err)
 	// Output:
-	// while held: <nil>
-	// afterwards: zk: node does not exist
+	// while held: /examples/multi-note
+	// a node that is missing: rwlock: multi /examples/multi: zk: node does not exist
+	// afterwards: rwlock: multi /examples/multi: lock already released
+}
+
+// A transaction that takes two locks at once has the guards of both.
+func Example_guard() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+
+	from, err := rwlock.New(conn, "/examples/from").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer from.Release(ctx)
+	to, err := rwlock.New(conn, "/examples/to").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	note := &zk.CreateRequest{Path: "/examples/guard-note", Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral}
+	_, err = conn.Client().Multi(from.Guard(to.Guard(note)...)...)
+	fmt.Println("while both are held:", err)
+
+	if err := to.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	late := &zk.SetDataRequest{Path: note.Path, Data: []byte("late"), Version: -1}
+	_, err = conn.Client().Multi(from.Guard(to.Guard(late)...)...)
+	fmt.Println("when one is released:", err)
+	// Output:
+	// while both are held: <nil>
+	// when one is released: zk: node does not exist
 }
 
 // What was written can be read in place: no other writer comes in between.
-func ExampleHold_Downgrade() {
+func ExampleRWMutex_Downgrade() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
@@ -285,18 +324,18 @@ func ExampleHold_Downgrade() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer hold.Unlock(ctx)
+	defer hold.Release(ctx)
 	_, err = mu.TryRLock(ctx)
 	fmt.Println("another reader:", err)
 
-	if err := hold.Downgrade(ctx); err != nil {
+	if err := mu.Downgrade(ctx, hold); err != nil {
 		log.Fatal(err)
 	}
 	reader, err := mu.TryRLock(ctx)
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer reader.Unlock(ctx)
+	defer reader.Release(ctx)
 	fmt.Println("after the downgrade:", reader.Held() && hold.Held())
 	// Output:
 	// another reader: rwlock: try read lock /examples/downgrade: busy

@@ -6,6 +6,7 @@ import (
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -138,7 +139,7 @@ func TestAFollowerWaitsForADowngradedHold(t *testing.T) {
 		c := behind(s)
 		held := c.write()
 		follower := c.follow(2)
-		s.Must(held.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, held))
 		s.CatchUp(c.conn)
 		follower.Waits()
 		unlock(s, held)
@@ -174,10 +175,10 @@ func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithKazooNames())
 		reader := c.read()
-		blind, err := reentrant.New(c.conn, c.Path, reentrant.WithKazooNames()).Lock(s.Ctx)
+		blind, err := reentrant.New(locks.On(c.conn), c.Path, reentrant.WithKazooNames()).Lock(s.Ctx)
 		s.Must(err)
 		writer := c.follow(3)
-		s.Must(blind.Unlock(s.Ctx))
+		s.Must(blind.Release(s.Ctx))
 		s.InLine(2)
 		s.CatchUp(c.conn)
 		writer.Waits()

@@ -7,9 +7,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
@@ -25,7 +27,7 @@ type standing struct {
 
 // stand has writers, or readers at the end, wait behind a writer, each on a
 // connection of its own. All but the first wait for a mark.
-func stand(s *contract.Stage, writers, readers int) (held *rwlock.Hold, line []standing) {
+func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []standing) {
 	s.Helper()
 	held = direct(s).write()
 	for i := range writers + readers {
@@ -184,7 +186,7 @@ func TestAWriterBehindReadersListsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
 				makeDir(s)
-				readers := []*rwlock.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
+				readers := []*zklocks.Hold{direct(s).read(), direct(s).read(), direct(s).read()}
 				w := behind(s)
 				writer := w.waitWrite(4)
 				watches(w)
@@ -276,9 +278,9 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		kazoo := rwlock.WithKazooNames()
 		r := direct(s).with(kazoo).read()
-		var mutexes []*contract.Attempt[*reentrant.Hold]
+		var mutexes []*contract.Attempt[*zklocks.Hold]
 		for i := range 3 {
-			mu := reentrant.New(s.Connect(), s.Path, reentrant.WithKazooNames())
+			mu := reentrant.New(locks.On(s.Connect()), s.Path, reentrant.WithKazooNames())
 			mutexes = append(mutexes, contract.Begin(s, s.Ctx, mu.Lock))
 			s.InLine(i + 2)
 			if i == 0 {
@@ -289,7 +291,7 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 		writer := w.waitWrite(5)
 		watches(w)
 		for _, m := range mutexes {
-			s.Must(m.Granted().Unlock(s.Ctx))
+			s.Must(m.Granted().Release(s.Ctx))
 		}
 		s.CatchUp(w.conn)
 		writer.Waits()
@@ -325,7 +327,7 @@ func TestObserversCostNoRequest(t *testing.T) {
 		packets, lists := count()
 		var mu sync.Mutex
 		var ahead []int
-		observed, listed := count(rwlock.WithObserver(observe.Observer{Queued: func(e observe.Queued) {
+		observed, listed := count(zklocks.WithObserver(observe.Observer{Queued: func(e observe.Queued) {
 			mu.Lock()
 			defer mu.Unlock()
 			ahead = append(ahead, e.Ahead)
@@ -370,7 +372,7 @@ func TestAMarkedReaderIsNotTheLast(t *testing.T) {
 		unlock(s, line[0].Granted())
 		unlock(s, line[1].Granted())
 		h := line[2].Granted()
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(line[2].Downgrade(s.Ctx, h))
 		r := waits.Granted()
 		unlock(s, h)
 		s.CatchUp(writer.conn)

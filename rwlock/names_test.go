@@ -8,9 +8,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -36,8 +39,11 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 		}
 		q, err := b.Queue(s.Ctx)
 		s.Must(err)
-		for i, want := range []struct{ write, holding bool }{{false, true}, {false, true}, {true, false}, {false, false}} {
-			if q[i].Write != want.write || q[i].Holding != want.holding {
+		for i, want := range []struct {
+			kind    observe.Kind
+			holding bool
+		}{{observe.Read, true}, {observe.Read, true}, {observe.Write, false}, {observe.Read, false}} {
+			if q[i].Kind != want.kind || q[i].Holding != want.holding {
 				s.Errorf("member %d: %+v", i, q[i])
 			}
 		}
@@ -45,11 +51,11 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 		unlock(s, second)
 		h := writer.Granted()
 		_, err = a.TryRLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
-		s.Must(h.Downgrade(s.Ctx))
+		s.Is(err, zklocks.ErrBusy)
+		s.Must(b.Downgrade(s.Ctx, h))
 		beside := late.Granted()
 		_, err = b.TryLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		unlock(s, beside)
 		unlock(s, h)
 		unlock(s, a.write())
@@ -66,7 +72,7 @@ func TestKazooNamesAreFoundAgain(t *testing.T) {
 		h := c.write()
 		test.Within(s, soon, "the reply is lost", func() { <-lost.Fired() })
 		s.InLine(1)
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, h))
 		unlock(s, h)
 		s.Empty()
 	})
@@ -95,7 +101,7 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 			stays bool
 		}{{rwlock.WithKazooNames(), true}, {rwlock.WithCuratorNames(), false}} {
 			path := test.Path(s) + "/a/b"
-			h, err := rwlock.New(s.Witness, path, c.names).Lock(s.Ctx)
+			h, err := rwlock.New(locks.On(s.Witness), path, c.names).Lock(s.Ctx)
 			s.Must(err)
 			unlock(s, h)
 			sweep(s) // what was empty before goes in this one or the next
@@ -170,7 +176,7 @@ func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 		read := jvmReads(s, theirs)
 
 		_, err := b.TryRLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		late := b.waitWrite(4) // lists both
 		q, err := b.Queue(s.Ctx)
 		s.Must(err)

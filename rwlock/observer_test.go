@@ -5,9 +5,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
@@ -17,7 +19,7 @@ import (
 func observed(s *contract.Stage, opts ...rwlock.Option) (*rwlock.RWMutex, *contract.Events) {
 	s.Helper()
 	e := contract.NewEvents(s)
-	return rwlock.New(s.Connect(), s.Path, append(opts, rwlock.WithObserver(e.Observer()))...), e
+	return rwlock.New(locks.On(s.Connect()), s.Path, append(opts, zklocks.WithObserver(e.Observer()))...), e
 }
 
 func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
@@ -31,9 +33,9 @@ func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
 		if b.Joined || !a.Joined || a.Lock != b.Lock || a.Token != second.Token() {
 			s.Errorf("%+v, then %+v", b, a)
 		}
-		s.Must(first.Unlock(s.Ctx))
+		s.Must(first.Release(s.Ctx))
 		contract.Next[observe.Released](events, 1)
-		s.Must(second.Unlock(s.Ctx))
+		s.Must(second.Release(s.Ctx))
 		contract.Next[observe.Released](events, 2)
 		if n := len(contract.Of[any](events)); n != 4 {
 			s.Errorf("%d events: %+v", n, contract.Of[any](events))
@@ -44,19 +46,19 @@ func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
 
 func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		writer := rwlock.New(s.Connect(), s.Path)
+		writer := rwlock.New(locks.On(s.Connect()), s.Path)
 		mu, events := observed(s)
 		w, err := writer.Lock(s.Ctx)
 		s.Must(err)
-		var readers []*contract.Attempt[*rwlock.Hold]
+		var readers []*contract.Attempt[*zklocks.Hold]
 		for range 3 {
 			readers = append(readers, contract.Begin(s, s.Ctx, mu.RLock))
 		}
 		contract.Next[observe.Queued](events, 1)
 		readers[0].Stop() // the others go on to wait
-		s.Must(w.Unlock(s.Ctx))
+		s.Must(w.Release(s.Ctx))
 		for _, r := range readers[1:] {
-			s.Must(r.Granted().Unlock(s.Ctx))
+			s.Must(r.Granted().Release(s.Ctx))
 		}
 		joined := 0
 		for _, g := range contract.Of[observe.Granted](events) {
@@ -75,13 +77,13 @@ func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 func TestReadersWhoseWaitIsCalledOffHaveLeft(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		mu, events := observed(s)
-		w, err := rwlock.New(s.Connect(), s.Path).Lock(s.Ctx)
+		w, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
 		s.Must(err)
 		a := contract.Begin(s, s.Ctx, mu.RLock)
 		contract.Next[observe.Queued](events, 1)
 		a.Stop()
 		contract.Next[observe.Left](events, 1)
-		s.Must(w.Unlock(s.Ctx))
+		s.Must(w.Release(s.Ctx))
 		events.Balanced()
 		s.Empty()
 	})
@@ -94,7 +96,7 @@ func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasLeft(t *testing.T) {
 		h := direct(s).write()
 		conn, p := s.Behind()
 		e := contract.NewEvents(s)
-		mu := rwlock.New(conn, s.Path, rwlock.WithObserver(e.Observer()))
+		mu := rwlock.New(locks.On(conn), s.Path, zklocks.WithObserver(e.Observer()))
 		queued := func(r proxy.Request) bool { return r.Is(proxy.ReadOp) && len(contract.Of[observe.Queued](e)) > 0 }
 		watch := p.Where(queued, 1, proxy.HoldRequest)
 		reader := contract.Begin(s, s.Ctx, mu.RLock)
@@ -118,7 +120,7 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 		conn := s.Connect()
 		queued, goOn := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		mu := rwlock.New(conn, s.Path, rwlock.WithObserver(observe.Observer{Queued: func(observe.Queued) {
+		mu := rwlock.New(locks.On(conn), s.Path, zklocks.WithObserver(observe.Observer{Queued: func(observe.Queued) {
 			once.Do(func() {
 				close(queued)
 				<-goOn
@@ -155,23 +157,23 @@ func TestALossIsToldOfEachReader(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		mu, events := observed(s)
 		const readers = 3
-		var holds []*rwlock.Hold
+		var holds []*zklocks.Hold
 		for range readers {
 			h, err := mu.RLock(s.Ctx)
 			s.Must(err)
 			holds = append(holds, h)
 		}
 		lost := holds[0].Lost()
-		s.Must(holds[readers-1].Unlock(s.Ctx))
+		s.Must(holds[readers-1].Release(s.Ctx))
 		s.InLine(1)
-		s.Must(s.Witness.Delete(holds[0].Guard().Path, -1))
+		s.Must(s.Witness.Delete(contract.NodeOf(holds[0]), -1))
 		s.Lost(lost)
 		contract.Next[observe.Lost](events, readers-1)
 		for _, h := range holds[:readers-1] {
-			s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+			s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		}
 		for _, l := range contract.Of[observe.Lost](events) {
-			s.Is(l.Cause, rwlock.ErrLost)
+			s.Is(l.Cause, zklocks.ErrLost)
 		}
 		if n := len(contract.Of[observe.Released](events)); n != 1 {
 			s.Errorf("%d released, want 1", n)
@@ -186,9 +188,9 @@ func TestADowngradeEndsOneHoldAndBeginsAnother(t *testing.T) {
 		mu, events := observed(s)
 		h, err := mu.Lock(s.Ctx)
 		s.Must(err)
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(mu.Downgrade(s.Ctx, h))
 		contract.Next[observe.Granted](events, 2)
-		s.Must(h.Unlock(s.Ctx))
+		s.Must(h.Release(s.Ctx))
 		var kinds []observe.Kind
 		for _, e := range contract.Of[any](events) {
 			switch e := e.(type) {
@@ -215,12 +217,12 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 		s.Must(err)
 		a := contract.Begin(s, s.Ctx, mu.Lock)
 		test.Eventually(s, soon, "it waits", func() bool { return mu.Waiting() == 1 })
-		s.Must(h.Unlock(s.Ctx))
+		s.Must(h.Release(s.Ctx))
 		got := a.Granted()
 		if g := contract.Next[observe.Granted](events, 2); !g.Joined || g.Token != h.Token() {
 			s.Errorf("%+v", g)
 		}
-		s.Must(got.Unlock(s.Ctx))
+		s.Must(got.Release(s.Ctx))
 		if n := len(contract.Of[observe.Queued](events)); n != 0 {
 			s.Errorf("%d queued, and no other process was in front", n)
 		}
@@ -235,7 +237,7 @@ func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
 				mu, events := observed(s, opts...)
-				other := rwlock.New(s.Connect(), s.Path)
+				other := rwlock.New(locks.On(s.Connect()), s.Path)
 				for i := range 40 {
 					w, err := other.Lock(s.Ctx)
 					s.Must(err)
@@ -246,10 +248,10 @@ func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 					a := contract.Begin(s, s.Ctx, take)
 					s.InLine(2)
 					go a.Cancel()
-					s.Must(w.Unlock(s.Ctx))
+					s.Must(w.Release(s.Ctx))
 					a.Ended()
 					if a.Err == nil {
-						s.Must(a.Hold.Unlock(s.Ctx))
+						s.Must(a.Hold.Release(s.Ctx))
 					} else {
 						s.Is(a.Err, context.Canceled)
 					}
@@ -266,20 +268,20 @@ func TestAReadThatNobodyObservesAllocatesItsHoldAlone(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test beside it may allocate
 		s := contract.NewStage(t, v, "")
 		allocs := func(opts ...rwlock.Option) float64 {
-			mu := rwlock.New(s.Connect(), s.Path, opts...)
+			mu := rwlock.New(locks.On(s.Connect()), s.Path, opts...)
 			first, err := mu.RLock(s.Ctx)
 			s.Must(err)
-			defer func() { s.Must(first.Unlock(s.Ctx)) }()
+			defer func() { s.Must(first.Release(s.Ctx)) }()
 			return testing.AllocsPerRun(1000, func() {
 				h, err := mu.RLock(s.Ctx)
 				s.Must(err)
-				s.Must(h.Unlock(s.Ctx))
+				s.Must(h.Release(s.Ctx))
 			})
 		}
 		if n := allocs(); n != 1 {
 			s.Errorf("%v allocations, want 1", n)
 		}
-		if n := allocs(rwlock.WithObserver(observe.Observer{})); n <= 1 {
+		if n := allocs(zklocks.WithObserver(observe.Observer{})); n <= 1 {
 			s.Errorf("%v allocations with an observer: the count above proves nothing", n)
 		}
 		s.Empty()

@@ -10,12 +10,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-type attempt = contract.Attempt[*rwlock.Hold]
+type attempt = contract.Attempt[*zklocks.Hold]
 
 // client is a lock value on a connection of its own.
 type client struct {
@@ -28,20 +31,20 @@ type client struct {
 func direct(s *contract.Stage) *client {
 	s.Helper()
 	conn := s.Connect()
-	return &client{s, rwlock.New(conn, s.Path), conn, nil}
+	return &client{s, rwlock.New(locks.On(conn), s.Path), conn, nil}
 }
 
 func behind(s *contract.Stage) *client {
 	s.Helper()
 	conn, p := s.Behind()
-	return &client{s, rwlock.New(conn, s.Path), conn, p}
+	return &client{s, rwlock.New(locks.On(conn), s.Path), conn, p}
 }
 
-func (c *client) write() *rwlock.Hold {
+func (c *client) write() *zklocks.Hold {
 	c.Helper()
 	return contract.Begin(c, c.Ctx, c.Lock).Granted()
 }
-func (c *client) read() *rwlock.Hold {
+func (c *client) read() *zklocks.Hold {
 	c.Helper()
 	return contract.Begin(c, c.Ctx, c.RLock).Granted()
 }
@@ -61,7 +64,7 @@ func (c *client) waitRead(n int) *attempt {
 	return a
 }
 
-func unlock(s *contract.Stage, h *rwlock.Hold) { s.Helper(); s.Must(h.Unlock(s.Ctx)) }
+func unlock(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 const soon = 20 * time.Second // longer than any step
 
@@ -81,9 +84,9 @@ func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 		third, err := a.TryRLock(s.Ctx) // the same value again
 		s.Must(err)
 		_, err = w.TryLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		s.InLine(2) // one for each value
-		for _, h := range []*rwlock.Hold{first, second, third} {
+		for _, h := range []*zklocks.Hold{first, second, third} {
 			s.Must(h.Verify(s.Ctx))
 			unlock(s, h)
 		}
@@ -100,9 +103,9 @@ func TestAWriterKeepsEverybodyOut(t *testing.T) {
 		h := w.write()
 		for _, c := range []*client{w, other} {
 			_, err := c.TryRLock(s.Ctx)
-			s.Is(err, rwlock.ErrBusy)
+			s.Is(err, zklocks.ErrBusy)
 			_, err = c.TryLock(s.Ctx)
-			s.Is(err, rwlock.ErrBusy)
+			s.Is(err, zklocks.ErrBusy)
 		}
 		s.InLine(1)
 		unlock(s, h)
@@ -123,7 +126,7 @@ func TestAWriterInLineIsNotOvertakenByLaterReaders(t *testing.T) {
 			later = append(later, c.waitRead(3+i))
 		}
 		_, err := first.TryRLock(s.Ctx)
-		s.Is(err, rwlock.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		for i := range later {
 			s.CatchUp(clients[i].conn)
 			later[i].Waits()
@@ -137,7 +140,7 @@ func TestAWriterInLineIsNotOvertakenByLaterReaders(t *testing.T) {
 			later[i].Waits()
 		}
 		unlock(s, wrote)
-		for _, a := range later { // all together: none is unlocked before the last is granted
+		for _, a := range later { // all together: none is released before the last is granted
 			if h := a.Granted(); h.Token() <= wrote.Token() {
 				s.Errorf("token %d after %d", h.Token(), wrote.Token())
 			}
@@ -237,9 +240,9 @@ func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
 	const readers, writers = 20, 8
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
-		var holds []*rwlock.Hold
+		var holds []*zklocks.Hold
 		for range readers {
-			holds = append(holds, (&client{s, rwlock.New(c.conn, s.Path), c.conn, nil}).read())
+			holds = append(holds, (&client{s, rwlock.New(locks.On(c.conn), s.Path), c.conn, nil}).read())
 		}
 		var waiting []*attempt
 		for range writers {
@@ -249,7 +252,11 @@ func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
 		for i, m := range q {
-			if m.Write != (i >= readers) || m.Holding != (i < readers) {
+			kind := observe.Read
+			if i >= readers {
+				kind = observe.Write
+			}
+			if m.Kind != kind || m.Holding != (i < readers) {
 				s.Errorf("member %d: %+v", i, m)
 			}
 		}
@@ -299,7 +306,7 @@ func TestAMixOfReadersAndWriters(t *testing.T) {
 						met.Add(1)
 					}
 					inside.Add(-1)
-					if err := h.Unlock(s.Ctx); err != nil {
+					if err := h.Release(s.Ctx); err != nil {
 						s.Error(err)
 					}
 				}

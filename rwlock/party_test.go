@@ -8,6 +8,7 @@ import (
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
 const patience = 20 * time.Second // longer than any step
@@ -15,7 +16,7 @@ const patience = 20 * time.Second // longer than any step
 // granted is a lock, and its place in line, which nobody holds by yet.
 func granted(s *contract.Stage) (*RWMutex, *queue.Place) {
 	s.Helper()
-	m := New(s.Connect(), s.Path)
+	m := New(locks.On(s.Connect()), s.Path)
 	place, err := m.line.Wait(s.Ctx, m.reads.entry())
 	s.Must(err)
 	s.InLine(1)
@@ -45,7 +46,7 @@ func TestNobodyJoinsAPartyThatIsOver(t *testing.T) {
 }
 
 // Nor one whose place is lost, whatever its company says: on a connection that
-// zkconn did not make that is all there is to see of a disconnect.
+// internal/wire did not make that is all there is to see of a disconnect.
 func TestNobodyJoinsALostPlace(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, place := granted(s)
@@ -70,7 +71,7 @@ func TestNobodyJoinsALostPlace(t *testing.T) {
 func TestNobodyJoinsPastTheDeadline(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, packets := s.BehindFor(3 * time.Second)
-		m := New(conn, s.Path)
+		m := New(locks.On(conn), s.Path)
 		place, err := m.line.Wait(s.Ctx, m.reads.entry())
 		s.Must(err)
 		p := m.reads.open(place, &queue.Company{}, 1)
@@ -109,7 +110,7 @@ func (c *endsLate) Err() error {
 // Whoever is canceled in the moment of the grant gets an error, and is not inside.
 func TestACancellationAtTheGrantLeavesNobodyInside(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m := New(s.Connect(), s.Path)
+		m := New(locks.On(s.Connect()), s.Path)
 		p, err := m.reads.lock(&endsLate{Context: context.Background()})
 		s.Is(err, context.Canceled)
 		if p != nil {

@@ -13,9 +13,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -24,7 +27,7 @@ func requests(c *client) int64 { return c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen
 
 // with is another value for the same lock on the same connection.
 func (c *client) with(opts ...rwlock.Option) *client {
-	return &client{c.Stage, rwlock.New(c.conn, c.Path, opts...), c.conn, c.proxy}
+	return &client{c.Stage, rwlock.New(locks.On(c.conn), c.Path, opts...), c.conn, c.proxy}
 }
 
 func TestASharedReadCostsNoRequest(t *testing.T) {
@@ -41,8 +44,14 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			try, err := c.TryRLock(s.Ctx)
 			s.Must(err)
 			unlock(s, h)
-			s.Is(h.Unlock(s.Ctx), rwlock.ErrReleased)
-			s.Is(h.Verify(s.Ctx), rwlock.ErrReleased)
+			s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
+			s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
+			s.Is(h.Err(), zklocks.ErrReleased)
+			_, err = h.Multi(s.Ctx) // though the node is there
+			s.Is(err, zklocks.ErrReleased)
+			if !h.Deadline().IsZero() || try.Deadline().IsZero() {
+				s.Errorf("deadlines: %v of the one that has ended, %v of the other", h.Deadline(), try.Deadline())
+			}
 			unlock(s, try)
 		}
 		if n := requests(c) - before; n != 0 {
@@ -84,7 +93,7 @@ func TestAReaderWhoNeverGivesUpWaitsForOthers(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		w, c := direct(s), direct(s)
 		h := w.write()
-		patient := contract.Begin(s, s.Ctx, func(context.Context) (*rwlock.Hold, error) { return c.RLock(context.Background()) })
+		patient := contract.Begin(s, s.Ctx, func(context.Context) (*zklocks.Hold, error) { return c.RLock(context.Background()) })
 		s.InLine(2)
 		var others []*attempt
 		for range 5 {
@@ -164,7 +173,7 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 				s.CatchUp(c.conn) // its announcement has arrived
 				late := c.waitRead(3)
 				_, err := c.TryRLock(s.Ctx)
-				s.Is(err, rwlock.ErrBusy)
+				s.Is(err, zklocks.ErrBusy)
 				unlock(s, first)
 				writer.Waits()
 				unlock(s, joined)
@@ -196,7 +205,7 @@ func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
 				h := first.Granted()
 				late := c.waitRead(3)
 				_, err = c.TryRLock(s.Ctx)
-				s.Is(err, rwlock.ErrBusy)
+				s.Is(err, zklocks.ErrBusy)
 				writer.Waits()
 				unlock(s, h)
 				h = writer.Granted()
@@ -222,7 +231,7 @@ func TestAfterAWriterHasGivenUpThereIsANewParty(t *testing.T) {
 		s.InLine(2)
 		third := c.read()
 		s.InLine(2)
-		for _, h := range []*rwlock.Hold{first, second, third} {
+		for _, h := range []*zklocks.Hold{first, second, third} {
 			unlock(s, h)
 		}
 		s.Empty()
@@ -257,7 +266,7 @@ func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 					}
 					timer := time.NewTimer(time.Duration(random.IntN(3000)) * time.Microsecond)
 					<-timer.C
-					if err := h.Unlock(context.Background()); err != nil {
+					if err := h.Release(context.Background()); err != nil {
 						s.Error(err)
 					}
 				}
@@ -266,7 +275,7 @@ func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 		for number := range int64(20) {
 			before := joins.Load()
 			test.Eventually(s, soon, "the storm is on", func() bool { return joins.Load() > before+100 })
-			writer := contract.Begin(s, s.Ctx, func(ctx context.Context) (*rwlock.Hold, error) {
+			writer := contract.Begin(s, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) {
 				h, err := w.Lock(ctx)
 				written.Store(number + 1)
 				return h, err
@@ -275,7 +284,7 @@ func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 				q, err := w.Queue(s.Ctx)
 				s.Must(err)
 				for _, m := range q {
-					if m.Write {
+					if m.Kind == observe.Write {
 						return true
 					}
 				}
@@ -330,7 +339,7 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
 				c := direct(s)
-				holds := []*rwlock.Hold{c.read(), c.read(), c.read()}
+				holds := []*zklocks.Hold{c.read(), c.read(), c.read()}
 				var ends []context.Context
 				var lost, done []<-chan struct{} // the waiters do not look
 				for _, h := range holds {
@@ -341,20 +350,24 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 				early := c.read()
 				ended := early.Context(s.Ctx)
 				unlock(s, early)
-				s.Is(context.Cause(ended), rwlock.ErrReleased)
+				s.Is(context.Cause(ended), zklocks.ErrReleased)
 
 				lose(s, c)
 				for i, h := range holds {
 					s.Lost(lost[i])
 					s.Lost(done[i])
-					s.Is(context.Cause(ends[i]), rwlock.ErrLost)
-					s.Is(h.Unlock(s.Ctx), rwlock.ErrLost)
+					s.Is(context.Cause(ends[i]), zklocks.ErrLost)
+					s.Is(h.Err(), zklocks.ErrLost)
+					if !h.Deadline().IsZero() {
+						s.Errorf("a lost hold has a deadline: %v", h.Deadline())
+					}
+					s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				}
-				s.Is(quiet.Unlock(s.Ctx), rwlock.ErrLost) // not the last: the others have it still
+				s.Is(quiet.Release(s.Ctx), zklocks.ErrLost) // not the last: the others have it still
 				if silent.Held() {
 					s.Error("still held")
 				}
-				s.Is(silent.Unlock(s.Ctx), rwlock.ErrLost)
+				s.Is(silent.Release(s.Ctx), zklocks.ErrLost)
 				if name != "closed" {
 					unlock(s, c.read())
 				}
@@ -370,7 +383,7 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
 		stays := c.read()
-		gone := func() weak.Pointer[rwlock.Hold] {
+		gone := func() weak.Pointer[zklocks.Hold] {
 			h, err := c.RLock(s.Ctx)
 			s.Must(err)
 			if h.Context(s.Ctx).Err() != nil || !h.Held() {
@@ -408,7 +421,7 @@ func TestNobodyJoinsAcrossAReconnect(t *testing.T) {
 		s.InLine(2)
 		third := c.read()
 		s.InLine(2) // the new party may be joined
-		for _, h := range []*rwlock.Hold{first, second, third} {
+		for _, h := range []*zklocks.Hold{first, second, third} {
 			unlock(s, h)
 		}
 		s.Empty()
@@ -419,7 +432,7 @@ func TestNobodyJoinsADowngradedHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
 		h := c.write()
-		s.Must(h.Downgrade(s.Ctx))
+		s.Must(c.Downgrade(s.Ctx, h))
 		r := c.read()
 		s.InLine(2)
 		if r.Token() <= h.Token() {
@@ -443,7 +456,7 @@ func TestCanceledJoinsLeaveNobodyInside(t *testing.T) {
 				readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
 			}
 			released := make(chan error, 1)
-			go func() { released <- h.Unlock(s.Ctx) }()
+			go func() { released <- h.Release(s.Ctx) }()
 			for _, a := range readers {
 				for range random.IntN(2000) {
 				}
@@ -553,7 +566,7 @@ func TestALingeringReadLock(t *testing.T) {
 			unlock(s, h)
 			inside := c.read()
 			_, err = c.TryLock(s.Ctx)
-			s.Is(err, rwlock.ErrBusy)
+			s.Is(err, zklocks.ErrBusy)
 			unlock(s, inside)
 			c.conn.Close()
 			s.Empty()
@@ -568,7 +581,7 @@ func TestALingeringReadLock(t *testing.T) {
 				line := []*attempt{contract.Begin(s, s.Ctx, c.TryRLock), contract.Begin(s, s.Ctx, c.TryRLock)}
 				test.Within(s, soon, "one has made its node", func() { <-both.Fired() })
 				both.Release()
-				held := []*rwlock.Hold{line[first].Granted(), line[1-first].Granted()}
+				held := []*zklocks.Hold{line[first].Granted(), line[1-first].Granted()}
 				for _, h := range held {
 					unlock(s, h)
 				}
@@ -651,7 +664,7 @@ func TestLingeringReadersInAStorm(t *testing.T) {
 							}
 							inside()
 							writers.Add(-1)
-							_ = h.Unlock(context.Background())
+							_ = h.Release(context.Background())
 						}
 					} else if h, err := c.RLock(ctx); err == nil {
 						readers.Add(1)
@@ -660,7 +673,7 @@ func TestLingeringReadersInAStorm(t *testing.T) {
 						}
 						inside()
 						readers.Add(-1)
-						_ = h.Unlock(context.Background())
+						_ = h.Release(context.Background())
 					}
 					cancel()
 				}
@@ -683,8 +696,8 @@ func TestANilContextChangesNothing(t *testing.T) {
 		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
 		var none context.Context
 		h := c.write()
-		panics(s, func() { _ = h.Downgrade(none) })
-		s.Must(h.Downgrade(s.Ctx))
+		panics(s, func() { _ = c.Downgrade(none, h) })
+		s.Must(c.Downgrade(s.Ctx, h))
 		unlock(s, h)
 
 		h = c.read()

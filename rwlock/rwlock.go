@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -25,19 +25,29 @@ type RWMutex struct {
 }
 
 // New returns the lock at path, a directory of its own that is made when it is
-// first needed. It does no I/O: bad arguments are reported by the first call.
-//
-// conn is best made by [github.com/zklocks/zklocks/zkconn.Connect]: on such a
-// connection a hold knows until when its session lives. Any other *zk.Conn works
-// too, see [WithGrace].
-func New(conn *zk.Conn, path string, opts ...Option) *RWMutex {
-	cfg := config{Config: queue.Default(), kinds: ours}
-	for _, opt := range opts {
-		opt.apply(&cfg)
+// first needed. It does no I/O: bad arguments are reported by the first call. Use one value for a path in a
+// process: the readers of one value share a node, those of two do not.
+func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
+	m := &RWMutex{path: path}
+	if conn == nil {
+		m.err = slot.ErrNoConn
+		return m
 	}
-	m := &RWMutex{path: path, kinds: cfg.kinds, err: cfg.wrong()}
+	cfg := config{Config: slot.Defaults(conn), kinds: ours}
+	for _, opt := range opts {
+		switch set := opt.(type) {
+		case slot.Common:
+			set(&cfg.Config)
+		case option:
+			set(&cfg)
+		}
+	}
+	m.kinds, m.err = cfg.kinds, cfg.wrong()
 	if m.err == nil {
-		m.line, m.err = queue.NewLine(conn, path, cfg.Config, cfg.kinds.read, cfg.kinds.write)
+		m.line, m.err = queue.NewLine(slot.Client(conn), slot.Path(conn, path), cfg.Config, cfg.kinds.read, cfg.kinds.write)
+	}
+	if m.err == nil {
+		m.line.NamedBy(path)
 	}
 	if m.err == nil && m.kinds == kazoo {
 		m.line.Stay()
@@ -101,15 +111,15 @@ func mayRead(gone znode.Node, seen bool) bool {
 // ctx's error; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a
 // right is missing; or says what is wrong with the arguments of New, or that the
 // directory's sequence numbers are used up.
-func (m *RWMutex) Lock(ctx context.Context) (*Hold, error) {
+func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "lock", m.writes.lock)
 }
 
 // TryLock is Lock for those who do not want to wait: when somebody else holds
-// the lock or stands in line for it, the error matches [ErrBusy]. It looks
+// the lock or stands in line for it, the error matches [zklocks.ErrBusy]. It looks
 // before it writes, and what it sees may be as old as the server it asks is
 // behind the others.
-func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
+func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "try lock", func(ctx context.Context) (*queue.Place, error) {
 		m.reads.retire(ctx) // an idle read lock of our own is nobody's
 		return m.writes.try(ctx)
@@ -121,17 +131,25 @@ func (m *RWMutex) TryLock(ctx context.Context) (*Hold, error) {
 // overtaken by a writer that came later, nor a writer by a reader.
 //
 // There is no way from reading to writing: two readers that asked for it would
-// wait for each other for ever. Unlock first, then Lock.
-func (m *RWMutex) RLock(ctx context.Context) (*Hold, error) {
+// wait for each other for ever. Release first, then Lock.
+func (m *RWMutex) RLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "read lock", m.reads.lock)
 }
 
 // TryRLock is RLock for those who do not want to wait, see [RWMutex.TryLock].
-func (m *RWMutex) TryRLock(ctx context.Context) (*Hold, error) {
+func (m *RWMutex) TryRLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "try read lock", m.reads.try)
 }
 
-func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Place, error)) (*Hold, error) {
+// RLocker returns the lock for reading as a [zklocks.Locker]: its Lock is RLock, its TryLock is TryRLock.
+func (m *RWMutex) RLocker() zklocks.Locker { return rlocker{m} }
+
+type rlocker struct{ m *RWMutex }
+
+func (l rlocker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.m.RLock(ctx) }
+func (l rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.m.TryRLock(ctx) }
+
+func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Place, error)) (*zklocks.Hold, error) {
 	hold.NeedContext(ctx)
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
@@ -144,7 +162,7 @@ func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context
 	return newHold(m, place, nil, call), nil
 }
 
-func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*party, error)) (*Hold, error) {
+func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*party, error)) (*zklocks.Hold, error) {
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}

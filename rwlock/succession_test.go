@@ -3,15 +3,17 @@ package rwlock
 import (
 	"testing"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
-// held is a lock that hands on, and a place that one of its writers holds.
-func held(s *contract.Stage) (*RWMutex, *queue.Place) {
+// heldPlace is a lock that hands on, and a place that one of its writers holds.
+func heldPlace(s *contract.Stage) (*RWMutex, *queue.Place) {
 	s.Helper()
-	m := New(s.Connect(), s.Path, WithHandoff(5))
+	m := New(locks.On(s.Connect()), s.Path, WithHandoff(5))
 	place, err := m.line.Wait(s.Ctx, writeEntry(m.kinds.write))
 	s.Must(err)
 	m.writes.mu.Lock()
@@ -21,7 +23,7 @@ func held(s *contract.Stage) (*RWMutex, *queue.Place) {
 }
 
 // follows begins a Lock that waits for the place to be handed on.
-func follows(s *contract.Stage, m *RWMutex) *contract.Attempt[*Hold] {
+func follows(s *contract.Stage, m *RWMutex) *contract.Attempt[*zklocks.Hold] {
 	s.Helper()
 	a := contract.Begin(s, s.Ctx, m.Lock)
 	test.Eventually(s, patience, "it waits", func() bool { return m.Waiting() == 1 })
@@ -52,7 +54,7 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
-				m, place := held(s)
+				m, place := heldPlace(s)
 				a := follows(s, m)
 				lose(s, place)
 				lost(m, place)
@@ -61,7 +63,7 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 					s.Error("the token of the lost place")
 				}
 				s.Must(h.Verify(s.Ctx))
-				s.Must(h.Unlock(s.Ctx))
+				s.Must(h.Release(s.Ctx))
 				s.Empty()
 			})
 		})
@@ -72,7 +74,7 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 // gives it back.
 func TestAPlaceGivenToOneWhoGivesUpGoesOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m, place := held(s)
+		m, place := heldPlace(s)
 		next := follows(s, m)
 		quits := func() {
 			s := &successor{granted: make(chan struct{}), place: place}
@@ -86,6 +88,6 @@ func TestAPlaceGivenToOneWhoGivesUpGoesOn(t *testing.T) {
 		}
 		quits() // no waiter is left
 		s.Empty()
-		s.Is(h.Verify(s.Ctx), ErrReleased)
+		s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
 	})
 }

@@ -33,8 +33,8 @@ type stored struct {
 	line    int64 // the czxid of the line it was read with
 	watch   *session.Watch
 
-	sess    int64
-	stretch uint64
+	sess  int64
+	epoch uint64
 }
 
 // expected returns the number this Semaphore goes by before it has asked: 0 if
@@ -64,11 +64,11 @@ func (c *count) fitsLocked(stored int) bool {
 // read returns the stored number, from memory while nothing has changed. The
 // first who comes stores the number he wants.
 func (c *count) read(ctx context.Context, sess int64) (*stored, error) {
-	stretch, _ := c.client.Unbroken()
+	epoch := c.client.Epoch()
 	c.mu.Lock()
 	known := c.known
 	c.mu.Unlock()
-	if known != nil && known.sess == sess && known.stretch == stretch {
+	if known != nil && known.sess == sess && known.epoch == epoch {
 		if _, fired := known.watch.Fired(); !fired {
 			return known, nil
 		}
@@ -81,7 +81,7 @@ func (c *count) read(ctx context.Context, sess int64) (*stored, error) {
 		if s == nil {
 			continue
 		}
-		s.sess, s.stretch = sess, stretch
+		s.sess, s.epoch = sess, epoch
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !c.fitsLocked(s.permits) {

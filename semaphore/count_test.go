@@ -2,15 +2,18 @@ package semaphore_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -55,7 +58,7 @@ func TestAResizeThatGotNoAnswer(t *testing.T) {
 			contract.InMemory(t, "/queue", func(s *contract.Stage) {
 				release(s, newClient(s, c.before).acquire(1))
 				conn, p := s.Behind()
-				sem := semaphore.New(conn, s.Path, 4)
+				sem := semaphore.New(locks.On(conn), s.Path, 4)
 				f := p.Next(proxy.SetOp, c.action)
 				a := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, sem.Resize(ctx, 6) })
 				test.Within(s, soon, "it is sent", func() { <-f.Fired() })
@@ -95,11 +98,108 @@ func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
 		release(s, newClient(s, 2).acquire(1))
 		h := adopter.acquire(2)
 		_, err = adopter.TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		_, err = adopter.Acquire(s.Ctx, 3)
-		if err == nil || !strings.Contains(err.Error(), "only 2") {
+		if !errors.Is(err, semaphore.ErrTooMany) || !strings.Contains(err.Error(), "only 2") {
 			s.Errorf("three of two permits: %v", err)
 		}
+		release(s, h)
+		s.Empty()
+	})
+}
+
+// With WithStoredPermits the number of New is stored if there is none, and does not count otherwise.
+func TestTheStoredNumberWins(t *testing.T) {
+	for name, c := range map[string]struct {
+		stored  string // before
+		permits int    // of New
+		n       int    // that are acquired
+		want    error
+		after   string
+	}{
+		"nothing is stored":                            {"", 3, 3, nil, "3"},
+		"nothing is stored, and too many are acquired": {"", 3, 4, semaphore.ErrTooMany, "3"},
+		"the same is stored":                           {"3", 3, 3, nil, "3"},
+		"fewer are stored":                             {"3", 5, 3, nil, "3"},
+		"fewer are stored, and too many are acquired":  {"3", 5, 4, semaphore.ErrTooMany, "3"},
+		"more are stored":                              {"5", 3, 5, nil, "5"},
+		"more are stored, and too many are acquired":   {"5", 3, 6, semaphore.ErrTooMany, "5"},
+		"any number will do":                           {"3", 0, 3, nil, "3"},
+		"any number will do, and there is none":        {"", 0, 1, semaphore.ErrMismatch, ""},
+		"what is stored is no number":                  {"three", 3, 1, semaphore.ErrMismatch, "three"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "/queue", func(s *contract.Stage) {
+				for _, acquire := range []func(*semaphore.Semaphore, context.Context, int) (*zklocks.Hold, error){
+					(*semaphore.Semaphore).Acquire, (*semaphore.Semaphore).TryAcquire,
+				} {
+					if c.stored != "" {
+						_, err := s.Witness.Create(s.Path, []byte(c.stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+						s.Must(err)
+					}
+					sem := semaphore.New(locks.On(s.Connect()), s.Path, c.permits, semaphore.WithStoredPermits())
+					h, err := acquire(sem, s.Ctx, c.n)
+					s.Is(err, c.want)
+					if h != nil {
+						_, busy := sem.TryAcquire(s.Ctx, 1) // it has all there are
+						s.Is(busy, zklocks.ErrBusy)
+						release(s, h)
+					}
+					exists, _, err := s.Witness.Exists(s.Path)
+					s.Must(err)
+					if exists != (c.after != "") || exists && stored(s) != c.after {
+						s.Errorf("stored: %v, want %q", exists, c.after)
+					}
+					s.Empty()
+					if exists {
+						test.Eventually(s, soon, "all is deleted", func() bool {
+							err := s.Witness.Delete(s.Dir, -1)
+							return (err == nil || err == zk.ErrNoNode) && s.Witness.Delete(s.Path, -1) == nil
+						})
+					}
+				}
+			})
+		})
+	}
+}
+
+// One that starts after a Resize goes by the new number, and follows the next Resize, as those do that were there before.
+func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		start := func() *client {
+			conn := s.Connect()
+			return &client{s, semaphore.New(locks.On(conn), s.Path, 2, semaphore.WithStoredPermits()), conn}
+		}
+		first := start()
+		release(s, first.acquire(2))
+		s.Must(first.Resize(s.Ctx, 4))
+		second := start()
+		release(s, second.acquire(4))
+		s.Must(second.Resize(s.Ctx, 1))
+		for _, c := range []*client{first, second, start()} {
+			h := c.acquire(1)
+			_, err := c.TryAcquire(s.Ctx, 1)
+			s.Is(err, zklocks.ErrBusy)
+			_, err = c.TryAcquire(s.Ctx, 2)
+			s.Is(err, semaphore.ErrTooMany)
+			release(s, h)
+		}
+		_, err := newClient(s, 2).TryAcquire(s.Ctx, 1) // without the option
+		s.Is(err, semaphore.ErrMismatch)
+		s.Empty()
+	})
+}
+
+// A waiter that asks for more than a Resize leaves is told, also one that had seen no other number than the stored one.
+func TestResizeDownRefusesWhoGoesByTheStoredNumber(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		holder := newClient(s, 4)
+		h := holder.acquire(4)
+		conn := s.Connect()
+		waiter := &client{s, semaphore.New(locks.On(conn), s.Path, 1, semaphore.WithStoredPermits()), conn}
+		a := waiter.wait(3, 7)
+		s.Must(holder.Resize(s.Ctx, 2))
+		s.Is(a.Failed(), semaphore.ErrTooMany)
 		release(s, h)
 		s.Empty()
 	})
@@ -111,7 +211,7 @@ func TestWhatIsNoNumberIsAMismatch(t *testing.T) {
 			path := test.Path(s)
 			_, err := s.Witness.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 			s.Must(err)
-			c := semaphore.New(s.Witness, path, 3)
+			c := semaphore.New(locks.On(s.Witness), path, 3)
 			_, err = c.Acquire(s.Ctx, 1)
 			s.Is(err, semaphore.ErrMismatch)
 			if len(data) > 2 && strings.Contains(err.Error(), data) || len(err.Error()) > 300 {
@@ -191,7 +291,7 @@ func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 		a := small.wait(2, 12)
 		s.Must(holder.Resize(s.Ctx, 2))
 		for n, b := range map[int]*attempt{4: four, 3: three} {
-			if err := b.Failed(); !strings.Contains(err.Error(), "only 2") {
+			if err := b.Failed(); !errors.Is(err, semaphore.ErrTooMany) || !strings.Contains(err.Error(), "only 2") {
 				s.Errorf("the waiter for %d of two: %v", n, err)
 			}
 		}
@@ -205,7 +305,7 @@ func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 		release(s, h)
 		got := a.Granted()
 		_, err := holder.TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		release(s, got)
 		s.Empty()
 	})
@@ -216,7 +316,7 @@ func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 func TestQueueAfterAResizeToFewer(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
-		holds := []*semaphore.Hold{c.acquire(1), c.acquire(1), c.acquire(1)}
+		holds := []*zklocks.Hold{c.acquire(1), c.acquire(1), c.acquire(1)}
 		shown := func(what string, want ...bool) {
 			s.Helper()
 			q, err := c.Queue(s.Ctx)
@@ -252,7 +352,7 @@ func TestResizeDownHoldsForThoseWhoWaited(t *testing.T) {
 		waiter := newClient(s, 3)
 		a := waiter.wait(1, 4)
 		s.Must(c.Resize(s.Ctx, 1))
-		for _, h := range []*semaphore.Hold{three, one} {
+		for _, h := range []*zklocks.Hold{three, one} {
 			release(s, h)
 			s.CatchUp(waiter.conn)
 			a.Waits()
@@ -295,7 +395,7 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 		})
 		h := newClient(s, 1).acquire(1)
 		_, err := c.TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrBusy) // of the one permit that there is
+		s.Is(err, zklocks.ErrBusy) // of the one permit that there is
 		release(s, h)
 		s.Empty()
 	})
@@ -306,10 +406,10 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()
-		c := &client{s, semaphore.New(conn, s.Path, 3), conn}
+		c := &client{s, semaphore.New(locks.On(conn), s.Path, 3), conn}
 		release(s, c.acquire(3))
 		create := p.Next(proxy.CreateOp, proxy.HoldRequest)
-		tried := contract.Begin(s, s.Ctx, func(ctx context.Context) (*semaphore.Hold, error) { return c.TryAcquire(ctx, 1) })
+		tried := contract.Begin(s, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return c.TryAcquire(ctx, 1) })
 		test.Within(s, soon, "the create is on its way", func() { <-create.Fired() })
 		test.Eventually(s, soon, "all is deleted", func() bool {
 			err := s.Witness.Delete(s.Dir, -1)
@@ -317,7 +417,7 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 		})
 		h := newClient(s, 1).acquire(1)
 		create.Release()
-		s.Is(tried.Failed(), semaphore.ErrBusy) // of the one permit that there is
+		s.Is(tried.Failed(), zklocks.ErrBusy) // of the one permit that there is
 		release(s, h)
 		s.Empty()
 	})
@@ -328,7 +428,7 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 func TestTheNumberIsReadAnewAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()
-		c := &client{s, semaphore.New(conn, s.Path, 3), conn}
+		c := &client{s, semaphore.New(locks.On(conn), s.Path, 3), conn}
 		reads := func() (n int64) {
 			before := p.Seen(proxy.ReadOp)
 			release(s, c.acquire(1))

@@ -1,21 +1,11 @@
 package semaphore
 
-import (
-	"errors"
+import "errors"
 
-	"github.com/zklocks/zklocks/internal/hold"
-)
-
-// What callers match with errors.Is. The same values serve all recipes, but for
-// ErrMismatch.
 var (
-	// ErrBusy: too few permits are free, and the call does not wait.
-	ErrBusy = hold.ErrBusy
-	// ErrLost: the hold has ended without having been released.
-	ErrLost = hold.ErrLost
-	// ErrReleased: the hold has been released.
-	ErrReleased = hold.ErrReleased
-	// ErrMismatch: the node at the path was made with another number of
-	// permits, or holds none, or belongs to a semaphore of another library.
+	// ErrMismatch is returned when the node at the path was made with another number of permits,
+	// holds none, or belongs to a semaphore of another library.
 	ErrMismatch = errors.New("number of permits does not match")
+	// ErrTooMany is returned when a caller asks for more permits than there are.
+	ErrTooMany = errors.New("more than there are")
 )

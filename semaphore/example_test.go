@@ -7,16 +7,14 @@ import (
 	"log"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/semaphore"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 // convert runs one job; not more than four run at once, over all machines.
 func convert(ctx context.Context, servers []string) error {
-	conn, err := zkconn.Connect(ctx, servers, 10*time.Second)
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
 		return err
 	}
@@ -55,8 +53,8 @@ func Example() {
 }
 
 // exampleConn is what the other examples begin with.
-func exampleConn(ctx context.Context) *zk.Conn {
-	conn, err := zkconn.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
+func exampleConn(ctx context.Context) *zklocks.Conn {
+	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -119,7 +117,28 @@ func ExampleNew() {
 	// true
 }
 
-// Those who wait notice when there are more permits.
+// With WithStoredPermits a program that starts after a Resize need not know of it.
+func ExampleWithStoredPermits() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	if err := semaphore.New(conn, "/examples/stored", 4).Resize(ctx, 2); err != nil {
+		log.Fatal(err)
+	}
+
+	sem := semaphore.New(conn, "/examples/stored", 4, semaphore.WithStoredPermits())
+	both, err := sem.TryAcquire(ctx, 2)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer both.Release(ctx)
+	_, err = sem.TryAcquire(ctx, 3)
+	fmt.Println(errors.Is(err, semaphore.ErrTooMany))
+	// Output: true
+}
+
+// Callers that wait notice when there are more permits.
 func ExampleSemaphore_Resize() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -135,7 +154,7 @@ func ExampleSemaphore_Resize() {
 	}
 	defer first.Release(ctx)
 
-	second := make(chan *semaphore.Hold, 1)
+	second := make(chan *zklocks.Hold, 1)
 	go func() {
 		hold, err := sem.Acquire(ctx, 1)
 		if err != nil {
@@ -152,9 +171,9 @@ func ExampleSemaphore_Resize() {
 	// Output: true true
 }
 
-// The holder learns that a permit is gone, here because somebody has deleted the
+// The holder learns that a permit is gone, here because an operator has deleted its
 // node by hand.
-func ExampleHold_Context() {
+func Example_context() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
@@ -172,13 +191,13 @@ func ExampleHold_Context() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := conn.Delete("/examples/permits/queue/"+queue[0].Name, -1); err != nil {
+	if err := conn.Client().Delete(queue[0].Path, -1); err != nil {
 		log.Fatal(err)
 	}
 
 	<-work.Done()
 	fmt.Println("after:", context.Cause(work))
-	fmt.Println(errors.Is(context.Cause(work), semaphore.ErrLost), hold.Held())
+	fmt.Println(errors.Is(hold.Err(), zklocks.ErrLost), hold.Held())
 	// Output:
 	// before: <nil>
 	// after: lock lost: its node was deleted

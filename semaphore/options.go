@@ -1,55 +1,24 @@
 package semaphore
 
 import (
-	"bytes"
-	"slices"
-	"time"
-
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// Option changes a default of [New].
-type Option interface{ apply(*queue.Config) }
+// Option changes a default of [New]. Every [zklocks.Option] is one.
+type Option interface{ semaphoreOption }
 
-type option func(*queue.Config)
+type semaphoreOption = slot.SemaphoreOption
 
-func (o option) apply(cfg *queue.Config) { o(cfg) }
+type option = slot.Semaphore[config]
 
-// WithACL sets the access control list of every node that the semaphore makes:
-// the permits, their queue, the node with the number of permits, and its parents.
-// The default is zk.WorldACL(zk.PermAll): anybody may delete your permits.
-//
-// Deleting is a right on the parent: what protects the permits is the list of
-// their queue.
-func WithACL(acl []zk.ACL) Option {
-	acl = slices.Clone(acl)
-	return option(func(cfg *queue.Config) { cfg.ACL = acl })
+type config struct {
+	queue.Config
+	stored bool
 }
 
-// WithData sets what the nodes of the permits contain, for whoever looks at the queue; at
-// most 512 KiB. The default is a small JSON object with the host name and the
-// number of the process, {"host":"db7","pid":4711}, which [Member] shows as Host
-// and Pid; WithData(nil) has them contain nothing. Everybody who may read the
-// node sees it.
-func WithData(data []byte) Option {
-	data = bytes.Clone(data)
-	return option(func(cfg *queue.Config) { cfg.Data = data })
-}
-
-// WithGrace sets how long a connection that was not made by zkconn may be down
-// before its holds are taken for lost. The default is 0: at once. It should not
-// be more than a third of the session timeout, for the client needs up to two
-// thirds to notice that a server has fallen silent. A connection made by zkconn
-// knows its deadline and does not need it.
-func WithGrace(grace time.Duration) Option {
-	return option(func(cfg *queue.Config) { cfg.Grace = grace })
-}
-
-// WithObserver has o told of what happens to the semaphore, see package observe. Given
-// several times, all of them are. The default is none.
-func WithObserver(o observe.Observer) Option {
-	return option(func(cfg *queue.Config) { cfg.Observers = append(cfg.Observers, o) })
-}
+// WithStoredPermits has the stored number of permits win: that of New is stored if there is none
+// yet, and is not compared with it otherwise. So programs that start after a [Semaphore.Resize] need
+// not know of it. If the node is deleted, a value that has read it stores the number that it knew
+// last. The default is to refuse another number with [ErrMismatch].
+func WithStoredPermits() Option { return option(func(cfg *config) { cfg.stored = true }) }

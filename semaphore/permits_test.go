@@ -12,13 +12,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-type attempt = contract.Attempt[*semaphore.Hold]
+type attempt = contract.Attempt[*zklocks.Hold]
 
 // client is a semaphore value on a connection of its own.
 type client struct {
@@ -30,14 +32,14 @@ type client struct {
 func newClient(s *contract.Stage, permits int) *client {
 	s.Helper()
 	conn := s.Connect()
-	return &client{s, semaphore.New(conn, s.Path, permits), conn}
+	return &client{s, semaphore.New(locks.On(conn), s.Path, permits), conn}
 }
 
 func (c *client) begin(n int) *attempt {
-	return contract.Begin(c, c.Ctx, func(ctx context.Context) (*semaphore.Hold, error) { return c.Acquire(ctx, n) })
+	return contract.Begin(c, c.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return c.Acquire(ctx, n) })
 }
 
-func (c *client) acquire(n int) *semaphore.Hold { c.Helper(); return c.begin(n).Granted() }
+func (c *client) acquire(n int) *zklocks.Hold { c.Helper(); return c.begin(n).Granted() }
 
 // wait begins an Acquire after which so many nodes stand in line.
 func (c *client) wait(n, nodes int) *attempt {
@@ -47,7 +49,7 @@ func (c *client) wait(n, nodes int) *attempt {
 	return a
 }
 
-func release(s *contract.Stage, h *semaphore.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
+func release(s *contract.Stage, h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 func TestAsManyHoldAsThereArePermits(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
@@ -56,13 +58,13 @@ func TestAsManyHoldAsThereArePermits(t *testing.T) {
 		third, err := c.TryAcquire(s.Ctx, 1)
 		s.Must(err)
 		_, err = other.TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		s.InLine(3)
 		w := other.wait(1, 4)
 		s.CatchUp(other.conn)
 		w.Waits()
 		release(s, b)
-		for _, h := range []*semaphore.Hold{a, third, w.Granted()} {
+		for _, h := range []*zklocks.Hold{a, third, w.Granted()} {
 			s.Must(h.Verify(s.Ctx))
 			release(s, h)
 		}
@@ -102,9 +104,9 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, permits)
 		conn, p := s.Behind()
-		w := &client{s, semaphore.New(conn, s.Path, permits), conn}
+		w := &client{s, semaphore.New(locks.On(conn), s.Path, permits), conn}
 		for first := range permits {
-			var holds []*semaphore.Hold
+			var holds []*zklocks.Hold
 			for range permits {
 				holds = append(holds, c.acquire(1))
 			}
@@ -138,15 +140,15 @@ func TestTheRequestsOfAWaiterDoNotGrowWithThePermits(t *testing.T) {
 
 func requestsOfAWaiter(s *contract.Stage, permits int) {
 	c := newClient(s, permits)
-	var holds []*semaphore.Hold
+	var holds []*zklocks.Hold
 	for range permits {
 		holds = append(holds, c.acquire(1))
 	}
 	next := newClient(s, permits).wait(1, permits+1)
 	conn, p := s.Behind()
-	behind := &client{s, semaphore.New(conn, s.Path, permits), conn}
+	behind := &client{s, semaphore.New(locks.On(conn), s.Path, permits), conn}
 	_, err := behind.TryAcquire(s.Ctx, 1) // the number of permits is read once
-	s.Is(err, semaphore.ErrBusy)
+	s.Is(err, zklocks.ErrBusy)
 	reads, lists := p.Seen(proxy.ReadOp), p.Seen(proxy.ListOp)
 	a := behind.wait(1, permits+2)
 	s.CatchUp(conn)
@@ -200,6 +202,29 @@ func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
 	})
 }
 
+// Lockers of one Semaphore share its permits.
+func TestLockersOfOneSemaphoreShareItsPermits(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		one, two := c.Locker(1), c.Locker(2)
+		a, err := two.Lock(s.Ctx)
+		s.Must(err)
+		_, err = two.TryLock(s.Ctx)
+		s.Is(err, zklocks.ErrBusy)
+		b, err := one.TryLock(s.Ctx)
+		s.Must(err)
+		s.InLine(3)
+		w := contract.Begin(s, s.Ctx, two.Lock)
+		s.InLine(5)
+		s.CatchUp(c.conn)
+		w.Waits()
+		release(s, a)
+		release(s, w.Granted())
+		release(s, b)
+		s.Empty()
+	})
+}
+
 func TestABigAskerInFrontIsNotOvertakenBySmallOnes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -208,7 +233,7 @@ func TestABigAskerInFrontIsNotOvertakenBySmallOnes(t *testing.T) {
 		b := big.wait(3, 5)
 		a := small.wait(1, 6) // one permit is free, but not for those behind
 		_, err := small.TryAcquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 		s.CatchUp(small.conn)
 		a.Waits()
 		release(s, one)
@@ -300,16 +325,16 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 				s.Error("held")
 			}
 			s.Empty() // the hold deletes the others: no other process will
-			s.Is(h.Release(s.Ctx), semaphore.ErrLost)
+			s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		}
 		for i := range 3 {
 			h := c.acquire(3)
 			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
-			s.Is(h.Verify(s.Ctx), semaphore.ErrLost) // no call had asked before
+			s.Is(h.Verify(s.Ctx), zklocks.ErrLost) // no call had asked before
 			s.Empty()
 			h = c.acquire(3)
 			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
-			s.Is(h.Release(s.Ctx), semaphore.ErrLost) // nor here
+			s.Is(h.Release(s.Ctx), zklocks.ErrLost) // nor here
 			s.Empty()
 		}
 	})
@@ -324,9 +349,9 @@ func TestBadNumbersAreErrorsAtOnce(t *testing.T) {
 				s.Errorf("error %v, want one that says %q", err, says)
 			}
 		}
-		negative := semaphore.New(conn, s.Path, -1)
-		three := semaphore.New(conn, s.Path, 3)
-		for _, acquire := range []func(*semaphore.Semaphore, context.Context, int) (*semaphore.Hold, error){
+		negative := semaphore.New(locks.On(conn), s.Path, -1)
+		three := semaphore.New(locks.On(conn), s.Path, 3)
+		for _, acquire := range []func(*semaphore.Semaphore, context.Context, int) (*zklocks.Hold, error){
 			(*semaphore.Semaphore).Acquire, (*semaphore.Semaphore).TryAcquire,
 		} {
 			_, err := acquire(negative, s.Ctx, 1)
@@ -337,6 +362,13 @@ func TestBadNumbersAreErrorsAtOnce(t *testing.T) {
 			}
 			_, err = acquire(three, s.Ctx, 4)
 			refuses(err, "only 3")
+			s.Is(err, semaphore.ErrTooMany)
+		}
+		for n, says := range map[int]string{-1: "at least 1", 0: "at least 1", 4: "only 3"} {
+			for _, take := range []func(context.Context) (*zklocks.Hold, error){three.Locker(n).Lock, three.Locker(n).TryLock} {
+				_, err := take(s.Ctx)
+				refuses(err, says)
+			}
 		}
 		refuses(negative.Resize(s.Ctx, 3), "-1 permits")
 		for _, n := range []int{0, -1} {

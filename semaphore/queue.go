@@ -2,24 +2,11 @@ package semaphore
 
 import (
 	"context"
-	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
-
-// Member is somebody who holds permits or waits for some.
-type Member struct {
-	Name    string    // of its first node in path/queue
-	Permits int       // how many it asked for
-	Holding bool      // and not waiting, by the number of permits of now
-	Since   time.Time // when it queued, by the server's clock
-	Session int64     // the session that the nodes belong to
-	Token   int64     // the fencing token that goes with the nodes
-	Data    []byte    // what the node contains, see WithData
-	Host    string    // of the process that made it, if the data tell it; else empty
-	Pid     int       // and its number; else 0
-}
 
 // Queue lists who holds permits and who waits for some, in the order of the
 // queue. It is a look at what one server knows, for people and dashboards: by the
@@ -29,7 +16,7 @@ type Member struct {
 // permits reaches as far as that node. After a Resize to fewer, a member that was
 // granted by the larger number still holds, and is shown as not Holding until
 // enough of those ahead of it have released.
-func (s *Semaphore) Queue(ctx context.Context) ([]Member, error) {
+func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	if s.err != nil {
 		return nil, s.wrap("queue of", s.err)
 	}
@@ -41,13 +28,9 @@ func (s *Semaphore) Queue(ctx context.Context) ([]Member, error) {
 	if err != nil {
 		return nil, s.wrap("queue of", err)
 	}
-	list := make([]Member, len(members))
-	for i, q := range members {
-		list[i] = Member{
-			Name: q.First.Name, Permits: q.Nodes, Holding: q.Holding,
-			Since: q.Since, Session: q.Session, Token: q.Token, Data: q.Data,
-			Host: q.Host, Pid: q.Pid,
-		}
+	list := make([]zklocks.Member, len(members))
+	for i, member := range members {
+		list[i] = zklocks.Member(member)
 	}
 	return list, nil
 }

@@ -6,8 +6,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -27,18 +29,23 @@ type Semaphore struct {
 // The node at path holds the number of permits and stays; the permits that are
 // held or waited for are nodes in path/queue. Whoever comes first stores the
 // number, everybody else must ask for the same one or gets [ErrMismatch].
-// With permits == 0 the stored number is used, whatever it is. Once a Semaphore
-// has agreed with the stored number it follows [Semaphore.Resize].
-//
-// conn is best made by [github.com/zklocks/zklocks/zkconn.Connect]: on such a
-// connection a hold knows until when its session lives. Any other *zk.Conn works
-// too, see [WithGrace].
-func New(conn *zk.Conn, path string, permits int, opts ...Option) *Semaphore {
-	cfg := queue.Default()
-	for _, opt := range opts {
-		opt.apply(&cfg)
-	}
+// With permits == 0 the stored number is used, whatever it is, and there must be one; see also [WithStoredPermits].
+// Once a Semaphore has agreed with the stored number it follows [Semaphore.Resize].
+func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{path: path}
+	if conn == nil {
+		s.err = slot.ErrNoConn
+		return s
+	}
+	cfg := config{Config: slot.Defaults(conn)}
+	for _, opt := range opts {
+		switch set := opt.(type) {
+		case slot.Common:
+			set(&cfg.Config)
+		case option:
+			set(&cfg)
+		}
+	}
 	if s.err = znode.ValidatePath(path); s.err != nil {
 		return s
 	}
@@ -46,10 +53,14 @@ func New(conn *zk.Conn, path string, permits int, opts ...Option) *Semaphore {
 		s.err = fmt.Errorf("%d permits: the number must be at least 1, or 0 for the stored one", permits)
 		return s
 	}
-	if s.line, s.err = queue.NewLine(conn, path+"/queue", cfg, znode.Permit); s.err != nil {
+	full := slot.Path(conn, path)
+	if s.line, s.err = queue.NewLine(slot.Client(conn), full+"/queue", cfg.Config, znode.Permit); s.err != nil {
 		return s
 	}
-	s.count = &count{path: path, line: path + "/queue", client: s.line.Client(), acl: cfg.ACL, wanted: permits}
+	s.count = &count{
+		path: full, line: full + "/queue", client: s.line.Client(), acl: cfg.ACL,
+		wanted: permits, agreed: cfg.stored,
+	}
 	s.line.NamedBy(path)
 	s.line.MadeBy(s.count.makeLine)
 	return s
@@ -74,23 +85,34 @@ func rule(n, permits int) queue.Rule {
 // On failure nothing is held and nothing is left in line. The error matches
 // ctx's error; [ErrMismatch]; zk.ErrClosing when the connection was closed;
 // zk.ErrNoAuth when a right is missing; or says what is wrong: with the arguments
-// of New; n < 1, or n greater than the number of permits, also when that shrinks
+// of New; n < 1; [ErrTooMany] when n is greater than the number of permits, also when that shrinks
 // below n during the wait; or that the sequence numbers of the queue are used up.
-func (s *Semaphore) Acquire(ctx context.Context, n int) (*Hold, error) {
+func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "acquire", (*queue.Line).Wait, n)
 }
 
 // TryAcquire is Acquire for those who do not want to wait: when fewer than n
 // permits are free, or others stand in line for them, the error matches
-// [ErrBusy]. It looks before it writes, and what it sees may be as old as the
+// [zklocks.ErrBusy]. It looks before it writes, and what it sees may be as old as the
 // server it asks is behind the others.
-func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*Hold, error) {
+func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "try acquire", (*queue.Line).Try, n)
 }
 
+// Locker returns n permits as a [zklocks.Locker]: its Lock is Acquire, its TryLock is TryAcquire.
+func (s *Semaphore) Locker(n int) zklocks.Locker { return locker{s, n} }
+
+type locker struct {
+	s *Semaphore
+	n int
+}
+
+func (l locker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.s.Acquire(ctx, l.n) }
+func (l locker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.s.TryAcquire(ctx, l.n) }
+
 type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
 
-func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*Hold, error) {
+func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*zklocks.Hold, error) {
 	if s.err != nil {
 		return nil, s.wrap(op, s.err)
 	}
@@ -109,7 +131,9 @@ func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*Hol
 		return nil, s.wrap(op, err)
 	}
 	call.Granted(place)
-	return &Hold{semaphore: s, place: place, call: call}, nil
+	h := &held{Place: place, semaphore: s, call: call}
+	slot.Put(&h.public, h)
+	return &h.public, nil
 }
 
 func (s *Semaphore) terms(ctx context.Context, sess int64, n int) (queue.Terms, error) {
@@ -122,7 +146,7 @@ func (s *Semaphore) terms(ctx context.Context, sess int64, n int) (queue.Terms, 
 	}
 	return queue.Terms{
 		Rule:  rule(n, stored.permits),
-		Check: &zk.CheckVersionRequest{Path: s.path, Version: stored.version},
+		Check: &zk.CheckVersionRequest{Path: s.count.path, Version: stored.version},
 		Watch: stored.watch,
 		Line:  stored.line,
 		Drop:  func() { s.count.drop(stored) },
@@ -130,7 +154,7 @@ func (s *Semaphore) terms(ctx context.Context, sess int64, n int) (queue.Terms, 
 }
 
 func tooMany(n, permits int) error {
-	return fmt.Errorf("n is %d, but there are only %d permits", n, permits)
+	return fmt.Errorf("%w: n is %d, but there are only %d permits", ErrTooMany, n, permits)
 }
 
 // Resize stores another number of permits, at least 1. Those who wait notice.

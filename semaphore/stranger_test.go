@@ -7,6 +7,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
 func TestStrangersAreKnown(t *testing.T) {
@@ -45,7 +46,7 @@ func TestADirectoryIsNobodysPermit(t *testing.T) {
 				_, err := s.Witness.Create(p, nil, f, zk.WorldACL(zk.PermAll))
 				s.Must(err)
 			}
-			h, err := New(s.Witness, path, 2).Acquire(s.Ctx, 1)
+			h, err := New(locks.On(s.Witness), path, 2).Acquire(s.Ctx, 1)
 			s.Is(err, want)
 			if err == nil {
 				s.Must(h.Release(s.Ctx))
@@ -61,7 +62,7 @@ func TestCuratorsLeasesAreKnownWithoutItsLocks(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		try := func(want error) {
 			s.Helper()
-			h, err := New(s.Witness, s.Path, 1).TryAcquire(s.Ctx, 1)
+			h, err := New(locks.On(s.Witness), s.Path, 1).TryAcquire(s.Ctx, 1)
 			s.Is(err, want)
 			if h != nil {
 				s.Must(h.Release(s.Ctx))

@@ -22,7 +22,7 @@
 //			if old.Held() {
 //				t.Error("two hold at a time, and the old holder does not know")
 //			}
-//			if err := next.Unlock(t.Context()); err != nil {
+//			if err := next.Release(t.Context()); err != nil {
 //				t.Error(err)
 //			}
 //		})
@@ -53,5 +53,5 @@
 // Make everything inside: the server, hosts, connections and locks. A connection belongs to t, or is
 // closed before the test ends; t names the ones that are not. Connections to real servers do not work
 // there, and neither does a goroutine that waits for a mutex while its holder waits for the server. So
-// close a *zk.Conn once: of two goroutines that close it at the same time the second waits for a mutex.
+// close a connection once: of two goroutines that close it at the same time the second waits for a mutex.
 package zktest

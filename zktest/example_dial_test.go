@@ -6,14 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/zkconn"
 	"github.com/zklocks/zklocks/zktest"
 )
 
 // work is a program that connects by itself.
-func work(ctx context.Context, servers []string, opts ...zkconn.Option) error {
-	conn, err := zkconn.Connect(ctx, servers, 10*time.Second, opts...)
+func work(ctx context.Context, servers []string, opts ...zklocks.ConnectOption) error {
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second, opts...)
 	if err != nil {
 		return err
 	}
@@ -22,7 +22,7 @@ func work(ctx context.Context, servers []string, opts ...zkconn.Option) error {
 	if err != nil {
 		return err
 	}
-	return hold.Unlock(ctx)
+	return hold.Release(ctx)
 }
 
 // theLeaderDies kills one of three servers while the program works.
@@ -30,7 +30,7 @@ func theLeaderDies(t *testing.T) {
 	s := zktest.NewServer(t, zktest.WithMembers(3))
 	s.Host("here").Delay(time.Second)
 	time.AfterFunc(5*time.Second, s.Leader().Kill)
-	if err := work(t.Context(), s.Addrs(), zkconn.WithDialer(s.Host("here").Dial)); err != nil {
+	if err := work(t.Context(), s.Addrs(), zklocks.WithDialer(s.Host("here").Dial)); err != nil {
 		t.Error(err)
 	}
 }

@@ -20,7 +20,7 @@ func theReplyIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-lost.Fired()
-	if err := hold.Unlock(t.Context()); err != nil {
+	if err := hold.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if queue, err := lock.Queue(t.Context()); err != nil || len(queue) != 0 {

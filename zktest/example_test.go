@@ -26,7 +26,7 @@ func TestTheOldHolderKnows(t *testing.T) {
 		if old.Held() {
 			t.Error("two hold at a time, and the old holder does not know")
 		}
-		if err := next.Unlock(t.Context()); err != nil {
+		if err := next.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -11,9 +11,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/proxy"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 // connectTimeout is how long Connect waits for a session.
@@ -58,9 +58,10 @@ func newHost(s *Server, name, made string) *Host {
 // Name is what the host was called.
 func (h *Host) Name() string { return h.name }
 
-// Connect connects the host to the server by zkconn.Connect, and closes the connection at t's cleanup,
-// if it has not been closed before. t fails when there is no session after 15 seconds.
-func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkconn.Option) *zk.Conn {
+// Connect connects the host to the server by [zklocks.Connect], and closes the connection at t's cleanup,
+// if it has not been closed before. t fails when there is no session after 15 seconds. A
+// zklocks.WithDialer among opts has no effect: the host is the dialer.
+func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zklocks.ConnectOption) *zklocks.Conn {
 	t.Helper()
 	if why := foreign(h.s.bubble); why != "" {
 		t.Fatalf("zktest: Connect: %s", why)
@@ -71,20 +72,20 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkcon
 	ctx, cancel := context.WithTimeout(t.Context(), connectTimeout)
 	defer cancel()
 	// The last option wins: a dialer of the caller's would lead to real servers.
-	conn, err := zkconn.Connect(ctx, h.s.Addrs(), sessionTimeout, append(slices.Clip(opts), zkconn.WithDialer(h.Dial))...)
+	conn, err := zklocks.Connect(ctx, h.s.Addrs(), sessionTimeout, append(slices.Clip(opts), zklocks.WithDialer(h.Dial))...)
 	if err != nil {
 		t.Fatalf("zktest: host %s: %v", h.name, err)
 	}
 	t.Cleanup(func() {
 		if bubble() != "" {
-			// Of two goroutines that close a *zk.Conn the second waits for a mutex, and the clock of the
+			// Of two goroutines that close a connection the second waits for a mutex, and the clock of the
 			// bubble, which the first may need, stands still. A Close that the test has begun ends within
 			// a second.
 			time.Sleep(time.Second + time.Millisecond)
 		}
 		conn.Close()
 		for range 1000 {
-			if conn.State() == zk.StateDisconnected {
+			if conn.Client().State() == zk.StateDisconnected {
 				break
 			}
 			time.Sleep(5 * time.Millisecond) // the client ends by itself, after Close has returned
@@ -95,7 +96,7 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkcon
 
 // Dial opens a network connection to one of Server.Addrs, for a program that connects itself:
 //
-//	conn, err := zkconn.Connect(ctx, s.Addrs(), timeout, zkconn.WithDialer(host.Dial))
+//	conn, err := zklocks.Connect(ctx, s.Addrs(), timeout, zklocks.WithDialer(host.Dial))
 func (h *Host) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if why := foreign(h.s.bubble); why != "" {
 		return nil, fmt.Errorf("zktest: dial %s: %s", addr, why)

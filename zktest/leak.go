@@ -117,7 +117,7 @@ var (
 )
 
 // libraries are the packages whose frames do not tell where a client was made, besides those of Go.
-var libraries = regexp.MustCompile(`^github\.com/(go-zookeeper/zk|zklocks/zklocks/(zkconn|zktest))\.`)
+var libraries = regexp.MustCompile(`^github\.com/(go-zookeeper/zk|zklocks/zklocks(/internal/wire|/zktest)?)\.`)
 
 // goroot is the folder of Go's own packages, "" in a program built with -trimpath.
 var goroot = func() string {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/zktest"
 )
 
@@ -73,16 +73,16 @@ func TestConnectionsLeftOpen(t *testing.T) {
 		name string
 		test func(t testing.TB)
 	}{
-		{"zkconn", func(t testing.TB) {
+		{"zklocks", func(t testing.TB) {
 			s := zktest.NewServer(t)
-			_, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(s.Host("left").Dial))
+			_, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(s.Host("left").Dial))
 			if err != nil {
 				t.Error(err)
 			}
 		}},
-		{"zkconn behind a partition", func(t testing.TB) {
+		{"zklocks behind a partition", func(t testing.TB) {
 			s := zktest.NewServer(t, zktest.WithMembers(3))
-			_, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(s.Host("left").Dial))
+			_, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(s.Host("left").Dial))
 			if err != nil {
 				t.Error(err)
 			}
@@ -123,7 +123,7 @@ func TestConnectionsLeftOpen(t *testing.T) {
 		t.Parallel()
 		fails(t, func(t testing.TB) {
 			s := zktest.NewServer(t)
-			_, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(s.Host("left").Dial))
+			_, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(s.Host("left").Dial))
 			if err != nil {
 				t.Error(err)
 			}
@@ -214,7 +214,7 @@ func TestRealConnectionsInABubble(t *testing.T) {
 		// The system refuses a client that forgets the dialer, at once.
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		_, err := zkconn.Connect(ctx, s.Addrs(), 10*time.Second)
+		_, err := zklocks.Connect(ctx, s.Addrs(), 10*time.Second)
 		if err == nil || !strings.Contains(err.Error(), "refused") {
 			t.Errorf("without the dialer: %v", err)
 		}

@@ -25,7 +25,7 @@ const (
 	Move
 	// List is getChildren, with or without a watch.
 	List
-	// Read is getData, with or without a watch, and zkconn's request that watches many nodes at once.
+	// Read is getData, with or without a watch, and the locks' request that watches many nodes at once.
 	Read
 	// Exists is exists, with or without a watch.
 	Exists

@@ -23,7 +23,7 @@ func newOne(t *testing.T) one {
 	t.Helper()
 	s := zktest.NewServer(t)
 	a := s.Host("a")
-	o := one{a, a.Connect(t, 10*time.Second), s.Host("b").Connect(t, 10*time.Second)}
+	o := one{a, a.Connect(t, 10*time.Second).Client(), s.Host("b").Connect(t, 10*time.Second).Client()}
 	_, err := o.conn.Create("/dir", nil, 0, acl)
 	must(t, err)
 	return o
@@ -230,7 +230,7 @@ func TestPacketFaultsAtAnEnsemble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithMembers(3))
 		a := s.Host("a")
-		conn := a.Connect(t, 20*time.Second)
+		conn := a.Connect(t, 20*time.Second).Client()
 		for range 5 {
 			f := a.Next(zktest.Create, zktest.CutAfterCommit)
 			if _, err := conn.Create("/n-", nil, zk.FlagEphemeral|zk.FlagSequence, acl); err == nil {

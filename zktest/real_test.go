@@ -9,18 +9,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
 	"github.com/zklocks/zklocks/zktest"
 )
 
 func TestReal(t *testing.T) {
 	t.Parallel()
 	realzk.Installed(t)
-	conn, err := zkconn.Connect(t.Context(), zktest.Real(t), 10*time.Second)
+	conn, err := zklocks.Connect(t.Context(), zktest.Real(t), 10*time.Second)
 	must(t, err)
 	defer conn.Close()
-	_, err = answers(conn)
+	_, err = answers(conn.Client())
 	must(t, err)
 }
 

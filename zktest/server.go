@@ -216,7 +216,8 @@ func (s *Server) Host(name string) *Host {
 
 // Expire ends a session now, as the server does when it has not heard of the client for the session
 // timeout: its ephemeral nodes are deleted, its locks are free. The client hears of a lost connection,
-// and of the expiry when it has connected again. conn is a *zk.Conn.
+// and of the expiry when it has connected again. conn is a *zk.Conn, such as zklocks.Conn.Client
+// returns.
 //
 // In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can only begin, and
 // the session ends when it has a majority again, or with its successor when the session has timed out there.

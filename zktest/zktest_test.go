@@ -1,7 +1,9 @@
 package zktest_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -10,7 +12,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/zktest"
 )
 
@@ -64,7 +67,7 @@ const rtt = 100 * time.Microsecond
 
 func TestRequestsTakeTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
+		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second).Client()
 		if took, err := answers(conn); err != nil || took != rtt {
 			t.Errorf("%v after %v", err, took)
 		}
@@ -80,7 +83,7 @@ func TestPartitionEndsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
 		a, b := s.Host("a"), s.Host("b")
-		one, two := a.Connect(t, 10*time.Second), b.Connect(t, 10*time.Second)
+		one, two := a.Connect(t, 10*time.Second).Client(), b.Connect(t, 10*time.Second).Client()
 		_, err := one.Create("/e", nil, zk.FlagEphemeral, acl)
 		must(t, err)
 		_, _, gone, err := two.GetW("/e")
@@ -105,7 +108,7 @@ func TestAPartitionThatHealsInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
 		a := s.Host("a")
-		conn := a.Connect(t, 10*time.Second)
+		conn := a.Connect(t, 10*time.Second).Client()
 		_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
 		must(t, err)
 		session := conn.SessionID()
@@ -122,13 +125,13 @@ func TestAPartitionThatHealsInTime(t *testing.T) {
 func TestOneWayPartitions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
-		a, witness := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
+		a, witness := s.Host("a"), s.Host("b").Connect(t, 10*time.Second).Client()
 		for _, c := range []struct {
 			link zktest.Link
 			path string
 			done bool
 		}{{a.Requests(), "/requests", false}, {a.Replies(), "/replies", true}} {
-			conn := a.Connect(t, 10*time.Second)
+			conn := a.Connect(t, 10*time.Second).Client()
 			c.link.Partition()
 			if _, err := conn.Create(c.path, nil, 0, acl); !errors.Is(err, zk.ErrConnectionClosed) {
 				t.Errorf("%s: %v", c.path, err)
@@ -146,8 +149,8 @@ func TestDelay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
 		a := s.Host("a")
-		conn := a.Connect(t, 10*time.Second)
-		other := s.Host("b").Connect(t, 10*time.Second)
+		conn := a.Connect(t, 10*time.Second).Client()
+		other := s.Host("b").Connect(t, 10*time.Second).Client()
 		for _, c := range []struct {
 			what string
 			set  func()
@@ -173,7 +176,7 @@ func TestDelay(t *testing.T) {
 func TestFreezeAndThaw(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := zktest.NewServer(t).Host("a")
-		conn := a.Connect(t, 10*time.Second)
+		conn := a.Connect(t, 10*time.Second).Client()
 		session := conn.SessionID()
 		a.Freeze()
 		time.AfterFunc(3*time.Second, a.Thaw)
@@ -189,7 +192,7 @@ func TestFreezeAndThaw(t *testing.T) {
 func TestCut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := zktest.NewServer(t).Host("a")
-		conn := a.Connect(t, 10*time.Second)
+		conn := a.Connect(t, 10*time.Second).Client()
 		session := conn.SessionID()
 		a.Freeze()
 		failed := make(chan error, 1)
@@ -211,7 +214,7 @@ func TestRefuseAndAccept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithMembers(3))
 		a := s.Host("a")
-		conn := a.Connect(t, 20*time.Second)
+		conn := a.Connect(t, 20*time.Second).Client()
 		a.Refuse()
 		time.Sleep(time.Second)
 		for _, addr := range s.Addrs() {
@@ -231,7 +234,7 @@ func TestRefuseAndAccept(t *testing.T) {
 func TestExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
-		conn, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second)
+		conn, other := s.Host("a").Connect(t, 20*time.Second).Client(), s.Host("b").Connect(t, 20*time.Second).Client()
 		_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
 		must(t, err)
 		session := conn.SessionID()
@@ -255,7 +258,7 @@ func TestRestartKeepsDataAndSessions(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := zktest.NewServer(t, zktest.WithMembers(members))
-				conn := s.Host("a").Connect(t, 20*time.Second)
+				conn := s.Host("a").Connect(t, 20*time.Second).Client()
 				_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
 				must(t, err)
 				session := conn.SessionID()
@@ -293,7 +296,7 @@ func TestOptions(t *testing.T) {
 				told = append(told, s)
 			}))
 		a := s.Host("a")
-		conn := a.Connect(t, 200*time.Millisecond) // two ticks
+		conn := a.Connect(t, 200*time.Millisecond).Client() // two ticks
 		_, err := conn.CreateContainer("/c", nil, zk.FlagContainer, acl)
 		must(t, err)
 		_, err = conn.Create("/c/x", nil, 0, acl)
@@ -305,7 +308,7 @@ func TestOptions(t *testing.T) {
 		}
 		began := time.Now()
 		a.Partition()
-		other := s.Host("b").Connect(t, time.Second)
+		other := s.Host("b").Connect(t, time.Second).Client()
 		_, err = other.Create("/x", nil, 0, acl)
 		must(t, err)
 		if took := time.Since(began); took > time.Second {
@@ -328,10 +331,10 @@ func TestSessionTimeoutsAreGranted(t *testing.T) {
 			time.Second: 4 * time.Second, 4 * time.Second: 4 * time.Second, 10 * time.Second: 10 * time.Second, time.Hour: 40 * time.Second,
 		} {
 			a := s.Host(asked.String())
-			conn := a.Connect(t, asked)
+			conn := a.Connect(t, asked).Client()
 			_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
 			must(t, err)
-			_, _, gone, err := s.Host("b").Connect(t, 10*time.Second).GetW("/e")
+			_, _, gone, err := s.Host("b").Connect(t, 10*time.Second).Client().GetW("/e")
 			must(t, err)
 			began := time.Now()
 			a.Partition()
@@ -350,7 +353,7 @@ func TestMembers(t *testing.T) {
 		if leader == nil || len(s.Members()) != 3 || len(s.Addrs()) != 3 || leader.Addr() != s.Addrs()[leader.ID()-1] {
 			t.Fatalf("leader %v of %d members at %q", leader, len(s.Members()), s.Addrs())
 		}
-		conn := s.Host("a").Connect(t, 20*time.Second)
+		conn := s.Host("a").Connect(t, 20*time.Second).Client()
 		_, err := conn.Create("/a", nil, 0, acl)
 		must(t, err)
 
@@ -398,7 +401,7 @@ func TestLag(t *testing.T) {
 				a.To(m).Partition()
 			}
 		}
-		old, fresh := a.Connect(t, 20*time.Second), b.Connect(t, 20*time.Second)
+		old, fresh := a.Connect(t, 20*time.Second).Client(), b.Connect(t, 20*time.Second).Client()
 		follower.Lag(3 * time.Second)
 		_, err := fresh.Create("/new", nil, 0, acl)
 		must(t, err)
@@ -417,7 +420,7 @@ func TestHostToMember(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithMembers(3))
 		a := s.Host("a")
-		conn := a.Connect(t, 20*time.Second)
+		conn := a.Connect(t, 20*time.Second).Client()
 		session := conn.SessionID()
 		for _, m := range s.Members() {
 			a.To(m).Partition()
@@ -442,7 +445,7 @@ func TestProgramsThatConnectThemselves(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t, zktest.WithMembers(3))
 		a := s.Host("a")
-		conn, err := zkconn.Connect(t.Context(), s.Addrs(), 10*time.Second, zkconn.WithDialer(a.Dial))
+		conn, err := zklocks.Connect(t.Context(), s.Addrs(), 10*time.Second, zklocks.WithDialer(a.Dial))
 		must(t, err)
 		defer conn.Close()
 		plain, events, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(a.DialTimeout), zk.WithLogInfo(false))
@@ -454,10 +457,28 @@ func TestProgramsThatConnectThemselves(t *testing.T) {
 		}()
 		_, err = plain.Create("/x", nil, 0, acl)
 		must(t, err)
-		eventually(t, time.Second, exists(conn, "/x"))
+		eventually(t, time.Second, exists(conn.Client(), "/x"))
 		if s.Host("a") != a || a.Name() != "a" {
 			t.Error("two hosts of one name")
 		}
+	})
+}
+
+// Connect takes the options of zklocks.Connect, and is still connected by the host.
+func TestConnectTakesOptions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		elsewhere := func(context.Context, string, string) (net.Conn, error) {
+			t.Error("the caller's dialer is called")
+			return nil, errors.New("no network")
+		}
+		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second, zklocks.WithDialer(elsewhere), zklocks.WithData([]byte("mine")))
+		lock := rwlock.New(conn, "/lock")
+		hold, err := lock.Lock(t.Context())
+		must(t, err)
+		if queue, err := lock.Queue(t.Context()); err != nil || len(queue) != 1 || string(queue[0].Data) != "mine" {
+			t.Errorf("the queue is %v, %v", queue, err)
+		}
+		must(t, hold.Release(t.Context()))
 	})
 }
 
@@ -467,7 +488,7 @@ func TestInRealTime(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)
 	a, b := s.Host("a"), s.Host("b")
-	one, two := a.Connect(t, 40*time.Second), b.Connect(t, 40*time.Second)
+	one, two := a.Connect(t, 40*time.Second).Client(), b.Connect(t, 40*time.Second).Client()
 	_, err := one.Create("/e", nil, zk.FlagEphemeral, acl)
 	must(t, err)
 	_, _, gone, err := two.GetW("/e")

@@ -100,8 +100,8 @@ func cannotRun(name string, err error) error {
 }
 
 // wait is not that of package os, for it must also hear of ^Z: the terminal has
-// stopped the command, and nobody who waits for zklock would be told. A lock
-// should not be held by somebody who sleeps, so the command goes on.
+// stopped the command, and a program that waits for zklock would not be told. A lock
+// should not be held by a process that sleeps, so the command goes on.
 func (c *child) wait() {
 	for {
 		var status syscall.WaitStatus
@@ -123,7 +123,7 @@ func (c *child) wait() {
 // signal goes to the whole group.
 func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
 
-// gone reports whether nobody of the group is left. Those that have lost their
+// gone reports whether no process of the group is left. Those that have lost their
 // parent are ours to bury, see adoptOrphans; elsewhere the system does it.
 func (c *child) gone() bool {
 	for {

@@ -33,7 +33,7 @@ func takesValue(f *flag.Flag) bool {
 
 // summary is the first line of a flag's usage.
 func summary(f *flag.Flag) string {
-	_, text := flag.UnquoteUsage(f)
+	_, text := described(f)
 	text, _, _ = strings.Cut(text, "\n")
 	return text
 }
@@ -78,7 +78,7 @@ func zsh(all []*command) string {
 		c.flags.VisitAll(func(f *flag.Flag) {
 			spec := "-" + f.Name + "[" + strings.NewReplacer("[", "(", "]", ")").Replace(summary(f)) + "]"
 			if takesValue(f) {
-				name, _ := flag.UnquoteUsage(f)
+				name, _ := described(f)
 				spec += ":" + strings.ReplaceAll(name, ":", " ") + ":"
 			}
 			cases.WriteString(" " + single(spec))

@@ -52,7 +52,7 @@ func TestScriptsNameAllCommandsAndFlags(t *testing.T) {
 
 func TestHelpIsNoError(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"help", "run"}, {"run", "-h"}, {"run", "--help"}, {"ls", "-help"}, {"watch", "-h"}, {"dev", "-h"}} {
+	for _, args := range [][]string{{"help"}, {"-h"}, {"-help"}, {"--help"}, {"help", "run"}, {"run", "-h"}, {"run", "--help"}, {"ls", "-help"}, {"watch", "-h"}, {"dev", "-h"}} {
 		c := start(t, "none", args...)
 		ends(t, c, 0)
 		if len(args) == 2 {

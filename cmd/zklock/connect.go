@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks"
 )
 
 const defaultServer = "127.0.0.1:2181"
@@ -22,9 +21,9 @@ type servers struct {
 }
 
 func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
-	flags.StringVar(&s.addrs, "servers", "", "`list` of ZooKeeper servers, host:port,host:port; default: ZK_SERVERS,\nthen "+defaultServer)
-	flags.DurationVar(&s.timeout, "timeout", timeout,
-		"session timeout, a `duration`: how long a lock outlives a machine\nthat has died, and how long to look for a server; default: "+timeout.String())
+	flags.StringVar(&s.addrs, "servers", "", "`list`: ZooKeeper servers, host:port,host:port; default: ZK_SERVERS,\nthen "+defaultServer)
+	durationVar(flags, &s.timeout, "timeout", timeout,
+		"`duration`: session timeout: how long a lock outlives a machine that\nhas died, and how long to look for a server; default: "+timeout.String())
 }
 
 func (s *servers) list() []string {
@@ -37,24 +36,28 @@ func (s *servers) list() []string {
 }
 
 // connect looks for a server for as long as a session would live.
-func (s *servers) connect(ctx context.Context) (*zk.Conn, error) {
+func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	if s.timeout <= 0 {
 		return nil, usage("-timeout %v: it must be positive", s.timeout)
 	}
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	conn, err := zkconn.Connect(limited, s.list(), s.timeout)
+	conn, err := zklocks.Connect(limited, s.list(), s.timeout)
 	switch {
 	case err == nil:
 		return conn, nil
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fail(exitNoServer, "no server: %w", err) // which names the addresses and the time
+		// The error names the addresses and the time.
+		return nil, exit{exitNoServer, fmt.Errorf("no server: %s", unprefixed(err)), "set ZK_SERVERS or -servers, or start one with zklock dev"}
 	default:
-		return nil, usage("%w", err)
+		return nil, usage("%s", unprefixed(err))
 	}
 }
+
+// unprefixed is an error of zklocks.Connect without the name of the package, which is nearly that of this program.
+func unprefixed(err error) string { return strings.TrimPrefix(err.Error(), "zklocks: ") }
 
 // checkPath refuses what cannot be a path before a server is asked.
 func checkPath(args []string) (path string, rest []string, err error) {

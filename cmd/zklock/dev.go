@@ -36,10 +36,10 @@ and what it knows is gone when it ends.
   zklock dev -tick 100ms                            grants sessions of 200 ms, too
 `)
 	d := &devServer{}
-	c.flags.StringVar(&d.host, "host", "127.0.0.1", "`address` to listen on; default: 127.0.0.1, for this machine alone")
-	c.flags.IntVar(&d.port, "port", 2181, "`number` of the port to listen on; 0: any free one; default: 2181")
-	c.flags.DurationVar(&d.tick, "tick", 2*time.Second,
-		"`duration` of a tick; default: 2s. A session lasts for at least two,\nand ends up to one late")
+	c.flags.StringVar(&d.host, "host", "127.0.0.1", "`address`: where to listen; default: 127.0.0.1, for this machine alone")
+	c.flags.IntVar(&d.port, "port", 2181, "`number`: of the port to listen on; 0: any free one; default: 2181")
+	durationVar(c.flags, &d.tick, "tick", 2*time.Second,
+		"`duration`: of a tick; default: 2s. A session lasts for at least two,\nand ends up to one late")
 	c.run = func(args []string) error {
 		switch {
 		case len(args) > 0:

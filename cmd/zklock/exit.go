@@ -25,7 +25,8 @@ const (
 // exit is an error that knows the code to exit with.
 type exit struct {
 	code int
-	err  error // nil: nothing to say
+	err  error  // nil: nothing to say
+	hint string // at what to do; empty: none
 }
 
 func (e exit) Error() string {
@@ -38,12 +39,12 @@ func (e exit) Error() string {
 func (e exit) Unwrap() error { return e.err }
 
 func fail(code int, format string, args ...any) error {
-	return exit{code, fmt.Errorf(format, args...)}
+	return exit{code: code, err: fmt.Errorf(format, args...)}
 }
 
 // usage is an error in what the user has typed.
 func usage(format string, args ...any) error {
-	return exit{exitUsage, fmt.Errorf(format, args...)}
+	return exit{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
 // killedBy is how a shell reports an end by a signal.
@@ -63,8 +64,11 @@ func report(c *command, err error) int {
 		}
 	}
 	say("%v", err)
-	if code == exitUsage {
-		say("zklock %s -help shows how", c.name)
+	switch {
+	case e.hint != "":
+		say("%s", e.hint)
+	case code == exitUsage:
+		say("see zklock %s -help", c.name)
 	}
 	return code
 }

@@ -24,7 +24,7 @@ Commands:
 	}
 	b.WriteString(`
 zklock COMMAND -help tells more.
-Servers: -servers host:port,..., else ZK_SERVERS, else 127.0.0.1:2181.
+Where the servers are: -servers host:port,..., else ZK_SERVERS, else 127.0.0.1:2181.
 `)
 	return b.String()
 }
@@ -41,9 +41,19 @@ func (c *command) help() string {
 			b.WriteString("\nFlags:\n")
 			first = false
 		}
-		value, text := flag.UnquoteUsage(f)
+		value, text := described(f)
 		name := strings.TrimSpace("-" + f.Name + " " + value)
-		fmt.Fprintf(&b, "  %-18s %s\n", name, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 21)))
+		fmt.Fprintf(&b, "  %-*s %s\n", flagWidth, name, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", flagWidth+3)))
 	})
 	return b.String()
+}
+
+// flagWidth is that of the longest flag with its value.
+const flagWidth = len("-kill-after duration")
+
+// described is what a flag's value is called, and what the flag is for. Its usage may begin with the name of
+// the value, quoted and with a colon, which is not said twice.
+func described(f *flag.Flag) (value, text string) {
+	value, text = flag.UnquoteUsage(f)
+	return value, strings.TrimPrefix(text, value+": ")
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -19,7 +21,7 @@ import (
 // line is who holds and who waits at a path, as -json shows it.
 type line struct {
 	Path    string   `json:"path"`
-	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; several, if they are mixed; empty if nobody is there
+	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; several, if they are mixed; empty if no node is there
 	Permits int      `json:"permits,omitempty"` // of a semaphore
 	Members []member `json:"members"`           // in the order in which they came
 }
@@ -35,67 +37,64 @@ type member struct {
 	Data    string    `json:"data,omitempty"`
 }
 
-func (l *line) add(kind string, m member) {
-	switch {
-	case l.Kind == "":
-		l.Kind = kind
-	case l.Kind != kind && len(l.Members) > 0:
-		l.Kind = "mixed" // they do not exclude each other
+func (l *line) add(kind string, queue []zklocks.Member) {
+	for _, q := range queue {
+		switch {
+		case l.Kind == "":
+			l.Kind = kind
+		case l.Kind != kind && len(l.Members) > 0:
+			l.Kind = "mixed" // they do not exclude each other
+		}
+		m := member{q.Holding, kinds[q.Kind], 0, q.Since, sessionID(q.Session), q.Token, q.Path, string(q.Data)}
+		if q.Kind == observe.Permits {
+			m.Permits = q.Permits
+		}
+		l.Members = append(l.Members, m)
 	}
-	m.Node = l.Path + "/" + m.Node
-	l.Members = append(l.Members, m)
 }
 
 func sessionID(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
 
-// look finds out what kind of lock is at a path by who stands there: each recipe
+// kinds are the words of -json and of the table.
+var kinds = map[observe.Kind]string{
+	observe.Read: "read", observe.Write: "write", observe.Mutex: "lock", observe.Permits: "permit",
+}
+
+// look finds out what kind of lock is at a path by the nodes there: each recipe
 // ignores the nodes of the others.
-func look(ctx context.Context, conn *zk.Conn, path string) (*line, error) {
+func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	l := &line{Path: path, Members: []member{}}
-	for _, named := range []struct {
-		kind string
-		opts []rwlock.Option
+	for _, recipe := range []struct {
+		kind  string
+		queue func(context.Context) ([]zklocks.Member, error)
 	}{
-		{"rwlock", nil},
-		{"rwlock with Curator's names", []rwlock.Option{rwlock.WithCuratorNames()}},
+		{"rwlock", rwlock.New(conn, path).Queue},
+		{"rwlock with Curator's names", rwlock.New(conn, path, rwlock.WithCuratorNames()).Queue},
+		{"reentrant", reentrant.New(conn, path).Queue},
 	} {
-		queue, err := rwlock.New(conn, path, named.opts...).Queue(ctx)
+		queue, err := recipe.queue(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, q := range queue {
-			m := member{q.Holding, "read", 0, q.Since, sessionID(q.Session), q.Token, q.Name, string(q.Data)}
-			if q.Write {
-				m.Kind = "write"
-			}
-			l.add(named.kind, m)
-		}
+		l.add(recipe.kind, queue)
 	}
-	locks, err := reentrant.New(conn, path).Queue(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, q := range locks {
-		l.add("reentrant", member{q.Holding, "lock", 0, q.Since, sessionID(q.Session), q.Token, q.Name, string(q.Data)})
-	}
+	var err error
 	if l.Permits, err = permits(ctx, conn, path); err != nil || l.Permits == 0 {
 		return l, err
 	}
 	if l.Kind == "" {
 		l.Kind = "semaphore"
 	}
-	claims, err := semaphore.New(conn, path, 0).Queue(ctx)
+	queue, err := semaphore.New(conn, path, 0).Queue(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, q := range claims {
-		l.add("semaphore", member{q.Holding, "permit", q.Permits, q.Since, sessionID(q.Session), q.Token, "queue/" + q.Name, string(q.Data)})
-	}
+	l.add("semaphore", queue)
 	return l, nil
 }
 
 // permits is the number that a semaphore has stored at its path, 0 if there is none.
-func permits(ctx context.Context, conn *zk.Conn, path string) (int, error) {
+func permits(ctx context.Context, conn *zklocks.Conn, path string) (int, error) {
 	type answer struct {
 		data []byte
 		err  error
@@ -103,7 +102,7 @@ func permits(ctx context.Context, conn *zk.Conn, path string) (int, error) {
 	answered := make(chan answer, 1)
 	go func() { // the client's calls wait until there is a server
 		for {
-			data, _, err := conn.Get(path)
+			data, _, err := conn.Client().Get(path)
 			if !lostOnTheWay(err) || ctx.Err() != nil {
 				answered <- answer{data, err}
 				return

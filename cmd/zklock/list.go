@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-zookeeper/zk"
+	"github.com/zklocks/zklocks"
 )
 
 // observer is what `ls` and `watch` have in common.
@@ -22,7 +22,7 @@ type observer struct {
 }
 
 func (o *observer) define(c *command) {
-	c.flags.BoolVar(&o.json, "json", false, "JSON instead of a table")
+	c.flags.BoolVar(&o.json, "json", false, "print JSON, not a table")
 	o.servers.define(c.flags, 10*time.Second)
 }
 
@@ -37,12 +37,12 @@ func (o *observer) read(args []string) (err error) {
 func listCommand() *command {
 	c := newCommand("ls", "/path", "show who holds a lock and who waits", `
 Shows who holds the lock at a path and who waits for it, in the order in which
-they came; for all kinds of lock, whoever has made them.
+they came; for all kinds of lock, of this tool and of any other program.
 
   zklock ls /jobs/nightly
   zklock ls -json /jobs/nightly | jq -r '.members[] | select(.holding).data'
 
-FOR is how long ago somebody queued. TOKEN is the fencing token. DATA is what
+FOR is how long ago the member queued. TOKEN is the fencing token. DATA is what
 -data or the program says; zklock's own default names host, pid and command.
 `)
 	o := &observer{}
@@ -69,7 +69,7 @@ FOR is how long ago somebody queued. TOKEN is the fencing token. DATA is what
 	return c
 }
 
-func (o *observer) look(ctx context.Context, conn *zk.Conn) (*line, error) {
+func (o *observer) look(ctx context.Context, conn *zklocks.Conn) (*line, error) {
 	l, err := look(ctx, conn, o.path)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fail(exitNoServer, "no answer from %s for %v", strings.Join(o.list(), ", "), o.timeout)

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -50,7 +52,7 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	}
 
 	path = root + "/reentrant"
-	conn := realzk.Connect(t, quiet, realzk.Some(t)...)
+	conn := locks.On(realzk.Connect(t, quiet, realzk.Some(t)...))
 	h, err := reentrant.New(conn, path).Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +60,7 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	if got := start(t, "", "ls", path).Hears(path + ":"); got != "reentrant, 1 holding, 0 waiting" {
 		t.Errorf("reentrant: %q", got)
 	}
-	if err := h.Unlock(t.Context()); err != nil {
+	if err := h.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
 
@@ -77,8 +79,8 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	if got := start(t, "", "ls", path).Hears(path + ":"); got != "mixed, 2 holding, 0 waiting" {
 		t.Errorf("two recipes: %q", got)
 	}
-	for _, h := range []*rwlock.Hold{c, o} {
-		if err := h.Unlock(t.Context()); err != nil {
+	for _, h := range []*zklocks.Hold{c, o} {
+		if err := h.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -35,7 +37,7 @@ func pids(t *testing.T, c *realzk.Child) []int {
 }
 
 // alive tells which of the processes may still do something. One that has ended
-// and that nobody has waited for cannot.
+// and that no process has waited for cannot.
 func alive(pids []int) (some []int) {
 	for _, pid := range pids {
 		if syscall.Kill(pid, 0) == syscall.ESRCH {
@@ -70,7 +72,7 @@ func diedAt(pids []int) <-chan time.Time {
 
 // grant is when the next one held the lock, and who of the former was alive then.
 type grant struct {
-	hold  *rwlock.Hold
+	hold  *zklocks.Hold
 	at    time.Time
 	alive []int
 }
@@ -78,7 +80,7 @@ type grant struct {
 // next queues for a lock, in this process.
 func next(t *testing.T, path, server string, former []int) <-chan grant {
 	t.Helper()
-	m := rwlock.New(realzk.Connect(t, quiet, server), path)
+	m := rwlock.New(locks.On(realzk.Connect(t, quiet, server)), path)
 	granted := make(chan grant, 1)
 	go func() {
 		h, err := m.Lock(t.Context())
@@ -93,7 +95,7 @@ func next(t *testing.T, path, server string, former []int) <-chan grant {
 	return granted
 }
 
-// overtaken asserts that nobody of the command was alive when the next one held.
+// overtaken asserts that no process of the command was alive when the next one held.
 func overtaken(t *testing.T, dead <-chan time.Time, granted <-chan grant) grant {
 	t.Helper()
 	var g grant
@@ -104,7 +106,7 @@ func overtaken(t *testing.T, dead <-chan time.Time, granted <-chan grant) grant 
 	test.Within(t, soon, "the command is dead", func() {
 		t.Logf("dead %v before the next one held", g.at.Sub(<-dead).Round(time.Millisecond))
 	})
-	if err := g.hold.Unlock(t.Context()); err != nil {
+	if err := g.hold.Release(t.Context()); err != nil {
 		t.Error(err)
 	}
 	return g

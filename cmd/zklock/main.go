@@ -68,9 +68,8 @@ func zklock(args []string) int {
 		return exitUsage
 	}
 	name, args := args[0], args[1:]
-	switch name {
-	case "help", "-h", "-help", "--help":
-		if len(args) == 0 {
+	if asksForHelp(name) {
+		if len(args) == 0 || asksForHelp(args[0]) {
 			fmt.Print(overview(all))
 			return 0
 		}
@@ -94,6 +93,10 @@ func zklock(args []string) int {
 	}
 	fmt.Fprintf(os.Stderr, "zklock: there is no command %q; zklock help lists them\n", name)
 	return exitUsage
+}
+
+func asksForHelp(word string) bool {
+	return word == "help" || word == "-h" || word == "-help" || word == "--help"
 }
 
 // discard is where package flag writes: its messages come back as errors, too.

@@ -12,8 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks"
 )
 
 // order is what the user has asked `zklock run` for.
@@ -21,13 +20,13 @@ type order struct {
 	servers
 	lock
 	wait      time.Duration
-	quiet     bool // when somebody else has the lock
+	quiet     bool // when another process has the lock
 	killAfter time.Duration
 	argv      []string
 }
 
 func runCommand() *command {
-	c := newCommand("run", "/path -- command [arguments]", "run a command while holding a lock", `
+	c := newCommand("run", "/path -- command [arguments]", "hold a lock while a command runs", `
 Waits for the lock, runs the command, gives the lock back, and exits with the
 command's code. The lock is a path in ZooKeeper, which is made when needed.
 
@@ -44,7 +43,7 @@ write, and have the store refuse smaller ones than it has seen. (It does not tel
 holders apart that run side by side.)
 
 When the lock is about to be lost, the command and all that it has started get
-SIGTERM, and SIGKILL after -kill-after, before anybody else can have the lock.
+SIGTERM, and SIGKILL after -kill-after, before another process can have the lock.
 
 Exit codes: the command's own, or 128 + n if signal n has ended it, and
   120  busy (-try)                 124  not free within -wait
@@ -57,11 +56,11 @@ Exit codes: the command's own, or 128 + n if signal n has ended it, and
 	c.flags.IntVar(&o.permits, "permits", 0, "let `n` run at a time; all who use the path say the same n")
 	c.flags.BoolVar(&o.try, "try", false, "do not wait: exit with 120 if the lock is taken")
 	c.flags.BoolVar(&o.quiet, "quiet", false, "say nothing if the lock is taken: the exit code tells")
-	c.flags.DurationVar(&o.wait, "wait", 0, "`duration` to wait before exiting with 124; default: for ever")
-	data := c.flags.String("data", "", "`text` that zklock ls shows, to everybody; default: host, pid, command")
+	durationVar(c.flags, &o.wait, "wait", 0, "`duration`: how long to wait before exiting with 124; default: forever")
+	data := c.flags.String("data", "", "`text`: what zklock ls shows, to all; default: host, pid, command")
 	o.define(c.flags, 20*time.Second)
-	c.flags.DurationVar(&o.killAfter, "kill-after", 0,
-		"`duration` between SIGTERM and SIGKILL when the lock is lost; at most,\nand by default, a quarter of the session timeout")
+	durationVar(c.flags, &o.killAfter, "kill-after", 0,
+		"`duration`: from SIGTERM to SIGKILL when the lock is lost; at most, and\nby default, a quarter of the session timeout")
 	c.run = func(args []string) error {
 		if err := o.read(args, c); err != nil {
 			return err
@@ -158,8 +157,8 @@ func (o *order) run() error {
 }
 
 // hold takes the lock.
-func (o *order) hold(ctx context.Context, conn *zk.Conn) (held, error) {
-	granted := zkconn.SessionTimeout(conn)
+func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, error) {
+	granted := conn.SessionTimeout()
 	if o.killAfter > granted/4 {
 		return nil, usage("-kill-after %v is more than a quarter of the session timeout, %v, that the server has granted", o.killAfter, granted)
 	}
@@ -175,11 +174,11 @@ func (o *order) hold(ctx context.Context, conn *zk.Conn) (held, error) {
 		return h, nil
 	case errors.As(context.Cause(ctx), &signalled):
 		return nil, signalled
-	case o.quiet && errors.Is(err, rwlock.ErrBusy):
+	case o.quiet && errors.Is(err, zklocks.ErrBusy):
 		return nil, exit{code: exitBusy}
-	case errors.Is(err, rwlock.ErrBusy):
+	case errors.Is(err, zklocks.ErrBusy):
 		return nil, fail(exitBusy, "%s is taken", o.path)
-	case errors.Is(err, context.DeadlineExceeded) && (o.try || conn.State() != zk.StateHasSession):
+	case errors.Is(err, context.DeadlineExceeded) && (o.try || conn.Client().State() != zk.StateHasSession):
 		return nil, fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
 	case o.quiet && errors.Is(err, context.DeadlineExceeded):
 		return nil, exit{code: exitTimeout}
@@ -191,11 +190,11 @@ func (o *order) hold(ctx context.Context, conn *zk.Conn) (held, error) {
 
 // release gives the lock back. If no server answers, closing the connection is
 // the next best, and the end of the session the last.
-func (o *order) release(conn *zk.Conn, h held) {
-	ctx, cancel := context.WithTimeout(context.Background(), zkconn.SessionTimeout(conn)/4)
+func (o *order) release(conn *zklocks.Conn, h *zklocks.Hold) {
+	ctx, cancel := context.WithTimeout(context.Background(), conn.SessionTimeout()/4)
 	defer cancel()
-	err := h.giveBack(ctx)
-	if err != nil && !errors.Is(err, rwlock.ErrLost) {
+	err := h.Release(ctx)
+	if err != nil && !errors.Is(err, zklocks.ErrLost) {
 		say("giving %s back: %v", o.path, err)
 	}
 }

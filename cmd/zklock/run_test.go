@@ -77,6 +77,10 @@ func TestWrongUsage(t *testing.T) {
 		{"-kill-after", []string{"run", "-kill-after", "10s", "-timeout", "20s", "/jobs", "--", "true"}},
 		{"has granted", []string{"run", "-kill-after", "1h", "-timeout", "4h", "/jobs", "--", "true"}},
 		{"-timeout 0s", []string{"run", "-timeout", "0", "/jobs", "--", "true"}},
+		{`"30" for flag -wait: a duration has a unit, as in "30s"`, []string{"run", "-wait", "30", "/jobs", "--", "true"}},
+		{`"1m30" for flag -timeout: a duration has a unit, as in "1m30s"`, []string{"ls", "-timeout", "1m30", "/jobs"}},
+		{`"soon" for flag -kill-after: want a duration, such as "30s"`, []string{"run", "-kill-after", "soon", "/jobs", "--", "true"}},
+		{`"2" for flag -tick: a duration has a unit, as in "2s"`, []string{"dev", "-tick", "2"}},
 		{"no-such-flag", []string{"run", "-no-such-flag", "/jobs", "--", "true"}},
 		{"no-such-port", []string{"run", "-servers", "zk1:no-such-port", "/jobs", "--", "true"}},
 		{"no command \"walk\"", []string{"walk"}},
@@ -150,7 +154,8 @@ func TestNoServer(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
 	p.Refuse()
-	ends(t, start(t, p.Addr(), "run", "-timeout", "1s", test.Path(t), "--", "true"), exitNoServer, p.Addr(), "after 1", "refused")
+	ends(t, start(t, p.Addr(), "run", "-timeout", "1s", test.Path(t), "--", "true"), exitNoServer,
+		"no server: connect to "+p.Addr(), "after 1", "refused", "\nzklock: set ZK_SERVERS or -servers, or start one with zklock dev\n")
 }
 
 // inLine waits until so many nodes stand in line.

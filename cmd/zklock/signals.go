@@ -26,5 +26,5 @@ func catch() <-chan os.Signal {
 	return c
 }
 
-// fatal reports whether a signal ends those who do not care about it.
+// fatal reports whether a signal ends processes that do not care about it.
 func fatal(sig os.Signal) bool { return sig != syscall.SIGCONT && sig != syscall.SIGWINCH }

@@ -6,23 +6,21 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks"
 )
 
-// supervisor sees to it that nobody of the command's group outlives the lock.
+// supervisor sees to it that no process of the command's group outlives the lock.
 //
 //	time ──▶   last answer        SIGTERM          SIGKILL   deadline
 //	               │                 │◀─ kill-after ─▶│◀ reserve ▶│
 //
-// Until the deadline nobody else can hold the lock, unless somebody deletes its
+// Until the deadline no other process can hold the lock, unless a program deletes its
 // node. A heartbeat that is answered moves all of that on; when one is late the
 // deadline is at least two fifths of a session timeout away (less a few round trips), and
 // -kill-after is at most a quarter. So a lock that is well is never given up.
 type supervisor struct {
 	path      string
-	hold      held
+	hold      *zklocks.Hold
 	child     *child
 	guard     *watcher
 	timeout   time.Duration
@@ -34,9 +32,9 @@ type supervisor struct {
 	guarded time.Time // when the guard ends it, unless it is told of a later time before
 }
 
-// runHolding runs the command and returns when nobody of it is left.
-func (o *order) runHolding(conn *zk.Conn, h held, signals <-chan os.Signal) error {
-	s := &supervisor{path: o.path, hold: h, timeout: zkconn.SessionTimeout(conn), killAfter: o.killAfter}
+// runHolding runs the command and returns when no process of its group is left.
+func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan os.Signal) error {
+	s := &supervisor{path: o.path, hold: h, timeout: conn.SessionTimeout(), killAfter: o.killAfter}
 	if s.reserve = s.timeout / 16; s.killAfter == 0 {
 		s.killAfter = s.timeout / 4
 	}
@@ -50,7 +48,7 @@ func (o *order) runHolding(conn *zk.Conn, h held, signals <-chan os.Signal) erro
 	env := append(os.Environ(), "ZKLOCK_PATH="+o.path, fmt.Sprintf("ZKLOCK_TOKEN=%d", h.Token()))
 	s.child, err = startChild(o.argv, env, func(group int) {
 		s.guard.group(group)
-		if deadline, known := h.Deadline(); known {
+		if deadline := h.Deadline(); !deadline.IsZero() {
 			s.allow(deadline)
 		}
 	})
@@ -87,7 +85,7 @@ func (o *order) runHolding(conn *zk.Conn, h held, signals <-chan os.Signal) erro
 		}
 		next.Reset(s.look())
 		if ended == nil {
-			next.Reset(10 * time.Millisecond) // nobody tells when the last of a group has gone
+			next.Reset(10 * time.Millisecond) // no signal tells when the last of a group has gone
 		}
 	}
 	if s.lost != nil {
@@ -99,10 +97,10 @@ func (o *order) runHolding(conn *zk.Conn, h held, signals <-chan os.Signal) erro
 // look ends the command when it is time for that, and returns when to look again.
 func (s *supervisor) look() time.Duration {
 	now := time.Now()
-	deadline, known := s.hold.Deadline()
+	deadline := s.hold.Deadline()
 	switch {
-	case !known || !s.hold.Held():
-		// Somebody else may hold it already: the node was deleted, the server has
+	case deadline.IsZero() || !s.hold.Held():
+		// Another process may hold it already: the node was deleted, the server has
 		// ended the session, or this machine stood still. No time for a farewell.
 		s.lose(errGone)
 		s.killAt = now
@@ -115,12 +113,12 @@ func (s *supervisor) look() time.Duration {
 		s.end()
 	}
 	if !s.killAt.IsZero() {
-		if known && s.killAt.After(deadline.Add(-s.reserve)) {
+		if !deadline.IsZero() && s.killAt.After(deadline.Add(-s.reserve)) {
 			s.killAt = deadline.Add(-s.reserve)
 		}
 		if !now.Before(s.killAt) {
 			s.child.signal(syscall.SIGKILL)
-			return s.timeout / 16 // again, for those who were being started
+			return s.timeout / 16 // again, for processes that were being started
 		}
 		return s.killAt.Sub(now)
 	}

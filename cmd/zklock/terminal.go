@@ -28,11 +28,11 @@ func (t *terminal) lendTo(attr *syscall.SysProcAttr) {
 	}
 }
 
-// takeBack is for whoever comes after zklock in the same group: a script that
+// takeBack is for the program that comes after zklock in the same group: a script that
 // goes on.
 func (t *terminal) takeBack() {
 	if t != nil {
-		signal.Ignore(syscall.SIGTTOU) // which who is not in front gets for it
+		signal.Ignore(syscall.SIGTTOU) // which a process that is not in front gets for it
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, syscall.Getpgrp())
 	}
 }

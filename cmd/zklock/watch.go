@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sys/unix"
+
+	"github.com/zklocks/zklocks"
 )
 
 func watchCommand() *command {
@@ -42,9 +44,9 @@ until ^C. It asks the servers only when something has changed.
 // may change hands a thousand times a second.
 const calm = 100 * time.Millisecond
 
-func (o *observer) watch(ctx context.Context, conn *zk.Conn) error {
+func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 	live := !o.json && isTerminal(os.Stdout)
-	changed := changes(conn, o.path)
+	changed := changes(conn.Client(), o.path)
 	var seen *line
 	var last string
 	for {
@@ -56,7 +58,7 @@ func (o *observer) watch(ctx context.Context, conn *zk.Conn) error {
 			return nil
 		case err == nil:
 			seen = l
-		case conn.State() == zk.StateHasSession:
+		case conn.Client().State() == zk.StateHasSession:
 			return err
 		default:
 			say("%v", err)
@@ -72,7 +74,7 @@ func (o *observer) watch(ctx context.Context, conn *zk.Conn) error {
 			case <-tick.C:
 				if live && seen != nil { // how long goes on
 					o.print(seen, live, "")
-					if conn.State() != zk.StateHasSession {
+					if conn.Client().State() != zk.StateHasSession {
 						fmt.Println("no server answers; this is from before")
 					}
 				}

@@ -16,9 +16,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/internal/crew"
 	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 func main() { crew.Main(lead, work) }
@@ -36,7 +36,7 @@ func (s *store) write(token int64) error {
 
 // work is process A or B: it takes the lock and writes, now and later.
 func work(ctx context.Context, c *crew.Crew) error {
-	conn, err := zkconn.Connect(ctx, c.Servers, 2*time.Second)
+	conn, err := zklocks.Connect(ctx, c.Servers, 2*time.Second)
 	if err != nil {
 		return err
 	}
@@ -45,15 +45,15 @@ func work(ctx context.Context, c *crew.Crew) error {
 	if err != nil {
 		return err
 	}
-	defer hold.Unlock(ctx)
+	defer hold.Release(ctx)
 	c.Say("%d", hold.Token())              // the first write
 	if _, err := c.Hear(ctx); err != nil { // the work in between; here A is frozen
 		return err
 	}
-	c.Say("%t", hold.Held())  // the first look; a careful program stops here
-	c.Say("%d", hold.Token()) // the second write, regardless
-	c.Say("%v", crew.Answer(func() error {
-		_, err := conn.Multi(hold.Guard(), &zk.SetDataRequest{Path: c.Path, Data: []byte(c.Name), Version: -1})
+	c.Say("%t", hold.Held())               // the first look; a careful program stops here
+	c.Say("%d", hold.Token())              // the second write, regardless
+	c.Say("%v", crew.Answer(func() error { // not hold.Multi, which would ask the hold first
+		_, err := conn.Client().Multi(hold.Guard(&zk.SetDataRequest{Path: c.Path, Data: []byte(c.Name), Version: -1})...)
 		return err
 	}))
 	_, err = c.Hear(ctx)
@@ -88,7 +88,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	c.Worker("A").Thaw()
 	c.Note("A goes on with SIGCONT, as if nothing had happened")
 	look, _ := c.Next(ctx)
-	c.Note("A asks its hold, which not everybody does: Held() is %s", look.Text)
+	c.Note("A asks its hold, which not every program does: Held() is %s", look.Text)
 	_, late := write()
 	guard, err := c.Next(ctx)
 	c.Note("A writes to ZooKeeper, behind hold.Guard(): %s", guard.Text)

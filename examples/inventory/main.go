@@ -1,13 +1,14 @@
 // Inventory: shops read a stock of goods that clerks rewrite, bin after bin. The
 // sum never changes: who counts another one has read in the midst of a rewrite.
-// A clerk downgrades its lock to read back what it wrote, beside other readers.
+// A clerk writes by hold.Multi, so no step of a rewrite takes place without its lock,
+// and downgrades to read back what it wrote, beside other readers.
 //
 //	go run ./examples/inventory -servers host:2181
 //	go run ./examples/inventory -servers host:2181 -unlocked
 //
 // It fails (exit status 1) at the first torn read, when a clerk reads back what it
-// did not write, and when reads never overlapped or nobody rewrote. The second
-// command locks nobody out, and must fail: so the check is a real one.
+// did not write, and when reads never overlapped or no clerk rewrote. The second
+// command locks no process out, and must fail: so the check is a real one.
 package main
 
 import (
@@ -18,9 +19,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/internal/crew"
 	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 const bins, goods, readers = 6, 600, 4 // readers in each shop
@@ -31,28 +34,25 @@ func main() { crew.Main(lead, work) }
 
 // work is a process: a clerk, or a shop.
 func work(ctx context.Context, c *crew.Crew) error {
-	conn, err := zkconn.Connect(ctx, c.Servers, 5*time.Second)
+	conn, err := zklocks.Connect(ctx, c.Servers, 5*time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	lock, stock := rwlock.New(conn, c.Path+"/lock"), crew.Shelf{Conn: conn, Path: c.Path, Len: bins}
+	lock, stock := rwlock.New(conn, c.Path+"/lock"), crew.Shelf{Conn: conn.Client(), Path: c.Path, Len: bins}
 	if *unlocked {
 		lock = rwlock.New(conn, c.Path+"/lock-"+c.Name)
 	}
 	if strings.HasPrefix(c.Name, "clerk") {
 		return c.Repeat(ctx, 1, 100*time.Millisecond, func(int) error { return rewrite(ctx, c, lock, stock) })
 	}
-	return c.Repeat(ctx, readers, 10*time.Millisecond, func(i int) error { return read(ctx, c, i, lock, stock) })
+	return c.Repeat(ctx, readers, 10*time.Millisecond, func(i int) error {
+		return zklocks.Do(ctx, lock.RLock, func(context.Context, *zklocks.Hold) error { return read(c, i, stock) })
+	})
 }
 
 // read counts the goods.
-func read(ctx context.Context, c *crew.Crew, reader int, lock *rwlock.RWMutex, stock crew.Shelf) error {
-	hold, err := lock.RLock(ctx)
-	if err != nil {
-		return err
-	}
-	defer hold.Unlock(ctx)
+func read(c *crew.Crew, reader int, stock crew.Shelf) error {
 	defer c.Task(reader)()
 	found, err := stock.Read()
 	if err == nil && crew.Sum(found) != goods {
@@ -63,24 +63,24 @@ func read(ctx context.Context, c *crew.Crew, reader int, lock *rwlock.RWMutex, s
 
 // rewrite moves the goods.
 func rewrite(ctx context.Context, c *crew.Crew, lock *rwlock.RWMutex, stock crew.Shelf) error {
-	hold, err := lock.Lock(ctx)
-	if err != nil {
+	return zklocks.Do(ctx, lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+		want := crew.Deal(goods, bins)
+		if err := stock.Write(want, func(step *zk.SetDataRequest) error {
+			_, err := hold.Multi(ctx, step)
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := lock.Downgrade(ctx, hold); err != nil {
+			return err
+		}
+		found, err := stock.Read()
+		if err == nil && !slices.Equal(found, want) {
+			err = fmt.Errorf("another clerk came in between: wrote %d, read back %d", want, found)
+		}
+		c.Say("rewrote")
 		return err
-	}
-	defer hold.Unlock(ctx)
-	want := crew.Deal(goods, bins)
-	if err := stock.Write(want); err != nil {
-		return err
-	}
-	if err := hold.Downgrade(ctx); err != nil {
-		return err
-	}
-	found, err := stock.Read()
-	if err == nil && !slices.Equal(found, want) {
-		err = fmt.Errorf("another clerk came in between: wrote %d, read back %d", want, found)
-	}
-	c.Say("rewrote")
-	return err
+	})
 }
 
 // lead starts the processes and counts what they report.

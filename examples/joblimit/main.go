@@ -5,21 +5,22 @@
 //	go run ./examples/joblimit -servers host:2181
 //
 // It fails (exit status 1) when more than N ever worked at once, when N never
-// did, or when nobody took the dead one's place in time. That is measured without
+// did, or when no worker took the dead one's place in time. That is measured without
 // asking the lock: workers tell the start and end of each job through one pipe.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/internal/crew"
 	"github.com/zklocks/zklocks/semaphore"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 const workers, session = 8, 2 * time.Second // a server grants sessions of at least 2 of its ticks
@@ -33,24 +34,25 @@ func main() { crew.Main(lead, work) }
 
 // work is a worker process: one job after the other, until ctx ends.
 func work(ctx context.Context, c *crew.Crew) error {
-	conn, err := zkconn.Connect(ctx, c.Servers, session)
+	conn, err := zklocks.Connect(ctx, c.Servers, session)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	jobs := semaphore.New(conn, c.Path, *limit, semaphore.WithData([]byte(c.Name)))
+	jobs := semaphore.New(conn, c.Path, *limit, zklocks.WithData([]byte(c.Name)))
 	for {
-		hold, err := jobs.Acquire(ctx, 1)
-		if err != nil {
+		err := zklocks.Do(ctx, jobs.Locker(1).Lock, func(ctx context.Context, _ *zklocks.Hold) error {
+			c.Say("start")
+			defer c.Say("end")
+			select {
+			case <-time.After(time.Duration(300+rand.IntN(300)) * time.Millisecond): // the job
+			case <-ctx.Done(): // the permit is lost, or we shall stop
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, zklocks.ErrLost) { // who has lost a permit asks for another
 			return err
 		}
-		c.Say("start")
-		select {
-		case <-time.After(time.Duration(300+rand.IntN(300)) * time.Millisecond): // the job
-		case <-hold.Context(ctx).Done(): // the permit is lost, or we shall stop
-		}
-		c.Say("end")
-		_ = hold.Release(ctx) // also right when it is lost, or ctx has ended
 	}
 }
 
@@ -70,7 +72,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	c.Note("SIGKILL to %s, at work: its place is taken until its session expires", victim.From)
 	heir, err := jobs.RunUntilFull(ctx, *within)
 	if err != nil {
-		return fmt.Errorf("nobody took the place of %s in %v: %w", victim.From, *within, err)
+		return fmt.Errorf("no worker took the place of %s in %v: %w", victim.From, *within, err)
 	}
 	took := heir.At.Sub(killed).Seconds()
 	c.Note("%s takes the place of %s, %.1f s after the kill", heir.From, victim.From, took)
@@ -78,9 +80,9 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	return c.Proved("%d jobs, never more than %d at once; a killed worker was replaced after %.1f s", jobs.Done, jobs.Most, took)
 }
 
-// view shows who runs and who waits, which everybody can ask ZooKeeper.
+// view shows who runs and who waits, which any process can ask ZooKeeper.
 func view(ctx context.Context, c *crew.Crew) {
-	conn, err := zkconn.Connect(ctx, c.Servers, session)
+	conn, err := zklocks.Connect(ctx, c.Servers, session)
 	if err != nil {
 		return
 	}

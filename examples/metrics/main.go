@@ -22,10 +22,10 @@ import (
 	"go.opentelemetry.io/otel/exporters/stdout/stdoutmetric"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
 	"github.com/zklocks/zklocks/observe"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 var (
@@ -63,7 +63,11 @@ func run(ctx context.Context) error {
 		}
 		observers = append(observers, o)
 	}
-	conn, err := zkconn.Connect(ctx, strings.Split(*servers, ","), 10*time.Second)
+	var observed []zklocks.ConnectOption // defaults of all locks on the connection
+	for _, o := range observers {
+		observed = append(observed, zklocks.WithObserver(o))
+	}
+	conn, err := zklocks.Connect(ctx, strings.Split(*servers, ","), 10*time.Second, observed...)
 	if err != nil {
 		return err
 	}
@@ -76,7 +80,7 @@ func run(ctx context.Context) error {
 	slog.Info("scrape", "url", "http://"+l.Addr().String()+"/metrics")
 	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	go http.Serve(l, nil)
-	traffic.Run(ctx, conn, *path, observers...)
+	traffic.Run(ctx, conn, *path)
 	return nil
 }
 

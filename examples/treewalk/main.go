@@ -1,12 +1,12 @@
 // Treewalk: a function takes a lock and calls itself for each child of a node,
 // which takes the lock again, level by level. Each branch of the root is walked
-// by a goroutine of its own, which joins by the context of the hold.
+// by a goroutine of its own, which joins by the context of the hold that Do passes on.
 //
 //	go run ./examples/treewalk -servers host:2181
 //
 // It fails (exit status 1) when an outsider gets the lock during the walk, be it
 // over another connection or a goroutine without the context; when holds are
-// miscounted; when the lock node goes before the last Unlock, or stays after it.
+// miscounted; when the lock node goes before the last Release, or stays after it.
 package main
 
 import (
@@ -15,37 +15,35 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/internal/crew"
 	"github.com/zklocks/zklocks/reentrant"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 func main() { crew.Main(lead, nil) }
 
 // walk adds up the tree below n. It makes the hold of that number of goroutine by.
 func walk(ctx context.Context, mu *reentrant.Mutex, n *crew.Node, by string, number int) error {
-	hold, err := mu.Lock(ctx) // the lock is ours already: one more hold, no request
-	if err != nil {
-		return err
-	}
-	defer hold.Unlock(ctx)
-	if n.By, n.Holds = by, mu.Holds(); n.Holds != number {
-		return fmt.Errorf("%s: %d holds, not %d", n.Name, n.Holds, number)
-	}
-	time.Sleep(100 * time.Millisecond) // the work
-	errs := make(chan error, len(n.Kids))
-	for _, kid := range n.Kids {
-		if by == "main" {
-			go func() { errs <- walk(hold.Context(ctx), mu, kid, kid.Name, 1) }()
-		} else {
-			errs <- walk(ctx, mu, kid, by, number+1)
+	// The lock is ours already: one more hold, no request.
+	return zklocks.Do(ctx, mu.Lock, func(ctx context.Context, _ *zklocks.Hold) (err error) {
+		if n.By, n.Holds = by, mu.Holds(); n.Holds != number {
+			return fmt.Errorf("%s: %d holds, not %d", n.Name, n.Holds, number)
 		}
-	}
-	for range n.Kids {
-		err = errors.Join(err, <-errs)
-	}
-	n.Add()
-	return err
+		time.Sleep(100 * time.Millisecond) // the work
+		errs := make(chan error, len(n.Kids))
+		for _, kid := range n.Kids {
+			if by == "main" {
+				go func() { errs <- walk(ctx, mu, kid, kid.Name, 1) }()
+			} else {
+				errs <- walk(ctx, mu, kid, by, number+1)
+			}
+		}
+		for range n.Kids {
+			err = errors.Join(err, <-errs)
+		}
+		n.Add()
+		return err
+	})
 }
 
 // intrude tries to get the lock, as long as ctx lives.
@@ -53,7 +51,7 @@ func intrude(ctx context.Context, c *crew.Crew, who string, mu *reentrant.Mutex)
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		if _, err := mu.TryLock(ctx); err == nil {
 			c.Fail("%s got the lock during the walk", who)
-		} else if errors.Is(err, reentrant.ErrBusy) {
+		} else if errors.Is(err, zklocks.ErrBusy) {
 			refused++
 		}
 	}
@@ -63,7 +61,7 @@ func intrude(ctx context.Context, c *crew.Crew, who string, mu *reentrant.Mutex)
 func lead(ctx context.Context, c *crew.Crew) error {
 	var locks [2]*reentrant.Mutex // on one path, each over a connection of its own
 	for i := range locks {
-		conn, err := zkconn.Connect(ctx, c.Servers, 5*time.Second)
+		conn, err := zklocks.Connect(ctx, c.Servers, 5*time.Second)
 		if err != nil {
 			return err
 		}
@@ -89,12 +87,12 @@ func lead(ctx context.Context, c *crew.Crew) error {
 		return err
 	}
 	if queue, err := theirs.Queue(ctx); len(queue) < 2 || queue[0].Token != hold.Token() || len(next) > 0 {
-		return fmt.Errorf("before the last Unlock our node is not the first of %d in line (%v)", len(queue), err)
+		return fmt.Errorf("before the last Release our node is not the first of %d in line (%v)", len(queue), err)
 	}
-	unlocked := time.Now()
-	if err := errors.Join(hold.Unlock(ctx), <-next); err != nil {
-		return fmt.Errorf("the last Unlock did not let the next one in: %w", err)
+	released := time.Now()
+	if err := errors.Join(hold.Release(ctx), <-next); err != nil {
+		return fmt.Errorf("the last Release did not let the next one in: %w", err)
 	}
 	return c.Proved("%d holds on one lock node; %d outsiders refused; the next in line let in %v after the end",
-		tree.Count()+1, attempts, time.Since(unlocked).Round(100*time.Microsecond))
+		tree.Count()+1, attempts, time.Since(released).Round(100*time.Microsecond))
 }

@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	module     = "github.com/zklocks/zklocks/"
+	module     = "github.com/zklocks/zklocks"
+	root       = "zklocks" // the front door, the package at the root of the module
 	zk         = "github.com/go-zookeeper/zk"
 	multierror = "github.com/hashicorp/go-multierror"
 	goid       = "github.com/petermattis/goid"
@@ -30,17 +31,23 @@ const (
 )
 
 // recipe is what each public lock package may import. No recipe is in it: they never import each other.
-var recipe = []string{"internal/queue", "internal/session", "internal/hold", "internal/znode", "observe", zk, multierror}
+var recipe = []string{
+	root, "internal/slot", "internal/queue", "internal/session", "internal/hold", "internal/znode", "observe", zk, multierror,
+}
 
 // house says what each package of the library may import besides the standard library; paths without a dot are ours.
 // Every list points down, so a cycle or an arrow that points up cannot be written here by accident.
 var house = map[string][]string{
+	root: {
+		"internal/slot", "internal/wire", "internal/link", "internal/hold", "internal/queue", "internal/znode", "observe", zk,
+	},
 	"rwlock":           recipe,
 	"semaphore":        recipe,
 	"reentrant":        append([]string{"internal/goid"}, recipe...),
+	"internal/slot":    {"internal/wire", "internal/queue", "internal/link", "internal/hold", "internal/znode", zk},
 	"internal/queue":   {"internal/session", "internal/hold", "internal/znode", "observe", zk, multierror},
 	"internal/session": {"internal/link", "internal/hold", "internal/znode", zk, multierror},
-	"zkconn":           {"internal/link", zk, multierror},
+	"internal/wire":    {"internal/link", zk, multierror},
 	"internal/link":    {zk},
 	"internal/hold":    {multierror},
 	"internal/znode":   {},
@@ -48,15 +55,22 @@ var house = map[string][]string{
 	"internal/goid":    {goid},
 	"internal/proxy":   {},
 	"internal/memnet":  {},
-	"zktest":           {"internal/memzk", "internal/memnet", "internal/proxy", "internal/link", "internal/test/realzk", "zkconn", zk},
+	"zktest":           {"internal/memzk", "internal/memnet", "internal/proxy", "internal/link", "internal/test/realzk", root, zk},
 	"internal/memzk":   {},
+}
+
+// inner packages are the ways past the public API. For each, the packages that may import it, beside their tests and
+// the test tools.
+var inner = map[string][]string{
+	"internal/wire": {root, "internal/slot"},
+	"internal/slot": {root, "rwlock", "semaphore", "reentrant"},
 }
 
 // pure packages decide and never act. Only direct imports count: fmt reaches os, and nobody does I/O by way of fmt.Errorf.
 var pure = []string{"internal/hold", "internal/znode", "observe"}
 
 // noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it: internal/session does that.
-var noCalls = []string{"rwlock", "semaphore", "reentrant", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
+var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
 
 // pkg is what `go list -json` tells about a package.
 type pkg struct {
@@ -81,6 +95,7 @@ func check(pkgs map[string]pkg) []string {
 		tooling := path == "zktest" || within(path, "internal/test") || within(path, "internal/mutants") || within(path, "examples")
 		for _, imp := range p.Imports {
 			ours, third := kind(imp)
+			users, restricted := inner[imp]
 			switch {
 			case imp == goleak && !within(path, "internal/test"):
 				complain(imp, "it is for tests only")
@@ -88,6 +103,8 @@ func check(pkgs map[string]pkg) []string {
 				complain(imp, "it is for tests and examples only")
 			case (ours || third) && library && !slices.Contains(allowed, imp):
 				complain(imp, "not among what it may import")
+			case restricted && !slices.Contains(users, path) && !within(path, "internal/test"):
+				complain(imp, fmt.Sprintf("it is for %q and tests only", users))
 			case third && !slices.Contains([]string{zk, multierror, goid, goleak}, imp):
 				complain(imp, "not a dependency of this module")
 			case path == "examples/demo" && imp == "internal/memzk": // the server that the other examples run on
@@ -109,12 +126,20 @@ func check(pkgs map[string]pkg) []string {
 // kind tells imports of this module and of others from those of the standard library.
 func kind(imp string) (ours, third bool) {
 	first, _, _ := strings.Cut(imp, "/")
-	for _, top := range []string{"rwlock", "semaphore", "reentrant", "zkconn", "zktest", "observe", "examples"} {
+	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "zktest", "observe", "examples"} {
 		ours = ours || first == top
 	}
-	// The standard library has an internal/ of its own, which nobody else can import.
+	// The standard library has an internal/ of its own, which no other module can import.
 	ours = ours || first == "internal"
 	return ours, strings.Contains(first, ".")
+}
+
+// short is the name of a package here: without the module, if it is one of ours.
+func short(path string) string {
+	if path == module {
+		return root
+	}
+	return strings.TrimPrefix(path, module+"/")
 }
 
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
@@ -130,16 +155,18 @@ func doesIO(imp string) bool {
 
 func TestImportsPointOneWay(t *testing.T) {
 	pkgs := map[string]pkg{}
-	for _, p := range list(t, module+"...") {
+	for _, p := range list(t, module+"/...") {
 		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
 			for i := range imports {
-				imports[i] = strings.TrimPrefix(imports[i], module)
+				imports[i] = short(imports[i])
 			}
 		}
-		pkgs[strings.TrimPrefix(p.ImportPath, module)] = p
+		pkgs[short(p.ImportPath)] = p
 	}
-	if _, ok := pkgs["internal/arch"]; !ok {
-		t.Fatal("go list does not see this package: nothing was checked")
+	for _, path := range append(slices.Collect(maps.Keys(house)), "internal/arch") {
+		if _, ok := pkgs[path]; !ok {
+			t.Errorf("go list does not see %s: it was not checked", path)
+		}
 	}
 	for _, line := range check(pkgs) {
 		t.Error(line)
@@ -151,6 +178,32 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		path, imp string
 		test, ok  bool
 	}{
+		"the front door on the slots":               {path: root, imp: "internal/slot", ok: true},
+		"the front door on the wire":                {path: root, imp: "internal/wire", ok: true},
+		"a recipe on the front door":                {path: "semaphore", imp: root, ok: true},
+		"a recipe on the slots":                     {path: "reentrant", imp: "internal/slot", ok: true},
+		"the slots on the wire":                     {path: "internal/slot", imp: "internal/wire", ok: true},
+		"a test on the wire":                        {path: "zktest", imp: "internal/wire", test: true, ok: true},
+		"a test tool on the wire":                   {path: "internal/test/venue", imp: "internal/wire", ok: true},
+		"a test tool on the slots":                  {path: "internal/test/locks", imp: "internal/slot", ok: true},
+		"an example on the front door":              {path: "examples/fencing", imp: root, ok: true},
+		"the kit on the front door":                 {path: "zktest", imp: root, ok: true},
+		"the front door on a recipe":                {path: root, imp: "rwlock"},
+		"the front door on the session":             {path: root, imp: "internal/session"},
+		"the front door on the test tools":          {path: root, imp: "internal/test/locks"},
+		"a recipe on the wire":                      {path: "reentrant", imp: "internal/wire"},
+		"a recipe on the link":                      {path: "rwlock", imp: "internal/link"},
+		"the core on the front door":                {path: "internal/queue", imp: root},
+		"the core on the slots":                     {path: "internal/queue", imp: "internal/slot"},
+		"the session on the wire":                   {path: "internal/session", imp: "internal/wire"},
+		"the slots on the front door":               {path: "internal/slot", imp: root},
+		"the slots on a recipe":                     {path: "internal/slot", imp: "rwlock"},
+		"the wire on the slots":                     {path: "internal/wire", imp: "internal/slot"},
+		"the kit on the wire":                       {path: "zktest", imp: "internal/wire"},
+		"the kit on the slots":                      {path: "zktest", imp: "internal/slot"},
+		"an unplaced package on the wire":           {path: "internal/suite", imp: "internal/wire"},
+		"an unplaced package on the slots":          {path: "internal/suite", imp: "internal/slot"},
+		"an example on the wire":                    {path: "examples/demo", imp: "internal/wire"},
 		"a recipe on the core":                      {path: "rwlock", imp: "internal/queue", ok: true},
 		"a recipe on the pure half":                 {path: "semaphore", imp: "internal/hold", ok: true},
 		"the core on the session":                   {path: "internal/queue", imp: "internal/session", ok: true},
@@ -173,10 +226,9 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"the kit on a leak check":                   {path: "zktest", imp: goleak},
 		"a recipe on the kit":                       {path: "rwlock", imp: "zktest"},
 		"a recipe's test on the kit":                {path: "rwlock", imp: "zktest", test: true, ok: true},
-		"zkconn on the kit":                         {path: "zkconn", imp: "zktest"},
+		"the wire on the kit":                       {path: "internal/wire", imp: "zktest"},
 		"the server in memory on the network":       {path: "internal/memzk", imp: "internal/memnet"},
 		"a recipe on another":                       {path: "rwlock", imp: "semaphore"},
-		"a recipe on zkconn":                        {path: "reentrant", imp: "zkconn"},
 		"a recipe on a package nobody has placed":   {path: "rwlock", imp: "internal/util"},
 		"a recipe on the test tools":                {path: "rwlock", imp: "internal/test"},
 		"a recipe on a part of the test tools":      {path: "rwlock", imp: "internal/test/history"},
@@ -185,7 +237,7 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"the core on a recipe":                      {path: "internal/queue", imp: "rwlock"},
 		"the session on the core":                   {path: "internal/session", imp: "internal/queue"},
 		"the link on the session":                   {path: "internal/link", imp: "internal/session"},
-		"zkconn on the session":                     {path: "zkconn", imp: "internal/session"},
+		"the wire on the session":                   {path: "internal/wire", imp: "internal/session"},
 		"hold on the session":                       {path: "internal/hold", imp: "internal/session"},
 		"znode on the client":                       {path: "internal/znode", imp: zk},
 		"hold on the client":                        {path: "internal/hold", imp: zk},
@@ -217,12 +269,12 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 }
 
 // TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context in front, a guess at what a lost answer
-// means and a look at the session id. All of that stands in internal/session; a call from anywhere else goes round it.
+// means and a look at the session id. All of that is in internal/session; a call from anywhere else goes round it.
 func TestOnlySessionCallsTheConnection(t *testing.T) {
-	deps := list(t, "-export", "-deps", module+"...", zk)
+	deps := list(t, "-export", "-deps", module+"/...", zk)
 	l := newLoader(deps)
 	for _, p := range deps {
-		if !slices.Contains(noCalls, strings.TrimPrefix(p.ImportPath, module)) {
+		if !slices.Contains(noCalls, short(p.ImportPath)) {
 			continue
 		}
 		var files []*ast.File

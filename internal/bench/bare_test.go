@@ -14,8 +14,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 // requests makes the requests that a fair lock or semaphore of this kind takes, with
@@ -31,7 +31,7 @@ type requests struct {
 }
 
 func openRequests(ctx context.Context, j job) (lockers, error) {
-	conn, err := zkconn.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	conn, err := wire.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}

@@ -8,23 +8,23 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 // ourLocks are one connection and one value for all its workers, as a program
 // would have them.
 type ourLocks struct {
-	conn *zk.Conn
+	conn *zklocks.Conn
 	mode string
 	rw   *rwlock.RWMutex
 	sem  *semaphore.Semaphore
 }
 
 func openOurs(ctx context.Context, j job) (lockers, error) {
-	conn, err := zkconn.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	conn, err := zklocks.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
@@ -40,45 +40,30 @@ func openOurs(ctx context.Context, j job) (lockers, error) {
 	return l, nil
 }
 
-func (l *ourLocks) close() { l.conn.Close() }
+func (l *ourLocks) close() { _ = l.conn.Close() }
 
 func (l *ourLocks) worker() func(context.Context, bool) (func() error, error) {
 	// The hold is kept here and not in a closure for each cycle, whose
 	// allocation would be the harness's and not the lock's.
-	var held interface {
-		release(context.Context) error
-	}
-	var w writeHold
-	var p permitHold
-	release := func() error { return held.release(context.Background()) }
+	var held *zklocks.Hold
+	release := func() error { return held.Release(context.Background()) }
 	return func(ctx context.Context, read bool) (func() error, error) {
 		var err error
 		switch {
 		case l.mode == permits:
-			p.Hold, err = l.sem.Acquire(ctx, 1)
-			held = &p
+			held, err = l.sem.Acquire(ctx, 1)
 		case read:
-			w.Hold, err = l.rw.RLock(ctx)
-			held = &w
+			held, err = l.rw.RLock(ctx)
 		default:
-			w.Hold, err = l.rw.Lock(ctx)
-			held = &w
+			held, err = l.rw.Lock(ctx)
 		}
 		return release, err
 	}
 }
 
-type writeHold struct{ *rwlock.Hold }
-
-func (h *writeHold) release(ctx context.Context) error { return h.Unlock(ctx) }
-
-type permitHold struct{ *semaphore.Hold }
-
-func (h *permitHold) release(ctx context.Context) error { return h.Release(ctx) }
-
 // mutexes are one connection and one value for all its workers.
 type mutexes struct {
-	conn  *zk.Conn
+	conn  *zklocks.Conn
 	mutex *reentrant.Mutex
 }
 
@@ -86,18 +71,18 @@ func openReentrant(ctx context.Context, j job) (lockers, error) {
 	if j.Mode != exclusive {
 		return nil, fmt.Errorf("reentrant has no mode %s", j.Mode)
 	}
-	conn, err := zkconn.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	conn, err := zklocks.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
 	if err != nil {
 		return nil, err
 	}
 	return &mutexes{conn: conn, mutex: reentrant.New(conn, j.Path)}, nil
 }
 
-func (m *mutexes) close() { m.conn.Close() }
+func (m *mutexes) close() { _ = m.conn.Close() }
 
 func (m *mutexes) worker() func(context.Context, bool) (func() error, error) {
-	var held *reentrant.Hold
-	release := func() error { return held.Unlock(context.Background()) }
+	var held *zklocks.Hold
+	release := func() error { return held.Release(context.Background()) }
 	return func(ctx context.Context, _ bool) (func() error, error) {
 		var err error
 		held, err = m.mutex.Lock(ctx)

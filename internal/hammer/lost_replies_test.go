@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -83,15 +84,16 @@ type taking struct {
 }
 
 func (c *forgetful) run(base string) {
-	rw, sem, mutex := rwlock.New(c.conn, base+"-rw"), semaphore.New(c.conn, base+"-sem", 3), reentrant.New(c.conn, base+"-mutex")
+	conn := locks.On(c.conn)
+	rw, sem, mutex := rwlock.New(conn, base+"-rw"), semaphore.New(conn, base+"-sem", 3), reentrant.New(conn, base+"-mutex")
 	takings := []taking{
 		{base + "-rw", 1, func(ctx context.Context) (func(context.Context) error, error) {
 			h, err := rw.Lock(ctx)
-			return h.Unlock, err
+			return h.Release, err
 		}},
 		{base + "-rw", 1, func(ctx context.Context) (func(context.Context) error, error) {
 			h, err := rw.RLock(ctx)
-			return h.Unlock, err
+			return h.Release, err
 		}},
 		{base + "-sem/queue", 2, func(ctx context.Context) (func(context.Context) error, error) {
 			h, err := sem.Acquire(ctx, 2)
@@ -99,7 +101,7 @@ func (c *forgetful) run(base string) {
 		}},
 		{base + "-mutex", 1, func(ctx context.Context) (func(context.Context) error, error) {
 			h, err := mutex.Lock(ctx)
-			return h.Unlock, err
+			return h.Release, err
 		}},
 	}
 	for _, k := range takings {

@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-func mutexes(conn *zk.Conn, j *job) func(*worker, int) {
+func mutexes(conn *zklocks.Conn, j *job) func(*worker, int) {
 	locks := make([]*reentrant.Mutex, len(j.Paths))
 	for i, path := range j.Paths {
 		locks[i] = reentrant.New(conn, path)
@@ -36,13 +35,13 @@ func mutexes(conn *zk.Conn, j *job) func(*worker, int) {
 			return
 		}
 		if w.broken(breakEarly) {
-			w.release(h.Unlock)
+			w.release(h.Release)
 			w.stay(path, called, 0).writing(func() { w.look(fake{}) })
 			return
 		}
 		r := &recursion{worker: w, mutex: m}
 		r.stay = w.stay(path, called, w.token(h))
-		last := h.Unlock
+		last := h.Release
 		r.writing(func() {
 			w.dwell(20, 4*time.Millisecond)
 			w.look(h)
@@ -53,7 +52,7 @@ func mutexes(conn *zk.Conn, j *job) func(*worker, int) {
 		}
 		w.release(last)
 		if n := m.Holds(); n != 0 {
-			w.wrong(fmt.Sprintf("the goroutine has %d holds after the last unlock", n))
+			w.wrong(fmt.Sprintf("the goroutine has %d holds after the last release", n))
 		}
 	}
 }
@@ -65,12 +64,12 @@ type recursion struct {
 	mutex *reentrant.Mutex
 }
 
-// again re-enters depth times, and returns the unlock of the hold that is left:
+// again re-enters depth times, and returns the release of the hold that is left:
 // any of them may be the last.
-func (r *recursion) again(outer *reentrant.Hold, depth int) func(context.Context) error {
+func (r *recursion) again(outer *zklocks.Hold, depth int) func(context.Context) error {
 	w := r.worker
 	if depth == 0 {
-		return outer.Unlock
+		return outer.Release
 	}
 	if w.chance(3) {
 		r.join(outer)
@@ -78,7 +77,7 @@ func (r *recursion) again(outer *reentrant.Hold, depth int) func(context.Context
 	h, err := r.mutex.Lock(context.Background())
 	if err != nil {
 		w.wrong("re-entry: " + err.Error())
-		return outer.Unlock
+		return outer.Release
 	}
 	w.count("re-entered")
 	r.visit.again()
@@ -87,12 +86,12 @@ func (r *recursion) again(outer *reentrant.Hold, depth int) func(context.Context
 		w.wrong("a re-entry with another token")
 	}
 	last := r.again(h, depth-1)
-	first := outer.Unlock
+	first := outer.Release
 	if w.chance(2) {
 		first, last = last, first
 	}
 	if err := first(context.Background()); err != nil {
-		w.wrong("unlock of one of several: " + err.Error())
+		w.wrong("release of one of several: " + err.Error())
 	}
 	r.visit.again()
 	span.End()
@@ -100,7 +99,7 @@ func (r *recursion) again(outer *reentrant.Hold, depth int) func(context.Context
 }
 
 // join has others in by way of the context.
-func (r *recursion) join(outer *reentrant.Hold) {
+func (r *recursion) join(outer *zklocks.Hold) {
 	w := r.worker
 	ctx := outer.Context(context.Background())
 	var joined sync.WaitGroup
@@ -118,8 +117,8 @@ func (r *recursion) join(outer *reentrant.Hold) {
 				w.wrong(fmt.Sprintf("who joins has %d holds, not 1", n))
 			}
 			span.End()
-			if err := h.Unlock(ctx); err != nil {
-				w.wrong("unlock by one who joined: " + err.Error())
+			if err := h.Release(ctx); err != nil {
+				w.wrong("release by one who joined: " + err.Error())
 			}
 		})
 	}

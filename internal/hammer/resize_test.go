@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -14,15 +15,15 @@ import (
 func resizing(first int, next func(random int) int) beside {
 	return func(t *testing.T, r *result, j job) func(*history.Rules) {
 		ctx := t.Context()
-		conn := realzk.Connect(t, sessionTimeout)
-		var locks []*semaphore.Semaphore
+		conn := locks.On(realzk.Connect(t, sessionTimeout))
+		var semaphores []*semaphore.Semaphore
 		limits := make([][]history.Limit, len(j.Paths)) // the last one is in force
 		for i, path := range j.Paths {
 			s := semaphore.New(conn, path, first)
 			if err := s.Resize(ctx, first); err != nil {
 				t.Fatal(err)
 			}
-			locks = append(locks, s)
+			semaphores = append(semaphores, s)
 			limits[i] = []history.Limit{{Path: path, Permits: first}}
 		}
 		stop, stopped := make(chan struct{}), make(chan struct{})
@@ -45,9 +46,9 @@ func resizing(first int, next func(random int) int) beside {
 				case <-pace.C:
 				}
 				random = random*6364136223846793005 + 1442695040888963407
-				i, n := int(random>>60)%len(locks), next(int(random>>33))
+				i, n := int(random>>60)%len(semaphores), next(int(random>>33))
 				called := history.Now()
-				if err := resize(ctx, locks[i], n); err != nil {
+				if err := resize(ctx, semaphores[i], n); err != nil {
 					t.Errorf("resize: %v", err)
 					return
 				}

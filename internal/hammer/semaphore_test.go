@@ -5,8 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -18,7 +17,7 @@ type permitHold interface {
 	Release(context.Context) error
 }
 
-func semaphores(conn *zk.Conn, j *job) func(*worker, int) {
+func semaphores(conn *zklocks.Conn, j *job) func(*worker, int) {
 	locks := make([]*semaphore.Semaphore, len(j.Paths))
 	for i, path := range j.Paths {
 		locks[i] = semaphore.New(conn, path, j.Permits)

@@ -9,8 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
@@ -51,7 +50,7 @@ type suspect struct {
 type storm struct {
 	job *job
 	round
-	conn  *zk.Conn
+	conn  *zklocks.Conn
 	rec   *history.Recorder
 	locks []strain
 
@@ -60,7 +59,7 @@ type storm struct {
 }
 
 // stress is hammer with faults.
-func (j *job) stress(conn *zk.Conn, r round) (outcome, error) {
+func (j *job) stress(conn *zklocks.Conn, r round) (outcome, error) {
 	var all outcome
 	shared, unmap, err := mapFile(r.Cells, len(r.Paths)*cellSize)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/reentrant"
@@ -24,11 +25,11 @@ type strain struct {
 }
 
 // strains are dealt to the paths in turn.
-var strains = []func(conn *zk.Conn, path string) strain{
-	func(conn *zk.Conn, path string) strain { return rwStrain(rwlock.New(conn, path)) },
+var strains = []func(conn *zklocks.Conn, path string) strain{
+	func(conn *zklocks.Conn, path string) strain { return rwStrain(rwlock.New(conn, path)) },
 	permitStrain,
 	mutexStrain,
-	func(conn *zk.Conn, path string) strain {
+	func(conn *zklocks.Conn, path string) strain {
 		return rwStrain(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)))
 	},
 }
@@ -65,7 +66,7 @@ type grip struct {
 type gripped interface {
 	held
 	Lost() <-chan struct{}
-	Guard() *zk.CheckVersionRequest
+	Guard(ops ...any) []any
 }
 
 func rwStrain(m *rwlock.RWMutex) strain {
@@ -85,11 +86,11 @@ func rwStrain(m *rwlock.RWMutex) strain {
 			if err != nil {
 				return &grip{try: try}, err
 			}
-			g := &grip{gripped: h, kind: kind, give: h.Unlock}
+			g := &grip{gripped: h, kind: kind, give: h.Release}
 			if write {
 				g.more = func(t *tenure) {
 					if w.chance(3) {
-						t.downgrade(h)
+						t.downgrade(m, h)
 					}
 				}
 			}
@@ -99,11 +100,11 @@ func rwStrain(m *rwlock.RWMutex) strain {
 	}
 }
 
-func (t *tenure) downgrade(h *rwlock.Hold) {
+func (t *tenure) downgrade(m *rwlock.RWMutex, h *zklocks.Hold) {
 	before := history.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), t.until)
 	defer cancel()
-	switch err := h.Downgrade(ctx); {
+	switch err := m.Downgrade(ctx, h); {
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
 	case err != nil:
@@ -112,14 +113,14 @@ func (t *tenure) downgrade(h *rwlock.Hold) {
 		t.count("downgraded")
 		t.sure = before
 		t.span.EndAt(before)
-		t.storm.note(func(r *record) { r.Nodes[h.Guard().Path] = h.Token() })
+		t.storm.note(func(r *record) { r.Nodes[h.Guard()[0].(*zk.CheckVersionRequest).Path] = h.Token() })
 		t.kind, t.called = history.Shared, 0
 		t.begin()
 		t.stay()
 	}
 }
 
-func permitStrain(conn *zk.Conn, path string) strain {
+func permitStrain(conn *zklocks.Conn, path string) strain {
 	s := semaphore.New(conn, path, permits)
 	return strain{
 		take: func(ctx context.Context, w *worker) (*grip, error) {
@@ -138,7 +139,7 @@ func permitStrain(conn *zk.Conn, path string) strain {
 	}
 }
 
-func mutexStrain(conn *zk.Conn, path string) strain {
+func mutexStrain(conn *zklocks.Conn, path string) strain {
 	m := reentrant.New(conn, path)
 	return strain{
 		take: func(ctx context.Context, w *worker) (*grip, error) {
@@ -150,11 +151,11 @@ func mutexStrain(conn *zk.Conn, path string) strain {
 			if err != nil {
 				return &grip{try: try}, err
 			}
-			g := &grip{gripped: h, kind: history.Exclusive, give: h.Unlock}
+			g := &grip{gripped: h, kind: history.Exclusive, give: h.Release}
 			g.more = func(t *tenure) { t.reenter(m, h) }
 			g.after = func() {
 				if n := m.Holds(); n != 0 {
-					w.wrong(fmt.Sprintf("the goroutine has %d holds after the last unlock", n))
+					w.wrong(fmt.Sprintf("the goroutine has %d holds after the last release", n))
 				}
 			}
 			return g, nil
@@ -164,7 +165,7 @@ func mutexStrain(conn *zk.Conn, path string) strain {
 }
 
 // reenter has the owner in again, sometimes from other goroutines.
-func (t *tenure) reenter(m *reentrant.Mutex, h *reentrant.Hold) {
+func (t *tenure) reenter(m *reentrant.Mutex, h *zklocks.Hold) {
 	if t.chance(10) {
 		t.join(m, h)
 	}
@@ -190,9 +191,9 @@ func (t *tenure) reenter(m *reentrant.Mutex, h *reentrant.Hold) {
 	if again.Token() != h.Token() {
 		t.wrong("a re-entry with another token")
 	}
-	first := again.Unlock
+	first := again.Release
 	if t.chance(2) {
-		first, t.give = h.Unlock, again.Unlock
+		first, t.give = h.Release, again.Release
 		t.gripped = again
 	}
 	before = history.Now()
@@ -200,13 +201,13 @@ func (t *tenure) reenter(m *reentrant.Mutex, h *reentrant.Hold) {
 	case errors.Is(err, hold.ErrLost):
 		t.lost()
 	case err != nil:
-		t.wrong("unlock of one of two: " + err.Error())
+		t.wrong("release of one of two: " + err.Error())
 	default:
 		t.sure = before
 	}
 }
 
-func (t *tenure) join(m *reentrant.Mutex, h *reentrant.Hold) {
+func (t *tenure) join(m *reentrant.Mutex, h *zklocks.Hold) {
 	ctx, cancel := context.WithDeadline(h.Context(context.Background()), t.until)
 	defer cancel()
 	var joined sync.WaitGroup
@@ -225,8 +226,8 @@ func (t *tenure) join(m *reentrant.Mutex, h *reentrant.Hold) {
 			if again.Token() != h.Token() {
 				t.wrong("joined with another token")
 			}
-			if err := again.Unlock(ctx); err != nil && !errors.Is(err, hold.ErrLost) {
-				t.wrong("unlock by one who joined: " + err.Error())
+			if err := again.Release(ctx); err != nil && !errors.Is(err, hold.ErrLost) {
+				t.wrong("release by one who joined: " + err.Error())
 			}
 		})
 	}

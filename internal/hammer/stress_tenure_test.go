@@ -14,7 +14,7 @@ import (
 
 // tenure is one hold in a storm, where it may be lost at any time. What it
 // claims is the time from its beginning to the last instant at which it said
-// of itself that it was held: by Held, or by an Unlock that found nothing lost.
+// of itself that it was held: by Held, or by a Release that found nothing lost.
 // Each such instant is read off the clock *before* the question, so a process
 // that is frozen in between claims nothing that it did not know.
 type tenure struct {
@@ -72,21 +72,21 @@ func (s *storm) cycle(w *worker, path int) {
 // barge is to be inside without having acquired: the test of the test.
 func barge(_ context.Context, w *worker) (*grip, error) {
 	more := func(*tenure) { w.linger(20 * time.Millisecond) } // let others come
-	return &grip{gripped: phantom{}, kind: history.Exclusive, give: phantom{}.Unlock, more: more}, nil
+	return &grip{gripped: phantom{}, kind: history.Exclusive, give: phantom{}.Release, more: more}, nil
 }
 
 // phantom is a fake hold that is never lost.
 type phantom struct{ fake }
 
-func (phantom) Lost() <-chan struct{}          { return nil }
-func (phantom) Guard() *zk.CheckVersionRequest { return &zk.CheckVersionRequest{} }
+func (phantom) Lost() <-chan struct{} { return nil }
+func (phantom) Guard(...any) []any    { return []any{&zk.CheckVersionRequest{}} }
 
 // line is who stands in front of a caller who waited for too long.
 func (s *storm) line(path int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	q, err := s.locks[path].queue(ctx)
-	return fmt.Sprintf("the line of %s, seen by session %#x: %s (%v)", s.Paths[path], s.conn.SessionID(), q, err)
+	return fmt.Sprintf("the line of %s, seen by session %#x: %s (%v)", s.Paths[path], s.conn.Client().SessionID(), q, err)
 }
 
 func (s *storm) note(what func(*record)) {
@@ -98,7 +98,7 @@ func (s *storm) note(what func(*record)) {
 func (t *tenure) begin() {
 	t.count(string(t.kind))
 	// The session tells which holds the nemesis ended along with one.
-	t.owner = fmt.Sprintf("%s@%x", t.who, t.storm.conn.SessionID())
+	t.owner = fmt.Sprintf("%s@%x", t.who, t.storm.conn.Client().SessionID())
 	h := history.Hold{
 		Path: t.storm.Paths[t.path], Kind: t.kind, Permits: t.permits, Token: t.token,
 		Who: t.owner, Called: t.called, Acquired: history.Now(),
@@ -139,7 +139,7 @@ func (t *tenure) look() bool {
 	return true
 }
 
-// lost: an Unlock may be the one to find out, and then Lost stays open.
+// lost: a Release may be the one to find out, and then Lost stays open.
 func (t *tenure) lost() {
 	if t.over {
 		return

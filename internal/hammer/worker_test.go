@@ -175,9 +175,7 @@ func (s *stay) taking(n int, inside func()) {
 // fake is a hold of nothing.
 type fake struct{}
 
-func (fake) Held() bool                      { return true }
-func (fake) Token() int64                    { return 0 }
-func (fake) Verify(context.Context) error    { return nil }
-func (fake) Unlock(context.Context) error    { return nil }
-func (fake) Release(context.Context) error   { return nil }
-func (fake) Downgrade(context.Context) error { return nil }
+func (fake) Held() bool                    { return true }
+func (fake) Token() int64                  { return 0 }
+func (fake) Verify(context.Context) error  { return nil }
+func (fake) Release(context.Context) error { return nil }

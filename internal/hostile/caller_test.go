@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test/contract"
 )
@@ -19,7 +20,7 @@ type caller struct {
 	recipe
 	locker
 	proxy   *proxy.Proxy
-	attempt *contract.Attempt[contract.Hold]
+	attempt *contract.Attempt[*zklocks.Hold]
 	before  int64 // requests when it began
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
@@ -162,7 +163,7 @@ func TestCanceledWaitsLeaveNothing(t *testing.T) {
 			all.Wait()
 			h.only(holders)
 		})
-		must(t, held.Unlock(t.Context()))
+		must(t, held.Release(t.Context()))
 		test.AssertEmpty(t, h.witness, h.dir)
 	})
 }
@@ -194,9 +195,9 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 			must(t, err)
 			realzk.Expire(t, h.conn)
 			test.Within(t, soon, "the loss is told", func() { <-lost; <-inside.Done() })
-			for _, h := range []interface{ Unlock(context.Context) error }{one, other} {
-				if err := h.Unlock(t.Context()); !errors.Is(err, hold.ErrLost) {
-					t.Errorf("unlock after the end of the session: %v", err)
+			for _, h := range []*zklocks.Hold{one, other} {
+				if err := h.Release(t.Context()); !errors.Is(err, hold.ErrLost) {
+					t.Errorf("release after the end of the session: %v", err)
 				}
 			}
 			mine := 0
@@ -214,7 +215,7 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 		if err := <-waits; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		must(t, held.Unlock(t.Context()))
+		must(t, held.Release(t.Context()))
 		for _, dir := range []string{h.dir, h.path + "-asked" + r.below, h.path + "-unasked" + r.below} {
 			test.AssertEmpty(t, h.witness, dir)
 		}
@@ -290,7 +291,7 @@ func cost(t *testing.T, r recipe, own bool) {
 	if more := goroutines - bare - sent; more > 4 {
 		t.Errorf("%d goroutines of ours for %d waiters", more+sent, waiters)
 	}
-	must(t, held.Unlock(t.Context()))
+	must(t, held.Release(t.Context()))
 	test.AssertEmpty(t, h.witness, h.dir)
 }
 

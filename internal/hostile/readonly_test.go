@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
@@ -27,8 +28,8 @@ func TestAReadOnlyMember(t *testing.T) {
 		proxy *proxy.Proxy
 		free  locker // of a lock that nobody has
 		own   locker // of one that the holder has
-		held  contract.Hold
-		waits *contract.Attempt[contract.Hold]
+		held  *zklocks.Hold
+		waits *contract.Attempt[*zklocks.Hold]
 	}
 	var seats []*seat
 	for _, r := range recipes {
@@ -37,7 +38,7 @@ func TestAReadOnlyMember(t *testing.T) {
 		s.free, s.own = r.on(conn, s.path+"-free"), r.on(conn, s.path)
 		free, err := s.free.lock(t.Context())
 		must(t, err)
-		must(t, free.Unlock(t.Context()))
+		must(t, free.Release(t.Context()))
 		s.held, err = r.on(realzk.Connect(t, timeout, left.Addr()), s.path).block(t.Context())
 		must(t, err)
 		s.waits = contract.Begin(t, t.Context(), s.own.lock)
@@ -86,13 +87,13 @@ func TestAReadOnlyMember(t *testing.T) {
 	}
 	must(t, ensemble.Servers()[1].Restart()) // two of three are a quorum
 	for _, s := range seats {
-		if err := s.held.Unlock(t.Context()); !errors.Is(err, hold.ErrLost) {
-			t.Errorf("%s: unlock: %v", s.name, err)
+		if err := s.held.Release(t.Context()); !errors.Is(err, hold.ErrLost) {
+			t.Errorf("%s: release: %v", s.name, err)
 		}
-		must(t, s.waits.Granted().Unlock(t.Context()))
+		must(t, s.waits.Granted().Release(t.Context()))
 		free, err := s.free.lock(t.Context())
 		must(t, err)
-		must(t, free.Unlock(t.Context()))
+		must(t, free.Release(t.Context()))
 		test.AssertEmpty(t, witness, s.path+s.below)
 		test.AssertEmpty(t, witness, s.path+"-free"+s.below)
 	}

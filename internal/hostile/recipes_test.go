@@ -6,14 +6,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-type acquire = func(context.Context) (contract.Hold, error)
+type acquire = func(context.Context) (*zklocks.Hold, error)
 
 // locker is one value of a recipe.
 type locker struct {
@@ -55,46 +56,28 @@ func each(t *testing.T, test func(*testing.T, recipe)) {
 }
 
 func write(conn *zk.Conn, path string, data []byte) locker {
-	m := rwlock.New(conn, path, rwlock.WithData(data))
-	lock := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
-	try := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryLock(ctx)) }
-	return locker{lock, try, lock}
+	m := rwlock.New(locks.On(conn), path, zklocks.WithData(data))
+	return locker{m.Lock, m.TryLock, m.Lock}
 }
 
 func read(conn *zk.Conn, path string, data []byte) locker {
-	m := rwlock.New(conn, path, rwlock.WithData(data))
-	return locker{
-		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.RLock(ctx)) },
-		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryRLock(ctx)) },
-		func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) },
-	}
+	m := rwlock.New(locks.On(conn), path, zklocks.WithData(data))
+	return locker{m.RLock, m.TryRLock, m.Lock}
 }
 
 func reenter(conn *zk.Conn, path string, data []byte) locker {
-	m := reentrant.New(conn, path, reentrant.WithData(data))
-	lock := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
-	try := func(ctx context.Context) (contract.Hold, error) { return contract.As(m.TryLock(ctx)) }
-	return locker{lock, try, lock}
+	m := reentrant.New(locks.On(conn), path, zklocks.WithData(data))
+	return locker{m.Lock, m.TryLock, m.Lock}
 }
 
 // permits are two of three: two holders of two do not fit.
-func permits(conn *zk.Conn, path string, data []byte) locker {
-	return acquirer(semaphore.New(conn, path, 3, semaphore.WithData(data)), 2)
-}
+func permits(conn *zk.Conn, path string, data []byte) locker { return permit(conn, path, data, 3, 2) }
 
 // onePermit is for what depends on how many nodes a member has.
 var onePermit = recipe{name: "one permit", below: "/queue", stored: "1", kind: znode.Permit, nodes: 1, watches: 3,
-	with: func(conn *zk.Conn, path string, data []byte) locker {
-		return acquirer(semaphore.New(conn, path, 1, semaphore.WithData(data)), 1)
-	}}
+	with: func(conn *zk.Conn, path string, data []byte) locker { return permit(conn, path, data, 1, 1) }}
 
-func acquirer(s *semaphore.Semaphore, n int) locker {
-	hold := func(h *semaphore.Hold, err error) (contract.Hold, error) { return contract.As(unlocker{h}, err) }
-	lock := func(ctx context.Context) (contract.Hold, error) { return hold(s.Acquire(ctx, n)) }
-	try := func(ctx context.Context) (contract.Hold, error) { return hold(s.TryAcquire(ctx, n)) }
-	return locker{lock, try, lock}
+func permit(conn *zk.Conn, path string, data []byte, of, n int) locker {
+	l := semaphore.New(locks.On(conn), path, of, zklocks.WithData(data)).Locker(n)
+	return locker{l.Lock, l.TryLock, l.Lock}
 }
-
-type unlocker struct{ *semaphore.Hold }
-
-func (h unlocker) Unlock(ctx context.Context) error { return h.Release(ctx) }

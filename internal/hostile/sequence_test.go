@@ -120,12 +120,12 @@ func marginBegins(b *brink) {
 	test.Eventually(b, soon, "the last who may stands in line", func() bool { return len(b.line()) == two })
 	b.refused()
 	waits.Waits()
-	must(b, held.Unlock(b.Context()))
+	must(b, held.Release(b.Context()))
 	got := waits.Granted()
 	if got.Token() <= held.Token() {
 		b.Errorf("token %d after %d", got.Token(), held.Token())
 	}
-	must(b, got.Unlock(b.Context()))
+	must(b, got.Release(b.Context()))
 	b.refused()
 	b.idle()
 	refusedOnce(b)
@@ -177,7 +177,7 @@ func wornIsGivenUp(b *brink) {
 	held, err := b.on(b.conn, b.path).lock(b.Context())
 	must(b, err)
 	b.idle()
-	must(b, held.Unlock(b.Context()))
+	must(b, held.Release(b.Context()))
 	renewed(b)
 }
 
@@ -195,6 +195,6 @@ func renewed(b *brink) {
 	if line := b.line(); len(line) != b.nodes || !strings.Contains(strings.Join(line, " "), "-0000000000") {
 		b.Errorf("in a new directory: %q", line)
 	}
-	must(b, held.Unlock(ctx))
+	must(b, held.Release(ctx))
 	test.AssertEmpty(b, b.witness, b.dir)
 }

@@ -50,7 +50,7 @@ func TestAServerThatThrottles(t *testing.T) {
 						if err := h.Verify(t.Context()); err != nil {
 							t.Error(err)
 						}
-						if err := h.Unlock(t.Context()); err != nil {
+						if err := h.Release(t.Context()); err != nil {
 							t.Error(err)
 						}
 					}

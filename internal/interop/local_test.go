@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -33,20 +34,20 @@ type grip struct {
 
 func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
 	return &local{Stage: s, name: "reentrant", on: func(conn *zk.Conn, path string) locker {
-		m := reentrant.New(conn, path, opts...)
+		m := reentrant.New(locks.On(conn), path, opts...)
 		return func(ctx context.Context, _ string) (grip, error) {
 			h, err := m.Lock(ctx)
 			if err != nil {
 				return grip{}, err
 			}
-			return grip{token: h.Token(), give: h.Unlock}, nil
+			return grip{token: h.Token(), give: h.Release}, nil
 		}
 	}}
 }
 
 func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 	return &local{Stage: s, name: "rwlock", on: func(conn *zk.Conn, path string) locker {
-		m := rwlock.New(conn, path, opts...)
+		m := rwlock.New(locks.On(conn), path, opts...)
 		return func(ctx context.Context, kind string) (grip, error) {
 			lock := m.Lock
 			if kind == read {
@@ -56,7 +57,7 @@ func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 			if err != nil {
 				return grip{}, err
 			}
-			return grip{token: h.Token(), give: h.Unlock, downgrade: h.Downgrade}, nil
+			return grip{token: h.Token(), give: h.Release, downgrade: func(ctx context.Context) error { return m.Downgrade(ctx, h) }}, nil
 		}
 	}}
 }

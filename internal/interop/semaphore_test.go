@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -37,7 +38,7 @@ func TestKazooSemaphoreIsRefused(t *testing.T) {
 func (s *story) refuses(path, why string) {
 	s.Helper()
 	before := s.stays(path)
-	_, err := semaphore.New(s.Connect(), path, 1).TryAcquire(s.Ctx, 1)
+	_, err := semaphore.New(locks.On(s.Connect()), path, 1).TryAcquire(s.Ctx, 1)
 	s.Is(err, semaphore.ErrMismatch)
 	if err == nil || !strings.Contains(err.Error(), path+" "+why) {
 		s.Errorf("error %v, want that %s %s", err, path, why)

@@ -1,8 +1,8 @@
-// Package link carries what a connection made by zkconn knows about itself and a bare *zk.Conn cannot tell: the session
+// Package link carries what a connection made by wire knows about itself and a bare *zk.Conn cannot tell: the session
 // timeout that the server granted, how often the connection was made anew, whether it was closed for good, and until
 // which instant its session is known to live.
 //
-// zkconn tells a Link what happens on the wire; the locks ask it. But for WatchAll a Link calls nobody and blocks nobody.
+// wire tells a Link what happens on the wire; the locks ask it. But for WatchAll a Link calls nobody and blocks nobody.
 package link
 
 import (
@@ -25,6 +25,7 @@ type Link struct {
 	view atomic.Pointer[view]
 
 	births births
+	parted atomic.Bool
 
 	mu        sync.Mutex // orders the writers; guards everything below
 	touches   touches
@@ -161,6 +162,12 @@ func (l *Link) MarkClosed() {
 	l.view.Store(&view{epoch: old.epoch, timeout: old.timeout, closed: true})
 	close(l.changed) // and never made anew: Changed stays closed
 }
+
+// Parted tells that a server has ended the session because it was asked to.
+func (l *Link) Parted() { l.parted.Store(true) }
+
+// HasParted reports whether that was told.
+func (l *Link) HasParted() bool { return l.parted.Load() }
 
 // Answered tells that a packet, sent at that time on the present connection, has been answered just now.
 func (l *Link) Answered(sent time.Time) {

@@ -15,7 +15,7 @@ var registry struct {
 	links map[weak.Pointer[zk.Conn]]weak.Pointer[Link]
 }
 
-// Attach makes l the Link of conn, which has to keep it, as zkconn's do by their dialer.
+// Attach makes l the Link of conn, which has to keep it, as those of wire do by their dialer.
 func Attach(conn *zk.Conn, l *Link) {
 	key := weak.Make(conn)
 	registry.Lock()
@@ -27,7 +27,7 @@ func Attach(conn *zk.Conn, l *Link) {
 	runtime.AddCleanup(conn, forget, key)
 }
 
-// Of returns the Link of conn, nil for a connection that zkconn did not make.
+// Of returns the Link of conn, nil for a connection that wire did not make.
 func Of(conn *zk.Conn) *Link {
 	if conn == nil {
 		return nil

@@ -5,8 +5,9 @@ import "time"
 // touches finds the latest packet of a connection of which the leader is known to have heard.
 //
 // The leader alone ends sessions. A client on a follower keeps its session alive by any packet but
-// credentials, which zkconn does not tell here; but the follower only notes it, and passes its notes on with its next answer to the leader's ping, which comes every half tick. A follower
-// that is cut off or stops takes the notes since then with it, so an answer from it proves nothing by itself.
+// credentials, which wire does not tell here; but the follower only notes it, and passes its notes on with its next
+// answer to the leader's ping, which comes every half tick. A follower that is cut off or stops takes the notes since
+// then with it, so an answer from it proves nothing by itself.
 //
 // A request that needs the quorum does. Let packet a be answered, the answer heard at h, and let the quorum request q,
 // sent at h + T/4 + T/32 or later on the same connection, be answered, too. Then

@@ -26,6 +26,7 @@ type mutant struct {
 type target struct{ pkg, run string }
 
 // The targets of the packages, by the name of the test alone.
+func inRoot(run string) target      { return target{".", run} }
 func inZnode(run string) target     { return target{"internal/znode", run} }
 func inHold(run string) target      { return target{"internal/hold", run} }
 func inLink(run string) target      { return target{"internal/link", run} }
@@ -34,7 +35,7 @@ func inSession(run string) target   { return target{"internal/session", run} }
 func inRwlock(run string) target    { return target{"rwlock", run} }
 func inSemaphore(run string) target { return target{"semaphore", run} }
 func inReentrant(run string) target { return target{"reentrant", run} }
-func inZkconn(run string) target    { return target{"zkconn", run} }
+func inWire(run string) target      { return target{"internal/wire", run} }
 func inTakeover(run string) target  { return target{"internal/takeover", run} }
 func inProxy(run string) target     { return target{"internal/proxy", run} }
 func inMemnet(run string) target    { return target{"internal/memnet", run} }
@@ -59,7 +60,7 @@ func (t target) String() string { return t.pkg + " " + t.run }
 
 // all are the mutants, in the order of the layers.
 func all() []mutant {
-	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofTheRecipes, ofTheConnection, ofTheJudges)
+	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofTheRecipes, ofTheConnection, ofTheFrontDoor, ofTheJudges)
 }
 
 // patched returns the file with the bug in it.

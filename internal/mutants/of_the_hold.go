@@ -28,12 +28,12 @@ var ofTheHold = []mutant{
 	},
 	{
 		name: "deadline-from-the-time-of-the-answer",
-		file: "zkconn/wire.go",
+		file: "internal/wire/wire.go",
 		why:  "the server has counted since the request",
 		old:  `w.client.link.Answered(p.at)`,
 		new: `p.at = time.Now()
 		w.client.link.Answered(p.at)`,
-		test: inZkconn("TestAnswersAreTimed"),
+		test: inWire("TestAnswersAreTimed"),
 	},
 	{
 		name: "deadline-from-the-answer-of-the-handshake",
@@ -214,7 +214,7 @@ var ofTheHold = []mutant{
 	{
 		name: "cause-of-a-context-taken-for-the-hold",
 		file: "internal/session/client.go",
-		why:  "a hold that lasted to its Unlock is reported as lost, because another one was",
+		why:  "a hold that lasted to its Release is reported as lost, because another one was",
 		old:  `return fmt.Errorf("%w: %v", err, cause)`,
 		new:  `return fmt.Errorf("%w: %w", err, cause)`,
 		test: scenario(inReentrant, "TestMutex", "an Unlock with the context of another hold says nothing of that one"),
@@ -222,7 +222,7 @@ var ofTheHold = []mutant{
 	{
 		name: "unlock-ends-its-own-wait",
 		file: "internal/hold/context.go",
-		why:  "the first Unlock fails, because it ends the context that it was given",
+		why:  "the first Release fails, because it ends the context that it was given",
 		old:  "\t\tbound = parent\n",
 		new:  "\t\t_ = parent\n\t\tbreak\n",
 		test: scenario(inSemaphore, "TestOnePermit", "an Unlock with the context of its own hold is the first"),
@@ -254,7 +254,7 @@ var ofTheHold = []mutant{
 	{
 		name: "nil-context-found-out-in-the-middle",
 		file: "internal/hold/context.go",
-		why:  "Unlock has marked its hold as released when it panics, and the node stays",
+		why:  "Release has marked its hold as released when it panics, and the node stays",
 		old:  "\tNeedContext(ctx)\n\tif l.listeners",
 		new:  "\tif l.listeners",
 		test: scenario(inReentrant, "TestMutex", "a nil context is a panic before anything changes"),
@@ -265,7 +265,7 @@ var ofTheHold = []mutant{
 		why:  "its session may live on: everybody behind waits for ever",
 		old:  "if errors.Is(end, hold.ErrLost) {\n\t\tp.orphaned(end, p.remove(p.discard))",
 		new:  "if errors.Is(end, hold.ErrLost) && p.sess == 0 {\n\t\tp.orphaned(end, p.remove(p.discard))",
-		test: scenario(inReentrant, "TestMutex", "on another connection a disconnect is a loss, and the node is deleted"),
+		test: scenario(inReentrant, "TestMutex", "an observer is told of a lost hold whose node lived on"),
 	},
 	{
 		name: "unlock-stops-with-its-context",
@@ -313,7 +313,7 @@ var ofTheHold = []mutant{
 		why:  "a caller that matches ErrReleased takes the end of a released hold for a failure",
 		old:  "gone || errors.Is(ended, hold.ErrLost)",
 		new:  "gone && errors.Is(ended, hold.ErrLost)",
-		test: inRwlock("TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased"),
+		test: inQueue("TestADowngradeOfAReleasedPlaceSaysReleased"),
 	},
 	{
 		name: "ended-hold-downgraded",

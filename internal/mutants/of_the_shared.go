@@ -39,8 +39,8 @@ var ofTheShared = []mutant{
 		name: "calm-although-a-writer-came",
 		file: "internal/queue/company.go",
 		why:  "its announcement came before the reply to the create: it holds",
-		old:  `v.stretch != stretch || !v.holds() {`,
-		new:  `v.stretch != stretch {`,
+		old:  `v.epoch != epoch || !v.holds() {`,
+		new:  `v.epoch != epoch {`,
 		test: inRwlock("TestAReaderThatDoesNotListSeesTheWriter"),
 	},
 	{
@@ -55,8 +55,8 @@ var ofTheShared = []mutant{
 		name: "watch-of-before-the-reconnect",
 		file: "internal/session/watch.go",
 		why:  "it is set again after what it is to be ordered with, and says of a downgraded writer that it was deleted",
-		old:  `return !known || w.SetIn(stretch) }`,
-		new:  `return w != nil || !known || w.SetIn(stretch) }`,
+		old:  `return w.SetIn(epoch) }`,
+		new:  `return w != nil || w.SetIn(epoch) }`,
 		test: inSession("TestAWatchOfBeforeTheReconnectIsNotShared"),
 	},
 	{
@@ -79,8 +79,8 @@ var ofTheShared = []mutant{
 		name: "joined-while-there-is-no-connection",
 		file: "internal/queue/company.go",
 		why:  "a writer may have come, and nobody tells",
-		old:  `return now == v.stretch && v.client.Up(v.session)`,
-		new:  `return now == v.stretch`,
+		old:  `return now == v.epoch && v.client.Up(v.session)`,
+		new:  `return now == v.epoch`,
 		test: inQueue("TestWhoMayComeAlong"),
 	},
 	{
@@ -334,7 +334,7 @@ var ofTheShared = []mutant{
 	{
 		name: "deleted-node-handed-on",
 		file: "rwlock/chain.go",
-		why:  "the watch that would tell is still to be set: Unlock says that all was well, and the next one holds nothing",
+		why:  "the watch that would tell is still to be set: Release says that all was well, and the next one holds nothing",
 		old:  `c.handOn(place, place.Watched())`,
 		new:  `c.handOn(place, true)`,
 		test: inRwlock("TestADeletedNodeIsNotHandedOn"),
@@ -383,8 +383,8 @@ var ofTheShared = []mutant{
 		name: "token-of-its-own-for-each-in-a-row",
 		file: "rwlock/hold.go",
 		why:  "it is that of no node, and larger than that of the next row's",
-		old:  `return h.part.Place.Token()`,
-		new:  `return h.part.Place.Token() + int64(h.mutex.writes.passed)`,
+		old:  "func newHold(",
+		new:  "func (h *held) Token() int64 { return h.Place.Token() + int64(h.mutex.writes.passed) }\n\nfunc newHold(",
 		test: inRwlock("TestHandoffGoesRoundInTheProcess"),
 	},
 	{

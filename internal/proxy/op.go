@@ -24,7 +24,7 @@ const (
 	MoveOp
 	// ListOp is getChildren, with or without a watch.
 	ListOp
-	// ReadOp is getData, with or without a watch, and zkconn's request that
+	// ReadOp is getData, with or without a watch, and wire's request that
 	// watches many nodes at once.
 	ReadOp
 	// ExistsOp is exists, with or without a watch.
@@ -128,7 +128,7 @@ func parseRequest(body []byte) Request {
 	return r
 }
 
-// xidWatchAll is that of zkconn's own; the client counts upwards from 1.
+// xidWatchAll is that of wire's own; the client counts upwards from 1.
 const xidWatchAll = -8
 
 func (r *Request) watches(d *decoder) {

@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // A lost packet ends no connection: the client hears nothing until it gives the server up.
@@ -153,7 +153,7 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 		go func() { _ = e.Members()[0].Serve(l) }()
 		host := n.Host("client")
 		p := proxy.ForOn(t, host, "zk:2181")
-		conn, err := zkconn.Connect(t.Context(), []string{p.Addr()}, 10*time.Second, zkconn.WithDialer(host.DialContext))
+		conn, err := wire.Connect(t.Context(), []string{p.Addr()}, 10*time.Second, wire.WithDialer(host.DialContext))
 		must(t, err)
 		defer conn.Close()
 		for _, path := range []string{"/first", "/second"} {
@@ -203,7 +203,7 @@ func TestOneProxyForAnEnsemble(t *testing.T) {
 		}
 		client := n.Host("client")
 		for _, addr := range []string{second, p.Addr()} {
-			conn, err := zkconn.Connect(t.Context(), []string{addr}, 10*time.Second, zkconn.WithDialer(client.DialContext))
+			conn, err := wire.Connect(t.Context(), []string{addr}, 10*time.Second, wire.WithDialer(client.DialContext))
 			must(t, err)
 			defer conn.Close()
 			f := p.Next(proxy.CreateOp, proxy.CutBefore)

@@ -81,7 +81,7 @@ func (c *Calm) replaces(v *view) {
 type view struct {
 	client   *session.Client
 	session  int64
-	stretch  uint64
+	epoch    uint64
 	arrivals *session.Watch // nil: somebody stands behind already, or nobody looks out
 	line     *Line
 	blind    bool  // nobody looks out, and nobody stood behind
@@ -105,8 +105,8 @@ func (v *view) holds() bool {
 		return false
 	}
 	// Since a reconnect, or while there is no connection, news may be late.
-	now, _ := v.client.Unbroken()
-	return now == v.stretch && v.client.Up(v.session)
+	now := v.client.Epoch()
+	return now == v.epoch && v.client.Up(v.session)
 }
 
 // Welcome reports whether one more may come along. Before the member's first look
@@ -141,7 +141,7 @@ func (c *Company) LookOut(ctx context.Context) (asked bool) {
 	if w == nil {
 		return true // the next may have more luck
 	}
-	now := &view{client: v.client, session: v.session, stretch: v.stretch}
+	now := &view{client: v.client, session: v.session, epoch: v.epoch}
 	if w.Stat.Mzxid == v.mzxid {
 		now.arrivals = w
 	}
@@ -161,13 +161,13 @@ func (c *Company) Arrivals() *session.Watch {
 }
 
 // joinsCalm reports whether the line was calm when the member's node was made, in
-// that session and stretch of connection, and still is.
-func (c *Company) joinsCalm(session int64, stretch uint64) bool {
+// that session and epoch of the connection, and still is.
+func (c *Company) joinsCalm(session int64, epoch uint64) bool {
 	if c.Calm == nil {
 		return false
 	}
 	v := c.Calm.view.Load()
-	if v == nil || v.session != session || v.stretch != stretch || !v.holds() {
+	if v == nil || v.session != session || v.epoch != epoch || !v.holds() {
 		return false
 	}
 	v.use()
@@ -178,8 +178,8 @@ func (c *Company) joinsCalm(session int64, stretch uint64) bool {
 // looked takes note of a look at the line. The listing and the watch were asked
 // for side by side: only if both have seen the directory with the same data is
 // whoever has come since then sure to fire the watch.
-func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *session.Watch, stretch uint64) {
-	v := &view{client: m.line.client, session: m.sess, stretch: stretch, line: m.line}
+func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *session.Watch, epoch uint64) {
+	v := &view{client: m.line.client, session: m.sess, epoch: epoch, line: m.line}
 	behind := func(n znode.Node) bool { return n.Seq > m.nodes[0].Seq && c.Overtakes(n) }
 	switch {
 	case dir == nil || slices.ContainsFunc(line, behind):

@@ -22,8 +22,8 @@ func (x *place) accompanied() *member {
 
 func (x *place) looks(m *member) {
 	x.Helper()
-	stretch, _ := x.line.client.Unbroken()
-	if _, _, err := m.list(x.Context(), stretch); err != nil {
+	epoch := x.line.client.Epoch()
+	if _, _, err := m.list(x.Context(), epoch); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -55,18 +55,18 @@ func TestWhoMayComeAlong(t *testing.T) {
 			x.looks(m)
 		}, false},
 		"somebody came between the listing and the watch": {func(x *place, m *member) {
-			stretch, _ := x.line.client.Unbroken()
+			epoch := x.line.client.Epoch()
 			line, dir, err := x.line.list(x.Context(), m.sess)
 			x.must(nil, err)
 			x.enter()
 			announce(x)
-			m.entry.Company.looked(m, line, dir, x.line.arrivals(x.Context(), m.sess), stretch)
+			m.entry.Company.looked(m, line, dir, x.line.arrivals(x.Context(), m.sess), epoch)
 		}, false},
 		"there is no watch": {func(x *place, m *member) {
-			stretch, _ := x.line.client.Unbroken()
+			epoch := x.line.client.Epoch()
 			line, dir, err := x.line.list(x.Context(), m.sess)
 			x.must(nil, err)
-			m.entry.Company.looked(m, line, dir, nil, stretch)
+			m.entry.Company.looked(m, line, dir, nil, epoch)
 		}, false},
 		"there is no connection": {func(x *place, m *member) {
 			x.looks(m)
@@ -75,10 +75,10 @@ func TestWhoMayComeAlong(t *testing.T) {
 		}, false},
 		"the connection is made anew": {func(x *place, m *member) {
 			x.looks(m)
-			before, _ := x.line.client.Unbroken()
+			before := x.line.client.Epoch()
 			x.proxy.Cut()
 			x.until("it is up again", func() bool {
-				now, _ := x.line.client.Unbroken()
+				now := x.line.client.Epoch()
 				return now != before && x.line.client.Up(m.sess)
 			})
 		}, false},
@@ -91,7 +91,7 @@ func TestWhoMayComeAlong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+				x := newPlaceInLine(t, v, 10*time.Second)
 				m := x.accompanied()
 				c.happen(x, m)
 				if got := m.entry.Company.Welcome(); got != c.welcome {
@@ -125,10 +125,10 @@ func TestWhatIsCalm(t *testing.T) {
 		}, false},
 		"the connection was made anew, and then looked at": {func(x *place, m *member) {
 			x.line.arrivals(x.Context(), m.sess)
-			before, _ := x.line.client.Unbroken()
+			before := x.line.client.Epoch()
 			x.proxy.Cut()
 			x.until("it is up again", func() bool {
-				now, _ := x.line.client.Unbroken()
+				now := x.line.client.Epoch()
 				return now != before && x.line.client.Up(m.sess)
 			})
 			x.looks(m)
@@ -137,17 +137,17 @@ func TestWhatIsCalm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+				x := newPlaceInLine(t, v, 10*time.Second)
 				m := x.accompanied()
 				m.entry.Company.Calm = new(Calm)
 				m.entry.Company.Overtakes = func(n znode.Node) bool { return n.Name != m.nodes[0].Name }
 				c.happen(x, m)
-				stretch, _ := x.line.client.Unbroken()
+				epoch := x.line.client.Epoch()
 				next := Company{Calm: m.entry.Company.Calm}
-				if got := next.joinsCalm(m.sess, stretch); got != c.calm {
+				if got := next.joinsCalm(m.sess, epoch); got != c.calm {
 					t.Errorf("calm: %v", got)
 				}
-				if next.joinsCalm(m.sess+1, stretch) || next.joinsCalm(m.sess, stretch+1) {
+				if next.joinsCalm(m.sess+1, epoch) || next.joinsCalm(m.sess, epoch+1) {
 					t.Error("calm in another session, or after a reconnect")
 				}
 			})
@@ -159,14 +159,14 @@ func TestWhatIsCalm(t *testing.T) {
 func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		x := newPlaceInLine(t, v, 10*time.Second)
 		enter := func(header int64) int64 {
 			m := x.enter()
 			m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return false }})
-			stretch, known := x.line.client.Unbroken()
+			epoch := x.line.client.Epoch()
 			terms, err := m.entry.Terms(t.Context(), m.sess)
 			x.must(nil, err)
-			p, err := m.take(t.Context(), session.Claimed{Nodes: m.nodes, Zxid: header}, terms, stretch, known, false)
+			p, err := m.take(t.Context(), session.Claimed{Nodes: m.nodes, Zxid: header}, terms, epoch, false)
 			x.must(nil, err)
 			_, stat, err := x.witness.Exists(x.line.path(m.nodes[0]))
 			x.must(nil, err)

@@ -54,7 +54,7 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 	if err != nil {
 		return nil, err
 	}
-	stretch, known := l.client.Unbroken()
+	epoch := l.client.Epoch()
 	terms, err := e.Terms(ctx, sess)
 	if err != nil {
 		return nil, err
@@ -97,8 +97,8 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 		return nil, explain(err, "CREATE on "+l.dir)
 	}
 
-	m := &member{line: l, entry: e, sess: sess, nodes: made.Nodes, lease: l.client.Keep(sess, l.cfg.Grace)}
-	place, err := m.take(ctx, made, terms, stretch, known, wait)
+	m := &member{line: l, entry: e, sess: sess, nodes: made.Nodes, lease: l.client.Keep(sess)}
+	place, err := m.take(ctx, made, terms, epoch, wait)
 	if err != nil {
 		return nil, m.leave(ctx, err)
 	}
@@ -130,7 +130,7 @@ type member struct {
 }
 
 // take goes from standing in line to holding.
-func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, stretch uint64, known, wait bool) (*Place, error) {
+func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, epoch uint64, wait bool) (*Place, error) {
 	for _, n := range m.nodes {
 		if err := n.Usable(); err != nil {
 			return nil, err
@@ -147,18 +147,18 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, st
 		if terms.Line != 0 && dir.Czxid != terms.Line {
 			terms.drop()
 		} else if int(dir.NumChildren)-len(m.nodes) <= terms.Rule.Tolerate &&
-			m.look(terms, stretch, known) == nil {
+			m.look(terms, epoch) == nil {
 			return m.granted(), nil
 		}
 	} else if m.header = made.Zxid; m.header != 0 && m.line.client.Trusts() {
 		m.token = m.header
-		if m.entry.Company != nil && m.entry.Company.joinsCalm(m.sess, stretch) && m.look(terms, stretch, known) == nil {
+		if m.entry.Company != nil && m.entry.Company.joinsCalm(m.sess, epoch) && m.look(terms, epoch) == nil {
 			return m.granted(), nil
 		}
 	}
-	if wait && ahead != nil && known {
+	if wait && ahead != nil {
 		ahead.SetFollowed(true)
-		place, err := m.follow(ctx, terms, ahead, stretch)
+		place, err := m.follow(ctx, terms, ahead, epoch)
 		ahead.SetFollowed(false)
 		if !errors.Is(err, errAgain) {
 			return place, err
@@ -179,13 +179,12 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, st
 // different channels, and a select that finds several ready takes any of them;
 // this restores the order: whatever forbids the grant and came before what
 // allows it has arrived by now, and is seen here.
-func (m *member) look(terms Terms, stretch uint64, known bool) error {
+func (m *member) look(terms Terms, epoch uint64) error {
 	for _, w := range m.own {
 		if event, fired := w.Fired(); fired {
 			if !session.Gone(event) {
 				return errAgain // somebody wrote into our node, or the watch ended with its connection: watch it anew
 			}
-			m.line.client.Vanished()
 			return errRequeue
 		}
 	}
@@ -195,7 +194,7 @@ func (m *member) look(terms Terms, stretch uint64, known bool) error {
 	if !m.line.client.In(m.sess) {
 		return errRequeue
 	}
-	if now, _ := m.line.client.Unbroken(); known && now != stretch {
+	if m.line.client.Epoch() != epoch {
 		return errAgain // since a reconnect, events may be late
 	}
 	if m.lease.Alive() != nil {

@@ -12,7 +12,7 @@ import (
 //
 // It costs a watch on the own node, which is the one that the next in line waits
 // for, so no waiter needs any other. Observers are told what the seat knows of those ahead.
-func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, stretch uint64) (*Place, error) {
+func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, epoch uint64) (*Place, error) {
 	m.seat.SetBehind(ahead)
 	if len(m.line.cfg.Observers) > 0 {
 		n, ok, err := ahead.Ahead(ctx)
@@ -33,7 +33,7 @@ func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, s
 	if !turn.MayGo() || !ahead.IsFirst() {
 		return nil, errAgain
 	}
-	if err := m.look(terms, stretch, true); err != nil {
+	if err := m.look(terms, epoch); err != nil {
 		return nil, err
 	}
 	return m.granted(), nil

@@ -40,7 +40,6 @@ func (p *Place) guard(ctx context.Context, n znode.Node) {
 			// Unlock and Downgrade delete the node themselves. Both have
 			// said so before they sent the delete.
 			if p.holds(n) {
-				p.line.client.Vanished()
 				p.life.Lose(errDeleted)
 			}
 			return

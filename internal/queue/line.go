@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -18,9 +17,8 @@ import (
 
 // Config is what the options of every recipe set.
 type Config struct {
-	ACL   []zk.ACL
-	Data  []byte
-	Grace time.Duration
+	ACL  []zk.ACL
+	Data []byte
 	// Observers are told of what happens; none: nothing is told.
 	Observers []observe.Observer
 }
@@ -65,8 +63,6 @@ func NewLine(conn *zk.Conn, dir string, cfg Config, kinds ...znode.Kind) (*Line,
 		return nil, fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
 	case len(cfg.Data) > maxData:
 		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), maxData)
-	case cfg.Grace < 0:
-		return nil, fmt.Errorf("WithGrace: %v is negative", cfg.Grace)
 	}
 	if err := znode.ValidatePath(dir); err != nil {
 		return nil, err

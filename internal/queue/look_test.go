@@ -26,14 +26,11 @@ type place struct {
 	witness *zk.Conn
 }
 
-// A connector is venue.Venue.Connect or venue.Venue.ConnectForeign.
-type connector = func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn
-
-func newPlaceInLine(t *testing.T, v venue.Venue, connect connector, timeout time.Duration) *place {
+func newPlaceInLine(t *testing.T, v venue.Venue, timeout time.Duration) *place {
 	t.Helper()
 	server := v.Servers(t)[0]
 	p := v.Proxy(t, server)
-	x := &place{T: t, venue: v, proxy: p, conn: connect(v, t, timeout, p.Addr()), witness: v.Connect(t, 20*time.Second, server)}
+	x := &place{T: t, venue: v, proxy: p, conn: v.Connect(t, timeout, p.Addr()), witness: v.Connect(t, 20*time.Second, server)}
 	dir := test.Path(t)
 	if _, err := x.witness.Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
@@ -53,7 +50,7 @@ func (x *place) enter() *member {
 	if err != nil {
 		x.Fatal(err)
 	}
-	m := &member{line: x.line, sess: sess, nodes: made.Nodes, lease: x.line.client.Keep(sess, 0)}
+	m := &member{line: x.line, sess: sess, nodes: made.Nodes, lease: x.line.client.Keep(sess)}
 	x.Cleanup(m.lease.End)
 	return m
 }
@@ -83,7 +80,8 @@ func (x *place) until(what string, ok func() bool) {
 func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.ConnectForeign, 20*time.Second)
+		x := newPlaceInLine(t, v, 20*time.Second)
+		x.line.client.Compare(1, 2)
 		m := x.enter()
 		x.must(x.witness.Set(x.line.path(m.nodes[0]), []byte("x"), -1))
 		x.lists(m)
@@ -121,9 +119,9 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
 		}, errRequeue},
 		"the connection is made anew": {true, func(x *place, _ *member, _ *Terms) {
-			before, _ := x.line.client.Unbroken()
+			before := x.line.client.Epoch()
 			x.proxy.Cut()
-			x.until("another connection", func() bool { now, _ := x.line.client.Unbroken(); return now != before })
+			x.until("another connection", func() bool { now := x.line.client.Epoch(); return now != before })
 		}, errAgain},
 		"the connection ends that it watches itself by": {true, func(x *place, m *member, _ *Terms) {
 			var err error
@@ -147,15 +145,15 @@ func TestWhatForbidsAGrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, venue.Venue.Connect, 3*time.Second)
+				x := newPlaceInLine(t, v, 3*time.Second)
 				m := x.enter()
 				if c.listed {
 					x.lists(m)
 				}
-				stretch, known := x.line.client.Unbroken()
+				epoch := x.line.client.Epoch()
 				var terms Terms
 				c.happen(x, m, &terms)
-				if err := m.look(terms, stretch, known); !errors.Is(err, c.want) {
+				if err := m.look(terms, epoch); !errors.Is(err, c.want) {
 					t.Errorf("%v, want %v", err, c.want)
 				}
 			})
@@ -163,46 +161,11 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 }
 
-// A foreign connection may be made anew without our knowing, and then what fires
-// is late: a strike-out may be heard before the deletion of our own node that
-// came first, and the listing must be asked for again; so must the terms.
-func TestWhatForbidsAGrantOnAForeignConnection(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.ConnectForeign, 10*time.Second)
-		m := x.enter()
-		x.lists(m)
-		_, stat, err := x.witness.Exists(x.line.dir)
-		x.must(nil, err)
-		good := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version}}
-		dropped := 0
-		bad := Terms{Check: &zk.CheckVersionRequest{Path: x.line.dir, Version: stat.Version + 1}, Drop: func() { dropped++ }}
-		for name, c := range map[string]struct {
-			terms  Terms
-			struck bool
-			want   error
-		}{
-			"by the listing":                           {Terms{}, false, nil},
-			"by the listing, and the terms hold":       {good, false, nil},
-			"by the listing, and the terms are others": {bad, false, errAgain},
-			"by a strike-out":                          {Terms{}, true, errAgain},
-			"by a strike-out, and the terms hold":      {good, true, errAgain},
-		} {
-			if err := m.mayTake(t.Context(), c.terms, 0, false, c.struck); !errors.Is(err, c.want) {
-				t.Errorf("%s: %v, want %v", name, err, c.want)
-			}
-		}
-		if dropped != 1 {
-			t.Errorf("terms that do not hold were dropped %d times", dropped)
-		}
-	})
-}
-
 // A node of the same name may be there and belong to somebody else.
 func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		x := newPlaceInLine(t, v, 10*time.Second)
 		m := x.enter()
 		path := x.line.path(m.nodes[0])
 		x.must(x.witness.Multi(
@@ -219,17 +182,17 @@ func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
 func TestNobodyQueuesAtTheEndOfTheCounter(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		x := newPlaceInLine(t, v, 10*time.Second)
 		m := x.enter()
 		m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return true }})
 		made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Mzxid: 1}}
 		take := func() error {
 			terms, err := m.entry.Terms(t.Context(), m.sess)
 			x.must(nil, err)
-			stretch, known := x.line.client.Unbroken()
+			epoch := x.line.client.Epoch()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			_, err = m.take(ctx, made, terms, stretch, known, false)
+			_, err = m.take(ctx, made, terms, epoch, false)
 			return err
 		}
 		m.nodes[0].Seq = 1<<31 - 1<<20
@@ -246,12 +209,11 @@ func TestNobodyQueuesAtTheEndOfTheCounter(t *testing.T) {
 // What the reply of the create tells of the line counts only for the line that the
 // terms were read with. One that was made anew may go with other terms, of the same
 // version; then the line is listed, under terms that are read anew.
-// The same for a listing: on a connection that cannot tell a reconnect, the terms may be those of
-// a directory that was deleted, and their version that of the terms of the new one.
+// The same for a listing.
 func TestTheListingOfAnotherLineGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.ConnectForeign, 10*time.Second)
+		x := newPlaceInLine(t, v, 10*time.Second)
 		m := x.enter()
 		_, dir, err := x.witness.Exists(x.line.dir)
 		x.must(nil, err)
@@ -271,7 +233,7 @@ func TestTheListingOfAnotherLineGrantsNothing(t *testing.T) {
 func TestTheReplyOfAnotherLineGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.Connect, 10*time.Second)
+		x := newPlaceInLine(t, v, 10*time.Second)
 		x.enter() // who holds, in truth
 		for _, c := range []struct {
 			line, of int64
@@ -286,9 +248,9 @@ func TestTheReplyOfAnotherLineGrantsNothing(t *testing.T) {
 			m.entry.Terms = Fixed(rule)
 			dropped := false
 			terms := Terms{Rule: rule, Line: c.line, Drop: func() { dropped = true }}
-			stretch, known := x.line.client.Unbroken()
+			epoch := x.line.client.Epoch()
 			made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Czxid: c.of, Mzxid: 1}}
-			_, err := m.take(t.Context(), made, terms, stretch, known, false)
+			_, err := m.take(t.Context(), made, terms, epoch, false)
 			if !errors.Is(err, c.want) || dropped != (c.want != nil) {
 				t.Errorf("terms of %d, line %d: %v, want %v; dropped: %v", c.line, c.of, err, c.want, dropped)
 			}
@@ -301,7 +263,7 @@ func TestTheReplyOfAnotherLineGrantsNothing(t *testing.T) {
 func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, venue.Venue.Connect, 20*time.Second)
+		x := newPlaceInLine(t, v, 20*time.Second)
 		m, last := x.enter(), x.enter()
 		const many = 70_000
 		paths := make([]string, many)

@@ -10,19 +10,28 @@ import (
 
 	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
-// Member is somebody who stands in line, as seen from outside.
+// Member is a holder or a waiter, as seen from outside. It has the fields of zklocks.Member, which documents them.
 type Member struct {
-	First   znode.Node // the first of its nodes
-	Nodes   int
+	Path    string
+	Kind    observe.Kind
+	Permits int
 	Holding bool
-	Since   time.Time // when it came, by the server's clock
+	Since   time.Time
 	Session int64
 	Token   int64
 	Data    []byte
-	Host    string // if the data tell it
+	Host    string
 	Pid     int
+}
+
+// standing is a member and its nodes.
+type standing struct {
+	Member
+	First znode.Node // the first of its nodes
+	Nodes int
 }
 
 // readers bounds how many nodes are read at a time.
@@ -50,7 +59,7 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 		})
 	}
 	all.Wait()
-	present := members[:0]
+	var present []standing
 	for i, m := range members {
 		switch errs[i] {
 		case nil:
@@ -63,16 +72,21 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 			return nil, explain(errs[i], "READ on "+l.path(m.First))
 		}
 	}
-	for i := range present {
-		m := &present[i]
+	list := make([]Member, len(present))
+	for i, m := range present {
 		turn := ruleOf(m.First, m.Nodes).Turn(line, m.First)
 		m.Holding = turn.MayGo()
+		m.Path, m.Kind, m.Permits = l.path(m.First), l.kindOf(m.First.Kind), 1
+		if m.Kind == observe.Permits {
+			m.Permits = m.Nodes
+		}
+		list[i] = m.Member
 	}
-	return present, nil
+	return list, nil
 }
 
 // describe reads what only the node itself tells.
-func (l *Line) describe(ctx context.Context, m *Member) error {
+func (l *Line) describe(ctx context.Context, m *standing) error {
 	data, stat, err := l.client.Get(ctx, l.path(m.First))
 	if err == nil {
 		m.Host, m.Pid = identify(data)
@@ -82,20 +96,20 @@ func (l *Line) describe(ctx context.Context, m *Member) error {
 }
 
 // owns reports whether n is one of the member's nodes.
-func (m Member) owns(n znode.Node) bool {
+func (m standing) owns(n znode.Node) bool {
 	return m.First.Seq <= n.Seq && n.Seq < m.First.Seq+int64(m.Nodes)
 }
 
 // group puts nodes that were made together into one member: they have one id and
 // stand side by side. A node without an id is a member by itself.
-func group(line []znode.Node) []Member {
-	var members []Member
+func group(line []znode.Node) []standing {
+	var members []standing
 	for i, n := range line {
 		if i > 0 && n.ID != "" && n.ID == line[i-1].ID {
 			members[len(members)-1].Nodes++
 			continue
 		}
-		members = append(members, Member{First: n, Nodes: 1})
+		members = append(members, standing{First: n, Nodes: 1})
 	}
 	return members
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/hold"
 )
 
@@ -50,12 +52,27 @@ func (p *Part) Life() *hold.Life {
 	return &p.life
 }
 
-// Deadline is the instant until which the place is known to be held.
-func (p *Part) Deadline() (deadline time.Time, known bool) {
+// Deadline is the instant until which the place is known to be held; the zero time if this hold has ended.
+func (p *Part) Deadline() time.Time {
 	if p.life.Look() != nil {
-		return time.Time{}, false
+		return time.Time{}
 	}
 	return p.Place.Deadline()
+}
+
+// Context returns a context that ends with parent or with this hold.
+func (p *Part) Context(parent context.Context) context.Context { return p.Life().Context(parent) }
+
+// Token is that of the place.
+func (p *Part) Token() int64 { return p.Place.Token() }
+
+// Guard is that of the place.
+func (p *Part) Guard() *zk.CheckVersionRequest { return p.Place.Guard() }
+
+// Multi makes a transaction that takes place only while the place is held. The end of this hold comes before
+// whatever else is wrong, as in Verify.
+func (p *Part) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return p.Place.multi(ctx, p.Look, ops)
 }
 
 // Verify asks the quorum whether the place is still held. The end of this hold comes before

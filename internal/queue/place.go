@@ -105,6 +105,23 @@ func (p *Place) settled() []znode.Node {
 	}
 }
 
+// holding is settled for a caller that waits no longer than ctx lives.
+func (p *Place) holding(ctx context.Context) ([]znode.Node, error) {
+	for {
+		p.mu.Lock()
+		replaced, nodes := p.replaced, p.nodes
+		p.mu.Unlock()
+		if replaced == nil {
+			return nodes, nil
+		}
+		select {
+		case <-replaced:
+		case <-ctx.Done():
+			return nil, session.Ended(ctx)
+		}
+	}
+}
+
 // Unlock gives the lock back. It starts the deletion whatever ctx says; ctx
 // bounds the wait for the answer.
 func (p *Place) Unlock(ctx context.Context) error {
@@ -167,7 +184,7 @@ func (p *Place) Watched() bool {
 	if w == nil {
 		return false
 	}
-	if stretch, known := p.line.client.Unbroken(); known && !w.SetIn(stretch) {
+	if !w.SetIn(p.line.client.Epoch()) {
 		return false
 	}
 	_, fired := w.Fired()
@@ -179,7 +196,11 @@ func (p *Place) Watched() bool {
 // it asks or unlocks. Holders that share the node, or pass it on, may do neither.
 func (p *Place) Exists(ctx context.Context) bool {
 	for !p.Watched() { // again if it has fired: the node may have been written into
-		n := p.settled()[0]
+		nodes, err := p.holding(ctx)
+		if err != nil {
+			return false
+		}
+		n := nodes[0]
 		w, err := p.line.client.WatchAnyhow(ctx, p.sess, p.line.path(n))
 		switch {
 		case err == zk.ErrNoNode && p.holds(n):
@@ -195,14 +216,17 @@ func (p *Place) Exists(ctx context.Context) bool {
 	return true
 }
 
-// Deadline is the instant until which the place is known to be held, if nobody
-// deletes its nodes.
-func (p *Place) Deadline() (deadline time.Time, known bool) {
+// Deadline is the instant until which the place is known to be held, if no program deletes its nodes; the zero time
+// if the hold has ended.
+func (p *Place) Deadline() time.Time {
 	if p.life.Look() != nil {
-		return time.Time{}, false
+		return time.Time{}
 	}
 	return p.lease.Deadline()
 }
+
+// Context returns a context that ends with parent or with the hold.
+func (p *Place) Context(parent context.Context) context.Context { return p.Life().Context(parent) }
 
 // Token is the czxid of the node that was granted.
 func (p *Place) Token() int64 { return p.token }
@@ -230,7 +254,11 @@ func (p *Place) Verify(ctx context.Context) error {
 	case err == nil:
 		return p.life.Look()
 	case err == zk.ErrNoNode:
-		if !p.holds(checked[0]) {
+		now, err := p.holding(ctx)
+		if err != nil {
+			return err
+		}
+		if missing(now, checked[:1]) {
 			return p.Verify(ctx) // downgraded meanwhile
 		}
 		p.life.Lose(errDeleted)
@@ -244,6 +272,71 @@ func (p *Place) Verify(ctx context.Context) error {
 		}
 		return err
 	}
+}
+
+// Multi makes a transaction that takes place only while all the nodes exist.
+func (p *Place) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return p.multi(ctx, p.life.Look, ops)
+}
+
+// multi does it for a hold on the place, whose end look tells.
+func (p *Place) multi(ctx context.Context, look func() error, ops []any) ([]zk.MultiResponse, error) {
+	if err := readable(ops); err != nil {
+		return nil, err
+	}
+	for {
+		if err := look(); err != nil {
+			return nil, err
+		}
+		nodes, err := p.holding(ctx)
+		if err != nil {
+			return nil, err
+		}
+		guarded := make([]any, 0, len(nodes)+len(ops))
+		for _, n := range nodes {
+			guarded = append(guarded, &zk.CheckVersionRequest{Path: p.line.path(n), Version: -1})
+		}
+		replies, failed, err := p.line.client.Transact(ctx, look, append(guarded, ops...)...)
+		switch end := look(); {
+		case err == nil:
+			return replies[len(nodes):], nil
+		case failed >= len(nodes):
+			return replies[len(nodes):], session.Named(err)
+		case failed == session.Unanswered && end != nil:
+			// It does not match what ended the hold: that says that nothing was done.
+			return nil, fmt.Errorf("the transaction may have taken place: %w; the hold has ended meanwhile: %v", err, end)
+		case failed == session.Unanswered:
+			return nil, fmt.Errorf("the transaction may have taken place: %w", err)
+		case end != nil:
+			return nil, end // ctx may be the hold's own
+		case failed < 0 || err != zk.ErrNoNode:
+			return nil, session.Named(err)
+		}
+		switch now, err := p.holding(ctx); {
+		case err != nil:
+			return nil, err
+		case !missing(now, nodes[failed:failed+1]):
+			p.life.Lose(errDeleted)
+			return nil, look()
+		}
+		// Downgraded meanwhile.
+	}
+}
+
+// readable refuses operations whose result the client cannot read, so that it would take for refused what was done.
+func readable(ops []any) error {
+	for i, op := range ops {
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			if op.Flags&^(zk.FlagEphemeral|zk.FlagSequence) != 0 {
+				return fmt.Errorf("operation %d: flags %#x: containers and nodes with a time to live are made without a transaction", i, op.Flags)
+			}
+		case *zk.SetDataRequest, *zk.DeleteRequest, *zk.CheckVersionRequest:
+		default:
+			return fmt.Errorf("operation %d: %T is none: want *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest", i, op)
+		}
+	}
+	return nil
 }
 
 // holds reports whether n is what is held now.

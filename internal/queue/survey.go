@@ -24,13 +24,13 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 			return nil, err
 		}
 	}
-	stretch, known := client.Unbroken()
+	epoch := client.Epoch()
 	terms, err := m.entry.Terms(ctx, m.sess)
 	if err != nil {
 		return nil, err
 	}
 	m.own = nil
-	line, dir, err := m.list(ctx, stretch)
+	line, dir, err := m.list(ctx, epoch)
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +44,8 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 	if err := m.nodes[0].Alone(line); err != nil {
 		return nil, err
 	}
-	rule := terms.Rule
-	if !client.SeesMarks() {
-		rule.Together = nil // each watch is a request there
-	}
-	turn := rule.Turn(line, m.nodes[0])
-	if client.SeesMarks() && turn.Ahead() > 1 {
+	turn := terms.Rule.Turn(line, m.nodes[0])
+	if turn.Ahead() > 1 {
 		m.marks = true // those behind may have two ahead, too, and wait for a mark
 	}
 	m.line.crowded.Store(len(line) > len(m.nodes)+terms.Rule.Tolerate)
@@ -60,7 +56,7 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 			if struck && m.own == nil {
 				return nil, errAgain
 			}
-			if err := m.mayTake(ctx, terms, stretch, known, struck); err != nil {
+			if err := m.look(terms, epoch); err != nil {
 				return nil, err
 			}
 			return m.granted(), nil
@@ -79,31 +75,8 @@ func (m *member) survey(ctx context.Context, wait bool) (*Place, error) {
 	}
 }
 
-// mayTake looks once more, and asks where looking is not enough.
-func (m *member) mayTake(ctx context.Context, terms Terms, stretch uint64, known, struck bool) error {
-	if err := m.look(terms, stretch, known); err != nil || known {
-		return err
-	}
-	// On a connection that may have been made anew unnoticed a watch may be
-	// late. The listing has shown that our nodes exist, so it can be trusted
-	// as long as nothing was struck out of it; the terms must be asked for.
-	if struck {
-		return errAgain
-	}
-	if terms.Check == nil {
-		return nil
-	}
-	switch err := m.line.client.Check(ctx, m.sess, terms.Check); err {
-	case zk.ErrNoNode, zk.ErrBadVersion:
-		terms.drop()
-		return errAgain
-	default:
-		return err
-	}
-}
-
 // list lists the line. Who has no token yet watches the own nodes at the same time.
-func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, *zk.Stat, error) {
+func (m *member) list(ctx context.Context, epoch uint64) ([]znode.Node, *zk.Stat, error) {
 	var l struct {
 		line     []znode.Node
 		dir      *zk.Stat
@@ -135,7 +108,7 @@ func (m *member) list(ctx context.Context, stretch uint64) ([]znode.Node, *zk.St
 		return nil, nil, err
 	}
 	if m.entry.Company != nil {
-		m.entry.Company.looked(m, l.line, l.dir, l.arrivals, stretch)
+		m.entry.Company.looked(m, l.line, l.dir, l.arrivals, epoch)
 	}
 	return l.line, l.dir, nil
 }
@@ -193,7 +166,7 @@ func (m *member) each(nodes []znode.Node, read func(i int, path string) error) (
 func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.Node) (watches []*session.Watch, err error) {
 	client := m.line.client
 	next := m.own == nil && turn.IsNext()
-	if m.token != 0 && client.SeesMarks() && (turn.MayBeMarked() || next && !turn.AsksHow()) {
+	if m.token != 0 && (turn.MayBeMarked() || next && !turn.AsksHow()) {
 		return m.watchBeside(ctx, turn, nearest)
 	}
 	var beside sync.WaitGroup
@@ -284,9 +257,6 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn, v *vigil) e
 	i, event, err := m.next(ctx, terms, v, nearest)
 	if err != nil {
 		return err
-	}
-	if i < 0 && session.Gone(event) {
-		m.line.client.Vanished()
 	}
 	switch {
 	case i < 0 || !session.Gone(event):

@@ -26,7 +26,7 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 				ensemble := v.Cluster(t, 3, venue.Options{CommitDelay: c.delay})
 				followers, err := ensemble.Followers()
 				must(t, err)
-				l := newLineOn(t, v, venue.Venue.Connect, 20*time.Second, followers[0].Addr())
+				l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
 				rounds := 40
 				if !v.Virtual() {
 					rounds = 8 // that real members behave as those in memory

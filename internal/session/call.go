@@ -134,49 +134,21 @@ func Named(err error) error {
 type retry struct {
 	client *Client
 	tries  int
-	downs  int
 }
 
 func (c *Client) retry() *retry { return &retry{client: c} }
 
-const (
-	longestPause = 100 * time.Millisecond
-	goodbye      = 50 * time.Millisecond // several times what a close takes
-	// downsUntilClosed looks, 1+2+4+...+64 ms apart, find a connection
-	// disconnected before it is taken for closed.
-	downsUntilClosed = 8
-)
+const longestPause = 100 * time.Millisecond
 
 // wait pauses a little longer each time. It returns an error when there is no
 // point in asking again: ctx has ended or the connection was closed.
 func (r *retry) wait(ctx context.Context) error {
-	c := r.client
-	var changed <-chan struct{}
-	if c.link != nil {
-		changed = c.link.Changed()
-		if c.link.IsClosed() {
-			return ErrClosed
-		}
-	} else if c.conn.State() == zk.StateDisconnected {
-		// A closed connection answers every call at once with the error of
-		// a lost one, and nothing else tells. But it stays disconnected,
-		// while a living one leaves that state within microseconds.
-		if r.downs++; r.downs >= downsUntilClosed {
-			return ErrClosed
-		}
-	} else {
-		r.downs = 0
+	changed := r.client.link.Changed()
+	if r.client.link.IsClosed() {
+		return ErrClosed
 	}
-	pause := min(time.Millisecond<<min(r.tries, 20), longestPause)
-	if c.link == nil && c.conn.State() == zk.StateHasSession {
-		// A lost connection says so before it fails its calls; so this one is
-		// most likely being closed right now. A request that comes while the
-		// client says goodbye may be answered three times, and the client has
-		// room for two answers: its only goroutine would hang for ever.
-		pause = max(pause, goodbye)
-	}
+	timer := time.NewTimer(min(time.Millisecond<<min(r.tries, 20), longestPause))
 	r.tries++
-	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -209,10 +181,10 @@ func (r *retry) again(ctx context.Context, op string, cause error) error {
 func (c *Client) connected(ctx context.Context) error {
 	var began time.Time
 	for retry := c.retry(); ; {
-		if c.link != nil && c.link.IsClosed() {
+		if c.link.IsClosed() {
 			return ErrClosed // for a while, the client's state does not say so
 		}
-		if c.conn.State() == zk.StateHasSession && !c.leaving() {
+		if c.conn.State() == zk.StateHasSession {
 			return nil
 		}
 		if began.IsZero() {
@@ -222,21 +194,6 @@ func (c *Client) connected(ctx context.Context) error {
 			return c.unreached(ctx, err, began)
 		}
 	}
-}
-
-// Vanished notes that a node of ours was deleted by somebody else. That may be
-// the server, in the middle of a Close: the news comes before its goodbye. A
-// connection that zkconn did not make is then left alone for a while, see
-// retry.wait.
-func (c *Client) Vanished() {
-	if c.link == nil {
-		c.vanished.Store(time.Now().UnixNano())
-	}
-}
-
-func (c *Client) leaving() bool {
-	at := c.vanished.Load()
-	return at != 0 && time.Since(time.Unix(0, at)) < goodbye
 }
 
 // await makes a call again and again until the server answers, and returns the
@@ -286,6 +243,51 @@ func (c *Client) multi(ops ...any) ([]zk.MultiResponse, error) {
 	return replies, nil
 }
 
+// What Transact returns as the index of the operation that failed, if it is none of them.
+const (
+	NotDone    = -1 // the transaction has not taken place
+	Unanswered = -2 // it may have
+)
+
+// Transact makes a transaction of the caller's, once: what the server has thrown away is sent again,
+// what may have been done is not. may is asked right before it is sent, and forbids that by an error.
+// failed is the index of the operation that was refused, and then none was done; or one of the above.
+func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (replies []zk.MultiResponse, failed int, err error) {
+	for retry := c.retry(); ; {
+		if err := Ended(ctx); err != nil {
+			return nil, NotDone, err
+		}
+		if err := c.connected(ctx); err != nil {
+			return nil, NotDone, err
+		}
+		if err := may(); err != nil {
+			return nil, NotDone, err
+		}
+		a, late := made(ctx, func() ([]zk.MultiResponse, error) { return c.conn.Multi(ops...) })
+		if late != nil {
+			return nil, Unanswered, Ended(ctx)
+		}
+		for i, r := range a.value {
+			if r.Error != nil && outcomeOf(r.Error) == refused {
+				return a.value, i, r.Error
+			}
+		}
+		switch o := outcomeOf(a.err); {
+		case o == done && len(a.value) != len(ops):
+			return nil, Unanswered, fmt.Errorf("%d replies to %d operations", len(a.value), len(ops))
+		case o == done:
+			return a.value, NotDone, nil
+		case o == refused && !errors.Is(a.err, zk.ErrAPIError): // that is one of the client's, which cannot read the reply
+			return nil, NotDone, a.err
+		case o != unsent:
+			return nil, Unanswered, a.err
+		}
+		if err := retry.again(ctx, "transaction", a.err); err != nil {
+			return nil, NotDone, err
+		}
+	}
+}
+
 // prove runs a request that needs the quorum and changes nothing, once; an answer of the leader
 // shows that the session was known to the ensemble when the request was sent. A Sync would not do:
 // a leader that has been deposed without knowing still answers it.
@@ -298,7 +300,7 @@ func (c *Client) prove(session int64, checks ...any) ([]zk.MultiResponse, error)
 
 // proved notes the answer to a request that needs the quorum, a Multi or not.
 func (c *Client) proved(session int64, sent time.Time, err error, multi bool) {
-	if c.link != nil && proves(err, multi) && c.In(session) {
+	if proves(err, multi) && c.In(session) {
 		c.link.Proved(session, sent)
 	}
 }

@@ -192,41 +192,37 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 // A closed connection answers every call at once, like a lost one. Whoever asks
 // again and again must notice.
 func TestAClosedConnectionEndsEveryCall(t *testing.T) {
-	for name, connect := range map[string]connector{"zkconn": venue.Venue.Connect, "foreign": venue.Venue.ConnectForeign} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLineOn(t, v, connect, 10*time.Second, v.Servers(t)[0])
-				nodes := l.claim(t, 1)
-				hold := l.Next(proxy.CreateOp, proxy.HoldReply)
-				ctx := within(t, 20*time.Second)
-				waiting := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err })
-				fired(t, hold)
-				l.conn.Close()
-				hold.Release()
-				mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
-				// At once: the client's own state may lag behind.
-				_, err := l.client.Session(ctx)
-				mustBe(t, err, ErrClosed)
-				for what, call := range map[string]func() error{
-					"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
-					"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
-					"watch":    func() error { _, err := l.client.Watch(ctx, l.sess, l.path(nodes[0])); return err },
-					"get":      func() error { _, _, err := l.client.Get(ctx, l.dir); return err },
-					"session":  func() error { _, err := l.client.Session(ctx); return err },
-					"make dir": func() error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
-					"replace": func() error {
-						return l.client.Replace(l.sess, l.dir, nodes[0], nodes[0].As("read-"), nil, open)
-					},
-				} {
-					err := result(t, 2*time.Second, what, async(call))
-					if !errors.Is(err, ErrClosed) || !errors.Is(err, zk.ErrClosing) {
-						t.Errorf("%s: %v", what, err)
-					}
-				}
-			})
-		})
-	}
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		nodes := l.claim(t, 1)
+		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
+		ctx := within(t, 20*time.Second)
+		waiting := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err })
+		fired(t, hold)
+		l.conn.Close()
+		hold.Release()
+		mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
+		// At once: the client's own state may lag behind.
+		_, err := l.client.Session(ctx)
+		mustBe(t, err, ErrClosed)
+		for what, call := range map[string]func() error{
+			"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+			"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
+			"watch":    func() error { _, err := l.client.Watch(ctx, l.sess, l.path(nodes[0])); return err },
+			"get":      func() error { _, _, err := l.client.Get(ctx, l.dir); return err },
+			"session":  func() error { _, err := l.client.Session(ctx); return err },
+			"make dir": func() error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+			"replace": func() error {
+				return l.client.Replace(l.sess, l.dir, nodes[0], nodes[0].As("read-"), nil, open)
+			},
+		} {
+			err := result(t, 2*time.Second, what, async(call))
+			if !errors.Is(err, ErrClosed) || !errors.Is(err, zk.ErrClosing) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
 }
 
 // What is asked while there is no connection would wait in the client's queue,

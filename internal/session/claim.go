@@ -153,7 +153,7 @@ func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefi
 // expect has the connection keep the zxid of a claim, until it is asked for. Where
 // the directory is touched, its Stat tells, and whether the two are the same.
 func (c *Client) expect(claim Claim, id string) (zxid func() int64) {
-	if c.link == nil || claim.Touch && c.headers.Load() != 0 {
+	if claim.Touch && c.headers.Load() != 0 {
 		return func() int64 { return 0 }
 	}
 	birth, forget := c.link.Expect(claim.path(id))
@@ -222,7 +222,7 @@ func (c *Client) reapFound(claim Claim, id string) {
 func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.Node, error) {
 	retry := c.retry()
 	for {
-		before := c.server()
+		before := c.Epoch()
 		if _, err := await(ctx, c, "check", func() (any, error) { return c.prove(c.conn.SessionID(), barrier) }); !proves(err, true) {
 			return nil, err
 		}
@@ -233,7 +233,7 @@ func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.No
 		switch {
 		case err != nil && outcomeOf(err) != refused:
 			return nil, err
-		case c.server() != before:
+		case c.Epoch() != before:
 			if err := retry.wait(ctx); err != nil {
 				return nil, err
 			}
@@ -252,12 +252,4 @@ func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.No
 		slices.SortFunc(found, func(a, b znode.Node) int { return int(a.Seq - b.Seq) })
 		return found, nil
 	}
-}
-
-// server tells one stretch of connection to a server from another.
-func (c *Client) server() any {
-	if stretch, known := c.Unbroken(); known {
-		return stretch
-	}
-	return c.conn.Server()
 }

@@ -35,7 +35,7 @@ type Client struct {
 // connection is what all Clients of a connection share.
 type connection struct {
 	conn    *zk.Conn
-	link    *link.Link // nil on a connection that zkconn did not make
+	link    *link.Link
 	watches watches
 	seats   seats
 	monitor monitor
@@ -47,9 +47,6 @@ type connection struct {
 	// headers is whether the zxid in the header of a reply has been compared
 	// with that of the node, and what came of it.
 	headers atomic.Int32
-
-	// vanished is when a node of ours was last found deleted by somebody else.
-	vanished atomic.Int64
 }
 
 // clients finds what there is of a connection, so that all locks of the process
@@ -112,16 +109,9 @@ func (c *Client) Up(session int64) bool {
 	return c.conn.State() == zk.StateHasSession && c.In(session)
 }
 
-// Unbroken names the present stretch of connection. Between two equal answers
-// that are both true the connection was not made anew, so whatever the server
-// sent came in the order in which it happened. A connection that zkconn did not
-// make cannot tell.
-func (c *Client) Unbroken() (stretch uint64, known bool) {
-	if c.link == nil {
-		return 0, false
-	}
-	return c.link.Epoch(), true
-}
+// Epoch counts reconnects. If two calls return the same epoch, no reconnect happened in between, so all events
+// in between arrived in the server's order.
+func (c *Client) Epoch() uint64 { return c.link.Epoch() }
 
 // Compare compares the zxid of a claim, as the header of its reply had it, with the
 // czxid of the node. Servers have always put the one there, but no document says

@@ -14,22 +14,19 @@ import (
 	"github.com/zklocks/zklocks/internal/test/loopback"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 func TestOneClientPerConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		a, b := v.Connect(t, 10*time.Second), v.ConnectForeign(t, 10*time.Second)
-		first, foreign := Of(a), Of(b)
-		if Of(a) != first || Of(b) != foreign {
+		a, b := v.Connect(t, 10*time.Second), v.Connect(t, 10*time.Second)
+		first, second := Of(a), Of(b)
+		if Of(a) != first || Of(b) != second {
 			t.Error("two clients of one connection")
 		}
-		if first == foreign {
+		if first == second {
 			t.Error("one client of two connections")
-		}
-		if first.link == nil || foreign.link != nil {
-			t.Error("only a connection of ours has a link")
 		}
 	})
 }
@@ -44,7 +41,7 @@ func registered(key weak.Pointer[zk.Conn]) bool {
 // use leaves nothing on the stack of its caller.
 func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
 	c := Of(conn)
-	lease := c.Keep(conn.SessionID(), 0)
+	lease := c.Keep(conn.SessionID())
 	defer lease.End()
 	if _, err := c.Watch(context.Background(), conn.SessionID(), "/"); err != nil {
 		t.Error(err)
@@ -73,7 +70,7 @@ func TestNothingKeepsAConnection(t *testing.T) {
 	t.Parallel()
 	servers := []string{loopback.For(t).Addr()}
 	key, used := func() (weak.Pointer[zk.Conn], weak.Pointer[Client]) {
-		conn, err := zkconn.Connect(within(t, 10*time.Second), servers, 10*time.Second)
+		conn, err := wire.Connect(within(t, 10*time.Second), servers, 10*time.Second)
 		must(t, err)
 		defer conn.Close()
 		return weak.Make(conn), use(t, conn)
@@ -111,22 +108,13 @@ func TestSessionWaitsForOne(t *testing.T) {
 	})
 }
 
-func TestUnbrokenCountsConnections(t *testing.T) {
+func TestEpochCountsConnections(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
-		before, known := l.client.Unbroken()
-		if !known {
-			t.Fatal("a connection of ours does not know")
-		}
+		before := l.client.Epoch()
 		l.Cut()
-		test.Eventually(t, 10*time.Second, "another stretch", func() bool {
-			now, _ := l.client.Unbroken()
-			return now > before
-		})
-		if _, known := Of(v.ConnectForeign(t, 10*time.Second)).Unbroken(); known {
-			t.Error("a foreign connection claims to know")
-		}
+		test.Eventually(t, 10*time.Second, "another epoch", func() bool { return l.client.Epoch() > before })
 	})
 }
 

@@ -27,7 +27,7 @@ func TestLossIsToldAtTheDeadline(t *testing.T) {
 				c := unanswered(session, timeout)
 				deadline := c.link.Deadline(session)
 				time.Sleep(timeout - before)
-				lease := c.Keep(session, 0) // sets the timer
+				lease := c.Keep(session) // sets the timer
 				defer lease.End()
 				lost := make(chan time.Time, 1)
 				lease.OnLoss(func(error) { lost <- time.Now() })
@@ -45,7 +45,7 @@ func TestThePassedDeadlineIsNotLookedAtAllTheTime(t *testing.T) {
 	const session, timeout = 7, 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		c := unanswered(session, timeout)
-		lease := c.Keep(session, 0)
+		lease := c.Keep(session)
 		defer lease.End()
 		told := 0
 		lease.OnLoss(func(error) { told++ })

@@ -185,25 +185,21 @@ func TestMakeLeafAndNode(t *testing.T) {
 // client's own call for containers reads the reply then without waiting for the goroutine that
 // decodes it, which only the race detector sees.
 func TestMakeDirWhileTheConnectionIsClosed(t *testing.T) {
-	for name, connect := range map[string]connector{"zkconn": venue.Venue.Connect, "foreign": venue.Venue.ConnectForeign} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				for round := range 24 {
-					l := newLineOn(t, v, connect, 10*time.Second, v.Servers(t)[0])
-					hold := l.Next(proxy.MkdirOp, proxy.HoldReply)
-					made := async(func() error {
-						return l.client.MakeDir(within(t, 20*time.Second), fmt.Sprintf("%s/%d", l.dir, round), open)
-					})
-					fired(t, hold)
-					closed := async(func() error { l.conn.Close(); return nil })
-					hold.Release() // beside the Close, and before this goroutine hears of it: that would order the two
-					must(t, result(t, 10*time.Second, "close", closed))
-					if err := result(t, 10*time.Second, "make", made); err != nil { // the reply may have been faster
-						mustBe(t, err, ErrClosed)
-					}
-				}
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		for round := range 24 {
+			l := newLine(t, v, 10*time.Second)
+			hold := l.Next(proxy.MkdirOp, proxy.HoldReply)
+			made := async(func() error {
+				return l.client.MakeDir(within(t, 20*time.Second), fmt.Sprintf("%s/%d", l.dir, round), open)
 			})
-		})
-	}
+			fired(t, hold)
+			closed := async(func() error { l.conn.Close(); return nil })
+			hold.Release() // beside the Close, and before this goroutine hears of it: that would order the two
+			must(t, result(t, 10*time.Second, "close", closed))
+			if err := result(t, 10*time.Second, "make", made); err != nil { // the reply may have been faster
+				mustBe(t, err, ErrClosed)
+			}
+		}
+	})
 }

@@ -30,20 +30,17 @@ type line struct {
 	dir     string
 }
 
-// A connector is venue.Venue.Connect or venue.Venue.ConnectForeign.
-type connector = func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn
-
 func newLine(t *testing.T, v venue.Venue, timeout time.Duration) *line {
 	t.Helper()
-	return newLineOn(t, v, venue.Venue.Connect, timeout, v.Servers(t)[0])
+	return newLineAt(t, v, timeout, v.Servers(t)[0])
 }
 
-func newLineOn(t *testing.T, v venue.Venue, connect connector, timeout time.Duration, server string) *line {
+func newLineAt(t *testing.T, v venue.Venue, timeout time.Duration, server string) *line {
 	t.Helper()
 	p := v.Proxy(t, server)
 	l := &line{
 		Proxy:   p,
-		conn:    connect(v, t, timeout, p.Addr()),
+		conn:    v.Connect(t, timeout, p.Addr()),
 		witness: v.Connect(t, 20*time.Second, server),
 		dir:     test.Path(t),
 	}

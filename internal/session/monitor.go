@@ -6,22 +6,12 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 // Reasons for which a hold is declared lost.
 var (
-	errExpired      = errors.New("the session has expired")
-	errUnheard      = errors.New("nothing was heard of the session for as long as it lives")
-	errDisconnected = errors.New("the connection was lost")
-)
-
-// On a connection that zkconn did not make, the session timeout is not known.
-const (
-	foreignLook  = 20 * time.Millisecond // how often its state is looked at
-	foreignBeat  = time.Second           // how often its quorum is asked
-	foreignQuiet = 2 * time.Second       // how long that may go unanswered
+	errExpired = errors.New("the session has expired")
+	errUnheard = errors.New("nothing was heard of the session for as long as it lives")
 )
 
 // Lease is one member's interest in its session: while there are any, heartbeats
@@ -29,7 +19,6 @@ const (
 type Lease struct {
 	client  *Client
 	session int64
-	grace   time.Duration
 	lose    func(error)
 }
 
@@ -44,13 +33,11 @@ type monitor struct {
 	nextBeat time.Time
 	beating  time.Time // when the heartbeat under way was begun; zero if none is
 	giveUp   func()    // ends its wait for a connection
-	lastUp   time.Time // when the connection was last seen with a session
 }
 
-// Keep begins a lease. grace is how long a connection that zkconn did not make
-// may be down before its session is taken for lost.
-func (c *Client) Keep(session int64, grace time.Duration) *Lease {
-	l := &Lease{client: c, session: session, grace: grace}
+// Keep begins a lease.
+func (c *Client) Keep(session int64) *Lease {
+	l := &Lease{client: c, session: session}
 	m := &c.monitor
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,7 +47,6 @@ func (c *Client) Keep(session int64, grace time.Duration) *Lease {
 	m.leases[l] = struct{}{}
 	if len(m.leases) == 1 {
 		now := time.Now()
-		m.lastUp = now
 		m.nextBeat = now.Add(m.period()) // whoever begins has just heard from the quorum
 		m.schedule(now)
 	}
@@ -96,78 +82,33 @@ func (l *Lease) End() {
 // Alive returns why the session must be taken for lost, or nil. It is local and
 // cheap, and right at the first look after the process was stopped for a while.
 func (l *Lease) Alive() error {
-	if link := l.client.link; link != nil && link.Alive(l.session) {
+	link := l.client.link
+	switch {
+	case link.Alive(l.session):
 		return nil
-	}
-	return l.dead()
-}
-
-// dead finds out why Alive has nothing good to say, or asks where there is no link.
-func (l *Lease) dead() error {
-	c := l.client
-	if c.link != nil {
-		switch {
-		case c.link.IsClosed():
-			return ErrClosed
-		case c.link.Session() != l.session:
-			return errExpired
-		}
-		return fmt.Errorf("%w: %v", errUnheard, c.link.Timeout())
-	}
-	if !c.In(l.session) {
+	case link.IsClosed():
+		return ErrClosed
+	case link.Session() != l.session:
 		return errExpired
 	}
-	m := &c.monitor
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.foreignAlive(l, time.Now())
+	return fmt.Errorf("%w: %v", errUnheard, link.Timeout())
 }
 
-// Deadline is the instant until which the session is known to live. On a
-// connection that zkconn did not make nothing is known.
-func (l *Lease) Deadline() (deadline time.Time, known bool) {
-	if l.client.link == nil {
-		return time.Time{}, false
-	}
-	deadline = l.client.link.Deadline(l.session)
-	return deadline, !deadline.IsZero()
-}
-
-// foreignAlive judges a lease by what can be seen from outside: the connection's
-// state, and a heartbeat that stays unanswered because the server we are
-// connected to is alone; caller holds mu.
-func (m *monitor) foreignAlive(l *Lease, now time.Time) error {
-	if m.client.conn.State() == zk.StateHasSession {
-		m.lastUp = now
-	} else if now.Sub(m.lastUp) >= l.grace {
-		return errDisconnected
-	}
-	if !m.beating.IsZero() && now.Sub(m.beating) >= foreignQuiet+l.grace {
-		return fmt.Errorf("%w: heartbeat unanswered for %v", errDisconnected, now.Sub(m.beating).Round(time.Millisecond))
-	}
-	return nil
-}
+// Deadline is the instant until which the session is known to live, the zero time if it is over.
+func (l *Lease) Deadline() time.Time { return l.client.link.Deadline(l.session) }
 
 // period is the time from the answer of a heartbeat to the next one.
-func (m *monitor) period() time.Duration {
-	if link := m.client.link; link != nil {
-		return link.HeartbeatAfter()
-	}
-	return foreignBeat
-}
+func (m *monitor) period() time.Duration { return m.client.link.HeartbeatAfter() }
 
 // schedule sets the timer to whatever comes first; caller holds mu.
 func (m *monitor) schedule(now time.Time) {
 	next := m.nextBeat
-	if link := m.client.link; link == nil {
-		next = now.Add(foreignLook)
-	} else {
-		if !m.beating.IsZero() {
-			next = now.Add(m.period()) // looked at again when it is answered
-		}
-		if deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {
-			next = deadline
-		}
+	if !m.beating.IsZero() {
+		next = now.Add(m.period()) // looked at again when it is answered
+	}
+	link := m.client.link
+	if deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {
+		next = deadline
 	}
 	wait := next.Sub(now)
 	if wait <= 0 {
@@ -191,21 +132,11 @@ func (m *monitor) tick() {
 		return
 	}
 	now := time.Now()
-	c := m.client
-	if c.link == nil && c.conn.State() == zk.StateHasSession {
-		m.lastUp = now
-	}
 	for l := range m.leases {
 		if l.lose == nil {
 			continue
 		}
-		var why error
-		if c.link != nil || !c.In(l.session) {
-			why = l.Alive() // takes no lock on these ways
-		} else {
-			why = m.foreignAlive(l, now)
-		}
-		if why != nil {
+		if why := l.Alive(); why != nil { // takes no lock
 			lose := l.lose
 			l.lose = nil
 			lost = append(lost, func() { lose(why) })
@@ -226,12 +157,7 @@ func (m *monitor) tick() {
 // beat sends one heartbeat and waits for its answer, which on a dead connection
 // takes until the client gives that up.
 func (m *monitor) beat(ctx context.Context) {
-	c := m.client
-	if c.link == nil {
-		_, _ = c.prove(c.conn.SessionID(), barrier)
-	} else {
-		c.beat(ctx)
-	}
+	m.client.beat(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.giveUp()
@@ -243,7 +169,7 @@ func (m *monitor) beat(ctx context.Context) {
 	}
 }
 
-// beat is one heartbeat on a connection of zkconn's. After a reconnect the old
+// beat is one heartbeat. After a reconnect the old
 // deadline stays until the quorum has answered, and may be near: so a heartbeat
 // that was lost is sent again as soon as there is a connection.
 func (c *Client) beat(ctx context.Context) {

@@ -5,18 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
 // keep begins a lease and gives what it is told.
-func (l *line) keep(t *testing.T, grace time.Duration) (*Lease, <-chan error) {
+func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
 	t.Helper()
 	lost := make(chan error, 10)
-	lease := l.client.Keep(l.sess, grace)
+	lease := l.client.Keep(l.sess)
 	lease.OnLoss(func(why error) { lost <- why })
 	t.Cleanup(lease.End)
 	return lease, lost
@@ -47,8 +45,8 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 			t.Errorf("%d heartbeats, and no lease keeps the session", n)
 		}
 		l.claim(t, 1) // as each lock that keeps: what was heard so far proves nothing
-		one, lost := l.keep(t, 0)
-		two, _ := l.keep(t, 0)
+		one, lost := l.keep(t)
+		two, _ := l.keep(t)
 		l.seen(t, proxy.CheckOp, 3)
 		one.End()
 		l.seen(t, proxy.CheckOp, 2)
@@ -60,7 +58,7 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 			t.Errorf("%d heartbeats after the last lease", n)
 		}
 		l.claim(t, 1)
-		again, _ := l.keep(t, 0)
+		again, _ := l.keep(t)
 		l.seen(t, proxy.CheckOp, 2)
 		if err := again.Alive(); err != nil {
 			t.Error(err)
@@ -80,13 +78,13 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 				node := l.claim(t, 1)[0]
 				_, _, gone, err := l.witness.GetW(l.path(node))
 				must(t, err)
-				lease, lost := l.keep(t, 0)
+				lease, lost := l.keep(t)
 				l.seen(t, proxy.CheckOp, 2)
 				if err := lease.Alive(); err != nil {
 					t.Fatal(err)
 				}
 				mute(l.Proxy)
-				deadline, _ := lease.Deadline()
+				deadline := lease.Deadline()
 				why := result(t, 10*time.Second, "loss", lost)
 				if late := time.Since(deadline); late != 0 {
 					t.Errorf("told %v after the deadline", late)
@@ -121,7 +119,7 @@ func TestALostHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		const timeout = 24 * time.Second
 		l := newLine(t, v, timeout)
-		l.keep(t, 0)
+		l.keep(t)
 		f := l.Next(proxy.CheckOp, proxy.CutBefore)
 		result(t, timeout, "a heartbeat", f.Fired())
 		next := l.Next(proxy.CheckOp, proxy.HoldReply)
@@ -135,7 +133,7 @@ func TestAliveComesBackWithTheConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 4*time.Second)
-		lease, lost := l.keep(t, 0)
+		lease, lost := l.keep(t)
 		l.MuteReplies()
 		result(t, 10*time.Second, "loss", lost)
 		l.Unmute()
@@ -147,106 +145,33 @@ func TestAliveComesBackWithTheConnection(t *testing.T) {
 }
 
 func TestTheEndOfTheSessionIsALoss(t *testing.T) {
-	for name, connect := range map[string]connector{"zkconn": venue.Venue.Connect, "foreign": venue.Venue.ConnectForeign} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLineOn(t, v, connect, 10*time.Second, v.Servers(t)[0])
-				lease, lost := l.keep(t, time.Minute) // as long as grace may be
-				_, ended := l.keep(t, time.Minute)
-				other := l.client.Keep(l.sess, time.Minute)
-				told := make(chan error, 1)
-				other.OnLoss(func(why error) { told <- why })
-				other.End()
-				v.Expire(t, l.conn)
-				mustBe(t, result(t, 10*time.Second, "loss", lost), errExpired)
-				mustBe(t, result(t, 10*time.Second, "loss of the other", ended), errExpired)
-				mustBe(t, lease.Alive(), errExpired)
-				l.newSession(t)
-				mustBe(t, lease.Alive(), errExpired)
-				quiet(t, told)
-			})
-		})
-	}
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		lease, lost := l.keep(t)
+		_, ended := l.keep(t)
+		other := l.client.Keep(l.sess)
+		told := make(chan error, 1)
+		other.OnLoss(func(why error) { told <- why })
+		other.End()
+		v.Expire(t, l.conn)
+		mustBe(t, result(t, 10*time.Second, "loss", lost), errExpired)
+		mustBe(t, result(t, 10*time.Second, "loss of the other", ended), errExpired)
+		mustBe(t, lease.Alive(), errExpired)
+		l.newSession(t)
+		mustBe(t, lease.Alive(), errExpired)
+		quiet(t, told)
+	})
 }
 
 func TestAClosedConnectionIsALoss(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
-		lease, lost := l.keep(t, 0)
+		lease, lost := l.keep(t)
 		l.conn.Close()
 		mustBe(t, result(t, 10*time.Second, "loss", lost), ErrClosed)
 		mustBe(t, lease.Alive(), ErrClosed)
-	})
-}
-
-func TestAForeignConnectionLosesAtOnce(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLineOn(t, v, venue.Venue.ConnectForeign, 10*time.Second, v.Servers(t)[0])
-		lease, lost := l.keep(t, 0)
-		if err := lease.Alive(); err != nil {
-			t.Fatal(err)
-		}
-		l.Refuse()
-		mustBe(t, result(t, foreignLook+1, "loss", lost), errDisconnected)
-		mustBe(t, lease.Alive(), errDisconnected)
-		must(t, l.Accept())
-	})
-}
-
-func TestAForeignConnectionHasItsGrace(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLineOn(t, v, venue.Venue.ConnectForeign, 20*time.Second, v.Servers(t)[0])
-		lease, lost := l.keep(t, 6*time.Second)
-		hasty, hastyLost := l.keep(t, 0)
-		began := time.Now()
-		l.Cut() // this client waits a second before it connects again
-		mustBe(t, result(t, foreignLook+1, "loss without grace", hastyLost), errDisconnected)
-		if err := lease.Alive(); err != nil {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
-		test.Eventually(t, 5*time.Second, "connected again", func() bool { return l.conn.State() == zk.StateHasSession })
-		if err := lease.Alive(); err != nil {
-			t.Error(err)
-		}
-		quiet(t, lost)
-		hasty.End()
-
-		short, shortLost := l.keep(t, 500*time.Millisecond)
-		test.Eventually(t, 5*time.Second, "the monitor has seen the connection", func() bool { return short.Alive() == nil })
-		l.Refuse()
-		down := time.Now()
-		mustBe(t, result(t, 5*time.Second, "loss after its grace", shortLost), errDisconnected)
-		if took := time.Since(down); took <= 500*time.Millisecond-foreignLook || took > 500*time.Millisecond+foreignLook {
-			t.Errorf("a grace of 500ms ended after %v", took)
-		}
-		quiet(t, lost)
-		must(t, l.Accept())
-	})
-}
-
-// The server is there and answers pings, but has lost its quorum: what a foreign
-// connection can notice is that a heartbeat stays unanswered.
-func TestAForeignConnectionNoticesAnUnansweredHeartbeat(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLineOn(t, v, venue.Venue.ConnectForeign, 30*time.Second, v.Servers(t)[0])
-		hold := l.Next(proxy.CheckOp, proxy.HoldRequest)
-		defer hold.Release()
-		_, lost := l.keep(t, 0)
-		fired(t, hold)
-		began := time.Now()
-		why := result(t, 10*time.Second, "loss", lost)
-		mustBe(t, why, errDisconnected)
-		if l.conn.State() != zk.StateHasSession {
-			t.Errorf("the connection is %v: that was another reason", l.conn.State())
-		}
-		if took := time.Since(began); took < foreignQuiet || took > foreignQuiet+foreignLook {
-			t.Errorf("lost after %v", took)
-		}
 	})
 }
 

@@ -69,7 +69,7 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 		if err := c.Check(ctx, session, barrier); !proves(err, true) {
 			return err
 		}
-		if c.link == nil || c.link.Alive(session) {
+		if c.link.Alive(session) {
 			return nil
 		}
 		// What was answered just now counts once a quorum request is answered

@@ -41,12 +41,9 @@ func (c *Client) unreached(ctx context.Context, err error, began time.Time) erro
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.As(err, new(unreached)) {
 		return err
 	}
-	e := unreached{error: err, tried: c.conn.Server()} // all that is known of a foreign connection is the last one
-	if c.link != nil {
-		e.tried = strings.Join(c.link.Servers, ", ")
-		if down := c.link.Down(); !down.IsZero() {
-			began = down
-		}
+	e := unreached{error: err, tried: strings.Join(c.link.Servers, ", ")}
+	if down := c.link.Down(); !down.IsZero() {
+		began = down
 	}
 	if !began.IsZero() {
 		e.without = time.Since(began)

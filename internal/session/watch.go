@@ -14,16 +14,15 @@ type Watch struct {
 	Data []byte
 	Stat *zk.Stat
 
-	stretch uint64 // of the connection, when it was set
-	fresh   bool   // that is known
+	epoch   uint64 // of the connection, when it was set; 0: that is not known
 	raw     <-chan zk.Event
 	settled chan struct{} // closed once event is known
 	known   atomic.Bool   // the same, for those who only look
 	event   zk.Event
 }
 
-// SetIn reports whether the watch was set in this stretch of connection.
-func (w *Watch) SetIn(stretch uint64) bool { return w.fresh && w.stretch == stretch }
+// SetIn reports whether the watch was set in this epoch of the connection.
+func (w *Watch) SetIn(epoch uint64) bool { return w.epoch == epoch }
 
 // C is the connection's own channel: it yields the event to one receiver and is
 // closed for all others. Whatever is received must be given to Event. There is
@@ -136,23 +135,22 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 // WatchAnyhow is Watch for those who ask nothing of the node but whether it goes: one that
 // was set without looking at the node will do, if there is one.
 func (c *Client) WatchAnyhow(ctx context.Context, session int64, path string) (*Watch, error) {
-	stretch, known := c.Unbroken()
-	if w := c.watches.living(watchKey{session: session, path: path, bare: true}); w != nil && (!known || w.SetIn(stretch)) && c.In(session) {
+	epoch := c.Epoch()
+	if w := c.watches.living(watchKey{session: session, path: path, bare: true}); w != nil && w.SetIn(epoch) && c.In(session) {
 		return w, nil
 	}
 	return c.Watch(ctx, session, path)
 }
 
 // WatchAll is Watch for many nodes of which nothing is asked but whether they go:
-// the watches have neither data nor stat. On a connection that zkconn made it takes
-// one request (for each 128 KiB of paths), on any other one for each node. If a node does not exist, its watch
+// the watches have neither data nor stat. It takes one request for each 128 KiB of paths. If a node does not exist, its watch
 // is nil or has fired.
 func (c *Client) WatchAll(ctx context.Context, session int64, paths []string) ([]*Watch, error) {
 	return c.WatchMarked(ctx, session, "", paths)
 }
 
 // WatchMarked is WatchAll for nodes of which the first may be deleted with such a mark,
-// see RemoveMarked. It takes a connection that SeesMarks.
+// see RemoveMarked.
 func (c *Client) WatchMarked(ctx context.Context, session int64, mark string, paths []string) ([]*Watch, error) {
 	keys := make([]watchKey, len(paths))
 	for i, path := range paths {
@@ -164,9 +162,6 @@ func (c *Client) WatchMarked(ctx context.Context, session int64, mark string, pa
 	return c.watch(ctx, keys...)
 }
 
-// SeesMarks reports whether marks can be watched on this connection.
-func (c *Client) SeesMarks() bool { return c.link != nil }
-
 // watch returns the watches of keys in one session, nil for a node that does not exist.
 func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) {
 	watches := make([]*Watch, len(keys))
@@ -174,8 +169,8 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 		if err := Ended(ctx); err != nil {
 			return nil, err
 		}
-		stretch, known := c.Unbroken()
-		serves := func(w *Watch) bool { return !known || w.SetIn(stretch) }
+		epoch := c.Epoch()
+		serves := func(w *Watch) bool { return w.SetIn(epoch) }
 		entries, news := c.watches.entries(keys, serves)
 		switch {
 		case len(news) == 0:
@@ -281,7 +276,7 @@ func (w *watches) drop(e *watchEntry) {
 // request if that can be.
 func (c *Client) set(entries []*watchEntry) {
 	defer close(entries[0].ready)
-	if c.link != nil && entries[0].key.bare {
+	if entries[0].key.bare {
 		c.setAll(entries)
 		return
 	}
@@ -332,15 +327,17 @@ func (c *Client) setting(session int64, watches []*Watch, request func() error) 
 		if !c.In(session) {
 			return ErrOver
 		}
-		stretch, known := c.Unbroken()
+		epoch := c.Epoch()
 		err := request()
-		after, _ := c.Unbroken()
+		if c.Epoch() != epoch {
+			epoch = 0 // there is none of that number
+		}
 		if o := outcomeOf(err); o == done || o == refused {
 			if !c.In(session) {
 				err = ErrOver
 			}
 			for _, w := range watches {
-				w.stretch, w.fresh = stretch, known && after == stretch
+				w.epoch = epoch
 			}
 			return err
 		}

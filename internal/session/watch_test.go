@@ -84,59 +84,55 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 
 // Those who watch many nodes share, too: what is watched already is not asked for.
 func TestWatchesOfManyAreShared(t *testing.T) {
-	for name, connect := range map[string]connector{"zkconn": venue.Venue.Connect, "foreign": venue.Venue.ConnectForeign} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLineOn(t, v, connect, 10*time.Second, v.Servers(t)[0])
-				nodes := l.claim(t, 5)
-				paths := make([]string, len(nodes))
-				for i, n := range nodes {
-					paths[i] = l.path(n)
-				}
-				must(t, l.witness.Delete(paths[4], -1))
-				must(t, l.client.Check(within(t, 10*time.Second), l.sess, barrier))
-				all := func(paths ...string) []*Watch {
-					watches, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
-					must(t, err)
-					return watches
-				}
-				first := all(paths[:3]...)
-				before := l.Seen(proxy.ReadOp)
-				again := all(paths[2], paths[0], paths[1])
-				if n := l.Seen(proxy.ReadOp) - before; n != 0 {
-					t.Errorf("%d requests for what is watched", n)
-				}
-				if again[0] != first[2] || again[1] != first[0] || again[2] != first[1] {
-					t.Error("the watches are not those of the paths")
-				}
-				more := all(paths...)
-				if w := more[4]; w != nil {
-					if e := event(t, w); !Gone(e) {
-						t.Errorf("of a node that is gone: %+v", e)
-					}
-				}
-				for i := range first {
-					if more[i] != first[i] {
-						t.Errorf("two watches on node %d", i)
-					}
-				}
-				must(t, l.witness.Delete(paths[1], -1))
-				if e := event(t, first[1]); !Gone(e) || e.Path != paths[1] {
-					t.Errorf("told %+v", e)
-				}
-				for _, i := range []int{0, 2, 3} {
-					if e, fired := more[i].Fired(); fired {
-						t.Errorf("node %d, which stays: %+v", i, e)
-					}
-				}
-				v.Expire(t, l.conn)
-				l.newSession(t)
-				_, err := l.client.WatchAll(within(t, 10*time.Second), l.sess, paths)
-				mustBe(t, err, ErrOver)
-			})
-		})
-	}
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		nodes := l.claim(t, 5)
+		paths := make([]string, len(nodes))
+		for i, n := range nodes {
+			paths[i] = l.path(n)
+		}
+		must(t, l.witness.Delete(paths[4], -1))
+		must(t, l.client.Check(within(t, 10*time.Second), l.sess, barrier))
+		all := func(paths ...string) []*Watch {
+			watches, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
+			must(t, err)
+			return watches
+		}
+		first := all(paths[:3]...)
+		before := l.Seen(proxy.ReadOp)
+		again := all(paths[2], paths[0], paths[1])
+		if n := l.Seen(proxy.ReadOp) - before; n != 0 {
+			t.Errorf("%d requests for what is watched", n)
+		}
+		if again[0] != first[2] || again[1] != first[0] || again[2] != first[1] {
+			t.Error("the watches are not those of the paths")
+		}
+		more := all(paths...)
+		if w := more[4]; w != nil {
+			if e := event(t, w); !Gone(e) {
+				t.Errorf("of a node that is gone: %+v", e)
+			}
+		}
+		for i := range first {
+			if more[i] != first[i] {
+				t.Errorf("two watches on node %d", i)
+			}
+		}
+		must(t, l.witness.Delete(paths[1], -1))
+		if e := event(t, first[1]); !Gone(e) || e.Path != paths[1] {
+			t.Errorf("told %+v", e)
+		}
+		for _, i := range []int{0, 2, 3} {
+			if e, fired := more[i].Fired(); fired {
+				t.Errorf("node %d, which stays: %+v", i, e)
+			}
+		}
+		v.Expire(t, l.conn)
+		l.newSession(t)
+		_, err := l.client.WatchAll(within(t, 10*time.Second), l.sess, paths)
+		mustBe(t, err, ErrOver)
+	})
 }
 
 // A connection that was made anew knows nothing of the watches that were set at once.
@@ -189,7 +185,7 @@ func TestAWatchOfNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		server := v.Standalone(t, venue.Options{})
-		l := newLineOn(t, v, venue.Venue.Connect, 10*time.Second, server.Addr())
+		l := newLineAt(t, v, 10*time.Second, server.Addr())
 		for i := range 20 {
 			_, err := l.client.Watch(within(t, 10*time.Second), l.sess, fmt.Sprintf("%s/%d", l.dir, i))
 			mustBe(t, err, zk.ErrNoNode)
@@ -214,7 +210,7 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		server := v.Standalone(t, venue.Options{})
-		l := newLineOn(t, v, venue.Venue.Connect, 20*time.Second, server.Addr())
+		l := newLineAt(t, v, 20*time.Second, server.Addr())
 		node := l.claim(t, 1)[0]
 		before := test.Goroutines()
 		hold := l.Next(proxy.ReadOp, proxy.HoldReply)
@@ -336,38 +332,34 @@ func TestAWatchSurvivesAnOutage(t *testing.T) {
 // The end of a session says nothing of a node, and a watch of the old session
 // grants nothing in the new one.
 func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
-	for name, connect := range map[string]connector{"zkconn": venue.Venue.Connect, "foreign": venue.Venue.ConnectForeign} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLineOn(t, v, connect, 10*time.Second, v.Servers(t)[0])
-				own, stays := l.watch(t, l.path(l.claim(t, 1)[0])), l.watch(t, l.dir)
-				v.Expire(t, l.conn)
-				for _, w := range []*Watch{own, stays} {
-					// The server may tell of the deletion before the connection is cut.
-					if e := event(t, w); e.Type != zk.EventNotWatching && (w != own || !Gone(e)) {
-						t.Errorf("told %+v", e)
-					} else if e.Type == zk.EventNotWatching && Gone(e) {
-						t.Errorf("%+v is taken for a deletion", e)
-					}
-				}
-				now := l.newSession(t)
-				_, err := l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
-				mustBe(t, err, ErrOver)
-				again, err := l.client.Watch(within(t, 10*time.Second), now, l.dir)
-				must(t, err)
-				if again == stays {
-					t.Error("a watch of the last session serves the next")
-				}
-				// One that has not fired yet, for the client may be about to tell, is not returned.
-				_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, func(*Watch) bool { return true })
-				news[0].watch.raw = make(chan zk.Event)
-				close(news[0].ready)
-				_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
-				mustBe(t, err, ErrOver)
-			})
-		})
-	}
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		own, stays := l.watch(t, l.path(l.claim(t, 1)[0])), l.watch(t, l.dir)
+		v.Expire(t, l.conn)
+		for _, w := range []*Watch{own, stays} {
+			// The server may tell of the deletion before the connection is cut.
+			if e := event(t, w); e.Type != zk.EventNotWatching && (w != own || !Gone(e)) {
+				t.Errorf("told %+v", e)
+			} else if e.Type == zk.EventNotWatching && Gone(e) {
+				t.Errorf("%+v is taken for a deletion", e)
+			}
+		}
+		now := l.newSession(t)
+		_, err := l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+		again, err := l.client.Watch(within(t, 10*time.Second), now, l.dir)
+		must(t, err)
+		if again == stays {
+			t.Error("a watch of the last session serves the next")
+		}
+		// One that has not fired yet, for the client may be about to tell, is not returned.
+		_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, func(*Watch) bool { return true })
+		news[0].watch.raw = make(chan zk.Event)
+		close(news[0].ready)
+		_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+	})
 }
 
 func TestACloseIsNoDeletion(t *testing.T) {
@@ -414,16 +406,16 @@ func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		old := l.watch(t, l.dir)
-		before, _ := l.client.Unbroken()
+		before := l.client.Epoch()
 		if l.watch(t, l.dir) != old || !old.SetIn(before) {
 			t.Fatal("not shared without a reconnect")
 		}
 		l.Cut()
 		test.Eventually(t, 10*time.Second, "it is up again", func() bool {
-			now, _ := l.client.Unbroken()
+			now := l.client.Epoch()
 			return now != before && l.client.Up(l.sess)
 		})
-		now, _ := l.client.Unbroken()
+		now := l.client.Epoch()
 		next := l.watch(t, l.dir)
 		if next == old || !next.SetIn(now) {
 			t.Error("shared across a reconnect")
@@ -447,9 +439,7 @@ func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		// A foreign connection looks at its state every 100 ms at last, so the first
-		// one is still waiting when the second asks.
-		l := newLineOn(t, v, venue.Venue.ConnectForeign, 10*time.Second, v.Servers(t)[0])
+		l := newLine(t, v, 10*time.Second)
 		for i := range 3 {
 			node := fmt.Sprintf("%s/%d", l.dir, i) // one that has no watch yet
 			_, err := l.conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))

@@ -11,11 +11,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 const childEnv = "TAKEOVER_CHILD"
@@ -47,11 +47,11 @@ type account struct {
 }
 
 // looks are all ways to ask a hold.
-var looks = map[string]func(contract.Hold, context.Context) bool{
-	"Held": func(h contract.Hold, _ context.Context) bool { return h.Held() },
-	"Lost": func(h contract.Hold, _ context.Context) bool { return !closed(h.Lost()) },
-	"Err":  func(_ contract.Hold, ctx context.Context) bool { return ctx.Err() == nil },
-	"Done": func(_ contract.Hold, ctx context.Context) bool { return !closed(ctx.Done()) },
+var looks = map[string]func(*zklocks.Hold, context.Context) bool{
+	"Held": func(h *zklocks.Hold, _ context.Context) bool { return h.Held() },
+	"Lost": func(h *zklocks.Hold, _ context.Context) bool { return !closed(h.Lost()) },
+	"Err":  func(_ *zklocks.Hold, ctx context.Context) bool { return ctx.Err() == nil },
+	"Done": func(_ *zklocks.Hold, ctx context.Context) bool { return !closed(ctx.Done()) },
 }
 
 // post is a place that is manned.
@@ -59,7 +59,7 @@ type post struct {
 	place
 	conn *zk.Conn
 	take acquire
-	hold contract.Hold
+	hold *zklocks.Hold
 	ctx  context.Context
 
 	mu sync.Mutex
@@ -79,7 +79,7 @@ func (o order) obey(lines <-chan string) error {
 	var posts []*post
 	for _, p := range o.Places {
 		ctx, cancel := context.WithTimeout(ctx, patience)
-		conn, err := zkconn.Connect(ctx, o.Servers, p.Timeout)
+		conn, err := wire.Connect(ctx, o.Servers, p.Timeout)
 		cancel()
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (o order) obey(lines <-chan string) error {
 			close(stop)
 			looking.Wait()
 			for _, p := range posts {
-				err := p.hold.Unlock(ctx)
+				err := p.hold.Release(ctx)
 				p.mu.Lock()
 				if p.Lost = errors.Is(err, hold.ErrLost); err != nil && !p.Lost {
 					return err

@@ -5,8 +5,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/rwlock"
-	"github.com/zklocks/zklocks/zkconn"
 	"github.com/zklocks/zklocks/zktest"
 )
 
@@ -27,25 +28,25 @@ func TestCredentialsDoNotTouchTheSession(t *testing.T) {
 		until(940)
 		s.Elect(s.Members()[0]) // it pings its followers 0.94 s into each second; sessions end at even seconds
 		follower := s.Members()[1]
-		witness, err := zkconn.Connect(t.Context(), s.Addrs()[:1], 10*time.Second, zkconn.WithDialer(s.Host("b").Dial))
+		witness, err := wire.Connect(t.Context(), s.Addrs()[:1], 10*time.Second, wire.WithDialer(s.Host("b").Dial))
 		must(err)
 		defer witness.Close()
 		until(4600)
-		conn, err := zkconn.Connect(t.Context(), []string{follower.Addr()}, 4*time.Second, zkconn.WithDialer(s.Host("a").Dial))
+		conn, err := wire.Connect(t.Context(), []string{follower.Addr()}, 4*time.Second, wire.WithDialer(s.Host("a").Dial))
 		must(err)
 		defer conn.Close()
 		until(6800) // the client has pinged at 5.93 s: the leader counts from 5.94 s
 		must(conn.AddAuth("digest", []byte("ann:secret")))
 		until(7928)
-		former, err := rwlock.New(conn, "/lock").Lock(t.Context())
+		former, err := rwlock.New(locks.On(conn), "/lock").Lock(t.Context())
 		must(err)
 		follower.Kill()
-		deadline, _ := former.Deadline()
-		next, err := rwlock.New(witness, "/lock").Lock(t.Context())
+		deadline := former.Deadline()
+		next, err := rwlock.New(locks.On(witness), "/lock").Lock(t.Context())
 		must(err)
 		if former.Held() {
 			t.Errorf("the next one holds after %v, the former until %v", time.Since(start), deadline.Sub(start))
 		}
-		must(next.Unlock(t.Context()))
+		must(next.Release(t.Context()))
 	})
 }

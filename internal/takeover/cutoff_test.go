@@ -102,35 +102,26 @@ func TestCutOff(t *testing.T) {
 	random := seeded(t)
 	watchTimers(t)
 	losses, rounds, timeouts := setting(t, "LOSSES", 9, 864), 1, []time.Duration{time.Second, 2 * time.Second}
-	seats, strangers := losses, 2
+	seats := losses
 	if campaign() {
 		timeouts = append(timeouts, 4*time.Second)
-		seats, strangers = 48, 12
+		seats = 48
 		rounds = (losses + seats - 1) / seats
 	}
 	on := grounds(t)
 	var results tally
 	t.Run("seats", func(t *testing.T) {
-		for i := range seats + strangers {
+		for i := range seats {
 			g, timeout := on[i%len(on)], timeouts[i/len(on)%len(timeouts)]
-			r, foreign := recipes[i/(len(on)*len(timeouts))%len(recipes)], i >= seats
+			r := recipes[i/(len(on)*len(timeouts))%len(recipes)]
 			server := g.addrs[random.IntN(len(g.addrs))]
 			random := rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
 				p := g.venue.Proxy(t, server)
-				connect := g.venue.Connect
-				if foreign {
-					connect = g.venue.ConnectForeign
-				}
-				s := newSeat(t, g.venue, r, timeout, connect(t, timeout, p.Addr()), g.venue.Connect(t, lasting, g.addrs...))
-				s.foreign = foreign
+				s := newSeat(t, g.venue, r, timeout, g.venue.Connect(t, timeout, p.Addr()), g.venue.Connect(t, lasting, g.addrs...))
 				for n := range rounds {
-					f := faults[(i+n)%len(faults)]
-					if foreign {
-						f = faults[0]
-					}
-					s.cutOff(p, f, g, random, &results)
+					s.cutOff(p, faults[(i+n)%len(faults)], g, random, &results)
 				}
 				s.empty()
 			})
@@ -151,9 +142,6 @@ func (s *seat) cutOff(p *proxy.Proxy, f fault, g ground, random *rand.Rand, to *
 	a.own = f.spares || f.returns
 	linger(upTo(random, s.timeout*5/4))
 	what, began := f.name, now(s.venue)
-	if s.foreign {
-		what = "zk.Connect: " + what
-	}
 	f.strike(p, a, random)
 	if !a.own {
 		began = now(s.venue) // it is in force from here on, at the latest

@@ -14,9 +14,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
-	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -81,7 +81,7 @@ type crowd struct {
 
 type holder struct {
 	*seat
-	hold contract.Hold
+	hold *zklocks.Hold
 	span *history.Span
 }
 
@@ -161,7 +161,7 @@ func (x failover) run(t *testing.T, e venue.Ensemble, timeout time.Duration, hol
 	close(c.release)
 	for _, h := range c.holders {
 		h.span.End()
-		if err := h.hold.Unlock(ctx); err != nil && !errors.Is(err, hold.ErrLost) {
+		if err := h.hold.Release(ctx); err != nil && !errors.Is(err, hold.ErrLost) {
 			t.Error(err)
 		}
 	}
@@ -221,7 +221,7 @@ func (c *crowd) queue(ctx context.Context, h *holder, who string, n int) {
 		case <-got.Lost():
 			span.EndAt(due(venue.Real(), conn, session, history.Now()))
 		}
-		if err := got.Unlock(ctx); err != nil && !errors.Is(err, hold.ErrLost) {
+		if err := got.Release(ctx); err != nil && !errors.Is(err, hold.ErrLost) {
 			c.Error(err)
 		}
 	})

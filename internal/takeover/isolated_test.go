@@ -38,11 +38,11 @@ func thaw(_ venue.Ensemble, s venue.Server) error    { return s.Resume() }
 func memberCutOff(t *testing.T, short venue.Ensemble) {
 	random := seeded(t)
 	watchTimers(t)
-	events, each, strangers := setting(t, "MEMBERS", 1, 18), 1, 2
+	events, each := setting(t, "MEMBERS", 1, 18), 1
 	ticks, timeouts := []time.Duration{100 * time.Millisecond}, []time.Duration{time.Second, 2 * time.Second}
 	if campaign() {
 		// A second is two ticks of half a second: the shortest session that there is.
-		each, strangers = 2, 6
+		each = 2
 		ticks, timeouts = []time.Duration{100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond}, append(timeouts, 4*time.Second)
 	}
 	var results tally
@@ -55,17 +55,17 @@ func memberCutOff(t *testing.T, short venue.Ensemble) {
 			}
 			for n := i; n < events; n += len(ticks) {
 				x := troubles[n/len(ticks)%len(troubles)]
-				t.Run(x.name, func(t *testing.T) { x.strike(t, v, e, random, each, timeouts, strangers, &results) })
+				t.Run(x.name, func(t *testing.T) { x.strike(t, v, e, random, each, timeouts, &results) })
 			}
 		})
 	}
 	results.print(t)
 }
 
-func (x trouble) strike(t *testing.T, v venue.Venue, e venue.Ensemble, random *rand.Rand, each int, timeouts []time.Duration, strangers int, to *tally) {
+func (x trouble) strike(t *testing.T, v venue.Venue, e venue.Ensemble, random *rand.Rand, each int, timeouts []time.Duration, to *tally) {
 	victim := member(t, e, random, x.leader)
 	others := slices.DeleteFunc(e.Addrs(), func(addr string) bool { return addr == victim.Addr() })
-	g := sitTogether(t, v, random, victim.Addr(), others, each, timeouts, strangers)
+	g := sitTogether(t, v, random, victim.Addr(), others, each, timeouts)
 	linger(upTo(random, time.Second))
 	if err := x.begin(e, victim); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
@@ -129,7 +130,7 @@ func TestProcessStopped(t *testing.T) {
 			} else {
 				survived++
 			}
-			if err := next.Hold.Unlock(ctx); err != nil {
+			if err := next.Hold.Release(ctx); err != nil {
 				t.Error(err)
 			}
 		}
@@ -208,7 +209,7 @@ func TestProcessKilled(t *testing.T) {
 			}
 			o.Places = append(o.Places, held...)
 			o.Places = append(o.Places, waiting...)
-			var living []contract.Hold
+			var living []*zklocks.Hold
 			for _, p := range waiting {
 				h, err := recipeNamed(p.Recipe).hold(conn, p.Path)(ctx)
 				if err != nil {
@@ -235,7 +236,7 @@ func TestProcessKilled(t *testing.T) {
 				if d.granted > d.timeout+2*tick+stood(killed)+slack() {
 					t.Errorf("%s: held %v after the death of the holder, more than %v and two ticks of %v; this process stood for %v", next.Recipe, d.granted, d.timeout, tick, stood(killed))
 				}
-				if err := next.Hold.Unlock(ctx); err != nil {
+				if err := next.Hold.Release(ctx); err != nil {
 					t.Error(err)
 				}
 			}
@@ -250,11 +251,11 @@ func TestProcessKilled(t *testing.T) {
 				if err := living[i].Verify(ctx); err != nil {
 					t.Error(err)
 				}
-				if err := living[i].Unlock(ctx); err != nil {
+				if err := living[i].Release(ctx); err != nil {
 					t.Error(err)
 				}
 				behind[i].granted(t)
-				if err := behind[i].Hold.Unlock(ctx); err != nil {
+				if err := behind[i].Hold.Release(ctx); err != nil {
 					t.Error(err)
 				}
 			}

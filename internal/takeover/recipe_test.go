@@ -5,15 +5,16 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
 // acquire is a call that waits for a lock.
-type acquire func(context.Context) (contract.Hold, error)
+type acquire func(context.Context) (*zklocks.Hold, error)
 
 // recipe is one way to hold a lock, and one to wait for it.
 type recipe struct {
@@ -40,29 +41,15 @@ func recipeNamed(name string) recipe {
 	panic("no recipe " + name)
 }
 
-func write(conn *zk.Conn, path string) acquire {
-	m := rwlock.New(conn, path)
-	return func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
-}
+func write(conn *zk.Conn, path string) acquire { return rwlock.New(locks.On(conn), path).Lock }
 
-func read(conn *zk.Conn, path string) acquire {
-	m := rwlock.New(conn, path)
-	return func(ctx context.Context) (contract.Hold, error) { return contract.As(m.RLock(ctx)) }
-}
+func read(conn *zk.Conn, path string) acquire { return rwlock.New(locks.On(conn), path).RLock }
 
-func reenter(conn *zk.Conn, path string) acquire {
-	m := reentrant.New(conn, path)
-	return func(ctx context.Context) (contract.Hold, error) { return contract.As(m.Lock(ctx)) }
-}
+func reenter(conn *zk.Conn, path string) acquire { return reentrant.New(locks.On(conn), path).Lock }
 
 func permit(conn *zk.Conn, path string) acquire {
-	s := semaphore.New(conn, path, 1)
-	return func(ctx context.Context) (contract.Hold, error) {
-		h, err := s.Acquire(ctx, 1)
-		return contract.As(unlocker{h}, err)
-	}
+	return semaphore.New(locks.On(conn), path, 1).Locker(1).Lock
 }
 
-type unlocker struct{ *semaphore.Hold }
-
-func (h unlocker) Unlock(ctx context.Context) error { return h.Release(ctx) }
+// nodeOf is the node that a hold's guard checks.
+func nodeOf(h *zklocks.Hold) string { return h.Guard()[0].(*zk.CheckVersionRequest).Path }

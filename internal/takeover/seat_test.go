@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/link"
 	"github.com/zklocks/zklocks/internal/proxy"
@@ -35,7 +36,6 @@ type seat struct {
 	timeout time.Duration
 	holder  *zk.Conn
 	witness *zk.Conn // of the one who is next
-	foreign bool     // the holder's connection was not made by zkconn
 	take    acquire
 	follow  acquire
 }
@@ -52,7 +52,7 @@ func newSeat(t testing.TB, v venue.Venue, r recipe, timeout time.Duration, holde
 // sitting is one hold, from its grant to the grant of the next one.
 type sitting struct {
 	*seat
-	hold contract.Hold
+	hold *zklocks.Hold
 	ctx  context.Context
 	own  bool // the fault spares the session
 	told chan news
@@ -67,7 +67,7 @@ type news struct {
 
 // grant is what is true when the acquiring call of the next one has returned.
 type grant struct {
-	contract.Hold
+	*zklocks.Hold
 	at    int64
 	held  bool // the first one still says that it holds
 	open  bool // or its Lost is not closed
@@ -113,7 +113,7 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 		a.Fatal(a.next.Err)
 	}
 	g := a.next.Hold
-	l := loss{what: what, recipe: a.name, timeout: a.timeout, foreign: a.foreign, own: a.own, granted: time.Duration(g.at - fault), state: g.state}
+	l := loss{what: what, recipe: a.name, timeout: a.timeout, own: a.own, granted: time.Duration(g.at - fault), state: g.state}
 	var n news
 	test.Within(a, patience, "the holder is told", func() { n = <-a.told })
 	l.due, l.told = time.Duration(n.due-fault), time.Duration(n.at-fault)
@@ -122,7 +122,6 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 		slow = stoodBetween(n.due, n.at)
 	}
 	switch {
-	case a.foreign: // measured, not promised
 	case g.held || g.open:
 		a.Errorf("%v: when the next one holds, the first one's Held is %v, its Lost closed %v", l, g.held, !g.open)
 	case a.venue.Virtual() && (l.told != l.due || l.told >= l.granted):
@@ -140,7 +139,7 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 	if a.hold.Held() || !errors.Is(context.Cause(a.ctx), hold.ErrLost) {
 		a.Errorf("%v: a lost hold says held %v, context %v", l, a.hold.Held(), context.Cause(a.ctx))
 	}
-	a.must(g.Unlock(context.Background()))
+	a.must(g.Release(context.Background()))
 	to.add(l)
 }
 
@@ -205,7 +204,7 @@ func (a *sitting) packet(f *proxy.Fault) (struck bool) {
 // survived gives the lock back if it is still held, and then to the next one.
 func (a *sitting) survived() bool {
 	a.Helper()
-	err := a.hold.Unlock(context.Background())
+	err := a.hold.Release(context.Background())
 	if errors.Is(err, hold.ErrLost) {
 		return false
 	}
@@ -213,7 +212,7 @@ func (a *sitting) survived() bool {
 	if g := a.next.Granted(); g.held {
 		a.Errorf("%s: released, and held", a.path)
 	} else {
-		a.must(g.Unlock(context.Background()))
+		a.must(g.Release(context.Background()))
 	}
 	return true
 }
@@ -221,8 +220,8 @@ func (a *sitting) survived() bool {
 // done ends a lost hold.
 func (a *sitting) done() {
 	a.Helper()
-	if err := a.hold.Unlock(context.Background()); !errors.Is(err, hold.ErrLost) {
-		a.Errorf("unlock after the loss: %v", err)
+	if err := a.hold.Release(context.Background()); !errors.Is(err, hold.ErrLost) {
+		a.Errorf("release after the loss: %v", err)
 	}
 }
 

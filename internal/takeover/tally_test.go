@@ -17,7 +17,6 @@ type loss struct {
 	what    string
 	recipe  string
 	timeout time.Duration
-	foreign bool
 	own     bool          // the session lived on, and the holder let the next one in when it was back
 	due     time.Duration // the deadline, or told if something else told earlier
 	told    time.Duration
@@ -99,9 +98,8 @@ func (y *tally) print(t *testing.T) {
 			told.least, told.median, told.most, granted.median, granted.most, margin.least, margin.median)
 	}
 	for who, of := range map[string]func(loss) bool{
-		"zkconn, the session over":                   func(l loss) bool { return !l.foreign && !l.own },
-		"zkconn, back in the session and letting go": func(l loss) bool { return !l.foreign && l.own },
-		"zk.Connect": func(l loss) bool { return l.foreign },
+		"Connect, the session over":                   func(l loss) bool { return !l.own },
+		"Connect, back in the session and letting go": func(l loss) bool { return l.own },
 	} {
 		these := slices.DeleteFunc(slices.Clone(y.losses), func(l loss) bool { return !of(l) })
 		if len(these) == 0 {

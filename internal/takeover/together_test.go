@@ -22,7 +22,7 @@ type together struct {
 
 // sitTogether has so many sit for each recipe and timeout, behind server; the
 // next ones are at others.
-func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, others []string, each int, timeouts []time.Duration, strangers int) *together {
+func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, others []string, each int, timeouts []time.Duration) *together {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
@@ -38,12 +38,6 @@ func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, 
 			}
 		}
 	}
-	for i := range strangers {
-		timeout := timeouts[i%len(timeouts)]
-		s := newSeat(t, v, recipes[i%len(recipes)], timeout, v.ConnectForeign(t, timeout, server), next[i%len(next)])
-		s.foreign = true
-		seats = append(seats, s)
-	}
 	g := &together{T: t, random: random}
 	random.Shuffle(len(seats), func(i, j int) { seats[i], seats[j] = seats[j], seats[i] })
 	for _, s := range seats {
@@ -58,11 +52,7 @@ func (g *together) lost(what string, fault int64, to *tally) {
 	g.Helper()
 	to.event(what)
 	for _, a := range g.sittings {
-		as := what
-		if a.foreign {
-			as = "zk.Connect: " + what
-		}
-		a.lost(as, fault, to)
+		a.lost(what, fault, to)
 	}
 }
 
@@ -96,7 +86,7 @@ func TestServerFrozen(t *testing.T) {
 func serverFrozen(t *testing.T, v venue.Venue, random *rand.Rand, n, each int, timeouts []time.Duration, to *tally) {
 	tick := []time.Duration{100, 250, 500}[n%3] * time.Millisecond
 	server := v.Standalone(t, venue.Options{Tick: tick})
-	g := sitTogether(t, v, random, server.Addr(), []string{server.Addr()}, each, timeouts, 0)
+	g := sitTogether(t, v, random, server.Addr(), []string{server.Addr()}, each, timeouts)
 	linger(upTo(random, time.Second))
 	fault := now(v)
 	if err := server.Pause(); err != nil {

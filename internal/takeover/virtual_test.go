@@ -63,7 +63,7 @@ func TestMemberCutOffInVirtualTime(t *testing.T) {
 		tick := ticks[random.IntN(len(ticks))] * time.Millisecond
 		e := v.Cluster(t, 3, venue.Options{Tick: tick, Phase: upTo(random, tick), Partitions: true})
 		// The last three of them are the three that there are.
-		troubles[len(troubles)-1-n%3].strike(t, v, e, random, 1, virtualTimeouts, 0, to)
+		troubles[len(troubles)-1-n%3].strike(t, v, e, random, 1, virtualTimeouts, to)
 	})
 }
 

@@ -10,14 +10,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks"
 )
 
 // reach tries the servers, so that a wrong address is told soon.
 func (c *Crew) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := zkconn.Connect(ctx, c.Servers, 5*time.Second)
+	conn, err := zklocks.Connect(ctx, c.Servers, 5*time.Second)
 	if err != nil {
 		return fmt.Errorf("no ZooKeeper at %s: %w", strings.Join(c.Servers, ","), err)
 	}
@@ -26,11 +26,11 @@ func (c *Crew) reach(ctx context.Context) error {
 }
 
 // sweep removes the nodes of this run. A server that cannot be reached keeps
-// them; they are few and nobody waits for them.
+// them; they are few and no program waits for them.
 func (c *Crew) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	conn, err := zkconn.Connect(ctx, c.Servers, 4*time.Second)
+	conn, err := zklocks.Connect(ctx, c.Servers, 4*time.Second)
 	if err != nil {
 		return
 	}
@@ -38,7 +38,7 @@ func (c *Crew) sweep() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		removeAll(conn, c.Path)
+		removeAll(conn.Client(), c.Path)
 	}()
 	select {
 	case <-done:

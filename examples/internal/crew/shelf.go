@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks"
 )
 
 // step is how long one step of work on a shelf takes, so that the steps of
@@ -35,15 +35,15 @@ func (c *Crew) MakeShelf(ctx context.Context, numbers []int) {
 }
 
 func (c *Crew) makeShelf(ctx context.Context, numbers []int) error {
-	conn, err := zkconn.Connect(ctx, c.Servers, 5*time.Second)
+	conn, err := zklocks.Connect(ctx, c.Servers, 5*time.Second)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	s := Shelf{conn, c.Path, len(numbers)}
-	_, err = conn.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	s := Shelf{conn.Client(), c.Path, len(numbers)}
+	_, err = s.Conn.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	for i := 0; err == nil && i < s.Len; i++ {
-		_, err = conn.Create(s.node(i), []byte(strconv.Itoa(numbers[i])), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+		_, err = s.Conn.Create(s.node(i), []byte(strconv.Itoa(numbers[i])), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	}
 	return err
 }
@@ -82,10 +82,10 @@ func (s Shelf) Read() ([]int, error) {
 	return numbers, nil
 }
 
-// Write writes the numbers, one after the other.
-func (s Shelf) Write(numbers []int) error {
+// Write has set write the numbers, one after the other.
+func (s Shelf) Write(numbers []int, set func(*zk.SetDataRequest) error) error {
 	for i, n := range numbers {
-		if _, err := s.Conn.Set(s.node(i), []byte(strconv.Itoa(n)), -1); err != nil {
+		if err := set(&zk.SetDataRequest{Path: s.node(i), Data: []byte(strconv.Itoa(n)), Version: -1}); err != nil {
 			return err
 		}
 		time.Sleep(step)

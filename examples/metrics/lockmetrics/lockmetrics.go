@@ -27,12 +27,12 @@ type instruments struct {
 var (
 	waiting = description{"zklocks_waiting", "Nodes of this process that wait in line.", []string{"path", "kind"}}
 	holding = description{"zklocks_holding", "Holds of this process.", []string{"path", "kind"}}
-	ahead   = description{"zklocks_ahead", "Nodes that had to go first, of those who had to wait.", []string{"path", "kind"}}
+	ahead   = description{"zklocks_ahead", "Nodes that had to go first, for callers that had to wait.", []string{"path", "kind"}}
 	wait    = description{"zklocks_wait_seconds", "From the call to the grant.", []string{"path", "kind", "joined"}}
 	hold    = description{"zklocks_hold_seconds", "From the grant to the release, or to the loss.", []string{"path", "kind"}}
 	left    = description{"zklocks_left_total", "Nodes that waited and left without a grant.", []string{"path", "kind", "why"}}
 	lost    = description{"zklocks_lost_total", "Holds that were lost.", []string{"path", "kind"}}
-	orphans = description{"zklocks_orphans_total", "Nodes of nobody that were found and deleted.", []string{"path", "kind"}}
+	orphans = description{"zklocks_orphans_total", "Nodes without an owner that were found and deleted.", []string{"path", "kind"}}
 	retries = description{"zklocks_retries_total", "Requests without an answer that were asked again.", []string{"path", "op"}}
 )
 

@@ -3,6 +3,7 @@ package lockmetrics_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -18,6 +19,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
 	"github.com/zklocks/zklocks/internal/proxy"
@@ -98,29 +100,38 @@ func TestBothCountRealTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := proxy.For(t, realzk.Some(t)[0])
-	conn := realzk.Connect(t, 10*time.Second, p.Addr())
+	conn, err := zklocks.Connect(t.Context(), []string{p.Addr()}, 10*time.Second, zklocks.WithObserver(prom), zklocks.WithObserver(otel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	realzk.Rest()
 	root := test.Path(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	cut := p.Nth(proxy.CreateOp, 20, proxy.CutBefore)
-	traffic.Run(ctx, conn, root, prom, otel)
+	traffic.Run(ctx, conn, root)
 	<-cut.Fired()
 
 	// One request is lost whose caller has time to ask again: the traffic's may
 	// give up before there is a connection.
 	lost := p.Next(proxy.CreateOp, proxy.CutBefore)
-	mu := reentrant.New(conn, root+"/tree", reentrant.WithObserver(prom), reentrant.WithObserver(otel))
+	mu := reentrant.New(conn, root+"/tree")
 	h, err := mu.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	<-lost.Fired()
 	// And one hold is lost.
-	if err := conn.Delete(h.Guard().Path, -1); err != nil {
+	queue, err := mu.Queue(t.Context())
+	if err != nil || len(queue) != 1 {
+		t.Fatalf("the queue is %v, %v", queue, err)
+	}
+	if err := conn.Client().Delete(queue[0].Path, -1); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Unlock(t.Context()); err == nil {
-		t.Fatal("a lock whose node was deleted is not lost")
+	if err := h.Release(t.Context()); !errors.Is(err, zklocks.ErrLost) {
+		t.Fatalf("a lock whose node was deleted is not lost: %v", err)
 	}
 
 	f := scrape(t, registry)
@@ -150,7 +161,7 @@ func TestBothCountRealTraffic(t *testing.T) {
 		t.Errorf("retries: %v", n)
 	}
 	for _, path := range []string{"/index", "/tree", "/jobs/queue"} {
-		test.AssertEmpty(t, conn, root+path)
+		test.AssertEmpty(t, conn.Client(), root+path)
 	}
 	dashboardKnows(t, f)
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 const (
@@ -68,30 +68,30 @@ func run(length time.Duration) ([]sample, error) {
 	defer proxy.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
-	conn, err := zkconn.Connect(ctx, []string{proxy.Addr()}, 10*time.Second)
+	registry := prometheus.NewRegistry()
+	observer := lockmetrics.Prometheus(registry)
+	conn, err := zklocks.Connect(ctx, []string{proxy.Addr()}, 10*time.Second, zklocks.WithObserver(observer))
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	hand, err := zkconn.Connect(ctx, []string{server.Addr()}, 10*time.Second)
+	hand, err := zklocks.Connect(ctx, []string{server.Addr()}, 10*time.Second)
 	if err != nil {
 		return nil, err
 	}
 	defer hand.Close()
 
-	registry := prometheus.NewRegistry()
-	observer := lockmetrics.Prometheus(registry)
 	metrics := httptest.NewServer(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	defer metrics.Close()
 
 	worked := make(chan struct{})
 	go func() {
 		defer close(worked)
-		traffic.Run(ctx, conn, root, observer)
+		traffic.Run(ctx, conn, root)
 	}()
 	defer func() { <-worked }()
 	broken := make(chan error, 1)
-	go func() { broken <- breakThings(ctx, proxy, hand, length) }()
+	go func() { broken <- breakThings(ctx, proxy, hand.Client(), length) }()
 
 	var samples []sample
 	began := time.Now()

@@ -1,4 +1,5 @@
-// Package traffic is some work under locks, as a service might do it.
+// Package traffic is some work under locks, as a service might do it. It does not know that it is observed:
+// the observers are those of its connection.
 package traffic
 
 import (
@@ -7,9 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -17,20 +16,10 @@ import (
 
 // Run reads and rewrites an index, converts with three permits, and walks a tree,
 // each on several goroutines, until ctx ends.
-func Run(ctx context.Context, conn *zk.Conn, root string, observers ...observe.Observer) {
-	var (
-		rw  []rwlock.Option
-		sem []semaphore.Option
-		re  []reentrant.Option
-	)
-	for _, o := range observers {
-		rw = append(rw, rwlock.WithObserver(o))
-		sem = append(sem, semaphore.WithObserver(o))
-		re = append(re, reentrant.WithObserver(o))
-	}
-	index := rwlock.New(conn, root+"/index", rw...)
-	jobs := semaphore.New(conn, root+"/jobs", 3, sem...)
-	tree := reentrant.New(conn, root+"/tree", re...)
+func Run(ctx context.Context, conn *zklocks.Conn, root string) {
+	index := rwlock.New(conn, root+"/index")
+	jobs := semaphore.New(conn, root+"/jobs", 3)
+	tree := reentrant.New(conn, root+"/tree")
 
 	var all sync.WaitGroup
 	work := func(goroutines int, turn func(context.Context) error) {
@@ -47,44 +36,29 @@ func Run(ctx context.Context, conn *zk.Conn, root string, observers ...observe.O
 			})
 		}
 	}
-	work(6, func(ctx context.Context) error {
-		h, err := index.RLock(ctx)
-		if err != nil {
-			return err
-		}
-		pause(h.Context(ctx), 10*time.Millisecond)
-		return h.Unlock(ctx)
-	})
-	work(2, func(ctx context.Context) error {
-		h, err := index.Lock(ctx)
-		if err != nil {
-			return err
-		}
-		pause(h.Context(ctx), 20*time.Millisecond)
-		return h.Unlock(ctx)
-	})
-	work(10, func(ctx context.Context) error {
-		h, err := jobs.Acquire(ctx, 1)
-		if err != nil {
-			return err
-		}
-		pause(h.Context(ctx), 60*time.Millisecond)
-		return h.Release(ctx)
-	})
+	work(6, func(ctx context.Context) error { return hold(ctx, index.RLock, 10*time.Millisecond) })
+	work(2, func(ctx context.Context) error { return hold(ctx, index.Lock, 20*time.Millisecond) })
+	work(10, func(ctx context.Context) error { return hold(ctx, jobs.Locker(1).Lock, 60*time.Millisecond) })
 	work(2, func(ctx context.Context) error { return walk(ctx, tree, 3) })
 	all.Wait()
 }
 
+// hold works under a lock.
+func hold(ctx context.Context, lock func(context.Context) (*zklocks.Hold, error), work time.Duration) error {
+	return zklocks.Do(ctx, lock, func(ctx context.Context, _ *zklocks.Hold) error {
+		pause(ctx, work)
+		return nil
+	})
+}
+
 func walk(ctx context.Context, tree *reentrant.Mutex, depth int) error {
-	h, err := tree.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	pause(h.Context(ctx), 5*time.Millisecond)
-	if depth > 1 {
-		_ = walk(ctx, tree, depth-1) // its own error is its own
-	}
-	return h.Unlock(ctx)
+	return zklocks.Do(ctx, tree.Lock, func(ctx context.Context, _ *zklocks.Hold) error {
+		pause(ctx, 5*time.Millisecond)
+		if depth > 1 {
+			_ = walk(ctx, tree, depth-1) // its own error is its own
+		}
+		return nil
+	})
 }
 
 // pause is work of about that length.

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 )
 
@@ -37,7 +38,7 @@ type stage interface {
 	Settle()
 }
 
-type attempt = Attempt[Hold]
+type attempt = Attempt[*zklocks.Hold]
 
 // Begin begins a call. If tb is a Stage in memory, the assertions are as sharp as they can be there.
 func Begin[H any](tb testing.TB, ctx context.Context, call func(context.Context) (H, error)) *Attempt[H] {

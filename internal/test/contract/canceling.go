@@ -112,7 +112,7 @@ func canceledAtGrant(s *scene) {
 		h := holder.block()
 		a := c.wait(2)
 		var both sync.WaitGroup
-		both.Go(func() { s.Must(h.Unlock(s.Ctx)) })
+		both.Go(func() { s.Must(h.Release(s.Ctx)) })
 		both.Go(func() {
 			for range i * i {
 				runtime.Gosched()
@@ -159,11 +159,11 @@ func unlockedByTheDead(s *scene) {
 	cancel()
 	for range 10 {
 		h := c.lock()
-		if err := h.Unlock(dead); err != nil {
+		if err := h.Release(dead); err != nil {
 			s.Is(err, context.Canceled)
 		}
 		if h.Held() {
-			s.Error("held after the unlock")
+			s.Error("held after the release")
 		}
 		s.Empty()
 	}
@@ -174,7 +174,7 @@ func unlockBounded(s *scene) {
 	for _, action := range holds {
 		h := c.lock()
 		f := c.proxy.Next(proxy.DeleteOp, action)
-		a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+		a := c.ask(h.Release)
 		test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
 		a.Stop()
 		s.Is(a.Err, context.Canceled)
@@ -187,9 +187,9 @@ func questionsEnd(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	c.proxy.Mute()
-	verify := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Verify(ctx) })
-	queue := c.begin(func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err })
-	asked := []*attempt{verify, queue}
+	verify := c.ask(h.Verify)
+	queue := c.ask(c.look)
+	asked := []*attempt{verify, queue, c.ask(multi(h))}
 	if !s.r.Joins { // they do not ask
 		asked = append(asked, c.begin(c.TryLock))
 	}

@@ -15,57 +15,35 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Hold is what the holds of all recipes have in common.
-type Hold interface {
-	Unlock(context.Context) error
-	Held() bool
-	Lost() <-chan struct{}
-	Deadline() (deadline time.Time, known bool)
-	Context(context.Context) context.Context
-	Token() int64
-	Guard() *zk.CheckVersionRequest
-	Verify(context.Context) error
-}
-
-// Member is what the queues of all recipes tell.
-type Member struct {
-	Name    string
-	Holding bool
-	Since   time.Time
-	Session int64
-	Token   int64
-	Data    []byte
-	Host    string
-	Pid     int
-}
-
 // Locker is one value of a recipe.
-type Locker interface {
-	Lock(context.Context) (Hold, error)
-	TryLock(context.Context) (Hold, error)
+type Locker struct {
+	zklocks.Locker
 	// Block takes the same lock in the way that makes Lock wait. It is Lock
 	// itself, but for locks that are shared.
-	Block(context.Context) (Hold, error)
-	Queue(context.Context) ([]Member, error)
+	Block lockFunc
+	Queue func(context.Context) ([]zklocks.Member, error)
 }
 
-// Settings are the options that all recipes have; zero values are not passed.
-type Settings struct {
-	ACL   []zk.ACL // one that is empty, but not nil, is
-	Data  []byte
-	Grace time.Duration
-	// Observer, if not nil, is told.
-	Observer *observe.Observer
+// look is Queue for its error alone.
+func (l Locker) look(ctx context.Context) error {
+	_, err := l.Queue(ctx)
+	return err
+}
+
+// lockFunc is a way to take a lock.
+type lockFunc = func(context.Context) (*zklocks.Hold, error)
+
+// only is a call that grants nothing, where one that does may stand, too.
+func only(call func(context.Context) error) lockFunc {
+	return func(ctx context.Context) (*zklocks.Hold, error) { return nil, call(ctx) }
 }
 
 // Recipe is one way to lock.
@@ -74,9 +52,10 @@ type Recipe struct {
 	Lock    string // what its errors call Lock
 	TryLock string // and TryLock
 
-	New func(conn *zk.Conn, path string, s Settings) Locker
+	New func(conn *zklocks.Conn, path string, opts ...zklocks.Option) Locker
 
-	Kind observe.Kind // that observers are told of Lock
+	Kind  observe.Kind // of a member that waits in Lock, and of its events
+	Block observe.Kind // of one that waits in Block; "": as Kind
 
 	Below  string // the directory in which nodes stand, below the lock's path
 	Stored string // what the node at the path holds, if the directory is below it
@@ -86,16 +65,8 @@ type Recipe struct {
 	Joins     bool // and do so by one node, if they are of one value
 	Announces bool // Lock fails without the right to write the directory's data
 	Marks     bool // in a long line a release has a mark
-	Requests  int  // of an uncontended Lock and Unlock
+	Requests  int  // of an uncontended Lock and Release
 	Behind    int  // of one that waits for the holder alone
-}
-
-// As turns the result of a recipe into that of a Locker.
-func As[H Hold](h H, err error) (Hold, error) {
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
 }
 
 // Main is leaks.Main for packages whose tests mostly wait: for expiries, for
@@ -142,7 +113,7 @@ func (n needs) String() string {
 }
 
 var suite = slices.Concat(
-	holding, waiting, trying, canceling, replies, losing, outages, fencing, inputs, rights, secured, secrets, directories, names, surroundings, costs, observing,
+	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, names, surroundings, costs, observing,
 )
 
 // Run runs the suite over one recipe in memory, each scenario in a bubble of its own.

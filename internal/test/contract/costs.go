@@ -38,7 +38,7 @@ func received(s *scene, c *client) int {
 func fewRequests(s *scene) {
 	const cycles = 100
 	s.makeDir(zk.WorldACL(zk.PermAll)) // one that stays: a container may go between two cycles
-	c := s.with(s.Venue.Connect(s, quietSession, s.Server), nil, Settings{})
+	c := s.with(s.Venue.Connect(s, quietSession, s.Server), nil)
 	for range 3 {
 		s.unlock(c.lock())
 	}

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -10,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 )
@@ -79,7 +78,7 @@ func ephemeralDirectory(s *scene) {
 	_, err := s.Witness.Create(s.Dir, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	c := s.behind()
-	for _, call := range []func(context.Context) (Hold, error){c.Lock, c.TryLock, c.Block} {
+	for _, call := range []lockFunc{c.Lock, c.TryLock, c.Block} {
 		a := c.begin(call)
 		s.Is(a.Failed(), zk.ErrNoChildrenForEphemerals)
 	}
@@ -131,7 +130,7 @@ func vanishing(s *scene) {
 			s.Errorf("%d inside", n)
 		}
 		inside.Add(-1)
-		if err := h.Unlock(s.Ctx); err != nil {
+		if err := h.Release(s.Ctx); err != nil {
 			s.Error(err)
 		}
 		return true
@@ -199,6 +198,6 @@ func deletedBeforeTheListing(s *scene) {
 	if n := c.proxy.Seen(proxy.AnyOp) - before; n > 2*few {
 		s.Errorf("%d requests", n)
 	}
-	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	s.unlock(got)
 }

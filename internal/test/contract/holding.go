@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/observe"
@@ -39,24 +40,27 @@ func lasts(s *scene) {
 	c := s.client()
 	h := c.lock()
 	lost, ctx := h.Lost(), h.Context(s.Ctx)
-	if !h.Held() || closed(lost) || ctx.Err() != nil {
-		s.Errorf("held %v, lost %v, context %v", h.Held(), closed(lost), ctx.Err())
+	if !h.Held() || h.Err() != nil || closed(lost) || ctx.Err() != nil || h.Deadline().IsZero() {
+		s.Errorf("held %v, %v, lost %v, context %v, deadline %v", h.Held(), h.Err(), closed(lost), ctx.Err(), h.Deadline())
 	}
 	s.Must(h.Verify(s.Ctx))
 
 	s.unlock(h)
 	s.EmptyNow()
-	if h.Held() || closed(lost) || closed(h.Lost()) {
-		s.Errorf("after the unlock: held %v, lost %v", h.Held(), closed(lost))
+	if h.Held() || closed(lost) || closed(h.Lost()) || !h.Deadline().IsZero() {
+		s.Errorf("after the release: held %v, lost %v, deadline %v", h.Held(), closed(lost), h.Deadline())
 	}
+	s.Is(h.Err(), zklocks.ErrReleased)
 	for _, ctx := range []context.Context{ctx, h.Context(s.Ctx)} {
 		if ctx.Err() == nil {
 			s.Error("the context outlives the hold")
 		}
-		s.Is(context.Cause(ctx), hold.ErrReleased)
+		s.Is(context.Cause(ctx), zklocks.ErrReleased)
 	}
-	s.Is(h.Verify(s.Ctx), hold.ErrReleased)
-	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
+	_, err := h.Multi(s.Ctx)
+	s.Is(err, zklocks.ErrReleased)
+	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 	s.unlock(c.lock())
 }
 
@@ -92,7 +96,7 @@ func doneContextLoses(s *scene) {
 	}
 	for _, call := range []struct {
 		verb string
-		call func(context.Context) (Hold, error)
+		call lockFunc
 	}{{s.r.Lock, c.Lock}, {s.r.TryLock, c.TryLock}} {
 		_, err := call.call(late)
 		s.Is(err, context.DeadlineExceeded)
@@ -126,11 +130,11 @@ func derives(s *scene) {
 func unlockedElsewhere(s *scene) {
 	h := s.client().lock() // taken on a goroutine that has ended
 	done := make(chan error, 1)
-	go func() { done <- h.Unlock(s.Ctx) }()
+	go func() { done <- h.Release(s.Ctx) }()
 	s.Must(<-done)
 }
 
-// ctx = h.Context(ctx); defer h.Unlock(ctx) is what programs write. The Unlock ends its own
+// ctx = h.Context(ctx); defer h.Release(ctx) is what programs write. The Release ends its own
 // context, and must neither take that for an end of its wait nor for an earlier release.
 func unlockedByItsOwnContext(s *scene) {
 	c := s.client()
@@ -138,14 +142,14 @@ func unlockedByItsOwnContext(s *scene) {
 	for range 20 { // a select takes any of what is ready
 		h := c.lock()
 		ctx := h.Context(s.Ctx)
-		s.Must(h.Unlock(ctx))
+		s.Must(h.Release(ctx))
 		s.EmptyNow()
-		s.Is(context.Cause(ctx), hold.ErrReleased)
-		s.Is(h.Unlock(ctx), hold.ErrReleased)
+		s.Is(context.Cause(ctx), zklocks.ErrReleased)
+		s.Is(h.Release(ctx), zklocks.ErrReleased)
 
 		h = c.lock()
 		ctx, cancel := context.WithTimeout(h.Context(h.Context(s.Ctx)), soon)
-		s.Must(h.Unlock(ctx))
+		s.Must(h.Release(ctx))
 		cancel()
 		s.EmptyNow()
 	}
@@ -159,21 +163,21 @@ func boundedByItsParent(s *scene) {
 	h := c.lock()
 	parent, cancel := context.WithCancel(s.Ctx)
 	f := c.proxy.Next(proxy.DeleteOp, proxy.HoldReply)
-	a := c.begin(func(context.Context) (Hold, error) { return nil, h.Unlock(h.Context(parent)) })
+	a := c.ask(func(context.Context) error { return h.Release(h.Context(parent)) })
 	test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
 	a.Waits()
 	cancel()
 	err := a.Failed()
 	s.Is(err, context.Canceled)
-	if errors.Is(err, hold.ErrReleased) {
-		s.Errorf("the first Unlock: %v", err)
+	if errors.Is(err, zklocks.ErrReleased) {
+		s.Errorf("the first Release: %v", err)
 	}
 	f.Release()
 
 	h = c.lock()
 	ended, end := context.WithCancel(h.Context(s.Ctx))
 	end()
-	s.Is(h.Unlock(ended), context.Canceled) // which has ended before
+	s.Is(h.Release(ended), context.Canceled) // which has ended before
 	events.Balanced()
 	if n := len(Of[observe.Released](events)); n != 2 {
 		s.Errorf("%d releases are observed, want 2", n)
@@ -186,7 +190,7 @@ func unlockedByAnothersContext(s *scene) {
 	lost, released := first.Context(s.Ctx), context.Context(nil)
 	s.kill(other.conn.SessionID())
 	test.Within(s, soon, "the loss is told", func() { <-lost.Done() })
-	s.Is(first.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(first.Release(s.Ctx), zklocks.ErrLost)
 	first = other.lock()
 	released = first.Context(s.Ctx)
 	s.unlock(first)
@@ -195,12 +199,12 @@ func unlockedByAnothersContext(s *scene) {
 	for i, ctx := range []context.Context{lost, released} {
 		for range 10 {
 			h := c.lock()
-			if err := h.Unlock(ctx); errors.Is(err, hold.ErrLost) || errors.Is(err, hold.ErrReleased) {
-				s.Errorf("a hold that lasted to its Unlock: %v", err)
+			if err := h.Release(ctx); errors.Is(err, zklocks.ErrLost) || errors.Is(err, zklocks.ErrReleased) {
+				s.Errorf("a hold that lasted to its Release: %v", err)
 			}
 			_, err := c.Lock(ctx)
 			s.Is(err, context.Canceled)
-			if errors.Is(err, hold.ErrLost) || errors.Is(err, hold.ErrReleased) {
+			if errors.Is(err, zklocks.ErrLost) || errors.Is(err, zklocks.ErrReleased) {
 				s.Errorf("a wait that was given up: %v", err)
 			}
 			s.Empty()
@@ -214,15 +218,25 @@ func unlockedByAnothersContext(s *scene) {
 
 func askedByItsOwnContext(s *scene) {
 	c := s.behind()
-	h := c.lock()
-	ctx := h.Context(s.Ctx)
-	f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
-	a := c.begin(func(context.Context) (Hold, error) { return nil, h.Verify(ctx) })
-	test.Within(s, soon, "it is asked", func() { <-f.Fired() })
-	up := c.begin(func(context.Context) (Hold, error) { return nil, h.Unlock(s.Ctx) })
-	s.Is(a.Failed(), hold.ErrReleased)
-	f.Release()
-	up.Granted()
+	for name, question := range map[string]func(*zklocks.Hold, context.Context) error{
+		"verify": (*zklocks.Hold).Verify,
+		"multi":  func(h *zklocks.Hold, ctx context.Context) error { return multi(h)(ctx) },
+	} {
+		h := c.lock()
+		ctx := h.Context(s.Ctx)
+		f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
+		a := c.ask(func(context.Context) error { return question(h, ctx) })
+		test.Within(s, soon, "it is asked", func() { <-f.Fired() })
+		up := c.ask(h.Release)
+		err := a.Failed()
+		if name == "verify" {
+			s.Is(err, zklocks.ErrReleased)
+		} else { // that would say that nothing was done
+			s.Unsure(err, context.Canceled)
+		}
+		f.Release()
+		up.Granted()
+	}
 }
 
 // goroutinesExclude lets goroutines that Lock and goroutines that Block contend
@@ -256,7 +270,7 @@ func goroutinesExclude(s *scene) {
 				if blocks {
 					blocking.Add(-1)
 				}
-				if err := h.Unlock(s.Ctx); err != nil {
+				if err := h.Release(s.Ctx); err != nil {
 					s.Error(err)
 				}
 			}
@@ -287,10 +301,10 @@ func prefixes(s *scene) {
 func optionsAreCopied(s *scene) {
 	acl, data := zk.WorldACL(zk.PermAll), []byte("me")
 	c := s.client()
-	c.Locker = s.r.New(c.conn, s.Path, Settings{ACL: acl, Data: data})
+	c.Locker = s.on(c.conn, zklocks.WithACL(acl), zklocks.WithData(data))
 	acl[0], data[0] = zk.ACL{}, 'X'
 	h := c.lock()
-	for _, m := range s.queue(c) {
+	for _, m := range c.queue() {
 		if !bytes.Equal(m.Data, []byte("me")) {
 			s.Errorf("data %q", m.Data)
 		}
@@ -300,24 +314,34 @@ func optionsAreCopied(s *scene) {
 
 func queueTells(s *scene) {
 	first, second, third := s.client(), s.client(), s.client()
-	first.Locker = s.r.New(first.conn, s.Path, Settings{Data: []byte("first")})
-	if q := s.queue(first); len(q) != 0 {
+	first.Locker = s.on(first.conn, zklocks.WithData([]byte("first")))
+	if q := first.queue(); len(q) != 0 {
 		s.Errorf("a lock that nobody has used has a queue: %v", q)
 	}
 	h := first.block()
 	a := second.waitToBlock(2)
 	b := third.wait(3)
 
-	q := s.queue(third)
+	q := third.queue()
 	if len(q) != 3 {
 		s.Fatalf("%d in the queue, want 3: %v", len(q), q)
 	}
 	if s.Virtual() && (!q[1].Since.Equal(a.Began.Truncate(time.Millisecond)) || !q[2].Since.Equal(b.Began.Truncate(time.Millisecond))) {
 		s.Errorf("in line since %v and %v, want %v and %v", q[1].Since, q[2].Since, a.Began, b.Began)
 	}
+	permits, blocks := 1, cmp.Or(s.r.Block, s.r.Kind)
+	if s.r.Kind == observe.Permits {
+		permits = s.r.Nodes
+	}
 	for i, c := range []*client{first, second, third} {
-		if q[i].Session != c.conn.SessionID() || q[i].Holding != (i == 0) || time.Since(q[i].Since).Abs() > time.Minute || q[i].Name == "" {
+		if q[i].Session != c.conn.SessionID() || q[i].Holding != (i == 0) || time.Since(q[i].Since).Abs() > time.Minute {
 			s.Errorf("member %d: %+v", i, q[i])
+		}
+		if node := s.nodes(q[i].Session)[q[i].Path]; node == nil || node.Czxid != q[i].Token {
+			s.Errorf("member %d: %+v is not of its node: %+v", i, q[i], node)
+		}
+		if kind := []observe.Kind{blocks, blocks, s.r.Kind}[i]; q[i].Kind != kind || q[i].Permits != permits {
+			s.Errorf("member %d: %+v, want one of kind %q with %d permits", i, q[i], kind, permits)
 		}
 	}
 	if q[0].Token != h.Token() || string(q[0].Data) != "first" || q[1].Token <= q[0].Token {
@@ -331,12 +355,12 @@ func queueTells(s *scene) {
 
 	a.Stop()
 	s.inLine(2)
-	if q := s.queue(third); len(q) != 2 || q[1].Session != third.conn.SessionID() {
+	if q := third.queue(); len(q) != 2 || q[1].Session != third.conn.SessionID() {
 		s.Errorf("after one has gone: %+v", q)
 	}
 	s.unlock(h)
 	last := b.Granted()
-	if q := s.queue(first); len(q) != 1 || !q[0].Holding || q[0].Token != last.Token() {
+	if q := first.queue(); len(q) != 1 || !q[0].Holding || q[0].Token != last.Token() {
 		s.Errorf("at the end: %+v", q)
 	}
 	s.unlock(last)
@@ -347,10 +371,10 @@ func queueWithoutTheLeft(s *scene) {
 	h := holder.block()
 	a := next.wait(2)
 	listing := looker.proxy.Next(proxy.ListOp, proxy.HoldReply)
-	var members []Member
-	looked := looker.begin(func(ctx context.Context) (_ Hold, err error) {
+	var members []zklocks.Member
+	looked := looker.ask(func(ctx context.Context) (err error) {
 		members, err = looker.Queue(ctx)
-		return nil, err
+		return err
 	})
 	test.Within(s, soon, "the line is listed", func() { <-listing.Fired() })
 	s.unlock(h)

@@ -7,8 +7,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/observe"
 )
 
@@ -20,27 +22,23 @@ var inputs = []scenario{
 	{"a lock below an ephemeral node is an error", belowEphemeral, 0},
 }
 
-// every calls all ways to take a lock, and to look at it.
-func (s *scene) every(l Locker, f func(name string, err error)) {
+// every calls all ways to take a lock, and to look at it. All must fail, within that time.
+func (s *scene) every(l Locker, most time.Duration, f func(name string, err error)) {
 	s.Helper()
 	for _, call := range []struct {
 		name string
-		call func(context.Context) (Hold, error)
+		call lockFunc
 	}{
 		{"Lock", l.Lock},
 		{"TryLock", l.TryLock},
 		{"Block", l.Block},
-		{"Queue", func(ctx context.Context) (Hold, error) { _, err := l.Queue(ctx); return nil, err }},
+		{"Queue", only(l.look)},
 	} {
-		var h Hold
+		var h *zklocks.Hold
 		var err error
 		began := time.Now()
 		test.Within(s, soon, call.name, func() { h, err = call.call(s.Ctx) })
-		took, most := time.Since(began), time.Duration(0)
-		if c, ok := l.(*client); ok {
-			most = c.closing
-		}
-		s.Within(call.name, took, most)
+		s.Within(call.name, time.Since(began), most)
 		if err == nil {
 			s.Errorf("%s: no error", call.name)
 			if h != nil {
@@ -58,30 +56,29 @@ func (s *scene) every(l Locker, f func(name string, err error)) {
 func badInput(s *scene) {
 	c := s.behind()
 	for _, in := range []struct {
-		path     string
-		settings Settings
-		says     string
+		path string
+		opts []zklocks.Option
+		says string
 	}{
-		{"", Settings{}, "empty"},
-		{"relative", Settings{}, "relative"},
-		{"jobs/a", Settings{}, "relative"},
-		{"/", Settings{}, "root"},
-		{"/trailing/", Settings{}, "slash"},
-		{"//", Settings{}, "slash"},
-		{"/a//b", Settings{}, "empty part"},
-		{"/a/../b", Settings{}, "relative part"},
-		{"/a/./b", Settings{}, "relative part"},
-		{"/zookeeper", Settings{}, "reserved"},
-		{"/zookeeper/quota", Settings{}, "reserved"},
-		{"/nul\x00", Settings{}, "U+0000"},
-		{"/not\xff\xfeutf8", Settings{}, "UTF-8"},
-		{"/surrogate\xed\xa0\x80", Settings{}, "UTF-8"},
-		{"/" + strings.Repeat("x", 64<<10), Settings{}, "limit"},
-		{s.Path, Settings{ACL: []zk.ACL{}}, "WithACL"},
-		{s.Path, Settings{Data: make([]byte, 512<<10+1)}, "WithData"},
-		{s.Path, Settings{Grace: -1}, "WithGrace"},
+		{"", nil, "empty"},
+		{"relative", nil, "relative"},
+		{"jobs/a", nil, "relative"},
+		{"/", nil, "root"},
+		{"/trailing/", nil, "slash"},
+		{"//", nil, "slash"},
+		{"/a//b", nil, "empty part"},
+		{"/a/../b", nil, "relative part"},
+		{"/a/./b", nil, "relative part"},
+		{"/zookeeper", nil, "reserved"},
+		{"/zookeeper/quota", nil, "reserved"},
+		{"/nul\x00", nil, "U+0000"},
+		{"/not\xff\xfeutf8", nil, "UTF-8"},
+		{"/surrogate\xed\xa0\x80", nil, "UTF-8"},
+		{"/" + strings.Repeat("x", 64<<10), nil, "limit"},
+		{s.Path, []zklocks.Option{zklocks.WithACL([]zk.ACL{})}, "WithACL"},
+		{s.Path, []zklocks.Option{zklocks.WithData(make([]byte, 512<<10+1))}, "WithData"},
 	} {
-		s.every(s.r.New(c.conn, in.path, in.settings), func(name string, err error) {
+		s.every(s.r.New(locks.On(c.conn), in.path, in.opts...), 0, func(name string, err error) {
 			if !strings.Contains(err.Error(), in.says) {
 				s.Errorf("%s of %q: error %q does not say %q", name, in.path, err, in.says)
 			}
@@ -90,33 +87,34 @@ func badInput(s *scene) {
 	if n := c.proxy.Seen(proxy.AnyOp); n != 0 {
 		s.Errorf("%d requests", n)
 	}
-	l := s.r.New(c.conn, s.Path, Settings{ACL: []zk.ACL{}})
+	l := s.on(c.conn, zklocks.WithACL([]zk.ACL{}))
 	_, err := l.Lock(s.Ctx)
 	s.Is(err, zk.ErrInvalidACL)
 }
 
 func nilConnection(s *scene) {
-	s.every(s.r.New(nil, s.Path, Settings{}), func(name string, err error) {
+	s.every(s.on(nil), 0, func(name string, err error) {
 		if !strings.Contains(err.Error(), "connection is nil") {
 			s.Errorf("%s: %v", name, err)
 		}
 	})
 }
 
-// A nil context is a mistake in the program, and the error of a deferred Unlock is seldom looked
+// A nil context is a mistake in the program, and the error of a deferred Release is seldom looked
 // at. What is held stays held, for the program may recover.
 func nilContext(s *scene) {
 	c := s.client()
 	events := c.observed()
 	var none context.Context
-	calls := map[string]func(Hold){
-		"Lock":    func(Hold) { _, _ = c.Lock(none) },
-		"TryLock": func(Hold) { _, _ = c.TryLock(none) },
-		"Block":   func(Hold) { _, _ = c.Block(none) },
-		"Queue":   func(Hold) { _, _ = c.Queue(none) },
-		"Unlock":  func(h Hold) { _ = h.Unlock(none) },
-		"Context": func(h Hold) { h.Context(none) },
-		"Verify":  func(h Hold) { _ = h.Verify(none) },
+	calls := map[string]func(*zklocks.Hold){
+		"Lock":    func(*zklocks.Hold) { _, _ = c.Lock(none) },
+		"TryLock": func(*zklocks.Hold) { _, _ = c.TryLock(none) },
+		"Block":   func(*zklocks.Hold) { _, _ = c.Block(none) },
+		"Queue":   func(*zklocks.Hold) { _, _ = c.Queue(none) },
+		"Release": func(h *zklocks.Hold) { _ = h.Release(none) },
+		"Context": func(h *zklocks.Hold) { h.Context(none) },
+		"Verify":  func(h *zklocks.Hold) { _ = h.Verify(none) },
+		"Multi":   func(h *zklocks.Hold) { _, _ = h.Multi(none) },
 	}
 	for name, call := range calls {
 		h := c.lock()
@@ -141,15 +139,11 @@ func nilContext(s *scene) {
 }
 
 func closedConnection(s *scene) {
-	for _, connect := range []func() *client{s.client, s.foreign} {
-		used, unused := connect(), connect()
-		s.unlock(used.lock())
-		for _, c := range []*client{used, unused} {
-			c.conn.Close()
-			// While it says goodbye a new request can hang the client's own goroutine.
-			test.Eventually(s, soon, "it is closed", func() bool { return c.conn.State() == zk.StateDisconnected })
-			s.every(c, func(name string, err error) { s.Is(err, zk.ErrClosing) })
-		}
+	used, unused := s.client(), s.client()
+	s.unlock(used.lock())
+	for _, c := range []*client{used, unused} {
+		c.conn.Close()
+		s.every(c.Locker, 0, func(name string, err error) { s.Is(err, zk.ErrClosing) })
 	}
 }
 
@@ -157,7 +151,7 @@ func belowEphemeral(s *scene) {
 	_, err := s.Witness.Create(s.Path, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	c := s.client()
-	c.Locker = s.r.New(c.conn, s.Path+"/a/b", Settings{})
+	c.Locker = s.r.New(locks.On(c.conn), s.Path+"/a/b")
 	a := c.begin(c.Lock)
 	s.Is(a.Failed(), zk.ErrNoChildrenForEphemerals)
 	s.AtOnce("a Lock", a.At.Sub(a.Began))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 )
@@ -27,21 +27,30 @@ var losing = []scenario{
 }
 
 // over asserts all that is promised of a lost hold.
-func (s *scene) over(h Hold, ctx context.Context) {
+func (s *scene) over(h *zklocks.Hold, ctx context.Context) {
 	s.Helper()
 	s.Lost(h.Lost())
 	if h.Held() {
 		s.Error("lost, and held")
 	}
 	test.Within(s, soon, "the hold's context ends", func() { <-ctx.Done() })
-	s.Is(context.Cause(ctx), hold.ErrLost)
-	s.Is(context.Cause(h.Context(s.Ctx)), hold.ErrLost)
-	s.Is(h.Verify(s.Ctx), hold.ErrLost)
-	if _, err := s.Witness.Multi(h.Guard()); !errors.Is(err, zk.ErrNoNode) {
+	s.Is(context.Cause(ctx), zklocks.ErrLost)
+	s.Is(context.Cause(h.Context(s.Ctx)), zklocks.ErrLost)
+	s.Is(h.Err(), zklocks.ErrLost)
+	if h.Err() != nil && !errors.Is(context.Cause(ctx), h.Err()) {
+		s.Errorf("it was lost by %v, says its context, and by %v, says the hold", context.Cause(ctx), h.Err())
+	}
+	if d := h.Deadline(); !d.IsZero() {
+		s.Errorf("a lost hold has a deadline: %v", d)
+	}
+	s.Is(h.Verify(s.Ctx), zklocks.ErrLost)
+	_, err := h.Multi(s.Ctx)
+	s.Is(err, zklocks.ErrLost)
+	if _, err := s.Witness.Multi(h.Guard()...); !errors.Is(err, zk.ErrNoNode) {
 		s.Errorf("the guard of a lost hold: %v", err)
 	}
-	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
-	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 }
 
 func deletedWhileHolding(s *scene) {
@@ -85,8 +94,8 @@ func lossUnasked(s *scene) {
 		c := s.client()
 		h := c.lock()
 		loss(c)
-		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
-		s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 		s.Empty()
 	}
 }
@@ -95,14 +104,14 @@ func expiredWhileUnlocking(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	f := c.proxy.Next(proxy.DeleteOp, proxy.HoldRequest)
-	a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+	a := c.ask(h.Release)
 	test.Within(s, soon, "the delete is under way", func() { <-f.Fired() })
 	s.Expire(c.conn)
 	f.Release()
 	a.Ended()
-	s.Is(a.Err, hold.ErrLost)
+	s.Is(a.Err, zklocks.ErrLost)
 	if h.Held() || closed(h.Lost()) {
-		s.Error("a hold that is being unlocked has ended already, as released")
+		s.Error("a hold that is being released has ended already, as released")
 	}
 	s.unlock(c.lock())
 }
@@ -114,10 +123,10 @@ func requeued(s *scene, victim *client, away func()) {
 	h := holder.block()
 	v := victim.wait(2)
 	o := other.waitToBlock(3)
-	before := s.queue(holder)[1].Token
+	before := holder.queue()[1].Token
 	away()
 	test.Eventually(s, soon, "the victim stands at the tail", func() bool {
-		q := s.queue(holder)
+		q := holder.queue()
 		return len(q) == 3 && q[1].Session == other.conn.SessionID() && q[2].Session == victim.conn.SessionID() && q[2].Token > before
 	})
 	victim.catchUp()
@@ -173,33 +182,31 @@ func deletedWithTheHolder(s *scene) {
 		got = v.Granted()
 		s.Must(got.Verify(s.Ctx))
 		s.unlock(got)
-		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	}
 }
 
 func closedWhileWaiting(s *scene) {
-	for _, connect := range []func() *client{s.client, s.foreign} {
-		c := connect()
-		h := s.client().block()
-		a := c.wait(2)
-		c.catchUp()    // the client's own Close can hang if it meets a request under way
-		c.conn.Close() // which itself waits for up to a second for the server's goodbye
-		closed := time.Now()
-		s.Is(a.Failed(), zk.ErrClosing)
-		s.Within("failing", a.At.Sub(closed), c.closing)
-		s.inLine(1)
-		s.unlock(h)
-	}
+	c := s.client()
+	h := s.client().block()
+	a := c.wait(2)
+	c.catchUp()    // the client's own Close can hang if it meets a request under way
+	c.conn.Close() // which itself waits for up to a second for the server's goodbye
+	closed := time.Now()
+	s.Is(a.Failed(), zk.ErrClosing)
+	s.Within("failing", a.At.Sub(closed), 0)
+	s.inLine(1)
+	s.unlock(h)
 }
 
 func toldBeforeTheNext(s *scene) {
 	for range 3 {
 		conn, p := s.BehindFor(2 * time.Second)
-		victim, next := s.with(conn, p, Settings{}), s.client()
+		victim, next := s.with(conn, p), s.client()
 		h := victim.block()
 		lost, ctx := h.Lost(), h.Context(s.Ctx)
 		var held, told bool
-		a := next.begin(func(ctx context.Context) (Hold, error) {
+		a := next.begin(func(ctx context.Context) (*zklocks.Hold, error) {
 			got, err := next.Lock(ctx)
 			held, told = h.Held(), closed(lost)
 			return got, err
@@ -210,10 +217,10 @@ func toldBeforeTheNext(s *scene) {
 		if held || !told {
 			s.Errorf("when the next one holds: held %v, lost %v", held, told)
 		}
-		s.Is(context.Cause(ctx), hold.ErrLost)
+		s.Is(context.Cause(ctx), zklocks.ErrLost)
 		s.unlock(got)
 		victim.proxy.Unmute()
-		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.unlock(victim.lock())
 	}
 }
@@ -221,35 +228,28 @@ func toldBeforeTheNext(s *scene) {
 func tellsTheDeadline(s *scene) {
 	const timeout = 2 * time.Second
 	conn, p := s.BehindFor(timeout)
-	c := s.with(conn, p, Settings{})
+	c := s.with(conn, p)
 	h := c.lock()
-	first, known := h.Deadline()
-	if left := time.Until(first); !known || left <= 0 || left > timeout {
-		s.Errorf("%v are left, known %v", left, known)
+	first := h.Deadline()
+	if left := time.Until(first); left <= 0 || left > timeout {
+		s.Errorf("%v are left", left)
 	}
-	test.Eventually(s, soon, "a heartbeat moves the deadline", func() bool {
-		d, known := h.Deadline()
-		return known && d.After(first)
-	})
+	test.Eventually(s, soon, "a heartbeat moves the deadline", func() bool { return h.Deadline().After(first) })
 	p.Mute()
-	last, known := h.Deadline()
+	last := h.Deadline()
 	s.Lost(h.Lost())
-	if at := time.Now(); !known || at.Before(last) || s.Virtual() && at.After(last) {
-		s.Errorf("lost %v before its deadline, known %v", last.Sub(at), known)
+	if at := time.Now(); last.IsZero() || at.Before(last) || s.Virtual() && at.After(last) {
+		s.Errorf("lost %v before its deadline, %v", last.Sub(at), last)
 	}
-	if d, known := h.Deadline(); known {
+	if d := h.Deadline(); !d.IsZero() {
 		s.Errorf("a lost hold has a deadline: %v", d)
 	}
 	p.Unmute()
-	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 
 	released := s.client().lock()
 	s.unlock(released)
-	foreign := s.foreign().lock()
-	for _, h := range []Hold{released, foreign} {
-		if d, known := h.Deadline(); known {
-			s.Errorf("known: %v", d)
-		}
+	if d := released.Deadline(); !d.IsZero() {
+		s.Errorf("a released hold has a deadline: %v", d)
 	}
-	s.unlock(foreign)
 }

@@ -3,7 +3,7 @@ package contract
 import (
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 )
 
@@ -39,10 +39,10 @@ func strangers(s *scene) {
 	h := holder.block()
 	members(1)
 	_, err := c.TryLock(s.Ctx)
-	s.Is(err, hold.ErrBusy)
+	s.Is(err, zklocks.ErrBusy)
 	a := c.begin(c.Lock)
 	members(2)
-	if q := s.queue(c); len(q) != 2 || !q[0].Holding || q[1].Holding {
+	if q := c.queue(); len(q) != 2 || !q[0].Holding || q[1].Holding {
 		s.Errorf("queue %+v", q)
 	}
 	s.unlock(h)

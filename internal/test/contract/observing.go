@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/observe"
@@ -29,8 +29,7 @@ var observing = []scenario{
 // observed gives a client an observer.
 func (c *client) observed() *Events {
 	e := NewEvents(c)
-	o := e.Observer()
-	c.Locker = c.r.New(c.conn, c.Path, Settings{Observer: &o})
+	c.Locker = c.on(c.conn, zklocks.WithObserver(e.Observer()))
 	return e
 }
 
@@ -72,7 +71,7 @@ func observedFree(s *scene) {
 	r := Next[observe.Released](events, 1)
 	s.about(r.Lock, h.Token())
 	s.Lasted("the hold", r.Held, least, most)
-	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 	h, err := c.TryLock(s.Ctx)
 	s.Must(err)
 	Next[observe.Granted](events, 2)
@@ -128,7 +127,7 @@ func observedQuitter(s *scene) {
 	events := c.observed()
 	h := holder.block()
 	_, err := c.TryLock(s.Ctx)
-	s.Is(err, hold.ErrBusy)
+	s.Is(err, zklocks.ErrBusy)
 	if n := len(Of[any](events)); n != 0 {
 		s.Errorf("%d events of somebody who does not wait", n)
 	}
@@ -182,7 +181,7 @@ func observedLoss(s *scene) {
 		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and tell so, before it says goodbye
 	} {
 		conn, p := s.BehindFor(4 * time.Second)
-		c := s.with(conn, p, Settings{})
+		c := s.with(conn, p)
 		events := c.observed()
 		h := c.lock()
 		lost := h.Lost()
@@ -192,12 +191,12 @@ func observedLoss(s *scene) {
 		s.Lost(lost)
 		l := Next[observe.Lost](events, 1)
 		s.about(l.Lock, h.Token())
-		s.Is(l.Cause, hold.ErrLost)
+		s.Is(l.Cause, zklocks.ErrLost)
 		if !strings.Contains(l.Cause.Error(), loss.why) || l.Held <= 0 {
 			s.Errorf("%+v, want a cause that says %q", l, loss.why)
 		}
 		p.Unmute()
-		s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.Empty()
 		if r := Of[observe.Released](events); len(r) > 0 {
 			s.Errorf("lost, and released: %+v", r)
@@ -212,11 +211,11 @@ func observedLateLoss(s *scene) {
 	h := c.lock()
 	s.kill(c.conn.SessionID())
 	c.catchUp()
-	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
-	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 	l := Next[observe.Lost](events, 1)
 	s.about(l.Lock, h.Token())
-	s.Is(l.Cause, hold.ErrLost)
+	s.Is(l.Cause, zklocks.ErrLost)
 	events.Balanced()
 }
 
@@ -251,18 +250,18 @@ func observedOrphan(s *scene) {
 }
 
 func observedSurvivor(s *scene) {
-	c := s.foreignBehind(session, 0)
+	c := s.behind()
 	events := c.observed()
 	h := c.lock()
-	c.proxy.Refuse()
+	c.proxy.MuteReplies() // the server hears the client knock, so the session lives on
 	s.Lost(h.Lost())
 	Next[observe.Lost](events, 1)
 	s.inLine(1)
-	s.Must(c.proxy.Accept())
+	c.proxy.Unmute()
 	o := Next[observe.Orphan](events, s.r.Nodes)
-	s.Is(o.Cause, hold.ErrLost)
+	s.Is(o.Cause, zklocks.ErrLost)
 	s.Empty()
-	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	events.Balanced()
 }
 

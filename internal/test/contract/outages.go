@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -19,9 +19,6 @@ var outages = []scenario{
 	{"a waiter whose watches are lost on the way back hears of the release", watchesLost, 0},
 	{"a hold that was waited for survives a cut, and hears of its loss after it", cutAfterTheWait, 0},
 	{"a call that never reaches a server says which were tried, and for how long", neverConnected, 0},
-	{"on another connection a disconnect is a loss, and the node is deleted", foreignLoss, 0},
-	{"on another connection a disconnect within the grace is no loss", foreignGrace, 0},
-	{"on another connection a cut at the create or the delete leaves nothing", foreignCut, 0},
 }
 
 func restarted(s *scene) {
@@ -96,8 +93,8 @@ func cutAfterTheWait(s *scene) {
 	}
 	s.kill(c.conn.SessionID())
 	test.Within(s, soon, "it hears of its loss", func() { <-lost })
-	err := got.Unlock(s.Ctx)
-	if s.Is(err, hold.ErrLost); err != nil && !strings.Contains(err.Error(), "its node was deleted") {
+	err := got.Release(s.Ctx)
+	if s.Is(err, zklocks.ErrLost); err != nil && !strings.Contains(err.Error(), "its node was deleted") {
 		s.Errorf("lost by something else: %v", err)
 	}
 	s.EmptyNow()
@@ -105,31 +102,26 @@ func cutAfterTheWait(s *scene) {
 
 func neverConnected(s *scene) {
 	const patience = 500 * time.Millisecond
-	for i, c := range []*client{s.behind(), s.foreignBehind(session, 0)} {
-		foreign := i == 1
-		down := time.Now()
-		c.proxy.Refuse()
-		test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
-		for i, call := range []func(context.Context) (Hold, error){
-			c.Lock, c.TryLock, func(ctx context.Context) (Hold, error) { _, err := c.Queue(ctx); return nil, err },
-		} {
-			ctx, cancel := context.WithTimeout(s.Ctx, patience)
-			_, err := call(ctx)
-			cancel()
-			s.Is(err, context.DeadlineExceeded)
-			_, text, _ := strings.Cut(err.Error(), "no connection to ZooKeeper")
-			text, tried, _ := strings.Cut(text, "; tried: ")
-			without, _ := time.ParseDuration(strings.TrimPrefix(text, " for "))
-			if foreign && s.r.Joins && i == 0 && text == "" {
-				without = patience // the one who waits for all knows it, not those who wait for him
-			}
-			if tried != c.proxy.Addr()+")" || without < patience*9/10 || without > time.Since(down)+time.Millisecond {
-				s.Errorf("call %d: %v", i, err)
-			}
+	c := s.behind()
+	down := time.Now()
+	c.proxy.Refuse()
+	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	for i, call := range []lockFunc{
+		c.Lock, c.TryLock, only(c.look),
+	} {
+		ctx, cancel := context.WithTimeout(s.Ctx, patience)
+		_, err := call(ctx)
+		cancel()
+		s.Is(err, context.DeadlineExceeded)
+		_, text, _ := strings.Cut(err.Error(), "no connection to ZooKeeper")
+		text, tried, _ := strings.Cut(text, "; tried: ")
+		without, _ := time.ParseDuration(strings.TrimPrefix(text, " for "))
+		if tried != c.proxy.Addr()+")" || without < patience*9/10 || without > time.Since(down)+time.Millisecond {
+			s.Errorf("call %d: %v", i, err)
 		}
-		s.Must(c.proxy.Accept())
-		s.unlock(c.lock())
 	}
+	s.Must(c.proxy.Accept())
+	s.unlock(c.lock())
 
 	// Nor does one that waits in line while the connection goes.
 	h, c := s.client().block(), s.behind()
@@ -146,57 +138,4 @@ func neverConnected(s *scene) {
 	}
 	s.Must(c.proxy.Accept())
 	s.unlock(h)
-}
-
-func foreignLoss(s *scene) {
-	c, next := s.foreignBehind(session, 0), s.client()
-	h := c.block()
-	ctx := h.Context(s.Ctx)
-	a := next.wait(2)
-	c.proxy.Refuse()
-	s.Lost(h.Lost())
-	s.inLine(2) // the session lives, and so does the node
-	next.catchUp()
-	a.Waits()
-	s.Must(c.proxy.Accept())
-	s.unlock(a.Granted())
-	s.over(h, ctx)
-	s.unlock(c.lock())
-}
-
-func foreignGrace(s *scene) {
-	const grace = 5 * time.Second
-	c := s.foreignBehind(session, grace)
-	h := c.lock()
-	lost := h.Lost()
-	c.proxy.Cut()
-	c.catchUp() // the client takes a second
-	if !h.Held() || closed(lost) {
-		s.Error("lost within the grace")
-	}
-	s.Must(h.Verify(s.Ctx))
-
-	gone := time.Now()
-	c.proxy.Refuse()
-	s.Lost(h.Lost())
-	after := time.Since(gone)
-	if after < grace-100*time.Millisecond || s.Virtual() && after != grace {
-		s.Errorf("lost after %v", after)
-	}
-	s.Must(c.proxy.Accept())
-	s.Empty()
-	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
-}
-
-func foreignCut(s *scene) {
-	c := s.foreignBehind(session, time.Minute)
-	s.unlock(c.lock())
-	for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp} {
-		f := c.proxy.Next(op, proxy.CutAfterCommit)
-		h := c.lock()
-		s.inLine(1)
-		s.unlock(h)
-		s.EmptyNow()
-		test.Within(s, soon, "the cut", func() { <-f.Fired() })
-	}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 )
@@ -53,7 +53,7 @@ func cutInLine(s *scene)         { s.faultsInLine(cuts) }
 func throttledWhenFree(s *scene) { s.faultsWhenFree(throttled) }
 func throttledInLine(s *scene)   { s.faultsInLine(throttled) }
 
-// faultsWhenFree has each request of a Lock and its Unlock meet the faults in turn.
+// faultsWhenFree has each request of a Lock and its Release meet the faults in turn.
 // The session lives on, so all must be well.
 func (s *scene) faultsWhenFree(actions []proxy.Action) {
 	c, other := s.behind(), s.client()
@@ -69,9 +69,9 @@ func (s *scene) faultsWhenFree(actions []proxy.Action) {
 				s.Must(h.Verify(s.Ctx))
 				if !s.r.Shared {
 					_, err := other.TryLock(s.Ctx)
-					s.Is(err, hold.ErrBusy)
+					s.Is(err, zklocks.ErrBusy)
 				}
-				if err := h.Unlock(s.Ctx); err != nil {
+				if err := h.Release(s.Ctx); err != nil {
 					s.Errorf("%v, %v %d: %v", action, op, n, err)
 				}
 				s.EmptyNow()
@@ -102,7 +102,7 @@ func (s *scene) faultsInLine(actions []proxy.Action) {
 				s.unlock(h)
 				got := a.Granted()
 				s.inLine(1)
-				if err := got.Unlock(s.Ctx); err != nil {
+				if err := got.Release(s.Ctx); err != nil {
 					s.Errorf("%v, %v %d: %v", action, op, n, err)
 				}
 				s.EmptyNow()
@@ -143,7 +143,7 @@ func deleteRepeated(s *scene) {
 	f := c.proxy.Next(proxy.DeleteOp, proxy.CutAfterCommit)
 	dead, cancel := context.WithCancel(s.Ctx)
 	cancel()
-	_ = h.Unlock(dead)
+	_ = h.Release(dead)
 	next := c.again().lock()
 	test.Within(s, soon, "the delete's reply is lost", func() { <-f.Fired() })
 	c.catchUp()
@@ -156,7 +156,7 @@ func unlockedOffline(s *scene) {
 	c := s.behind()
 	h := c.lock()
 	c.proxy.Refuse()
-	a := c.begin(func(ctx context.Context) (Hold, error) { return nil, h.Unlock(ctx) })
+	a := c.ask(h.Release)
 	s.inLine(1) // takes longer than to ask
 	a.Waits()
 	s.Must(c.proxy.Accept())

@@ -8,9 +8,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 var rights = []scenario{
@@ -25,12 +25,12 @@ var rights = []scenario{
 }
 
 // as connects as a user.
-func (s *scene) as(user string, set Settings) *client {
+func (s *scene) as(user string, opts ...zklocks.Option) *client {
 	s.Helper()
-	conn, err := s.ConnectWith(s.Ctx, s.Server, zkconn.WithDigestAuth(user, "secret"))
+	conn, err := s.ConnectWith(s.Ctx, s.Server, wire.WithDigestAuth(user, "secret"))
 	s.Must(err)
 	s.Cleanup(conn.Close)
-	return s.with(conn, nil, set)
+	return s.with(conn, nil, opts...)
 }
 
 // protect makes the lock's directory and grants the world only some rights. The
@@ -38,7 +38,7 @@ func (s *scene) as(user string, set Settings) *client {
 func (s *scene) protect(world int32) *client {
 	s.Helper()
 	s.makeDir(append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(world)...))
-	return s.as("root", Settings{})
+	return s.as("root")
 }
 
 // refuses asserts that a call fails at once for want of a right.
@@ -91,7 +91,7 @@ func mayNotWrite(s *scene) {
 	}
 	h := root.block()
 	_, err := c.TryLock(s.Ctx)
-	s.Is(err, hold.ErrBusy)
+	s.Is(err, zklocks.ErrBusy)
 	a := c.wait(2)
 	c.catchUp()
 	a.Waits()
@@ -126,10 +126,10 @@ func mayNotDelete(s *scene) {
 	s.protect(zk.PermRead | zk.PermCreate | zk.PermWrite)
 	c := s.client()
 	h := c.lock()
-	s.refuses("DELETE", func() error { return h.Unlock(s.Ctx) })
-	s.Is(h.Unlock(s.Ctx), hold.ErrReleased)
+	s.refuses("DELETE", func() error { return h.Release(s.Ctx) })
+	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 	if h.Held() {
-		s.Error("held after the unlock")
+		s.Error("held after the release")
 	}
 	c.conn.Close() // the only way
 }
@@ -137,8 +137,8 @@ func mayNotDelete(s *scene) {
 // mayNotReadAhead has somebody whose list is for himself in front.
 func mayNotReadAhead(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
-	ann := s.as("ann", Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")})
-	bob := s.as("bob", Settings{})
+	ann := s.as("ann", zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret")))
+	bob := s.as("bob")
 	h := ann.block()
 	err := bob.begin(bob.Lock).Failed()
 	s.Is(err, zk.ErrNoAuth)
@@ -178,8 +178,8 @@ func listRefused(s *scene) {
 		{Perms: zk.PermAll, Scheme: "digest", ID: "without-hash"}, // of nobody
 		{Perms: zk.PermAll, Scheme: "nonsense", ID: "x"},
 	} {
-		l := s.r.New(c.conn, s.Path, Settings{ACL: []zk.ACL{acl}})
-		for _, call := range []func(context.Context) (Hold, error){l.Lock, l.TryLock, l.Block} {
+		l := s.on(c.conn, zklocks.WithACL([]zk.ACL{acl}))
+		for _, call := range []lockFunc{l.Lock, l.TryLock, l.Block} {
 			a := c.begin(call)
 			s.Is(a.Failed(), zk.ErrInvalidACL)
 			s.AtOnce(fmt.Sprintf("refusing %v", acl), a.At.Sub(a.Began))
@@ -187,7 +187,7 @@ func listRefused(s *scene) {
 		s.EmptyNow()
 	}
 	s.makeDir(zk.WorldACL(zk.PermAll)) // now it is the member's node that is refused
-	l := s.r.New(c.conn, s.Path, Settings{ACL: zk.AuthACL(zk.PermAll)})
+	l := s.on(c.conn, zklocks.WithACL(zk.AuthACL(zk.PermAll)))
 	_, err := l.Lock(s.Ctx)
 	s.Is(err, zk.ErrInvalidACL)
 	s.EmptyNow()
@@ -197,7 +197,7 @@ func listOfAllNodes(s *scene) {
 	acl := zk.DigestACL(zk.PermAll, "ann", "secret")
 	top := s.Path
 	s.move(s.Path + "/b/c")
-	ann := s.as("ann", Settings{ACL: acl})
+	ann := s.as("ann", zklocks.WithACL(acl))
 	h := ann.lock()
 	paths := []string{top, top + "/b", top + "/b/c"}
 	if s.Dir != s.Path {
@@ -223,8 +223,8 @@ func listOfAllNodes(s *scene) {
 	s.Is(err, zk.ErrNoAuth)
 	s.Is(stranger.conn.Delete(s.Dir+"/"+names[0], -1), zk.ErrNoAuth)
 
-	a := s.as("ann", Settings{ACL: acl}).begin(func(ctx context.Context) (Hold, error) {
-		return s.as("ann", Settings{ACL: acl}).Block(ctx)
+	a := s.as("ann", zklocks.WithACL(acl)).begin(func(ctx context.Context) (*zklocks.Hold, error) {
+		return s.as("ann", zklocks.WithACL(acl)).Block(ctx)
 	})
 	test.Eventually(s, soon, "a waiter of the same name", func() bool {
 		names, _, err := ann.conn.Children(s.Dir)

@@ -3,12 +3,13 @@ package contract
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
@@ -68,10 +69,10 @@ func (s *scene) kill(session int64) {
 }
 
 // queue looks at the queue through a lock, members in order.
-func (s *scene) queue(l Locker) []Member {
-	s.Helper()
-	members, err := l.Queue(s.Ctx)
-	s.Must(err)
+func (c *client) queue() []zklocks.Member {
+	c.Helper()
+	members, err := c.Queue(c.Ctx)
+	c.Must(err)
 	return members
 }
 
@@ -81,45 +82,51 @@ type client struct {
 	Locker
 	conn  *zk.Conn
 	proxy *proxy.Proxy // nil if it talks to the server directly
-	// closing is how long it takes a call to notice that the connection was closed.
-	closing time.Duration
 }
 
-func (s *scene) with(conn *zk.Conn, p *proxy.Proxy, set Settings) *client {
-	return &client{scene: s, Locker: s.r.New(conn, s.Path, set), conn: conn, proxy: p}
+// on is a lock on a connection.
+func (s *scene) on(conn *zk.Conn, opts ...zklocks.Option) Locker {
+	return s.r.New(locks.On(conn), s.Path, opts...)
+}
+
+func (s *scene) with(conn *zk.Conn, p *proxy.Proxy, opts ...zklocks.Option) *client {
+	return &client{scene: s, Locker: s.on(conn, opts...), conn: conn, proxy: p}
 }
 
 // client connects as zklocks does.
 func (s *scene) client() *client {
 	s.Helper()
-	return s.with(s.Connect(), nil, Settings{})
+	return s.with(s.Connect(), nil)
 }
 
 // behind connects through a proxy.
 func (s *scene) behind() *client {
 	s.Helper()
 	conn, p := s.Behind()
-	return s.with(conn, p, Settings{})
+	return s.with(conn, p)
 }
 
 // again is another lock value on the same connection.
-func (c *client) again() *client { return c.with(c.conn, c.proxy, Settings{}) }
+func (c *client) again() *client { return c.with(c.conn, c.proxy) }
 
 // lock takes the lock, which must be free.
-func (c *client) lock() Hold { c.Helper(); return c.begin(c.Lock).Granted() }
+func (c *client) lock() *zklocks.Hold { c.Helper(); return c.begin(c.Lock).Granted() }
 
 // block takes it in the way that makes others wait.
-func (c *client) block() Hold { c.Helper(); return c.begin(c.Block).Granted() }
+func (c *client) block() *zklocks.Hold { c.Helper(); return c.begin(c.Block).Granted() }
 
-// unlock gives it back without any error.
-func (s *scene) unlock(h Hold) { s.Helper(); s.Must(h.Unlock(s.Ctx)) }
+// unlock releases it without any error.
+func (s *scene) unlock(h *zklocks.Hold) { s.Helper(); s.Must(h.Release(s.Ctx)) }
 
 // catchUp returns when whatever the server has sent to this client has arrived.
 func (c *client) catchUp() { c.Helper(); c.CatchUp(c.conn) }
 
-func (c *client) begin(call func(context.Context) (Hold, error)) *attempt {
+func (c *client) begin(call lockFunc) *attempt {
 	return Begin(c, c.Ctx, call)
 }
+
+// ask begins a call that grants nothing.
+func (c *client) ask(call func(context.Context) error) *attempt { return c.begin(only(call)) }
 
 // wait begins a Lock that is the n-th in line.
 func (c *client) wait(n int) *attempt {

@@ -11,10 +11,12 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 var secrets = []scenario{
@@ -63,25 +65,26 @@ func secretsKept(s *scene) {
 	const password, data = "password-of-ann", "data-of-ann"
 	var said journal
 	p := s.Venue.Proxy(s, s.Server)
-	mine := Settings{ACL: zk.DigestACL(zk.PermAll, "ann", password), Data: []byte(data)}
+	acl := zk.DigestACL(zk.PermAll, "ann", password)
+	mine := []zklocks.Option{zklocks.WithACL(acl), zklocks.WithData([]byte(data))}
 	connect := func(password string) *client {
 		s.Helper()
-		conn, err := s.ConnectWith(s.Ctx, p.Addr(), zkconn.WithLogger(&said), zkconn.WithDigestAuth("ann", password))
+		conn, err := s.ConnectWith(s.Ctx, p.Addr(), wire.WithLogger(&said), wire.WithDigestAuth("ann", password))
 		s.Must(err)
 		s.Cleanup(conn.Close)
-		return s.with(conn, p, mine)
+		return s.with(conn, p, mine...)
 	}
-	refused := func(opts ...zkconn.Option) {
+	refused := func(opts ...wire.Option) {
 		s.Helper()
 		ctx, cancel := context.WithTimeout(s.Ctx, 100*time.Millisecond)
 		defer cancel()
-		conn, err := s.ConnectWith(ctx, p.Addr(), append(opts, zkconn.WithLogger(&said))...)
+		conn, err := s.ConnectWith(ctx, p.Addr(), append(opts, wire.WithLogger(&said))...)
 		if err == nil {
 			conn.Close()
 		}
 		s.fails(&said, err)
 	}
-	short := func(call func(context.Context) (Hold, error)) {
+	short := func(call lockFunc) {
 		s.Helper()
 		ctx, cancel := context.WithTimeout(s.Ctx, 100*time.Millisecond)
 		defer cancel()
@@ -92,7 +95,7 @@ func secretsKept(s *scene) {
 	passwords := [][]byte{realzk.SessionPassword(c.conn), realzk.SessionPassword(next.conn)}
 	everything := func(l Locker) {
 		s.Helper()
-		s.every(l, func(_ string, err error) { s.fails(&said, err) })
+		s.every(l, 0, func(_ string, err error) { s.fails(&said, err) })
 	}
 
 	// Taken, refused, and asked for in vain.
@@ -100,21 +103,21 @@ func secretsKept(s *scene) {
 	_, err := next.TryLock(s.Ctx)
 	s.fails(&said, err)
 	short(next.Lock)
-	everything(wrong)
+	everything(wrong.Locker)
 	for _, path := range []string{"", "relative", "/zookeeper", s.Path + "/../x", s.Path + "\x00"} {
-		everything(s.r.New(c.conn, path, mine))
+		everything(s.r.New(locks.On(c.conn), path, mine...))
 	}
-	everything(s.r.New(c.conn, s.Path, Settings{ACL: mine.ACL, Data: bytes.Repeat([]byte(data), 100_000)}))
-	everything(s.r.New(c.conn, s.Path, Settings{ACL: []zk.ACL{}, Data: mine.Data}))
-	refused(zkconn.WithDigestAuth("ann:"+password, ""))
-	refused(zkconn.WithDigestAuth("", password))
-	refused(zkconn.WithDigestAuth("ann", password), zkconn.WithTLS(nil))
+	everything(s.on(c.conn, zklocks.WithACL(acl), zklocks.WithData(bytes.Repeat([]byte(data), 100_000))))
+	everything(s.on(c.conn, zklocks.WithACL([]zk.ACL{}), zklocks.WithData([]byte(data))))
+	refused(wire.WithDigestAuth("ann:"+password, ""))
+	refused(wire.WithDigestAuth("", password))
+	refused(wire.WithDigestAuth("ann", password), wire.WithTLS(nil))
 
 	// Out of reach, and cut at the worst moment.
 	p.Refuse()
-	refused(zkconn.WithDigestAuth("ann", password))
+	refused(wire.WithDigestAuth("ann", password))
 	short(next.Lock)
-	short(func(ctx context.Context) (Hold, error) { return nil, h.Verify(ctx) })
+	short(only(h.Verify))
 	s.Must(p.Accept())
 	c.catchUp()
 	s.unlock(h)
@@ -146,11 +149,11 @@ func secretsKept(s *scene) {
 		ctx := h.Context(s.Ctx)
 		away()
 		<-ctx.Done()
-		for _, err := range []error{context.Cause(ctx), h.Verify(s.Ctx), h.Unlock(s.Ctx), h.Unlock(s.Ctx)} {
+		for _, err := range []error{context.Cause(ctx), h.Err(), h.Verify(s.Ctx), multi(h)(s.Ctx), h.Release(s.Ctx), h.Release(s.Ctx)} {
 			s.fails(&said, err)
 		}
 	}
-	everything(c)
+	everything(c.Locker)
 	test.Eventually(s, soon, "no node is left", func() bool {
 		names, _, err := next.conn.Children(s.Dir)
 		return (err == nil || err == zk.ErrNoNode) && len(names) == 0
@@ -162,7 +165,7 @@ func secretsKept(s *scene) {
 	if messages := len(said.said) - 3*said.errors; said.errors < 40 || messages < 20 {
 		s.Errorf("only %d errors and %d messages to look through", said.errors, messages)
 	}
-	hash := mine.ACL[0].ID[len("ann:"):]
+	hash := acl[0].ID[len("ann:"):]
 	for _, secret := range append(passwords, []byte(password), []byte(data), []byte(hash)) {
 		for _, form := range forms(secret) {
 			for _, line := range said.said {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 var secured = []scenario{
@@ -24,19 +24,19 @@ var secured = []scenario{
 
 // overTLS plays on a server that speaks TLS, too. The function it returns
 // connects over TLS; what it hands out last cuts that connection.
-func overTLS(s *scene) (*scene, func(set Settings, opts ...zkconn.Option) (*client, func())) {
+func overTLS(s *scene) (*scene, func(mine []zklocks.Option, opts ...wire.Option) (*client, func())) {
 	s.Helper()
 	ca := realzk.NewAuthority(s)
 	server := s.Venue.StandaloneTLS(s, ca, ca.Issue(s, "localhost", time.Now().Add(time.Hour)), venue.Options{})
 	s = s.at(server.Addr())
-	return s, func(set Settings, opts ...zkconn.Option) (*client, func()) {
+	return s, func(mine []zklocks.Option, opts ...wire.Option) (*client, func()) {
 		s.Helper()
 		d := lastDialed{venue: s.Venue}
-		opts = append(opts, zkconn.WithTLS(&tls.Config{RootCAs: ca.Pool}), zkconn.WithDialer(d.dial))
+		opts = append(opts, wire.WithTLS(&tls.Config{RootCAs: ca.Pool}), wire.WithDialer(d.dial))
 		conn, err := s.ConnectWith(s.Ctx, server.TLSAddr, opts...)
 		s.Must(err)
 		s.Cleanup(conn.Close)
-		return s.with(conn, nil, set), d.cut
+		return s.with(conn, nil, mine...), d.cut
 	}
 }
 
@@ -88,19 +88,19 @@ func (c *client) open() {
 
 func closedToOthers(s *scene) {
 	s, connect := overTLS(s)
-	mine := Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")}
+	mine := []zklocks.Option{zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))}
 	s.move(s.Path + "/below") // what is missing above is closed as well
-	first, _ := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
-	second, _ := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
+	first, _ := connect(mine, wire.WithDigestAuth("ann", "secret"))
+	second, _ := connect(mine, wire.WithDigestAuth("ann", "secret"))
 	h := first.block()
 	a := second.begin(second.Lock)
 	nodes := first.whole(2)
 
-	nobody, _ := connect(Settings{})
-	wrong, _ := connect(mine, zkconn.WithDigestAuth("ann", "guessed"))
-	other, _ := connect(mine, zkconn.WithDigestAuth("bob", "secret"))
+	nobody, _ := connect(nil)
+	wrong, _ := connect(mine, wire.WithDigestAuth("ann", "guessed"))
+	other, _ := connect(mine, wire.WithDigestAuth("bob", "secret"))
 	for _, c := range []*client{nobody, wrong, other} {
-		s.every(c, func(name string, err error) {
+		s.every(c.Locker, 0, func(name string, err error) {
 			s.Is(err, zk.ErrNoAuth) // at the first call, and it says what is missing
 			s.saysRight(err)
 		})
@@ -132,9 +132,9 @@ func closedToOthers(s *scene) {
 
 func credentialsLast(s *scene) {
 	s, connect := overTLS(s)
-	mine := Settings{ACL: zk.DigestACL(zk.PermAll, "ann", "secret")}
-	c, cut := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
-	next, cutNext := connect(mine, zkconn.WithDigestAuth("ann", "secret"))
+	mine := []zklocks.Option{zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))}
+	c, cut := connect(mine, wire.WithDigestAuth("ann", "secret"))
+	next, cutNext := connect(mine, wire.WithDigestAuth("ann", "secret"))
 	h := c.block()
 	a := next.begin(next.Lock)
 	c.whole(2)
@@ -154,7 +154,7 @@ func credentialsLast(s *scene) {
 	if got.Token() <= h.Token() {
 		s.Errorf("token %d after %d", got.Token(), h.Token())
 	}
-	s.Is(h.Unlock(s.Ctx), hold.ErrLost)
+	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	b := c.begin(c.Lock)
 	c.whole(2)
 	s.unlock(got)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 )
@@ -79,7 +79,7 @@ func forged(s *scene) {
 		before := c.proxy.Seen(proxy.AnyOp)
 		a, path := c.forge(action, zk.FlagEphemeral)
 		h := a.Granted()
-		if _, own := s.nodes(c.conn.SessionID())[path]; own || h.Guard().Path == path {
+		if _, own := s.nodes(c.conn.SessionID())[path]; own || NodeOf(h) == path {
 			s.Errorf("%v: it holds by %s, which is not its own", action, path)
 		}
 		s.inLine(1)
@@ -136,7 +136,7 @@ func behindTheOwnerless(s *scene) {
 		dead = append(dead, path)
 	}
 	_, err := c.TryLock(s.Ctx)
-	s.Is(err, hold.ErrBusy)
+	s.Is(err, zklocks.ErrBusy)
 	c.waitsQuietly()
 	a := c.begin(c.Lock)
 	s.InLine(len(dead) + s.r.Nodes)

@@ -3,7 +3,7 @@ package contract
 import (
 	"sync"
 
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/proxy"
 )
 
@@ -27,7 +27,7 @@ func tryTaken(s *scene) {
 	h := s.client().block()
 	for range 5 {
 		_, err := c.TryLock(s.Ctx)
-		s.Is(err, hold.ErrBusy)
+		s.Is(err, zklocks.ErrBusy)
 	}
 	for _, op := range []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.SetOp, proxy.MkdirOp} {
 		if n := c.proxy.Seen(op); n != 0 {
@@ -48,7 +48,7 @@ func tryBehind(s *scene) {
 	h := holder.lock()
 	a := waiter.waitToBlock(2)
 	_, err := c.TryLock(s.Ctx)
-	s.Is(err, hold.ErrBusy)
+	s.Is(err, zklocks.ErrBusy)
 	s.inLine(2)
 	s.unlock(h)
 	s.unlock(a.Granted())
@@ -57,7 +57,7 @@ func tryBehind(s *scene) {
 func tryMany(s *scene) {
 	c := s.client()
 	var mu sync.Mutex
-	var holds []Hold
+	var holds []*zklocks.Hold
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
@@ -68,7 +68,7 @@ func tryMany(s *scene) {
 				holds = append(holds, h)
 				return
 			}
-			s.Is(err, hold.ErrBusy)
+			s.Is(err, zklocks.ErrBusy)
 		})
 	}
 	all.Wait()

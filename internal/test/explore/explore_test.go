@@ -171,7 +171,7 @@ func (c *campaign) table(took time.Duration) string {
 // meaning fails a run in which something that it is about did not happen.
 func (c *campaign) meaning(t *testing.T) {
 	for _, what := range []string{
-		"exclusive", "shared", "permits", "canceled", "busy", "lost", "downgraded", "re-entered", "verified", "resized",
+		"exclusive", "shared", "permits", "canceled", "busy", "lost", "downgraded", "re-entered", "verified", "written", "written in vain", "resized",
 		"crowds", "released in the background",
 	} {
 		if c.tally[what] == 0 {

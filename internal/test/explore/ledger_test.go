@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -35,10 +36,12 @@ func (c *clock) now() int64 {
 type held interface {
 	Held() bool
 	Lost() <-chan struct{}
-	Deadline() (deadline time.Time, known bool)
+	Err() error
+	Deadline() time.Time
 	Context(context.Context) context.Context
 	Token() int64
-	Guard() *zk.CheckVersionRequest
+	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
+	Guard(ops ...any) []any
 	Verify(context.Context) error
 }
 
@@ -51,7 +54,15 @@ type ledger struct {
 	inside  map[string][]*stay
 	ended   map[int64]bool  // sessions that the nemesis ended at the server
 	deleted map[string]bool // nodes that the nemesis deleted
+	written map[string][]write
 	found   []finding
+}
+
+// A write is one that was made under an exclusive hold, by Multi. Those of a lock come in the order of their
+// tokens, also under holds that the nemesis took away.
+type write struct {
+	zxid, token, at int64
+	who             string
 }
 
 // A finding is one thing that must not happen.
@@ -73,7 +84,7 @@ type stay struct {
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
-		ended: make(map[int64]bool), deleted: make(map[string]bool),
+		ended: make(map[int64]bool), deleted: make(map[string]bool), written: make(map[string][]write),
 	}
 }
 
@@ -88,6 +99,31 @@ func (l *ledger) complainLocked(format string, args ...any) {
 	l.found = append(l.found, finding{l.clock.now(), fmt.Sprintf(format, args...)})
 }
 
+// nodeOf is the node that a hold's guard checks.
+func nodeOf(h held) string { return h.Guard()[0].(*zk.CheckVersionRequest).Path }
+
+// wrote notes a write that the server has done.
+func (l *ledger) wrote(path string, zxid int64, s *stay) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written[path] = append(l.written[path], write{zxid, s.Token, l.clock.now(), s.Who})
+}
+
+// overtaken are the writes that came behind one with a larger token.
+func (l *ledger) overtaken(path string) (late []finding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	writes := l.written[path]
+	slices.SortFunc(writes, func(a, b write) int { return cmp.Compare(a.zxid, b.zxid) })
+	for i, w := range writes {
+		if i > 0 && w.token < writes[i-1].token {
+			late = append(late, finding{w.at, fmt.Sprintf("%s: %s wrote by token %d at zxid %#x, behind %s by token %d at %#x",
+				path, w.who, w.token, w.zxid, writes[i-1].who, writes[i-1].token, writes[i-1].zxid)})
+		}
+	}
+	return late
+}
+
 func excludes(a, b history.Kind) bool { return a == history.Exclusive || b == history.Exclusive }
 
 // enter notes a hold whose acquiring call has returned just now. With ask it is compared with all
@@ -97,7 +133,7 @@ func (l *ledger) enter(s *stay, ask bool) {
 	defer l.mu.Unlock()
 	s.Acquired = l.clock.now()
 	s.sure = s.Acquired
-	s.tainted = l.ended[s.session] || l.deleted[s.hold.Guard().Path]
+	s.tainted = l.ended[s.session] || l.deleted[nodeOf(s.hold)]
 	if s.tainted {
 		return
 	}
@@ -161,7 +197,7 @@ func (l *ledger) takeAway(session int64, node string) {
 	}
 	for path, stays := range l.inside {
 		l.inside[path] = slices.DeleteFunc(stays, func(s *stay) bool {
-			gone := node == "" && s.session == session || node != "" && s.hold.Guard().Path == node
+			gone := node == "" && s.session == session || node != "" && nodeOf(s.hold) == node
 			if gone {
 				s.tainted = true
 			}

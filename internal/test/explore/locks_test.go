@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
@@ -39,28 +38,28 @@ type grip struct {
 type flavor struct {
 	name  string
 	rules history.Rules // limits are the world's to add
-	open  func(w *world, conn *zk.Conn, path string) *lock
+	open  func(w *world, conn *zklocks.Conn, path string) *lock
 }
 
 // flavors are dealt to the paths in turn.
 var flavors = []flavor{
-	{"rwlock", history.Rules{}, func(w *world, conn *zk.Conn, path string) *lock {
+	{"rwlock", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path), path)
 	}},
-	{"rwlock with handoff and linger", history.Rules{Handoff: true}, func(w *world, conn *zk.Conn, path string) *lock {
+	{"rwlock with handoff and linger", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)), path)
 	}},
-	{"reentrant", history.Rules{Reentrant: true}, func(w *world, conn *zk.Conn, path string) *lock {
+	{"reentrant", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path), path)
 	}},
-	{"semaphore", history.Rules{}, func(w *world, conn *zk.Conn, path string) *lock {
+	{"semaphore", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return permits(w, semaphore.New(conn, path, firstPermits), path)
 	}},
-	{"rwlock with handoff, observed", history.Rules{Handoff: true}, func(w *world, conn *zk.Conn, path string) *lock {
-		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), rwlock.WithObserver(w.balance.observer())), path)
+	{"rwlock with handoff, observed", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), zklocks.WithObserver(w.balance.observer())), path)
 	}},
-	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zk.Conn, path string) *lock {
-		return mutex(reentrant.New(conn, path, reentrant.WithObserver(w.balance.observer())), path)
+	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
 	}},
 }
 
@@ -82,9 +81,9 @@ func rw(m *rwlock.RWMutex, path string) *lock {
 			if err != nil {
 				return nil, err
 			}
-			g := &grip{held: h, kind: kind, give: h.Unlock}
+			g := &grip{held: h, kind: kind, give: h.Release}
 			if write {
-				g.downgrade = h.Downgrade
+				g.downgrade = func(ctx context.Context) error { return m.Downgrade(ctx, h) }
 			}
 			return g, nil
 		},
@@ -104,17 +103,17 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 			if err != nil {
 				return nil, err
 			}
-			g := &grip{held: h, kind: history.Exclusive, give: h.Unlock}
+			g := &grip{held: h, kind: history.Exclusive, give: h.Release}
 			g.again = func(ctx context.Context) (*grip, error) {
 				h, err := m.Lock(ctx)
 				if err != nil {
 					return nil, err
 				}
-				return &grip{held: h, kind: history.Exclusive, give: h.Unlock}, nil
+				return &grip{held: h, kind: history.Exclusive, give: h.Release}, nil
 			}
 			g.after = func() {
 				if n := m.Holds(); n != 0 {
-					w.world.complain("%s: the goroutine of %s has %d holds after the last unlock", path, w.who, n)
+					w.world.complain("%s: the goroutine of %s has %d holds after the last release", path, w.who, n)
 				}
 			}
 			return g, nil

@@ -109,7 +109,7 @@ func (n *nemesis) strikeSession() {
 	c := h.client()
 	switch n.random.IntN(4) {
 	case 0:
-		id := c.conn.SessionID()
+		id := c.conn.Client().SessionID()
 		n.takeAway(id, "")
 		if n.ensemble.Expire(id) {
 			n.say("expire", "%s: session %#x expired at the server", h.name, id)
@@ -120,7 +120,7 @@ func (n *nemesis) strikeSession() {
 		if len(left) > 0 {
 			node := left[n.random.IntN(len(left))]
 			n.takeAway(0, node.path)
-			if n.admin.Delete(node.path, -1) == nil {
+			if n.admin.Client().Delete(node.path, -1) == nil {
 				n.say("delete", "%s deleted by hand", node.path)
 			}
 		}
@@ -134,7 +134,7 @@ func (n *nemesis) strikeSession() {
 		c.closed = true
 		c.mu.Unlock()
 		if !closed {
-			c.conn.Close()
+			_ = c.conn.Close() // there may be no server to answer it
 			time.Sleep(between(n.random, time.Millisecond, n.session))
 			h.connect()
 		}

@@ -6,12 +6,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/proxy"
-	"github.com/zklocks/zklocks/zkconn"
 )
 
 // A machine is the network of one host: a proxy on it, in front of all members.
@@ -75,8 +73,8 @@ func (w *world) machine(name string, latency time.Duration) *machine {
 }
 
 // connect waits for a session for as long as it takes.
-func (m *machine) connect(session time.Duration) (*zk.Conn, error) {
-	return zkconn.Connect(context.Background(), m.addrs, session, zkconn.WithDialer(m.network.Host(m.name).DialContext))
+func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
+	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(m.network.Host(m.name).DialContext))
 }
 
 func (m *machine) all() memnet.Path { return m.network.Between(m.name, memnet.Any) }

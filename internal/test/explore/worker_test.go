@@ -86,7 +86,7 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	s := &stay{
 		Hold:    history.Hold{Path: l.path, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called},
 		hold:    g.held,
-		session: c.conn.SessionID(),
+		session: c.conn.Client().SessionID(),
 	}
 	w.world.enter(s, w.chance(2))
 	t := &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
@@ -164,6 +164,9 @@ func (t *tenure) alone() {
 	t.dwell(t.length())
 	if t.again != nil && t.chance(3) {
 		t.reenter()
+	}
+	if t.kind == history.Exclusive && t.chance(8) && !t.lost {
+		t.write(t.chance(4))
 	}
 	if t.downgrade != nil && t.chance(4) {
 		t.toRead()
@@ -253,7 +256,7 @@ func (t *tenure) reenter() {
 	if err := first(ctx); errors.Is(err, hold.ErrLost) {
 		t.look() // the other of the two says so, too
 	} else if err != nil {
-		t.bad("unlock of one of two: %v", err)
+		t.bad("release of one of two: %v", err)
 	}
 }
 
@@ -294,11 +297,45 @@ func (t *tenure) verify() {
 	}
 }
 
+// write writes to the store, if the lock is held when the server does it. One in vain has an operation in it that the
+// server refuses.
+func (t *tenure) write(inVain bool) {
+	ctx, cancel := t.calling()
+	defer cancel()
+	ops := []any{&zk.SetDataRequest{Path: t.world.store, Version: -1}}
+	if inVain {
+		ops = append(ops, &zk.DeleteRequest{Path: t.world.store + "/none", Version: -1})
+	}
+	replies, err := t.Multi(ctx, ops...)
+	switch {
+	case inVain && errors.Is(err, zk.ErrNoNode) && !errors.Is(err, hold.ErrLost):
+		t.count("written in vain")
+		if len(replies) != 2 || replies[1].Error != zk.ErrNoNode {
+			t.bad("the second of two operations was refused: %+v", replies)
+		}
+	case err == nil && (len(replies) != len(ops) || replies[0].Stat == nil):
+		t.bad("the replies to one write: %+v", replies)
+	case err == nil && inVain:
+		t.bad("a write that must be refused was done: %+v", replies)
+	case err == nil:
+		t.count("written")
+		t.world.wrote(t.lock.path, replies[0].Stat.Mzxid, t.stay)
+	case errors.Is(err, hold.ErrLost):
+		t.lose()
+		if len(replies) != 0 {
+			t.bad("the lock was lost, and %d replies", len(replies))
+		}
+	case errors.Is(err, zk.ErrConnectionClosed), t.closing(): // it may have been done
+	default:
+		t.bad("write: %v", err)
+	}
+}
+
 func (t *tenure) release() {
 	ctx, cancel := t.calling()
 	defer cancel()
 	if t.chance(8) {
-		ctx = t.Context(ctx) // as `ctx = h.Context(ctx); defer h.Unlock(ctx)` does
+		ctx = t.Context(ctx) // as `ctx = h.Context(ctx); defer h.Release(ctx)` does
 	}
 	impatient := t.chance(20)
 	if impatient {
@@ -418,7 +455,7 @@ var errNotCalled = errors.New("not called")
 func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 	var err error
 	what := ""
-	switch r.IntN(8) {
+	switch r.IntN(9) {
 	case 0:
 		t.Held()
 	case 1:
@@ -434,8 +471,15 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 		what, err = "verify", t.Verify(ctx)
 	case 5:
 		if t.again == nil { // whose goroutine owns it is part of its contract
-			_, _ = t.conn.Multi(t.Guard()) // either answer is right
+			_, _ = t.conn.Client().Multi(t.Guard()...) // either answer is right
 		}
+	case 6:
+		what = "multi"
+		if _, err = t.Multi(ctx); errors.Is(err, zk.ErrConnectionClosed) { // nothing is known
+			err = nil
+		}
+	case 7:
+		what, err = "err", t.Err()
 	default:
 		if t.downgrade != nil {
 			what, err = "downgrade", t.downgrade(ctx)

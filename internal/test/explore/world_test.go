@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test"
@@ -79,7 +80,8 @@ type world struct {
 	ensemble *memzk.Ensemble
 	hosts    []*host
 	paths    []string
-	admin    *zk.Conn
+	store    string // a node that is written to under the locks
+	admin    *zklocks.Conn
 	doors    map[int]func() // ends listening, by member; absent while killed
 	limits   limits
 	balance  balance
@@ -108,7 +110,7 @@ type host struct {
 
 // A client is one connection, and a value of each lock on it.
 type client struct {
-	conn     *zk.Conn
+	conn     *zklocks.Conn
 	locks    []*lock
 	mu       sync.Mutex
 	closed   bool
@@ -176,8 +178,11 @@ func play(t *testing.T, p plan) *result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.admin = admin
+	w.admin, w.store = admin, "/store"
 	defer administration.net.packets.Close()
+	if _, err := admin.Client().Create(w.store, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
 	for i := range p.hosts {
 		h := &host{world: w, name: fmt.Sprintf("h%d", i)}
 		h.net = w.machine(h.name, between(r, time.Microsecond, p.latency))
@@ -270,11 +275,11 @@ func (s standing) String() string { return fmt.Sprintf("%s of session %#x", s.pa
 func (w *world) close() {
 	for _, h := range w.hosts {
 		if c := h.client(); !c.closing() {
-			c.conn.Close()
+			_ = c.conn.Close() // what is unanswered in the end is not asked for here
 		}
 		h.net.packets.Close()
 	}
-	w.admin.Close()
+	_ = w.admin.Close()
 	w.ensemble.Stop()
 	w.network.Close()
 	time.Sleep(w.session) // the client's goroutines end
@@ -314,6 +319,13 @@ func (w *world) judge() string {
 				w.found = append(w.found, finding{last.Acquired, fmt.Sprintf("%s: %s: %s", v.Path, v.Rule, v.Text)})
 			}
 		}
+	}
+	for _, path := range w.paths {
+		late := w.overtaken(path)
+		for _, f := range late[:min(len(late), 1)] {
+			fmt.Fprintf(&b, "%s\n%d writes came behind one with a larger token\n", f.text, len(late))
+		}
+		w.found = append(w.found, late...)
 	}
 	slices.SortFunc(w.found, func(a, b finding) int { return int(a.at - b.at) })
 	for i, f := range w.found {

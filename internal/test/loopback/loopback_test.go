@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,7 +19,7 @@ func TestClientsAreServedUntilStop(t *testing.T) {
 	var addr string
 	t.Run("served", func(t *testing.T) {
 		addr = For(t).Addr()
-		conn, err := zkconn.Connect(t.Context(), []string{addr}, 4*time.Second)
+		conn, err := wire.Connect(t.Context(), []string{addr}, 4*time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}

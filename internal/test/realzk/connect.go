@@ -8,12 +8,12 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 const connectTimeout = 15 * time.Second
 
-// Connect is a connection as zklocks makes it, with zkconn.Connect; no servers:
+// Connect is a connection as zklocks makes it, with wire.Connect; no servers:
 // the shared one. It is closed at cleanup.
 func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
@@ -22,7 +22,7 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeout)
 	defer cancel()
-	conn, err := zkconn.Connect(ctx, servers, timeout)
+	conn, err := wire.Connect(ctx, servers, timeout)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -48,13 +48,6 @@ func Rest() { time.Sleep(10 * time.Millisecond) }
 func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
 	return foreign(tb, timeout, servers, func(*zk.Conn) {})
-}
-
-// ConnectLimited is ConnectForeign with a client that gives up a connection on
-// which a reply has more bytes than limit.
-func ConnectLimited(tb testing.TB, timeout time.Duration, limit int, servers ...string) *zk.Conn {
-	tb.Helper()
-	return foreign(tb, timeout, servers, zk.WithMaxBufferSize(limit))
 }
 
 func foreign(tb testing.TB, timeout time.Duration, servers []string, option func(*zk.Conn)) *zk.Conn {

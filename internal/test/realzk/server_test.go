@@ -257,7 +257,7 @@ func TestEnsembleComesBackFromAPowerCut(t *testing.T) {
 	}
 }
 
-func TestConnectIsZkconn(t *testing.T) {
+func TestConnectIsByWire(t *testing.T) {
 	t.Parallel()
 	s := Standalone(t, Options{})
 	p := proxy.For(t, s.Addr())

@@ -18,7 +18,7 @@ import (
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // memory is the venue of one bubble.
@@ -85,7 +85,7 @@ func (m *memory) Servers(testing.TB) []string { return m.shared.Addrs() }
 
 func (m *memory) Shared(testing.TB) Server { return m.shared.servers[0] }
 
-func (m *memory) Dialer() []zkconn.Option { return []zkconn.Option{zkconn.WithDialer(m.Dial)} }
+func (m *memory) Dialer() []wire.Option { return []wire.Option{wire.WithDialer(m.Dial)} }
 
 func (m *memory) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return m.here.DialContext(ctx, network, addr)
@@ -98,7 +98,7 @@ func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	conn, err := zkconn.Connect(ctx, servers, timeout, m.Dialer()...)
+	conn, err := wire.Connect(ctx, servers, timeout, m.Dialer()...)
 	if err != nil {
 		tb.Fatal(err)
 	}

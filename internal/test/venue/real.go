@@ -13,7 +13,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // real is the venue of Java processes and loopback TCP.
@@ -23,7 +23,7 @@ func (real) Virtual() bool                  { return false }
 func (real) Servers(tb testing.TB) []string { tb.Helper(); return realzk.Servers(tb) }
 func (real) Shared(tb testing.TB) Server    { tb.Helper(); return realzk.Shared(tb) }
 func (real) Latency(time.Duration)          {}
-func (real) Dialer() []zkconn.Option        { return nil }
+func (real) Dialer() []wire.Option          { return nil }
 
 func (real) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return proxy.TCP{}.DialContext(ctx, network, addr)

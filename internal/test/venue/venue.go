@@ -49,7 +49,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // Options shape a server of the test's own. The zero value is right for most tests.
@@ -77,15 +77,15 @@ type Venue interface {
 	Servers(testing.TB) []string
 	// Shared is that server, to ask it things: a test that kills or pauses takes one of its own.
 	Shared(testing.TB) Server
-	// Connect is a connection made by zkconn; no servers: to Servers. It is closed at cleanup.
+	// Connect is a connection made by wire.Connect; no servers: to Servers. It is closed at cleanup.
 	Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// ConnectForeign is a connection made by zk.Connect alone.
 	ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// Rest gives a client the time to come to rest that a test has connected by itself; Connect does it.
 	Rest()
-	// Dialer is what zkconn.Connect needs to reach the venue's servers.
-	Dialer() []zkconn.Option
-	// Dial opens a network connection to one of them, for a test's own zkconn.WithDialer.
+	// Dialer is what wire.Connect needs to reach the venue's servers.
+	Dialer() []wire.Option
+	// Dial opens a network connection to one of them, for a test's own wire.WithDialer.
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	// Proxy stands in front of a server, and is closed at cleanup.
 	Proxy(tb testing.TB, target string) *proxy.Proxy

@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/zkconn"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -131,8 +131,8 @@ func TestServersThatSpeakTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		var dials atomic.Int32
-		conn, err := zkconn.Connect(t.Context(), []string{s.TLSAddr}, 10*time.Second, zkconn.WithTLS(&tls.Config{RootCAs: ca.Pool}),
-			zkconn.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := wire.Connect(t.Context(), []string{s.TLSAddr}, 10*time.Second, wire.WithTLS(&tls.Config{RootCAs: ca.Pool}),
+			wire.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 				dials.Add(1)
 				return v.Dial(ctx, network, addr)
 			}))
@@ -156,7 +156,7 @@ func TestServersThatSpeakTLS(t *testing.T) {
 
 		for name, config := range map[string]*tls.Config{"an unknown authority": {RootCAs: realzk.NewAuthority(t).Pool}, "another name": {RootCAs: ca.Pool, ServerName: "elsewhere"}} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			conn, err := zkconn.Connect(ctx, []string{s.TLSAddr}, 10*time.Second, append(v.Dialer(), zkconn.WithTLS(config))...)
+			conn, err := wire.Connect(ctx, []string{s.TLSAddr}, 10*time.Second, append(v.Dialer(), wire.WithTLS(config))...)
 			cancel()
 			if err == nil {
 				conn.Close()

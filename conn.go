@@ -1,0 +1,140 @@
+package zklocks
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+type connSlot = slot.Conn
+
+// Conn is a connection to an ensemble, with one session at a time. All locks of a program can share
+// one. It makes itself anew when it is lost. It must not be copied.
+type Conn struct{ connSlot }
+
+// Connect opens a connection to an ensemble and returns when a server has granted a session.
+// servers are the members, each "host:port" or "host" for port 2181. sessionTimeout is how long the
+// session shall live on, with its locks, while no server hears of the client; the server may grant
+// another one, by default 2 to 20 of its ticks.
+//
+// Compared with zk.Connect, a connection made here
+//   - reconnects within milliseconds instead of sleeping a second in front of every round over the servers;
+//   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s at most) instead
+//     of 6.7 session timeouts, and tries the others first for a while;
+//   - looks host names up again on every attempt, and checks a certificate against the host name, not the address;
+//   - drops the connection on a malformed frame instead of panicking;
+//   - sees to it that watches are set again after a reconnect, also when the server refuses that or the
+//     connection is lost again, and that they miss no change in between;
+//   - closes within milliseconds also while no server can be reached;
+//   - knows the session timeout that the server granted and the instant until which its session is sure to live.
+//
+// Calls wait while no server can be reached: they never fail with zk.ErrNoServer. A program that
+// needs a limit sets one around the call; the locks do so by their contexts.
+//
+// Connect fails
+//   - at once on bad input: no servers, an address that is none, a session timeout below a millisecond or above 24
+//     days, a user name that is empty or contains a colon;
+//   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
+//   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
+//
+// Then nothing is left: no goroutine but that of a function of [WithSessionEvents] that has not
+// returned, no network connection, no session if one had been granted.
+func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...ConnectOption) (*Conn, error) {
+	var connect []wire.Option
+	var defaults []slot.Common
+	var chroot slot.Chroot
+	for _, opt := range opts {
+		switch o := opt.(type) {
+		case slot.Chroot:
+			if o != "" {
+				if err := validChroot(string(o)); err != nil {
+					return nil, err
+				}
+			}
+			chroot = o
+		case slot.Connect:
+			connect = append(connect, o.Wire)
+		case slot.Common:
+			defaults = append(defaults, o)
+		}
+	}
+	client, err := wire.Connect(ctx, servers, sessionTimeout, connect...)
+	if err != nil {
+		return nil, err
+	}
+	c := new(Conn)
+	slot.PutConn(c, client, link.Of(client), chroot, defaults...)
+	return c, nil
+}
+
+// Client returns the go-zookeeper connection underneath, for the program's own nodes. Its session
+// is that of the locks, so closing it loses all holds, as [Conn.Close] does.
+func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
+
+// SessionTimeout returns the session timeout that the server granted last, which need not be the
+// one asked for.
+func (c *Conn) SessionTimeout() time.Duration {
+	if l := slot.Link(&c.connSlot); l != nil {
+		return l.Timeout()
+	}
+	return 0
+}
+
+// Close ends the session. All holds on the connection are lost, and their nodes are deleted by the
+// server. Calls that wait return an error that matches zk.ErrClosing. It waits up to a second for
+// the server's answer; the error says that none came: then the nodes may stay until the session
+// timeout is over. From the second call on it returns nil, when the first has returned.
+func (c *Conn) Close() error {
+	if c.Client() == nil {
+		return nil // a zero Conn
+	}
+	return slot.Close(&c.connSlot, func() error { return wire.Close(c.Client()) })
+}
+
+// A ConnectOption changes how [Connect] connects. Every [Option] is one, too: given to Connect it
+// is the default of all locks on the connection.
+type ConnectOption interface{ connectOption }
+
+type connectOption = slot.ConnectOption
+
+// WithLogger sends the client's messages (lost connections, failed attempts) to l. Default: they
+// are dropped; errors reach the caller in other ways. l may be called from several goroutines.
+func WithLogger(l zk.Logger) ConnectOption { return slot.Connect{Wire: wire.WithLogger(l)} }
+
+// WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme
+// "digest". Given twice, the connection has both identities. Default: none.
+//
+// A wrong password is not an error: the server takes any pair and merely counts the connection as
+// another identity, whose calls then fail with zk.ErrNoAuth. Connect fails only if the server
+// refuses the scheme itself. The password travels in clear text; combine with [WithTLS].
+func WithDigestAuth(user, password string) ConnectOption {
+	return slot.Connect{Wire: wire.WithDigestAuth(user, password)}
+}
+
+// WithTLS talks TLS to the servers' secureClientPort. The certificate is checked against the host
+// name as given to Connect unless config.ServerName is set; config is cloned and may be nil.
+// Default: no TLS.
+func WithTLS(config *tls.Config) ConnectOption { return slot.Connect{Wire: wire.WithTLS(config)} }
+
+// WithDialer opens the network connections, for a SOCKS proxy or a test. dial gets each address as
+// given to Connect, host name and port, and must end when its context does. Default: look the name
+// up, dial one of its addresses by TCP.
+func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) ConnectOption {
+	return slot.Connect{Wire: wire.WithDialer(dial)}
+}
+
+// WithSessionEvents has f told of the session, in the order of events: connected, disconnected,
+// expired, as the channel of zk.Connect does; not of watches. f is called on a goroutine of its own
+// and may use the connection; while it runs, later events wait. The first calls come before Connect
+// returns, and one may come a moment after [Conn.Close] has. Given several times, all are told.
+// Default: none.
+func WithSessionEvents(f func(zk.Event)) ConnectOption {
+	return slot.Connect{Wire: wire.WithSessionEvents(f)}
+}

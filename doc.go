@@ -1,0 +1,85 @@
+// Package zklocks has locks for processes on many machines, kept in Apache ZooKeeper: a
+// shared/exclusive lock, a reentrant mutex and a semaphore, each in a package of its own. A holder
+// is told when it loses its lock and has a fencing token, and a call that gives up leaves no node
+// behind.
+//
+//	import (
+//		"context"
+//		"time"
+//
+//		"github.com/zklocks/zklocks"
+//		"github.com/zklocks/zklocks/rwlock"
+//	)
+//
+//	// nightly rewrites the index while no other process reads or writes it.
+//	func nightly(ctx context.Context, servers []string) error {
+//		conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
+//		if err != nil {
+//			return err
+//		}
+//		defer conn.Close()
+//
+//		lock := rwlock.New(conn, "/examples/index")
+//		return zklocks.Do(ctx, lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+//			return rewrite(ctx, hold.Token()) // this ctx ends when the lock is lost, too
+//		})
+//	}
+//
+// [Connect] opens a connection, which all locks of a program can share. A lock is a path in
+// ZooKeeper. [Do] waits for it, works, and releases it. A program that calls Lock itself gets a
+// [Hold].
+//
+// # How to choose
+//
+//   - Many processes read, and now and then one writes: [github.com/zklocks/zklocks/rwlock]. For
+//     one process at a time its Lock alone is the plain mutex.
+//   - A function takes the lock and calls itself: [github.com/zklocks/zklocks/reentrant].
+//   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
+//
+// All queue callers in the order of arrival, and list who holds and who waits. Package
+// [github.com/zklocks/zklocks/observe] tells metrics and logs what happens to them. Package
+// [github.com/zklocks/zklocks/zktest] is for tests of programs that use them, without a server.
+//
+// # What is guaranteed
+//
+// At any moment of the ensemble's history at most one exclusive holder's node is first in its
+// queue, and of a semaphore's permits at most N are entitled (more after a Resize to fewer). A
+// caller is told that it holds only after its own node was first, or its permits were entitled.
+// Tokens grow from each holder to the next conflicting one.
+//
+// A holder is told of a loss before the lock is granted to another as long as
+//   - its process runs: one that was stopped finds out at its first look, but what it had begun
+//     before goes on;
+//   - its clocks run at the right speed; they need not show the right time;
+//   - no other program deletes its node: then the next caller is granted the lock at once, and the
+//     holder hears of it a moment later.
+//
+// docs/guarantees.md in the repository has a row for each failure.
+//
+// # What is not guaranteed
+//
+// The locks do not guarantee that only one process acts as the holder (fencing). Where two for a
+// moment do harm, have the store compare [Hold.Token], or write to ZooKeeper by [Hold.Multi], or
+// ask [Hold.Verify] right before work that takes no token. The last makes the gap small and does
+// not close it.
+//
+// Nor do they guarantee
+//   - a place in the queue across sessions: a caller whose session expires during its wait queues
+//     again, at the tail;
+//   - that [ErrBusy] was still true when it was returned;
+//   - anything against clients that may write below the lock's path, see [WithACL];
+//   - that locks of two recipes exclude each other: on one path each ignores the nodes of the
+//     other.
+//
+// # Errors
+//
+// Errors name the operation and the path, and keep their cause: match them with errors.Is.
+//   - [ErrBusy], [ErrLost] and [ErrReleased] are states of the lock. Package semaphore has two
+//     more.
+//   - context.Canceled and context.DeadlineExceeded say that ctx has ended.
+//   - zk.ErrClosing says that the connection was closed.
+//   - zk.ErrNoAuth says that the server refused; the text names the missing right.
+//
+// A lost connection is not an error: calls wait until they are answered or ctx ends, and the error
+// then says which servers were tried, and for how long.
+package zklocks

@@ -1,0 +1,17 @@
+package zklocks
+
+import "github.com/zklocks/zklocks/internal/hold"
+
+// The states of a lock that every recipe tells, to be matched with errors.Is. Recipes have others
+// of their own.
+var (
+	// ErrBusy is returned by the Try methods when the lock is held or waited for.
+	ErrBusy error
+	// ErrLost is returned by the methods of a [Hold] that has ended without being released.
+	ErrLost error
+	// ErrReleased is returned by the methods of a [Hold] that has been released.
+	ErrReleased error
+)
+
+// Set here, or the documentation would show where they come from.
+func init() { ErrBusy, ErrLost, ErrReleased = hold.ErrBusy, hold.ErrLost, hold.ErrReleased }

@@ -1,0 +1,165 @@
+package zklocks
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/slot"
+)
+
+type holdSlot = slot.Hold
+
+// Hold is one holding of a lock of any recipe: from the return of Lock, TryLock, Acquire and the
+// like to Release or to its loss. Its methods may be called from any goroutine. The zero Hold is
+// lost. It must not be copied.
+//
+// A hold is lost when one of its nodes is deleted by another program, when its session expires,
+// when the connection is closed, or when the session may have expired without the client's hearing
+// of it. That a node was deleted is known once the first call of Held, Err, Lost or Context has set
+// a watch.
+type Hold struct{ holdSlot }
+
+// grant is what the recipe has granted; nil: the zero Hold.
+func (h *Hold) grant() slot.Grant { return slot.Get(&h.holdSlot) }
+
+// Release ends the hold and gives the lock back, with the last hold on it of this process where
+// holds share a node. It starts the deletion of the node whatever ctx says, and repeats it until
+// the node is gone, its session has ended or the connection is closed; ctx bounds only the wait for
+// the answer. So
+//
+//	defer hold.Release(ctx)
+//
+// is always right. The error matches [ErrLost] if the hold had been lost first, [ErrReleased] from
+// the second call on, and ctx's error if the answer is still to come; zk.ErrNoAuth says that the
+// server refuses to delete the node. ctx may come from [Hold.Context] of this hold, which ends
+// here: then the wait ends with the parent of that context, or at the deadline of ctx. A nil ctx
+// panics before anything has changed.
+func (h *Hold) Release(ctx context.Context) error {
+	if g := h.grant(); g != nil {
+		return g.Release(ctx)
+	}
+	return ErrLost
+}
+
+// Held reports whether the lock is still held: not released, not lost, and its session not run out
+// by the local clocks. It is local and cheap. In a process that was stopped for too long the first
+// look says false. The call that sets the watch on the node may still say true when the node has
+// been deleted: ask [Hold.Verify] where that matters.
+func (h *Hold) Held() bool { return h.Err() == nil }
+
+// Err is nil while the lock is held, as [Hold.Held] says it, and then what ended the hold: an error
+// that matches [ErrLost] and tells the cause, or [ErrReleased].
+func (h *Hold) Err() error {
+	if g := h.grant(); g != nil {
+		return g.Life().Look()
+	}
+	return ErrLost
+}
+
+// closed is the channel of the zero Hold.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Lost returns a channel that is closed when the lock is lost, and stays open when it is released.
+// It is closed before another process can hold the lock by a deletion of this one's.
+func (h *Hold) Lost() <-chan struct{} {
+	if g := h.grant(); g != nil {
+		return g.Life().Lost()
+	}
+	return closed
+}
+
+// Context returns a context that ends with parent or with the hold. Its context.Cause then matches
+// [ErrLost] or [ErrReleased]. Of a reentrant lock it carries the ownership: who calls Lock with it
+// enters again.
+//
+// Make it from the context of the work, not from one that bounds the wait for the lock: that would
+// end the work, too.
+func (h *Hold) Context(parent context.Context) context.Context {
+	if g := h.grant(); g != nil {
+		return g.Context(parent)
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	cancel(ErrLost)
+	return ctx
+}
+
+// Deadline returns the instant at which the lock will be taken for lost if nothing more is heard
+// from the servers; until then no other process can have it, unless a program deletes the node. It
+// is the zero time when the hold has ended.
+//
+// It moves on with each heartbeat that is answered, every three tenths of the session timeout or
+// so: look again when a timer that was set by it has fired, and do not end work by
+// context.WithDeadline at it. A program that needs a while to stop can begin before the loss. To
+// decide whether to go on, ask Held, which looks at more than one clock.
+func (h *Hold) Deadline() time.Time {
+	if g := h.grant(); g != nil {
+		return g.Deadline()
+	}
+	return time.Time{}
+}
+
+// Token returns the fencing token, the czxid of the node: it is larger than that of every
+// conflicting hold before, forever, also when the directory was deleted and made again. A store
+// that refuses smaller tokens than it has seen is safe from holders that do not know yet that they
+// have lost the lock. Holds that share a node have the same token: refuse what is smaller, not what
+// is equal. Where several hold at once, as with a semaphore of more than one permit, it orders the
+// grants and fences nothing.
+func (h *Hold) Token() int64 {
+	if g := h.grant(); g != nil {
+		return g.Token()
+	}
+	return 0
+}
+
+// Multi makes a transaction of ZooKeeper that takes place only while the lock is held: it puts a
+// check of each node of the hold in front of ops. So writes to ZooKeeper itself are fenced without
+// a gap. Response i is that of ops[i].
+//
+// The error matches [ErrLost] or [ErrReleased] when the hold has ended, so a node of the caller's
+// that is missing, zk.ErrNoNode, is told from the loss of the lock. Any other refusal is that of
+// the first operation that failed. In both cases none has taken place. Bad input is an error at
+// once: what is no operation, and the flags of containers and of nodes with a time to live, whose
+// results the client cannot read.
+//
+// It waits for a connection as long as ctx lives; with the context of the hold, as long as that.
+// When the answer is lost it is not repeated. Then the error matches that of ctx or
+// zk.ErrConnectionClosed and none of the above, and says that the transaction may have taken place.
+// It may still be under way when the hold is released: where the node stays, with shared reads and
+// with rwlock.WithHandoff, it may take place after that.
+func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	if g := h.grant(); g != nil {
+		return g.Multi(ctx, ops...)
+	}
+	return nil, ErrLost
+}
+
+// Guard returns ops behind a check that fails with zk.ErrNoNode once the node of the hold is gone,
+// the first of them if it has several, for programs that call zk.Conn.Multi themselves:
+//
+//	conn.Client().Multi(a.Guard(b.Guard(ops...)...)...) // while both a and b are held
+//
+// [Hold.Multi] is what most need. Downgrade makes another node, and so ends the guards that were
+// taken before.
+func (h *Hold) Guard(ops ...any) []any {
+	guard := &zk.CheckVersionRequest{Path: "/zookeeper/no hold", Version: -1} // that of the zero Hold fails
+	if g := h.grant(); g != nil {
+		guard = g.Guard()
+	}
+	return append([]any{guard}, ops...)
+}
+
+// Verify asks a quorum of the ensemble whether the nodes of the hold still exist, which a server
+// that is behind cannot answer wrongly. The error matches [ErrLost] or [ErrReleased] when the hold
+// has ended, and ctx's error when there was no answer.
+func (h *Hold) Verify(ctx context.Context) error {
+	if g := h.grant(); g != nil {
+		return g.Verify(ctx)
+	}
+	return ErrLost
+}

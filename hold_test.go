@@ -1,0 +1,60 @@
+package zklocks_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+)
+
+// A Hold that no lock has granted is lost, whatever it is asked.
+func TestTheZeroHoldIsLost(t *testing.T) {
+	var hold zklocks.Hold
+	ctx := t.Context()
+	_, multi := hold.Multi(ctx, &zk.CheckVersionRequest{Path: "/", Version: -1})
+	for what, err := range map[string]error{
+		"Err": hold.Err(), "Release": hold.Release(ctx), "Verify": hold.Verify(ctx), "Multi": multi, "Context": context.Cause(hold.Context(ctx)),
+	} {
+		if !errors.Is(err, zklocks.ErrLost) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	select {
+	case <-hold.Lost():
+	default:
+		t.Error("Lost is open")
+	}
+	if hold.Held() || hold.Token() != 0 || !hold.Deadline().IsZero() || len(hold.Guard("op")) != 2 {
+		t.Errorf("held %v, token %d, deadline %v, guard %v", hold.Held(), hold.Token(), hold.Deadline(), hold.Guard("op"))
+	}
+}
+
+// What the types embed is out of the reach of programs.
+func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
+	for _, tc := range []struct {
+		value   any
+		methods []string
+	}{
+		{&zklocks.Hold{}, []string{"Context", "Deadline", "Err", "Guard", "Held", "Lost", "Multi", "Release", "Token", "Verify"}},
+		{&zklocks.Conn{}, []string{"Client", "Close", "SessionTimeout"}},
+	} {
+		typ := reflect.TypeOf(tc.value)
+		var methods []string
+		for m := range typ.NumMethod() {
+			methods = append(methods, typ.Method(m).Name)
+		}
+		if !slices.Equal(methods, tc.methods) {
+			t.Errorf("%v has the methods %q", typ, methods)
+		}
+		for _, f := range reflect.VisibleFields(typ.Elem()) {
+			if f.IsExported() {
+				t.Errorf("%v has the field %s", typ, f.Name)
+			}
+		}
+	}
+}

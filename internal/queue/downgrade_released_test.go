@@ -1,0 +1,58 @@
+package queue
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// An Unlock has ended the hold while its Downgrade is under way. The node that the server then misses is no loss, and
+// what the server says of it is not the answer. The recipe would say so by itself: here the place is asked.
+func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
+	for name, strike := range map[string]func(*testing.T, venue.Venue, *zk.Conn, string){
+		"its session has expired": func(t *testing.T, v venue.Venue, conn *zk.Conn, _ string) { v.Expire(t, conn) },
+		"its node is deleted": func(t *testing.T, v venue.Venue, _ *zk.Conn, node string) {
+			if err := v.Connect(t, 10*time.Second).Delete(node, -1); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := v.Proxy(t, v.Servers(t)[0])
+				conn := v.Connect(t, 10*time.Second, p.Addr())
+				l, err := NewLine(conn, test.Path(t), Default(), znode.Write, znode.Read)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rule := Rule{Blocks: func(znode.Node) bool { return true }}
+				place, err := l.Wait(t.Context(), Entry{Kind: znode.Write, Nodes: 1, Terms: Fixed(rule)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				move := p.Next(proxy.MoveOp, proxy.HoldRequest)
+				downgraded, unlocked := make(chan error, 1), make(chan error, 1)
+				go func() { downgraded <- place.Downgrade(t.Context(), znode.Write, znode.Read) }()
+				<-move.Fired()
+				go func() { unlocked <- place.Unlock(t.Context()) }()
+				synctest.Wait() // it has ended the hold, and waits for what becomes of the downgrade
+				strike(t, v, conn, place.Guard().Path)
+				move.Release()
+				if err := <-downgraded; !errors.Is(err, hold.ErrReleased) {
+					t.Errorf("downgrade: %v, want one that matches %q", err, hold.ErrReleased)
+				}
+				<-unlocked // it may have found the node gone
+			})
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package slot
+
+import (
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+// The options of each package are interfaces that the types below implement, and no others can.
+type (
+	// ConnectOption is embedded by zklocks.ConnectOption.
+	ConnectOption interface{ connect() }
+	// RWOption is embedded by rwlock.Option.
+	RWOption interface{ rw() }
+	// ReentrantOption is embedded by reentrant.Option.
+	ReentrantOption interface{ reentrant() }
+	// SemaphoreOption is embedded by semaphore.Option.
+	SemaphoreOption interface{ semaphore() }
+	// LockOption is embedded by zklocks.Option.
+	LockOption interface {
+		ConnectOption
+		RWOption
+		ReentrantOption
+		SemaphoreOption
+	}
+)
+
+// Common is an option of every lock.
+type Common func(*queue.Config)
+
+func (Common) connect()   {}
+func (Common) rw()        {}
+func (Common) reentrant() {}
+func (Common) semaphore() {}
+
+// Connect is an option of Connect alone.
+type Connect struct{ Wire wire.Option }
+
+func (Connect) connect() {}
+
+// Chroot is the path below which all locks are.
+type Chroot string
+
+func (Chroot) connect() {}
+
+// RW is an option of package rwlock, with its configuration T; Reentrant and Semaphore are those of
+// their packages.
+type (
+	RW[T any]        func(*T)
+	Reentrant[T any] func(*T)
+	Semaphore[T any] func(*T)
+)
+
+func (RW[T]) rw()               {}
+func (Reentrant[T]) reentrant() {}
+func (Semaphore[T]) semaphore() {}

@@ -1,0 +1,117 @@
+// Package slot is how the recipe packages fill the types of the root package. Each of these embeds
+// a type of this package that has no exported field or method, so their documentation shows nothing
+// of it and no program can reach it; the functions here take only types that embed one.
+package slot
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// A Grant is what a recipe puts into a zklocks.Hold. Its methods are those of the Hold, which
+// documents them.
+type Grant interface {
+	Release(ctx context.Context) error
+	Look() error
+	Life() *hold.Life
+	Context(parent context.Context) context.Context
+	Deadline() time.Time
+	Token() int64
+	Guard() *zk.CheckVersionRequest
+	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
+	Verify(ctx context.Context) error
+}
+
+// Hold is embedded by zklocks.Hold.
+type Hold struct {
+	_     noCopy
+	grant Grant
+}
+
+func (h *Hold) holdSlot() *Hold { return h }
+
+// A Holder embeds a Hold.
+type Holder interface{ holdSlot() *Hold }
+
+// Put makes a Hold that of a grant, before anybody else has it.
+func Put(h Holder, g Grant) { h.holdSlot().grant = g }
+
+// Get is the grant of a Hold, nil for the zero Hold.
+func Get(h Holder) Grant { return h.holdSlot().grant }
+
+// Conn is embedded by zklocks.Conn.
+type Conn struct {
+	_        noCopy
+	client   *zk.Conn
+	link     *link.Link
+	chroot   Chroot
+	defaults []Common
+	closing  atomic.Bool
+	closed   chan struct{} // closed when Close has returned
+}
+
+func (c *Conn) connSlot() *Conn { return c }
+
+// A Connector embeds a Conn.
+type Connector interface{ connSlot() *Conn }
+
+// PutConn makes a Conn that of a client, before another goroutine has it. defaults are the options
+// of its locks.
+func PutConn(c Connector, client *zk.Conn, link *link.Link, chroot Chroot, defaults ...Common) {
+	slot := c.connSlot()
+	slot.client, slot.link, slot.chroot, slot.defaults = client, link, chroot, defaults
+	slot.closed = make(chan struct{})
+}
+
+// Path is where the lock is whose path a program has given. An invalid one stays so.
+func Path(c Connector, path string) string {
+	chroot := string(c.connSlot().chroot)
+	if znode.ValidatePath(path) != nil {
+		return path
+	}
+	return chroot + path
+}
+
+// ErrNoConn is what is wrong with a lock that was made without a Conn.
+var ErrNoConn = errors.New("the connection is nil")
+
+// Client is the connection in a Conn.
+func Client(c Connector) *zk.Conn { return c.connSlot().client }
+
+// Close closes a Conn once. Only the first call tells the result, and none returns before it is known.
+func Close(c Connector, with func() error) error {
+	slot := c.connSlot()
+	if slot.closing.Swap(true) {
+		<-slot.closed // not a mutex, which stops the clock of a synctest bubble
+		return nil
+	}
+	defer close(slot.closed)
+	return with()
+}
+
+// Link is what that connection knows about itself.
+func Link(c Connector) *link.Link { return c.connSlot().link }
+
+// Defaults is the configuration of a lock on this connection without options of its own.
+func Defaults(c Connector) queue.Config {
+	cfg := queue.Default()
+	for _, option := range c.connSlot().defaults {
+		option(&cfg)
+	}
+	return cfg
+}
+
+// noCopy has go vet report copies.
+type noCopy struct{}
+
+func (noCopy) Lock()   {}
+func (noCopy) Unlock() {}

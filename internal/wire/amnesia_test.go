@@ -1,0 +1,55 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+// A server that has seen less than the client, because its data are lost or older, ends each handshake without an answer. To
+// the client that is an outage like any other: it says so, it does not hammer, and its session goes on with a server that
+// knows.
+func TestServerThatHasLostItsData(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		const handshakes = 10
+		forgetful := v.Standalone(t, venue.Options{})
+		knows := v.Servers(t)[0]
+		p := v.Proxy(t, knows)
+		var said lines
+		conn := connect(t, v, 30*time.Second, []string{p.Addr()}, wire.WithLogger(&said))
+		path := test.Path(t)
+		for range 20 { // more than has happened over there
+			must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
+			must(t, conn.Delete(path, -1))
+		}
+		session := conn.SessionID()
+
+		p.SetTarget(forgetful.Addr())
+		before, began := p.Seen(proxy.ConnectOp), time.Now()
+		p.Cut()
+		test.Eventually(t, 20*time.Second, "several attempts", func() bool { return p.Seen(proxy.ConnectOp) >= before+handshakes })
+		if took := time.Since(began); took < handshakes*50*time.Millisecond {
+			t.Errorf("%d handshakes in %v", handshakes, took)
+		}
+		if conn.State() == zk.StateHasSession || conn.SessionID() != session {
+			t.Errorf("state %v, session %#x, had %#x", conn.State(), conn.SessionID(), session)
+		}
+		test.Eventually(t, 5*time.Second, "the log says why", func() bool {
+			return strings.Contains(strings.Join(said.all(), "\n"), "closed the connection during the handshake")
+		})
+
+		p.SetTarget(knows)
+		call(t, conn, 20*time.Second)
+		if conn.SessionID() != session {
+			t.Error("another session")
+		}
+	})
+}

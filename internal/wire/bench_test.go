@@ -1,0 +1,43 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/realzk"
+)
+
+// What the wire costs per call: compare with the client as it comes.
+func BenchmarkExists(b *testing.B) {
+	for _, tc := range []struct {
+		name    string
+		connect func(b *testing.B) *zk.Conn
+	}{
+		{"wire", func(b *testing.B) *zk.Conn { return realzk.Connect(b, 10*time.Second) }},
+		{"bare", func(b *testing.B) *zk.Conn { return realzk.ConnectForeign(b, 10*time.Second) }},
+	} {
+		conn := tc.connect(b)
+		call := func(b *testing.B) {
+			if _, _, err := conn.Exists("/"); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.Run(tc.name+"/1", func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				call(b)
+			}
+		})
+		b.Run(tc.name+"/64", func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					call(b)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,65 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// The header of a reply tells the zxid of a create, however the create is sent.
+func TestTheZxidOfACreateIsTold(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		conn := connect(t, v, 20*time.Second, v.Servers(t))
+		l := link.Of(conn)
+		dir := test.Path(t)
+		must(t, errOf(conn.Create(dir, nil, 0, open)))
+		prefix := dir + "/some-id-"
+		create := &zk.CreateRequest{Path: prefix, Acl: open, Flags: zk.FlagSequence}
+		check := &zk.CheckVersionRequest{Path: dir, Version: -1}
+		set := &zk.SetDataRequest{Path: dir, Version: -1}
+		multi := func(ops ...any) func() (string, error) {
+			return func() (path string, err error) {
+				replies, err := conn.Multi(ops...)
+				for _, r := range replies {
+					path += r.String
+				}
+				return path, err
+			}
+		}
+		for name, send := range map[string]func() (string, error){
+			"alone":          func() (string, error) { return conn.Create(prefix, nil, zk.FlagSequence, open) },
+			"first":          multi(create, set),
+			"behind a check": multi(check, create),
+			"in the middle":  multi(check, create, set),
+		} {
+			birth, forget := l.Expect(prefix)
+			path, err := send()
+			forget()
+			must(t, err)
+			_, stat, err := conn.Get(path)
+			must(t, err)
+			if birth.Zxid() != stat.Czxid {
+				t.Errorf("%s: told %d, the node has %d", name, birth.Zxid(), stat.Czxid)
+			}
+		}
+		// Others are none of ours.
+		birth, forget := l.Expect(prefix)
+		for _, send := range []func() (string, error){
+			multi(check), multi(set, check), multi(check, check), multi(&zk.CreateRequest{Path: dir + "/other", Acl: open}),
+			multi(&zk.DeleteRequest{Path: dir + "/other", Version: -1}),
+		} {
+			_, err := send()
+			must(t, err)
+		}
+		forget()
+		if birth.Zxid() != 0 {
+			t.Error("told of another one's create")
+		}
+	})
+}

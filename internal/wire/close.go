@@ -1,0 +1,23 @@
+package wire
+
+import (
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
+
+var errUnheard = errors.New("zklocks: close: no server has answered: the session, and its nodes, may stay until its timeout is over")
+
+// Close closes a connection and says whether a server has ended its session. From the second call
+// on it returns nil.
+func Close(conn *zk.Conn) error {
+	l := link.Of(conn)
+	closed, session := l.IsClosed(), l.Session()
+	conn.Close()
+	if closed || session == 0 || l.HasParted() {
+		return nil
+	}
+	return errUnheard
+}

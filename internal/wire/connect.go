@@ -1,0 +1,196 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
+
+// Connect opens a connection to an ensemble and returns when the server has granted a session. servers are the members, each
+// "host:port" or "host" for port 2181. sessionTimeout is how long the session shall live on, with its locks, while no
+// server hears of the client; the server may grant another one, by default 2 to 20 of its ticks.
+//
+// The connection is the caller's to close, and its only user of session events: they are not passed on. It makes itself
+// anew when it is lost, for as long as it takes, and gets a new session when the old one has expired.
+//
+// Connect fails
+//   - at once on bad input: no servers, an address that is none, a session timeout below a millisecond or above 24 days,
+//     a user name that is empty or contains a colon;
+//   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
+//   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
+//
+// Then nothing is left: no goroutine, no network connection, no session if one had been granted.
+func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...Option) (*zk.Conn, error) {
+	start := time.Now()
+	addresses, err := Addresses(servers)
+	if err != nil {
+		return nil, err
+	}
+	if sessionTimeout < time.Millisecond || sessionTimeout.Milliseconds() > math.MaxInt32 {
+		return nil, fmt.Errorf("zklocks: session timeout %v: want 1ms to 24 days", sessionTimeout)
+	}
+	s := settings{logger: quiet{}}
+	for _, o := range opts {
+		o.apply(&s)
+	}
+	for _, a := range s.auth {
+		if a.user == "" || strings.Contains(a.user, ":") {
+			// Not shown: who gives "user:password" for the user would find it in a log.
+			return nil, errors.New("zklocks: WithDigestAuth: the user name must be neither empty nor contain a colon")
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
+	}
+
+	c := newClient(addresses, sessionTimeout, s)
+	_, isQuiet := s.logger.(quiet)
+	conn, events, err := zk.Connect(addresses, sessionTimeout,
+		zk.WithHostProvider(c.hosts),
+		zk.WithDialer(c.dial),
+		zk.WithEventCallback(c.event),
+		zk.WithLogger(s.logger),
+		zk.WithLogInfo(!isQuiet),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
+	}
+	go func() {
+		for range events { // the callback has seen them; their end is the client's
+		}
+		c.closed()
+		close(c.gone)
+	}()
+
+	if err := c.start(ctx, conn); err != nil {
+		c.shutdown(conn)
+		if ctx.Err() != nil {
+			if last := c.reason(); last != nil && !errors.Is(err, last) {
+				err = fmt.Errorf("%w; last attempt: %w", err, last)
+			}
+			err = fmt.Errorf("after %v: %w", time.Since(start).Round(time.Millisecond), err)
+		}
+		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
+	}
+	link.Attach(conn, c.link)
+	return conn, nil
+}
+
+// start waits for the first session and authenticates it.
+func (c *client) start(ctx context.Context, conn *zk.Conn) error {
+	select {
+	case <-c.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, a := range c.auth {
+		if err := c.authenticate(ctx, conn, a); err != nil {
+			return err
+		}
+	}
+	// From now on the user may close the connection, perhaps while it is lost.
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.conn = conn
+	c.post()
+	return nil
+}
+
+// authenticate adds credentials, and asks for something, as a server that refuses them may close the connection right
+// after its answer.
+func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials) error {
+	done := make(chan error, 1)
+	c.work.Go(func() {
+		err := insist(ctx, func() error { return conn.AddAuth("digest", []byte(a.user+":"+a.password)) })
+		if err == nil {
+			err = insist(ctx, func() error { _, _, err := conn.Exists("/"); return err })
+		}
+		done <- err
+	})
+	select {
+	case err := <-done:
+		if err != nil && ctx.Err() == nil {
+			err = fmt.Errorf("digest authentication of %q: %w", a.user, err)
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// insist repeats a call as long as the reason why it fails is the connection, or a server that has
+// too much to do.
+func insist(ctx context.Context, call func() error) error {
+	for {
+		err := call()
+		var network net.Error
+		switch {
+		case err != nil && err.Error() == codeError(codeThrottled).Error():
+			sleep(ctx, throttlePause)
+		case !errors.As(err, &network) && !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrSessionExpired):
+			return err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// shutdown closes a connection that no user has seen, and waits until nothing is left of it.
+func (c *client) shutdown(conn *zk.Conn) {
+	for _, t := range c.events {
+		t.stop()
+	}
+	c.mu.Lock()
+	up := c.up
+	c.mu.Unlock()
+	if !up {
+		// Stop the client first and close it then: while it is looking for a server, nobody would answer Close.
+		c.closed()
+		timer := time.NewTimer(100 * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-c.hosts.parked:
+		case <-timer.C:
+		}
+	}
+	conn.Close()
+	c.closed()
+	c.work.Wait()
+	<-c.gone
+}
+
+// Addresses are the servers with their ports. The error says which of them is none.
+func Addresses(servers []string) ([]string, error) {
+	if len(servers) == 0 {
+		return nil, errors.New("zklocks: no servers given")
+	}
+	addresses := make([]string, 0, len(servers))
+	for _, s := range servers {
+		if strings.Contains(s, "@") { // somebody's password may stand in front of it: do not show it
+			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
+		}
+		address := s
+		if !strings.Contains(s, ":") {
+			address = net.JoinHostPort(s, strconv.Itoa(zk.DefaultPort))
+		}
+		host, port, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("zklocks: address %q: %w", s, err)
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
+			return nil, fmt.Errorf("zklocks: address %q: want host or host:port", s)
+		}
+		addresses = append(addresses, address)
+	}
+	return addresses, nil
+}

@@ -1,0 +1,256 @@
+package wire_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+func TestBadInput(t *testing.T) {
+	ok := []string{"127.0.0.1:2181"}
+	for _, tc := range []struct {
+		name    string
+		servers []string
+		timeout time.Duration
+		opts    []wire.Option
+	}{
+		{"no servers", nil, time.Second, nil},
+		{"empty address", []string{"zk1:2181", ""}, time.Second, nil},
+		{"no host", []string{":2181"}, time.Second, nil},
+		{"no port", []string{"zk1:"}, time.Second, nil},
+		{"port 0", []string{"zk1:0"}, time.Second, nil},
+		{"port too large", []string{"zk1:65536"}, time.Second, nil},
+		{"chroot", []string{"zk1:2181/app"}, time.Second, nil},
+		{"credentials in the address", []string{"ann:secret@zk1:2181"}, time.Second, nil},
+		{"a password for all", []string{"secret@zk1"}, time.Second, nil},
+		{"no timeout", ok, 0, nil},
+		{"negative timeout", ok, -time.Second, nil},
+		{"timeout rounds to 0 ms", ok, time.Microsecond, nil},
+		{"timeout overflows", ok, 1000 * time.Hour, nil},
+		{"empty user", ok, time.Second, []wire.Option{wire.WithDigestAuth("", "secret")}},
+		{"colon in user", ok, time.Second, []wire.Option{wire.WithDigestAuth("ann:secret", "x")}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			start := time.Now()
+			conn, err := wire.Connect(context.Background(), tc.servers, tc.timeout, tc.opts...)
+			if err == nil {
+				conn.Close()
+				t.Fatal("no error")
+			}
+			if !strings.HasPrefix(err.Error(), "zklocks: ") || strings.Contains(err.Error(), "secret") || time.Since(start) > time.Second {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+		})
+	}
+}
+
+func TestContextDoneBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := wire.Connect(ctx, []string{"127.0.0.1:1"}, time.Second); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// pauses are what the client's end takes in virtual time: a few ms in which it lets a Close get in.
+const pauses = 5 * time.Millisecond
+
+// givesUp connects to an address where no session is to be had, and looks at the error. It returns how long it took.
+func givesUp(t *testing.T, patience time.Duration, says string, address string, opts ...wire.Option) time.Duration {
+	t.Helper()
+	leak := goleak.IgnoreCurrent()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	start := time.Now()
+	_, err := wire.Connect(ctx, []string{address}, 3*time.Second, opts...)
+	took := time.Since(start)
+	t.Logf("%v: %v", took, err)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("does not wrap the context's error: %v", err)
+	}
+	for _, want := range []string{address, says, "after"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+	if err := goleak.Find(leak); err != nil {
+		t.Error(err)
+	}
+	return took
+}
+
+// An address where no program listens, one that accepts and says nothing, one that closes. Not parallel: goroutines are looked for.
+func TestConnectGivesUp(t *testing.T) {
+	for name, tc := range map[string]struct {
+		serve func(net.Conn)
+		says  string
+	}{
+		"refused": {nil, "refused"},
+		"silent":  {func(net.Conn) {}, "did not answer the handshake"},
+		"closes":  {func(c net.Conn) { c.Close() }, "quorum"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const address, patience = "zk1:2181", 700 * time.Millisecond
+				network := memnet.New()
+				l, err := network.Listen(address)
+				must(t, err)
+				if tc.serve == nil {
+					must(t, l.Close())
+				}
+				go func() {
+					for {
+						c, err := l.Accept()
+						if err != nil {
+							return
+						}
+						tc.serve(c)
+					}
+				}()
+				took := givesUp(t, patience, tc.says, address, wire.WithDialer(network.Host("here").DialContext))
+				network.Close()
+				if took < patience || took > patience+pauses {
+					t.Errorf("took %v", took)
+				}
+			})
+		})
+	}
+}
+
+// The system's network, and its resolver.
+func TestConnectGivesUpInRealTime(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	must(t, l.Close())
+	const patience = 300 * time.Millisecond
+	givesUp(t, patience, "refused", l.Addr().String())
+	givesUp(t, patience, "no-such-host.invalid", "no-such-host.invalid:2181")
+}
+
+func TestConnectSaysWhereItHasTriedAndForHowLong(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		var down []string
+		for range 2 {
+			s := v.Standalone(t, venue.Options{})
+			must(t, s.Kill())
+			down = append(down, s.Addr())
+		}
+		const patience = 300 * time.Millisecond
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_, err := wire.Connect(ctx, down, 3*time.Second, v.Dialer()...)
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		text, ok := strings.CutPrefix(err.Error(), "zklocks: connect to "+strings.Join(down, ", ")+": after ")
+		text, why, _ := strings.Cut(text, ": ")
+		if took, _ := time.ParseDuration(text); !ok || took < patience || took > patience+pauses || !strings.Contains(why, "connection refused") {
+			t.Error(err)
+		}
+	})
+}
+
+// Not parallel: goroutines are looked for.
+func TestConnectAndClose(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		servers := v.Servers(t)
+		leak := goleak.IgnoreCurrent()
+		ctx := context.Background()
+		start := time.Now()
+		conn, err := wire.Connect(ctx, servers, 4*time.Second, v.Dialer()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("connected in %v", time.Since(start))
+		l := link.Of(conn)
+		if l == nil || l.Session() != conn.SessionID() || l.Epoch() != 1 || !l.Alive(conn.SessionID()) {
+			t.Errorf("link %+v", l)
+		}
+		if _, _, err := conn.Get("/"); err != nil {
+			t.Error(err)
+		}
+		session := conn.SessionID()
+		start = time.Now()
+		conn.Close()
+		if took := time.Since(start); took != 0 {
+			t.Errorf("Close took %v", took)
+		}
+		if !l.IsClosed() || l.Alive(session) {
+			t.Error("the link does not know that it is closed")
+		}
+		if err := goleak.Find(leak); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestGrantedTimeout(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		s := v.Standalone(t, venue.Options{Tick: 500 * time.Millisecond, MaxSession: 8 * time.Second})
+		for asked, want := range map[time.Duration]time.Duration{
+			100 * time.Millisecond: time.Second,
+			3 * time.Second:        3 * time.Second,
+			time.Hour:              8 * time.Second,
+		} {
+			conn := connect(t, v, asked, []string{s.Addr()})
+			l := link.Of(conn)
+			if got := l.Timeout(); got != want {
+				t.Errorf("asked %v: granted %v, want %v", asked, got, want)
+			}
+			if left := time.Until(l.Deadline(conn.SessionID())); left != want {
+				t.Errorf("asked %v: %v left, granted %v", asked, left, want)
+			}
+		}
+	})
+}
+
+func TestForeignConnectionHasNoLink(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		if link.Of(v.ConnectForeign(t, 4*time.Second)) != nil {
+			t.Error("it has")
+		}
+	})
+}
+
+func TestDigestAuth(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn := connect(t, v, 4*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
+		path := test.Path(t) + "-auth"
+		if _, err := conn.Create(path, []byte("x"), 0, zk.AuthACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Delete(path, -1)
+		stranger := connect(t, v, 4*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "wrong"))
+		if _, _, err := stranger.Get(path); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("stranger: %v", err)
+		}
+		for range 5 {
+			p.Cut()
+			test.Eventually(t, 5*time.Second, "an answer after the cut", func() bool {
+				_, _, err := conn.Get(path)
+				if errors.Is(err, zk.ErrNoAuth) {
+					t.Fatal("credentials are lost after a reconnect")
+				}
+				return err == nil
+			})
+		}
+	})
+}

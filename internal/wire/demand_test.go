@@ -1,0 +1,42 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+// A server may answer nobody who has not said who he is, and end the connection. Whoever has credentials does not notice.
+// Whoever has none is told by the first call. Later ones find no connection that lasts, an outage as any other: they
+// wait, and the server is not hammered at. Only a real server can be told to demand credentials.
+func TestServerThatDemandsCredentials(t *testing.T) {
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		s := realzk.Standalone(t, realzk.Options{JVM: []string{"-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest"}})
+		welcome := connect(t, v, 4*time.Second, []string{s.Addr()}, wire.WithDigestAuth("ann", "secret"))
+		call(t, welcome, 20*time.Second)
+
+		p := v.Proxy(t, s.Addr())
+		conn := connect(t, v, 4*time.Second, []string{p.Addr()})
+		if _, _, err := conn.Get("/"); err == nil || err.Error() != "unknown error: -124" { // the client has no name for it
+			t.Errorf("the first call: %v", err)
+		}
+		test.Eventually(t, 20*time.Second, "the connection has ended", func() bool { return p.Seen(proxy.ConnectOp) > 1 })
+		const handshakes = 20
+		before, began := p.Seen(proxy.ConnectOp), time.Now()
+		test.Eventually(t, 20*time.Second, "later calls end with connections", func() bool {
+			if _, _, err := conn.Get("/"); err == nil {
+				t.Fatal("it answers")
+			}
+			return p.Seen(proxy.ConnectOp) >= before+handshakes
+		})
+		if took := time.Since(began); took < handshakes*5*time.Millisecond {
+			t.Errorf("%d handshakes in %v", handshakes, took)
+		}
+	})
+}

@@ -1,0 +1,272 @@
+package wire_test
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// A restarted server has its session back with the next attempt: no second of sleep, no new session.
+func TestRestartedServer(t *testing.T) {
+	t.Parallel()
+	const longestPause = 400 * time.Millisecond
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		s := v.Standalone(t, venue.Options{})
+		conn := connect(t, v, 20*time.Second, []string{s.Addr()})
+		session := conn.SessionID()
+		var worst time.Duration
+		for down := 50 * time.Millisecond; down < 10*time.Second; down += 110 * time.Millisecond {
+			must(t, s.Kill())
+			time.Sleep(down)
+			if conn.State() == zk.StateHasSession {
+				t.Fatal("it does not know that the server is down")
+			}
+			must(t, s.Restart())
+			worst = max(worst, call(t, conn, longestPause))
+			if conn.SessionID() != session {
+				t.Fatalf("another session after an outage of %v", down)
+			}
+		}
+		t.Logf("answered %v after the server was back, at the latest", worst)
+	})
+}
+
+// A cut alone, with the server in reach.
+func TestCutReconnectsAtOnce(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
+		session, l := conn.SessionID(), link.Of(conn)
+		for i := range 20 {
+			limit := 40 * time.Millisecond // after one that did not last
+			if i%2 == 0 {
+				time.Sleep(time.Second)
+				limit = time.Millisecond // a call that was lost with its connection is repeated then
+			}
+			epoch := l.Epoch()
+			changed := l.Changed()
+			start := time.Now()
+			p.Cut()
+			<-changed
+			call(t, conn, time.Second)
+			if took := time.Since(start); took > limit { // the bare client sleeps a second
+				t.Errorf("a reconnect took %v, more than %v", took, limit)
+			}
+			if l.Epoch() == epoch {
+				t.Error("the link did not notice the reconnect")
+			}
+		}
+		if conn.SessionID() != session || l.Session() != session {
+			t.Error("another session")
+		}
+	})
+}
+
+// A frozen server accepts connections, as the kernel does that for it, and says nothing.
+func TestFrozenMember(t *testing.T) {
+	t.Parallel()
+	const (
+		tick    = 200 * time.Millisecond
+		timeout = 4 * time.Second
+		notice  = 2 * time.Second                 // until the followers give a silent leader up
+		change  = timeout/6 + 40*time.Millisecond // a handshake with the frozen one, and pauses
+	)
+	for _, which := range []string{"ours", "leader"} {
+		t.Run(which, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				e := v.Cluster(t, 3, venue.Options{Tick: tick})
+				var worst, closest time.Duration
+				for round := range 100 {
+					conn := connect(t, v, timeout, e.Addrs())
+					call(t, conn, time.Second)
+					session := conn.SessionID()
+					frozen, err := e.Leader()
+					must(t, err)
+					if which == "ours" {
+						for _, s := range e.Servers() {
+							if s.Addr() == conn.Server() {
+								frozen = s
+							}
+						}
+					}
+					time.Sleep(time.Duration(round) * 37 * time.Millisecond) // the client's last packet is that old, or younger
+					must(t, frozen.Pause())
+					start := time.Now()
+					elected := make(chan time.Duration, 1)
+					go func() {
+						for {
+							if l, err := e.Leader(); err == nil && l != frozen {
+								elected <- time.Since(start)
+								return
+							}
+							time.Sleep(time.Millisecond)
+						}
+					}()
+					// A write, as a read would be answered by a follower without a leader.
+					test.Eventually(t, time.Minute, "a write after the freeze", func() bool {
+						_, err := conn.Set("/", nil, -1)
+						return err == nil
+					})
+					took := time.Since(start)
+					must(t, frozen.Resume())
+					led := <-elected
+					worst, closest = max(worst, took), max(closest, took-max(led, notice))
+					if budget := max(led, notice) + change; took > budget {
+						t.Errorf("led by one that is well after %v, written after %v, more than %v", led, took, budget)
+					}
+					if conn.SessionID() != session {
+						t.Error("the session was lost though two of three members are well")
+					}
+					conn.Close()
+					test.Eventually(t, time.Minute, "all members serve", func() bool {
+						followers, err := e.Followers()
+						return err == nil && len(followers) == 2
+					})
+				}
+				t.Logf("written after %v, %v after the election, at the latest", worst, closest)
+			})
+		})
+	}
+}
+
+// Close must not wait for servers that do not answer, and must leave nothing running. Not parallel: goroutines are looked for.
+func TestCloseDuringOutage(t *testing.T) {
+	type scene struct {
+		server venue.Server
+		proxy  *proxy.Proxy
+		conn   *zk.Conn
+	}
+	for _, tc := range []struct {
+		name   string
+		within time.Duration // for Close itself
+		outage func(t *testing.T, s scene)
+	}{
+		{"refused", pauses, func(t *testing.T, s scene) {
+			s.proxy.Refuse()
+			test.Eventually(t, 5*time.Second, "connecting", func() bool { return s.conn.State() == zk.StateConnecting })
+		}},
+		{"hangs in the handshake", pauses, func(t *testing.T, s scene) {
+			must(t, s.server.Pause())
+			s.proxy.Cut()
+			test.Eventually(t, 5*time.Second, "connected", func() bool { return s.conn.State() == zk.StateConnected })
+		}},
+		{"between two attempts", pauses, func(t *testing.T, s scene) {
+			must(t, s.server.Kill())
+			time.Sleep(1500 * time.Millisecond) // until there are long pauses
+		}},
+		// Here the client's Close waits a second for the answer to its goodbye, as it should.
+		{"muted while connected", time.Second + pauses, func(t *testing.T, s scene) { s.proxy.Mute() }},
+		{"paused while connected", time.Second + pauses, func(t *testing.T, s scene) { must(t, s.server.Pause()) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				s := v.Standalone(t, venue.Options{})
+				p := v.Proxy(t, s.Addr())
+				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
+				l := link.Of(conn)
+				// Callers wait, as always in real life, and more of them than fit into the client's queue.
+				tc.outage(t, scene{s, p, conn})
+				var waiting sync.WaitGroup
+				for range 10 {
+					waiting.Go(func() { _, _, _ = conn.Get("/") })
+				}
+				start := time.Now()
+				conn.Close()
+				took := time.Since(start)
+				if took > tc.within {
+					t.Errorf("Close took %v", took)
+				}
+				// Look before the proxy ends, which would cut what is left.
+				test.Eventually(t, 2*time.Second, "no goroutine of the client is left", func() bool { return !clientRuns() })
+				gone := time.Since(start)
+				waiting.Wait()
+				if !l.IsClosed() {
+					t.Error("the link does not know that it is closed")
+				}
+				t.Logf("Close took %v, all gone after %v", took, gone)
+			})
+		})
+	}
+}
+
+// clientRuns says whether any goroutine is in the client's or in our code.
+func clientRuns() bool {
+	stacks := make([]byte, 1<<20)
+	stacks = stacks[:runtime.Stack(stacks, true)]
+	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*client)"))
+}
+
+// Alive must turn false before anybody else can see the session's nodes vanish. The server is muted at some moment, so
+// that the client does not know what the server knows.
+func TestDeadlineBeforeExpiry(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Second
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		s := v.Standalone(t, venue.Options{})
+		witness := connect(t, v, 10*time.Second, []string{s.Addr()})
+		least := time.Hour
+		for round := range 100 {
+			p := v.Proxy(t, s.Addr())
+			conn := connect(t, v, timeout, []string{p.Addr()})
+			beats(t, conn, time.Duration(round)*17*time.Millisecond)
+			least = min(least, deadBeforeExpiry(t, conn, witness, p.Mute))
+			conn.Close()
+		}
+		t.Logf("dead %v before the node vanished, at the least", least)
+	})
+}
+
+// beats sends heartbeats, as the locks send them, for a while.
+func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
+	t.Helper()
+	l := link.Of(conn)
+	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) {
+		sent := time.Now()
+		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
+		must(t, err)
+		l.Proved(conn.SessionID(), sent)
+		if !time.Now().Before(end) {
+			return
+		}
+	}
+}
+
+// deadBeforeExpiry cuts conn off, by a way in which it hears no more of its server, and tells how long its session was known to
+// be dead before its nodes vanished.
+func deadBeforeExpiry(t *testing.T, conn, witness *zk.Conn, off func()) time.Duration {
+	t.Helper()
+	l, session, path := link.Of(conn), conn.SessionID(), test.Path(t)
+	must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
+	found, _, vanished, err := witness.ExistsW(path)
+	if err != nil || !found {
+		t.Fatalf("the node exists: %v, %v", found, err)
+	}
+	off()
+	deadline := l.Deadline(session)
+	time.Sleep(time.Until(deadline) - 1)
+	if !l.Alive(session) {
+		t.Error("dead before its deadline")
+	}
+	time.Sleep(time.Nanosecond)
+	if l.Alive(session) {
+		t.Error("alive at its deadline")
+	}
+	select {
+	case <-vanished:
+		t.Fatal("the node is gone, at the deadline")
+	default:
+	}
+	<-vanished
+	return time.Since(deadline)
+}

@@ -1,0 +1,194 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The client trusts what a server sends: a length below 16 or a count of 4 billion children ends the process, in a
+// goroutine where nobody can recover. What is needed to keep that from happening is checked here, and no more.
+const (
+	lengthSize  = 4
+	replyHeader = 16 // xid, zxid, error
+	maxReply    = 64 << 20
+
+	minHandshake = 20 // version, timeout, session, length of the password
+	maxHandshake = 1 << 10
+)
+
+// Operations, as on the wire.
+const (
+	opExists        = 3
+	opGetData       = 4
+	opGetACL        = 6
+	opGetChildren   = 8
+	opGetChildren2  = 12
+	opMulti         = 14
+	opReconfig      = 16
+	opRemoveWatches = 18
+	opSetAuth       = 100
+	opSetWatches    = 101
+	opClose         = -11
+	opError         = -1
+	opCreate        = 1
+	opDelete        = 2
+	opSetData       = 5
+	opCheck         = 13
+)
+
+const (
+	xidEvent          = -1
+	codeUnimplemented = -6
+	codeAuthFailed    = -115
+	codeDemandsSASL   = -124
+	codeThrottled     = -127
+)
+
+var errFrame = errors.New("malformed frame from the server")
+
+func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
+func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
+
+// connectRequest finds the session that the client asks to go on with in its first packet, and the timeout and the
+// password that go with it.
+func connectRequest(p []byte) (session int64, timeout int32, password []byte) {
+	if len(p) < 32 {
+		return 0, 0, nil
+	}
+	return int64At(p, 20), int32At(p, 16), p[32:]
+}
+
+// connectReply reads the answer to it, length included. Session 0 means that the session has expired.
+func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
+	n := len(b) - lengthSize
+	if n < minHandshake {
+		return 0, 0, fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
+	}
+	if password := int32At(b, 20); int(password) > n-minHandshake {
+		return 0, 0, fmt.Errorf("%w: password of %d bytes in a handshake of %d", errFrame, password, n)
+	}
+	return int64At(b, 12), time.Duration(int32At(b, 8)) * time.Millisecond, nil
+}
+
+// request reads what the client sends after the handshake.
+func request(p []byte) (xid, op int32) {
+	if len(p) < 12 {
+		return 0, 0
+	}
+	return int32At(p, 4), int32At(p, 8)
+}
+
+// created reads the path that a request creates, a Multi as its first operation or behind a check; nil if it creates
+// nothing.
+func created(op int32, p []byte) []byte {
+	const header = 9 // of an operation in a Multi: type, done, error
+	at := 12         // behind length, xid, operation
+	if op == opMulti {
+		if len(p) >= at+header+4 && int32At(p, at) == opCheck {
+			at += header + 4 + max(0, int(int32At(p, at+header))) + 4 // path, version
+		}
+		if len(p) < at+header {
+			return nil
+		}
+		op = int32At(p, at)
+		at += header
+	}
+	if op != opCreate || len(p) < at+4 {
+		return nil
+	}
+	n := int(int32At(p, at))
+	if n < 0 || n > len(p)-at-4 {
+		return nil
+	}
+	return p[at+4 : at+4+n]
+}
+
+// watchEvent reads the body of an event: its type, the state of the session, the path.
+func watchEvent(b []byte) (kind int32, path []byte, ok bool) {
+	if len(b) < 12 {
+		return 0, nil, false
+	}
+	n := int(int32At(b, 8))
+	if n < 0 || n > len(b)-12 {
+		return 0, nil, false
+	}
+	return int32At(b, 0), b[12 : 12+n], true
+}
+
+// setsWatch says whether a request leaves a watch: the flag is the last byte of those that can.
+func setsWatch(op int32, p []byte) bool {
+	switch op {
+	case opExists, opGetData, opGetChildren, opGetChildren2:
+		return p[len(p)-1] != 0
+	}
+	return false
+}
+
+// checkBody looks for what the client's decoder cannot stand: a length or a count that it allocates before it looks whether
+// the bytes are there, and a result of a Multi without an end. size is that of the body, head its first bytes.
+//
+// One that is missing is no better than a wrong one. The client decodes in a buffer that it uses again and again, and reads
+// on in what an earlier reply has left there.
+func checkBody(op int32, size int, head []byte) error {
+	element, none := 0, int32(0) // bytes that an element takes at least, and the count that stands for a nil
+	switch op {
+	case opGetData, opReconfig:
+		element, none = 1, -1
+	case opGetChildren, opGetChildren2:
+		element = 4 // the length of a name
+	case opGetACL:
+		element = 12 // rights, and the lengths of scheme and id
+	case opMulti:
+		return checkMulti(head) // all of it
+	default:
+		return nil
+	}
+	if size < 4 {
+		return fmt.Errorf("%w: body of %d bytes", errFrame, size)
+	}
+	if n := int32At(head, 0); n < none || int(n) > (size-4)/element {
+		return fmt.Errorf("%w: %d elements in %d bytes", errFrame, n, size)
+	}
+	return nil
+}
+
+// checkMulti walks over the results, each with a header of type, done and error.
+func checkMulti(b []byte) error {
+	const header, stat = 9, 68
+	for at := 0; ; {
+		if at+header > len(b) {
+			return fmt.Errorf("%w: Multi without an end", errFrame)
+		}
+		op, done := int32At(b, at), b[at+4] != 0
+		at += header
+		if done {
+			return nil
+		}
+		switch op {
+		case opError:
+			at += 4
+		case opSetData:
+			at += stat
+		case opCreate:
+			if at+4 > len(b) {
+				return fmt.Errorf("%w: Multi without an end", errFrame)
+			}
+			n := int(int32At(b, at))
+			if n < 0 || n > len(b) {
+				return fmt.Errorf("%w: path of %d bytes in a Multi", errFrame, n)
+			}
+			at += 4 + n
+		case opDelete, opCheck:
+		default:
+			return nil // the decoder stops here, too, with an error
+		}
+	}
+}
+
+// touches reports whether a server that answers so has noted that the session is in use. It looks at
+// credentials, and whether the client has shown any that it demands, before that.
+func touches(op, code int32) bool {
+	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
+}

@@ -1,0 +1,225 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// A script is a server that says what it has to say, and does not listen.
+type script struct{ *bytes.Reader }
+
+func (script) Write(p []byte) (int, error)      { return len(p), nil }
+func (script) Close() error                     { return nil }
+func (script) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (script) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (script) SetDeadline(time.Time) error      { return nil }
+func (script) SetReadDeadline(time.Time) error  { return nil }
+func (script) SetWriteDeadline(time.Time) error { return nil }
+
+// Whatever a server says, the client gets it unchanged and in whole frames, each of a length that it can stand, or the
+// connection ends.
+func FuzzWire(f *testing.F) {
+	hello := handshakeFrame(fakeSession, 4000, 16)
+	for _, said := range [][]byte{
+		nil, word(0), word(-1), hello[:17],
+		hello,
+		handshakeFrame(0, 4000, 16), // expired
+		handshakeFrame(1, 4000, 1000),
+		slices.Concat(hello, frame(header(1)[:15])),
+		slices.Concat(hello, word(1<<31-1), header(1)),
+		slices.Concat(hello, frame(append(header(1), word(3)...))),
+		slices.Concat(hello, frame(append(header(2), word(1<<31-1)...))),
+		slices.Concat(hello, frame(append(header(3), append(word(opCheck), 0, 0, 0, 0, 0)...))),
+		slices.Concat(hello, frame(header(xidEvent)), frame(header(-2)), frame(header(99))),
+		[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
+	} {
+		f.Add(said)
+	}
+	ops := []int32{opGetData, opGetChildren2, opMulti, opGetACL, opExists, opSetAuth, opReconfig}
+	f.Fuzz(func(t *testing.T, said []byte) {
+		c := newClient([]string{"zk:1"}, 4*time.Second, settings{logger: quiet{}})
+		defer c.leave()
+		w := newWire(c, script{bytes.NewReader(said)}, "zk:1", time.Second)
+		w.Write(make([]byte, 49)) // a handshake that asks for a new session
+		var heard []byte
+		for n := 0; ; n++ {
+			head := make([]byte, lengthSize)
+			k, err := io.ReadFull(w, head)
+			heard = append(heard, head[:k]...)
+			if err != nil {
+				break
+			}
+			size := int(binary.BigEndian.Uint32(head))
+			if n == 0 && (size < minHandshake || size > maxHandshake) || n > 0 && (size < replyHeader || size > maxReply) {
+				t.Fatalf("frame %d has %d bytes", n, size)
+			}
+			body := make([]byte, min(size, len(said)))
+			if k, err = io.ReadFull(w, body); err == nil && k < size {
+				t.Fatalf("a frame of %d bytes, and only %d were said", size, len(said))
+			}
+			heard = append(heard, body[:k]...)
+			if err != nil {
+				break
+			}
+			if n == 0 && int(int32At(body, 16)) > size-minHandshake {
+				t.Fatal("a password longer than its frame")
+			}
+			if n > 0 {
+				continue
+			}
+			for i, op := range ops { // only now: the wire forgets what it sees before it has a session
+				request := binary.BigEndian.AppendUint32(word(8), uint32(i+1))
+				w.Write(binary.BigEndian.AppendUint32(request, uint32(op)))
+			}
+		}
+		if !bytes.HasPrefix(said, heard) {
+			t.Fatalf("said %x, heard %x", said, heard)
+		}
+	})
+}
+
+// The client's decoder must survive whatever passes our check, for what it cannot stand ends the process. Here it does the
+// decoding itself, of an answer to one call.
+func FuzzReply(f *testing.F) {
+	var said atomic.Pointer[[]byte]
+	server := newFakeServer(f)
+	server.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+		const ping = 11
+		body := said.Load()
+		if body == nil || op == ping || op == opClose {
+			return false
+		}
+		reply := header(xid)
+		copy(reply[12:], *body) // the code
+		c.Write(frame(append(reply, (*body)[min(4, len(*body)):]...)))
+		return true
+	}
+	server.start()
+	acl := zk.WorldACL(zk.PermAll)
+	calls := []func(*zk.Conn) error{
+		func(c *zk.Conn) error { _, _, err := c.Get("/"); return err },
+		func(c *zk.Conn) error { _, _, err := c.Children("/"); return err },
+		func(c *zk.Conn) error { _, _, _, err := c.GetW("/"); return err },
+		func(c *zk.Conn) error { _, _, err := c.Exists("/"); return err },
+		func(c *zk.Conn) error { _, _, err := c.GetACL("/"); return err },
+		func(c *zk.Conn) error { _, err := c.Create("/a", nil, 0, acl); return err },
+		func(c *zk.Conn) error { _, err := c.CreateContainer("/a", nil, zk.FlagContainer, acl); return err },
+		func(c *zk.Conn) error { _, err := c.Set("/", nil, -1); return err },
+		func(c *zk.Conn) error { return c.Delete("/a", -1) },
+		func(c *zk.Conn) error { _, err := c.Sync("/"); return err },
+		func(c *zk.Conn) error {
+			_, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}, &zk.CreateRequest{Path: "/a", Acl: acl}, &zk.SetDataRequest{Path: "/"})
+			return err
+		},
+	}
+	stat := make([]byte, 68)
+	for call := range calls {
+		for _, body := range [][]byte{
+			nil, word(0), word(-101), word(-1000), append(word(0), 0xff),
+			slices.Concat(word(0), word(-1), stat),
+			slices.Concat(word(0), word(2), word(1), []byte("a"), word(1<<31-1), []byte("b"), stat),
+			slices.Concat(word(0), word(1<<31-1), stat),
+			slices.Concat(word(0), word(opCreate), []byte{0}, word(0), word(2), []byte("/a"), word(opSetData), []byte{0}, word(0), stat, word(-1), []byte{1}, word(-1)),
+			slices.Concat(word(0), word(opCheck), []byte{0}, word(0)),
+			slices.Concat(word(0), word(opError), []byte{0}, word(-2), word(-2)),
+		} {
+			f.Add(uint8(call), body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, call uint8, body []byte) {
+		conn := connectTo(t, server)
+		defer conn.Close()
+		said.Store(&body)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			calls[int(call)%len(calls)](conn) // whatever it returns: it does, and the process lives
+		}()
+		select {
+		case <-done:
+			said.Store(nil)
+		case <-time.After(10 * time.Second):
+			t.Fatal("the call does not return")
+		}
+	})
+}
+
+// What a handshake asks for is what its farewell grants.
+func FuzzFarewell(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(make([]byte, 49))
+	f.Add(slices.Concat(make([]byte, 16), word(4000), make([]byte, 7), []byte{1}, word(16), make([]byte, 17)))
+	f.Fuzz(func(t *testing.T, hello []byte) {
+		session, timeout, password := connectRequest(hello)
+		bye := newFarewell(session, timeout, password)
+		if bye == nil {
+			if session != 0 {
+				t.Error("no farewell for a session")
+			}
+			return
+		}
+		said, err := io.ReadAll(io.LimitReader(readFunc(bye.read), int64(len(bye.out))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, granted, err := connectReply(said)
+		if err != nil || got != session || granted != time.Duration(timeout)*time.Millisecond {
+			t.Errorf("session %#x for %v: %v; asked for %#x and %d ms", got, granted, err, session, timeout)
+		}
+	})
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// An address that is accepted is a host and a port to dial.
+func FuzzServers(f *testing.F) {
+	for _, s := range []string{
+		"zk1", "zk1:2181", "10.0.0.1:2181", "[::1]:2181", "::1", "[::1]", ":2181", "zk1:", "zk1:0", "zk1:65536", "zk1:+1", "zk1:2181/app",
+		"a:b@zk1:2181", "", "\x00", "zk1,zk2",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got, err := Addresses([]string{s})
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "zklocks: ") {
+				t.Errorf("error %q", err)
+			}
+			return
+		}
+		host, port, err := net.SplitHostPort(got[0])
+		if err != nil || len(got) != 1 || host == "" {
+			t.Fatalf("%q became %q", s, got)
+		}
+		if n, err := net.LookupPort("tcp", port); err != nil || n < 1 || n > 65535 {
+			t.Errorf("port %q: %v", port, err)
+		}
+		if again, err := Addresses(got); err != nil || again[0] != got[0] {
+			t.Errorf("%q became %q, and that %q, %v", s, got[0], again, err)
+		}
+	})
+}
+
+// No body makes the check itself fail in another way than by its error.
+func FuzzCheckBody(f *testing.F) {
+	f.Add(int32(opMulti), []byte{0, 0, 0, 1, 0, 0, 0, 0, 0})
+	f.Add(int32(opGetChildren2), []byte{0x7f, 0xff, 0xff, 0xff})
+	f.Add(int32(opGetACL), []byte{0xff, 0xff, 0xff, 0xfe})
+	f.Fuzz(func(t *testing.T, op int32, body []byte) {
+		if err := checkBody(op, len(body), body); err != nil && !errors.Is(err, errFrame) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,239 @@
+package wire
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	firstPause = 10 * time.Millisecond
+	lastPause  = 400 * time.Millisecond
+	// A connection that lived shorter than this does not set the pauses back, or a server that throws its clients out would
+	// be asked a thousand times a second.
+	settled = time.Second
+	// An address that hung is left alone for so many times as long as it cost, as long as there are others.
+	benching = 4
+	// longestTry bounds what the first attempt at a server that accepts but does not answer may cost. A healthy one answers in
+	// milliseconds; but one that is just starting was seen to leave a handshake unanswered, now and then.
+	longestTry  = time.Second
+	shortestTry = 50 * time.Millisecond
+)
+
+// hosts is the client's HostProvider. It decides which server comes next, how long to pause before, and how long to wait for
+// its answer.
+//
+// The client asks Next under a mutex that all its state changes need, so Next only picks; all that takes time is left
+// to the dialer. And it never says retryStart before the end: the client would sleep a second and fail every waiting call.
+type hosts struct {
+	resolve func(ctx context.Context, host string) ([]string, error)
+	now     func() time.Time
+
+	mu      sync.Mutex
+	timeout time.Duration // of the session
+	list    []*host
+	next    int
+	tries   int // since the last connection that settled
+	since   time.Time
+	hung    map[string]penalty
+	closed  bool
+	parked  chan struct{} // closed when the client has learned that it is the end
+	once    sync.Once
+}
+
+// A host is one entry of the list given to Connect. addresses are those its name stood for last, one of which is dialed.
+type host struct {
+	given     string
+	addresses []string
+	turn      int
+}
+
+// A penalty is what an address gets that accepted and then said nothing.
+type penalty struct {
+	times int
+	until time.Time
+}
+
+func newHosts(servers []string, timeout time.Duration) *hosts {
+	h := &hosts{
+		timeout: timeout,
+		resolve: net.DefaultResolver.LookupHost,
+		now:     time.Now,
+		hung:    make(map[string]penalty),
+		parked:  make(chan struct{}),
+	}
+	for _, i := range rand.Perm(len(servers)) { // or all clients would flock to the first server
+		h.list = append(h.list, &host{given: servers[i], addresses: []string{servers[i]}, turn: rand.IntN(64)})
+	}
+	return h
+}
+
+// Init is part of zk.HostProvider. The list is known already.
+func (h *hosts) Init([]string) error { return nil }
+
+// Len is part of zk.HostProvider.
+func (h *hosts) Len() int { return len(h.list) }
+
+// Next is part of zk.HostProvider: the next server, another one than the last.
+func (h *hosts) Next() (server string, retryStart bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		// Only now: it is the one way to make a client end that is looking for a server. Without it connect() would
+		// never notice that it was closed.
+		h.once.Do(func() { close(h.parked) })
+		return h.list[h.next].given, true
+	}
+	now := h.now()
+	pick := h.next
+	for i := range h.list {
+		if at := (h.next + i) % len(h.list); h.free(h.list[at], now) >= 0 {
+			pick = at
+			break
+		}
+	}
+	h.next = (pick + 1) % len(h.list)
+	return h.list[pick].given, false
+}
+
+// Connected is part of zk.HostProvider: a handshake went well.
+func (h *hosts) Connected() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = h.now()
+}
+
+// close makes the next Next end the client.
+func (h *hosts) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+}
+
+// pause is how long to wait before the attempt that comes now: not at all during the first round after a working
+// connection, then longer with each full round.
+func (h *hosts) pause() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	round := 0
+	for _, x := range h.list {
+		round += len(x.addresses)
+	}
+	if !h.since.IsZero() {
+		if h.now().Sub(h.since) >= settled {
+			h.tries = 0
+		} else {
+			h.tries = min(h.tries, 2*round)
+		}
+		h.since = time.Time{}
+	}
+	try := h.tries
+	h.tries++
+	if try < round || try%round != 0 {
+		return 0
+	}
+	longest := lastPause
+	if n := try/round - 1; n < 6 {
+		longest = min(lastPause, firstPause<<n)
+	}
+	return longest/2 + rand.N(longest/2)
+}
+
+// address picks what to dial for a server that Next returned, and how long it may take to answer. Names are looked up each
+// time, for servers move; if that fails the addresses of the last time serve.
+func (h *hosts) address(ctx context.Context, given string, lookup bool) (address string, limit time.Duration, err error) {
+	x := h.find(given)
+	if lookup {
+		if err := h.lookup(ctx, x); err != nil {
+			return given, 0, err
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.free(x, h.now())
+	if at < 0 {
+		at = x.turn % len(x.addresses)
+	}
+	x.turn = at + 1
+	address = x.addresses[at]
+	return address, h.limit(h.hung[address].times), nil
+}
+
+func (h *hosts) lookup(ctx context.Context, x *host) error {
+	name, port, err := net.SplitHostPort(x.given)
+	if err != nil || net.ParseIP(name) != nil {
+		return err
+	}
+	h.mu.Lock()
+	limit := h.limit(0)
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	found, err := h.resolve(ctx, name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil || len(found) == 0 {
+		if x.addresses[0] != x.given {
+			return nil
+		}
+		return err
+	}
+	slices.Sort(found) // resolvers shuffle, which would let the turn hit one address twice and another never
+	x.addresses = x.addresses[:0:0]
+	for _, ip := range slices.Compact(found) {
+		x.addresses = append(x.addresses, net.JoinHostPort(ip, port))
+	}
+	return nil
+}
+
+// limit is how long an address may take to answer that hung so many times before. Not more than a sixth of the session at
+// first: a silent server is noticed after two thirds, and the rest must do for two more attempts. Longer for one that
+// hung, or a slow ensemble would never be reached. Caller holds mu.
+func (h *hosts) limit(times int) time.Duration {
+	first := min(max(h.timeout/6, shortestTry), longestTry)
+	return min(first<<min(times, 8), max(first, h.timeout*2/3))
+}
+
+// granted replaces the session timeout that was asked for.
+func (h *hosts) granted(timeout time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timeout = timeout
+}
+
+// fined notes that an address hung for its limit.
+func (h *hosts) fined(address string, limit time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.hung[address] = penalty{h.hung[address].times + 1, h.now().Add(benching * limit)}
+}
+
+// answered notes that an address answered.
+func (h *hosts) answered(address string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.hung, address)
+}
+
+// free returns the index of the next address of x that is not benched, -1 if all are; caller holds mu.
+func (h *hosts) free(x *host, now time.Time) int {
+	for i := range x.addresses {
+		at := (x.turn + i) % len(x.addresses)
+		if !now.Before(h.hung[x.addresses[at]].until) {
+			return at
+		}
+	}
+	return -1
+}
+
+func (h *hosts) find(given string) *host {
+	for _, x := range h.list {
+		if x.given == given {
+			return x
+		}
+	}
+	return h.list[0]
+}

@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+)
+
+func newTestHosts(servers ...string) (*hosts, *time.Time) {
+	h := newHosts(servers, 6*time.Second)
+	now := time.Now()
+	h.now = func() time.Time { return now }
+	h.resolve = func(context.Context, string) ([]string, error) { return nil, errors.New("no lookups here") }
+	return h, &now
+}
+
+func TestNextGoesRound(t *testing.T) {
+	h, _ := newTestHosts("a:1", "b:1", "c:1")
+	seen := map[string]int{}
+	last := ""
+	for range 9 {
+		s, retryStart := h.Next()
+		if retryStart {
+			t.Fatal("retryStart makes the client sleep a second and fail all calls")
+		}
+		if s == last {
+			t.Error("the same server twice in a row")
+		}
+		seen[s]++
+		last = s
+		h.Connected()
+	}
+	if seen["a:1"] != 3 || seen["b:1"] != 3 || seen["c:1"] != 3 {
+		t.Error(seen)
+	}
+	h.close()
+	if _, retryStart := h.Next(); !retryStart {
+		t.Error("a closed client goes on for ever")
+	}
+}
+
+func TestStartIsShuffled(t *testing.T) {
+	first := map[string]bool{}
+	for range 100 {
+		h, _ := newTestHosts("a:1", "b:1", "c:1")
+		s, _ := h.Next()
+		first[s] = true
+	}
+	if len(first) != 3 {
+		t.Error("all clients begin with", first)
+	}
+}
+
+func TestPauses(t *testing.T) {
+	for _, servers := range [][]string{{"a:1"}, {"a:1", "b:1", "c:1"}} {
+		h, now := newTestHosts(servers...)
+		h.Connected()
+		*now = now.Add(time.Minute)
+		longest := firstPause
+		for round := range 12 {
+			for try := range servers {
+				p := h.pause()
+				switch {
+				case round == 0 || try > 0:
+					if p != 0 {
+						t.Errorf("%d servers, round %d, try %d: pause %v", len(servers), round, try, p)
+					}
+				case p < longest/2 || p > longest:
+					t.Errorf("%d servers, round %d: pause %v, want %v to %v", len(servers), round, p, longest/2, longest)
+				}
+			}
+			if round > 0 {
+				longest = min(2*longest, lastPause)
+			}
+		}
+		// A server that lets us in and throws us out at once gets no more than a pause each.
+		for range 10 {
+			h.Connected()
+			*now = now.Add(time.Millisecond)
+			if p := h.pause(); p > 4*firstPause {
+				t.Errorf("flapping: %v", p)
+			}
+		}
+		h.Connected()
+		*now = now.Add(settled)
+		if p := h.pause(); p != 0 {
+			t.Errorf("after a connection that settled: %v", p)
+		}
+	}
+}
+
+func TestFrozenServerIsLeftAlone(t *testing.T) {
+	h, now := newTestHosts("a:1", "b:1", "c:1")
+	_, limit, _ := h.address(context.Background(), "a:1", false)
+	if limit != time.Second {
+		t.Errorf("limit %v, want a sixth of 6s", limit)
+	}
+	h.fined("a:1", limit)
+	for range 20 {
+		if s, _ := h.Next(); s == "a:1" {
+			t.Fatal("asked the server that hangs, with two others to ask")
+		}
+	}
+	*now = now.Add(benching * limit)
+	var again []string
+	for range 3 {
+		s, _ := h.Next()
+		again = append(again, s)
+	}
+	if !slices.Contains(again, "a:1") {
+		t.Error("never asked again")
+	}
+	// All of them hang: ask on, and more patiently each time, up to two thirds of the session.
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+		for _, s := range []string{"a:1", "b:1", "c:1"} {
+			_, limit, _ := h.address(context.Background(), s, false)
+			if s != "a:1" && limit != want {
+				t.Errorf("%s: limit %v, want %v", s, limit, want)
+			}
+			h.fined(s, limit)
+		}
+		h.Next()
+	}
+	h.answered("b:1")
+	if _, limit, _ := h.address(context.Background(), "b:1", false); limit != time.Second {
+		t.Errorf("limit %v after an answer", limit)
+	}
+}
+
+func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
+	for _, tc := range []struct{ timeout, want time.Duration }{
+		{100 * time.Millisecond, shortestTry}, {3 * time.Second, 500 * time.Millisecond}, {time.Hour, longestTry},
+	} {
+		h, _ := newTestHosts("a:1")
+		h.granted(tc.timeout)
+		if _, limit, _ := h.address(context.Background(), "a:1", false); limit != tc.want {
+			t.Errorf("%v: limit %v, want %v", tc.timeout, limit, tc.want)
+		}
+	}
+}
+
+func TestNamesAreLookedUpAnew(t *testing.T) {
+	h, _ := newTestHosts("zk:2181")
+	answer := func(ips ...string) {
+		h.resolve = func(context.Context, string) ([]string, error) {
+			if ips == nil {
+				return nil, errors.New("no answer")
+			}
+			return slices.Clone(ips), nil
+		}
+	}
+	dialed := func(n int) []string {
+		t.Helper()
+		var all []string
+		for range n {
+			a, _, err := h.address(context.Background(), "zk:2181", true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, a)
+		}
+		slices.Sort(all)
+		return all
+	}
+	answer()
+	if _, _, err := h.address(context.Background(), "zk:2181", true); err == nil {
+		t.Error("no error for a name that stands for nothing")
+	}
+	answer("10.0.0.1", "10.0.0.2", "10.0.0.2", "::1")
+	if got, want := dialed(3), []string{"10.0.0.1:2181", "10.0.0.2:2181", "[::1]:2181"}; !slices.Equal(got, want) {
+		t.Errorf("dialed %v, want %v", got, want)
+	}
+	answer("10.0.0.7")
+	if got := dialed(1); got[0] != "10.0.0.7:2181" {
+		t.Errorf("still dials %v", got)
+	}
+	answer() // a name server that is down must not keep us from servers that are up
+	if got := dialed(1); got[0] != "10.0.0.7:2181" {
+		t.Errorf("dialed %v", got)
+	}
+	// One address of a name hangs: the others first.
+	answer("10.0.0.1", "10.0.0.2")
+	h.fined("10.0.0.1:2181", time.Second)
+	for _, a := range dialed(5) {
+		if a != "10.0.0.2:2181" {
+			t.Errorf("dialed %v", a)
+		}
+	}
+}

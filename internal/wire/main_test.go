@@ -1,0 +1,55 @@
+package wire_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/leaks"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+// connect returns a connection that is closed at the end of the test.
+func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []string, opts ...wire.Option) *zk.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	conn, err := wire.Connect(ctx, servers, timeout, slices.Concat(v.Dialer(), opts)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}
+
+// call makes one call, and fails the test if it takes longer than within or does not succeed. Calls that were lost with
+// their connection are repeated, as the locks do.
+func call(t testing.TB, conn *zk.Conn, within time.Duration) (took time.Duration) {
+	t.Helper()
+	start := time.Now()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			if _, _, err := conn.Get("/"); err == nil || time.Since(start) > within {
+				return
+			}
+			time.Sleep(time.Millisecond) // or no time would pass in a bubble
+		}
+	}()
+	timer := time.NewTimer(within)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return time.Since(start)
+	case <-timer.C:
+		t.Fatalf("no answer after %v, state %v", within, conn.State())
+		return 0
+	}
+}

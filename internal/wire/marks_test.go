@@ -1,0 +1,145 @@
+package wire_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// release deletes a node with a mark.
+func release(t *testing.T, conn *zk.Conn, path, mark string) {
+	t.Helper()
+	_, err := conn.Multi(
+		&zk.CreateRequest{Path: mark, Acl: open, Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: mark, Version: -1},
+		&zk.DeleteRequest{Path: path, Version: -1})
+	must(t, err)
+}
+
+func TestMarks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		goes func(t *testing.T, witness *zk.Conn, path, mark string)
+		want zk.EventType
+	}{
+		"with the mark": {release, zk.EventNodeCreated},
+		"without":       {func(t *testing.T, witness *zk.Conn, path, _ string) { must(t, witness.Delete(path, -1)) }, zk.EventNodeDeleted},
+		"a change":      {func(t *testing.T, witness *zk.Conn, path, _ string) { set(t, witness, path) }, zk.EventNodeDataChanged},
+		"another mark":  {func(t *testing.T, witness *zk.Conn, path, mark string) { release(t, witness, path, mark+"2") }, zk.EventNodeDeleted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := v.Proxy(t, v.Servers(t)[0])
+				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+				l := link.Of(conn)
+				answered(t, conn)
+				paths := nodes(t, witness, 2)
+				mark := paths[0] + "-mark"
+				before := p.Seen(proxy.AnyOp)
+				w, err := l.WatchAll(paths, mark)
+				must(t, err)
+				if n := p.Seen(proxy.AnyOp) - before; n != 1 {
+					t.Errorf("%d requests, want 1", n)
+				}
+				same, err := l.WatchAll(paths[:1], mark)
+				must(t, err)
+				unmarked, err := l.WatchAll(paths[:1], "")
+				must(t, err)
+				foreign, err := l.WatchAll(paths[:1], mark+"3") // of waiters for other nodes of the line
+				must(t, err)
+				tc.goes(t, witness, paths[0], mark)
+				for _, ch := range []<-chan zk.Event{w[0], same[0]} {
+					e := hears(t, ch)
+					if want := map[bool]string{true: mark, false: paths[0]}[tc.want == zk.EventNodeCreated]; e.Type != tc.want || e.Path != want {
+						t.Errorf("a watch hears %+v", e)
+					}
+				}
+				without := tc.want
+				if without == zk.EventNodeCreated {
+					without = zk.EventNodeDeleted
+				}
+				for _, ch := range []<-chan zk.Event{unmarked[0], foreign[0]} {
+					if e := hears(t, ch); e.Type != without || e.Path != paths[0] {
+						t.Errorf("who does not wait for that mark hears %+v", e)
+					}
+				}
+				release(t, witness, paths[1], paths[1]+"-mark")
+				if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted {
+					t.Errorf("where no mark was asked for a watch hears %+v", e)
+				}
+				// One that will not come is watched no more.
+				test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
+			})
+		})
+	}
+}
+
+// Nodes that are there no more, and go without their marks, one after the other: nothing is left of either.
+func TestMarksThatNeverCome(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		server := v.Shared(t)
+		conn, witness := connect(t, v, 20*time.Second, []string{server.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
+		l := link.Of(conn)
+		answered(t, conn)
+		for i, path := range nodes(t, witness, 500) {
+			if i%2 == 0 {
+				must(t, witness.Delete(path, -1))
+			}
+			w, err := l.WatchAll([]string{path}, path+"-mark")
+			must(t, err)
+			if i%2 == 1 {
+				must(t, witness.Delete(path, -1))
+			}
+			if e := hears(t, w[0]); e.Type != zk.EventNodeDeleted {
+				t.Fatalf("hears %+v", e)
+			}
+		}
+		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
+	})
+}
+
+// Somebody asks for a mark when another of the process has asked for it, too; it comes
+// before the second request is at the server, and will not come again.
+func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		server := v.Shared(t)
+		p := v.Proxy(t, server.Addr())
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
+		l := link.Of(conn)
+		path := nodes(t, witness, 1)
+		mark := path[0] + "-mark"
+		answered(t, conn)
+		first, err := l.WatchAll(path, mark)
+		must(t, err)
+		f := p.Next(proxy.ReadOp, proxy.HoldRequest)
+		second := make(chan (<-chan zk.Event), 1)
+		go func() {
+			defer close(second)
+			if w, err := l.WatchAll(path, mark); err == nil {
+				second <- w[0]
+			}
+		}()
+		test.Within(t, 20*time.Second, "it is asked for", func() { <-f.Fired() })
+		release(t, witness, path[0], mark)
+		if e := hears(t, first[0]); e.Type != zk.EventNodeCreated {
+			t.Errorf("the first hears %+v", e)
+		}
+		f.Release()
+		w := <-second
+		if w == nil {
+			t.Fatal("the second request failed")
+		}
+		if e := hears(t, w); e.Type != zk.EventNodeCreated {
+			t.Errorf("the second hears %+v", e)
+		}
+		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
+	})
+}

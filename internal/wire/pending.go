@@ -1,0 +1,57 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
+
+// pending holds the packets that were sent and not answered yet, in order. Replies come in the same order, but for those
+// to credentials, which the server gives at once.
+type pending struct {
+	sent []packet
+	head int
+}
+
+type packet struct {
+	xid, op int32
+	at      time.Time
+	birth   *link.Birth // somebody wants to know the zxid of the reply; or nil
+	again   func()      // sends it once more if the server throws it away; nil if that is not the wire's to do
+}
+
+func (q *pending) push(p packet) {
+	// Reuse the room in front before growing: a busy connection never has an empty queue.
+	if len(q.sent) == cap(q.sent) && q.head > len(q.sent)/2 {
+		q.sent = q.sent[:copy(q.sent, q.sent[q.head:])]
+		q.head = 0
+	}
+	q.sent = append(q.sent, p)
+}
+
+// pop takes out the packet that a reply with this xid answers.
+func (q *pending) pop(xid int32) (packet, bool) {
+	for i := q.head; i < len(q.sent); i++ {
+		p := q.sent[i]
+		if p.xid != xid {
+			continue
+		}
+		copy(q.sent[q.head+1:], q.sent[q.head:i])
+		q.head++
+		if q.head == len(q.sent) {
+			q.sent, q.head = q.sent[:0], 0
+		}
+		return p, true
+	}
+	return packet{}, false
+}
+
+// op is the operation of the packet that a reply with this xid would answer, 0 if there is none.
+func (q *pending) op(xid int32) int32 {
+	for _, p := range q.sent[q.head:] {
+		if p.xid == xid {
+			return p.op
+		}
+	}
+	return 0
+}

@@ -1,0 +1,264 @@
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
+
+// A rewatcher is a server that notes how a client sets its watches again after a reconnect, and
+// answers that as the test says. A getACL ends the connection.
+type rewatcher struct {
+	*fakeServer
+	sets chan []byte // the requests that set watches again, without their xids
+	code func(connection int64, set int64) (code int32, answers bool)
+	zxid atomic.Int64 // of the replies to reads; 0: they have none
+	nth  atomic.Int64 // of the requests that set watches again
+}
+
+func newRewatcher(t *testing.T, code func(connection, set int64) (int32, bool)) (*rewatcher, *zk.Conn) {
+	r := &rewatcher{fakeServer: newFakeServer(t), sets: make(chan []byte, 10), code: code}
+	r.packet = func(p []byte) {
+		if int32At(p, 4) == opSetWatches && int32At(p, 0) > 0 {
+			r.sets <- slices.Clone(p[4:])
+		}
+	}
+	r.answer = func(n int64, c net.Conn, xid, op int32) bool {
+		switch op {
+		case opSetWatches:
+			if code, answers := r.code(n, r.nth.Add(1)); answers {
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(code))))
+			}
+		case opGetData:
+			reply := binary.BigEndian.AppendUint64(word(xid), uint64(r.zxid.Load()))
+			c.Write(frame(slices.Concat(reply, word(0), word(0), make([]byte, 68))))
+		case opGetACL:
+			c.Close()
+		default:
+			return false
+		}
+		return true
+	}
+	conn := r.start().connect()
+	if _, _, err := conn.Get("/"); err != nil {
+		t.Fatal(err)
+	}
+	return r, conn
+}
+
+// set is the next request that sets watches again, and the zxid in it.
+func (r *rewatcher) set(t *testing.T) (p []byte, zxid int64) {
+	t.Helper()
+	select {
+	case p = <-r.sets:
+		return p, int64At(p, 4)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watches are not set again")
+		return nil, 0
+	}
+}
+
+// cut has the server end the connection.
+func cut(t *testing.T, conn *zk.Conn) {
+	t.Helper()
+	if _, _, err := conn.GetACL("/"); err == nil {
+		t.Error("the connection was not cut")
+	}
+}
+
+func (r *rewatcher) get(t *testing.T, conn *zk.Conn, zxid int64) {
+	t.Helper()
+	r.zxid.Store(zxid)
+	for range 2 { // the first may go with the connection
+		if _, _, err := conn.Get("/"); err == nil {
+			return
+		}
+	}
+	t.Error("no answer")
+}
+
+// A server that has too much to do throws the request away by which the client sets its watches
+// again. The client would note that in its log and wait for events that no server will send.
+func TestWatchesThatAreThrottledAreSetAgain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		r, conn := newRewatcher(t, func(_, set int64) (int32, bool) {
+			if set <= 2 {
+				return codeThrottled, true
+			}
+			return 0, true
+		})
+		r.get(t, conn, 1000)
+		if _, _, _, err := conn.GetW("/a"); err != nil {
+			t.Fatal(err)
+		}
+		cut(t, conn)
+		first, zxid := r.set(t)
+		r.get(t, conn, 2000) // the client would ask for changes since then
+		for range 2 {
+			if p, _ := r.set(t); !slices.Equal(p, first) || zxid != 1000 {
+				t.Errorf("set with % x, then with % x", first, p)
+			}
+		}
+		r.get(t, conn, 3000)
+		if n := r.handshakes.Load(); n != 2 {
+			t.Errorf("%d handshakes, want 2: nothing is wrong with the connection", n)
+		}
+		cut(t, conn)
+		if _, zxid := r.set(t); zxid != 3000 {
+			t.Errorf("watches that were set are set again for changes since %d, want 3000", zxid)
+		}
+	})
+}
+
+// What refuses the watches in another way is no server for this client: the connection ends, and
+// the next one sets them for all the changes since the last connection that had them.
+func TestWatchesThatAreRefusedAreSetAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code    int32
+		answers bool
+	}{
+		"refused":         {-1, true},
+		"another refusal": {codeUnimplemented, true},
+		"never answered":  {0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				r, conn := newRewatcher(t, func(connection, _ int64) (int32, bool) {
+					if connection == 2 {
+						return tc.code, tc.answers
+					}
+					return 0, true
+				})
+				r.get(t, conn, 1000)
+				if _, _, _, err := conn.GetW("/a"); err != nil {
+					t.Fatal(err)
+				}
+				cut(t, conn)
+				if _, zxid := r.set(t); zxid != 1000 {
+					t.Errorf("set for changes since %d", zxid)
+				}
+				r.get(t, conn, 2000) // the client takes that for the last it has heard of
+				if !tc.answers {
+					cut(t, conn)
+				}
+				if _, zxid := r.set(t); zxid != 1000 {
+					t.Errorf("set again for changes since %d, want 1000: what happened between is lost", zxid)
+				}
+				r.get(t, conn, 3000)
+				cut(t, conn)
+				if _, zxid := r.set(t); zxid != 3000 {
+					t.Errorf("watches that were set are set again for changes since %d, want 3000", zxid)
+				}
+			})
+		})
+	}
+}
+
+// One answer is not that to all. A request of the last connection may be in the client's queue still, and come beside
+// that of this one, which has watches that the other has not. And the client sets very many watches again by several
+// requests, each when the one before is answered.
+func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
+	for name, tc := range map[string]struct{ requests, answers, size int }{
+		"one of two":          {2, 1, 100},
+		"with more to follow": {1, 1, mostRewatched - 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newClient([]string{"zk:2181"}, time.Second, settings{})
+			on := func() (set func(zxid int64) int64, granted func()) {
+				w := newWire(c, nil, "zk:2181", time.Second)
+				c.current = w
+				set = func(zxid int64) int64 {
+					p := slices.Concat(word(int32(tc.size)), word(1), word(opSetWatches), binary.BigEndian.AppendUint64(nil, uint64(zxid)))
+					return int64At(w.rewatch(append(p, make([]byte, tc.size)...)), zxidInSetWatches)
+				}
+				return set, func() { _, _ = w.rewatched(packet{}, 0) }
+			}
+			set, granted := on()
+			for range tc.requests {
+				set(1000)
+			}
+			for range tc.answers {
+				granted()
+			}
+			set, granted = on()
+			if zxid := set(2000); zxid != 1000 {
+				t.Errorf("set again for changes since %d, want 1000: what happened between is lost", zxid)
+			}
+			granted()
+		})
+	}
+}
+
+// A mark that is watched no more is taken back, however often the server throttles that.
+func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		var asked atomic.Int64
+		done := make(chan struct{})
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			switch op {
+			case opSetWatches:
+				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
+				c.Write(frame(header(xid)))
+			case opRemoveWatches:
+				if asked.Add(1) <= 2 {
+					c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(codeThrottled))))
+				} else {
+					c.Write(frame(header(xid)))
+					close(done)
+				}
+			default:
+				return false
+			}
+			return true
+		}
+		l := link.Of(f.start().connect())
+		if _, err := l.WatchAll([]string{"/a"}, "/a-mark"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Errorf("asked %d times", asked.Load())
+		}
+	})
+}
+
+// Connect asks for something to see whether its credentials are refused. That the server has too
+// much to do is no refusal.
+func TestConnectGoesOnWhenThrottled(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		var asked atomic.Int64
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			if op != opExists || asked.Add(1) > 3 {
+				return false
+			}
+			c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(codeThrottled))))
+			return true
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		conn, err := Connect(ctx, []string{f.start().listener.Addr().String()}, 4*time.Second,
+			WithDialer(f.dial), WithDigestAuth("ann", "secret"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		if asked.Load() != 4 {
+			t.Errorf("asked %d times", asked.Load())
+		}
+	})
+}

@@ -1,0 +1,18 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+)
+
+// SessionTimeout returns the session timeout that the server granted last, which need not be the one asked for. It is 0 for a
+// connection that Connect did not make.
+func SessionTimeout(conn *zk.Conn) time.Duration {
+	if l := link.Of(conn); l != nil {
+		return l.Timeout()
+	}
+	return 0
+}

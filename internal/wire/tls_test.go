@@ -1,0 +1,170 @@
+package wire_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+func port(t *testing.T, address string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		ca := realzk.NewAuthority(t)
+		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
+		config := &tls.Config{RootCAs: ca.Pool}
+
+		// By name, which the stock client replaces by an address that no certificate has.
+		conn := connect(t, v, 4*time.Second, []string{server.TLSAddr}, wire.WithTLS(config))
+		call(t, conn, 2*time.Second)
+		if !link.Of(conn).Alive(conn.SessionID()) {
+			t.Error("the link does not know the session")
+		}
+		if config.ServerName != "" {
+			t.Error("the caller's config was changed")
+		}
+
+		// By address, with the name in the config.
+		named := config.Clone()
+		named.ServerName = "localhost"
+		call(t, connect(t, v, 4*time.Second, []string{"127.0.0.1:" + port(t, server.TLSAddr)}, wire.WithTLS(named)), 2*time.Second)
+	})
+}
+
+// What must not be trusted is refused, and the error says why. The logger is told as well, each time: then this test has seen
+// enough, and gives up.
+func TestTLSRefused(t *testing.T) {
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		ca := realzk.NewAuthority(t)
+		good := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
+		old := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(-time.Hour)), realzk.Options{})
+		trusting := &tls.Config{RootCAs: ca.Pool}
+		for _, tc := range []struct {
+			name, server string
+			opts         []wire.Option
+			says         string
+		}{
+			{"wrong name", "127.0.0.1:" + port(t, good.TLSAddr), []wire.Option{wire.WithTLS(trusting)}, "certificate"},
+			{"unknown authority", good.TLSAddr, []wire.Option{wire.WithTLS(nil)}, "unknown authority"},
+			{"another authority", good.TLSAddr, []wire.Option{wire.WithTLS(&tls.Config{RootCAs: realzk.NewAuthority(t).Pool})}, "unknown authority"},
+			{"expired", old.TLSAddr, []wire.Option{wire.WithTLS(trusting)}, "expired"},
+			{"no TLS at the server", good.Addr(), []wire.Option{wire.WithTLS(trusting)}, "TLS"},
+			{"no TLS at the client", good.TLSAddr, nil, "TLS"},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				said := &waiting{what: tc.says, said: cancel}
+				conn, err := wire.Connect(ctx, []string{tc.server}, 12*time.Second, append(tc.opts, wire.WithLogger(said))...)
+				if err == nil {
+					conn.Close()
+					t.Fatal("connected")
+				}
+				t.Log(err)
+				if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("error %q, want one that says %q, as the log: %q", err, tc.says, said.all())
+				}
+			})
+		}
+	})
+}
+
+// A certificate of the client's own is an identity, too, which ZooKeeper calls x509.
+func TestClientCertificate(t *testing.T) {
+	t.Parallel()
+	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
+		ca, later := realzk.NewAuthority(t), time.Now().Add(time.Hour)
+		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", later), realzk.Options{
+			Config: map[string]string{"ssl.clientAuth": "need"},
+		})
+		as := func(certs ...tls.Certificate) wire.Option {
+			return wire.WithTLS(&tls.Config{RootCAs: ca.Pool, Certificates: certs})
+		}
+		ann := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "ann", later)))
+		bob := connect(t, v, 4*time.Second, []string{server.TLSAddr}, as(ca.Issue(t, "bob", later)))
+		path := test.Path(t)
+		if _, err := ann.Create(path, nil, zk.FlagEphemeral, []zk.ACL{{Perms: zk.PermAll, Scheme: "x509", ID: "CN=ann"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := ann.Get(path); err != nil {
+			t.Errorf("ann: %v", err)
+		}
+		if _, _, err := bob.Get(path); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("bob: %v", err)
+		}
+		for name, opt := range map[string]wire.Option{
+			"without one":          as(),
+			"of another authority": as(realzk.NewAuthority(t).Issue(t, "ann", later)),
+			"of yesterday":         as(ca.Issue(t, "ann", time.Now().Add(-time.Hour))),
+		} {
+			ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+			conn, err := wire.Connect(ctx, []string{server.TLSAddr}, 4*time.Second, opt)
+			cancel()
+			if err == nil {
+				conn.Close()
+				t.Errorf("%s: connected", name)
+				continue
+			}
+			t.Logf("%s: %v", name, err)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), server.TLSAddr) && !strings.Contains(err.Error(), port(t, server.TLSAddr)) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+// lines is a logger that remembers.
+type lines struct {
+	mu   sync.Mutex
+	said []string
+}
+
+func (l *lines) Printf(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = append(l.said, fmt.Sprintf(format, args...))
+}
+
+// waiting is one that tells when it has heard something.
+type waiting struct {
+	lines
+	what string
+	said func()
+}
+
+func (w *waiting) Printf(format string, args ...any) {
+	w.lines.Printf(format, args...)
+	if strings.Contains(fmt.Sprintf(format, args...), w.what) {
+		w.said()
+	}
+}
+
+func (l *lines) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.said)
+}

@@ -1,0 +1,316 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// The protocol has a request that sets data watches on any number of nodes, SetWatches, by which clients set theirs again
+// after a reconnect. The client library uses it for that alone, and has one request for each node otherwise. Who waits for N
+// permits has N nodes to watch, so the wire sends it on its own, and keeps the answer from the client, which never asked.
+//
+// A watch that was set in this way says at once, by its event, that its node is not there. It ends with the network
+// connection, and whoever waits looks again.
+
+const (
+	// xidWatches is what the Java client uses for it. Ours counts upwards from 1.
+	xidWatches = -8
+	// mostWatches bounds the bytes of the paths in one request, as the server's limit may be lowered, too.
+	mostWatches = 128 << 10
+)
+
+// watches are those that were set by one wire.
+type watches struct {
+	mu    sync.Mutex
+	of    map[string][]watch
+	marks marks
+	sent  []*batch // and not answered yet, in order
+}
+
+// watch is one of those on a node.
+type watch struct {
+	events chan zk.Event
+	mark   string // by which it hears of the node's end, if that has this mark; or ""
+}
+
+// fire tells of an event, once.
+func (w watch) fire(e zk.Event) {
+	w.events <- e
+	close(w.events)
+}
+
+// batch is one request.
+type batch struct {
+	paths  []string
+	mark   string // of the first of these; "" for none
+	stale  bool   // the mark was made before the answer came
+	events []chan zk.Event
+	answer chan error
+}
+
+// watchAll sets a data watch on each node and waits for the answer. Each channel yields one event and is closed then:
+// zk.EventNotWatching if the connection ended first. mark is that of the first node, or "".
+func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
+	w, err := c.speaking()
+	if err != nil {
+		return nil, err
+	}
+	if c.markless.Load() {
+		mark = ""
+	}
+	events := make([]<-chan zk.Event, 0, len(paths))
+	var set []*batch
+	for begin, end := 0, 0; begin < len(paths); begin = end {
+		for size := 0; end < len(paths) && (end == begin || size+len(paths[end]) <= mostWatches); end++ {
+			size += len(paths[end])
+		}
+		b := newBatch(paths[begin:end], mark)
+		mark = ""
+		w.ask(b)
+		if err := <-b.answer; err != nil {
+			w.watches.drop(set)
+			return nil, err
+		}
+		set = append(set, b)
+		for _, ch := range b.events {
+			events = append(events, ch)
+		}
+	}
+	return events, nil
+}
+
+// speaking returns the wire once the client has sent something on it. Before that it may still be about to send the
+// credentials, which have to be first: there are servers that talk to nobody without.
+func (c *client) speaking() (*wire, error) {
+	for range 2 {
+		c.mu.Lock()
+		w, conn := c.current, c.conn
+		c.mu.Unlock()
+		if w == nil || conn == nil {
+			return nil, zk.ErrConnectionClosed
+		}
+		w.mu.Lock()
+		spoken := w.spoken
+		w.mu.Unlock()
+		if spoken {
+			return w, nil
+		}
+		if _, _, err := conn.Exists("/"); err != nil {
+			return nil, err
+		}
+	}
+	return nil, zk.ErrConnectionClosed // made anew meanwhile
+}
+
+// markOf is the mark of one of the paths, or "".
+func (b *batch) markOf(i int) string {
+	if i == 0 {
+		return b.mark
+	}
+	return ""
+}
+
+func newBatch(paths []string, mark string) *batch {
+	b := &batch{paths: paths, mark: mark, events: make([]chan zk.Event, len(paths)), answer: make(chan error, 1)}
+	for i := range b.events {
+		b.events[i] = make(chan zk.Event, 1)
+	}
+	return b
+}
+
+// ask sends the request of a batch.
+func (w *wire) ask(b *batch) {
+	add := func() bool { w.watches.add(b); return true }
+	if !w.send(packet{xid: xidWatches, op: opSetWatches}, b.request(), add) {
+		b.answer <- zk.ErrConnectionClosed
+	}
+}
+
+// send sends a request of the wire's own, beside what the client sends, if there is a session to send it in, and about,
+// which comes right before it, does not object.
+func (w *wire) send(as packet, p []byte, about func() bool) bool {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	w.mu.Lock()
+	// On one that brought no session the client reads no more.
+	sends := w.phase == running && w.granted && w.giveUp.IsZero() && about()
+	if sends {
+		as.at = time.Now()
+		w.pending.push(as)
+	}
+	w.mu.Unlock()
+	if sends {
+		if _, err := w.Conn.Write(p); err != nil {
+			w.fail(err)
+		}
+	}
+	return sends
+}
+
+// request is the packet. The zxid in it is that from which on the client wants to be told of changes: of none, the watches
+// are new.
+func (b *batch) request() []byte {
+	size := 8 + 8 + 3*4
+	for _, path := range b.paths {
+		size += 4 + len(path)
+	}
+	var marks []string
+	if b.mark != "" {
+		marks = []string{b.mark}
+		size += 4 + len(b.mark)
+	}
+	p := make([]byte, 0, lengthSize+size)
+	p = binary.BigEndian.AppendUint32(p, uint32(size))
+	p = binary.BigEndian.AppendUint32(p, xidWatches&math.MaxUint32)
+	p = binary.BigEndian.AppendUint32(p, opSetWatches)
+	p = binary.BigEndian.AppendUint64(p, math.MaxInt64)
+	p = appendStrings(p, b.paths)
+	p = appendStrings(p, marks)                // as nodes to come
+	return binary.BigEndian.AppendUint32(p, 0) // none of children
+}
+
+// appendStrings appends them as the protocol has them.
+func appendStrings(p []byte, all []string) []byte {
+	p = binary.BigEndian.AppendUint32(p, uint32(len(all)))
+	for _, s := range all {
+		p = appendString(p, s)
+	}
+	return p
+}
+
+func appendString(p []byte, s string) []byte {
+	return append(binary.BigEndian.AppendUint32(p, uint32(len(s))), s...)
+}
+
+// add notes a batch before it is sent: the events of nodes that are gone come before the answer.
+func (s *watches) add(b *batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of, s.marks = make(map[string][]watch), make(marks)
+	}
+	for i, path := range b.paths {
+		s.of[path] = append(s.of[path], watch{events: b.events[i], mark: b.markOf(i)})
+	}
+	if b.mark != "" {
+		s.marks[b.mark] = b.paths[0]
+	}
+	s.sent = append(s.sent, b)
+}
+
+// answered takes the answer to the oldest batch. stale is a mark that the server has to be told to forget, or "".
+func (s *watches) answered(code int32) (stale string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sent) == 0 {
+		return ""
+	}
+	b := s.sent[0]
+	s.sent = s.sent[1:]
+	if code != 0 {
+		s.forget(b)
+	}
+	b.answer <- codeError(code)
+	if b.stale {
+		return b.mark
+	}
+	return ""
+}
+
+// drop forgets batches that nobody waits for.
+func (s *watches) drop(batches []*batch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range batches {
+		s.forget(b)
+	}
+}
+
+// forget forgets the watches of a batch, if they have not ended; caller holds mu.
+func (s *watches) forget(b *batch) {
+	for i, path := range b.paths {
+		s.take(path, func(w watch) bool { return w.events == b.events[i] })
+	}
+}
+
+// take takes some of the watches on a node away, if there are any left, and the marks that nobody waits for any more
+// without them; caller holds mu.
+func (s *watches) take(path string, which func(watch) bool) (taken []watch, unmarked []string) {
+	var left []watch
+	for _, w := range s.of[path] {
+		if which(w) {
+			taken = append(taken, w)
+		} else {
+			left = append(left, w)
+		}
+	}
+	if len(left) > 0 {
+		s.of[path] = left
+	} else {
+		delete(s.of, path)
+	}
+	for _, w := range taken {
+		waits := slices.ContainsFunc(left, func(l watch) bool { return l.mark == w.mark })
+		if _, waited := s.marks[w.mark]; waited && !waits {
+			delete(s.marks, w.mark)
+			unmarked = append(unmarked, w.mark)
+		}
+	}
+	return taken, unmarked
+}
+
+// fire tells those who watch a node of an event. Its mark is news only to those who wait for that one: the others hear
+// of the deletion, which comes next. unmarked are the marks whose watches are of no more use.
+func (s *watches) fire(path string, e zk.Event) (unmarked []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.Path = path
+	var told []watch
+	if e.Type == zk.EventNodeCreated {
+		for _, b := range s.sent { // the server may wait for it from now on
+			b.stale = b.stale || b.mark == path
+		}
+		told, _ = s.take(s.marks[path], func(w watch) bool { return w.mark == path })
+	} else {
+		told, unmarked = s.take(path, func(watch) bool { return true })
+	}
+	for _, w := range told {
+		w.fire(e)
+	}
+	return unmarked
+}
+
+// end ends all watches with their connection. None is added any more: the wire is broken by now.
+func (s *watches) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, all := range s.of {
+		for _, w := range all {
+			w.fire(zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: path, Err: zk.ErrConnectionClosed})
+		}
+	}
+	s.of, s.marks = nil, nil
+	for _, b := range s.sent {
+		b.answer <- zk.ErrConnectionClosed
+	}
+	s.sent = nil
+}
+
+// codeError is the error for a code, in the words of the client.
+func codeError(code int32) error {
+	switch code {
+	case 0:
+		return nil
+	case -112:
+		return zk.ErrSessionExpired
+	case -118:
+		return zk.ErrSessionMoved
+	}
+	return fmt.Errorf("unknown error: %d", code)
+}

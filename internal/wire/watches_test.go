@@ -1,0 +1,351 @@
+package wire_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+// nodes makes so many of them, and returns their paths.
+func nodes(t *testing.T, conn *zk.Conn, n int) []string {
+	t.Helper()
+	dir := test.Path(t)
+	must(t, errOf(conn.Create(dir, nil, 0, open)))
+	paths, creates := make([]string, n), make([]any, n)
+	for i := range paths {
+		paths[i] = fmt.Sprintf("%s/%s-%d", dir, strings.Repeat("long", 30), i)
+		creates[i] = &zk.CreateRequest{Path: paths[i], Acl: open}
+	}
+	_, err := conn.Multi(creates...)
+	must(t, err)
+	return paths
+}
+
+func hears(t *testing.T, ch <-chan zk.Event) (e zk.Event) {
+	t.Helper()
+	test.Within(t, 20*time.Second, "an event", func() { e = <-ch })
+	if _, open := <-ch; open {
+		t.Error("a second event")
+	}
+	return e
+}
+
+func silent(t *testing.T, channels ...<-chan zk.Event) {
+	t.Helper()
+	for i, ch := range channels {
+		select {
+		case e := <-ch:
+			t.Errorf("watch %d of %d hears %+v", i, len(channels), e)
+		default:
+		}
+	}
+}
+
+func set(t *testing.T, conn *zk.Conn, path string) {
+	t.Helper()
+	_, err := conn.Set(path, []byte("changed"), -1)
+	must(t, err)
+}
+
+// answered waits until the connection has heard all that came before.
+func answered(t *testing.T, conn *zk.Conn) {
+	t.Helper()
+	must(t, errOf(conn.Sync("/")))
+}
+
+func TestWatchAll(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+		l := link.Of(conn)
+		paths := nodes(t, witness, 5)
+		set(t, witness, paths[3])
+		must(t, witness.Delete(paths[4], -1))
+		answered(t, conn)
+		_, _, own, err := conn.GetW(paths[1])
+		must(t, err)
+
+		before := p.Seen(proxy.AnyOp)
+		w, err := l.WatchAll(paths, "")
+		must(t, err)
+		if n := p.Seen(proxy.AnyOp) - before; n != 1 {
+			t.Errorf("%d requests, want 1", n)
+		}
+		if e := hears(t, w[4]); e.Type != zk.EventNodeDeleted || e.Path != paths[4] {
+			t.Errorf("of a node that is not there a watch hears %+v", e)
+		}
+		silent(t, w[:4]...)
+
+		must(t, witness.Delete(paths[1], -1))
+		for _, ch := range []<-chan zk.Event{w[1], own} {
+			if e := hears(t, ch); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
+				t.Errorf("of a deletion a watch hears %+v", e)
+			}
+		}
+		set(t, witness, paths[2])
+		if e := hears(t, w[2]); e.Type != zk.EventNodeDataChanged {
+			t.Errorf("of a change a watch hears %+v", e)
+		}
+		answered(t, conn)
+		silent(t, w[0], w[3])
+
+		conn.Close()
+		for _, ch := range []<-chan zk.Event{w[0], w[3]} {
+			if e := hears(t, ch); e.Type != zk.EventNotWatching {
+				t.Errorf("of the end of its connection a watch hears %+v", e)
+			}
+		}
+		if _, err := l.WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("on a closed connection: %v", err)
+		}
+	})
+}
+
+// Two waiters watch the same node: one event is for both.
+func TestWatchAllTwice(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		conn, witness := connect(t, v, 20*time.Second, v.Servers(t)), v.Connect(t, 20*time.Second)
+		paths := nodes(t, witness, 2)
+		answered(t, conn)
+		first, err := link.Of(conn).WatchAll(paths, "")
+		must(t, err)
+		second, err := link.Of(conn).WatchAll(paths, "")
+		must(t, err)
+		must(t, witness.Delete(paths[0], -1))
+		for _, ch := range []<-chan zk.Event{first[0], second[0]} {
+			if e := hears(t, ch); e.Type != zk.EventNodeDeleted {
+				t.Errorf("hears %+v", e)
+			}
+		}
+		silent(t, first[1], second[1])
+	})
+}
+
+// More than a request holds.
+func TestWatchAllOfThousands(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+		paths := nodes(t, witness, 2000)
+		answered(t, conn)
+		before := p.Seen(proxy.AnyOp)
+		w, err := link.Of(conn).WatchAll(paths, "")
+		must(t, err)
+		if n := p.Seen(proxy.AnyOp) - before; n < 2 || n > 5 {
+			t.Errorf("%d requests for 300 kB", n)
+		}
+		for _, i := range []int{1999, 0, 1000} {
+			must(t, witness.Delete(paths[i], -1))
+			if e := hears(t, w[i]); e.Type != zk.EventNodeDeleted || e.Path != paths[i] {
+				t.Errorf("watch %d hears %+v", i, e)
+			}
+		}
+	})
+}
+
+// Wherever the connection ends, whoever asks gets an error, and whoever waits hears of it before a new connection can tell
+// anything else.
+func TestWatchAllAndTheConnectionEnds(t *testing.T) {
+	for name, action := range map[string]proxy.Action{
+		"before the request": proxy.CutBefore, "without an answer": proxy.CutAfterCommit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := v.Proxy(t, v.Servers(t)[0])
+				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+				l := link.Of(conn)
+				paths := nodes(t, witness, 3)
+				answered(t, conn)
+				early, err := l.WatchAll(paths[:2], "")
+				must(t, err)
+				changed, epoch := l.Changed(), l.Epoch()
+				cut := p.Next(proxy.ReadOp, action)
+				if _, err := l.WatchAll(paths[2:], ""); !errors.Is(err, zk.ErrConnectionClosed) {
+					t.Errorf("WatchAll: %v", err)
+				}
+				test.Within(t, 10*time.Second, "the cut", func() { <-cut.Fired() })
+				for _, ch := range early {
+					if e := hears(t, ch); e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrConnectionClosed) {
+						t.Errorf("hears %+v", e)
+					}
+				}
+				test.Within(t, 10*time.Second, "a change", func() { <-changed })
+				test.Eventually(t, 10*time.Second, "connected", func() bool { return l.Epoch() != epoch && conn.State() == zk.StateHasSession })
+				answered(t, conn)
+				late, err := l.WatchAll(paths, "")
+				must(t, err)
+				must(t, witness.Delete(paths[0], -1))
+				if e := hears(t, late[0]); e.Type != zk.EventNodeDeleted {
+					t.Errorf("after the reconnect a watch hears %+v", e)
+				}
+				silent(t, late[1:]...)
+			})
+		})
+	}
+}
+
+// Both set watches and lose connections: for the race detector, and for the client's bookkeeping, which must not see
+// our answers.
+func TestWatchAllAmongOthers(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		said := new(lines)
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithLogger(said)), v.Connect(t, 20*time.Second)
+		l := link.Of(conn)
+		paths := nodes(t, witness, 20)
+		answered(t, conn)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 200 {
+				_, _, _, _ = conn.GetW(paths[0])
+			}
+		}()
+		ended := 0
+		for i := range 200 {
+			if i%50 == 25 {
+				p.Cut()
+			}
+			w, err := l.WatchAll(paths, "")
+			switch {
+			case err == nil:
+				silentUntilTheEnd(t, w)
+			case errors.Is(err, zk.ErrConnectionClosed):
+				ended++
+				test.Eventually(t, 10*time.Second, "connected", func() bool { return conn.State() == zk.StateHasSession })
+			default:
+				t.Fatal(err)
+			}
+		}
+		<-done
+		t.Logf("%d of 200 met the end of a connection", ended)
+		if s := strings.Join(said.all(), "\n"); strings.Contains(s, "unknown request") || strings.Contains(s, "Xid < 0") {
+			t.Errorf("the client says:\n%s", s)
+		}
+	})
+}
+
+// silentUntilTheEnd lets a watch hear of nothing but the end of its connection.
+func silentUntilTheEnd(t *testing.T, watches []<-chan zk.Event) {
+	t.Helper()
+	for _, ch := range watches {
+		select {
+		case e := <-ch:
+			if e.Type != zk.EventNotWatching {
+				t.Errorf("hears %+v", e)
+			}
+		default:
+		}
+	}
+}
+
+// There are servers that talk to nobody without credentials: they are the first thing on each connection, whoever is
+// in a hurry.
+func TestWatchAllWaitsForTheCredentials(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret")), v.Connect(t, 20*time.Second)
+		l := link.Of(conn)
+		paths := nodes(t, witness, 3)
+		answered(t, conn)
+		var mu sync.Mutex
+		var asked []proxy.Op // on the present connection
+		p.OnRequest(func(op proxy.Op) {
+			mu.Lock()
+			defer mu.Unlock()
+			if op == proxy.ConnectOp {
+				asked = nil
+			}
+			asked = append(asked, op)
+		})
+		for range 20 {
+			epoch := l.Epoch()
+			p.Cut()
+			test.Within(t, 20*time.Second, "watches on a new connection", func() {
+				for changed := l.Changed(); ; changed = l.Changed() {
+					if _, err := l.WatchAll(paths, ""); err == nil && l.Epoch() != epoch {
+						return
+					} else if err != nil {
+						<-changed
+					}
+				}
+			})
+			mu.Lock()
+			if len(asked) < 2 || asked[0] != proxy.ConnectOp || asked[1] != proxy.AuthOp {
+				t.Errorf("a new connection begins with %v", asked)
+			}
+			mu.Unlock()
+		}
+	})
+}
+
+// The connection ends between the first request and the second: those that are set have ended with it.
+func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+		paths := nodes(t, witness, 2000)
+		answered(t, conn)
+		f := p.Nth(proxy.ReadOp, 2, proxy.CutBefore)
+		if _, err := link.Of(conn).WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("WatchAll: %v", err)
+		}
+		<-f.Fired()
+	})
+}
+
+// The server throws the request away by which the client sets its watches again after a reconnect.
+func TestWatchesOnAServerThatThrottles(t *testing.T) {
+	for what, change := range map[string]func(t *testing.T, witness *zk.Conn, path string){
+		"changed": set,
+		"deleted": func(t *testing.T, witness *zk.Conn, path string) { must(t, witness.Delete(path, -1)) },
+	} {
+		for _, when := range []string{"before", "after"} {
+			t.Run(what+" "+when+" the reconnect", func(t *testing.T) {
+				t.Parallel()
+				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+					p := v.Proxy(t, v.Servers(t)[0])
+					conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+					path := nodes(t, witness, 1)[0]
+					_, _, ch, err := conn.GetW(path)
+					must(t, err)
+					thrown := []*proxy.Fault{p.Next(proxy.WatchesOp, proxy.Answer(-127)), p.Next(proxy.WatchesOp, proxy.Answer(-127))}
+					if when == "before" {
+						p.Refuse()
+						change(t, witness, path)
+						must(t, p.Accept())
+					} else {
+						p.Cut()
+					}
+					for _, f := range thrown {
+						test.Within(t, 20*time.Second, "it is thrown away", func() { <-f.Fired() })
+					}
+					if when == "after" {
+						change(t, witness, path)
+					}
+					if e := hears(t, ch); e.Type == zk.EventNotWatching {
+						t.Errorf("hears %+v", e)
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,545 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/memnet"
+)
+
+const fakeSession = 0x77
+
+// A fakeServer speaks just enough of the protocol to shake hands and answer pings and reads, and says whatever the test
+// wants in between.
+type fakeServer struct {
+	t          testing.TB
+	network    *memnet.Network
+	listener   net.Listener
+	handshakes atomic.Int64
+	wg         sync.WaitGroup
+
+	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for the sane thing.
+	welcome func(n int64, c net.Conn) bool
+	answer  func(n int64, c net.Conn, xid, op int32) bool
+	// packet sees each request; it may be nil.
+	packet func(body []byte)
+}
+
+func newFakeServer(t testing.TB) *fakeServer {
+	network := memnet.New()
+	l, err := network.Listen("zk1:2181")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &fakeServer{t: t, network: network, listener: l}
+}
+
+// dial is for WithDialer.
+func (f *fakeServer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return f.network.Host("here").DialContext(ctx, network, address)
+}
+
+// inBubble runs a test in virtual time.
+func inBubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		t.Cleanup(func() { time.Sleep(5 * time.Second) }) // until the goroutines of closed clients have ended
+		f(t)
+	})
+}
+
+func (f *fakeServer) start() *fakeServer {
+	f.wg.Go(func() {
+		for {
+			c, err := f.listener.Accept()
+			if err != nil {
+				return
+			}
+			f.wg.Go(func() { f.serve(c) })
+		}
+	})
+	f.t.Cleanup(func() { f.listener.Close(); f.wg.Wait() })
+	return f
+}
+
+func (f *fakeServer) serve(c net.Conn) {
+	defer c.Close()
+	n := int64(0)
+	for {
+		head := make([]byte, 4)
+		if _, err := io.ReadFull(c, head); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head))
+		if _, err := io.ReadFull(c, body); err != nil {
+			return
+		}
+		if n == 0 {
+			n = f.handshakes.Add(1)
+			if f.welcome == nil || !f.welcome(n, c) {
+				c.Write(handshakeFrame(fakeSession, 4000, 16))
+			}
+			continue
+		}
+		if f.packet != nil {
+			f.packet(body)
+		}
+		xid, op := int32At(body, 0), int32At(body, 4)
+		if f.answer != nil && f.answer(n, c, xid, op) {
+			continue
+		}
+		reply := header(xid)
+		if op == opGetData || op == opExists {
+			if op == opGetData {
+				reply = binary.BigEndian.AppendUint32(reply, 0)
+			}
+			reply = append(reply, make([]byte, 68)...)
+		}
+		c.Write(frame(reply))
+	}
+}
+
+func (f *fakeServer) connect(opts ...Option) *zk.Conn {
+	f.t.Helper()
+	conn := connectTo(f.t, f, opts...)
+	f.t.Cleanup(conn.Close)
+	return conn
+}
+
+func connectTo(t testing.TB, f *fakeServer, opts ...Option) *zk.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	opts = slices.Concat([]Option{WithDialer(f.dial)}, opts)
+	conn, err := Connect(ctx, []string{f.listener.Addr().String()}, 4*time.Second, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func frame(body []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+func header(xid int32) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(xid)), make([]byte, 12)...)
+}
+
+func handshakeFrame(session uint64, timeout, password uint32) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 4), timeout)
+	b = binary.BigEndian.AppendUint64(b, session)
+	b = binary.BigEndian.AppendUint32(b, password)
+	return frame(append(b, make([]byte, min(password, 16))...))
+}
+
+func word(n int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
+
+// Whatever the first connection says, the second one must work, and the process must live.
+func TestMalformedHandshake(t *testing.T) {
+	for name, bytes := range map[string][]byte{
+		"nothing, and closes":   nil,
+		"zero length":           word(0),
+		"negative length":       word(-1),
+		"4 GiB less 1":          {0xff, 0xff, 0xff, 0xff},
+		"2 GiB":                 word(1<<31 - 1),
+		"too short":             frame(make([]byte, 10)),
+		"password beyond frame": handshakeFrame(1, 4000, 1000),
+		"cut in the middle":     handshakeFrame(1, 4000, 16)[:17],
+		"HTTP":                  []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.welcome = func(n int64, c net.Conn) bool {
+					if n > 1 {
+						return false
+					}
+					c.Write(bytes)
+					c.Close()
+					return true
+				}
+				conn := f.start().connect()
+				if _, _, err := conn.Get("/"); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A server that sends the length of the handshake and no more: the client's second read has no deadline.
+func TestHandshakeThatStops(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.welcome = func(n int64, c net.Conn) bool {
+			if n == 1 {
+				c.Write(handshakeFrame(1, 4000, 16)[:6])
+			}
+			return n == 1
+		}
+		start := time.Now()
+		f.start().connect()
+		// The next attempt begins after a sixth of 4 s and a pause.
+		if took := time.Since(start); took < 4*time.Second/6 || took > 4*time.Second/6+20*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+func TestMalformedReply(t *testing.T) {
+	body := func(xid int32, parts ...[]byte) []byte {
+		b := header(xid)
+		for _, p := range parts {
+			b = append(b, p...)
+		}
+		return frame(b)
+	}
+	get := func(c *zk.Conn) error { _, _, err := c.Get("/"); return err }
+	children := func(c *zk.Conn) error { _, _, err := c.Children("/"); return err }
+	acl := func(c *zk.Conn) error { _, _, err := c.GetACL("/"); return err }
+	multi := func(c *zk.Conn) error { _, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}); return err }
+	for name, tc := range map[string]struct {
+		call func(*zk.Conn) error
+		send func(xid int32) []byte
+	}{
+		"zero length":           {get, func(int32) []byte { return word(0) }},
+		"length 15":             {get, func(x int32) []byte { return append(frame(header(x)[:15]), make([]byte, 99)...) }},
+		"length 4":              {get, func(x int32) []byte { return append(frame(header(x)[:4]), make([]byte, 99)...) }},
+		"negative length":       {get, func(int32) []byte { return word(-5) }},
+		"length 2 GiB":          {get, func(int32) []byte { return word(1<<31 - 1) }},
+		"just above 64 MiB":     {get, func(int32) []byte { return word(maxReply + 1) }},
+		"cut in the header":     {get, func(x int32) []byte { return body(x)[:9] }},
+		"data of 2 GiB":         {get, func(x int32) []byte { return body(x, word(1<<31-1), make([]byte, 68)) }},
+		"2 billion children":    {children, func(x int32) []byte { return body(x, word(1<<31-1), make([]byte, 68)) }},
+		"-2 children":           {children, func(x int32) []byte { return body(x, word(-2), make([]byte, 68)) }},
+		"no body":               {acl, func(x int32) []byte { return body(x) }},
+		"ACL cut in its count":  {acl, func(x int32) []byte { return body(x, []byte{0xff}) }},
+		"an element a byte":     {children, func(x int32) []byte { return body(x, word(68), make([]byte, 68)) }},
+		"2 billion ACL entries": {acl, func(x int32) []byte { return body(x, word(1<<31-1), make([]byte, 68)) }},
+		"Multi without an end":  {multi, func(x int32) []byte { return body(x, word(opCheck), []byte{0}, word(0)) }},
+		"Multi cut in a header": {multi, func(x int32) []byte { return body(x, word(opCheck)) }},
+		"a long Multi cut in a header": {multi, func(x int32) []byte {
+			return body(x, bytes.Repeat(append(word(opCheck), 0, 0, 0, 0, 0), readBuffer/8), word(opCheck))
+		}},
+		"Multi with a path of 2 GB": {multi, func(x int32) []byte { return body(x, word(opCreate), []byte{0}, word(0), word(1<<31-1)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				var once sync.Once
+				f.answer = func(n int64, c net.Conn, xid, op int32) (done bool) {
+					if n == 1 && op != 11 {
+						once.Do(func() { c.Write(tc.send(xid)); c.(*memnet.Conn).CloseWrite(); done = true })
+					}
+					return done
+				}
+				conn := f.start().connect()
+				if err := tc.call(conn); !errors.Is(err, zk.ErrConnectionClosed) {
+					t.Errorf("got %v, want a lost connection", err)
+				}
+				if err := get(conn); err != nil {
+					t.Error("after the reconnect:", err)
+				}
+				if n := f.handshakes.Load(); n != 2 {
+					t.Errorf("%d handshakes, want 2", n)
+				}
+			})
+		})
+	}
+}
+
+// The bodies that the decoder copes with must not be taken for malformed.
+func TestSoundBodies(t *testing.T) {
+	stat := make([]byte, 68)
+	join := func(parts ...[]byte) (b []byte) {
+		for _, p := range parts {
+			b = append(b, p...)
+		}
+		return b
+	}
+	for name, tc := range map[string]struct {
+		op   int32
+		body []byte
+	}{
+		"no data":         {opGetData, join(word(-1), stat)},
+		"empty data":      {opGetData, join(word(0), stat)},
+		"data":            {opGetData, join(word(3), []byte("abc"), stat)},
+		"no children":     {opGetChildren2, join(word(0), stat)},
+		"children":        {opGetChildren2, join(word(2), word(1), []byte("a"), word(1), []byte("b"), stat)},
+		"empty":           {opSetData, nil},
+		"multi":           {opMulti, join(word(opCreate), []byte{0}, word(0), word(2), []byte("/a"), word(opSetData), []byte{0}, word(0), stat, word(-1), []byte{1}, word(-1))},
+		"multi of errors": {opMulti, join(word(opError), []byte{0}, word(-2), word(-2), word(-1), []byte{1}, word(-1))},
+		"multi, unknown":  {opMulti, join(word(19), []byte{0}, word(0), word(2), []byte("/a"), word(-1), []byte{1}, word(-1))},
+	} {
+		if err := checkBody(tc.op, len(tc.body), tc.body); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Credentials are answered out of order; everything else in order.
+func TestPending(t *testing.T) {
+	var q pending
+	for i := range int32(1000) {
+		q.push(packet{xid: 2 * i, op: 1})
+		q.push(packet{xid: 2*i + 1, op: opSetAuth})
+		if q.op(2*i+1) != opSetAuth || q.op(-7) != 0 {
+			t.Fatal("wrong op")
+		}
+		if p, ok := q.pop(2*i + 1); !ok || p.op != opSetAuth {
+			t.Fatal("credentials not found")
+		}
+		if i >= 10 {
+			if p, ok := q.pop(2 * (i - 10)); !ok || p.xid != 2*(i-10) {
+				t.Fatal("request not found")
+			}
+		}
+	}
+	if len(q.sent)-q.head != 10 || cap(q.sent) > 64 {
+		t.Errorf("%d left, room for %d", len(q.sent)-q.head, cap(q.sent))
+	}
+}
+
+// The expiry is told with session 0; a new session follows.
+func TestExpired(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.welcome = func(n int64, c net.Conn) bool {
+			c.Write(handshakeFrame([]uint64{1, 0, 2}[min(n, 3)-1], 4000, 16))
+			if n == 2 {
+				c.Close()
+			}
+			return true
+		}
+		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
+			if n == 1 {
+				c.Close()
+			}
+			return n == 1
+		}
+		conn := f.start().connect()
+		l := link.Of(conn)
+		if l.Session() != 1 || !l.Alive(1) {
+			t.Fatalf("session %d", l.Session())
+		}
+		conn.Get("/")
+		if _, _, err := conn.Get("/"); err != nil {
+			t.Fatal(err)
+		}
+		if l.Session() != 2 || l.Alive(1) || !l.Alive(2) || l.Epoch() != 2 {
+			t.Errorf("session %d, epoch %d", l.Session(), l.Epoch())
+		}
+	})
+}
+
+// The requests' times come from before they were sent, and each answer is told.
+func TestAnswersAreTimed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		release := make(chan struct{})
+		f.answer = func(_ int64, _ net.Conn, _, op int32) bool {
+			if op == opGetData {
+				<-release
+			}
+			return false
+		}
+		conn := f.start().connect()
+		l := link.Of(conn)
+		before := l.Deadline(fakeSession)
+		start := time.Now()
+		got := make(chan error)
+		go func() { _, _, err := conn.Get("/"); got <- err }()
+		time.AfterFunc(50*time.Millisecond, func() { close(release) })
+		if err := <-got; err != nil {
+			t.Fatal(err)
+		}
+		if l.Deadline(fakeSession) != before {
+			t.Error("an answer alone moved the deadline")
+		}
+		l.Proved(fakeSession, time.Now().Add(l.HeartbeatAfter()))
+		sent := l.Deadline(fakeSession).Add(-l.Timeout())
+		if sent.Before(start) || sent.After(start.Add(40*time.Millisecond)) {
+			t.Errorf("deadline counts from %v after the call began", sent.Sub(start))
+		}
+	})
+}
+
+// The server refuses to set watches: the caller is told, and nothing is left of them.
+func TestWatchAllRefused(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: nil} {
+			f := newFakeServer(t)
+			f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+				if op != opSetWatches {
+					return false
+				}
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(code))))
+				return true
+			}
+			conn := f.start().connect()
+			l := link.Of(conn)
+			_, err := l.WatchAll([]string{"/a", "/b"}, "")
+			if err == nil || want != nil && !errors.Is(err, want) {
+				t.Errorf("code %d: error %v, want %v", code, err, want)
+			}
+			if want == nil && err.Error() != "unknown error: -127" {
+				t.Errorf("code %d: %v, which is not how the client says it", code, err)
+			}
+		}
+	})
+}
+
+// Answers have nothing in them that tells whose they are: they come in the order of the requests.
+func TestTwoWatchAllAtOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
+		f := newFakeServer(t)
+		order := make(chan string, 2)
+		f.packet = func(p []byte) {
+			if int32At(p, 0) == xidWatches {
+				order <- string(p[path+4 : path+6])
+			}
+		}
+		asked := 0
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			if op != opSetWatches {
+				return false
+			}
+			if asked++; asked == 2 {
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(-127))))
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
+				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
+				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/b"))))
+			}
+			return true
+		}
+		l := link.Of(f.start().connect())
+		errs := make(map[string]chan error)
+		for _, p := range []string{"/a", "/b"} {
+			told := make(chan error, 1)
+			errs[p] = told
+			go func() {
+				w, err := l.WatchAll([]string{p}, "")
+				if err == nil {
+					if e := <-w[0]; e.Type != zk.EventNodeDeleted || e.Path != p {
+						t.Errorf("the watch on %s hears %+v", p, e)
+					}
+				}
+				told <- err
+			}()
+		}
+		refused := <-order
+		for p, told := range errs {
+			if err := <-told; (err != nil) != (p == refused) {
+				t.Errorf("%s was refused, and %s is told: %v", refused, p, err)
+			}
+		}
+	})
+}
+
+// A server that can not take a watch back is asked for no more marks.
+func TestMarksOnAnOldServer(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		marks := make(chan int32, 4)
+		removed := make(chan struct{}, 4)
+		f := newFakeServer(t)
+		f.packet = func(p []byte) {
+			if int32At(p, 0) == xidWatches {
+				const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
+				marks <- int32At(p, path+4+int(int32At(p, path)))
+			}
+		}
+		f.answer = func(_ int64, c net.Conn, xid, op int32) bool {
+			switch op {
+			case opSetWatches:
+				c.Write(frame(slices.Concat(header(xidEvent), word(2), word(3), word(2), []byte("/a"))))
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(0))))
+			case opRemoveWatches:
+				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(codeUnimplemented))))
+				removed <- struct{}{}
+			default:
+				return false
+			}
+			return true
+		}
+		conn := f.start().connect()
+		l := link.Of(conn)
+		for _, want := range []int32{1, 0} {
+			w, err := l.WatchAll([]string{"/a"}, "/a-mark")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := <-w[0]; e.Type != zk.EventNodeDeleted {
+				t.Errorf("hears %+v", e)
+			}
+			if n := <-marks; n != want {
+				t.Errorf("%d marks are watched, want %d", n, want)
+			}
+			if want == 1 {
+				<-removed
+				if _, _, err := conn.Exists("/"); err != nil { // its answer comes behind that one
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := len(removed); n > 0 {
+			t.Errorf("%d watches more are taken back", n)
+		}
+	})
+}
+
+// An event without a path, or with half of one, ends the connection.
+func TestMalformedEvent(t *testing.T) {
+	event := func(body ...[]byte) []byte {
+		return frame(slices.Concat(append([][]byte{header(xidEvent)}, body...)...))
+	}
+	for name, bytes := range map[string][]byte{
+		"no body":       event(),
+		"no path":       event(word(2), word(3)),
+		"half a path":   event(word(2), word(3), word(9), []byte("/abc")),
+		"negative path": event(word(2), word(3), word(-1), []byte("/abc")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.answer = func(n int64, c net.Conn, _, op int32) bool {
+					if n > 1 || op != opExists {
+						return false
+					}
+					c.Write(bytes)
+					return true
+				}
+				conn := f.start().connect()
+				if _, _, err := conn.Exists("/"); err == nil {
+					t.Error("no error")
+				}
+				if _, _, err := conn.Exists("/"); err != nil {
+					t.Errorf("on the next connection: %v", err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package zklocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Locker is a lock of any recipe: rwlock.RWMutex for writing and RWMutex.RLocker for reading,
+// reentrant.Mutex, semaphore.Semaphore.Locker. Lock waits, in the order of arrival, as long as ctx
+// lives; TryLock returns an error that matches [ErrBusy] instead. In both ctx bounds the call,
+// never the hold.
+type Locker interface {
+	Lock(ctx context.Context) (*Hold, error)
+	TryLock(ctx context.Context) (*Hold, error)
+}
+
+// Do takes a lock, works, and gives it back:
+//
+//	err := zklocks.Do(ctx, lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+//		return rewrite(ctx, hold.Token())
+//	})
+//
+// lock is a method such as Lock or TryLock. The context that work gets ends with ctx or when the
+// lock is lost, and the lock is released when work returns or panics.
+//
+// The error is that of lock, if the lock was not granted: then work was not called. Otherwise it is
+// that of work. If the hold is known to be lost by the time it is released the error matches
+// [ErrLost], also when work returned nil: another process may have held the lock before work was
+// over. If ctx has ended by then the release goes on in the background, and its result is not told. A release that
+// fails is reported together with work's error. If work itself has released hold, it decides what
+// that means.
+func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
+	hold, err := lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		released := hold.Release(ctx)
+		switch {
+		case released == nil, errors.Is(released, ErrReleased):
+		case ctx.Err() != nil && errors.Is(released, ctx.Err()): // the deletion goes on
+		case err == nil:
+			err = released
+		case !errors.Is(err, ErrLost) || !errors.Is(released, ErrLost):
+			err = fmt.Errorf("%w; and %w", err, released)
+		}
+	}()
+	return work(hold.Context(ctx), hold)
+}
