@@ -355,7 +355,7 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 		}
 		// One that has not fired yet, for the client may be about to tell, is not returned.
 		_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, func(*Watch) bool { return true })
-		news[0].watch.raw = make(chan zk.Event)
+		news[0].watch.raw, news[0].watch.epoch = make(chan zk.Event), l.client.Epoch()
 		close(news[0].ready)
 		_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
 		mustBe(t, err, ErrOver)
@@ -460,6 +460,11 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 			_, err = l.client.Watch(within(t, 20*time.Second), l.sess, node)
 			must(t, err)
 			mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
+
+			// However long it takes that one.
+			l.client.watches.entries([]watchKey{{session: old, path: l.dir}}, func(*Watch) bool { return true })
+			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+			must(t, err)
 		}
 	})
 }
