@@ -16,7 +16,7 @@ import (
 type connSlot = slot.Conn
 
 // Conn is a connection to an ensemble, with one session at a time. All locks of a program can share
-// one. It makes itself anew when it is lost. It must not be copied.
+// one. It connects again when it is lost. It must not be copied.
 type Conn struct{ connSlot }
 
 // Connect opens a connection to an ensemble and returns when a server has granted a session.

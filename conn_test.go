@@ -31,7 +31,7 @@ func TestClose(t *testing.T) {
 		"the connection is lost": {func(h *zktest.Host, c *zklocks.Conn) {
 			h.Refuse()
 			for c.Client().State() == zk.StateHasSession {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // virtual: until the client has noticed
 			}
 		}, false},
 		"the client was closed": {func(_ *zktest.Host, c *zklocks.Conn) { c.Client().Close() }, true},
@@ -87,16 +87,16 @@ func TestWithSessionEvents(t *testing.T) {
 						t.Errorf("the connection cannot be used: %v", err)
 					}
 				}
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // virtual: a function that takes its time
 				states = append(states, e.State)
 			}),
 			zklocks.WithSessionEvents(func(e zk.Event) { others = append(others, e.State) }))
 		close(connected)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual, as below: all events have come
 		host.Cut()
 		time.Sleep(time.Second)
 		s.Expire(conn.Client())
-		time.Sleep(5 * time.Second)
+		time.Sleep(5 * time.Second) // longer than the session
 		want := []zk.State{
 			zk.StateConnecting, zk.StateConnected, zk.StateHasSession,
 			zk.StateDisconnected, zk.StateConnecting, zk.StateConnected, zk.StateHasSession,
@@ -278,12 +278,12 @@ func TestSessionEventsEndWithConnect(t *testing.T) {
 		_, err := zklocks.Connect(ctx, s.Addrs(), 10*time.Second, zklocks.WithDialer(host.Dial), zklocks.WithDigestAuth("ann", "secret"),
 			zklocks.WithSessionEvents(func(zk.Event) {
 				told.Add(1)
-				time.Sleep(3 * time.Second)
+				time.Sleep(3 * time.Second) // virtual: it outlasts Connect
 			}))
 		if err == nil {
 			t.Fatal("connected")
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // virtual: what is still to be told comes
 		if n := told.Load(); n != 1 {
 			t.Errorf("told of %d events, want the one that was under way", n)
 		}

@@ -40,7 +40,7 @@ func atDesk(t *testing.T, f func(d *desk)) {
 // free reports whether another process can have the lock.
 func (d *desk) free() bool {
 	d.Helper()
-	time.Sleep(time.Second) // what is deleted in the background is
+	time.Sleep(time.Second) // virtual: what is deleted in the background is
 	hold, err := rwlock.New(d.other, path).TryLock(d.Context())
 	if err != nil && !errors.Is(err, zklocks.ErrBusy) {
 		d.Fatal(err)

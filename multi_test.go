@@ -93,7 +93,7 @@ func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 			d.Fatal(err)
 		}
 		d.host.Refuse()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // virtual: the connection is lost
 		result := make(chan error)
 		go func() {
 			_, err := a.Multi(d.Context(), &zk.CreateRequest{Path: "/made", Acl: open})

@@ -18,7 +18,7 @@ type held struct {
 	queue.Part
 	public zklocks.Hold
 	mutex  *RWMutex
-	party  *party // of those who read together; nil when for writing
+	party  *party // of the readers that share a node; nil for writing
 }
 
 func newHold(m *RWMutex, place *queue.Place, party *party, call *queue.Call) *zklocks.Hold {

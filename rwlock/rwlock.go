@@ -131,7 +131,7 @@ func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 // overtaken by a writer that came later, nor a writer by a reader.
 //
 // There is no way from reading to writing: two readers that asked for it would
-// wait for each other for ever. Release first, then Lock.
+// wait for each other forever. Release first, then Lock.
 func (m *RWMutex) RLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "read lock", m.reads.lock)
 }

@@ -2,7 +2,7 @@
 // timeout that the server granted, how often the connection was made anew, whether it was closed for good, and until
 // which instant its session is known to live.
 //
-// wire tells a Link what happens on the wire; the locks ask it. But for WatchAll a Link calls nobody and blocks nobody.
+// Package wire tells a Link what happens on the connection; the locks ask it. But for WatchAll a Link calls no other code and blocks no caller.
 package link
 
 import (

@@ -146,7 +146,7 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 		n := memnet.New()
 		n.SetLatency(time.Millisecond) // the second request is struck before the first is answered
 		e := memzk.Start(memzk.Config{})
-		defer time.Sleep(time.Minute) // the client ends
+		defer time.Sleep(time.Minute) // virtual: the client ends
 		defer e.Stop()
 		l, err := n.Listen("zk:2181")
 		must(t, err)

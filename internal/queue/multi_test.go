@@ -30,7 +30,7 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 		}, true},
 		"there is no connection": {func(_ *testing.T, p *proxy.Proxy) func() {
 			p.Refuse()
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) // virtual: what is under way arrives
 			return func() {}
 		}, false},
 	} {

@@ -132,7 +132,7 @@ func TestTransact(t *testing.T) {
 				if asks < max(c.asked, 1) {
 					t.Errorf("asked %d times whether it may, and sent %d", asks, c.asked)
 				}
-				time.Sleep(patience) // what is repeated comes now
+				time.Sleep(patience) // virtual: what is repeated comes now
 				if asked := seen() - before; asked != c.asked {
 					t.Errorf("the server has heard of %d of its requests, want %d", asked, c.asked)
 				}
@@ -151,7 +151,7 @@ func TestTransactWaitsForAConnection(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		l.Refuse()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: the connection is lost
 		_, failed, err := l.client.Transact(within(t, time.Second), func() error { t.Error("asked before there is a connection"); return nil }, &zk.SetDataRequest{Path: l.dir, Version: -1})
 		if !errors.Is(err, context.DeadlineExceeded) || failed != NotDone || !strings.Contains(err.Error(), "no connection") {
 			t.Errorf("failed %d, error %v", failed, err)

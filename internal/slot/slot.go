@@ -42,7 +42,7 @@ func (h *Hold) holdSlot() *Hold { return h }
 // A Holder embeds a Hold.
 type Holder interface{ holdSlot() *Hold }
 
-// Put makes a Hold that of a grant, before anybody else has it.
+// Put makes a Hold that of a grant, before another goroutine has it.
 func Put(h Holder, g Grant) { h.holdSlot().grant = g }
 
 // Get is the grant of a Hold, nil for the zero Hold.

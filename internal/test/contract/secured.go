@@ -96,10 +96,10 @@ func closedToOthers(s *scene) {
 	a := second.begin(second.Lock)
 	nodes := first.whole(2)
 
-	nobody, _ := connect(nil)
+	stranger, _ := connect(nil)
 	wrong, _ := connect(mine, wire.WithDigestAuth("ann", "guessed"))
 	other, _ := connect(mine, wire.WithDigestAuth("bob", "secret"))
-	for _, c := range []*client{nobody, wrong, other} {
+	for _, c := range []*client{stranger, wrong, other} {
 		s.every(c.Locker, 0, func(name string, err error) {
 			s.Is(err, zk.ErrNoAuth) // at the first call, and it says what is missing
 			s.saysRight(err)
