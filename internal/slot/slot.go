@@ -21,7 +21,6 @@ import (
 // documents them.
 type Grant interface {
 	Release(ctx context.Context) error
-	Look() error
 	Life() *hold.Life
 	Context(parent context.Context) context.Context
 	Deadline() time.Time
@@ -87,7 +86,8 @@ var ErrNoConn = errors.New("the connection is nil")
 // Client is the connection in a Conn.
 func Client(c Connector) *zk.Conn { return c.connSlot().client }
 
-// Close closes a Conn once. Only the first call tells the result, and none returns before it is known.
+// Close closes a Conn once. Only the first call tells the result, and none returns before it is
+// known.
 func Close(c Connector, with func() error) error {
 	slot := c.connSlot()
 	if slot.closing.Swap(true) {
