@@ -28,7 +28,7 @@ demo: ## run every example on an in-memory ZooKeeper, or on SERVERS; needs nothi
 	@$(GO) run ./examples/demo $(if $(SERVERS),-servers '$(SERVERS)')
 
 quick: ## go test ./... with what is installed; says how many tests were left out
-	@$(GO) run ./internal/suite quick
+	@$(GO) run ./internal/test/suite quick
 
 test-without-java: ## make quick as where neither Java nor a C compiler is installed
 	@scripts/without-java.sh
@@ -42,34 +42,34 @@ test: zookeeper ## run all tests with the race detector, against real servers; P
 N    ?= 50
 BUSY ?= 2
 
-again: zookeeper ## run all tests N (50) times on a busy machine; a table of what failed. PKG=./internal/link: only those
-	@$(GO) build -o bin/suite ./internal/suite
+again: zookeeper ## run all tests N (50) times on a busy machine; a table of what failed. PKG=./internal/liveness: only those
+	@$(GO) build -o bin/suite ./internal/test/suite
 	@bin/suite again -n $(N) -busy $(BUSY) -logs "$(LOGS)" -- $(SUITE) -json
 
 hammer: zookeeper ## 20 processes x 50 goroutines fight for each recipe for 20 s; their record is checked
 	HAMMER=20s HAMMER_PROCESSES=20 HAMMER_GOROUTINES=50 \
-	$(GO) test -race -count=1 -timeout 20m -v -run 'TestRW|TestSem|TestReen' ./internal/hammer
+	$(GO) test -race -count=1 -timeout 20m -v -run 'TestRW|TestSem|TestReen' ./internal/test/hammer
 
 # How many at a time; MUTANTS=name picks those whose names match.
 MUTANT_JOBS ?= 2
 MUTANTS     ?=
 
 mutants: zookeeper ## put bugs into the library, one at a time; a test must find each of them
-	@$(GO) run ./internal/mutants -jobs $(MUTANT_JOBS) '$(MUTANTS)'
+	@$(GO) run ./internal/test/mutants -jobs $(MUTANT_JOBS) '$(MUTANTS)'
 
 # How long the explorer looks at each.
 EACH ?= 1m
 
 mutants-explored: ## put the same bugs in, and let the explorer alone look for each, for EACH (1m)
-	@$(GO) run ./internal/mutants -jobs $(MUTANT_JOBS) -explore $(EACH) '$(MUTANTS)'
+	@$(GO) run ./internal/test/mutants -jobs $(MUTANT_JOBS) -explore $(EACH) '$(MUTANTS)'
 
 takeover: zookeeper ## cut holders off in every way: each must be told before the next one holds; times are printed
 	TAKEOVER=1 \
-	$(GO) test -count=1 -timeout 60m -v ./internal/takeover
+	$(GO) test -count=1 -timeout 60m -v ./internal/test/takeover
 
 interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock: all must exclude each other
 	@scripts/peers.sh
-	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/interop
+	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
 
 # How many sequences. ZK_HOME chooses the server's version; a failure names the seed that repeats it: DIFFER_SEED=n.
 N ?= 10000
@@ -83,7 +83,7 @@ STRESS_SERVERS ?= 3
 
 stress: zookeeper ## lock for STRESS (60s) while servers, connections, sessions and nodes are broken; their record is checked
 	STRESS=$(STRESS) STRESS_SERVERS=$(STRESS_SERVERS) \
-	$(GO) test -count=1 -timeout 120m -v -run 'TestStress$$' ./internal/hammer
+	$(GO) test -count=1 -timeout 120m -v -run 'TestStress$$' ./internal/test/hammer
 
 # How long, in real time; for reproduction, the seed: EXPLORE_SEED=n. RACE=-race for the race detector, at a third of the speed.
 EXPLORE ?= 1m
@@ -95,17 +95,17 @@ explore: ## lock for EXPLORE (1m) in virtual time, in memory, while hosts, packe
 	$(GO) test $(RACE) -overlay bin/_yields/overlay.json -count=1 -timeout 0 -v -run 'TestExplore$$' ./internal/test/explore
 
 stress-broken: zookeeper ## break the library on purpose, in three ways: the stress must find each within a minute
-	STRESS_BROKEN=1 $(GO) test -count=1 -timeout 20m -v -run TestTheStressFindsBugs ./internal/hammer
+	STRESS_BROKEN=1 $(GO) test -count=1 -timeout 20m -v -run TestTheStressFindsBugs ./internal/test/hammer
 
 # How many of each.
 LOST ?= 10000
 
 lost-replies: zookeeper ## LOST (10,000) creates and deletes are done and not answered; half of the clients come back elsewhere
-	LOST=$(LOST) $(GO) test -count=1 -timeout 120m -v -run TestLostReplies ./internal/hammer
+	LOST=$(LOST) $(GO) test -count=1 -timeout 120m -v -run TestLostReplies ./internal/test/hammer
 
 leaks: zookeeper ## 100,000 canceled waits and 10,000 lost sessions; memory, goroutines, watches and nodes stay flat
 	LEAKS=1 \
-	$(GO) test -count=1 -timeout 120m -v -run 'Leave|Waiter|Meter' ./internal/hostile
+	$(GO) test -count=1 -timeout 120m -v -run 'Leave|Waiter|Meter' ./internal/test/hostile
 
 # short (about a quarter of an hour) or long (about an hour); BENCH_ONLY=regexp chooses workloads by name,
 # BENCH_PEERS=regexp whose locks are measured, BENCH_DISK=1ms makes the server's disk slower. bench-report measures both disks, so it takes twice as long.
@@ -114,15 +114,15 @@ BENCH ?= short
 COUNT ?= 6
 
 bench: zookeeper ## measure our locks beside zk.Lock and, where installed, Curator and kazoo: one server, a table
-	BENCH=$(BENCH) $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/bench
+	BENCH=$(BENCH) $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
 
 bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allocations; COUNT (6) times, for benchstat
 	@$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m \
-		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/link ./internal/wire
+		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/liveness ./internal/wire
 
 bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and its charts
 	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }
-	BENCH=$(BENCH) BENCH_REPORT=$(CURDIR)/docs $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/bench
+	BENCH=$(BENCH) BENCH_REPORT=$(CURDIR)/docs $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
 
 lint: ## gofmt, go vet, staticcheck, go mod tidy and verify; nested modules, too
 	@GO="$(GO)" scripts/lint.sh

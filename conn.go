@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/wire"
 )
@@ -70,7 +70,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		return nil, err
 	}
 	c := new(Conn)
-	slot.PutConn(c, client, link.Of(client), chroot, defaults...)
+	slot.PutConn(c, client, liveness.Of(client), chroot, defaults...)
 	return c, nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/goid"
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/loopback"
@@ -59,7 +59,7 @@ func recurse(b *testing.B, ctx context.Context, mu *reentrant.Mutex, byContext b
 // do without, and nothing else. That is, at both ends, a look at the two clocks and
 // a count that a mutex guards.
 func BenchmarkLeast(b *testing.B) {
-	l := link.New()
+	l := liveness.New()
 	l.Connected(1, time.Hour, time.Now())
 	var mu sync.Mutex
 	holds := map[int64]*int{goid.ID(): new(int)}

@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/goid"
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -114,7 +114,7 @@ func (m *Mutex) take(ctx context.Context, op string, how enter) (*zklocks.Hold, 
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		// It may have ended with the hold of this lock that it comes from: the caller is told.
 		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.Look() {
 			err = fmt.Errorf("%w: %w", ctx.Err(), h.Look())

@@ -8,7 +8,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -52,7 +52,7 @@ func (c *chain) try(ctx context.Context) (*queue.Place, error) {
 	c.mu.Lock()
 	busy := c.place != nil || len(c.waiting) > 0
 	c.mu.Unlock()
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
 	if busy {
@@ -82,7 +82,7 @@ func (c *chain) unlock(ctx context.Context, place *queue.Place) error {
 	case err := <-result:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("%w (the lock is being handed on in the background)", session.Ended(ctx))
+		return fmt.Errorf("%w (the lock is being handed on in the background)", zkclient.Ended(ctx))
 	}
 }
 
@@ -117,7 +117,7 @@ func (c *chain) watchLocked() {
 }
 
 func (c *chain) wait(ctx context.Context) (*queue.Place, error) {
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
 	s := &successor{granted: make(chan struct{})}

@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
 // held is what a zklocks.Hold on an RWMutex is.
@@ -90,7 +90,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 func (h *held) downgrade(ctx context.Context) error {
 	err := h.Look()
 	if err == nil {
-		err = session.Ended(ctx) // or a call that does nothing would still end the hand-overs
+		err = zkclient.Ended(ctx) // or a call that does nothing would still end the hand-overs
 	}
 	if err == nil {
 		err = h.mutex.writes.withdraw(&h.Part)

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -50,7 +50,7 @@ func (r *reads) entry() queue.Entry {
 
 // lock joins the party that holds the lock, or waits with others for a place.
 func (r *reads) lock(ctx context.Context) (*party, error) {
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
 	if r.alone {
@@ -74,7 +74,7 @@ func (r *reads) lock(ctx context.Context) (*party, error) {
 	default:
 		return nil, e.err
 	}
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		_ = e.party.leave(ctx)
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (r *reads) lock(ctx context.Context) (*party, error) {
 
 // try joins the party that holds the lock, or takes it if it is free.
 func (r *reads) try(ctx context.Context) (*party, error) {
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
 	if r.alone {

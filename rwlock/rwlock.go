@@ -96,7 +96,7 @@ func isRead(n znode.Node) bool {
 }
 
 // mayRead reports whether a writer that has gone may have become a reader in the
-// same place. Ours tell those who watch them, see session.Client.Replace; Curator's,
+// same place. Ours tell those who watch them, see zkclient.Client.Replace; Curator's,
 // which have the same names as some of ours, do not; kazoo has no downgrade.
 func mayRead(gone znode.Node, seen bool) bool {
 	return isWrite(gone) && (gone.Kind == curator.write || !seen)

@@ -9,14 +9,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
 // count is the stored number of permits, as this Semaphore knows it.
 type count struct {
 	path   string // the node that holds the number
 	line   string // the directory below it in which permits queue
-	client *session.Client
+	client *zkclient.Client
 	acl    []zk.ACL
 
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ type stored struct {
 	permits int
 	version int32
 	line    int64 // the czxid of the line it was read with
-	watch   *session.Watch
+	watch   *zkclient.Watch
 
 	sess  int64
 	epoch uint64
@@ -116,7 +116,7 @@ func (c *count) ask(ctx context.Context, sess int64) (*stored, error) {
 			watch.Event(event, first)
 			return nil, nil
 		case <-ctx.Done():
-			return nil, session.Ended(ctx)
+			return nil, zkclient.Ended(ctx)
 		}
 	case len(data) == 0:
 		return nil, c.fill(ctx, stat.Version)
@@ -268,5 +268,5 @@ func needs(err error, right string) error {
 	if err == zk.ErrNoAuth {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return session.Named(err)
+	return zkclient.Named(err)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -171,7 +171,7 @@ func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	if permits < 1 {
 		return s.wrap("resize", fmt.Errorf("%d permits: the number must be at least 1", permits))
 	}
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		return s.wrap("resize", err)
 	}
 	return s.wrap("resize", s.count.write(ctx, permits))

@@ -9,14 +9,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
 // refuseStrangers looks, before anything is made at the path, whether it is that of
 // a semaphore of another library. Such a one and ours would each give all permits
 // away, and kazoo would take our line for a holder.
 func (c *count) refuseStrangers(ctx context.Context) error {
-	children, _, err := c.client.Children(ctx, session.AnySession, c.path)
+	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
 	if err == zk.ErrNoNode {
 		return nil
 	}
@@ -26,7 +26,7 @@ func (c *count) refuseStrangers(ctx context.Context) error {
 	name, whose := stranger(children)
 	if whose == "" && slices.Contains(children, "leases") {
 		// The directory of Curator's locks is a container, and goes while nobody waits.
-		switch leases, _, err := c.client.Children(ctx, session.AnySession, c.path+"/leases"); err {
+		switch leases, _, err := c.client.Children(ctx, zkclient.AnySession, c.path+"/leases"); err {
 		case nil:
 			if member, _ := stranger(leases); strings.Contains(member, "-lease-") {
 				name, whose = "leases/"+member, "a semaphore of Curator's"

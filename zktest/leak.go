@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/memnet"
 )
 
@@ -40,7 +40,7 @@ func (d *dialed) String() string {
 
 // dials notes that a client begins to dial.
 func (c *clients) dials(ctx context.Context, h *Host) *dialed {
-	d := &dialed{host: h, end: link.Closer(ctx), late: h.s.isStopping()}
+	d := &dialed{host: h, end: liveness.Closer(ctx), late: h.s.isStopping()}
 	stack := stackOf(false)
 	id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
 	c.mu.Lock()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 // Op is a kind of request.

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 

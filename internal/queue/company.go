@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -79,10 +79,10 @@ func (c *Calm) replaces(v *view) {
 
 // view is what a look at the line has shown, and what tells that it still holds.
 type view struct {
-	client   *session.Client
+	client   *zkclient.Client
 	session  int64
 	epoch    uint64
-	arrivals *session.Watch // nil: somebody stands behind already, or nobody looks out
+	arrivals *zkclient.Watch // nil: somebody stands behind already, or nobody looks out
 	line     *Line
 	blind    bool  // nobody looks out, and nobody stood behind
 	mzxid    int64 // of the directory's data
@@ -153,7 +153,7 @@ func (c *Company) LookOut(ctx context.Context) (asked bool) {
 
 // Arrivals is the watch that fires when somebody comes who would be overtaken,
 // and nil if somebody has.
-func (c *Company) Arrivals() *session.Watch {
+func (c *Company) Arrivals() *zkclient.Watch {
 	if v := c.view.Load(); v != nil {
 		return v.arrivals
 	}
@@ -178,7 +178,7 @@ func (c *Company) joinsCalm(session int64, epoch uint64) bool {
 // looked takes note of a look at the line. The listing and the watch were asked
 // for side by side: only if both have seen the directory with the same data is
 // whoever has come since then sure to fire the watch.
-func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *session.Watch, epoch uint64) {
+func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *zkclient.Watch, epoch uint64) {
 	v := &view{client: m.line.client, session: m.sess, epoch: epoch, line: m.line}
 	behind := func(n znode.Node) bool { return n.Seq > m.nodes[0].Seq && c.Overtakes(n) }
 	switch {
@@ -199,7 +199,7 @@ func (c *Company) looked(m *member, line []znode.Node, dir *zk.Stat, arrivals *s
 
 // arrivals watches the data of the directory; nil if that is not possible, which
 // the listing beside it reports better.
-func (l *Line) arrivals(ctx context.Context, sess int64) *session.Watch {
+func (l *Line) arrivals(ctx context.Context, sess int64) *zkclient.Watch {
 	w, err := l.client.Watch(ctx, sess, l.dir)
 	if err != nil {
 		return nil

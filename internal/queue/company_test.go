@@ -6,8 +6,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -166,7 +166,7 @@ func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 			epoch := x.line.client.Epoch()
 			terms, err := m.entry.Terms(t.Context(), m.sess)
 			x.must(nil, err)
-			p, err := m.take(t.Context(), session.Claimed{Nodes: m.nodes, Zxid: header}, terms, epoch, false)
+			p, err := m.take(t.Context(), zkclient.Claimed{Nodes: m.nodes, Zxid: header}, terms, epoch, false)
 			x.must(nil, err)
 			_, stat, err := x.witness.Exists(x.line.path(m.nodes[0]))
 			x.must(nil, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -20,7 +20,7 @@ var errNotWrite = errors.New("not held for writing")
 // and nobody who waits behind is overtaken. It runs to its end whatever ctx
 // says; ctx bounds the wait for the answer.
 func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		return err
 	}
 	if err := p.life.Look(); err != nil {
@@ -68,7 +68,7 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 		case err == zk.ErrNoNode:
 			gone = true
 			p.life.Lose(errDeleted)
-		case errors.Is(err, session.ErrOver):
+		case errors.Is(err, zkclient.ErrOver):
 			gone = true
 			p.life.Lose(errOver)
 		}
@@ -83,6 +83,6 @@ func (p *Place) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	case err := <-result:
 		return explain(err, "WRITE on "+p.line.path(old)+", CREATE and DELETE on "+p.line.dir)
 	case <-ctx.Done():
-		return fmt.Errorf("%w (the downgrade goes on in the background)", session.Ended(ctx))
+		return fmt.Errorf("%w (the downgrade goes on in the background)", zkclient.Ended(ctx))
 	}
 }

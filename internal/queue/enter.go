@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -30,14 +30,14 @@ func (l *Line) Try(ctx context.Context, e Entry) (*Place, error) { return l.ente
 
 func (l *Line) enter(ctx context.Context, e Entry, wait bool) (*Place, error) {
 	for {
-		if err := session.Ended(ctx); err != nil {
+		if err := zkclient.Ended(ctx); err != nil {
 			return nil, err
 		}
 		place, err := l.attempt(ctx, e, wait)
 		switch {
 		case err == nil:
 			return place, nil
-		case errors.Is(err, errRequeue), errors.Is(err, errAgain), errors.Is(err, session.ErrOver):
+		case errors.Is(err, errRequeue), errors.Is(err, errAgain), errors.Is(err, zkclient.ErrOver):
 		default:
 			return nil, l.client.Unreached(ctx, err)
 		}
@@ -70,7 +70,7 @@ func (l *Line) attempt(ctx context.Context, e Entry, wait bool) (*Place, error) 
 			return nil, hold.ErrBusy
 		}
 	}
-	claim := session.Claim{
+	claim := zkclient.Claim{
 		Dir: l.dir, Kind: e.Kind, Nodes: e.Nodes, Data: l.cfg.Data, ACL: l.cfg.ACL,
 		Touch: l.touches(e), Check: terms.Check,
 	}
@@ -118,10 +118,10 @@ type member struct {
 	entry Entry
 	sess  int64
 	nodes []znode.Node
-	seat  *session.Seat // nil unless the entry stands alone
-	lease *session.Lease
+	seat  *zkclient.Seat // nil unless the entry stands alone
+	lease *zkclient.Lease
 
-	own    []*session.Watch // on its own nodes, if it may hold by a strike-out
+	own    []*zkclient.Watch // on its own nodes, if it may hold by a strike-out
 	token  int64
 	header int64 // what the reply's header says that the token is, or 0
 	marks  bool  // whoever is behind may wait for its mark
@@ -130,13 +130,13 @@ type member struct {
 }
 
 // take goes from standing in line to holding.
-func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, epoch uint64, wait bool) (*Place, error) {
+func (m *member) take(ctx context.Context, made zkclient.Claimed, terms Terms, epoch uint64, wait bool) (*Place, error) {
 	for _, n := range m.nodes {
 		if err := n.Usable(); err != nil {
 			return nil, err
 		}
 	}
-	var ahead *session.Seat
+	var ahead *zkclient.Seat
 	if m.entry.Alone {
 		m.seat, ahead = m.line.client.Sit(m.sess, m.line.seats, m.nodes[0])
 	}
@@ -169,7 +169,7 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, ep
 		if !errors.Is(err, errAgain) {
 			return place, err
 		}
-		if err := session.Ended(ctx); err != nil {
+		if err := zkclient.Ended(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -182,7 +182,7 @@ func (m *member) take(ctx context.Context, made session.Claimed, terms Terms, ep
 func (m *member) look(terms Terms, epoch uint64) error {
 	for _, w := range m.own {
 		if event, fired := w.Fired(); fired {
-			if !session.Gone(event) {
+			if !zkclient.Gone(event) {
 				return errAgain // somebody wrote into our node, or the watch ended with its connection: watch it anew
 			}
 			return errRequeue
@@ -217,13 +217,13 @@ func (m *member) leave(ctx context.Context, err error) error {
 	m.line.client.Rise(m.sess, m.line.seats, m.seat)
 	m.line.left(m.nodes, m.token, m.waiting, err)
 	removed := m.line.client.Remove(m.sess, m.line.dir, m.nodes)
-	if session.Ended(ctx) != nil || errors.Is(err, session.ErrOver) || errors.Is(err, session.ErrClosed) {
+	if zkclient.Ended(ctx) != nil || errors.Is(err, zkclient.ErrOver) || errors.Is(err, zkclient.ErrClosed) {
 		return err
 	}
 	select {
 	case left := <-removed:
 		switch left {
-		case nil, zk.ErrNoNode, session.ErrOver, session.ErrClosed:
+		case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:
 			return err
 		}
 		return also(err, fmt.Errorf("leaving the line: %w", explain(left, "DELETE on "+m.line.dir)))

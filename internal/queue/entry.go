@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -34,7 +34,7 @@ type Terms struct {
 	// Check must hold when the nodes are made; nil: nothing to check.
 	Check *zk.CheckVersionRequest
 	// Watch fires when the terms change; nil: they never do.
-	Watch *session.Watch
+	Watch *zkclient.Watch
 	// Line is the czxid of the directory for which the terms hold: one that
 	// was reaped and made anew is another line; 0: any.
 	Line int64

@@ -3,7 +3,7 @@ package queue
 import (
 	"time"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -13,7 +13,7 @@ func (l *Line) NamedBy(path string) { l.lock = path }
 
 // observed has the observers told of what the session does for this line.
 func (l *Line) observed() {
-	l.client = l.client.Traced(&session.Trace{
+	l.client = l.client.Traced(&zkclient.Trace{
 		Retried: func(op string, cause error) {
 			e := observe.Retried{Path: l.lock, Op: op, Cause: cause}
 			for _, o := range l.cfg.Observers {

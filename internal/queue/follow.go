@@ -3,7 +3,7 @@ package queue
 import (
 	"context"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
 // follow waits behind a seat of the same process, the next one ahead, without
@@ -12,7 +12,7 @@ import (
 //
 // It costs a watch on the own node, which is the one that the next in line waits
 // for, so no waiter needs any other. Observers are told what the seat knows of those ahead.
-func (m *member) follow(ctx context.Context, terms Terms, ahead *session.Seat, epoch uint64) (*Place, error) {
+func (m *member) follow(ctx context.Context, terms Terms, ahead *zkclient.Seat, epoch uint64) (*Place, error) {
 	m.seat.SetBehind(ahead)
 	if len(m.line.cfg.Observers) > 0 {
 		n, ok, err := ahead.Ahead(ctx)

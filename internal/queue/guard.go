@@ -7,7 +7,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -36,17 +36,17 @@ func (p *Place) guard(ctx context.Context, n znode.Node) {
 			}
 		}
 		switch {
-		case err == zk.ErrNoNode, err == nil && session.Gone(event):
+		case err == zk.ErrNoNode, err == nil && zkclient.Gone(event):
 			// Unlock and Downgrade delete the node themselves. Both have
 			// said so before they sent the delete.
 			if p.holds(n) {
 				p.life.Lose(errDeleted)
 			}
 			return
-		case errors.Is(err, session.ErrOver):
+		case errors.Is(err, zkclient.ErrOver):
 			p.life.Lose(errOver)
 			return
-		case errors.Is(err, session.ErrClosed):
+		case errors.Is(err, zkclient.ErrClosed):
 			p.life.Lose(err)
 			return
 		case err != nil:
@@ -57,7 +57,7 @@ func (p *Place) guard(ctx context.Context, n znode.Node) {
 			p.life.Lose(errOver)
 			return
 		case !errors.Is(event.Err, zk.ErrConnectionClosed):
-			p.life.Lose(session.ErrClosed)
+			p.life.Lose(zkclient.ErrClosed)
 			return
 		}
 		// Nor is it one that a watch which was set without a look at the node has ended

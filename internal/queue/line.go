@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -34,7 +34,7 @@ const maxData = 512 << 10
 // Line is the directory in which the members of one lock stand, seen over one
 // connection.
 type Line struct {
-	client *session.Client
+	client *zkclient.Client
 	dir    string
 	lock   string // its path, as observers know it
 	kinds  []znode.Kind
@@ -67,7 +67,7 @@ func NewLine(conn *zk.Conn, dir string, cfg Config, kinds ...znode.Kind) (*Line,
 	if err := znode.ValidatePath(dir); err != nil {
 		return nil, err
 	}
-	l := &Line{client: session.Of(conn), dir: dir, lock: dir, kinds: kinds, seats: fmt.Sprint(dir, kinds), mark: markOf(kinds), cfg: cfg}
+	l := &Line{client: zkclient.Of(conn), dir: dir, lock: dir, kinds: kinds, seats: fmt.Sprint(dir, kinds), mark: markOf(kinds), cfg: cfg}
 	l.make = func(ctx context.Context) error {
 		if err := l.client.MakeDir(ctx, dir, cfg.ACL); err != nil {
 			return explain(err, "CREATE on the parents of "+dir)
@@ -94,7 +94,7 @@ func markOf(kinds []znode.Kind) string {
 func (l *Line) MadeBy(make func(context.Context) error) { l.make = make }
 
 // Client is the connection that the line is seen over.
-func (l *Line) Client() *session.Client { return l.client }
+func (l *Line) Client() *zkclient.Client { return l.client }
 
 // list returns the members in order, and the directory as of that moment. One
 // that does not exist is empty.
@@ -113,7 +113,7 @@ func explain(err error, right string) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return session.Named(err)
+	return zkclient.Named(err)
 }
 
 // path returns the full path of a node.

@@ -9,10 +9,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/proxy"
-	"github.com/zklocks/zklocks/internal/session"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -46,7 +46,7 @@ func newPlaceInLine(t *testing.T, v venue.Venue, timeout time.Duration) *place {
 func (x *place) enter() *member {
 	x.Helper()
 	sess := x.conn.SessionID()
-	made, err := x.line.client.Claim(x.Context(), sess, session.Claim{Dir: x.line.dir, Kind: znode.Lock, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
+	made, err := x.line.client.Claim(x.Context(), sess, zkclient.Claim{Dir: x.line.dir, Kind: znode.Lock, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
 	if err != nil {
 		x.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 // Each of these may come between what a member has read and its grant. Some have
 // an event that waits in a channel, beside that of the last blocker.
 func TestWhatForbidsAGrant(t *testing.T) {
-	fired := func(w *session.Watch) func() bool {
+	fired := func(w *zkclient.Watch) func() bool {
 		return func() bool { _, fired := w.Fired(); return fired }
 	}
 	for name, c := range map[string]struct {
@@ -185,7 +185,7 @@ func TestNobodyQueuesAtTheEndOfTheCounter(t *testing.T) {
 		x := newPlaceInLine(t, v, 10*time.Second)
 		m := x.enter()
 		m.entry.Terms = Fixed(Rule{Blocks: func(znode.Node) bool { return true }})
-		made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Mzxid: 1}}
+		made := zkclient.Claimed{Dir: &zk.Stat{NumChildren: 1, Mzxid: 1}}
 		take := func() error {
 			terms, err := m.entry.Terms(t.Context(), m.sess)
 			x.must(nil, err)
@@ -249,7 +249,7 @@ func TestTheReplyOfAnotherLineGrantsNothing(t *testing.T) {
 			dropped := false
 			terms := Terms{Rule: rule, Line: c.line, Drop: func() { dropped = true }}
 			epoch := x.line.client.Epoch()
-			made := session.Claimed{Dir: &zk.Stat{NumChildren: 1, Czxid: c.of, Mzxid: 1}}
+			made := zkclient.Claimed{Dir: &zk.Stat{NumChildren: 1, Czxid: c.of, Mzxid: 1}}
 			_, err := m.take(t.Context(), made, terms, epoch, false)
 			if !errors.Is(err, c.want) || dropped != (c.want != nil) {
 				t.Errorf("terms of %d, line %d: %v, want %v; dropped: %v", c.line, c.of, err, c.want, dropped)
@@ -282,12 +282,12 @@ func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 			t.Errorf("doubt: %d, %v", i, err)
 		}
 		x.must(nil, x.witness.Delete(paths[many-1], -1))
-		if i, event, err := m.first(t.Context(), Terms{}, watches, nil); i != many-1 || !session.Gone(event) || err != nil {
+		if i, event, err := m.first(t.Context(), Terms{}, watches, nil); i != many-1 || !zkclient.Gone(event) || err != nil {
 			t.Errorf("the last of them goes: %d, %v, %v", i, event, err)
 		}
 		x.must(nil, x.witness.Delete(paths[0], -1))
 		m.own = watches[:1]
-		if i, event, err := m.first(t.Context(), Terms{}, watches[1:many-1], nil); !session.Gone(event) || err != nil || i >= many-2 {
+		if i, event, err := m.first(t.Context(), Terms{}, watches[1:many-1], nil); !zkclient.Gone(event) || err != nil || i >= many-2 {
 			t.Errorf("all others go: %d, %v, %v", i, event, err)
 		}
 	})

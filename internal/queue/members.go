@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -40,10 +40,10 @@ const readers = 16
 // Members lists who holds and who waits, in order. ruleOf says by which rule a
 // member with that many nodes stands in line.
 func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes int) Rule) ([]Member, error) {
-	if err := session.Ended(ctx); err != nil {
+	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
-	line, _, err := l.list(ctx, session.AnySession)
+	line, _, err := l.list(ctx, zkclient.AnySession)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -29,12 +29,12 @@ type Place struct {
 	token int64
 	call  atomic.Pointer[Call] // the last that was granted it, if there are observers
 	life  hold.Life
-	seat  *session.Seat
+	seat  *zkclient.Seat
 	marks bool // there may be somebody who waits for its mark
-	lease *session.Lease
+	lease *zkclient.Lease
 	look  func() error // Look, made once for all the parts
 
-	own atomic.Pointer[session.Watch] // on the first of the nodes, from the first Exists on
+	own atomic.Pointer[zkclient.Watch] // on the first of the nodes, from the first Exists on
 
 	mu       sync.Mutex
 	nodes    []znode.Node  // what is held now; Downgrade changes it
@@ -117,7 +117,7 @@ func (p *Place) holding(ctx context.Context) ([]znode.Node, error) {
 		select {
 		case <-replaced:
 		case <-ctx.Done():
-			return nil, session.Ended(ctx)
+			return nil, zkclient.Ended(ctx)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func (p *Place) Unlock(ctx context.Context) error {
 	case err := <-p.remove(p.release):
 		return p.unlocked(err)
 	case <-ctx.Done():
-		return fmt.Errorf("%w (the node is being deleted in the background)", session.Ended(ctx))
+		return fmt.Errorf("%w (the node is being deleted in the background)", zkclient.Ended(ctx))
 	}
 }
 
@@ -148,9 +148,9 @@ func (p *Place) unlocked(err error) error {
 		return nil
 	case err == zk.ErrNoNode:
 		return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
-	case errors.Is(err, session.ErrOver):
+	case errors.Is(err, zkclient.ErrOver):
 		return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
-	case errors.Is(err, session.ErrClosed):
+	case errors.Is(err, zkclient.ErrClosed):
 		return fmt.Errorf("%w: %w", hold.ErrLost, err)
 	}
 	return explain(err, "DELETE on "+p.line.dir)
@@ -205,7 +205,7 @@ func (p *Place) Exists(ctx context.Context) bool {
 		switch {
 		case err == zk.ErrNoNode && p.holds(n):
 			p.life.Lose(errDeleted)
-		case errors.Is(err, session.ErrOver):
+		case errors.Is(err, zkclient.ErrOver):
 			p.life.Lose(errOver)
 		}
 		if err != nil || p.life.Look() != nil {
@@ -263,7 +263,7 @@ func (p *Place) Verify(ctx context.Context) error {
 		}
 		p.life.Lose(errDeleted)
 		return p.life.Look()
-	case errors.Is(err, session.ErrOver):
+	case errors.Is(err, zkclient.ErrOver):
 		p.life.Lose(errOver)
 		return p.life.Look()
 	default:
@@ -301,16 +301,16 @@ func (p *Place) multi(ctx context.Context, look func() error, ops []any) ([]zk.M
 		case err == nil:
 			return replies[len(nodes):], nil
 		case failed >= len(nodes):
-			return replies[len(nodes):], session.Named(err)
-		case failed == session.Unanswered && end != nil:
+			return replies[len(nodes):], zkclient.Named(err)
+		case failed == zkclient.Unanswered && end != nil:
 			// It does not match what ended the hold: that says that nothing was done.
 			return nil, fmt.Errorf("the transaction may have taken place: %w; the hold has ended meanwhile: %v", err, end)
-		case failed == session.Unanswered:
+		case failed == zkclient.Unanswered:
 			return nil, fmt.Errorf("the transaction may have taken place: %w", err)
 		case end != nil:
 			return nil, end // ctx may be the hold's own
 		case failed < 0 || err != zk.ErrNoNode:
-			return nil, session.Named(err)
+			return nil, zkclient.Named(err)
 		}
 		switch now, err := p.holding(ctx); {
 		case err != nil:

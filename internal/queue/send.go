@@ -3,7 +3,7 @@ package queue
 import (
 	"context"
 
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
 // Send has the place waited for on behalf of callers who may come and go, and
@@ -13,7 +13,7 @@ func (l *Line) Send(e Entry, deliver func(*Place, error)) (callOff func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
-		deliver(l.Wait(session.Unhurried(ctx), e))
+		deliver(l.Wait(zkclient.Unhurried(ctx), e))
 	}()
 	return cancel
 }
@@ -21,7 +21,7 @@ func (l *Line) Send(e Entry, deliver func(*Place, error)) (callOff func()) {
 // GaveUp is the error of a caller who does not wait any more for what was sent,
 // because his ctx has ended.
 func (l *Line) GaveUp(ctx context.Context) error {
-	return l.client.Unreached(ctx, session.Ended(ctx))
+	return l.client.Unreached(ctx, zkclient.Ended(ctx))
 }
 
 // Abandon gives the place back without waiting for the answer.

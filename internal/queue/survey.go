@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/session"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -80,7 +80,7 @@ func (m *member) list(ctx context.Context, epoch uint64) ([]znode.Node, *zk.Stat
 	var l struct {
 		line     []znode.Node
 		dir      *zk.Stat
-		arrivals *session.Watch
+		arrivals *zkclient.Watch
 		err      error
 	}
 	var beside sync.WaitGroup
@@ -93,7 +93,7 @@ func (m *member) list(ctx context.Context, epoch uint64) ([]znode.Node, *zk.Stat
 	}
 	var err error
 	if m.token == 0 {
-		var own []*session.Watch
+		var own []*zkclient.Watch
 		if own, err = m.watchAll(ctx, m.nodes); err == nil {
 			err = m.keep(own)
 		}
@@ -114,7 +114,7 @@ func (m *member) list(ctx context.Context, epoch uint64) ([]znode.Node, *zk.Stat
 }
 
 // keep takes the watches of the own nodes, if these are still ours.
-func (m *member) keep(own []*session.Watch) error {
+func (m *member) keep(own []*zkclient.Watch) error {
 	for _, w := range own {
 		if w == nil {
 			return errRequeue
@@ -129,8 +129,8 @@ func (m *member) keep(own []*session.Watch) error {
 }
 
 // watchAll watches nodes, all at once. The watch of a node that does not exist is nil.
-func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*session.Watch, error) {
-	watches := make([]*session.Watch, len(nodes))
+func (m *member) watchAll(ctx context.Context, nodes []znode.Node) ([]*zkclient.Watch, error) {
+	watches := make([]*zkclient.Watch, len(nodes))
 	_, err := m.each(nodes, func(i int, path string) (err error) {
 		watches[i], err = m.line.client.Watch(ctx, m.sess, path)
 		return err
@@ -163,14 +163,14 @@ func (m *member) each(nodes []znode.Node, read func(i int, path string) error) (
 
 // watchBlockers watches the blockers and, if it may be the member's turn as soon as
 // one of them goes, its own nodes.
-func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.Node) (watches []*session.Watch, err error) {
+func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.Node) (watches []*zkclient.Watch, err error) {
 	client := m.line.client
 	next := m.own == nil && turn.IsNext()
 	if m.token != 0 && (turn.MayBeMarked() || next && !turn.AsksHow()) {
 		return m.watchBeside(ctx, turn, nearest)
 	}
 	var beside sync.WaitGroup
-	var own []*session.Watch
+	var own []*zkclient.Watch
 	var ownErr error
 	if next {
 		beside.Go(func() { own, ownErr = m.watchAll(ctx, m.nodes) })
@@ -195,7 +195,7 @@ func (m *member) watchBlockers(ctx context.Context, turn *Turn, nearest []znode.
 
 // watchBeside watches the blockers beside the own nodes, all with one request, and
 // the mark of the nearest if that is what it may be the member's turn by.
-func (m *member) watchBeside(ctx context.Context, turn *Turn, nearest []znode.Node) ([]*session.Watch, error) {
+func (m *member) watchBeside(ctx context.Context, turn *Turn, nearest []znode.Node) ([]*zkclient.Watch, error) {
 	mark := ""
 	if turn.MayBeMarked() {
 		mark = m.line.mark
@@ -213,13 +213,13 @@ func (m *member) watchBeside(ctx context.Context, turn *Turn, nearest []znode.No
 // not begun.
 type vigil struct {
 	begun   bool
-	watches []*session.Watch // on those that the turn wants watched
-	doubt   *time.Timer      // nil if the watches are not to be doubted
+	watches []*zkclient.Watch // on those that the turn wants watched
+	doubt   *time.Timer       // nil if the watches are not to be doubted
 }
 
-func (v *vigil) begin(watches []*session.Watch) {
+func (v *vigil) begin(watches []*zkclient.Watch) {
 	v.begun, v.watches = true, watches
-	if slices.ContainsFunc(watches, func(w *session.Watch) bool { return w != nil && w.Stat == nil }) {
+	if slices.ContainsFunc(watches, func(w *zkclient.Watch) bool { return w != nil && w.Stat == nil }) {
 		v.doubt = time.NewTimer(patience)
 	}
 }
@@ -249,7 +249,7 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn, v *vigil) e
 				turn.Gone(nearest[i], false)
 			}
 		}
-		v.watches = slices.DeleteFunc(watches, func(w *session.Watch) bool { return w == nil })
+		v.watches = slices.DeleteFunc(watches, func(w *zkclient.Watch) bool { return w == nil })
 		if len(v.watches) < len(nearest) {
 			return nil
 		}
@@ -259,9 +259,9 @@ func (m *member) await(ctx context.Context, terms Terms, turn *Turn, v *vigil) e
 		return err
 	}
 	switch {
-	case i < 0 || !session.Gone(event):
+	case i < 0 || !zkclient.Gone(event):
 		return errAgain
-	case session.Marked(event):
+	case zkclient.Marked(event):
 		turn.Marked()
 		return nil
 	}
@@ -310,9 +310,9 @@ const (
 )
 
 // first waits for the first event: that of watch i, another or doubt.
-func (m *member) first(ctx context.Context, terms Terms, watches []*session.Watch, doubt <-chan time.Time) (i int, event zk.Event, err error) {
+func (m *member) first(ctx context.Context, terms Terms, watches []*zkclient.Watch, doubt <-chan time.Time) (i int, event zk.Event, err error) {
 	if len(watches) == 1 && len(m.own) <= 1 {
-		var own *session.Watch
+		var own *zkclient.Watch
 		var ownC <-chan zk.Event
 		if len(m.own) == 1 {
 			own = m.own[0]
@@ -328,10 +328,10 @@ func (m *member) first(ctx context.Context, terms Terms, watches []*session.Watc
 		case <-doubt:
 			return doubted, zk.Event{}, nil
 		case <-ctx.Done():
-			return another, zk.Event{}, session.Ended(ctx)
+			return another, zk.Event{}, zkclient.Ended(ctx)
 		}
 	}
-	all := make([]*session.Watch, 0, len(watches)+len(m.own)+1)
+	all := make([]*zkclient.Watch, 0, len(watches)+len(m.own)+1)
 	all = append(append(all, watches...), m.own...)
 	if terms.Watch != nil {
 		all = append(all, terms.Watch)
@@ -339,7 +339,7 @@ func (m *member) first(ctx context.Context, terms Terms, watches []*session.Watc
 	j, event := receive(all, ctx.Done(), doubt)
 	switch {
 	case j == len(all):
-		return another, zk.Event{}, session.Ended(ctx)
+		return another, zk.Event{}, zkclient.Ended(ctx)
 	case j > len(all):
 		return doubted, zk.Event{}, nil
 	case j >= len(watches):
@@ -353,7 +353,7 @@ const mostWatches = 60_000
 
 // receive waits for the first event of the watches, or for one of the other channels, whose
 // index comes after those of the watches.
-func receive(watches []*session.Watch, others ...any) (int, zk.Event) {
+func receive(watches []*zkclient.Watch, others ...any) (int, zk.Event) {
 	if len(watches) > mostWatches {
 		return receiveInParts(watches, others)
 	}
@@ -374,7 +374,7 @@ func receive(watches []*session.Watch, others ...any) (int, zk.Event) {
 
 // receiveInParts waits for each part of the watches on a goroutine of its own. An event that
 // comes second is not lost: its watch knows it.
-func receiveInParts(watches []*session.Watch, others []any) (int, zk.Event) {
+func receiveInParts(watches []*zkclient.Watch, others []any) (int, zk.Event) {
 	type result struct {
 		i     int
 		event zk.Event

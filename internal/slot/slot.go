@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -51,7 +51,7 @@ func Get(h Holder) Grant { return h.holdSlot().grant }
 type Conn struct {
 	_        noCopy
 	client   *zk.Conn
-	link     *link.Link
+	link     *liveness.Link
 	chroot   Chroot
 	defaults []Common
 	closing  atomic.Bool
@@ -65,7 +65,7 @@ type Connector interface{ connSlot() *Conn }
 
 // PutConn makes a Conn that of a client, before another goroutine has it. defaults are the options
 // of its locks.
-func PutConn(c Connector, client *zk.Conn, link *link.Link, chroot Chroot, defaults ...Common) {
+func PutConn(c Connector, client *zk.Conn, link *liveness.Link, chroot Chroot, defaults ...Common) {
 	slot := c.connSlot()
 	slot.client, slot.link, slot.chroot, slot.defaults = client, link, chroot, defaults
 	slot.closed = make(chan struct{})
@@ -99,7 +99,7 @@ func Close(c Connector, with func() error) error {
 }
 
 // Link is what that connection knows about itself.
-func Link(c Connector) *link.Link { return c.connSlot().link }
+func Link(c Connector) *liveness.Link { return c.connSlot().link }
 
 // Defaults is the configuration of a lock on this connection without options of its own.
 func Defaults(c Connector) queue.Config {

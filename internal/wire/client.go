@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 var errClosed = errors.New("zklocks: closed")
@@ -21,7 +21,7 @@ var errClosed = errors.New("zklocks: closed")
 // client is all that stands around one *zk.Conn: its dialer, its callback, and what the wires report.
 type client struct {
 	settings
-	link  *link.Link
+	link  *liveness.Link
 	hosts *hosts
 
 	quit  context.Context // done when the user has closed the connection
@@ -48,7 +48,7 @@ type client struct {
 func newClient(servers []string, timeout time.Duration, s settings) *client {
 	c := &client{
 		settings: s,
-		link:     link.New(servers...),
+		link:     liveness.New(servers...),
 		hosts:    newHosts(servers, timeout),
 		gone:     make(chan struct{}),
 		ready:    make(chan struct{}),
@@ -96,7 +96,7 @@ func (c *client) open(network, server string) (*wire, error) {
 	if dial == nil {
 		dial = new(net.Dialer).DialContext
 	}
-	conn, err := dial(link.WithCloser(ctx, c.close), network, address)
+	conn, err := dial(liveness.WithCloser(ctx, c.close), network, address)
 	if err == nil && c.tls != nil {
 		conn, err = c.secure(ctx, conn, server)
 	}

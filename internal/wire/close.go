@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 var errUnheard = errors.New("zklocks: close: no server has answered: the session, and its nodes, may stay until its timeout is over")
@@ -13,7 +13,7 @@ var errUnheard = errors.New("zklocks: close: no server has answered: the session
 // Close closes a connection and says whether a server has ended its session. From the second call
 // on it returns nil.
 func Close(conn *zk.Conn) error {
-	l := link.Of(conn)
+	l := liveness.Of(conn)
 	closed, session := l.IsClosed(), l.Session()
 	conn.Close()
 	if closed || session == 0 || l.HasParted() {

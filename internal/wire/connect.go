@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // Connect opens a connection to an ensemble and returns when the server has granted a session. servers are the members, each
@@ -81,7 +81,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		}
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
-	link.Attach(conn, c.link)
+	liveness.Attach(conn, c.link)
 	return conn, nil
 }
 

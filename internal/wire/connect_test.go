@@ -12,7 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -176,7 +176,7 @@ func TestConnectAndClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("connected in %v", time.Since(start))
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		if l == nil || l.Session() != conn.SessionID() || l.Epoch() != 1 || !l.Alive(conn.SessionID()) {
 			t.Errorf("link %+v", l)
 		}
@@ -208,7 +208,7 @@ func TestGrantedTimeout(t *testing.T) {
 			time.Hour:              8 * time.Second,
 		} {
 			conn := connect(t, v, asked, []string{s.Addr()})
-			l := link.Of(conn)
+			l := liveness.Of(conn)
 			if got := l.Timeout(); got != want {
 				t.Errorf("asked %v: granted %v, want %v", asked, got, want)
 			}
@@ -222,7 +222,7 @@ func TestGrantedTimeout(t *testing.T) {
 func TestForeignConnectionHasNoLink(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		if link.Of(v.ConnectForeign(t, 4*time.Second)) != nil {
+		if liveness.Of(v.ConnectForeign(t, 4*time.Second)) != nil {
 			t.Error("it has")
 		}
 	})

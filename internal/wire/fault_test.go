@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
@@ -46,7 +46,7 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
-		session, l := conn.SessionID(), link.Of(conn)
+		session, l := conn.SessionID(), liveness.Of(conn)
 		for i := range 20 {
 			limit := 40 * time.Millisecond // after one that did not last
 			if i%2 == 0 {
@@ -174,7 +174,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				s := v.Standalone(t, venue.Options{})
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
-				l := link.Of(conn)
+				l := liveness.Of(conn)
 				// Callers wait, as always in real life, and more of them than fit into the client's queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
@@ -230,7 +230,7 @@ func TestDeadlineBeforeExpiry(t *testing.T) {
 // beats sends heartbeats, as the locks send them, for a while.
 func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
 	t.Helper()
-	l := link.Of(conn)
+	l := liveness.Of(conn)
 	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) {
 		sent := time.Now()
 		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
@@ -246,7 +246,7 @@ func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
 // be dead before its nodes vanished.
 func deadBeforeExpiry(t *testing.T, conn, witness *zk.Conn, off func()) time.Duration {
 	t.Helper()
-	l, session, path := link.Of(conn), conn.SessionID(), test.Path(t)
+	l, session, path := liveness.Of(conn), conn.SessionID(), test.Path(t)
 	must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
 	found, _, vanished, err := witness.ExistsW(path)
 	if err != nil || !found {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
@@ -37,7 +37,7 @@ func TestMarks(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-				l := link.Of(conn)
+				l := liveness.Of(conn)
 				answered(t, conn)
 				paths := nodes(t, witness, 2)
 				mark := paths[0] + "-mark"
@@ -86,7 +86,7 @@ func TestMarksThatNeverCome(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		server := v.Shared(t)
 		conn, witness := connect(t, v, 20*time.Second, []string{server.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		answered(t, conn)
 		for i, path := range nodes(t, witness, 500) {
 			if i%2 == 0 {
@@ -113,7 +113,7 @@ func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
 		server := v.Shared(t)
 		p := v.Proxy(t, server.Addr())
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		path := nodes(t, witness, 1)
 		mark := path[0] + "-mark"
 		answered(t, conn)

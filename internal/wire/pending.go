@@ -3,7 +3,7 @@ package wire
 import (
 	"time"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // pending holds the packets that were sent and not answered yet, in order. Replies come in the same order, but for those
@@ -16,8 +16,8 @@ type pending struct {
 type packet struct {
 	xid, op int32
 	at      time.Time
-	birth   *link.Birth // somebody wants to know the zxid of the reply; or nil
-	again   func()      // sends it once more if the server throws it away; nil if that is not the wire's to do
+	birth   *liveness.Birth // somebody wants to know the zxid of the reply; or nil
+	again   func()          // sends it once more if the server throws it away; nil if that is not the wire's to do
 }
 
 func (q *pending) push(p packet) {

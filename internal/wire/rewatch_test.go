@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // A rewatcher is a server that notes how a client sets its watches again after a reconnect, and
@@ -223,7 +223,7 @@ func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 			}
 			return true
 		}
-		l := link.Of(f.start().connect())
+		l := liveness.Of(f.start().connect())
 		if _, err := l.WatchAll([]string{"/a"}, "/a-mark"); err != nil {
 			t.Fatal(err)
 		}

@@ -5,13 +5,13 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // SessionTimeout returns the session timeout that the server granted last, which need not be the one asked for. It is 0 for a
 // connection that Connect did not make.
 func SessionTimeout(conn *zk.Conn) time.Duration {
-	if l := link.Of(conn); l != nil {
+	if l := liveness.Of(conn); l != nil {
 		return l.Timeout()
 	}
 	return 0

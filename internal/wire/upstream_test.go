@@ -14,15 +14,15 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // What the locks take for granted of the client, github.com/go-zookeeper/zk, asked of the client itself and of a real server:
 // a new version that does otherwise is noticed here and not in a lock. What is asked as well in other places: that requests
-// of one session may run in the next, internal/session TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent
+// of one session may run in the next, internal/zkclient TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent
 // again, TestDigestAuth, TestChaos and TestFailedWrites; that Close ends with all that is under way, TestCloseDuringOutage.
 
 // upstream runs a test with the client as it is, and as wire makes it.

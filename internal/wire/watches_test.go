@@ -10,9 +10,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
 )
@@ -69,7 +69,7 @@ func TestWatchAll(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		paths := nodes(t, witness, 5)
 		set(t, witness, paths[3])
 		must(t, witness.Delete(paths[4], -1))
@@ -120,9 +120,9 @@ func TestWatchAllTwice(t *testing.T) {
 		conn, witness := connect(t, v, 20*time.Second, v.Servers(t)), v.Connect(t, 20*time.Second)
 		paths := nodes(t, witness, 2)
 		answered(t, conn)
-		first, err := link.Of(conn).WatchAll(paths, "")
+		first, err := liveness.Of(conn).WatchAll(paths, "")
 		must(t, err)
-		second, err := link.Of(conn).WatchAll(paths, "")
+		second, err := liveness.Of(conn).WatchAll(paths, "")
 		must(t, err)
 		must(t, witness.Delete(paths[0], -1))
 		for _, ch := range []<-chan zk.Event{first[0], second[0]} {
@@ -143,7 +143,7 @@ func TestWatchAllOfThousands(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		before := p.Seen(proxy.AnyOp)
-		w, err := link.Of(conn).WatchAll(paths, "")
+		w, err := liveness.Of(conn).WatchAll(paths, "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n < 2 || n > 5 {
 			t.Errorf("%d requests for 300 kB", n)
@@ -168,7 +168,7 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-				l := link.Of(conn)
+				l := liveness.Of(conn)
 				paths := nodes(t, witness, 3)
 				answered(t, conn)
 				early, err := l.WatchAll(paths[:2], "")
@@ -207,7 +207,7 @@ func TestWatchAllAmongOthers(t *testing.T) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		said := new(lines)
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithLogger(said)), v.Connect(t, 20*time.Second)
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		paths := nodes(t, witness, 20)
 		answered(t, conn)
 		done := make(chan struct{})
@@ -262,7 +262,7 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret")), v.Connect(t, 20*time.Second)
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		paths := nodes(t, witness, 3)
 		answered(t, conn)
 		var mu sync.Mutex
@@ -305,7 +305,7 @@ func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		f := p.Nth(proxy.ReadOp, 2, proxy.CutBefore)
-		if _, err := link.Of(conn).WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+		if _, err := liveness.Of(conn).WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("WatchAll: %v", err)
 		}
 		<-f.Fired()

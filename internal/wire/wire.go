@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 const (
@@ -352,7 +352,7 @@ func (w *wire) enlarge(size int) {
 }
 
 // birth finds who wants to know the zxid of a create that is sent.
-func (w *wire) birth(op int32, p []byte) *link.Birth {
+func (w *wire) birth(op int32, p []byte) *liveness.Birth {
 	if op != opMulti && op != opCreate || !w.client.link.Expecting() {
 		return nil
 	}

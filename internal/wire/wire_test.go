@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/memnet"
 )
 
@@ -336,7 +336,7 @@ func TestExpired(t *testing.T) {
 			return n == 1
 		}
 		conn := f.start().connect()
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		if l.Session() != 1 || !l.Alive(1) {
 			t.Fatalf("session %d", l.Session())
 		}
@@ -363,7 +363,7 @@ func TestAnswersAreTimed(t *testing.T) {
 			return false
 		}
 		conn := f.start().connect()
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		before := l.Deadline(fakeSession)
 		start := time.Now()
 		got := make(chan error)
@@ -397,7 +397,7 @@ func TestWatchAllRefused(t *testing.T) {
 				return true
 			}
 			conn := f.start().connect()
-			l := link.Of(conn)
+			l := liveness.Of(conn)
 			_, err := l.WatchAll([]string{"/a", "/b"}, "")
 			if err == nil || want != nil && !errors.Is(err, want) {
 				t.Errorf("code %d: error %v, want %v", code, err, want)
@@ -434,7 +434,7 @@ func TestTwoWatchAllAtOnce(t *testing.T) {
 			}
 			return true
 		}
-		l := link.Of(f.start().connect())
+		l := liveness.Of(f.start().connect())
 		errs := make(map[string]chan error)
 		for _, p := range []string{"/a", "/b"} {
 			told := make(chan error, 1)
@@ -485,7 +485,7 @@ func TestMarksOnAnOldServer(t *testing.T) {
 			return true
 		}
 		conn := f.start().connect()
-		l := link.Of(conn)
+		l := liveness.Of(conn)
 		for _, want := range []int32{1, 0} {
 			w, err := l.WatchAll([]string{"/a"}, "/a-mark")
 			if err != nil {

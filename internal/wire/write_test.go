@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // A brokenConn fails the first Write of an operation, and tells its reader late.
@@ -56,7 +56,7 @@ func TestFailedWrites(t *testing.T) {
 		go func() {
 			for {
 				// It may be sent beside the write that fails, and be lost with the connection.
-				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || link.Of(conn).IsClosed() {
+				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || liveness.Of(conn).IsClosed() {
 					got <- err
 					return
 				}
@@ -70,7 +70,7 @@ func TestFailedWrites(t *testing.T) {
 		case <-time.After(3 * time.Second):
 			t.Fatal("the client hangs")
 		}
-		if link.Of(conn).IsClosed() {
+		if liveness.Of(conn).IsClosed() {
 			t.Error("taken for closed")
 		}
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
-	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/leaks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
 )

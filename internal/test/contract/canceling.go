@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 var canceling = []scenario{

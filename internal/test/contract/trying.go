@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 var trying = []scenario{

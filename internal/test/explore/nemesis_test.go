@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 // A nemesis breaks one thing after another, and mends each after a while. Several are at work at

@@ -235,7 +235,7 @@ func (w *world) work() map[string]int {
 func (w *world) remember() {
 	var inside []string
 	for _, stack := range test.Stacks() {
-		if strings.Contains(stack, "/zklocks/zklocks/internal/session.") || strings.Contains(stack, "/zklocks/zklocks/internal/queue.") {
+		if strings.Contains(stack, "/zklocks/zklocks/internal/zkclient.") || strings.Contains(stack, "/zklocks/zklocks/internal/queue.") {
 			inside = append(inside, stack)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/link"
+	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
@@ -15,6 +15,6 @@ func On(conn *zk.Conn) *zklocks.Conn {
 		return nil
 	}
 	c := new(zklocks.Conn)
-	slot.PutConn(c, conn, link.Of(conn), "")
+	slot.PutConn(c, conn, liveness.Of(conn), "")
 	return c
 }

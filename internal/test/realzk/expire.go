@@ -14,8 +14,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 // Expire ends conn's session at the server, at once, and returns when the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 // Options shape the servers that Start and StartEnsemble run. The zero value

@@ -7,7 +7,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 // link is one member's way to another: to its quorum port, where the leader's

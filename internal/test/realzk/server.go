@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/proxy"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 const (

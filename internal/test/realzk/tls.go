@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
 // Authority signs certificates that nobody outside the test trusts.

@@ -1,0 +1,286 @@
+package liveness
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	timeout = 4 * time.Second
+	session = int64(0x1234)
+)
+
+// connected returns a Link whose handshake was sent and answered at this moment.
+func connected(t *testing.T) (*Link, *fakeClock) {
+	t.Helper()
+	c := newClock()
+	l := newLink(c.now)
+	l.Connected(session, timeout, c.now())
+	return l, c
+}
+
+func TestClocks(t *testing.T) {
+	second := time.Second
+	for _, tc := range []struct {
+		name  string
+		happy bool
+		pass  func(c *fakeClock)
+	}{
+		{"nothing", true, func(c *fakeClock) {}},
+		{"just before the deadline", true, func(c *fakeClock) { c.run(timeout - 1) }},
+		{"at the deadline", false, func(c *fakeClock) { c.run(timeout) }},
+		{"process frozen past the deadline", false, func(c *fakeClock) { c.run(10 * timeout) }},
+		{"machine suspended past the deadline", false, func(c *fakeClock) { c.suspend(timeout) }},
+		{"machine suspended for less", true, func(c *fakeClock) { c.suspend(timeout - second) }},
+		{"half run, half suspended", false, func(c *fakeClock) { c.run(timeout / 2); c.suspend(timeout / 2) }},
+		{"wall clock set forward", false, func(c *fakeClock) { c.step(time.Hour) }},
+		{"wall clock set back does not lengthen", false, func(c *fakeClock) { c.step(-time.Hour); c.run(timeout) }},
+		{"wall clock set back does not shorten", true, func(c *fakeClock) { c.step(-time.Hour); c.run(timeout - 1) }},
+		{"wall clock forth and back", true, func(c *fakeClock) { c.step(time.Hour); c.step(-time.Hour) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, c := connected(t)
+			tc.pass(c)
+			if got := l.Alive(session); got != tc.happy {
+				t.Errorf("Alive = %v at the first look, want %v", got, tc.happy)
+			}
+		})
+	}
+}
+
+// A process may be frozen anywhere, also inside Alive. What counts is a clock read after everything else.
+func TestFrozenInsideAlive(t *testing.T) {
+	c := newClock()
+	l := newLink(func() time.Time {
+		c.run(2 * timeout) // frozen right before the look at the clock
+		return c.now()
+	})
+	l.Connected(session, timeout, c.now())
+	if l.Alive(session) {
+		t.Error("alive after a freeze between the load of the state and the look at the clock")
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	ms := time.Millisecond
+	type step struct {
+		at  time.Duration
+		do  string // "answered", "proved", "reconnect"
+		was time.Duration
+	}
+	for _, tc := range []struct {
+		name  string
+		steps []step
+		want  time.Duration // the packet that the deadline counts from
+	}{
+		{"handshake alone", nil, 0},
+		{"answers alone prove nothing", []step{{1000 * ms, "answered", 1000 * ms}, {2000 * ms, "answered", 2000 * ms}}, 0},
+		{"a proof alone counts from the handshake", []step{{3000 * ms, "proved", 3000 * ms}}, 0},
+		{"a proof does not vouch for itself", []step{{1500 * ms, "answered", 1500 * ms}, {1500 * ms, "proved", 1500 * ms}}, 0},
+		{"nor does one a quarter later, which leaves the leader's loop no time", []step{{1500 * ms, "answered", 1500 * ms}, {2625 * ms, "proved", 2624 * ms}}, 0},
+		{"a quarter and a bit later it does", []step{{1500 * ms, "answered", 1500 * ms}, {2626 * ms, "proved", 2625 * ms}}, 1500 * ms},
+		{"that long after it was sent is not enough", []step{{1501 * ms, "answered", 1500 * ms}, {2626 * ms, "proved", 2625 * ms}}, 0},
+		{"the newest that is old enough", []step{
+			{500 * ms, "answered", 500 * ms}, {1000 * ms, "answered", 1000 * ms}, {1501 * ms, "answered", 1501 * ms},
+			{2626 * ms, "proved", 2625 * ms}}, 1000 * ms},
+		{"heartbeats a quarter and a bit after each answer", []step{
+			{10 * ms, "answered", 0}, {10 * ms, "proved", 0},
+			{1145 * ms, "answered", 1135 * ms}, {1145 * ms, "proved", 1135 * ms},
+			{2280 * ms, "answered", 2270 * ms}, {2280 * ms, "proved", 2270 * ms}}, 1135 * ms},
+		{"a late, old proof takes nothing back", []step{
+			{1000 * ms, "answered", 1000 * ms}, {2500 * ms, "proved", 2400 * ms}, {2600 * ms, "proved", 100 * ms}}, 1000 * ms},
+		{"an answer told after the proof waits for the next", []step{
+			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}}, 0},
+		{"and gets it", []step{
+			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}, {3700 * ms, "proved", 3626 * ms}}, 1000 * ms},
+		{"a reconnect alone proves nothing", []step{{3000 * ms, "reconnect", 2900 * ms}}, 0},
+		{"nor do answers behind it", []step{{3000 * ms, "reconnect", 2900 * ms}, {3010 * ms, "answered", 3001 * ms}}, 0},
+		{"a quorum request behind it does, at once", []step{{3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 3000 * ms}}, 2900 * ms},
+		{"not one that was sent before it was answered", []step{{3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2999 * ms}}, 0},
+		{"nor does another reconnect", []step{
+			{2000 * ms, "reconnect", 1900 * ms}, {3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2001 * ms}}, 0},
+		{"a proof of the old connection vouches for nothing on the new one", []step{
+			{2000 * ms, "answered", 2000 * ms}, {3000 * ms, "reconnect", 2990 * ms}, {3100 * ms, "proved", 2980 * ms}}, 0},
+		{"nor do marks of the old one", []step{
+			{2000 * ms, "answered", 2000 * ms}, {2200 * ms, "reconnect", 1000 * ms}, {3500 * ms, "proved", 3400 * ms}}, 1000 * ms},
+		{"an answer of the old connection told late takes nothing back", []step{
+			{3000 * ms, "reconnect", 2990 * ms}, {3001 * ms, "answered", 500 * ms}, {4500 * ms, "proved", 4400 * ms}}, 2990 * ms},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l, c := connected(t)
+			zero := c.now()
+			for _, s := range tc.steps {
+				c.run(s.at - c.mono)
+				switch was := zero.Add(s.was); s.do {
+				case "answered":
+					l.Answered(was)
+				case "proved":
+					l.Proved(session, was)
+				case "reconnect":
+					l.Disconnected()
+					l.Connected(session, timeout, was)
+				}
+			}
+			if got := l.Deadline(session).Sub(zero) - timeout; got != tc.want {
+				t.Errorf("counts from %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// The server has counted since it made the session, which was some time before we heard of it.
+func TestANewSessionCountsFromItsRequest(t *testing.T) {
+	c := newClock()
+	l := newLink(c.now)
+	sent := c.now()
+	c.run(time.Second)
+	l.Connected(session, timeout, sent)
+	if got := l.Deadline(session).Sub(sent); got != timeout {
+		t.Errorf("ends %v after its request", got)
+	}
+	c.run(timeout - time.Second)
+	if l.Alive(session) {
+		t.Error("alive at its end")
+	}
+}
+
+// Nobody asks for a proof while no lock is held, perhaps for days; the first one must find a fresh mark all the same, and
+// the marks must not pile up.
+func TestManyMarks(t *testing.T) {
+	l, c := connected(t)
+	for range 100_000 {
+		c.run(7 * time.Millisecond)
+		l.Answered(c.now())
+	}
+	sent := c.now()
+	l.Proved(session, sent)
+	age := sent.Add(timeout).Sub(l.Deadline(session))
+	if wait := l.HeartbeatAfter(); age < wait || age > wait+timeout/thinning+7*time.Millisecond {
+		t.Errorf("counts from a packet %v old, want %v and a little", age, wait)
+	}
+}
+
+func TestSessions(t *testing.T) {
+	c := newClock()
+	l := newLink(c.now)
+	check := func(when string, session int64, alive bool, epoch uint64, granted time.Duration) {
+		t.Helper()
+		if l.Session() != session || l.Epoch() != epoch || l.Timeout() != granted {
+			t.Errorf("%s: session %d, epoch %d, timeout %v; want %d, %d, %v",
+				when, l.Session(), l.Epoch(), l.Timeout(), session, epoch, granted)
+		}
+		for _, s := range []int64{0, 7, 8} {
+			want := alive && s == session
+			if l.Alive(s) != want || l.Deadline(s).IsZero() == want {
+				t.Errorf("%s: Alive(%d) = %v, Deadline = %v; want %v", when, s, l.Alive(s), l.Deadline(s), want)
+			}
+		}
+	}
+	check("new", 0, false, 0, 0)
+	l.Proved(0, c.now())
+	l.Answered(c.now())
+	l.Disconnected()
+	check("told nonsense", 0, false, 0, 0)
+	l.Connected(7, time.Second, c.now())
+	check("connected", 7, true, 1, time.Second)
+	l.Disconnected()
+	check("disconnected", 7, true, 1, time.Second)
+	l.Connected(7, 2*time.Second, c.now())
+	check("reconnected", 7, true, 2, 2*time.Second)
+	l.Proved(8, c.now())
+	l.Expired()
+	check("expired", 0, false, 2, 2*time.Second)
+	l.Answered(c.now())
+	l.Proved(7, c.now())
+	check("expired, and told late", 0, false, 2, 2*time.Second)
+	l.Connected(8, time.Second, c.now())
+	check("second session", 8, true, 3, time.Second)
+	l.MarkClosed()
+	check("closed", 0, false, 3, time.Second)
+	l.Connected(8, time.Second, c.now())
+	l.Expired()
+	l.Disconnected()
+	l.MarkClosed()
+	check("closed for good", 0, false, 3, time.Second)
+	if !l.IsClosed() {
+		t.Error("not closed")
+	}
+}
+
+func TestChanged(t *testing.T) {
+	l := New()
+	isClosed := func(ch <-chan struct{}) bool {
+		select {
+		case <-ch:
+			return true
+		default:
+			return false
+		}
+	}
+	for _, tc := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"connected", func() { l.Connected(session, timeout, time.Now()) }, true},
+		{"an answer", func() { l.Answered(time.Now()) }, false},
+		{"a proof", func() { l.Proved(session, time.Now()) }, false},
+		{"disconnected", l.Disconnected, true},
+		{"disconnected again", l.Disconnected, false},
+		{"reconnected", func() { l.Connected(session, timeout, time.Now()) }, true},
+		{"expired", l.Expired, true},
+		{"expired again", l.Expired, false},
+		{"disconnected after expiry", l.Disconnected, false},
+		{"a new session", func() { l.Connected(session+1, timeout, time.Now()) }, true},
+		{"closed", l.MarkClosed, true},
+		{"anything later", l.MarkClosed, true},
+	} {
+		ch := l.Changed()
+		if tc.name != "anything later" && isClosed(ch) {
+			t.Fatalf("before %s: closed already", tc.name)
+		}
+		tc.do()
+		if isClosed(ch) != tc.want {
+			t.Errorf("%s: closed = %v, want %v", tc.name, !tc.want, tc.want)
+		}
+	}
+}
+
+func BenchmarkAlive(b *testing.B) {
+	l := New()
+	l.Connected(session, time.Hour, time.Now())
+	for b.Loop() {
+		if !l.Alive(session) {
+			b.Fatal("dead")
+		}
+	}
+}
+
+func BenchmarkAnswered(b *testing.B) {
+	l := New()
+	l.Connected(session, 10*time.Second, time.Now())
+	for b.Loop() {
+		l.Answered(time.Now())
+	}
+}
+
+func TestDown(t *testing.T) {
+	l := New("zk1:2181", "zk2:2181")
+	if len(l.Servers) != 2 || l.Down().IsZero() {
+		t.Errorf("servers %v, down since %v", l.Servers, l.Down())
+	}
+	l.Connected(7, time.Second, time.Now())
+	if down := l.Down(); !down.IsZero() {
+		t.Errorf("connected, and down since %v", down)
+	}
+	l.Disconnected()
+	since := l.Down()
+	if since.IsZero() {
+		t.Fatal("disconnected, and not down")
+	}
+	l.Expired()
+	l.MarkClosed()
+	if again := l.Down(); again != since {
+		t.Errorf("down since %v, then %v", since, again)
+	}
+}

@@ -1,0 +1,140 @@
+package liveness
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A model of what really ends a session: a follower that passes its notes on with its answers to
+// the leader's pings, and stops at some moment, cut off or frozen. Whatever the client knows until
+// then, its deadline must not lie after the end that the leader counts. The leader pings as rarely
+// as a session timeout of two ticks allows: each time its own work comes on top of the half tick,
+// some 3 % of T at most.
+func play(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
+
+	c := newClock()
+	zero := c.now()
+	l := newLink(c.now)
+
+	const halfTick, work = timeout / 4, timeout / 32
+	hop := between(1, timeout/8>>r.IntN(24)) // the slowest way from the client to the follower
+	phase := between(0, halfTick)            // of the leader's pings
+	stop := between(timeout/8, 3*timeout)    // the follower stops here
+	last := between(1, 20)                   // or, where that is sooner, right after it has answered so many quorum requests
+	soonest := r.IntN(2) == 0                // the client sends each quorum request as soon as it can prove something
+
+	handshake := between(1, hop)
+	l.Connected(session, timeout, zero) // the leader heard of it at handshake
+
+	arrived, back := handshake, handshake
+	var notes []time.Duration // when the follower had each packet
+	for at := time.Duration(1); ; at += between(1, timeout/3) {
+		quorum := r.IntN(2) == 0
+		if quorum && soonest {
+			at = max(at, back+l.HeartbeatAfter())
+		}
+		arrived = max(arrived, at+between(1, hop)) // one stream, in order
+		answered := arrived
+		if arrived >= stop {
+			break
+		}
+		notes = append(notes, arrived)
+		if quorum {
+			answered++ // to the leader and back, which takes no time in this model
+			if last--; last == 0 {
+				stop = arrived + 1
+			}
+		}
+		back = max(back, answered+between(1, hop))
+		c.run(max(0, back-c.mono))
+		l.Answered(zero.Add(at))
+		if quorum {
+			l.Proved(session, zero.Add(at))
+		}
+		if r.IntN(2) == 0 {
+			at = max(at, back) // a caller that waits for the answer
+		}
+	}
+
+	heard := handshake
+	for ping := phase; ping < stop; ping += halfTick + between(0, work) {
+		for _, n := range notes {
+			if n <= ping {
+				heard = max(heard, ping)
+			}
+		}
+		for len(notes) > 0 && notes[0] <= ping {
+			notes = notes[1:] // each note is passed on once
+		}
+	}
+	end := heard + timeout
+	if deadline := l.Deadline(session).Sub(zero); deadline > end {
+		t.Fatalf("seed %d: deadline %v, but the leader ends the session at %v", seed, deadline, end)
+	}
+}
+
+func TestDeadlineAgainstModel(t *testing.T) {
+	for seed := range uint64(20_000) {
+		play(t, seed)
+	}
+}
+
+func FuzzDeadlineAgainstModel(f *testing.F) {
+	f.Add(uint64(0))
+	f.Fuzz(play)
+}
+
+// A model of a leader that is deposed, cut off or frozen: it serves its clients for a while longer, all but what needs the
+// quorum. Its successor has heard of none of them, and gives every session a full timeout from the moment it takes over.
+func playDeposed(t *testing.T, seed uint64) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
+
+	c := newClock()
+	zero := c.now()
+	l := newLink(c.now)
+
+	hop := between(1, timeout/8)
+	alone := between(0, 3*timeout)          // from here on it has no quorum
+	deposed := alone + between(1, timeout)  // and from here on a successor
+	leaves := alone + between(1, 2*timeout) // it finds out
+	end := deposed + timeout                // of a session that nobody else has heard of
+	l.Connected(session, timeout, zero)     // made while there was a quorum
+
+	back := time.Duration(0)
+	for at := time.Duration(1); ; at += between(1, timeout/3) {
+		at = max(at, back)
+		arrived := at + between(1, hop)
+		back = arrived + between(1, hop)
+		if arrived >= leaves {
+			break
+		}
+		what := r.IntN(3)
+		if what == 0 && arrived >= alone {
+			continue // never answered
+		}
+		c.run(back - c.mono)
+		switch what {
+		case 0:
+			l.Answered(zero.Add(at))
+			l.Proved(session, zero.Add(at))
+		case 1:
+			l.Answered(zero.Add(at))
+		case 2:
+			l.Disconnected()
+			l.Connected(session, timeout, zero.Add(at))
+		}
+		if deadline := l.Deadline(session).Sub(zero); deadline > end {
+			t.Fatalf("seed %d: deadline %v, but the next leader ends the session at %v", seed, deadline, end)
+		}
+	}
+}
+
+func TestDeadlineAgainstADeposedLeader(t *testing.T) {
+	for seed := range uint64(20_000) {
+		playDeposed(t, seed)
+	}
+}

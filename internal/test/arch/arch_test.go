@@ -1,0 +1,434 @@
+// Package arch holds no code, only the tests that keep the imports of this module pointing one way.
+package arch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	module     = "github.com/zklocks/zklocks"
+	root       = "zklocks" // the front door, the package at the root of the module
+	zk         = "github.com/go-zookeeper/zk"
+	multierror = "github.com/hashicorp/go-multierror"
+	goid       = "github.com/petermattis/goid"
+	goleak     = "go.uber.org/goleak"
+)
+
+// recipe is what each public lock package may import. No recipe is in it: they never import each other.
+var recipe = []string{
+	root, "internal/slot", "internal/queue", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror,
+}
+
+// house says what each package of the library may import besides the standard library; paths without a dot are ours.
+// Every list points down, so a cycle or an arrow that points up cannot be written here by accident.
+var house = map[string][]string{
+	root: {
+		"internal/slot", "internal/wire", "internal/liveness", "internal/hold", "internal/queue", "internal/znode", "observe", zk,
+	},
+	"rwlock":              recipe,
+	"semaphore":           recipe,
+	"reentrant":           append([]string{"internal/goid"}, recipe...),
+	"internal/slot":       {"internal/wire", "internal/queue", "internal/liveness", "internal/hold", "internal/znode", zk},
+	"internal/queue":      {"internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror},
+	"internal/zkclient":   {"internal/liveness", "internal/hold", "internal/znode", zk, multierror},
+	"internal/wire":       {"internal/liveness", zk, multierror},
+	"internal/liveness":   {zk},
+	"internal/hold":       {multierror},
+	"internal/znode":      {},
+	"observe":             {},
+	"internal/goid":       {goid},
+	"internal/test/proxy": {},
+	"internal/memnet":     {},
+	"zktest":              {"internal/memzk", "internal/memnet", "internal/test/proxy", "internal/liveness", "internal/test/realzk", root, zk},
+	"internal/memzk":      {},
+}
+
+// inner packages are the ways past the public API. For each, the packages that may import it, beside their tests and
+// the test tools.
+var inner = map[string][]string{
+	"internal/wire": {root, "internal/slot"},
+	"internal/slot": {root, "rwlock", "semaphore", "reentrant"},
+}
+
+// pure packages decide and never act. Only direct imports count: fmt reaches os, and nobody does I/O by way of fmt.Errorf.
+var pure = []string{"internal/hold", "internal/znode", "observe"}
+
+// noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it: internal/zkclient does that.
+var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
+
+// pkg is what `go list -json` tells about a package.
+type pkg struct {
+	ImportPath   string
+	Dir          string
+	Export       string
+	GoFiles      []string
+	CgoFiles     []string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+}
+
+// check returns a line for each import that points the wrong way. Keys and imports of this module are relative to it.
+func check(pkgs map[string]pkg) []string {
+	var bad []string
+	for _, path := range slices.Sorted(maps.Keys(pkgs)) {
+		p := pkgs[path]
+		complain := func(imp, why string) { bad = append(bad, fmt.Sprintf("%s imports %s: %s", path, imp, why)) }
+
+		allowed, library := house[path]
+		tooling := path == "zktest" || within(path, "internal/test") || within(path, "examples")
+		for _, imp := range p.Imports {
+			ours, third := kind(imp)
+			users, restricted := inner[imp]
+			switch {
+			case imp == goleak && !within(path, "internal/test"):
+				complain(imp, "it is for tests only")
+			case within(imp, "internal/test") && !tooling:
+				complain(imp, "it is for tests and examples only")
+			case (ours || third) && library && !slices.Contains(allowed, imp):
+				complain(imp, "not among what it may import")
+			case restricted && !slices.Contains(users, path) && !within(path, "internal/test"):
+				complain(imp, fmt.Sprintf("it is for %q and tests only", users))
+			case third && !slices.Contains([]string{zk, multierror, goid, goleak}, imp):
+				complain(imp, "not a dependency of this module")
+			case path == "examples/demo" && imp == "internal/memzk": // the server that the other examples run on
+			case within(path, "examples") && within(imp, "internal") && !within(imp, "internal/test"):
+				complain(imp, "an example that users cannot copy")
+			case slices.Contains(pure, path) && doesIO(imp):
+				complain(imp, "this package is pure")
+			}
+		}
+		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
+			if _, third := kind(imp); third && !slices.Contains([]string{zk, multierror, goid, goleak}, imp) {
+				complain(imp, "not a dependency of this module, nor of its tests")
+			}
+		}
+	}
+	return bad
+}
+
+// kind tells imports of this module and of others from those of the standard library.
+func kind(imp string) (ours, third bool) {
+	first, _, _ := strings.Cut(imp, "/")
+	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "zktest", "observe", "examples"} {
+		ours = ours || first == top
+	}
+	// The standard library has an internal/ of its own, which no other module can import.
+	ours = ours || first == "internal"
+	return ours, strings.Contains(first, ".")
+}
+
+// short is the name of a package here: without the module, if it is one of ours.
+func short(path string) string {
+	if path == module {
+		return root
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+func doesIO(imp string) bool {
+	for _, dir := range []string{"os", "net", "syscall", "io/fs", "io/ioutil", "database/sql", "log", "plugin"} {
+		if within(imp, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestImportsPointOneWay(t *testing.T) {
+	pkgs := map[string]pkg{}
+	for _, p := range list(t, module+"/...") {
+		for _, imports := range [][]string{p.Imports, p.TestImports, p.XTestImports} {
+			for i := range imports {
+				imports[i] = short(imports[i])
+			}
+		}
+		pkgs[short(p.ImportPath)] = p
+	}
+	for _, path := range append(slices.Collect(maps.Keys(house)), "internal/test/arch") {
+		if _, ok := pkgs[path]; !ok {
+			t.Errorf("go list does not see %s: it was not checked", path)
+		}
+	}
+	for _, line := range check(pkgs) {
+		t.Error(line)
+	}
+}
+
+func TestCheckRefusesWrongArrows(t *testing.T) {
+	for name, c := range map[string]struct {
+		path, imp string
+		test, ok  bool
+	}{
+		"the front door on the slots":               {path: root, imp: "internal/slot", ok: true},
+		"the front door on the wire":                {path: root, imp: "internal/wire", ok: true},
+		"a recipe on the front door":                {path: "semaphore", imp: root, ok: true},
+		"a recipe on the slots":                     {path: "reentrant", imp: "internal/slot", ok: true},
+		"the slots on the wire":                     {path: "internal/slot", imp: "internal/wire", ok: true},
+		"a test on the wire":                        {path: "zktest", imp: "internal/wire", test: true, ok: true},
+		"a test tool on the wire":                   {path: "internal/test/venue", imp: "internal/wire", ok: true},
+		"a test tool on the slots":                  {path: "internal/test/locks", imp: "internal/slot", ok: true},
+		"an example on the front door":              {path: "examples/fencing", imp: root, ok: true},
+		"the kit on the front door":                 {path: "zktest", imp: root, ok: true},
+		"the front door on a recipe":                {path: root, imp: "rwlock"},
+		"the front door on the session":             {path: root, imp: "internal/zkclient"},
+		"the front door on the test tools":          {path: root, imp: "internal/test/locks"},
+		"a recipe on the wire":                      {path: "reentrant", imp: "internal/wire"},
+		"a recipe on the link":                      {path: "rwlock", imp: "internal/liveness"},
+		"the core on the front door":                {path: "internal/queue", imp: root},
+		"the core on the slots":                     {path: "internal/queue", imp: "internal/slot"},
+		"the session on the wire":                   {path: "internal/zkclient", imp: "internal/wire"},
+		"the slots on the front door":               {path: "internal/slot", imp: root},
+		"the slots on a recipe":                     {path: "internal/slot", imp: "rwlock"},
+		"the wire on the slots":                     {path: "internal/wire", imp: "internal/slot"},
+		"the kit on the wire":                       {path: "zktest", imp: "internal/wire"},
+		"the kit on the slots":                      {path: "zktest", imp: "internal/slot"},
+		"an unplaced package on the wire":           {path: "internal/util", imp: "internal/wire"},
+		"an unplaced package on the slots":          {path: "internal/util", imp: "internal/slot"},
+		"an example on the wire":                    {path: "examples/demo", imp: "internal/wire"},
+		"a recipe on the core":                      {path: "rwlock", imp: "internal/queue", ok: true},
+		"a recipe on the pure half":                 {path: "semaphore", imp: "internal/hold", ok: true},
+		"the core on the session":                   {path: "internal/queue", imp: "internal/zkclient", ok: true},
+		"the session on the link":                   {path: "internal/zkclient", imp: "internal/liveness", ok: true},
+		"reentrant on goroutine numbers":            {path: "reentrant", imp: "internal/goid", ok: true},
+		"a pure package on strings":                 {path: "internal/znode", imp: "strings", ok: true},
+		"hold on multierror":                        {path: "internal/hold", imp: multierror, ok: true},
+		"a test on the test tools":                  {path: "rwlock", imp: "internal/test", test: true, ok: true},
+		"a test on goleak":                          {path: "rwlock", imp: goleak, test: true, ok: true},
+		"a test on a sibling":                       {path: "rwlock", imp: "reentrant", test: true, ok: true},
+		"an example on the test tools":              {path: "examples/demo", imp: "internal/test", ok: true},
+		"the demo on the in-memory server":          {path: "examples/demo", imp: "internal/memzk", ok: true},
+		"an example on the in-memory server":        {path: "examples/fencing", imp: "internal/memzk"},
+		"a recipe on the in-memory server":          {path: "rwlock", imp: "internal/memzk"},
+		"a test tool on goleak":                     {path: "internal/test", imp: goleak, ok: true},
+		"the kit on the server in memory":           {path: "zktest", imp: "internal/memzk", ok: true},
+		"the kit on real servers":                   {path: "zktest", imp: "internal/test/realzk", ok: true},
+		"the kit on other test tools":               {path: "zktest", imp: "internal/test"},
+		"the kit on a recipe":                       {path: "zktest", imp: "rwlock"},
+		"the kit on a leak check":                   {path: "zktest", imp: goleak},
+		"a recipe on the kit":                       {path: "rwlock", imp: "zktest"},
+		"a recipe's test on the kit":                {path: "rwlock", imp: "zktest", test: true, ok: true},
+		"the wire on the kit":                       {path: "internal/wire", imp: "zktest"},
+		"the server in memory on the network":       {path: "internal/memzk", imp: "internal/memnet"},
+		"a recipe on another":                       {path: "rwlock", imp: "semaphore"},
+		"a recipe on a package nobody has placed":   {path: "rwlock", imp: "internal/util"},
+		"a recipe on the test tools":                {path: "rwlock", imp: "internal/test"},
+		"a recipe on a part of the test tools":      {path: "rwlock", imp: "internal/test/history"},
+		"goroutine numbers without internal/goid":   {path: "reentrant", imp: goid},
+		"goroutine numbers in the core":             {path: "internal/queue", imp: "internal/goid"},
+		"the core on a recipe":                      {path: "internal/queue", imp: "rwlock"},
+		"the session on the core":                   {path: "internal/zkclient", imp: "internal/queue"},
+		"the link on the session":                   {path: "internal/liveness", imp: "internal/zkclient"},
+		"the wire on the session":                   {path: "internal/wire", imp: "internal/zkclient"},
+		"hold on the session":                       {path: "internal/hold", imp: "internal/zkclient"},
+		"znode on the client":                       {path: "internal/znode", imp: zk},
+		"hold on the client":                        {path: "internal/hold", imp: zk},
+		"the server in memory on the client":        {path: "internal/memzk", imp: zk},
+		"znode on multierror":                       {path: "internal/znode", imp: multierror},
+		"znode on os":                               {path: "internal/znode", imp: "os"},
+		"hold on net":                               {path: "internal/hold", imp: "net/netip"},
+		"goleak outside of tests":                   {path: "internal/zkclient", imp: goleak},
+		"goleak in an example":                      {path: "examples/demo", imp: goleak},
+		"an example on the core":                    {path: "examples/demo", imp: "internal/queue"},
+		"a fifth dependency":                        {path: "internal/test", imp: "example.com/assert"},
+		"a fifth dependency in a test":              {path: "rwlock", imp: "example.com/assert", test: true},
+		"a fifth dependency in an unplaced package": {path: "internal/util", imp: "example.com/assert"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pkg{Imports: []string{"context", c.imp}}
+			if c.test {
+				p = pkg{Imports: []string{"context"}, XTestImports: []string{c.imp}}
+			}
+			got := check(map[string]pkg{c.path: p})
+			if c.ok && len(got) > 0 {
+				t.Errorf("refused: %q", got)
+			}
+			if !c.ok && len(got) != 1 {
+				t.Errorf("got %q, want one complaint", got)
+			}
+		})
+	}
+}
+
+// TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context in front, a guess at what a lost answer
+// means and a look at the session id. All of that is in internal/zkclient; a call from anywhere else goes round it.
+func TestOnlySessionCallsTheConnection(t *testing.T) {
+	deps := list(t, "-export", "-deps", module+"/...", zk)
+	l := newLoader(deps)
+	for _, p := range deps {
+		if !slices.Contains(noCalls, short(p.ImportPath)) {
+			continue
+		}
+		var files []*ast.File
+		for _, name := range slices.Concat(p.GoFiles, p.CgoFiles) {
+			src, err := os.ReadFile(filepath.Join(p.Dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := l.parse(p.ImportPath+"/"+name, src)
+			if err != nil {
+				t.Log(err)
+			}
+			files = append(files, f)
+		}
+		bad, err := l.calls(p.ImportPath, files)
+		if err != nil {
+			// A package that does not compile says so by itself; here what could be understood has been looked at.
+			t.Log(err)
+		}
+		for _, line := range bad {
+			t.Error(line)
+		}
+	}
+
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"names the type":          {"func New(conn *zk.Conn) any { return conn }", 0},
+		"builds a request":        {"func guard() any { return &zk.CheckVersionRequest{Version: -1} }", 0},
+		"compares an error":       {"func is(err error) bool { return err == zk.ErrNoNode }", 0},
+		"builds an ACL":           {"func open() any { return zk.WorldACL(zk.PermAll) }", 0},
+		"reads a Stat":            {"func n(s *zk.Stat) int32 { return s.NumChildren }", 0},
+		"calls a method":          {"func f(c *zk.Conn) { c.Close() }", 1},
+		"calls through a field":   {"type m struct{ conn *zk.Conn }; func (x m) f() { x.conn.SessionID() }", 1},
+		"calls through embedding": {"type m struct{ *zk.Conn }; func (x m) f() { x.State() }", 1},
+		"takes a method value":    {"func f(c *zk.Conn) any { return c.Children }", 1},
+		"takes a method of type":  {"var f = (*zk.Conn).Sync", 1},
+		"hides in an interface":   {"type state interface{ State() zk.State }; func f(c *zk.Conn) { var s state = c; s.State() }", 1},
+		"hides in an argument":    {"func g(s interface{ Close() }) { s.Close() }; func f(c *zk.Conn) { g(c) }", 1},
+		"hides in a literal":      {"type m struct{ c interface{ Close() } }; func f(c *zk.Conn) any { return m{c: c} }", 1},
+		"connects":                {"func f() { _, _, _ = zk.Connect(nil, 0) }", 1},
+		"uses the client's lock":  {"func f(c *zk.Conn) any { return zk.NewLock(c, \"/a\", nil) }", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := "package p\nimport \"" + zk + "\"\n" + c.body
+			f, err := l.parse("p.go", []byte(src))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := l.calls("p", []*ast.File{f})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != c.want {
+				t.Errorf("got %q, want %d complaints", got, c.want)
+			}
+		})
+	}
+}
+
+// loader type-checks a package against the compiled form of what it imports: exact, and without golang.org/x/tools.
+type loader struct {
+	fset *token.FileSet
+	imp  types.Importer
+}
+
+func newLoader(deps []pkg) *loader {
+	export := map[string]string{}
+	for _, p := range deps {
+		export[p.ImportPath] = p.Export
+	}
+	l := &loader{fset: token.NewFileSet()}
+	l.imp = importer.ForCompiler(l.fset, "gc", func(path string) (io.ReadCloser, error) {
+		if export[path] == "" {
+			return nil, fmt.Errorf("%s has not been compiled", path)
+		}
+		return os.Open(export[path])
+	})
+	return l
+}
+
+// parse returns what it could read even when it returns an error.
+func (l *loader) parse(name string, src []byte) (*ast.File, error) {
+	return parser.ParseFile(l.fset, name, src, parser.SkipObjectResolution)
+}
+
+// calls returns a line for each way to use a *zk.Conn other than to name its type. With an error the lines are those of
+// the part that could be understood.
+func (l *loader) calls(path string, files []*ast.File) ([]string, error) {
+	client, err := l.imp.Import(zk)
+	if err != nil {
+		return nil, err
+	}
+	conn := types.NewPointer(client.Scope().Lookup("Conn").Type())
+
+	info := &types.Info{
+		Uses:  map[*ast.Ident]types.Object{},
+		Types: map[ast.Expr]types.TypeAndValue{},
+	}
+	var problems []error
+	conf := types.Config{Importer: l.imp, Error: func(err error) { problems = append(problems, err) }}
+	// Check's own error is the first of the problems.
+	_, _ = conf.Check(path, l.fset, files, info)
+
+	var bad []string
+	complain := func(at token.Pos, what string) {
+		bad = append(bad, fmt.Sprintf("%s: %s, which belongs in internal/zkclient", l.fset.Position(at), what))
+	}
+	for id, obj := range info.Uses {
+		fn, ok := obj.(*types.Func)
+		if !ok || fn.Pkg() == nil || fn.Pkg().Path() != zk {
+			continue
+		}
+		recv := fn.Signature().Recv()
+		switch {
+		case recv != nil && types.Identical(recv.Type(), conn):
+			complain(id.Pos(), "uses Conn."+fn.Name())
+		case recv == nil && !strings.HasSuffix(fn.Name(), "ACL"):
+			complain(id.Pos(), "uses zk."+fn.Name())
+		}
+	}
+	for expr, tv := range info.Types {
+		if _, ok := expr.(*ast.InterfaceType); !ok {
+			continue
+		}
+		// An interface that the connection satisfies is the way round all of the above.
+		if i, ok := tv.Type.Underlying().(*types.Interface); ok && i.NumMethods() > 0 && types.Implements(conn, i) {
+			complain(expr.Pos(), "declares an interface of Conn's methods")
+		}
+	}
+	slices.Sort(bad)
+	return bad, errors.Join(problems...)
+}
+
+// list runs go list, which also compiles what is asked for with -export. Packages with errors are listed all the same.
+func list(t *testing.T, args ...string) []pkg {
+	t.Helper()
+	fields := "-json=ImportPath,Dir,Export,GoFiles,CgoFiles,Imports,TestImports,XTestImports"
+	cmd := exec.Command("go", append([]string{"list", "-e", fields}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", cmd, err, &stderr)
+	}
+	var pkgs []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return pkgs
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		pkgs = append(pkgs, p)
+	}
+}

@@ -1,0 +1,259 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/liveness"
+	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// requests makes the requests that a fair lock or semaphore of this kind takes, with
+// names such as ours, by which a node is found again whose reply was lost. It does
+// nothing else: it cares neither for lost replies nor for sessions, contexts
+// or tokens, and trusts everybody in the line. What it reaches is what there is to
+// be had.
+type requests struct {
+	job
+	conn *zk.Conn
+	link *liveness.Link
+	id   string // of all its nodes
+}
+
+func openRequests(ctx context.Context, j job) (lockers, error) {
+	conn, err := wire.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	for dir := range ancestors(j.Path) {
+		if _, err := conn.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
+			conn.Close()
+			return nil, err
+		}
+	}
+	return &requests{job: j, conn: conn, link: liveness.Of(conn), id: znode.NewID()}, nil
+}
+
+// ancestors yields a path's ancestors, the highest first, and the path itself.
+func ancestors(whole string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		if parent := path.Dir(whole); parent != "/" {
+			ancestors(parent)(yield)
+		}
+		yield(whole)
+	}
+}
+
+func (r *requests) close() { r.conn.Close() }
+
+func (r *requests) worker() func(context.Context, bool) (func() error, error) {
+	return func(_ context.Context, read bool) (func() error, error) {
+		node, release, err := "", r.conn.Delete, error(nil)
+		switch {
+		case r.Workers == 1:
+			node, err = r.alone()
+		case r.Mode == permits:
+			node, err = r.permit()
+		default:
+			var marked bool
+			if node, marked, err = r.lock(read); marked {
+				release = r.deleteMarked
+			}
+		}
+		return func() error { return release(node, -1) }, err
+	}
+}
+
+var everything = zk.WorldACL(zk.PermAll)
+
+func (r *requests) create(kind znode.Kind) (node string, err error) {
+	return r.conn.Create(r.Path+"/"+znode.Prefix(r.id, kind), nil, zk.FlagEphemeral|zk.FlagSequence, everything)
+}
+
+// ahead lists those ahead of a node, the nearest first.
+func (r *requests) ahead(node string) ([]string, error) {
+	children, _, err := r.conn.Children(r.Path)
+	slices.SortFunc(children, func(a, b string) int { return strings.Compare(sequence(b), sequence(a)) })
+	return children[slices.Index(children, path.Base(node))+1:], err
+}
+
+func sequence(name string) string { return name[len(name)-10:] }
+
+// permit waits as long as too many are ahead.
+func (r *requests) permit() (node string, err error) {
+	node, err = r.create(znode.Permit)
+	for err == nil {
+		var ahead []string
+		if ahead, err = r.ahead(node); err != nil || len(ahead) < r.Permits {
+			break
+		}
+		_, err = r.wait(ahead[:r.Permits], "")
+	}
+	return node, err
+}
+
+// lock waits for the writers ahead or, to write, for everybody. It may be that those
+// behind wait for a mark.
+func (r *requests) lock(read bool) (node string, marked bool, err error) {
+	kind := znode.Write
+	if read {
+		kind = znode.Read
+	}
+	node, err = r.create(kind)
+	for err == nil {
+		var ahead []string
+		if ahead, err = r.ahead(node); err != nil {
+			break
+		}
+		if read {
+			ahead = slices.DeleteFunc(ahead, isReader)
+		}
+		marked = marked || !read && len(ahead) > 1
+		beside := slices.IndexFunc(ahead, func(name string) bool { return !isReader(name) })
+		var last bool
+		switch {
+		case len(ahead) == 0:
+			return node, marked, nil
+		case beside == 0 && len(ahead) == 1:
+			_, err = r.wait(ahead, "")
+			last = true
+		case beside == 0:
+			last, err = r.wait(append(ahead[:1], path.Base(node)), r.markOf(ahead[0]))
+		case beside < 0:
+			last, err = true, r.waitForAll(ahead, node)
+		default:
+			err = r.waitForAll(ahead[:beside], node)
+		}
+		if last {
+			break
+		}
+	}
+	return node, marked, err
+}
+
+func isReader(name string) bool { return strings.Contains(name, string(znode.Read)) }
+
+func (r *requests) deleteMarked(node string, version int32) error {
+	mark := r.markOf(path.Base(node))
+	_, err := r.conn.Multi(
+		&zk.CreateRequest{Path: mark, Acl: everything, Flags: zk.FlagEphemeral},
+		&zk.DeleteRequest{Path: mark, Version: -1},
+		&zk.DeleteRequest{Path: node, Version: version})
+	return err
+}
+
+func (r *requests) markOf(name string) string { return r.Path + "/" + name + "-released-read-write" }
+
+// alone makes a node in a transaction whose reply tells that it is the only one.
+func (r *requests) alone() (node string, err error) {
+	replies, err := r.conn.Multi(
+		&zk.CreateRequest{Path: r.Path + "/" + znode.Prefix(r.id, znode.Write), Acl: everything, Flags: zk.FlagEphemeral | zk.FlagSequence},
+		&zk.SetDataRequest{Path: r.Path, Version: -1})
+	if err != nil {
+		return "", err
+	}
+	if n := replies[1].Stat.NumChildren; n != 1 {
+		return "", fmt.Errorf("%s: %d children, want 1", r.Path, n)
+	}
+	return replies[0].String, nil
+}
+
+// wait waits until one of the nodes is gone. marked: and its mark has been made.
+func (r *requests) wait(names []string, mark string) (marked bool, err error) {
+	if len(names) == 1 {
+		_, _, event, err := r.conn.GetW(r.Path + "/" + names[0])
+		if err == nil {
+			<-event
+		}
+		if err == zk.ErrNoNode {
+			err = nil
+		}
+		return false, err
+	}
+	events, err := r.link.WatchAll(r.paths(names), mark)
+	if err != nil {
+		return false, err
+	}
+	cases := make([]reflect.SelectCase, len(events))
+	for i, event := range events {
+		cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(event)}
+	}
+	_, event, _ := reflect.Select(cases)
+	return event.Interface().(zk.Event).Type == zk.EventNodeCreated, nil
+}
+
+// waitForAll waits until all the nodes are gone, and watches its own beside them.
+func (r *requests) waitForAll(names []string, own string) error {
+	events, err := r.link.WatchAll(append(r.paths(names), own), "")
+	if err != nil {
+		return err
+	}
+	for _, event := range events[:len(names)] {
+		<-event
+	}
+	return nil
+}
+
+func (r *requests) paths(names []string) []string {
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = r.Path + "/" + name
+	}
+	return paths
+}
+
+// localMutex is a sync.RWMutex: what a join could cost at the least. It may look
+// whether a session lives when it is locked and when it is unlocked, as whoever says
+// that a lock is held must.
+type localMutex struct {
+	mu    *sync.RWMutex
+	alive func() bool
+}
+
+func openInMemory(_ context.Context, j job) (lockers, error) {
+	if j.Sessions != 1 {
+		return nil, fmt.Errorf("%s has one process, not %d sessions", inMemory, j.Sessions)
+	}
+	return localMutex{new(sync.RWMutex), func() bool { return true }}, nil
+}
+
+func openLooking(ctx context.Context, j job) (lockers, error) {
+	l := liveness.New()
+	l.Connected(1, time.Hour, time.Now())
+	mutex, err := openInMemory(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return localMutex{mutex.(localMutex).mu, func() bool { return l.Alive(1) }}, nil
+}
+
+func (localMutex) close() {}
+
+func (l localMutex) worker() func(context.Context, bool) (func() error, error) {
+	look := func() error {
+		if !l.alive() {
+			return errors.New("the session has ended")
+		}
+		return nil
+	}
+	unlock := func() error { l.mu.Unlock(); return look() }
+	runlock := func() error { l.mu.RUnlock(); return look() }
+	return func(_ context.Context, read bool) (func() error, error) {
+		if read {
+			l.mu.RLock()
+			return runlock, look()
+		}
+		l.mu.Lock()
+		return unlock, look()
+	}
+}

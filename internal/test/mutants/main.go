@@ -1,0 +1,258 @@
+// Mutants puts bugs into the library, one at a time, and sees to it that a test
+// of the normal run finds each of them.
+//
+//	go run ./internal/test/mutants            # all
+//	go run ./internal/test/mutants barrier    # one, or those whose names match
+//	go run ./internal/test/mutants -list
+//	go run ./internal/test/mutants -explore 1m  # let the explorer alone judge, a minute each
+//
+// The files in the tree are never touched: the compiler is given a copy in their
+// place (go build -overlay). Before its mutants each test runs without any, so
+// that nothing is killed by a test that fails anyway. It is an error when the
+// text that a mutant replaces has changed, when a mutant does not compile, and
+// when its test is not there.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+func main() {
+	jobs := flag.Int("jobs", 2, "how many at a time")
+	list := flag.Bool("list", false, "only list the mutants")
+	explore := flag.Duration("explore", 0, "let the explorer alone judge the mutants of the library, for so long each")
+	flag.Parse()
+
+	chosen, err := choose(flag.Arg(0))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if *explore > 0 {
+		chosen = explored(chosen)
+	}
+	if *list {
+		for _, m := range chosen {
+			fmt.Printf("%-45s %s: %s\n%45s %s\n", m.name, m.pkg, m.why, "", m.test)
+		}
+		return
+	}
+	if !run(chosen, *jobs, *explore) {
+		os.Exit(1)
+	}
+}
+
+// choose returns the mutant of that name, or those whose names match.
+func choose(what string) ([]mutant, error) {
+	pattern, err := regexp.Compile(what)
+	if err != nil {
+		return nil, err
+	}
+	var matching []mutant
+	for _, m := range all() {
+		if m.name == what {
+			return []mutant{m}, nil
+		}
+		if pattern.MatchString(m.name) {
+			matching = append(matching, m)
+		}
+	}
+	if len(matching) == 0 {
+		return nil, fmt.Errorf("no mutant is called %q", what)
+	}
+	return matching, nil
+}
+
+// explored are the mutants of the library, for the explorer to judge.
+func explored(mutants []mutant) []mutant {
+	var library []mutant
+	for _, m := range mutants {
+		if strings.HasPrefix(m.pkg, "internal/test/") {
+			continue
+		}
+		m.test = target{"internal/test/explore", "TestExplore"}
+		library = append(library, m)
+	}
+	return library
+}
+
+func run(mutants []mutant, jobs int, explore time.Duration) bool {
+	began := time.Now()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	l, err := newLab(ctx, explore)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return false
+	}
+	defer l.clean()
+
+	sound := l.checkTests(mutants, jobs)
+	var mu sync.Mutex
+	count := map[verdict]int{}
+	each(jobs, mutants, func(m mutant) {
+		r := result{verdict: failed, text: "its test does not pass without it"}
+		if sound[m.test] {
+			r = l.try(m)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		count[r.verdict]++
+		fmt.Printf("%-8s %-45s %5.1fs  %s\n", r.verdict, m.name, r.took.Seconds(), r.text)
+	})
+	fmt.Printf("%d mutants: %d killed, %d survived, %d errors; %d s\n",
+		len(mutants), count[killed], count[survived], count[failed], int(time.Since(began).Seconds()))
+	if explore > 0 {
+		fmt.Printf("%d survivors have their reasons\n", count[excused])
+	}
+	return count[killed]+count[excused] == len(mutants)
+}
+
+// each calls f for all items, so many at a time, and waits.
+func each[T any](jobs int, items []T, f func(T)) {
+	var all sync.WaitGroup
+	slots := make(chan struct{}, max(1, jobs))
+	for _, item := range items {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			f(item)
+		})
+	}
+	all.Wait()
+}
+
+type verdict string
+
+const (
+	killed   verdict = "killed"
+	survived verdict = "SURVIVED"
+	failed   verdict = "ERROR"
+	excused  verdict = "excused" // survived the explorer, which cannot find it
+)
+
+type result struct {
+	verdict
+	took time.Duration // of the test
+	text string
+}
+
+// lab is where mutants are made and tested.
+type lab struct {
+	ctx     context.Context
+	root    string        // of the module
+	dir     string        // for copies and test programs
+	explore time.Duration // how long the explorer looks at each mutant; 0: it does not judge
+}
+
+func newLab(ctx context.Context, explore time.Duration) (*lab, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "mutants-")
+	return &lab{ctx, root, dir, explore}, err
+}
+
+func (l *lab) clean() { _ = os.RemoveAll(l.dir) }
+
+func moduleRoot() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// checkTests runs each test without a mutant, and returns those that passed.
+func (l *lab) checkTests(mutants []mutant, jobs int) map[target]bool {
+	byPackage := map[string][]target{}
+	var targets []target
+	var packages []string
+	seen := map[target]bool{}
+	for _, m := range mutants {
+		if t := m.test; !seen[t] {
+			seen[t] = true
+			targets = append(targets, t)
+			if byPackage[t.pkg] == nil {
+				packages = append(packages, t.pkg)
+			}
+			byPackage[t.pkg] = append(byPackage[t.pkg], t)
+		}
+	}
+	var mu sync.Mutex
+	program := map[string]string{}
+	each(jobs, packages, func(pkg string) {
+		overlay, err := "", error(nil)
+		if l.explore > 0 {
+			overlay, err = l.overlay(filepath.Join(l.dir, "sound"), "", nil)
+		}
+		file := ""
+		if err == nil {
+			file, err = l.build(pkg, strings.ReplaceAll(pkg, "/", "-"), overlay)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		program[pkg] = file
+	})
+	sound := map[target]bool{}
+	each(jobs, targets, func(t target) {
+		mu.Lock()
+		file := program[t.pkg]
+		mu.Unlock()
+		if file == "" {
+			return
+		}
+		out := l.test(file, t)
+		ran := strings.Contains(out.text, "--- PASS: "+strings.ReplaceAll(t.run, " ", "_")+" (")
+		mu.Lock()
+		defer mu.Unlock()
+		if sound[t] = out.passed && ran; !sound[t] {
+			fmt.Printf("without a mutant: %s: passed %v, has run %v\n%s", t, out.passed, ran, out.text)
+		}
+	})
+	return sound
+}
+
+// try makes a mutant and has its test look at it.
+func (l *lab) try(m mutant) result {
+	file, src, err := m.patched(l.root)
+	if err != nil {
+		return result{verdict: failed, text: err.Error()}
+	}
+	dir := filepath.Join(l.dir, "mutant-"+m.name)
+	overlay, err := l.overlay(dir, file, src)
+	if err != nil {
+		return result{verdict: failed, text: err.Error()}
+	}
+	defer os.RemoveAll(dir)
+	program, err := l.build(m.test.pkg, filepath.Join("mutant-"+m.name, "program"), overlay)
+	if err != nil {
+		return result{verdict: failed, text: err.Error()}
+	}
+	out := l.test(program, m.test)
+	if l.ctx.Err() != nil {
+		return result{verdict: failed, text: "interrupted"}
+	}
+	if out.passed && l.explore > 0 && m.unexplored != "" {
+		return result{excused, out.took, m.unexplored}
+	}
+	if out.passed {
+		return result{survived, out.took, m.test.String() + " passes, although " + m.why}
+	}
+	return result{killed, out.took, m.test.pkg + " " + out.failed()}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The tests of the mutants take many minutes and are not part of the normal run.
+// That the mutants still fit the code is.
+func TestEveryMutantFitsTheCode(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	tests := map[string]string{}
+	names := map[string]bool{}
+	for _, m := range all() {
+		if !name.MatchString(m.name) || names[m.name] {
+			t.Errorf("%s: not a good name, or the second of that name", m.name)
+		}
+		names[m.name] = true
+		if m.why == "" || m.old == m.new {
+			t.Errorf("%s: no bug, or nothing is said of it", m.name)
+		}
+		file, src, err := m.patched(root)
+		if err != nil {
+			t.Errorf("%s: %v", m.name, err)
+			continue
+		}
+		if _, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+		pkg := m.test.pkg
+		if _, ok := tests[pkg]; !ok {
+			tests[pkg] = testsOf(t, filepath.Join(root, filepath.FromSlash(pkg)))
+		}
+		test, part, _ := strings.Cut(m.test.run, "/")
+		if !strings.Contains(tests[pkg], "\nfunc "+test+"(") {
+			t.Errorf("%s: %s has no %s", m.name, pkg, test)
+		}
+		if tests[contract] == "" {
+			tests[contract] = testsOf(t, filepath.Join(root, filepath.FromSlash(contract)))
+		}
+		if part != "" && !strings.Contains(tests[pkg]+tests[contract], `"`+part+`"`) {
+			t.Errorf("%s: no scenario is called %q", m.name, part)
+		}
+	}
+}
+
+const contract = "internal/test/contract"
+
+// testsOf is the text of all that may be or name a test.
+func testsOf(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(src)
+	}
+	return all.String()
+}
+
+func TestChoose(t *testing.T) {
+	mutants := all()
+	if got, err := choose(""); err != nil || len(got) != len(mutants) {
+		t.Errorf("without a name: %d of %d, %v", len(got), len(mutants), err)
+	}
+	if got, err := choose(mutants[0].name); err != nil || len(got) != 1 || got[0].name != mutants[0].name {
+		t.Errorf("by its name: %d, %v", len(got), err)
+	}
+	for _, bad := range []string{"there is none", "("} {
+		if got, err := choose(bad); err == nil {
+			t.Errorf("%q: %d", bad, len(got))
+		}
+	}
+}
+
+// An anchor is found wherever in its package it stands, and however it is laid out; but once.
+func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.go":      "package a\n\nfunc one() int { return 1 + 2 } // the sum\n",
+		"b.go":      "package a\n\nfunc two() {\n\tone() // twice\n\tone()\n}\n",
+		"b_test.go": "package a\n\nfunc three() int { return 1 + 2 }\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for old, want := range map[string]string{
+		"return 1 + 2":      "package a\n\nfunc one() int { X } // the sum\n",
+		"return 1+2":        "package a\n\nfunc one() int { X } // the sum\n",
+		"one(); one()":      "",
+		"one()\none()":      "package a\n\nfunc two() {\n\tX\n}\n",
+		"one()":             "", // three times
+		"return 1 + 3":      "",
+		"func one() string": "",
+	} {
+		_, got, err := mutant{pkg: ".", old: old, new: "X"}.patched(dir)
+		if string(got) != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v", old, got, err)
+		}
+	}
+	if _, got, err := (mutant{pkg: ".", in: "one", old: "one()", new: "X"}).patched(dir); err != nil || !strings.Contains(string(got), "func X int") {
+		t.Errorf("in one function: %q, %v", got, err)
+	}
+}
+
+func TestTheTestThatFailedIsTold(t *testing.T) {
+	for text, want := range map[string]string{
+		"--- FAIL: TestA (1s)\n    --- PASS: TestA/x (0s)\n    --- FAIL: TestA/y (0s)\nFAIL\n": "TestA/y",
+		"=== RUN TestA\npanic: test timed out after 2m0s\n":                                    "panic: test timed out after 2m0s",
+		"--- PASS: TestA (0s)\nPASS\ngoleak: left over\n":                                      "after the tests: goleak: left over",
+	} {
+		if got := (outcome{text: text}).failed(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got, want := (target{run: "TestA/a b (c)"}).pattern(), `^TestA$/^a_b_\(c\)$`; got != want {
+		t.Errorf("pattern %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,53 @@
+package zkclient
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// The create is lost sight of, and the client comes back on another member of
+// the ensemble, which does not know of it yet: who lists there without a barrier
+// finds nothing, and makes a second node.
+func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
+	for _, c := range []struct {
+		delay   time.Duration
+		actions []proxy.Action
+	}{
+		{200 * time.Millisecond, []proxy.Action{proxy.CutOnSend}}, // back before it is committed
+		{0, []proxy.Action{proxy.CutOnSend, proxy.CutAfterCommit}},
+	} {
+		t.Run(fmt.Sprintf("commits take %v", c.delay), func(t *testing.T) {
+			t.Parallel()
+			venue.Both(t, func(t *testing.T, v venue.Venue) {
+				ensemble := v.Cluster(t, 3, venue.Options{CommitDelay: c.delay})
+				followers, err := ensemble.Followers()
+				must(t, err)
+				l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
+				rounds := 40
+				if !v.Virtual() {
+					rounds = 8 // that real members behave as those in memory
+				}
+				for round := range rounds {
+					nodes := 1 + round%3
+					l.SetTarget(followers[(round+1)%2].Addr())
+					f := l.Next(proxy.CreateOp, c.actions[round/2%len(c.actions)])
+					made, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(nodes))
+					must(t, err)
+					fired(t, f)
+					l.isTheLine(t, made, nodes)
+					must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, l.dir, made.Nodes)))
+					if left := l.children(t); len(left) != 0 {
+						t.Fatalf("left: %q", left)
+					}
+				}
+				if l.conn.SessionID() != l.sess {
+					t.Error("the session is another")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,257 @@
+package zkclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+func TestOutcomeOf(t *testing.T) {
+	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) } // as the client writes it
+	for _, c := range []struct {
+		err  error
+		want outcome
+	}{
+		{nil, done},
+
+		{zk.ErrNoServer, unsent},
+		{zk.ErrSessionExpired, unsent},
+		{zk.ErrSessionMoved, unsent},
+		{code(-12), unsent},  // unknown session: it has just ended
+		{code(-127), unsent}, // throttled
+
+		{zk.ErrNoNode, refused},
+		{zk.ErrNoAuth, refused},
+		{zk.ErrBadVersion, refused},
+		{zk.ErrNoChildrenForEphemerals, refused},
+		{zk.ErrNodeExists, refused},
+		{zk.ErrNotEmpty, refused},
+		{zk.ErrInvalidACL, refused},
+		{zk.ErrAuthFailed, refused},
+		{zk.ErrBadArguments, refused},
+		{zk.ErrInvalidPath, refused},
+		{zk.ErrShortBuffer, refused},
+		{zk.ErrAPIError, refused},
+		{fmt.Errorf("wrapped: %w", zk.ErrNoNode), refused},
+		{code(-6), refused},   // unimplemented
+		{code(-119), refused}, // not read-only
+		{code(-122), refused}, // no watcher
+		{code(-124), refused}, // session closed: requires SASL
+		{code(-125), refused}, // quota exceeded
+
+		{zk.ErrConnectionClosed, unknown},
+		{zk.ErrClosing, unknown},
+		{zk.ErrUnknown, unknown},
+		{code(-1), unknown}, // system error
+		{code(-2), unknown}, // runtime inconsistency
+		{code(-3), unknown}, // data inconsistency
+		{code(-4), unknown}, // connection loss
+		{code(-7), unknown}, // operation timeout
+		{&net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}, unknown},
+		{&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, unknown},
+		{io.EOF, unknown},
+		{io.ErrUnexpectedEOF, unknown},
+		{context.DeadlineExceeded, unknown},
+		{errors.New("anything else"), unknown},
+	} {
+		if got := outcomeOf(c.err); got != c.want {
+			t.Errorf("%v: got outcome %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// A multi that fails has the error of the operation that failed, and not of
+// those around it, which were rolled back.
+func TestMultiReportsTheOperationThatFailed(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		there := &zk.CheckVersionRequest{Path: l.dir, Version: -1}
+		gone := &zk.CheckVersionRequest{Path: l.dir + "/gone", Version: -1}
+		old := &zk.CheckVersionRequest{Path: l.dir, Version: 77}
+		for _, c := range []struct {
+			ops  []any
+			want error
+		}{
+			{[]any{there}, nil},
+			{[]any{gone}, zk.ErrNoNode},
+			{[]any{there, gone, there}, zk.ErrNoNode},
+			{[]any{there, there, old}, zk.ErrBadVersion},
+			{[]any{old, gone}, zk.ErrBadVersion},
+		} {
+			if _, err := l.client.multi(c.ops...); err != c.want {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		}
+	})
+}
+
+func TestACallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		cause := errors.New("the caller has other plans")
+		for what, call := range map[string]func(context.Context) error{
+			"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
+			"children": func(ctx context.Context) error { _, _, err := l.client.Children(ctx, l.sess, l.dir); return err },
+			"check":    func(ctx context.Context) error { return l.client.Check(ctx, l.sess, barrier) },
+			"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
+			"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+			"claim":    func(ctx context.Context) error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+			"watch":    func(ctx context.Context) error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err },
+		} {
+			hold := l.Next(proxy.AnyOp, proxy.HoldReply)
+			ctx, cancel := context.WithCancelCause(context.Background())
+			done := async(func() error { return call(ctx) })
+			fired(t, hold)
+			cancel(cause)
+			err := result(t, 2*time.Second, what, done)
+			if !errors.Is(err, context.Canceled) || !errors.Is(err, cause) {
+				t.Errorf("%s: %v", what, err)
+			}
+			hold.Release()
+
+			before := l.Seen(proxy.AnyOp)
+			if err := call(ctx); !errors.Is(err, cause) {
+				t.Errorf("%s with a context that has ended: %v", what, err)
+			}
+			if what != "claim" && l.Seen(proxy.AnyOp) != before { // a claim has something to clean up
+				t.Errorf("%s with a context that has ended has sent something", what)
+			}
+		}
+		test.Eventually(t, 10*time.Second, "only the directory that was made is left", func() bool {
+			return len(l.children(t)) == 1
+		})
+	})
+}
+
+func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		ctx := within(t, 20*time.Second)
+		for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+			for _, op := range []proxy.Op{proxy.ReadOp, proxy.ListOp, proxy.CheckOp, proxy.SetOp} {
+				f := l.Next(op, action)
+				var err error
+				switch op {
+				case proxy.ReadOp:
+					_, _, err = l.client.Get(ctx, l.dir)
+				case proxy.ListOp:
+					_, _, err = l.client.Children(ctx, l.sess, l.dir)
+				case proxy.CheckOp:
+					err = l.client.Check(ctx, l.sess, barrier)
+				case proxy.SetOp:
+					err = l.client.Set(ctx, l.dir, []byte("x"), -1)
+				}
+				if err != nil {
+					t.Errorf("%v, %v: %v", op, action, err)
+				}
+				fired(t, f)
+			}
+		}
+		if l.conn.SessionID() != l.sess {
+			t.Error("the session did not survive")
+		}
+	})
+}
+
+func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		v.Expire(t, l.conn)
+		l.newSession(t)
+		ctx := within(t, 10*time.Second)
+		_, _, err := l.client.Children(ctx, l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+		mustBe(t, l.client.Check(ctx, l.sess, barrier), ErrOver)
+		_, err = l.client.Watch(ctx, l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+		_, err = l.client.Claim(ctx, l.sess, l.want(1))
+		mustBe(t, err, ErrOver)
+		if _, _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
+			t.Error(err)
+		}
+		test.AssertEmpty(t, l.witness, l.dir)
+	})
+}
+
+// A closed connection answers every call at once, like a lost one. Whoever asks
+// again and again must notice.
+func TestAClosedConnectionEndsEveryCall(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		nodes := l.claim(t, 1)
+		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
+		ctx := within(t, 20*time.Second)
+		waiting := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err })
+		fired(t, hold)
+		l.conn.Close()
+		hold.Release()
+		mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
+		// At once: the client's own state may lag behind.
+		_, err := l.client.Session(ctx)
+		mustBe(t, err, ErrClosed)
+		for what, call := range map[string]func() error{
+			"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+			"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
+			"watch":    func() error { _, err := l.client.Watch(ctx, l.sess, l.path(nodes[0])); return err },
+			"get":      func() error { _, _, err := l.client.Get(ctx, l.dir); return err },
+			"session":  func() error { _, err := l.client.Session(ctx); return err },
+			"make dir": func() error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
+			"replace": func() error {
+				return l.client.Replace(l.sess, l.dir, nodes[0], nodes[0].As("read-"), nil, open)
+			},
+		} {
+			err := result(t, 2*time.Second, what, async(call))
+			if !errors.Is(err, ErrClosed) || !errors.Is(err, zk.ErrClosing) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	})
+}
+
+// What is asked while there is no connection would wait in the client's queue,
+// where nobody can take it back: of all who came and went during an outage a
+// request would be left, to be sent when it is over.
+func TestAnOutageLeavesNoQueueOfRequests(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		l.Refuse()
+		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+				defer cancel()
+				if _, _, err := l.client.Children(ctx, l.sess, l.dir); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("during the outage: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		before := l.Seen(proxy.ListOp)
+		must(t, l.Accept())
+		if _, _, err := l.client.Children(within(t, 20*time.Second), l.sess, l.dir); err != nil {
+			t.Error(err)
+		}
+		if n := l.Seen(proxy.ListOp) - before; n != 1 {
+			t.Errorf("%d listings, one was asked for", n)
+		}
+	})
+}

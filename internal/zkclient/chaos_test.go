@@ -1,0 +1,199 @@
+package zkclient
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// Three hundred cuts, each at some packet, while nodes are made, given up and
+// deleted. The session lives through all of it, so nothing sweeps up behind us.
+func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		const cuts, workers = 300, 8
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		v.Latency(time.Millisecond)
+		l := newLine(t, v, 30*time.Second)
+		stop := make(chan struct{})
+		var made, canceled, removed atomic.Int64
+		var wg sync.WaitGroup
+		for i := range workers {
+			random := rand.New(rand.NewPCG(seed, uint64(i)))
+			wg.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					ctx, cancel := context.WithCancel(context.Background())
+					var timer *time.Timer
+					if random.IntN(2) == 0 {
+						timer = time.AfterFunc(time.Duration(random.IntN(10_000))*time.Microsecond, cancel)
+					}
+					claimed, err := l.client.Claim(ctx, l.sess, l.want(1+random.IntN(3)))
+					if timer != nil {
+						timer.Stop()
+					}
+					cancel()
+					if err != nil {
+						canceled.Add(1)
+						if !errors.Is(err, context.Canceled) {
+							t.Error(err)
+						}
+						continue
+					}
+					made.Add(1)
+					if err := <-l.client.Remove(l.sess, l.dir, claimed.Nodes); err != nil {
+						t.Errorf("remove: %v", err)
+					}
+					removed.Add(1)
+				}
+			})
+		}
+		random := rand.New(rand.NewPCG(seed, workers))
+		ops := []proxy.Op{proxy.AnyOp, proxy.CreateOp, proxy.CreateOp, proxy.DeleteOp, proxy.CheckOp, proxy.ListOp}
+		actions := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
+		for range cuts {
+			f := l.Nth(ops[random.IntN(len(ops))], 1+random.IntN(6), actions[random.IntN(len(actions))])
+			select {
+			case <-f.Fired():
+			case <-time.After(10 * time.Millisecond): // recovery may be over, and nothing be listed
+				f.Cancel()
+				l.Cut()
+			}
+			before := made.Load() + canceled.Load()
+			test.Eventually(t, 20*time.Second, "some request gets through", func() bool { return made.Load()+canceled.Load() > before })
+		}
+		close(stop)
+		wg.Wait()
+		test.AssertEmpty(t, l.witness, l.dir)
+		if l.conn.SessionID() != l.sess {
+			t.Error("the session is another: its end has swept up")
+		}
+		if made.Load() < cuts/4 || canceled.Load() == 0 {
+			t.Errorf("%d claims, %d canceled: too few to mean anything", made.Load(), canceled.Load())
+		}
+		t.Logf("%d claims, %d canceled, %d removed", made.Load(), canceled.Load(), removed.Load())
+	})
+}
+
+// A create that the client has queued while it was disconnected is executed in
+// the next session, without an error. It must not be taken for ours.
+func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
+	for name, settle := range map[string]func(*line, Claim, string, <-chan answer[[]zk.MultiResponse]) error{
+		"waited for": func(l *line, claim Claim, _ string, call <-chan answer[[]zk.MultiResponse]) error {
+			a := <-call
+			if a.err != nil {
+				return a.err
+			}
+			_, err := l.client.ours(l.sess, l.dir, claim.read(a.value))
+			return err
+		},
+		"given up": func(l *line, claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) error {
+			l.client.reap(claim, id, call)
+			return ErrOver
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 20*time.Second)
+				claim, id := l.want(2), "00000000-0000-4000-8000-000000000000"
+				l.Refuse()
+				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+				// Claim waits for a connection; what it asks for in the moment in
+				// which one goes ends up here.
+				call := start(func() ([]zk.MultiResponse, error) { return l.client.multi(claim.ops(id)...) })
+				v.Expire(t, l.conn)
+				must(t, l.Accept())
+				mustBe(t, result(t, 15*time.Second, "carried over", async(func() error { return settle(l, claim, id, call) })), ErrOver)
+				test.Eventually(t, 10*time.Second, "nodes were made and deleted", func() bool {
+					return l.Seen(proxy.CreateOp) == 1 && l.Seen(proxy.DeleteOp) == 1
+				})
+				test.AssertEmpty(t, l.witness, l.dir)
+				if now := l.newSession(t); now == l.sess {
+					t.Error("the session is the same: nothing was carried over")
+				}
+			})
+		})
+	}
+}
+
+// A delete that is carried over finds no node, and that is nobody's doing.
+func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		path := l.path(l.claim(t, 1)[0])
+		l.Refuse()
+		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+		call := async(func() error { return l.conn.Delete(path, -1) }) // as in the moment in which the connection goes
+		v.Expire(t, l.conn)
+		must(t, l.Accept())
+		err := result(t, 15*time.Second, "carried over", call)
+		mustBe(t, err, zk.ErrNoNode)
+		now := l.newSession(t)
+		for _, maybe := range []bool{false, true} {
+			for _, nodes := range []int{1, 3} {
+				mustBe(t, l.client.refusal(l.sess, nodes, maybe, err), ErrOver)
+			}
+		}
+		mustBe(t, l.client.refusal(now, 1, false, err), zk.ErrNoNode)
+		must(t, l.client.refusal(AnySession, 1, true, err))
+		test.AssertEmpty(t, l.witness, l.dir)
+	})
+}
+
+// The same from outside: sessions end while many claim.
+func TestClaimsAroundTheEndOfASession(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		v.Latency(500 * time.Microsecond)
+		l := newLine(t, v, 20*time.Second)
+		for range 10 {
+			l.sess = l.conn.SessionID()
+			sess := l.sess
+			var wg sync.WaitGroup
+			for range 16 {
+				wg.Go(func() {
+					for {
+						made, err := l.client.Claim(context.Background(), sess, l.want(1))
+						if err != nil {
+							if !errors.Is(err, ErrOver) {
+								t.Error(err)
+							}
+							return
+						}
+						// Some are left for the end of the session.
+						if made.Nodes[0].Seq%2 == 0 {
+							err = <-l.client.Remove(sess, l.dir, made.Nodes)
+						}
+						if err != nil && !errors.Is(err, ErrOver) {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			l.seen(t, proxy.CreateOp, 20)
+			l.Refuse()
+			v.Expire(t, l.conn)
+			must(t, l.Accept())
+			l.newSession(t)
+			wg.Wait()
+			test.AssertEmpty(t, l.witness, l.dir)
+		}
+	})
+}

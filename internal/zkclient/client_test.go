@@ -1,0 +1,136 @@
+package zkclient
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+func TestOneClientPerConnection(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		a, b := v.Connect(t, 10*time.Second), v.Connect(t, 10*time.Second)
+		first, second := Of(a), Of(b)
+		if Of(a) != first || Of(b) != second {
+			t.Error("two clients of one connection")
+		}
+		if first == second {
+			t.Error("one client of two connections")
+		}
+	})
+}
+
+func registered(key weak.Pointer[zk.Conn]) bool {
+	clients.Lock()
+	defer clients.Unlock()
+	_, ok := clients.of[key]
+	return ok
+}
+
+// use leaves nothing on the stack of its caller.
+func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
+	c := Of(conn)
+	lease := c.Keep(conn.SessionID())
+	defer lease.End()
+	if _, err := c.Watch(context.Background(), conn.SessionID(), "/"); err != nil {
+		t.Error(err)
+	}
+	return weak.Make(c)
+}
+
+// In real time: the collector runs outside of a bubble.
+func TestAClientGoesWithItsLastUser(t *testing.T) {
+	t.Parallel()
+	conn := realzk.Connect(t, 10*time.Second, loopback.For(t).Addr())
+	used := use(t, conn)
+	key := weak.Make(conn)
+	test.Eventually(t, 10*time.Second, "the client is collected, and forgotten", func() bool {
+		runtime.GC()
+		return used.Value() == nil && !registered(key)
+	})
+	if Of(conn) == nil || !registered(key) { // and may come again
+		t.Error("no second client")
+	}
+	runtime.KeepAlive(conn)
+}
+
+// In real time: see above.
+func TestNothingKeepsAConnection(t *testing.T) {
+	t.Parallel()
+	servers := []string{loopback.For(t).Addr()}
+	key, used := func() (weak.Pointer[zk.Conn], weak.Pointer[Client]) {
+		conn, err := wire.Connect(within(t, 10*time.Second), servers, 10*time.Second)
+		must(t, err)
+		defer conn.Close()
+		return weak.Make(conn), use(t, conn)
+	}()
+	test.Eventually(t, 15*time.Second, "connection and client are collected", func() bool {
+		runtime.GC()
+		return key.Value() == nil && used.Value() == nil && !registered(key)
+	})
+}
+
+func TestSessionWaitsForOne(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		id, err := l.client.Session(within(t, 10*time.Second))
+		if err != nil || id != l.sess {
+			t.Fatalf("%#x, %v", id, err)
+		}
+		l.Refuse()
+		v.Expire(t, l.conn)
+		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := l.client.Session(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("without a session: %v", err)
+		}
+		must(t, l.Accept())
+		test.Eventually(t, 10*time.Second, "another session", func() bool {
+			id, err = l.client.Session(within(t, 10*time.Second))
+			return err != nil || id != l.sess
+		})
+		if err != nil || id == 0 {
+			t.Errorf("%#x, %v", id, err)
+		}
+	})
+}
+
+func TestEpochCountsConnections(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		before := l.client.Epoch()
+		l.Cut()
+		test.Eventually(t, 10*time.Second, "another epoch", func() bool { return l.client.Epoch() > before })
+	})
+}
+
+func TestEndedKeepsTheCause(t *testing.T) {
+	cause := errors.New("shutting down")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if err := Ended(ctx); err != nil {
+		t.Error(err)
+	}
+	cancel(cause)
+	if err := Ended(ctx); !errors.Is(err, cause) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	late, stop := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	defer stop()
+	if err := Ended(late); err != context.DeadlineExceeded {
+		t.Error(err)
+	}
+}

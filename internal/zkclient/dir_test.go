@@ -1,0 +1,205 @@
+package zkclient
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// reaped waits until the server sweeps up containers that have been used. A
+// container looks like any other node; only its end tells.
+func (l *line) reaped(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		child, err := l.witness.Create(path+"/used", nil, 0, open)
+		must(t, err)
+		must(t, l.witness.Delete(child, -1))
+		test.Eventually(t, 10*time.Second, path+" is swept up", func() bool {
+			exists, _, err := l.witness.Exists(path)
+			return err == nil && !exists
+		})
+	}
+}
+
+// stays checks that they are still there.
+func (l *line) stays(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if exists, _, err := l.witness.Exists(path); err != nil || !exists {
+			t.Errorf("%s: exists %v, %v", path, exists, err)
+		}
+	}
+}
+
+func TestMakeDirMakesContainersAllTheWay(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		ctx := within(t, 20*time.Second)
+		dir := l.dir + "/a/b/c"
+		must(t, l.client.MakeDir(ctx, dir, open))
+		must(t, l.client.MakeDir(ctx, dir, open)) // it exists
+		must(t, l.client.MakeDir(ctx, l.dir, open))
+
+		claim := l.want(1)
+		claim.Dir = dir
+		made, err := l.client.Claim(ctx, l.sess, claim)
+		must(t, err)
+		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, dir, made.Nodes)))
+		test.AssertEmpty(t, l.witness, l.dir) // the server reaps them one after the other
+		l.stays(t, l.dir)
+	})
+}
+
+func TestMakeDirByMany(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		ctx := within(t, 20*time.Second)
+		clients := []*Client{l.client, Of(l.witness)}
+		var wg sync.WaitGroup
+		for i := range 40 {
+			wg.Go(func() {
+				path := fmt.Sprintf("%s/x/y/%d", l.dir, i%3)
+				if err := clients[i%2].MakeDir(ctx, path, open); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := test.Children(t, l.witness, l.dir+"/x/y"); len(got) != 3 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Parents are reaped as fast as they are made.
+func TestMakeDirWhileParentsAreReaped(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		v.Latency(100 * time.Microsecond)
+		l := newLine(t, v, 10*time.Second)
+		ctx := within(t, 20*time.Second)
+		stop := make(chan struct{})
+		var reaper sync.WaitGroup
+		reaper.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				_ = l.witness.Delete(l.dir+"/a/b", -1)
+				_ = l.witness.Delete(l.dir+"/a", -1)
+			}
+		})
+		for i := range 50 {
+			path := fmt.Sprintf("%s/a/b/%d", l.dir, i)
+			must(t, l.client.MakeDir(ctx, path, open))
+			must(t, l.witness.Delete(path, -1))
+		}
+		close(stop)
+		reaper.Wait()
+	})
+}
+
+func TestMakeDirSurvivesALostConnection(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		for i, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+			for n := 1; n <= 3; n++ { // the create that finds no parent, that of the parent, and again
+				f := l.Nth(proxy.MkdirOp, n, action)
+				path := fmt.Sprintf("%s/%d-%d/a", l.dir, i, n)
+				must(t, l.client.MakeDir(within(t, 20*time.Second), path, open))
+				fired(t, f)
+				l.stays(t, path)
+			}
+		}
+	})
+}
+
+// A server before 3.5.1 does not know containers, and refuses them.
+func TestMakeDirWithoutContainers(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		l.HideContainers()
+		ctx := within(t, 20*time.Second)
+		must(t, l.client.MakeDir(ctx, l.dir+"/a/b", open))
+		must(t, l.client.MakeDir(ctx, l.dir+"/a/b", open))
+		must(t, l.client.MakeLeaf(ctx, l.dir+"/a/c", open))
+		if !l.client.plainOnly.Load() {
+			t.Error("it will ask for containers again and again, and be refused each time")
+		}
+		l.stays(t, l.dir+"/a/b", l.dir+"/a/c")
+		for _, path := range []string{"/a/b/x", "/a/c/x"} {
+			_, err := l.witness.Create(l.dir+path, nil, 0, open)
+			must(t, err)
+			must(t, l.witness.Delete(l.dir+path, -1))
+		}
+		container := l.dir + "/container"
+		_, err := l.witness.CreateContainer(container, nil, zk.FlagContainer, open)
+		must(t, err)
+		l.reaped(t, container)
+		l.stays(t, l.dir+"/a/b", l.dir+"/a/c")
+	})
+}
+
+func TestMakeLeafAndNode(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		ctx := within(t, 20*time.Second)
+		mustBe(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open), zk.ErrNoNode)
+		must(t, l.client.MakeNode(ctx, l.dir+"/n", []byte("8"), open))
+		mustBe(t, l.client.MakeNode(ctx, l.dir+"/n", []byte("9"), open), zk.ErrNodeExists)
+		must(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open))
+		must(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open))
+		data, _, err := l.client.Get(ctx, l.dir+"/n")
+		if err != nil || string(data) != "8" {
+			t.Errorf("%q, %v", data, err)
+		}
+		l.reaped(t, l.dir+"/n/queue")
+		l.stays(t, l.dir+"/n")
+		must(t, l.client.MakeNode(ctx, l.dir+"/p/q", nil, open))
+		must(t, l.witness.Delete(l.dir+"/p/q", -1))
+		l.reaped(t, l.dir+"/p") // a parent that was missing
+		ephemeral := l.path(l.claim(t, 1)[0])
+		mustBe(t, l.client.MakeDir(ctx, ephemeral+"/x", open), zk.ErrNoChildrenForEphemerals)
+		if err := l.client.MakeDir(ctx, l.dir+"/no-acl", nil); !errors.Is(err, zk.ErrInvalidACL) {
+			t.Errorf("without an ACL: %v", err)
+		}
+	})
+}
+
+// The connection is closed while a directory is made, and the reply comes all the same. The
+// client's own call for containers reads the reply then without waiting for the goroutine that
+// decodes it, which only the race detector sees.
+func TestMakeDirWhileTheConnectionIsClosed(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		for round := range 24 {
+			l := newLine(t, v, 10*time.Second)
+			hold := l.Next(proxy.MkdirOp, proxy.HoldReply)
+			made := async(func() error {
+				return l.client.MakeDir(within(t, 20*time.Second), fmt.Sprintf("%s/%d", l.dir, round), open)
+			})
+			fired(t, hold)
+			closed := async(func() error { l.conn.Close(); return nil })
+			hold.Release() // beside the Close, and before this goroutine hears of it: that would order the two
+			must(t, result(t, 10*time.Second, "close", closed))
+			if err := result(t, 10*time.Second, "make", made); err != nil { // the reply may have been faster
+				mustBe(t, err, ErrClosed)
+			}
+		}
+	})
+}

@@ -1,0 +1,169 @@
+package zkclient
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// removeMarked does it, with a limit.
+func (l *line) removeMarked(t *testing.T, n znode.Node) (err error) {
+	t.Helper()
+	test.Within(t, 20*time.Second, "it is removed", func() {
+		err = l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open)
+	})
+	return err
+}
+
+// watchMark sets one on a node and its mark, of another process.
+func (l *line) watchMark(t *testing.T, n znode.Node) *Watch {
+	t.Helper()
+	other := Of(l.witness)
+	w, err := other.WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w[0]
+}
+
+func hears(t *testing.T, w *Watch) (e zk.Event) {
+	t.Helper()
+	test.Within(t, 20*time.Second, "an event", func() {
+		raw, first := <-w.C()
+		e = w.Event(raw, first)
+	})
+	return e
+}
+
+// Whatever becomes of the reply, the mark is told and nothing is left.
+func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				n := l.claim(t, 1)[0]
+				w := l.watchMark(t, n)
+				f := l.Next(proxy.DeleteOp, action)
+				must(t, l.removeMarked(t, n))
+				fired(t, f)
+				if e := hears(t, w); !Marked(e) || !Gone(e) {
+					t.Errorf("the watch hears %+v", e)
+				}
+				if left := l.children(t); len(left) != 0 {
+					t.Errorf("left: %q", left)
+				}
+			})
+		})
+	}
+}
+
+// A node that was gone leaves no mark; nor does one whose session was over.
+func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		n := l.claim(t, 1)[0]
+		w := l.watchMark(t, n)
+		must(t, l.witness.Delete(l.path(n), -1))
+		mustBe(t, l.removeMarked(t, n), zk.ErrNoNode)
+		if e := hears(t, w); Marked(e) || !Gone(e) {
+			t.Errorf("the watch hears %+v", e)
+		}
+		n = l.claim(t, 1)[0]
+		w = l.watchMark(t, n)
+		v.Expire(t, l.conn)
+		mustBe(t, l.removeMarked(t, n), ErrOver)
+		if e := hears(t, w); Marked(e) || !Gone(e) {
+			t.Errorf("the watch hears %+v", e)
+		}
+	})
+}
+
+// The node goes, whatever the server has against the mark.
+func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		n := l.claim(t, 1)[0]
+		w := l.watchMark(t, n)
+		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		must(t, err)
+		must(t, l.removeMarked(t, n))
+		if e := hears(t, w); Marked(e) || !Gone(e) {
+			t.Errorf("the watch hears %+v", e)
+		}
+	})
+}
+
+// Several of a process wait for one node: with one watch, and all hear of the mark.
+func TestWatchMarkedIsShared(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		n := l.claim(t, 1)[0]
+		first := l.watchMark(t, n)
+		if again := l.watchMark(t, n); again != first {
+			t.Error("two watches on one node")
+		}
+		plain, err := Of(l.witness).WatchAll(within(t, 20*time.Second), l.witness.SessionID(), []string{l.path(n)})
+		must(t, err)
+		if plain[0] == first {
+			t.Error("one that is not asked for marks is given one that is")
+		}
+		must(t, l.removeMarked(t, n))
+		for range 2 {
+			if e := hears(t, first); !Marked(e) {
+				t.Errorf("the watch hears %+v", e)
+			}
+		}
+	})
+}
+
+// The mark is watched already, and the other node is not there: its watch has fired.
+func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		n, own := l.claim(t, 1)[0], l.claim(t, 1)[0]
+		first := l.watchMark(t, n)
+		must(t, l.witness.Delete(l.path(own), -1))
+		both, err := Of(l.witness).WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n), l.path(own)})
+		must(t, err)
+		if both[0] != first || both[1] == nil {
+			t.Fatalf("watches %p and %p, want %p and one", both[0], both[1], first)
+		}
+		if e := hears(t, both[1]); !Gone(e) || Marked(e) {
+			t.Errorf("the watch of what is gone hears %+v", e)
+		}
+		must(t, l.removeMarked(t, n))
+		if e := hears(t, first); !Marked(e) {
+			t.Errorf("the watch hears %+v", e)
+		}
+	})
+}
+
+// The delete with the mark was done, its reply lost, and the next one is refused: it was
+// us all the same.
+func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		n := l.claim(t, 1)[0]
+		lost, again := l.Next(proxy.DeleteOp, proxy.CutAfterCommit), l.Nth(proxy.DeleteOp, 2, proxy.HoldRequest)
+		result := make(chan error, 1)
+		go func() { result <- l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open) }()
+		fired(t, lost, again)
+		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
+		must(t, err)
+		again.Release()
+		test.Within(t, 20*time.Second, "it is removed", func() { err = <-result })
+		must(t, err)
+	})
+}

@@ -1,0 +1,199 @@
+package zkclient
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// keep begins a lease and gives what it is told.
+func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
+	t.Helper()
+	lost := make(chan error, 10)
+	lease := l.client.Keep(l.sess)
+	lease.OnLoss(func(why error) { lost <- why })
+	t.Cleanup(lease.End)
+	return lease, lost
+}
+
+// seen waits until the proxy has seen n more of a request.
+func (l *line) seen(t *testing.T, op proxy.Op, n int64) {
+	t.Helper()
+	from := l.Seen(op)
+	test.Eventually(t, 20*time.Second, op.String()+" requests", func() bool { return l.Seen(op) >= from+n })
+}
+
+func quiet(t *testing.T, lost <-chan error) {
+	t.Helper()
+	select {
+	case err := <-lost:
+		t.Errorf("lost: %v", err)
+	default:
+	}
+}
+
+func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 2*time.Second)
+		l.seen(t, proxy.PingOp, 2) // the client's own pings show that time passes
+		if n := l.Seen(proxy.CheckOp); n != 0 {
+			t.Errorf("%d heartbeats, and no lease keeps the session", n)
+		}
+		l.claim(t, 1) // as each lock that keeps: what was heard so far proves nothing
+		one, lost := l.keep(t)
+		two, _ := l.keep(t)
+		l.seen(t, proxy.CheckOp, 3)
+		one.End()
+		l.seen(t, proxy.CheckOp, 2)
+		two.End()
+		two.End()
+		last := l.Seen(proxy.CheckOp)
+		l.seen(t, proxy.PingOp, 3)
+		if n := l.Seen(proxy.CheckOp) - last; n != 0 {
+			t.Errorf("%d heartbeats after the last lease", n)
+		}
+		l.claim(t, 1)
+		again, _ := l.keep(t)
+		l.seen(t, proxy.CheckOp, 2)
+		if err := again.Alive(); err != nil {
+			t.Error(err)
+		}
+		quiet(t, lost)
+	})
+}
+
+// In a black hole the session must be taken for lost before the server gives its
+// nodes to others. Others see the node with eyes of their own.
+func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
+	for name, mute := range map[string]func(*proxy.Proxy){"mute": (*proxy.Proxy).Mute, "replies muted": (*proxy.Proxy).MuteReplies, "refuse": (*proxy.Proxy).Refuse} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 4*time.Second)
+				node := l.claim(t, 1)[0]
+				_, _, gone, err := l.witness.GetW(l.path(node))
+				must(t, err)
+				lease, lost := l.keep(t)
+				l.seen(t, proxy.CheckOp, 2)
+				if err := lease.Alive(); err != nil {
+					t.Fatal(err)
+				}
+				mute(l.Proxy)
+				deadline := lease.Deadline()
+				why := result(t, 10*time.Second, "loss", lost)
+				if late := time.Since(deadline); late != 0 {
+					t.Errorf("told %v after the deadline", late)
+				}
+				select {
+				case e := <-gone:
+					t.Errorf("the server was faster: %v", e)
+				default:
+				}
+				mustBe(t, why, errUnheard)
+				mustBe(t, lease.Alive(), errUnheard)
+				if name != "replies muted" { // there, pings go on to reach the server
+					result(t, 15*time.Second, "the server expires the session", gone)
+					if margin := time.Since(deadline); margin <= 0 {
+						t.Errorf("the server expired the session %v after the deadline", margin)
+					}
+				}
+				if len(lost) > 0 {
+					t.Error("told twice")
+				}
+				must(t, l.Accept())
+				l.Unmute()
+			})
+		})
+	}
+}
+
+// The old deadline stays until the quorum has answered on the new connection, so the
+// next heartbeat does not wait for its time.
+func TestALostHeartbeatIsSentAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		const timeout = 24 * time.Second
+		l := newLine(t, v, timeout)
+		l.keep(t)
+		f := l.Next(proxy.CheckOp, proxy.CutBefore)
+		result(t, timeout, "a heartbeat", f.Fired())
+		next := l.Next(proxy.CheckOp, proxy.HoldReply)
+		result(t, time.Nanosecond, "the next", next.Fired()) // a new connection takes no time here
+		next.Release()
+	})
+}
+
+// A session that lives on after all is alive again: it is the hold that is over.
+func TestAliveComesBackWithTheConnection(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 4*time.Second)
+		lease, lost := l.keep(t)
+		l.MuteReplies()
+		result(t, 10*time.Second, "loss", lost)
+		l.Unmute()
+		test.Eventually(t, 10*time.Second, "alive again, or expired", func() bool {
+			return lease.Alive() == nil || l.conn.SessionID() != l.sess && l.conn.SessionID() != 0
+		})
+		must(t, l.client.Refresh(within(t, 10*time.Second), l.conn.SessionID()))
+	})
+}
+
+func TestTheEndOfTheSessionIsALoss(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		lease, lost := l.keep(t)
+		_, ended := l.keep(t)
+		other := l.client.Keep(l.sess)
+		told := make(chan error, 1)
+		other.OnLoss(func(why error) { told <- why })
+		other.End()
+		v.Expire(t, l.conn)
+		mustBe(t, result(t, 10*time.Second, "loss", lost), errExpired)
+		mustBe(t, result(t, 10*time.Second, "loss of the other", ended), errExpired)
+		mustBe(t, lease.Alive(), errExpired)
+		l.newSession(t)
+		mustBe(t, lease.Alive(), errExpired)
+		quiet(t, told)
+	})
+}
+
+func TestAClosedConnectionIsALoss(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		lease, lost := l.keep(t)
+		l.conn.Close()
+		mustBe(t, result(t, 10*time.Second, "loss", lost), ErrClosed)
+		mustBe(t, lease.Alive(), ErrClosed)
+	})
+}
+
+func TestRefreshWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 4*time.Second)
+		must(t, l.client.Refresh(within(t, 10*time.Second), l.sess))
+		hold := l.Next(proxy.CheckOp, proxy.HoldReply)
+		done := async(func() error { return l.client.Refresh(within(t, 10*time.Second), l.sess) })
+		fired(t, hold)
+		select {
+		case err := <-done:
+			t.Errorf("refreshed without an answer: %v", err)
+		default:
+		}
+		hold.Release()
+		must(t, result(t, 10*time.Second, "refresh", done))
+		v.Expire(t, l.conn)
+		l.newSession(t)
+		if err := l.client.Refresh(within(t, 10*time.Second), l.sess); !errors.Is(err, ErrOver) {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,222 @@
+package zkclient
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+func TestRemoveSurvivesALostConnection(t *testing.T) {
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+		for _, nodes := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%v, %d", action, nodes), func(t *testing.T) {
+				t.Parallel()
+				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+					l := newLine(t, v, 10*time.Second)
+					claimed := l.claim(t, nodes)
+					f := l.Next(proxy.DeleteOp, action)
+					must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)))
+					fired(t, f)
+					if left := l.children(t); len(left) != 0 {
+						t.Errorf("left: %q", left)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestRemoveTellsThatANodeWasGone(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		for missing := range 3 {
+			for _, nodes := range []int{1, 3} {
+				if missing >= nodes {
+					continue
+				}
+				claimed := l.claim(t, nodes)
+				must(t, l.witness.Delete(l.path(claimed[missing]), -1))
+				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)), zk.ErrNoNode)
+				if left := l.children(t); len(left) != 0 {
+					t.Errorf("%d of %d was gone, left: %q", missing, nodes, left)
+				}
+			}
+		}
+	})
+}
+
+// One of three was gone, and the first delete of all is lost on its way: that the
+// second finds one missing does not mean that the first did it.
+func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				claimed := l.claim(t, 3)
+				must(t, l.witness.Delete(l.path(claimed[1]), -1))
+				f := l.Next(proxy.DeleteOp, action)
+				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)), zk.ErrNoNode)
+				fired(t, f)
+				if left := l.children(t); len(left) != 0 {
+					t.Errorf("left: %q", left)
+				}
+			})
+		})
+	}
+}
+
+// One of three was gone; the deletes of the other two lose their replies.
+func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		claimed := l.claim(t, 3)
+		must(t, l.witness.Delete(l.path(claimed[1]), -1))
+		one := l.Nth(proxy.DeleteOp, 2, proxy.CutAfterCommit)
+		two := l.Nth(proxy.DeleteOp, 4, proxy.CutBefore)
+		mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)), zk.ErrNoNode)
+		fired(t, one, two)
+		if left := l.children(t); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// The first delete of all did it, and its reply is lost, and so is that of the look
+// at each: nobody else has deleted any.
+func TestRemoveWhoseAnswersAreLostTwice(t *testing.T) {
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				claimed := l.claim(t, 3)
+				all := l.Nth(proxy.DeleteOp, 1, proxy.CutAfterCommit)
+				one := l.Nth(proxy.DeleteOp, 3, action) // the second is of all again
+				must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)))
+				fired(t, all, one)
+				if left := l.children(t); len(left) != 0 {
+					t.Errorf("left: %q", left)
+				}
+			})
+		})
+	}
+}
+
+func TestRemoveWaitsForTheConnection(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		claimed := l.claim(t, 2)
+		l.Refuse()
+		removed := l.client.Remove(l.sess, l.dir, claimed)
+		select {
+		case err := <-removed:
+			t.Fatalf("removed without a connection: %v", err)
+		default:
+		}
+		must(t, l.Accept())
+		must(t, result(t, 10*time.Second, "remove", removed))
+		if left := l.children(t); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+func TestRemoveEndsWithTheSession(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		claimed := l.claim(t, 2)
+		l.Refuse()
+		removed := l.client.Remove(l.sess, l.dir, claimed)
+		v.Expire(t, l.conn)
+		must(t, l.Accept())
+		mustBe(t, result(t, 10*time.Second, "remove", removed), ErrOver)
+		mustBe(t, result(t, 10*time.Second, "a later remove", l.client.Remove(l.sess, l.dir, claimed)), ErrOver)
+		test.AssertEmpty(t, l.witness, l.dir)
+	})
+}
+
+// What is proven ours by its name is deleted in any session: the witness stands
+// for the client in its next one.
+func TestRemoveInAnySession(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		claimed := l.claim(t, 2)
+		must(t, result(t, 10*time.Second, "remove", Of(l.witness).Remove(AnySession, l.dir, claimed)))
+		must(t, result(t, 10*time.Second, "remove of nothing", l.client.Remove(l.sess, l.dir, nil)))
+		if left := l.children(t); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// A directory whose count comes to its end is given up at the first chance.
+func TestRemoveGivesUpAWornDirectory(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		worn := l.claim(t, 1)
+		worn[0].Seq = 1 << 30 // its name is what is deleted
+		other := l.claim(t, 1)
+		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, worn)))
+		test.Eventually(t, 5*time.Second, "the directory was asked for", func() bool { return l.Seen(proxy.DeleteOp) == 2 })
+		if left := l.children(t); len(left) != 1 {
+			t.Fatalf("left: %q", left)
+		}
+		other[0].Seq = 1 << 30
+		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, other)))
+		test.Eventually(t, 5*time.Second, "the directory is gone", func() bool {
+			exists, _, err := l.witness.Exists(l.dir)
+			return err == nil && !exists
+		})
+	})
+}
+
+func TestReplaceFindsOutWhatBecameOfIt(t *testing.T) {
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				old := l.claim(t, 1)[0]
+				next := old.As(znode.Read)
+				f := l.Next(proxy.MoveOp, action)
+				must(t, l.client.Replace(l.sess, l.dir, old, next, nil, open))
+				fired(t, f)
+				if left := l.children(t); len(left) != 1 || left[0] != next.Name {
+					t.Errorf("left: %q", left)
+				}
+			})
+		})
+	}
+}
+
+func TestReplaceOfWhatIsGone(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		old := l.claim(t, 1)[0]
+		must(t, l.witness.Delete(l.path(old), -1))
+		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), zk.ErrNoNode)
+		if left := l.children(t); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+		old = l.claim(t, 1)[0]
+		v.Expire(t, l.conn)
+		l.newSession(t)
+		mustBe(t, l.client.Replace(l.sess, l.dir, old, old.As(znode.Read), nil, open), ErrOver)
+		test.AssertEmpty(t, l.witness, l.dir)
+	})
+}

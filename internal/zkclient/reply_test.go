@@ -1,0 +1,28 @@
+package zkclient
+
+import (
+	"testing"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Whatever path a server says it has made, it is read as a node of ours whose
+// place in line can be told, or as one that has none.
+func FuzzMadeNodes(f *testing.F) {
+	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock}
+	for _, path := range []string{
+		claim.Dir + "/" + znode.Prefix(znode.NewID(), znode.Lock) + "0000000007", claim.Dir, claim.Dir + "/", "/", "x", "/jobs",
+		claim.Dir + "/lock--2147483648", claim.Dir + "/../a",
+	} {
+		f.Add(path)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		for _, n := range claim.read([]zk.MultiResponse{{String: path}}).Nodes {
+			if again, ok := znode.Parse(n.Name, znode.Lock); ok && again != n || !ok && n.Usable() == nil {
+				t.Errorf("%q was read as %+v", path, n)
+			}
+		}
+	})
+}

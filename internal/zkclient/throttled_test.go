@@ -1,0 +1,231 @@
+package zkclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// throttled is what a server says that has too much to do. It says so alone: neither the leader nor
+// another member hears of the request, and nothing is done.
+var throttled = proxy.Answer(-127)
+
+func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
+	for what, c := range map[string]struct {
+		op   proxy.Op
+		call func(*testing.T, context.Context, *line, znode.Node) error
+	}{
+		"claim": {proxy.CreateOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
+			_, err := l.client.Claim(ctx, l.sess, l.want(1))
+			return err
+		}},
+		"claim by a plain create": {proxy.CreateOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
+			claim := l.want(1)
+			claim.Touch = false
+			_, err := l.client.Claim(ctx, l.sess, claim)
+			return err
+		}},
+		"remove": {proxy.DeleteOp, func(_ *testing.T, _ context.Context, l *line, n znode.Node) error {
+			return <-l.client.Remove(l.sess, l.dir, []znode.Node{n})
+		}},
+		"remove with a mark": {proxy.DeleteOp, func(t *testing.T, _ context.Context, l *line, n znode.Node) error {
+			w := l.watchMark(t, n)
+			err := l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open)
+			if e := hears(t, w); !Marked(e) {
+				t.Errorf("without its mark: %+v", e)
+			}
+			return err
+		}},
+		"replace": {proxy.MoveOp, func(_ *testing.T, _ context.Context, l *line, n znode.Node) error {
+			return l.client.Replace(l.sess, l.dir, n, n.As("read-"), nil, open)
+		}},
+		"list": {proxy.ListOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
+			_, _, err := l.client.Children(ctx, l.sess, l.dir)
+			return err
+		}},
+		"read": {proxy.ReadOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
+			_, _, err := l.client.Get(ctx, l.path(n))
+			return err
+		}},
+		"watch": {proxy.ReadOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
+			_, err := l.client.Watch(ctx, l.sess, l.path(n))
+			return err
+		}},
+		"watch many": {proxy.ReadOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
+			_, err := l.client.WatchAll(ctx, l.sess, []string{l.path(n), l.dir})
+			return err
+		}},
+		"write": {proxy.SetOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
+			return l.client.Set(ctx, l.dir, nil, -1)
+		}},
+		"check": {proxy.CheckOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
+			return l.client.Check(ctx, l.sess, &zk.CheckVersionRequest{Path: l.path(n), Version: -1})
+		}},
+		"refresh": {proxy.CheckOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
+			return l.client.Refresh(ctx, l.sess)
+		}},
+		"make a directory": {proxy.MkdirOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
+			return l.client.MakeDir(ctx, l.dir+"/a/b", open)
+		}},
+		"make a node": {proxy.MkdirOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
+			return l.client.MakeNode(ctx, l.dir+"/c", nil, open)
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				n := l.claim(t, 1)[0]
+				before := l.Seen(c.op)
+				twice := []*proxy.Fault{l.Next(c.op, throttled), l.Next(c.op, throttled)}
+				must(t, c.call(t, within(t, 20*time.Second), l, n))
+				fired(t, twice...)
+				if l.Seen(c.op) == before {
+					t.Error("no server has heard of it")
+				}
+			})
+		})
+	}
+}
+
+// What a canceled claim has made is deleted, however often the server throttles the cleaning.
+func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
+		ctx, cancel := context.WithCancel(context.Background())
+		claimed := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(2)); return err })
+		fired(t, hold)
+		cancel()
+		mustBe(t, result(t, 10*time.Second, "claim", claimed), context.Canceled)
+		deletes := []*proxy.Fault{l.Next(proxy.DeleteOp, throttled), l.Next(proxy.DeleteOp, throttled), l.Next(proxy.DeleteOp, proxy.HoldReply)}
+		hold.Release()
+		fired(t, deletes...)
+		deletes[2].Release()
+		if left := l.children(t); len(left) != 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
+}
+
+// A barrier that is throttled has brought no server up to date: a listing behind it may not show
+// the create yet.
+func TestAThrottledBarrierIsNone(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		cut := l.Next(proxy.CreateOp, proxy.CutAfterCommit)
+		barrier := l.Next(proxy.CheckOp, throttled)
+		listing := l.Next(proxy.ListOp, proxy.HoldRequest)
+		claimed := async(func() error {
+			_, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(1))
+			return err
+		})
+		fired(t, cut, barrier, listing)
+		if n := l.Seen(proxy.CheckOp); n != 1 {
+			t.Errorf("%d barriers before the listing, want 1", n)
+		}
+		listing.Release()
+		must(t, result(t, 20*time.Second, "claim", claimed))
+		if n := len(l.children(t)); n != 1 {
+			t.Errorf("%d nodes", n)
+		}
+	})
+}
+
+// Only an answer that the leader has given, and a quorum with it, proves that the session lives.
+func TestWhatProvesTheSession(t *testing.T) {
+	t.Parallel()
+	const timeout = 20 * time.Second
+	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) }
+	type answer struct {
+		err    error
+		multi  bool
+		proves bool
+	}
+	for _, c := range []answer{
+		{nil, false, true}, {nil, true, true},
+		{zk.ErrNoNode, false, true},
+		{zk.ErrNodeExists, false, true},
+		{zk.ErrBadVersion, true, true},
+		{zk.ErrNotEmpty, false, true},
+		{zk.ErrNoChildrenForEphemerals, false, true},
+		{zk.ErrNoAuth, true, true},
+		{zk.ErrNoAuth, false, false}, // zookeeper.enableEagerACLCheck: any member refuses it
+		{zk.ErrInvalidACL, false, false},
+		{zk.ErrAuthFailed, true, false},
+		{zk.ErrSessionExpired, true, false},
+		{zk.ErrSessionMoved, true, false},
+		{zk.ErrNoServer, true, false},
+		{zk.ErrConnectionClosed, true, false},
+		{code(-127), true, false}, // throttled
+		{code(-119), true, false}, // the server only reads
+		{code(-6), true, false},   // it does not know the request
+		{code(-12), true, false},
+		{code(-4), true, false},
+		{errors.New("anything else"), true, false},
+	} {
+		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+			conn := v.Connect(t, timeout)
+			client := Of(conn)
+			before := client.link.Deadline(conn.SessionID())
+			time.Sleep(time.Second)
+			_, _, err := conn.Exists("/") // leaves a mark, later than that of the handshake
+			must(t, err)
+			client.proved(conn.SessionID(), time.Now().Add(timeout/2), c.err, c.multi)
+			if moved := client.link.Deadline(conn.SessionID()).After(before); moved != c.proves {
+				t.Errorf("%v (multi: %v): moves the deadline: %v, want %v", c.err, c.multi, moved, c.proves)
+			}
+		})
+	}
+}
+
+// Heartbeats that a server throttles do not keep a hold: no leader has heard of them.
+func TestThrottledHeartbeatsProveNothing(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 2*time.Second)
+		lease, lost := l.keep(t)
+		deadline := lease.Deadline()
+		if deadline.IsZero() {
+			t.Fatal("no deadline")
+		}
+		for range 1000 { // one in 100 ms at the most
+			l.Next(proxy.CheckOp, throttled)
+		}
+		mustBe(t, result(t, 10*time.Second, "loss", lost), errUnheard)
+		if late := time.Since(deadline); late != 0 {
+			t.Errorf("lost %v after the deadline", late)
+		}
+		if n := l.Seen(proxy.CheckOp); n != 0 {
+			t.Errorf("%d heartbeats have reached the server", n)
+		}
+	})
+}
+
+// A call that ends while its server throttles it says so.
+func TestTheErrorNamesTheThrottle(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		for range 1000 {
+			l.Next(proxy.ListOp, throttled)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		_, _, err := l.client.Children(Unhurried(ctx), l.sess, l.dir)
+		if !errors.Is(err, context.DeadlineExceeded) || err.Error() == context.DeadlineExceeded.Error() {
+			t.Errorf("got %v", err)
+		}
+		t.Log(err)
+	})
+}

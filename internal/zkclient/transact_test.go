@@ -1,0 +1,169 @@
+package zkclient
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// A transaction of the caller's is done once at the most, and the error says whether it can have been done.
+func TestTransact(t *testing.T) {
+	const patience = 5 * time.Second
+	// Each write adds one to the version of the directory.
+	write := func(l *line) any { return &zk.SetDataRequest{Path: l.dir, Version: -1} }
+	check := func(l *line) any { return &zk.CheckVersionRequest{Path: l.dir, Version: -1} }
+	missing := func(l *line) any { return &zk.DeleteRequest{Path: l.dir + "/none", Version: -1} }
+	type result struct {
+		replies []zk.MultiResponse
+		failed  int
+		err     error
+	}
+	for name, c := range map[string]struct {
+		ops    []func(*line) any
+		before func(*line) *proxy.Fault // nil: nothing
+		may    error                    // forbids it
+		wrong  func(result) bool
+		asked  int64 // of how many such requests the server has heard
+		writes int32
+	}{
+		"all is well": {
+			ops:    []func(*line) any{check, write},
+			wrong:  func(r result) bool { return r.err != nil || len(r.replies) != 2 || r.replies[1].Stat == nil },
+			asked:  1,
+			writes: 1,
+		},
+		"it may not be sent any more": {
+			ops:   []func(*line) any{check, write},
+			may:   ErrOver,
+			wrong: func(r result) bool { return r.err != ErrOver || r.failed != NotDone },
+		},
+		"the client cannot read the reply": {
+			ops: []func(*line) any{write, func(l *line) any {
+				return &zk.CreateRequest{Path: l.dir + "/c", Flags: zk.FlagContainer, Acl: open}
+			}},
+			wrong:  func(r result) bool { return r.err == nil || r.failed != Unanswered },
+			writes: 1,
+		},
+		"the second operation is refused": {
+			ops: []func(*line) any{check, missing, write},
+			wrong: func(r result) bool {
+				return r.err != zk.ErrNoNode || r.failed != 1 || len(r.replies) != 3 || r.replies[1].Error != zk.ErrNoNode
+			},
+			asked: 1,
+		},
+		"the first operation is refused": {
+			ops:   []func(*line) any{missing, write},
+			wrong: func(r result) bool { return r.err != zk.ErrNoNode || r.failed != 0 },
+			asked: 1,
+		},
+		"the reply is lost": {
+			ops:    []func(*line) any{check, write},
+			before: func(l *line) *proxy.Fault { return l.Next(proxy.SetOp, proxy.CutAfterCommit) },
+			wrong:  func(r result) bool { return !errors.Is(r.err, zk.ErrConnectionClosed) || r.failed != Unanswered },
+			asked:  1,
+			writes: 1,
+		},
+		"the request is lost": {
+			ops:    []func(*line) any{check, write},
+			before: func(l *line) *proxy.Fault { return l.Next(proxy.SetOp, proxy.CutBefore) },
+			wrong:  func(r result) bool { return !errors.Is(r.err, zk.ErrConnectionClosed) || r.failed != Unanswered },
+		},
+		"the server throttles": {
+			ops:    []func(*line) any{check, write},
+			before: func(l *line) *proxy.Fault { return l.Next(proxy.SetOp, throttled) },
+			wrong:  func(r result) bool { return r.err != nil || len(r.replies) != 2 },
+			asked:  1,
+			writes: 1,
+		},
+		"the context ends first": {
+			ops:    []func(*line) any{check, write},
+			before: func(l *line) *proxy.Fault { return l.Next(proxy.SetOp, proxy.HoldReply) },
+			wrong:  func(r result) bool { return !errors.Is(r.err, context.DeadlineExceeded) || r.failed != Unanswered },
+			asked:  1,
+			writes: 1,
+		},
+		"the client refuses it": {
+			ops:   []func(*line) any{func(*line) any { return "no operation" }},
+			wrong: func(r result) bool { return r.err == nil || r.failed != Unanswered },
+		},
+		"the context ends while the server throttles": {
+			ops: []func(*line) any{check, write},
+			before: func(l *line) *proxy.Fault {
+				first := l.Next(proxy.SetOp, throttled)
+				for range 1000 { // one in 100 ms at the most
+					l.Next(proxy.SetOp, throttled)
+				}
+				return first
+			},
+			wrong: func(r result) bool { return !errors.Is(r.err, context.DeadlineExceeded) || r.failed != NotDone },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				var f *proxy.Fault
+				if c.before != nil {
+					f = c.before(l)
+				}
+				var ops []any
+				for _, op := range c.ops {
+					ops = append(ops, op(l))
+				}
+				seen := func() int64 { return l.Seen(proxy.SetOp) + l.Seen(proxy.DeleteOp) }
+				before := seen()
+				var r result
+				var asks int64
+				r.replies, r.failed, r.err = l.client.Transact(within(t, patience), func() error { asks++; return c.may }, ops...)
+				if c.wrong(r) {
+					t.Errorf("replies %+v, failed %d, error %v", r.replies, r.failed, r.err)
+				}
+				if f != nil {
+					fired(t, f)
+					f.Release()
+				}
+				if asks < max(c.asked, 1) {
+					t.Errorf("asked %d times whether it may, and sent %d", asks, c.asked)
+				}
+				time.Sleep(patience) // virtual: what is repeated comes now
+				if asked := seen() - before; asked != c.asked {
+					t.Errorf("the server has heard of %d of its requests, want %d", asked, c.asked)
+				}
+				if _, stat, err := l.witness.Get(l.dir); err != nil || stat.Version != c.writes {
+					t.Errorf("%v writes, want %d; %v", stat.Version, c.writes, err)
+				}
+			})
+		})
+	}
+}
+
+// Without a connection a transaction is not sent: what waits in the client's queue could be done after its caller has
+// given up.
+func TestTransactWaitsForAConnection(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		l.Refuse()
+		time.Sleep(time.Second) // virtual: the connection is lost
+		_, failed, err := l.client.Transact(within(t, time.Second), func() error { t.Error("asked before there is a connection"); return nil }, &zk.SetDataRequest{Path: l.dir, Version: -1})
+		if !errors.Is(err, context.DeadlineExceeded) || failed != NotDone || !strings.Contains(err.Error(), "no connection") {
+			t.Errorf("failed %d, error %v", failed, err)
+		}
+		must(t, l.Accept())
+		later := async(func() error {
+			_, _, err := l.client.Transact(within(t, 10*time.Second), func() error { return nil }, &zk.SetDataRequest{Path: l.dir, Version: -1})
+			return err
+		})
+		must(t, result(t, 10*time.Second, "the transaction", later))
+		if _, stat, err := l.witness.Get(l.dir); err != nil || stat.Version != 1 {
+			t.Errorf("%+v, %v", stat, err)
+		}
+	})
+}

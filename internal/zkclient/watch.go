@@ -1,0 +1,357 @@
+package zkclient
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// Watch is a data watch on one node, shared by everybody in the process who
+// waits for that node. It fires once.
+type Watch struct {
+	Data []byte
+	Stat *zk.Stat
+
+	epoch   uint64 // of the connection, when it was set; 0: that is not known
+	raw     <-chan zk.Event
+	settled chan struct{} // closed once event is known
+	known   atomic.Bool   // the same, for those who only look
+	event   zk.Event
+}
+
+// SetIn reports whether the watch was set in this epoch of the connection.
+func (w *Watch) SetIn(epoch uint64) bool { return w.epoch == epoch }
+
+// C is the connection's own channel: it yields the event to one receiver and is
+// closed for all others. Whatever is received must be given to Event. There is
+// no goroutine in between, because forwarding would lose the order in which
+// events of different nodes came.
+func (w *Watch) C() <-chan zk.Event { return w.raw }
+
+// Event completes a receive from C and returns the event.
+func (w *Watch) Event(event zk.Event, first bool) zk.Event {
+	if first {
+		w.event = event
+		w.known.Store(true)
+		close(w.settled)
+	}
+	<-w.settled // whoever got the event is about to say which it was
+	return w.event
+}
+
+// Fired looks, without waiting, whether the watch has fired.
+func (w *Watch) Fired() (zk.Event, bool) {
+	select {
+	case event, first := <-w.raw:
+		return w.Event(event, first), true
+	default:
+	}
+	// The client sends the event to one and then closes the channel for the others.
+	// In between somebody may know already.
+	if w.known.Load() {
+		return w.event, true
+	}
+	return zk.Event{}, false
+}
+
+// Gone reports whether an event says that the node was deleted. Above all it is
+// not when the session or the connection ended: that says nothing of the node.
+func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted || Marked(event) }
+
+// Marked reports whether an event says that the node was deleted, and with its mark.
+func Marked(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
+
+// watches is one watch per node for all waiters of the process, or a few where some
+// want to know more of it than others. The client can not take its watches back, so one
+// that nobody waits for any more stays here, to be used again by the next who waits
+// for the same node, until it fires.
+type watches struct {
+	mu    sync.Mutex
+	at    map[watchKey]*watchEntry
+	sweep int // size at which to look for fired ones that nobody came back for
+}
+
+// watchKey has the session in it: a watch of the last session grants nothing in
+// the next. A bare one comes without data and stat, one with a mark is bare and looks
+// out for that, too.
+type watchKey struct {
+	session int64
+	path    string
+	bare    bool
+	mark    string // its path
+}
+
+type watchEntry struct {
+	key   watchKey
+	ready chan struct{} // closed when watch or err is known; one for all that were made together
+	watch Watch
+	err   error
+}
+
+// settled reports whether it is known what came of an entry.
+func (e *watchEntry) settled() bool {
+	select {
+	case <-e.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// fired reports whether an entry is of no more use; an entry that is being made is.
+func (e *watchEntry) fired() bool {
+	if !e.settled() {
+		return false
+	}
+	if e.err != nil {
+		return true
+	}
+	_, fired := e.watch.Fired()
+	return fired
+}
+
+// Watch returns the process's watch on a node, setting it if need be. It returns
+// zk.ErrNoNode if the node does not exist, ErrOver if the session is over.
+//
+// It returns no watch that is older than the connection. The client sets those
+// again, but later than some of what it asks by then; and of a node that is gone
+// they say that it was deleted, whatever else happened to it before.
+//
+// It uses GetW and never ExistsW: on a node that does not exist ExistsW leaves a
+// watch that, as sequence numbers do not come back, stays for ever.
+func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch, error) {
+	watches, err := c.watch(ctx, watchKey{session: session, path: path})
+	if err == nil && watches[0] == nil {
+		err = zk.ErrNoNode
+	}
+	if err != nil {
+		return nil, err
+	}
+	return watches[0], nil
+}
+
+// WatchAnyhow is Watch for those who ask nothing of the node but whether it goes: one that
+// was set without looking at the node will do, if there is one.
+func (c *Client) WatchAnyhow(ctx context.Context, session int64, path string) (*Watch, error) {
+	epoch := c.Epoch()
+	if w := c.watches.living(watchKey{session: session, path: path, bare: true}); w != nil && w.SetIn(epoch) && c.In(session) {
+		return w, nil
+	}
+	return c.Watch(ctx, session, path)
+}
+
+// WatchAll is Watch for many nodes of which nothing is asked but whether they go:
+// the watches have neither data nor stat. It takes one request for each 128 KiB of paths. If a node does not exist, its watch
+// is nil or has fired.
+func (c *Client) WatchAll(ctx context.Context, session int64, paths []string) ([]*Watch, error) {
+	return c.WatchMarked(ctx, session, "", paths)
+}
+
+// WatchMarked is WatchAll for nodes of which the first may be deleted with such a mark,
+// see RemoveMarked.
+func (c *Client) WatchMarked(ctx context.Context, session int64, mark string, paths []string) ([]*Watch, error) {
+	keys := make([]watchKey, len(paths))
+	for i, path := range paths {
+		keys[i] = watchKey{session: session, path: path, bare: true}
+	}
+	if mark != "" {
+		keys[0].mark = paths[0] + mark
+	}
+	return c.watch(ctx, keys...)
+}
+
+// watch returns the watches of keys in one session, nil for a node that does not exist.
+func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) {
+	watches := make([]*Watch, len(keys))
+	for {
+		if err := Ended(ctx); err != nil {
+			return nil, err
+		}
+		epoch := c.Epoch()
+		serves := func(w *Watch) bool { return w.SetIn(epoch) }
+		entries, news := c.watches.entries(keys, serves)
+		switch {
+		case len(news) == 0:
+		case ctx.Done() == nil:
+			c.set(news)
+		default:
+			go c.set(news)
+		}
+		served := true
+		for i, e := range entries {
+			select {
+			case <-e.ready:
+			case <-ctx.Done():
+				return nil, Ended(ctx)
+			}
+			switch {
+			case e.err == zk.ErrNoNode:
+				watches[i] = nil
+			case e.err != nil:
+				return nil, e.err
+			default:
+				watches[i] = &e.watch
+				served = served && serves(&e.watch)
+			}
+		}
+		if !c.In(keys[0].session) {
+			return nil, ErrOver
+		}
+		if served {
+			return watches, nil
+		}
+		// The connection was made anew meanwhile.
+	}
+}
+
+// entries returns the living entry of each key; news are those just made, which the
+// caller has to set.
+func (w *watches) entries(keys []watchKey, serves func(*Watch) bool) (all, news []*watchEntry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all = make([]*watchEntry, len(keys))
+	var fresh []watchEntry // all at once: one who waits for permits needs many
+	var ready chan struct{}
+	for i, key := range keys {
+		if all[i] = w.entry(key, serves); all[i] != nil {
+			continue
+		}
+		if fresh == nil {
+			fresh, ready = make([]watchEntry, len(keys)-i), make(chan struct{})
+		}
+		e := &fresh[len(news)]
+		e.key, e.ready = key, ready
+		w.put(e)
+		all[i], news = e, append(news, e)
+	}
+	return all, news
+}
+
+// entry returns the living entry of a key, or nil; caller holds mu.
+func (w *watches) entry(key watchKey, serves func(*Watch) bool) *watchEntry {
+	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(&e.watch)) {
+		return e
+	}
+	return nil
+}
+
+// put keeps a new entry; caller holds mu.
+func (w *watches) put(e *watchEntry) {
+	if len(w.at) >= w.sweep {
+		for k, e := range w.at {
+			if e.fired() {
+				delete(w.at, k)
+			}
+		}
+		w.sweep = 2*len(w.at) + 64
+	}
+	if w.at == nil {
+		w.at = make(map[watchKey]*watchEntry)
+	}
+	w.at[e.key] = e
+}
+
+// living is the watch of a key, if there is one that has not fired.
+func (w *watches) living(key watchKey) *Watch {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.at[key]; e != nil && e.settled() && !e.fired() {
+		return &e.watch
+	}
+	return nil
+}
+
+// drop forgets an entry that has come to nothing.
+func (w *watches) drop(e *watchEntry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at[e.key] == e {
+		delete(w.at, e.key)
+	}
+}
+
+// set sets the watches of entries that were made together, bare ones with one
+// request if that can be.
+func (c *Client) set(entries []*watchEntry) {
+	defer close(entries[0].ready)
+	if entries[0].key.bare {
+		c.setAll(entries)
+		return
+	}
+	var others sync.WaitGroup
+	for _, e := range entries[1:] {
+		others.Go(func() { c.setOne(e) })
+	}
+	c.setOne(entries[0])
+	others.Wait()
+}
+
+// setOne sets one watch.
+func (c *Client) setOne(e *watchEntry) {
+	w := &e.watch
+	err := c.setting(e.key.session, []*Watch{w}, func() (err error) {
+		w.Data, w.Stat, w.raw, err = c.conn.GetW(e.key.path)
+		return err
+	})
+	c.isSet(e, err)
+}
+
+// setAll sets many watches, all bare, with one request.
+func (c *Client) setAll(entries []*watchEntry) {
+	paths, watches := make([]string, len(entries)), make([]*Watch, len(entries))
+	for i, e := range entries {
+		paths[i], watches[i] = e.key.path, &e.watch
+	}
+	err := c.setting(entries[0].key.session, watches, func() error {
+		events, err := c.link.WatchAll(paths, entries[0].key.mark) // only the first may have one
+		for i, raw := range events {
+			watches[i].raw = raw
+		}
+		return err
+	})
+	for _, e := range entries {
+		c.isSet(e, err)
+	}
+}
+
+// setting makes the request that sets watches until the server answers. It goes on
+// when the one who asked first has gone, for others may wait for it; and if nobody
+// does, the next will find it.
+func (c *Client) setting(session int64, watches []*Watch, request func() error) error {
+	for retry := c.retry(); ; {
+		if err := c.connected(context.Background()); err != nil {
+			return err
+		}
+		if !c.In(session) {
+			return ErrOver
+		}
+		epoch := c.Epoch()
+		err := request()
+		if c.Epoch() != epoch {
+			epoch = 0 // there is none of that number
+		}
+		if o := outcomeOf(err); o == done || o == refused {
+			if !c.In(session) {
+				err = ErrOver
+			}
+			for _, w := range watches {
+				w.epoch = epoch
+			}
+			return err
+		}
+		if err := retry.again(context.Background(), "watch", err); err != nil {
+			return err
+		}
+	}
+}
+
+// isSet tells what came of an entry.
+func (c *Client) isSet(e *watchEntry, err error) {
+	if e.err = err; err == nil {
+		e.watch.settled = make(chan struct{})
+	} else {
+		c.watches.drop(e)
+	}
+}

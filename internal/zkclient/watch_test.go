@@ -1,0 +1,486 @@
+package zkclient
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+func (l *line) watch(t *testing.T, path string) *Watch {
+	t.Helper()
+	w, err := l.client.Watch(within(t, 20*time.Second), l.sess, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// event waits as a waiter does.
+func event(t *testing.T, w *Watch) zk.Event {
+	t.Helper()
+	late := time.NewTimer(15 * time.Second)
+	defer late.Stop()
+	select {
+	case e, first := <-w.C():
+		return w.Event(e, first)
+	case <-late.C:
+		t.Fatal("the watch has not fired")
+		panic("unreachable")
+	}
+}
+
+func (w *watches) size() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.at)
+}
+
+func TestAHundredWaitersShareOneWatch(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		node := l.claim(t, 1)[0]
+		const waiters = 100
+		var waiting, done sync.WaitGroup
+		waiting.Add(waiters)
+		for range waiters {
+			done.Go(func() {
+				w, err := l.client.Watch(context.Background(), l.sess, l.path(node))
+				waiting.Done()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				e, first := <-w.C()
+				if e := w.Event(e, first); !Gone(e) || e.Path != l.path(node) {
+					t.Errorf("a waiter was told %+v", e)
+				}
+				if e, fired := w.Fired(); !fired || !Gone(e) {
+					t.Errorf("a later look says %v, %+v", fired, e)
+				}
+			})
+		}
+		waiting.Wait()
+		if n := l.Seen(proxy.ReadOp); n != 1 {
+			t.Errorf("%d reads for %d waiters", n, waiters)
+		}
+		must(t, l.witness.Delete(l.path(node), -1))
+		done.Wait()
+		if n := l.Notifications(); n != 1 {
+			t.Errorf("%d events", n)
+		}
+	})
+}
+
+// Those who watch many nodes share, too: what is watched already is not asked for.
+func TestWatchesOfManyAreShared(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		nodes := l.claim(t, 5)
+		paths := make([]string, len(nodes))
+		for i, n := range nodes {
+			paths[i] = l.path(n)
+		}
+		must(t, l.witness.Delete(paths[4], -1))
+		must(t, l.client.Check(within(t, 10*time.Second), l.sess, barrier))
+		all := func(paths ...string) []*Watch {
+			watches, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
+			must(t, err)
+			return watches
+		}
+		first := all(paths[:3]...)
+		before := l.Seen(proxy.ReadOp)
+		again := all(paths[2], paths[0], paths[1])
+		if n := l.Seen(proxy.ReadOp) - before; n != 0 {
+			t.Errorf("%d requests for what is watched", n)
+		}
+		if again[0] != first[2] || again[1] != first[0] || again[2] != first[1] {
+			t.Error("the watches are not those of the paths")
+		}
+		more := all(paths...)
+		if w := more[4]; w != nil {
+			if e := event(t, w); !Gone(e) {
+				t.Errorf("of a node that is gone: %+v", e)
+			}
+		}
+		for i := range first {
+			if more[i] != first[i] {
+				t.Errorf("two watches on node %d", i)
+			}
+		}
+		must(t, l.witness.Delete(paths[1], -1))
+		if e := event(t, first[1]); !Gone(e) || e.Path != paths[1] {
+			t.Errorf("told %+v", e)
+		}
+		for _, i := range []int{0, 2, 3} {
+			if e, fired := more[i].Fired(); fired {
+				t.Errorf("node %d, which stays: %+v", i, e)
+			}
+		}
+		v.Expire(t, l.conn)
+		l.newSession(t)
+		_, err := l.client.WatchAll(within(t, 10*time.Second), l.sess, paths)
+		mustBe(t, err, ErrOver)
+	})
+}
+
+// A connection that was made anew knows nothing of the watches that were set at once.
+func TestWatchesOfManyEndWithTheConnection(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		nodes := l.claim(t, 2)
+		paths := []string{l.path(nodes[0]), l.path(nodes[1])}
+		before, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
+		must(t, err)
+		l.Cut()
+		for _, w := range before {
+			if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
+				t.Errorf("told %+v", e)
+			}
+		}
+		after, err := l.client.WatchAll(within(t, 20*time.Second), l.sess, paths)
+		must(t, err)
+		must(t, l.witness.Delete(paths[0], -1))
+		if e := event(t, after[0]); !Gone(e) {
+			t.Errorf("told %+v", e)
+		}
+	})
+}
+
+func TestAWatchThatHasFiredIsSetAnew(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		first := l.watch(t, l.dir)
+		if l.watch(t, l.dir) != first {
+			t.Error("two watches on one node")
+		}
+		_, err := l.witness.Set(l.dir, []byte("x"), -1)
+		must(t, err)
+		if e := event(t, first); e.Type != zk.EventNodeDataChanged || Gone(e) {
+			t.Errorf("told %+v", e)
+		}
+		second := l.watch(t, l.dir)
+		if second == first || string(second.Data) != "x" || second.Stat.Version != 1 {
+			t.Errorf("watched again: %q, %+v", second.Data, second.Stat)
+		}
+	})
+}
+
+// Nothing is left of a wait for what does not exist: neither with us nor on the
+// server, which an ExistsW would leave for ever.
+func TestAWatchOfNothing(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		server := v.Standalone(t, venue.Options{})
+		l := newLineAt(t, v, 10*time.Second, server.Addr())
+		for i := range 20 {
+			_, err := l.client.Watch(within(t, 10*time.Second), l.sess, fmt.Sprintf("%s/%d", l.dir, i))
+			mustBe(t, err, zk.ErrNoNode)
+		}
+		if n := l.client.watches.size(); n != 0 {
+			t.Errorf("%d entries are left", n)
+		}
+		watchCount(t, server, 0)
+	})
+}
+
+func watchCount(t *testing.T, server venue.Server, want int) {
+	t.Helper()
+	mntr, err := server.Word("mntr")
+	must(t, err)
+	if has := fmt.Sprintf("zk_watch_count\t%d\n", want); !strings.Contains(mntr, has) {
+		t.Errorf("the server does not say %q:\n%s", has, mntr)
+	}
+}
+
+func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		server := v.Standalone(t, venue.Options{})
+		l := newLineAt(t, v, 20*time.Second, server.Addr())
+		node := l.claim(t, 1)[0]
+		before := test.Goroutines()
+		hold := l.Next(proxy.ReadOp, proxy.HoldReply)
+		for round := range 10 {
+			ctx, cancel := context.WithCancel(context.Background())
+			var wg sync.WaitGroup
+			for range 100 {
+				wg.Go(func() {
+					w, err := l.client.Watch(ctx, l.sess, l.path(node))
+					if err != nil {
+						if ctx.Err() == nil {
+							t.Error(err)
+						}
+						return
+					}
+					select {
+					case e, first := <-w.C():
+						t.Errorf("fired: %+v", w.Event(e, first))
+					case <-ctx.Done():
+					}
+				})
+			}
+			fired(t, hold) // the first hundred leave before the watch is set
+			cancel()
+			wg.Wait()
+			if round == 0 {
+				hold.Release()
+			}
+		}
+		w := l.watch(t, l.path(node))
+		if n := l.Seen(proxy.ReadOp); n != 1 {
+			t.Errorf("%d reads", n)
+		}
+		watchCount(t, server, 1)
+		test.Eventually(t, 5*time.Second, "as many goroutines as before", func() bool { return test.Goroutines() <= before })
+		must(t, l.witness.Delete(l.path(node), -1))
+		if e := event(t, w); !Gone(e) {
+			t.Errorf("told %+v", e)
+		}
+		watchCount(t, server, 0)
+	})
+}
+
+func TestFiredWatchesAreSwept(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		const batch, batches = 250, 12
+		most := 0
+		for range batches {
+			nodes := l.claim(t, batch)
+			watches := make([]*Watch, batch)
+			var wg sync.WaitGroup
+			for i, n := range nodes {
+				wg.Go(func() {
+					w, err := l.client.Watch(context.Background(), l.sess, l.path(n))
+					if err != nil {
+						t.Error(err)
+					}
+					watches[i] = w
+				})
+			}
+			wg.Wait()
+			if t.Failed() {
+				return
+			}
+			must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, l.dir, nodes)))
+			for _, w := range watches {
+				if e := event(t, w); !Gone(e) {
+					t.Fatalf("told %+v", e)
+				}
+			}
+			most = max(most, l.client.watches.size())
+		}
+		if most > 3*batch {
+			t.Errorf("the registry grew to %d entries, with %d nodes at a time", most, batch)
+		}
+	})
+}
+
+func TestAWatchIsSetThoughItsReplyIsLost(t *testing.T) {
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
+		t.Run(action.String(), func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				node := l.claim(t, 1)[0]
+				f := l.Next(proxy.ReadOp, action)
+				w := l.watch(t, l.path(node))
+				fired(t, f)
+				if w.Stat.EphemeralOwner != l.sess {
+					t.Errorf("%+v", w.Stat)
+				}
+				must(t, l.witness.Delete(l.path(node), -1))
+				if e := event(t, w); !Gone(e) {
+					t.Errorf("told %+v", e)
+				}
+			})
+		})
+	}
+}
+
+// What happens during an outage is told after it.
+func TestAWatchSurvivesAnOutage(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 20*time.Second)
+		node := l.claim(t, 1)[0]
+		w := l.watch(t, l.path(node))
+		l.Refuse()
+		must(t, l.witness.Delete(l.path(node), -1))
+		must(t, l.Accept())
+		if e := event(t, w); !Gone(e) {
+			t.Errorf("told %+v", e)
+		}
+	})
+}
+
+// The end of a session says nothing of a node, and a watch of the old session
+// grants nothing in the new one.
+func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		own, stays := l.watch(t, l.path(l.claim(t, 1)[0])), l.watch(t, l.dir)
+		v.Expire(t, l.conn)
+		for _, w := range []*Watch{own, stays} {
+			// The server may tell of the deletion before the connection is cut.
+			if e := event(t, w); e.Type != zk.EventNotWatching && (w != own || !Gone(e)) {
+				t.Errorf("told %+v", e)
+			} else if e.Type == zk.EventNotWatching && Gone(e) {
+				t.Errorf("%+v is taken for a deletion", e)
+			}
+		}
+		now := l.newSession(t)
+		_, err := l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+		again, err := l.client.Watch(within(t, 10*time.Second), now, l.dir)
+		must(t, err)
+		if again == stays {
+			t.Error("a watch of the last session serves the next")
+		}
+		// One that has not fired yet, for the client may be about to tell, is not returned.
+		_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, func(*Watch) bool { return true })
+		news[0].watch.raw, news[0].watch.epoch = make(chan zk.Event), l.client.Epoch()
+		close(news[0].ready)
+		_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+	})
+}
+
+func TestACloseIsNoDeletion(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		w := l.watch(t, l.dir)
+		l.conn.Close()
+		if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
+			t.Errorf("told %+v", e)
+		}
+	})
+}
+
+// A node that stands in the place of another is another, and who watches the old
+// one is told of a change, not of a deletion.
+func TestWatchesAreOfFullNames(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		old := l.claim(t, 1)[0]
+		next := old.As(znode.Read)
+		w := l.watch(t, l.path(old))
+		must(t, l.client.Replace(l.sess, l.dir, old, next, nil, open))
+		if e := event(t, w); e.Type != zk.EventNodeDataChanged {
+			t.Errorf("told %+v", e)
+		}
+		w = l.watch(t, l.path(next))
+		if w.Stat.EphemeralOwner != l.sess {
+			t.Errorf("%+v", w.Stat)
+		}
+		l.client.Remove(l.sess, l.dir, []znode.Node{next})
+		if e := event(t, w); !Gone(e) {
+			t.Errorf("told %+v", e)
+		}
+	})
+}
+
+// The client sets its watches again after a reconnect, but not before all that is
+// asked by then. What such a watch has to tell may come too late, or differ from
+// what happened: so whoever asks now gets one of now.
+func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		old := l.watch(t, l.dir)
+		before := l.client.Epoch()
+		if l.watch(t, l.dir) != old || !old.SetIn(before) {
+			t.Fatal("not shared without a reconnect")
+		}
+		l.Cut()
+		test.Eventually(t, 10*time.Second, "it is up again", func() bool {
+			now := l.client.Epoch()
+			return now != before && l.client.Up(l.sess)
+		})
+		now := l.client.Epoch()
+		next := l.watch(t, l.dir)
+		if next == old || !next.SetIn(now) {
+			t.Error("shared across a reconnect")
+		}
+		if l.watch(t, l.dir) != next {
+			t.Error("the next one is not shared")
+		}
+		_, err := l.witness.Set(l.dir, nil, -1)
+		must(t, err)
+		for _, w := range []*Watch{old, next} { // who waits on the old one still hears
+			if e := event(t, w); e.Type != zk.EventNodeDataChanged {
+				t.Errorf("told %+v", e)
+			}
+		}
+	})
+}
+
+// Somebody asked in the last session, during the outage in which it ended, and is
+// not answered yet. Whoever asks for the same node in the next session does not
+// wait for that answer, nor get it.
+func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		for i := range 3 {
+			node := fmt.Sprintf("%s/%d", l.dir, i) // one that has no watch yet
+			_, err := l.conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			must(t, err)
+			old := l.sess
+			l.Refuse()
+			v.Expire(t, l.conn)
+			test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
+			first := async(func() error {
+				_, err := l.client.Watch(within(t, 20*time.Second), old, node)
+				return err
+			})
+			must(t, l.Accept())
+			for l.sess == old || l.sess == 0 || l.conn.State() != zk.StateHasSession {
+				time.Sleep(time.Millisecond) // before the first one's next look
+				l.sess = l.conn.SessionID()
+			}
+			_, err = l.client.Watch(within(t, 20*time.Second), l.sess, node)
+			must(t, err)
+			mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
+
+			// However long it takes that one.
+			l.client.watches.entries([]watchKey{{session: old, path: l.dir}}, func(*Watch) bool { return true })
+			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
+			must(t, err)
+		}
+	})
+}
+
+// The client sends an event to one who waits and then closes the channel for all
+// others. What one of them knows by then they all know.
+func TestAWatchHasFiredWhenOneKnows(t *testing.T) {
+	raw := make(chan zk.Event, 1)
+	w := &Watch{raw: raw, settled: make(chan struct{})}
+	if _, fired := w.Fired(); fired {
+		t.Error("it has fired, and nothing happened")
+	}
+	raw <- zk.Event{Type: zk.EventNodeDeleted}
+	event, first := <-w.C()
+	w.Event(event, first)
+	if event, fired := w.Fired(); !fired || !Gone(event) {
+		t.Errorf("fired: %v, %+v", fired, event)
+	}
+}

@@ -1,0 +1,87 @@
+package zkclient
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// The header of the reply to a create has the node's czxid, on the leader and on
+// its followers, while others write.
+func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
+	t.Parallel()
+	venue.Both(t, func(t *testing.T, v venue.Venue) {
+		members := v.Cluster(t, 3, venue.Options{}).Addrs()
+		witness := v.Connect(t, 10*time.Second, members...)
+		var all, noise sync.WaitGroup
+		enough := make(chan struct{})
+		// All connect first: to connect takes time, and in a bubble none passes while a goroutine below
+		// asks without a pause.
+		conns, dirs := make([]*zk.Conn, len(members)), make([]string, len(members))
+		for i, member := range members {
+			conns[i], dirs[i] = v.Connect(t, 10*time.Second, member), test.Path(t)+string(rune('a'+i))
+			_, err := witness.Create(dirs[i], nil, zk.FlagPersistent, open)
+			must(t, err)
+		}
+		for i, conn := range conns {
+			c, dir := Of(conn), dirs[i]
+			noise.Go(func() {
+				for {
+					select {
+					case <-enough:
+						return
+					default:
+					}
+					if _, err := conn.Set(dir, nil, -1); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			for range 4 {
+				all.Go(func() {
+					for range 25 {
+						made, err := c.Claim(t.Context(), conn.SessionID(), Claim{Dir: dir, Kind: znode.Read, Nodes: 1, ACL: open})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_, stat, err := conn.Exists(dir + "/" + made.Nodes[0].Name)
+						if err != nil || stat.Czxid != made.Zxid {
+							t.Errorf("czxid %+v, header %d, %v", stat, made.Zxid, err)
+						}
+						<-c.Remove(conn.SessionID(), dir, made.Nodes)
+					}
+				})
+			}
+		}
+		all.Wait()
+		close(enough)
+		noise.Wait()
+	})
+}
+
+func TestHeadersAreTrustedOnceSeenRightAndNeverOnceSeenWrong(t *testing.T) {
+	c := &Client{connection: new(connection)}
+	for i, step := range []struct {
+		header, czxid int64
+		trusts        bool
+	}{
+		{0, 7, false}, // nothing known
+		{7, 7, true},
+		{8, 8, true},
+		{9, 8, false},
+		{10, 10, false},
+	} {
+		c.Compare(step.header, step.czxid)
+		if c.Trusts() != step.trusts {
+			t.Errorf("step %d: trusts %v", i, c.Trusts())
+		}
+	}
+}
