@@ -53,7 +53,7 @@ func (h *Hold) Held() bool { return h.Err() == nil }
 // that matches [ErrLost] and tells the cause, or [ErrReleased].
 func (h *Hold) Err() error {
 	if g := h.grant(); g != nil {
-		return g.Life().Look()
+		return g.State().Look()
 	}
 	return ErrLost
 }
@@ -69,7 +69,7 @@ var closed = func() chan struct{} {
 // It is closed before another process can hold the lock by a deletion of this one's.
 func (h *Hold) Lost() <-chan struct{} {
 	if g := h.grant(); g != nil {
-		return g.Life().Lost()
+		return g.State().Lost()
 	}
 	return closed
 }

@@ -12,12 +12,12 @@ import (
 
 // held is what a zklocks.Hold on a Mutex is.
 type held struct {
-	queue.Part
+	queue.Hold
 	public zklocks.Hold
 	owner  *owner // the goroutine that took it
 }
 
-func (h *held) mutex() *Mutex { return h.owner.grant.mutex }
+func (h *held) mutex() *Mutex { return h.owner.of.mutex }
 
 // Release ends this hold. The last one gives the lock back.
 func (h *held) Release(ctx context.Context) error {
@@ -28,7 +28,7 @@ func (h *held) Release(ctx context.Context) error {
 		return h.mutex().wrap("release", err)
 	}
 	if h.mutex().unhold(h.owner) {
-		if last := h.Place.Unlock(ctx); err == nil {
+		if last := h.Grant.Release(ctx); err == nil {
 			err = last
 		}
 	}
@@ -41,7 +41,7 @@ type ownerKey struct{ m *Mutex }
 
 // Context carries the ownership: a caller of Lock with it enters again.
 func (h *held) Context(parent context.Context) context.Context {
-	return &holdContext{h.Part.Context(parent), h}
+	return &holdContext{h.Hold.Context(parent), h}
 }
 
 // holdContext is the context of a hold's life, with the hold in it.
@@ -58,10 +58,10 @@ func (c *holdContext) Value(key any) any {
 }
 
 func (h *held) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := h.Part.Multi(ctx, ops...)
+	replies, err := h.Hold.Multi(ctx, ops...)
 	return replies, h.mutex().wrap("multi", err)
 }
 
 func (h *held) Verify(ctx context.Context) error {
-	return h.mutex().wrap("verify", h.Part.Verify(ctx))
+	return h.mutex().wrap("verify", h.Hold.Verify(ctx))
 }

@@ -22,10 +22,10 @@ import (
 // that is handed to other goroutines re-enters by passing the context. Another
 // Mutex value is another owner, also on the same path.
 type Mutex struct {
-	path  string
-	line  *queue.Line
-	entry queue.Entry
-	err   error // what is wrong with the arguments of New
+	path    string
+	queue   *queue.Queue
+	request queue.Request
+	err     error // what is wrong with the arguments of New
 
 	mu     sync.Mutex
 	owners map[int64]*owner // by the number of the goroutine, with the grant that it entered last
@@ -48,29 +48,10 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 			set(&cfg)
 		}
 	}
-	m.entry = exclusive(cfg.kind)
-	m.line, m.err = queue.NewLine(slot.Client(conn), slot.Path(conn, path), cfg.Config, cfg.kind)
-	if m.err == nil {
-		m.line.NamedBy(path)
-	}
-	if m.err == nil && cfg.kind == znode.KazooLock {
-		m.line.Stay()
-	}
+	cfg.Path, cfg.Names, cfg.Persistent = path, queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
+	m.request = queue.Request{Kind: cfg.kind, Nodes: 1}
+	m.queue, m.err = queue.New(slot.Client(conn), slot.Path(conn, path), cfg.Config)
 	return m
-}
-
-// rule waits for everybody ahead, see the ZooKeeper recipes, "Locks". Without
-// options the names are those of Curator's InterProcessMutex and go-zookeeper's
-// zk.Lock, so all three exclude each other on one path.
-var rule = queue.Rule{Blocks: all, Alone: all}
-
-func all(znode.Node) bool { return true }
-
-func exclusive(kind znode.Kind) queue.Entry {
-	return queue.Entry{
-		Kind: kind, Nodes: 1, Announce: true, Silently: true, Alone: true,
-		Terms: queue.Fixed(rule),
-	}
 }
 
 // Lock takes the lock. If the caller owns it already, one more hold is counted,
@@ -85,7 +66,7 @@ func exclusive(kind znode.Kind) queue.Entry {
 // was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
 // the arguments of New, or that the directory's sequence numbers are used up.
 func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.take(ctx, "lock", (*queue.Line).Wait)
+	return m.take(ctx, "lock", (*queue.Queue).Wait)
 }
 
 // TryLock is Lock for those who do not want to wait: when somebody else holds
@@ -93,7 +74,7 @@ func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 // before it writes, and what it sees may be as old as the server it asks is
 // behind the others.
 func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.take(ctx, "try lock", (*queue.Line).Try)
+	return m.take(ctx, "try lock", (*queue.Queue).Try)
 }
 
 // Holds returns how many holds that the calling goroutine took are not released.
@@ -108,21 +89,21 @@ func (m *Mutex) Holds() int {
 	return holds
 }
 
-type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
+type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
 
-func (m *Mutex) take(ctx context.Context, op string, how enter) (*zklocks.Hold, error) {
+func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold, error) {
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
 	if err := zkclient.Ended(ctx); err != nil {
 		// It may have ended with the hold of this lock that it comes from: the caller is told.
-		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.Look() {
-			err = fmt.Errorf("%w: %w", ctx.Err(), h.Look())
+		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.Err() {
+			err = fmt.Errorf("%w: %w", ctx.Err(), h.Err())
 		}
 		return nil, m.wrap(op, err)
 	}
 	me := goid.ID()
-	call := m.line.Call()
+	events := m.queue.NewEvents()
 	h, err := m.reenter(ctx, me)
 	if h == nil && err == nil {
 		h, err = m.enter(ctx, me, how)
@@ -130,19 +111,19 @@ func (m *Mutex) take(ctx context.Context, op string, how enter) (*zklocks.Hold, 
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}
-	h.Granted(call)
+	h.Granted(events)
 	return &h.public, nil
 }
 
-// enter has a caller that does not own the lock stand in line.
-func (m *Mutex) enter(ctx context.Context, me int64, how enter) (*held, error) {
-	place, err := how(m.line, ctx, m.entry)
+// enter has a caller that does not own the lock queue.
+func (m *Mutex) enter(ctx context.Context, me int64, how acquire) (*held, error) {
+	grant, err := how(m.queue, ctx, m.request)
 	if err != nil {
 		return nil, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.holdLocked(&newGrant(m, place, me).first), nil
+	return m.holdLocked(&newOwnership(m, grant, me).first), nil
 }
 
 // carried is the hold whose context ctx is, or comes from; nil if there is none.
@@ -154,24 +135,24 @@ func (m *Mutex) carried(ctx context.Context) *held {
 // reenter counts one more hold if the caller owns the lock; it returns nothing
 // if it does not.
 func (m *Mutex) reenter(ctx context.Context, me int64) (*held, error) {
-	var g *grant
+	var g *ownership
 	if h := m.carried(ctx); h != nil {
-		g = h.owner.grant
+		g = h.owner.of
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.owners[me]
 	if g != nil && g.total > 0 {
 		if o = o.on(g); o == nil {
-			o = &owner{grant: g, id: me}
+			o = &owner{of: g, id: me}
 		}
 	}
 	if o == nil {
 		return nil, nil
 	}
 	// A hold's own context has looked when it was asked whether it has ended.
-	if c, ok := ctx.(*holdContext); !ok || c.hold.owner.grant != o.grant {
-		if err := o.grant.place.Look(); err != nil {
+	if c, ok := ctx.(*holdContext); !ok || c.hold.owner.of != o.of {
+		if err := o.of.grant.Err(); err != nil {
 			return nil, err
 		}
 	}
@@ -189,11 +170,11 @@ func (m *Mutex) holdLocked(o *owner) *held {
 func (m *Mutex) unhold(o *owner) (last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o.grant.total--
+	o.of.total--
 	if o.holds--; o.holds == 0 {
 		m.forgetLocked(o)
 	}
-	return o.grant.total == 0
+	return o.of.total == 0
 }
 
 // forgetLocked forgets an owner that has no holds any more, and no other.

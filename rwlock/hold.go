@@ -15,16 +15,16 @@ import (
 
 // held is what a zklocks.Hold on an RWMutex is.
 type held struct {
-	queue.Part
+	queue.Hold
 	public zklocks.Hold
 	mutex  *RWMutex
-	party  *party // of the readers that share a node; nil for writing
+	shared *sharedGrant // of the readers that share a node; nil for writing
 }
 
-func newHold(m *RWMutex, place *queue.Place, party *party, call *queue.Call) *zklocks.Hold {
-	h := &held{mutex: m, party: party}
-	h.Begin(place)
-	h.Granted(call)
+func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, events *queue.HoldEvents) *zklocks.Hold {
+	h := &held{mutex: m, shared: shared}
+	h.Begin(grant)
+	h.Granted(events)
 	slot.Put(&h.public, h)
 	return &h.public
 }
@@ -44,21 +44,21 @@ func (h *held) Release(ctx context.Context) error {
 	return h.mutex.wrap("release", err)
 }
 
-// leave gives the place back if no other hold of this process has it.
+// leave releases the grant if no other hold of this process rests on it.
 func (h *held) leave(ctx context.Context) error {
-	if h.party != nil {
-		return h.party.leave(ctx)
+	if h.shared != nil {
+		return h.shared.leave(ctx)
 	}
-	return h.mutex.writes.unlock(ctx, h.Place)
+	return h.mutex.writes.release(ctx, h.Grant)
 }
 
 func (h *held) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := h.Part.Multi(ctx, ops...)
+	replies, err := h.Hold.Multi(ctx, ops...)
 	return replies, h.mutex.wrap("multi", err)
 }
 
 func (h *held) Verify(ctx context.Context) error {
-	return h.mutex.wrap("verify", h.Part.Verify(ctx))
+	return h.mutex.wrap("verify", h.Hold.Verify(ctx))
 }
 
 var errForeign = errors.New("the hold is not one of this lock")
@@ -88,17 +88,17 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 }
 
 func (h *held) downgrade(ctx context.Context) error {
-	err := h.Look()
+	err := h.Err()
 	if err == nil {
 		err = zkclient.Ended(ctx) // or a call that does nothing would still end the hand-overs
 	}
 	if err == nil {
-		err = h.mutex.writes.withdraw(&h.Part)
+		err = h.mutex.writes.withdraw(&h.Hold)
 	}
 	if err == nil {
-		err = h.Place.Downgrade(ctx, h.mutex.kinds.write, h.mutex.kinds.read)
+		err = h.Grant.Downgrade(ctx, h.mutex.kinds.write, h.mutex.kinds.read)
 	}
-	if end := h.Look(); err != nil && end != nil {
+	if end := h.Err(); err != nil && end != nil {
 		err = end // ctx may be the hold's own
 	}
 	return err

@@ -17,10 +17,10 @@ import (
 // error. It must not be copied.
 type RWMutex struct {
 	path   string
-	line   *queue.Line
+	queue  *queue.Queue
 	kinds  kinds
-	reads  reads
-	writes chain
+	reads  readSharer
+	writes handoff
 	err    error // what is wrong with the arguments of New
 }
 
@@ -43,42 +43,19 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 		}
 	}
 	m.kinds, m.err = cfg.kinds, cfg.wrong()
+	cfg.Path, cfg.Names, cfg.Persistent = path, cfg.kinds.names(), cfg.kinds == kazoo
+	cfg.KeepView = cfg.linger > 0 // an idle read lock stays only while no writer is known to wait
 	if m.err == nil {
-		m.line, m.err = queue.NewLine(slot.Client(conn), slot.Path(conn, path), cfg.Config, cfg.kinds.read, cfg.kinds.write)
+		m.queue, m.err = queue.New(slot.Client(conn), slot.Path(conn, path), cfg.Config)
 	}
-	if m.err == nil {
-		m.line.NamedBy(path)
-	}
-	if m.err == nil && m.kinds == kazoo {
-		m.line.Stay()
-	}
-	m.reads = reads{line: m.line, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
-	m.reads.calm.Always = cfg.linger > 0 // to stay one has to know that nobody waits
-	m.writes = chain{line: m.line, kind: m.kinds.write, limit: cfg.handoff}
+	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
+	m.writes = handoff{queue: m.queue, kind: m.kinds.write, limit: cfg.handoff}
 	return m
 }
 
-// The two rules of the lock, see the ZooKeeper recipes, "Shared Locks". Curator's
-// read lock watches the first writer in line; here it is the nearest ahead, so
-// that a release wakes only those who may go.
-var (
-	// writeRule waits for everybody ahead.
-	writeRule = queue.Rule{Blocks: func(znode.Node) bool { return true }, Together: isRead, Alone: isWrite, Replaced: mayRead}
-	// readRule waits for the writers ahead.
-	readRule = queue.Rule{Blocks: isWrite, Alone: isWrite}
-)
-
-// A writer announces itself by touching the directory. A reader does not, so
-// readers that come and go wake nobody.
-func writeEntry(kind znode.Kind) queue.Entry {
-	return queue.Entry{Kind: kind, Nodes: 1, Announce: true, Alone: true, Terms: queue.Fixed(writeRule)}
-}
-
-func readEntry(kind znode.Kind) queue.Entry {
-	return queue.Entry{Kind: kind, Nodes: 1, Terms: queue.Fixed(readRule)}
-}
-
-// kinds are the words by which the nodes of readers and writers are known.
+// kinds are the words by which the nodes of readers and writers are known. The conflicts are those of the ZooKeeper recipes,
+// "Shared Locks". Curator's read lock watches the first writer in the queue; here it is the nearest ahead, so that a release
+// wakes only the waiters that may go.
 type kinds struct{ read, write znode.Kind }
 
 var (
@@ -87,19 +64,12 @@ var (
 	kazoo   = kinds{znode.KazooRead, znode.KazooLock}
 )
 
-func isWrite(n znode.Node) bool {
-	return n.Kind == ours.write || n.Kind == curator.write || n.Kind == kazoo.write
-}
-
-func isRead(n znode.Node) bool {
-	return n.Kind == ours.read || n.Kind == curator.read || n.Kind == kazoo.read
-}
-
-// mayRead reports whether a writer that has gone may have become a reader in the
-// same place. Ours tell those who watch them, see zkclient.Client.Replace; Curator's,
-// which have the same names as some of ours, do not; kazoo has no downgrade.
-func mayRead(gone znode.Node, seen bool) bool {
-	return isWrite(gone) && (gone.Kind == curator.write || !seen)
+func (k kinds) names() queue.Names {
+	write := queue.Write
+	if k == curator {
+		write = queue.CuratorWrite
+	}
+	return queue.Names{{Kind: k.read, Mode: queue.Read}, {Kind: k.write, Mode: write}}
 }
 
 // Lock takes the lock for writing. It waits until nobody else holds the lock, in
@@ -120,8 +90,8 @@ func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 // before it writes, and what it sees may be as old as the server it asks is
 // behind the others.
 func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.write(ctx, "try lock", func(ctx context.Context) (*queue.Place, error) {
-		m.reads.retire(ctx) // an idle read lock of our own is nobody's
+	return m.write(ctx, "try lock", func(ctx context.Context) (*queue.Grant, error) {
+		m.reads.releaseIdle(ctx)
 		return m.writes.try(ctx)
 	})
 }
@@ -149,29 +119,29 @@ type rlocker struct{ m *RWMutex }
 func (l rlocker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.m.RLock(ctx) }
 func (l rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.m.TryRLock(ctx) }
 
-func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Place, error)) (*zklocks.Hold, error) {
+func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Grant, error)) (*zklocks.Hold, error) {
 	hold.NeedContext(ctx)
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
-	call := m.line.Call()
-	place, err := how(ctx)
+	events := m.queue.NewEvents()
+	grant, err := how(ctx)
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}
-	return newHold(m, place, nil, call), nil
+	return newHold(m, grant, nil, events), nil
 }
 
-func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*party, error)) (*zklocks.Hold, error) {
+func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*sharedGrant, error)) (*zklocks.Hold, error) {
 	if m.err != nil {
 		return nil, m.wrap(op, m.err)
 	}
-	call := m.line.Call()
-	party, err := how(ctx)
+	events := m.queue.NewEvents()
+	shared, err := how(ctx)
 	if err != nil {
 		return nil, m.wrap(op, err)
 	}
-	return newHold(m, party.place, party, call), nil
+	return newHold(m, shared.grant, shared, events), nil
 }
 
 // wrap puts the package, the operation and the path in front of an error.

@@ -10,19 +10,19 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
-// heldPlace is a lock that hands on, and a place that one of its writers holds.
-func heldPlace(s *contract.Stage) (*RWMutex, *queue.Place) {
+// heldGrant is a lock that hands on, and a grant that one of its writers holds.
+func heldGrant(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	s.Helper()
 	m := New(locks.On(s.Connect()), s.Path, WithHandoff(5))
-	place, err := m.line.Wait(s.Ctx, writeEntry(m.kinds.write))
+	grant, err := m.queue.Wait(s.Ctx, m.writes.request())
 	s.Must(err)
 	m.writes.mu.Lock()
 	defer m.writes.mu.Unlock()
-	m.writes.place = place
-	return m, place
+	m.writes.grant = grant
+	return m, grant
 }
 
-// follows begins a Lock that waits for the place to be handed on.
+// follows begins a Lock that waits for the grant to be handed on.
 func follows(s *contract.Stage, m *RWMutex) *contract.Attempt[*zklocks.Hold] {
 	s.Helper()
 	a := contract.Begin(s, s.Ctx, m.Lock)
@@ -30,23 +30,23 @@ func follows(s *contract.Stage, m *RWMutex) *contract.Attempt[*zklocks.Hold] {
 	return a
 }
 
-func lose(s *contract.Stage, place *queue.Place) {
+func lose(s *contract.Stage, grant *queue.Grant) {
 	s.Helper()
-	lost := place.Life().Lost()
+	lost := grant.State().Lost()
 	s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 	s.Lost(lost)
 }
 
-// A place may be lost before the chain has been told, and on its way to the next.
-func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
+// A grant may be lost before the handoff has been told, and on its way to the next writer.
+func TestAGrantThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 	t.Parallel()
-	for what, lost := range map[string]func(*RWMutex, *queue.Place){
-		"before": func(m *RWMutex, place *queue.Place) {
-			if handed, _ := m.writes.handOn(place, true); handed {
-				t.Error("a lost place was handed on")
+	for what, lost := range map[string]func(*RWMutex, *queue.Grant){
+		"before": func(m *RWMutex, grant *queue.Grant) {
+			if handed, _ := m.writes.handOn(grant, true); handed {
+				t.Error("a lost grant was handed on")
 			}
 		},
-		"after": func(m *RWMutex, _ *queue.Place) {
+		"after": func(m *RWMutex, _ *queue.Grant) {
 			m.writes.mu.Lock()
 			defer m.writes.mu.Unlock()
 			m.writes.nextLocked()
@@ -54,13 +54,13 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
-				m, place := heldPlace(s)
+				m, grant := heldGrant(s)
 				a := follows(s, m)
-				lose(s, place)
-				lost(m, place)
+				lose(s, grant)
+				lost(m, grant)
 				h := a.Granted()
-				if h.Token() <= place.Token() {
-					s.Error("the token of the lost place")
+				if h.Token() <= grant.Token() {
+					s.Error("the token of the lost grant")
 				}
 				s.Must(h.Verify(s.Ctx))
 				s.Must(h.Release(s.Ctx))
@@ -70,21 +70,20 @@ func TestAPlaceThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 	}
 }
 
-// Whoever is given the place in the moment in which it gives up passes it on, or
-// gives it back.
-func TestAPlaceGivenToOneWhoGivesUpGoesOn(t *testing.T) {
+// A writer that is given the grant in the moment in which it stops waiting passes it on, or releases it.
+func TestAGrantGivenToAWriterThatGivesUpGoesOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m, place := heldPlace(s)
+		m, grant := heldGrant(s)
 		next := follows(s, m)
 		quits := func() {
-			s := &successor{granted: make(chan struct{}), place: place}
+			s := &localWaiter{granted: make(chan struct{}), grant: grant}
 			close(s.granted)
 			m.writes.quit(s)
 		}
 		quits()
 		h := next.Granted()
-		if h.Token() != place.Token() {
-			s.Error("not the same place")
+		if h.Token() != grant.Token() {
+			s.Error("not the same grant")
 		}
 		quits() // no waiter is left
 		s.Empty()

@@ -12,25 +12,25 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// count is the stored number of permits, as this Semaphore knows it.
-type count struct {
+// permitCount is the stored number of permits, as this Semaphore knows it.
+type permitCount struct {
 	path   string // the node that holds the number
-	line   string // the directory below it in which permits queue
+	queue  string // the directory below it in which permits queue
 	client *zkclient.Client
 	acl    []zk.ACL
 
 	mu     sync.Mutex
-	wanted int     // what the stored number must be; 0: anything
-	agreed bool    // it was, once: from then on the stored number counts
-	sent   []int   // what a Resize has sent, and may be stored although it got no answer
-	known  *stored // what was read last
+	wanted int            // what the stored number must be; 0: anything
+	agreed bool           // it was, once: from then on the stored number counts
+	sent   []int          // what a Resize has sent, and may be stored although it got no answer
+	known  *countSnapshot // what was read last
 }
 
-// stored is one reading of the number, and what tells that it still holds.
-type stored struct {
+// countSnapshot is one reading of the number, and what tells that it still holds.
+type countSnapshot struct {
 	permits int
 	version int32
-	line    int64 // the czxid of the line it was read with
+	queue   int64 // the czxid of the line it was read with
 	watch   *zkclient.Watch
 
 	sess  int64
@@ -39,7 +39,7 @@ type stored struct {
 
 // expected returns the number this Semaphore goes by before it has asked: 0 if
 // it has none.
-func (c *count) expected() int {
+func (c *permitCount) expected() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wanted
@@ -47,7 +47,7 @@ func (c *count) expected() int {
 
 // fits refuses, before anything is asked, what cannot fit: until the stored
 // number is known the one that is wanted counts, for it will have to be equal.
-func (c *count) fits(n int) error {
+func (c *permitCount) fits(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if largest := slices.Max(append(c.sent, c.wanted)); !c.agreed && c.wanted != 0 && n > largest {
@@ -57,13 +57,13 @@ func (c *count) fits(n int) error {
 }
 
 // fitsLocked reports whether a stored number is one that this Semaphore has asked for.
-func (c *count) fitsLocked(stored int) bool {
+func (c *permitCount) fitsLocked(stored int) bool {
 	return c.agreed || c.wanted == 0 || c.wanted == stored || slices.Contains(c.sent, stored)
 }
 
 // read returns the stored number, from memory while nothing has changed. The
 // first who comes stores the number he wants.
-func (c *count) read(ctx context.Context, sess int64) (*stored, error) {
+func (c *permitCount) read(ctx context.Context, sess int64) (*countSnapshot, error) {
 	epoch := c.client.Epoch()
 	c.mu.Lock()
 	known := c.known
@@ -94,7 +94,7 @@ func (c *count) read(ctx context.Context, sess int64) (*stored, error) {
 
 // ask reads the number and the line that belongs to it, making what is missing.
 // It returns nothing when it must be asked again.
-func (c *count) ask(ctx context.Context, sess int64) (*stored, error) {
+func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, error) {
 	watch, err := c.client.Watch(ctx, sess, c.path)
 	if err == zk.ErrNoNode {
 		return nil, c.create(ctx)
@@ -128,18 +128,18 @@ func (c *count) ask(ctx context.Context, sess int64) (*stored, error) {
 	// The czxid of the line ties the two together: the number may only change
 	// behind our back if the node was deleted and made anew, and then so was
 	// the line below it.
-	_, line, err := c.client.Get(ctx, c.line)
+	_, dir, err := c.client.Get(ctx, c.queue)
 	if err == zk.ErrNoNode {
-		return nil, c.makeLine(ctx)
+		return nil, c.makeQueue(ctx)
 	}
 	if err != nil {
-		return nil, needs(err, "READ on "+c.line)
+		return nil, needs(err, "READ on "+c.queue)
 	}
-	return &stored{permits: permits, version: stat.Version, line: line.Czxid, watch: watch}, nil
+	return &countSnapshot{permits: permits, version: stat.Version, queue: dir.Czxid, watch: watch}, nil
 }
 
 // create makes the node with the number that is wanted.
-func (c *count) create(ctx context.Context) error {
+func (c *permitCount) create(ctx context.Context) error {
 	permits := c.expected()
 	if permits == 0 {
 		return fmt.Errorf("%w: %s does not exist, so there is no stored number of permits to use", ErrMismatch, c.path)
@@ -153,12 +153,12 @@ func (c *count) create(ctx context.Context) error {
 
 // fill stores the number in a node that somebody has made in advance, with the
 // access rights it should have, and left empty.
-func (c *count) fill(ctx context.Context, version int32) error {
+func (c *permitCount) fill(ctx context.Context, version int32) error {
 	permits := c.expected()
 	if permits == 0 {
 		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use", ErrMismatch, c.path)
 	}
-	if err := c.refuseStrangers(ctx); err != nil {
+	if err := c.refuseForeign(ctx); err != nil {
 		return err
 	}
 	err := c.client.Set(ctx, c.path, format(permits), version)
@@ -170,7 +170,7 @@ func (c *count) fill(ctx context.Context, version int32) error {
 
 // write stores another number. From before it is sent until an answer says otherwise, it may be
 // stored: if ctx ends first, nothing tells whether it was.
-func (c *count) write(ctx context.Context, permits int) error {
+func (c *permitCount) write(ctx context.Context, permits int) error {
 	c.mu.Lock()
 	added := !c.agreed && !slices.Contains(c.sent, permits)
 	if added {
@@ -186,7 +186,7 @@ func (c *count) write(ctx context.Context, permits int) error {
 	return err
 }
 
-func (c *count) store(ctx context.Context, permits int) error {
+func (c *permitCount) store(ctx context.Context, permits int) error {
 	for {
 		data, stat, err := c.client.Get(ctx, c.path)
 		switch err {
@@ -215,21 +215,21 @@ func (c *count) store(ctx context.Context, permits int) error {
 	}
 }
 
-// makeLine makes the line below the node, which must exist: if the line's parent
+// makeQueue makes the line below the node, which must exist: if the line's parent
 // were made along with it, it would be a container, and go when it is empty.
-func (c *count) makeLine(ctx context.Context) error {
-	if err := c.refuseStrangers(ctx); err != nil {
+func (c *permitCount) makeQueue(ctx context.Context) error {
+	if err := c.refuseForeign(ctx); err != nil {
 		return err
 	}
-	err := c.client.MakeLeaf(ctx, c.line, c.acl)
+	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
 	if err == zk.ErrNoNode {
 		err = nil // the next reading makes it
 	}
 	return needs(err, "CREATE on "+c.path)
 }
 
-// drop forgets a reading.
-func (c *count) drop(s *stored) {
+// forget forgets a reading.
+func (c *permitCount) forget(s *countSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == s {
@@ -241,7 +241,7 @@ func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 
 
 // parse reads a stored number. What is none is not shown: most likely the path is
 // that of a node of somebody else, whose data do not belong in our errors.
-func (c *count) parse(data []byte) (int, error) {
+func (c *permitCount) parse(data []byte) (int, error) {
 	permits, err := strconv.Atoi(string(data))
 	if err != nil || permits < 1 {
 		return 0, fmt.Errorf("%w: %s holds %d bytes that are no number of permits", ErrMismatch, c.path, len(data))
@@ -251,7 +251,7 @@ func (c *count) parse(data []byte) (int, error) {
 
 // peek reads the stored number for somebody who only looks: it makes nothing,
 // and where nothing is stored nobody stands in line.
-func (c *count) peek(ctx context.Context) (int, error) {
+func (c *permitCount) peek(ctx context.Context) (int, error) {
 	data, _, err := c.client.Get(ctx, c.path)
 	if err == zk.ErrNoNode || err == nil && len(data) == 0 {
 		return max(1, c.expected()), nil

@@ -12,7 +12,7 @@ func FuzzNumber(f *testing.F) {
 	for _, data := range []string{"", "0", "1", "4", "007", "+4", "-1", "4\n", " 4", "4.0", "1e3", "٣", "99999999999999999999", "password"} {
 		f.Add([]byte(data))
 	}
-	c := &count{path: "/jobs/convert"}
+	c := &permitCount{path: "/jobs/convert"}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n, err := c.parse(data)
 		if err != nil {

@@ -4,13 +4,10 @@ import (
 	"context"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Queue lists who holds permits and who waits for some, in the order of the
-// queue. It is a look at what one server knows, for people and dashboards: by the
-// time it is read it may be over. The errors are those of Acquire.
+// Queue lists the holders of permits and the waiters, in the order of the queue. It tells what one server knows, for people and
+// dashboards, and may be out of date when it is read. The errors are those of Acquire.
 //
 // A holder's node looks like a waiter's: Holding says that the present number of
 // permits reaches as far as that node. After a Resize to fewer, a member that was
@@ -24,7 +21,7 @@ func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	if err != nil {
 		return nil, s.wrap("queue of", err)
 	}
-	members, err := s.line.Members(ctx, func(_ znode.Node, n int) queue.Rule { return rule(n, permits) })
+	members, err := s.queue.Members(ctx, func(n int) int { return permits - n })
 	if err != nil {
 		return nil, s.wrap("queue of", err)
 	}

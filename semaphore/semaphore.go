@@ -18,8 +18,8 @@ import (
 // usable after any error. It must not be copied.
 type Semaphore struct {
 	path  string
-	line  *queue.Line
-	count *count
+	queue *queue.Queue
+	count *permitCount
 	err   error // what is wrong with the arguments of New
 }
 
@@ -54,26 +54,12 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 		return s
 	}
 	full := slot.Path(conn, path)
-	if s.line, s.err = queue.NewLine(slot.Client(conn), full+"/queue", cfg.Config, znode.Permit); s.err != nil {
-		return s
+	s.count = &permitCount{path: full, queue: full + "/queue", acl: cfg.ACL, wanted: permits, agreed: cfg.stored}
+	cfg.Path, cfg.Names, cfg.MakeDir = path, queue.Names{{Kind: znode.Permit, Mode: queue.Permit}}, s.count.makeQueue
+	if s.queue, s.err = queue.New(slot.Client(conn), full+"/queue", cfg.Config); s.err == nil {
+		s.count.client = s.queue.Client()
 	}
-	s.count = &count{
-		path: full, line: full + "/queue", client: s.line.Client(), acl: cfg.ACL,
-		wanted: permits, agreed: cfg.stored,
-	}
-	s.line.NamedBy(path)
-	s.line.MadeBy(s.count.makeLine)
 	return s
-}
-
-// rule waits until at most permits-n nodes are left ahead, whoever they belong
-// to. n nodes made in one transaction stand side by side, and the last of them
-// may go when the first may: all or nothing, first come, first served. So two
-// callers never starve each other with half of what they need. After the
-// ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes several
-// leases one by one.
-func rule(n, permits int) queue.Rule {
-	return queue.Rule{Blocks: func(znode.Node) bool { return true }, Tolerate: permits - n}
 }
 
 // Acquire takes n permits, all or none. It waits for its turn, in the order of
@@ -88,7 +74,7 @@ func rule(n, permits int) queue.Rule {
 // of New; n < 1; [ErrTooMany] when n is greater than the number of permits, also when that shrinks
 // below n during the wait; or that the sequence numbers of the queue are used up.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
-	return s.take(ctx, "acquire", (*queue.Line).Wait, n)
+	return s.take(ctx, "acquire", (*queue.Queue).Wait, n)
 }
 
 // TryAcquire is Acquire for those who do not want to wait: when fewer than n
@@ -96,7 +82,7 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 // [zklocks.ErrBusy]. It looks before it writes, and what it sees may be as old as the
 // server it asks is behind the others.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error) {
-	return s.take(ctx, "try acquire", (*queue.Line).Try, n)
+	return s.take(ctx, "try acquire", (*queue.Queue).Try, n)
 }
 
 // Locker returns n permits as a [zklocks.Locker]: its Lock is Acquire, its TryLock is TryAcquire.
@@ -110,9 +96,9 @@ type locker struct {
 func (l locker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.s.Acquire(ctx, l.n) }
 func (l locker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.s.TryAcquire(ctx, l.n) }
 
-type enter func(*queue.Line, context.Context, queue.Entry) (*queue.Place, error)
+type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
 
-func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*zklocks.Hold, error) {
+func (s *Semaphore) take(ctx context.Context, op string, how acquire, n int) (*zklocks.Hold, error) {
 	if s.err != nil {
 		return nil, s.wrap(op, s.err)
 	}
@@ -122,34 +108,38 @@ func (s *Semaphore) take(ctx context.Context, op string, how enter, n int) (*zkl
 	if err := s.count.fits(n); err != nil {
 		return nil, s.wrap(op, err)
 	}
-	call := s.line.Call()
-	place, err := how(s.line, ctx, queue.Entry{
-		Kind: znode.Permit, Nodes: n, Announce: true, Silently: true,
-		Terms: func(ctx context.Context, sess int64) (queue.Terms, error) { return s.terms(ctx, sess, n) },
+	events := s.queue.NewEvents()
+	grant, err := how(s.queue, ctx, queue.Request{
+		Kind: znode.Permit, Nodes: n,
+		Limit: func(ctx context.Context, sess int64) (queue.Limit, error) { return s.limit(ctx, sess, n) },
 	})
 	if err != nil {
 		return nil, s.wrap(op, err)
 	}
-	call.Granted(place)
-	h := &held{Place: place, semaphore: s, call: call}
+	events.Granted(grant)
+	h := &held{Grant: grant, semaphore: s, events: events}
 	slot.Put(&h.public, h)
 	return &h.public, nil
 }
 
-func (s *Semaphore) terms(ctx context.Context, sess int64, n int) (queue.Terms, error) {
-	stored, err := s.count.read(ctx, sess)
+// limit lets at most permits-n nodes be ahead, of any callers. The n nodes of one call are created in one transaction and have
+// numbers in a row, and the last may go when the first may: all or nothing, first come, first served. So two callers never
+// starve each other with half of what they need. After the ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes
+// several leases one by one.
+func (s *Semaphore) limit(ctx context.Context, sess int64, n int) (queue.Limit, error) {
+	count, err := s.count.read(ctx, sess)
 	if err != nil {
-		return queue.Terms{}, err
+		return queue.Limit{}, err
 	}
-	if n > stored.permits {
-		return queue.Terms{}, tooMany(n, stored.permits)
+	if n > count.permits {
+		return queue.Limit{}, tooMany(n, count.permits)
 	}
-	return queue.Terms{
-		Rule:  rule(n, stored.permits),
-		Check: &zk.CheckVersionRequest{Path: s.count.path, Version: stored.version},
-		Watch: stored.watch,
-		Line:  stored.line,
-		Drop:  func() { s.count.drop(stored) },
+	return queue.Limit{
+		AllowedAhead: count.permits - n,
+		Check:        &zk.CheckVersionRequest{Path: s.count.path, Version: count.version},
+		Changed:      count.watch,
+		Dir:          count.queue,
+		Forget:       func() { s.count.forget(count) },
 	}, nil
 }
 

@@ -2,9 +2,8 @@ package hold
 
 import "context"
 
-// NeedContext panics if ctx is nil, which is a mistake in the program. Each call that takes one
-// asks before it changes anything: a panic in the middle of an Unlock would leave the node
-// behind, and nothing left that could delete it.
+// NeedContext panics if ctx is nil, which is a mistake in the program. Each call that takes a context asks before it changes
+// anything: a panic in the middle of a Release would leave the node behind, and no goroutine that could delete it.
 func NeedContext(ctx context.Context) {
 	if ctx == nil {
 		panic("zklocks: the context is nil")
@@ -17,35 +16,35 @@ func NeedContext(ctx context.Context) {
 // Until the hold ends it keeps what it needs to end a context. That is shared by all contexts
 // whose parents end together, and freed when these end. So a hold that lasts for days may be
 // asked for a context for each piece of work.
-func (l *Life) Context(parent context.Context) context.Context {
+func (s *State) Context(parent context.Context) context.Context {
 	NeedContext(parent)
-	_ = l.Look()
-	c := &lifeContext{Context: parent, life: l, parent: parent}
+	_ = s.Look()
+	c := &stateContext{Context: parent, state: s, parent: parent}
 	if cancelKey == nil {
-		c.joint = l.newJoint(parent)
+		c.joint = s.newJoint(parent)
 		c.Context = c.joint.ctx
 	} else {
-		c.joint = l.joint(parent)
+		c.joint = s.joint(parent)
 	}
 	return c
 }
 
-// lifeContext has the values and the deadline of its parent. It looks at the hold whenever it is
+// stateContext has the values and the deadline of its parent. It looks at the hold whenever it is
 // asked: in a process that was frozen past its deadline the first look may come before any timer
 // has run.
-type lifeContext struct {
+type stateContext struct {
 	context.Context // whose values it has: the parent, or the joint if that is not shared
-	life            *Life
+	state           *State
 	parent          context.Context
 	joint           *joint
 }
 
-func (c *lifeContext) Done() <-chan struct{} {
+func (c *stateContext) Done() <-chan struct{} {
 	c.look()
 	return c.joint.ctx.Done()
 }
 
-func (c *lifeContext) Err() error {
+func (c *stateContext) Err() error {
 	c.look()
 	return c.joint.ctx.Err()
 }
@@ -53,9 +52,9 @@ func (c *lifeContext) Err() error {
 // Value has package context find the joint, which has the cause and ends the children. All other
 // values are those of the parent. Only one of the two is asked: the joint asks its parent in its
 // turn, so a context below many others would ask the first one 2^n times.
-func (c *lifeContext) Value(key any) any {
+func (c *stateContext) Value(key any) any {
 	switch key {
-	case parentKey{c.life}:
+	case parentKey{c.state}:
 		return c.parent
 	case cancelKey:
 		return c.joint.ctx.Value(key)
@@ -90,28 +89,27 @@ func (p *probe) Value(key any) any {
 	return nil
 }
 
-// look does not wait for the hook: the goroutine that ended the life may not have called it yet.
-func (c *lifeContext) look() {
-	if end := c.life.Look(); end != nil {
+// look does not wait for the hook: the goroutine that ended the hold may not have called it yet.
+func (c *stateContext) look() {
+	if end := c.state.Look(); end != nil {
 		c.joint.cancel(end)
 	}
 }
 
-// parentKey finds the parent of a context of this life.
-type parentKey struct{ *Life }
+// parentKey finds the parent of a context of this hold.
+type parentKey struct{ *State }
 
-// Bound returns the context that bounds the wait of a call that is about to end the life. The
-// call ends all contexts of the life, and ctx may be one of them: defer h.Unlock(ctx) behind
-// ctx = h.Context(ctx) is common. Then it is the parent's end that counts, and the deadline of
-// ctx. A ctx that has ended already stays as it is. The caller calls stop when it is done.
-func (l *Life) Bound(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
+// Bound returns the context that bounds the wait of a call that is about to end the hold. The call ends all contexts of the
+// hold, and ctx may be one of them: defer h.Release(ctx) behind ctx = h.Context(ctx) is common. Then the parent's end counts,
+// and the deadline of ctx. A ctx that has ended already stays as it is. The caller calls stop when it is done.
+func (s *State) Bound(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
 	NeedContext(ctx)
-	if l.listeners.Load() == nil || ctx.Err() != nil { // there is no context of this life, or it is too late
+	if s.listeners.Load() == nil || ctx.Err() != nil { // there is no context of this hold, or it is too late
 		return ctx, func() {}
 	}
 	bound = ctx
 	for {
-		parent, ok := bound.Value(parentKey{l}).(context.Context)
+		parent, ok := bound.Value(parentKey{s}).(context.Context)
 		if !ok {
 			break
 		}
@@ -123,22 +121,22 @@ func (l *Life) Bound(ctx context.Context) (bound context.Context, stop context.C
 	return bound, func() {}
 }
 
-// joint ends with the life or with the parents of some contexts, which have one Done channel.
+// joint ends with the hold or with the parents of some contexts, which have one Done channel.
 type joint struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// joint returns that of parent, which lives unless parent or the life has ended.
-func (l *Life) joint(parent context.Context) *joint {
+// joint returns that of parent, which lives unless parent or the hold has ended.
+func (s *State) joint(parent context.Context) *joint {
 	done := parent.Done() // nil, which is a key as well, if the parent never ends
-	all := l.listen()
+	all := s.listen()
 	j := all.joints[done]
 	all.mu.Unlock()
 	if j != nil && j.ctx.Err() == nil {
 		return j // an ended one may have the channel of another parent: package context shares one among ended contexts
 	}
-	j = l.newJoint(parent)
+	j = s.newJoint(parent)
 	all.mu.Lock()
 	if all.joints == nil {
 		all.joints = make(map[<-chan struct{}]*joint)
@@ -156,10 +154,10 @@ func (l *Life) joint(parent context.Context) *joint {
 }
 
 // newJoint returns one that nothing else uses.
-func (l *Life) newJoint(parent context.Context) *joint {
+func (s *State) newJoint(parent context.Context) *joint {
 	j := new(joint)
 	j.ctx, j.cancel = context.WithCancelCause(parent)
-	forget := l.OnEnd(Holders, j.cancel)
+	forget := s.OnEnd(Holders, j.cancel)
 	context.AfterFunc(j.ctx, forget)
 	return j
 }

@@ -64,7 +64,7 @@ func (l *Link) WatchesBy(watchAll func(paths []string, mark string) ([]<-chan zk
 
 // WatchAll sets a data watch on each of the nodes, with one request for each 128 KiB of paths, and waits for the server's
 // answer. A channel yields one event and is closed then; zk.EventNotWatching when the connection ends, for these watches
-// end with it; and at once zk.EventNodeDeleted if the node is not there. The error is that of the connection or the
+// end with it. That of a node that does not exist is nil. The error is that of the connection or the
 // server's.
 //
 // The first of the nodes may have a mark, if that is not "": another node, that is made and deleted in the transaction that

@@ -31,12 +31,11 @@ func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn := v.Connect(t, 10*time.Second, p.Addr())
-				l, err := NewLine(conn, test.Path(t), Default(), znode.Write, znode.Read)
+				l, err := New(conn, test.Path(t), with(Default(), rwNames))
 				if err != nil {
 					t.Fatal(err)
 				}
-				rule := Rule{Blocks: func(znode.Node) bool { return true }}
-				place, err := l.Wait(t.Context(), Entry{Kind: znode.Write, Nodes: 1, Terms: Fixed(rule)})
+				place, err := l.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,7 +43,7 @@ func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
 				downgraded, unlocked := make(chan error, 1), make(chan error, 1)
 				go func() { downgraded <- place.Downgrade(t.Context(), znode.Write, znode.Read) }()
 				<-move.Fired()
-				go func() { unlocked <- place.Unlock(t.Context()) }()
+				go func() { unlocked <- place.Release(t.Context()) }()
 				synctest.Wait() // it has ended the hold, and waits for what becomes of the downgrade
 				strike(t, v, conn, place.Guard().Path)
 				move.Release()

@@ -21,19 +21,18 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		p := v.Proxy(t, server.Addr())
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
-		l, err := NewLine(conn, path, Default(), znode.Write, znode.Read)
+		l, err := New(conn, path, with(Default(), rwNames))
 		if err != nil {
 			t.Fatal(err)
 		}
-		rule := Rule{Blocks: func(znode.Node) bool { return true }}
-		place, err := l.Wait(t.Context(), Entry{Kind: znode.Write, Nodes: 1, Terms: Fixed(rule)})
+		place, err := l.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		// It is lost right behind the look that Downgrade begins with.
-		place.life.Begin(func() error {
-			place.life.Begin(place.lease.Alive)
-			place.life.Lose(errors.New("test"))
+		place.state.Begin(func() error {
+			place.state.Begin(place.lease.Alive)
+			place.state.Lose(errors.New("test"))
 			return nil
 		})
 		if err := place.Downgrade(t.Context(), znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {

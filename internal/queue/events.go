@@ -1,82 +1,78 @@
 package queue
 
 import (
+	"context"
+	"errors"
+	"sync"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
 
-// NamedBy says which path the lock of this line was made with, for observers.
-func (l *Line) NamedBy(path string) { l.lock = path }
-
-// observed has the observers told of what the session does for this line.
-func (l *Line) observed() {
-	l.client = l.client.Traced(&zkclient.Trace{
+// trace has observers told of what the client does for this queue.
+func (q *Queue) trace() *zkclient.Trace {
+	return &zkclient.Trace{
 		Retried: func(op string, cause error) {
-			e := observe.Retried{Path: l.lock, Op: op, Cause: cause}
-			for _, o := range l.cfg.Observers {
+			e := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
+			for _, o := range q.cfg.Observers {
 				if o.Retried != nil {
 					o.Retried(e)
 				}
 			}
 		},
 		Orphan: func(n znode.Node, cause error) {
-			e := observe.Orphan{Lock: l.event([]znode.Node{n}, 0), Cause: cause}
-			for _, o := range l.cfg.Observers {
+			e := observe.Orphan{Lock: q.event([]znode.Node{n}, 0), Cause: cause}
+			for _, o := range q.cfg.Observers {
 				if o.Orphan != nil {
 					o.Orphan(e)
 				}
 			}
 		},
-	})
+	}
 }
 
 // event is what every event of these nodes begins with.
-func (l *Line) event(nodes []znode.Node, token int64) observe.Lock {
-	e := observe.Lock{Path: l.lock, Kind: l.kindOf(nodes[0].Kind), Permits: 1, Node: nodes[0].Name, Token: token}
+func (q *Queue) event(nodes []znode.Node, token int64) observe.Lock {
+	e := observe.Lock{Path: q.cfg.Path, Kind: q.observedKind(nodes[0]), Permits: 1, Node: nodes[0].Name, Token: token}
 	if e.Kind == observe.Permits {
 		e.Permits = len(nodes)
 	}
 	return e
 }
 
-// kindOf is what a node of that kind asks for. Kazoo has one word for the locks
-// that stand alone and for those beside readers.
-func (l *Line) kindOf(k znode.Kind) observe.Kind {
-	switch {
-	case k == znode.Read, k == znode.CuratorRead, k == znode.KazooRead:
+// observedKind is what a node asks for.
+func (q *Queue) observedKind(n znode.Node) observe.Kind {
+	switch q.cfg.Names.mode(n) {
+	case Read:
 		return observe.Read
-	case k == znode.Permit:
+	case Permit:
 		return observe.Permits
-	case len(l.kinds) > 1:
-		return observe.Write
+	case Mutex:
+		return observe.Mutex
 	}
-	return observe.Mutex
+	return observe.Write
 }
 
-// Ahead is how many of those ahead have to go before it is the member's turn, as
-// far as it knows.
-func (t *Turn) Ahead() int { return max(0, t.left-t.rule.Tolerate) }
-
-// waiting is what the observers know of a member that has to wait.
-type waiting struct {
-	since time.Time // zero: it did not have to
+// queued is what observers were told of a waiter that has to wait.
+type queued struct {
+	since time.Time // zero: it has not had to
 	ahead int
 }
 
-// waits tells the observers how many have to go before it is the member's turn.
-func (m *member) waits(ahead int) {
-	observers := m.line.cfg.Observers
-	if len(observers) == 0 || !m.waiting.since.IsZero() && m.waiting.ahead == ahead {
+// tellAhead tells observers how many nodes have to go before it is the waiter's turn.
+func (w *waiter) tellAhead(ahead int) {
+	observers := w.queue.cfg.Observers
+	if len(observers) == 0 || !w.queued.since.IsZero() && w.queued.ahead == ahead {
 		return
 	}
-	first := m.waiting.since.IsZero()
-	if m.waiting.ahead = ahead; first {
-		m.waiting.since = time.Now()
+	first := w.queued.since.IsZero()
+	if w.queued.ahead = ahead; first {
+		w.queued.since = time.Now()
 	}
-	lock := m.line.event(m.nodes, m.token)
+	lock := w.queue.event(w.nodes, w.token)
 	for _, o := range observers {
 		switch {
 		case first && o.Queued != nil:
@@ -87,15 +83,151 @@ func (m *member) waits(ahead int) {
 	}
 }
 
-// left tells them that nodes that had to wait are gone, and nobody got the lock.
-func (l *Line) left(nodes []znode.Node, token int64, w waiting, cause error) {
-	if w.since.IsZero() {
+// tellLeft tells observers that nodes which had to wait are gone without a grant.
+func (q *Queue) tellLeft(nodes []znode.Node, token int64, was queued, cause error) {
+	if was.since.IsZero() {
 		return
 	}
-	e := observe.Left{Lock: l.event(nodes, token), Waited: time.Since(w.since), Cause: cause}
-	for _, o := range l.cfg.Observers {
+	e := observe.Left{Lock: q.event(nodes, token), Waited: time.Since(was.since), Cause: cause}
+	for _, o := range q.cfg.Observers {
 		if o.Left != nil {
 			o.Left(e)
 		}
 	}
+}
+
+// HoldEvents tells observers of one call of a recipe and the hold that it led to. It is nil without observers, and its
+// methods do nothing then.
+type HoldEvents struct {
+	queue  *Queue
+	began  time.Time
+	forget func() // takes back what waits for the loss of the grant
+
+	mu   sync.Mutex // not held while observers are told
+	lock observe.Lock
+	held time.Time
+	over bool
+	// While a downgrade is told of, the end of the hold waits for it.
+	telling bool
+	late    func()
+}
+
+// NewEvents begins a call.
+func (q *Queue) NewEvents() *HoldEvents {
+	if len(q.cfg.Observers) == 0 {
+		return nil
+	}
+	return &HoldEvents{queue: q, began: time.Now()}
+}
+
+// Granted tells of the hold that the call has led to.
+func (e *HoldEvents) Granted(g *Grant) {
+	if e == nil {
+		return
+	}
+	g.mu.Lock()
+	nodes := g.nodes
+	g.mu.Unlock()
+	e.held = time.Now()
+	e.lock = e.queue.event(nodes, g.token)
+	g.events.Store(e)
+	joined := g.told.Swap(true)
+	e.tellGranted(observe.Granted{
+		Lock: e.lock, Waited: e.held.Sub(e.began),
+		Queued: !g.queued.since.IsZero() && !g.waited.Swap(true), Joined: joined,
+	})
+	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other holders to tell.
+	e.forget = g.OnEnd(hold.Observers, func(end error) {
+		if errors.Is(end, hold.ErrLost) {
+			go e.ended(end)
+		}
+	})
+}
+
+// Released tells how the hold has ended, by the error of its Release.
+func (e *HoldEvents) Released(err error) {
+	if e == nil || errors.Is(err, hold.ErrReleased) {
+		return
+	}
+	e.forget()
+	e.ended(err)
+}
+
+func (e *HoldEvents) ended(end error) {
+	e.mu.Lock()
+	over, lock, held := e.over, e.lock, time.Since(e.held)
+	e.over = true
+	if e.telling && !over {
+		e.late = func() { e.tellEnd(lock, held, end) }
+		over = true
+	}
+	e.mu.Unlock()
+	if !over {
+		e.tellEnd(lock, held, end)
+	}
+}
+
+func (e *HoldEvents) tellEnd(lock observe.Lock, held time.Duration, end error) {
+	lost := errors.Is(end, hold.ErrLost)
+	for _, o := range e.queue.cfg.Observers {
+		switch {
+		case lost && o.Lost != nil:
+			o.Lost(observe.Lost{Lock: lock, Held: held, Cause: end})
+		case !lost && o.Released != nil:
+			o.Released(observe.Released{Lock: lock, Held: held})
+		}
+	}
+}
+
+// downgraded tells that the hold goes on as another, by the node n.
+func (e *HoldEvents) downgraded(n znode.Node) {
+	if e == nil {
+		return
+	}
+	now := time.Now()
+	e.mu.Lock()
+	over, before, held := e.over, e.lock, now.Sub(e.held)
+	e.lock = e.queue.event([]znode.Node{n}, before.Token)
+	after := e.lock
+	e.held = now
+	e.telling = !over
+	e.mu.Unlock()
+	if over {
+		return
+	}
+	for _, o := range e.queue.cfg.Observers {
+		if o.Released != nil {
+			o.Released(observe.Released{Lock: before, Held: held})
+		}
+	}
+	e.tellGranted(observe.Granted{Lock: after, Joined: true})
+	e.mu.Lock()
+	late := e.late
+	e.telling, e.late = false, nil
+	e.mu.Unlock()
+	if late != nil {
+		late()
+	}
+}
+
+func (e *HoldEvents) tellGranted(event observe.Granted) {
+	for _, o := range e.queue.cfg.Observers {
+		if o.Granted != nil {
+			o.Granted(event)
+		}
+	}
+}
+
+// tellUnclaimed tells of a grant that came too late for the callers that waited for it.
+func (g *Grant) tellUnclaimed(end error) {
+	if g.queued.since.IsZero() || g.waited.Swap(true) {
+		return
+	}
+	if errors.Is(end, hold.ErrReleased) {
+		end = context.Canceled
+	}
+	g.mu.Lock()
+	nodes := g.nodes
+	g.mu.Unlock()
+	go g.queue.tellLeft(nodes, g.token, g.queued, end) // see HoldEvents.Granted
 }

@@ -37,13 +37,13 @@ type standing struct {
 // readers bounds how many nodes are read at a time.
 const readers = 16
 
-// Members lists who holds and who waits, in order. ruleOf says by which rule a
-// member with that many nodes stands in line.
-func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes int) Rule) ([]Member, error) {
+// Members lists the holders and the waiters, in order. allowed says how many nodes may be ahead of a member with so many
+// nodes.
+func (q *Queue) Members(ctx context.Context, allowed func(nodes int) int) ([]Member, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
-	line, _, err := l.list(ctx, zkclient.AnySession)
+	line, _, err := q.list(ctx, zkclient.AnySession)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 	for i := range members {
 		slots <- struct{}{}
 		all.Go(func() {
-			errs[i] = l.describe(ctx, &members[i])
+			errs[i] = q.describe(ctx, &members[i])
 			<-slots
 		})
 	}
@@ -65,18 +65,19 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 		case nil:
 			present = append(present, m)
 		case zk.ErrNoNode:
-			// It has left since the listing. Those behind it are judged
-			// without it, or a free lock would be shown beside waiters.
+			// It has left since the listing. The members behind it are judged without it, or a free lock would be
+			// shown beside waiters.
 			line = slices.DeleteFunc(line, m.owns)
 		default:
-			return nil, explain(errs[i], "READ on "+l.path(m.First))
+			return nil, explain(errs[i], "READ on "+q.path(m.First))
 		}
 	}
 	list := make([]Member, len(present))
 	for i, m := range present {
-		turn := ruleOf(m.First, m.Nodes).Turn(line, m.First)
-		m.Holding = turn.MayGo()
-		m.Path, m.Kind, m.Permits = l.path(m.First), l.kindOf(m.First.Kind), 1
+		r := rule{names: q.cfg.Names, mode: q.cfg.Names.mode(m.First), allowed: allowed(m.Nodes)}
+		b := r.blockers(line, m.First)
+		m.Holding = b.clear()
+		m.Path, m.Kind, m.Permits = q.path(m.First), q.observedKind(m.First), 1
 		if m.Kind == observe.Permits {
 			m.Permits = m.Nodes
 		}
@@ -85,9 +86,9 @@ func (l *Line) Members(ctx context.Context, ruleOf func(first znode.Node, nodes 
 	return list, nil
 }
 
-// describe reads what only the node itself tells.
-func (l *Line) describe(ctx context.Context, m *standing) error {
-	data, stat, err := l.client.Get(ctx, l.path(m.First))
+// describe reads what the node itself tells.
+func (q *Queue) describe(ctx context.Context, m *standing) error {
+	data, stat, err := q.client.Get(ctx, q.path(m.First))
 	if err == nil {
 		m.Host, m.Pid = identify(data)
 		m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
@@ -100,8 +101,8 @@ func (m standing) owns(n znode.Node) bool {
 	return m.First.Seq <= n.Seq && n.Seq < m.First.Seq+int64(m.Nodes)
 }
 
-// group puts nodes that were made together into one member: they have one id and
-// stand side by side. A node without an id is a member by itself.
+// group puts nodes that were created together into one member: they have one id and numbers in a row. A node without an id is
+// a member by itself.
 func group(line []znode.Node) []standing {
 	var members []standing
 	for i, n := range line {

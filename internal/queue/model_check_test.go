@@ -22,7 +22,7 @@ var (
 	// errWake: nobody sleeps whose turn it is.
 	errWake = errors.New("P-wake")
 	// errHerd: a deletion wakes only those who had that node among the nearest
-	// Tolerate+1 that block them, or among the readers right ahead of them, so at
+	// allowed+1 that block them, or among the readers right ahead of them, so at
 	// most one of those who want it exclusively.
 	errHerd = errors.New("P-herd")
 	// errOrphan: when nothing is left to happen, the line is empty.

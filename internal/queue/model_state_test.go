@@ -158,7 +158,7 @@ type model struct {
 	kind  [maxNodes]znode.Kind
 	place [maxNodes]nodeNo              // the node in whose place it stands: itself, but after a downgrade
 	names [maxNodes][maxLine]znode.Node // by node and by its number in line
-	rules [maxMembers]Rule
+	rules [maxMembers]rule
 
 	seen  tally
 	wrong error // what the step that was taken last has broken
@@ -201,7 +201,7 @@ func newModel(c modelConfig, b bug) *model {
 }
 
 // rule is that of the recipe, as rwlock, reentrant and semaphore have it.
-func (s memberSpec) rule(permits int) Rule {
+func (s memberSpec) rule(permits int) rule {
 	switch s.kind {
 	case znode.Write:
 		return writeRule

@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -47,7 +48,7 @@ func (o op) mayNeverHappen() bool { return o >= opDowngrade }
 
 // bug is how the core is broken on purpose. The zero value is how it is.
 type bug struct {
-	oneWatchTooFew    bool // keeps Tolerate watched, not Tolerate+1
+	oneWatchTooFew    bool // keeps as many watched as are allowed, not one more
 	strikesChanged    bool // takes what its watch tells of a downgrade for a deletion
 	strikesMissing    bool // the same for a write node that was gone before it could be watched
 	strikesUnguarded  bool // takes the lock when a blocker goes without watching its own nodes
@@ -70,12 +71,9 @@ type bug struct {
 }
 
 // rule is that of a member, or what the bug makes of it.
-func (b bug) rule(r Rule) Rule {
+func (b bug) rule(r rule) rule {
 	if b.toleratesOneMore {
-		r.Tolerate++
-	}
-	if b.marksReaders {
-		r.Alone = everybody
+		r.allowed++
 	}
 	return r
 }
@@ -154,9 +152,9 @@ func (m *model) create(s *modelState, me *modelClient, i int) {
 	for range s.live.nodes {
 		children++
 	}
-	// As member.take does; readers do not touch the directory, so their reply
+	// As waiter.roomInReply does; readers do not touch the directory, so their reply
 	// does not tell.
-	if m.members[i].kind != znode.Read && children-nodes <= m.rules[i].Tolerate+m.bug.room {
+	if m.members[i].kind != znode.Read && children-nodes <= m.rules[i].allowed+m.bug.room {
 		me.phase = inMade
 		return
 	}
@@ -178,7 +176,7 @@ func (m *model) survey(s *modelState, i int, do doer) {
 			return
 		}
 		t := m.turn(s, i)
-		if t.MayGo() {
+		if t.clear() {
 			me.phase = inDecides // in a step of its own, for more may be heard before the look
 			return
 		}
@@ -207,36 +205,36 @@ func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
 }
 
 // turn is what the rule says of the last listing, and of those who have gone since.
-func (m *model) turn(s *modelState, i int) Turn {
+func (m *model) turn(s *modelState, i int) blockers {
 	first := m.named(s, m.own(s, i))[0]
 	if m.bug.laterWritersBlock && first.Kind == znode.Read {
 		first.Seq = math.MaxInt64
 	}
-	t := m.rules[i].Turn(m.named(s, s.member[i].listed), first)
+	t := m.rules[i].blockers(m.named(s, s.member[i].listed), first)
 	for n := range s.member[i].struck.nodes {
-		t.Gone(m.names[n][m.number(s, n)], true) // with a successor in its place it would have listed again
+		t.remove(m.names[n][m.number(s, n)], true) // with a successor in its place it would have listed again
 	}
 	return t
 }
 
-// decide is the body of the loop in member.survey.
-func (m *model) decide(s *modelState, i int, t *Turn, how op) {
+// decide is the body of the loop in waiter.waitOnce.
+func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 	me := &s.member[i]
 	if m.bug.countsWatched {
-		t.left = len(t.nearest)
+		t.left = len(t.watched)
 	}
 	switch {
-	case t.MayGo() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
+	case t.clear() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
 		m.seen.relists++
 		m.again(s, i)
-	case t.MayGo():
+	case t.clear():
 		if !m.look(s, i) {
 			m.seen.looks++
 			m.requeue(s, i)
 			return
 		}
 		m.grant(s, i, how)
-	case t.Stale() && !m.bug.neverListsAgain:
+	case t.needListing() && !m.bug.neverListsAgain:
 		m.seen.relists++
 		if how == opTake {
 			m.wrong = fmt.Errorf("%w: %s would list again and again, with nothing to wait for", errWake, m.name(i))
@@ -250,11 +248,11 @@ func (m *model) decide(s *modelState, i int, t *Turn, how op) {
 		me.pending = m.toWatch(s, i, t)
 		me.is &^= isNext | isMarking
 		switch {
-		case t.IsNext():
+		case t.allWatched():
 			if !m.bug.strikesUnguarded {
 				me.is |= isNext
 			}
-		case t.MayBeMarked():
+		case t.mayBeMarked(), m.bug.marksReaders && len(t.watched) > 0:
 			me.is |= isMarking
 			if !m.bug.marksUnguarded {
 				me.is |= isNext
@@ -270,12 +268,12 @@ func (m *model) again(s *modelState, i int) {
 }
 
 // toWatch are the nodes that the rule wants watched.
-func (m *model) toWatch(s *modelState, i int, t *Turn) nodeSet {
-	nearest := t.Watch()
+func (m *model) toWatch(s *modelState, i int, t *blockers) nodeSet {
+	nearest := slices.Clone(t.watched)
 	if m.bug.watchesFirst {
 		nearest = nil
 		for _, n := range m.named(s, s.member[i].listed) {
-			if len(nearest) < len(t.nearest) && t.rule.Blocks(n) {
+			if len(nearest) < len(t.watched) && t.rule.waitsFor(n) {
 				nearest = append(nearest, n)
 			}
 		}
@@ -290,7 +288,7 @@ func (m *model) toWatch(s *modelState, i int, t *Turn) nodeSet {
 	return nodes
 }
 
-// look is member.look: the channel of the own watch has what the client has heard.
+// look is waiter.recheck: the channel of the own watch has what the client has heard.
 func (m *model) look(s *modelState, i int) bool {
 	me := &s.member[i]
 	return m.bug.noLook || !me.is.has(isGuarded) || me.seen.all(m.own(s, i))
@@ -333,7 +331,7 @@ func (m *model) await(s *modelState, i int, do doer) {
 		if me.marked.has(n) {
 			do(opMarked, n, func(s *modelState, me *modelClient) {
 				t := m.turn(s, i)
-				t.Marked()
+				t.releasedByHolder()
 				m.decide(s, i, &t, opMarked)
 			})
 			continue
@@ -354,11 +352,8 @@ func (m *model) await(s *modelState, i int, do doer) {
 // strike strikes nodes out of the listing, and looks what that means.
 func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 	t := m.turn(s, i)
-	if how == opSettle && m.bug.strikesMissing {
-		t.rule.Replaced = nil
-	}
 	for n := range gone.nodes {
-		t.Gone(m.names[n][m.number(s, n)], how == opEvent && !s.member[i].is.has(isMarking))
+		t.remove(m.names[n][m.number(s, n)], how == opEvent || m.bug.strikesMissing)
 	}
 	s.member[i].struck |= gone
 	m.decide(s, i, &t, how)
@@ -401,10 +396,10 @@ func (m *model) learn(s *modelState, i int, do doer) {
 			do(opMistake, n, func(s *modelState, me *modelClient) {
 				me.is &^= isOver | isCut
 				t := m.turn(s, i)
-				t.Gone(m.names[n][m.number(s, n)], true)
+				t.remove(m.names[n][m.number(s, n)], true)
 				// Either look would see it: the own watch has fired, too,
 				// and the session is another.
-				if t.MayGo() && m.bug.noSessionLook && m.bug.noLook {
+				if t.clear() && m.bug.noSessionLook && m.bug.noLook {
 					m.grant(s, i, opMistake)
 					return
 				}
@@ -426,7 +421,7 @@ func (m *model) removeOwn(s *modelState, i int, marked bool) {
 	s.member[i] = modelClient{phase: inFinished}
 }
 
-// marks reports whether a release has a mark: wherever Place.release may.
+// marks reports whether a release has a mark: wherever Grant.release may.
 func (m *model) marks(s *modelState, i int) bool {
 	switch m.members[i].kind {
 	case znode.Lock, znode.Write:

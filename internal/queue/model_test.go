@@ -7,8 +7,8 @@ import (
 )
 
 // The model looks through every order in which a few members, their servers and
-// all that can go wrong may act, with the real Rule and Turn, and what is around
-// them (survey.go, enter.go) told step by step. See model_state_test.go for what
+// all that can go wrong may act, with the real rule and blockers, and what is around
+// them (acquire.go, watch.go) told step by step. See model_state_test.go for what
 // a state is, model_steps_test.go for what can happen, model_check_test.go for
 // what must never be. It knows of no reconnect within a session, no change of the
 // permit count and no lost reply: those are tested against real servers.

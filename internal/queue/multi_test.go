@@ -40,12 +40,11 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn := v.Connect(t, 10*time.Second, p.Addr())
 				path := test.Path(t)
-				l, err := NewLine(conn, path, Default(), znode.Lock)
+				l, err := New(conn, path, with(Default(), lockNames))
 				if err != nil {
 					t.Fatal(err)
 				}
-				rule := Rule{Blocks: func(znode.Node) bool { return true }}
-				place, err := l.Wait(t.Context(), Entry{Kind: znode.Lock, Nodes: 1, Terms: Fixed(rule)})
+				place, err := l.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -58,7 +57,7 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 				}()
 				sent()
 				synctest.Wait()
-				go func() { _ = place.Unlock(t.Context()) }() // its answer may have to wait for a connection
+				go func() { _ = place.Release(t.Context()) }() // its answer may have to wait for a connection
 				err = <-result
 				if err == nil || errors.Is(err, hold.ErrReleased) == c.perhaps || errors.Is(err, context.Canceled) != c.perhaps {
 					t.Errorf("error %v, and the transaction may have taken place: %v", err, c.perhaps)

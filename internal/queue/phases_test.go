@@ -22,21 +22,20 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 		p := v.Proxy(t, server)
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
-		l, err := NewLine(conn, path, Default(), znode.Lock)
+		l, err := New(conn, path, with(Default(), lockNames))
 		if err != nil {
 			t.Fatal(err)
 		}
-		rule := Rule{Blocks: func(znode.Node) bool { return true }}
 		for range 5 {
-			place, err := l.Wait(t.Context(), Entry{Kind: znode.Lock, Nodes: 1, Terms: Fixed(rule)})
+			place, err := l.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
-			parts := make([]Part, 5_000)
+			parts := make([]Hold, 5_000)
 			lost := make([]<-chan struct{}, len(parts))
 			for i := range parts {
 				parts[i].Begin(place)
-				lost[i] = parts[i].Life().Lost()
+				lost[i] = parts[i].State().Lost()
 			}
 			var open atomic.Int64
 			deleted := make(chan struct{})
@@ -53,7 +52,7 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 				}
 				close(deleted)
 			})
-			place.life.Lose(errors.New("test"))
+			place.state.Lose(errors.New("test"))
 			test.Within(t, 20*time.Second, "the node is deleted", func() { <-deleted })
 			p.OnRequest(nil)
 			if n := open.Load(); n > 0 {

@@ -10,21 +10,20 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// The rules as reentrant, rwlock and semaphore have them; they cannot be
-// imported from there.
+// The rules of reentrant, rwlock and semaphore.
 var (
-	lockRule  = Rule{Blocks: everybody, Alone: everybody}
-	writeRule = Rule{Blocks: everybody, Together: reads, Alone: writers, Replaced: mayRead}
-	readRule  = Rule{Blocks: writers, Alone: writers}
+	rwNames     = Names{{znode.Read, Read}, {znode.Write, Write}}
+	lockNames   = Names{{znode.Lock, Mutex}}
+	permitNames = Names{{znode.Permit, Permit}}
+
+	lockRule  = rule{names: lockNames, mode: Mutex}
+	writeRule = rule{names: rwNames, mode: Write}
+	readRule  = rule{names: rwNames, mode: Read}
 )
 
-func permitRule(n, permits int) Rule { return Rule{Blocks: everybody, Tolerate: permits - n} }
+func permitRule(n, permits int) rule { return rule{permitNames, Permit, permits - n} }
 
-func everybody(znode.Node) bool { return true }
 func writers(n znode.Node) bool { return n.Kind == znode.Write }
-func reads(n znode.Node) bool   { return n.Kind == znode.Read }
-
-func mayRead(n znode.Node, seen bool) bool { return writers(n) && !seen }
 
 var kindOf = map[byte]znode.Kind{'r': znode.Read, 'w': znode.Write, 'l': znode.Lock, 'p': znode.Permit}
 
@@ -66,7 +65,7 @@ func inWords(line []znode.Node) string {
 func TestTurn(t *testing.T) {
 	for _, c := range []struct {
 		what  string
-		rule  Rule
+		rule  rule
 		line  string
 		first int64
 		goes  bool
@@ -100,12 +99,12 @@ func TestTurn(t *testing.T) {
 		{"more than there are", permitRule(4, 3), "p1", 1, false, ""},
 	} {
 		line := inLine(t, c.line)
-		turn := c.rule.Turn(line, znode.Node{Seq: c.first})
-		if turn.MayGo() != c.goes || turn.Stale() {
-			t.Errorf("%s: may go %v, stale %v", c.what, turn.MayGo(), turn.Stale())
+		turn := c.rule.blockers(line, znode.Node{Seq: c.first})
+		if turn.clear() != c.goes || turn.needListing() {
+			t.Errorf("%s: may go %v, stale %v", c.what, turn.clear(), turn.needListing())
 		}
-		if !c.goes && inWords(turn.Watch()) != c.watch {
-			t.Errorf("%s: watches %q, want %q", c.what, inWords(turn.Watch()), c.watch)
+		if !c.goes && inWords(turn.watched) != c.watch {
+			t.Errorf("%s: watches %q, want %q", c.what, inWords(turn.watched), c.watch)
 		}
 		if inWords(line) != c.line {
 			t.Errorf("%s: the line was changed to %q", c.what, inWords(line))
@@ -116,7 +115,7 @@ func TestTurn(t *testing.T) {
 func TestGone(t *testing.T) {
 	for _, c := range []struct {
 		what        string
-		rule        Rule
+		rule        rule
 		line        string
 		first       int64
 		gone        string
@@ -145,12 +144,12 @@ func TestGone(t *testing.T) {
 		{"two of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3 p2", false, true, false},
 		{"one of three ahead, two of three permits wanted", permitRule(2, 3), "p1 p2 p3 p4 p5", 4, "p2", false, false, true},
 	} {
-		turn := c.rule.Turn(inLine(t, c.line), znode.Node{Seq: c.first})
+		turn := c.rule.blockers(inLine(t, c.line), znode.Node{Seq: c.first})
 		for _, n := range inLine(t, c.gone) {
-			turn.Gone(n, c.seen)
+			turn.remove(n, c.seen)
 		}
-		if turn.MayGo() != c.goes || turn.Stale() != c.stale {
-			t.Errorf("%s: may go %v, stale %v", c.what, turn.MayGo(), turn.Stale())
+		if turn.clear() != c.goes || turn.needListing() != c.stale {
+			t.Errorf("%s: may go %v, stale %v", c.what, turn.clear(), turn.needListing())
 		}
 	}
 }
@@ -165,7 +164,7 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if turn := writeRule.Turn(line, line[0]); len(line) != 1 || !turn.MayGo() {
+	if turn := writeRule.blockers(line, line[0]); len(line) != 1 || !turn.clear() {
 		t.Fatalf("a writer waits for %v", line)
 	}
 	// The mutex shares its word with Curator and zk.Lock, and so stands in
@@ -174,17 +173,17 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if turn := lockRule.Turn(line, znode.Node{Seq: 9}); turn.MayGo() || turn.Watch()[0].Name != "lock-0000000001" {
-		t.Fatalf("a mutex watches %v", turn.Watch())
+	if turn := lockRule.blockers(line, znode.Node{Seq: 9}); turn.clear() || turn.watched[0].Name != "lock-0000000001" {
+		t.Fatalf("a mutex watches %v", turn.watched)
 	}
 }
 
 // Fairness, without I/O: in every line up to six long, those who may go are the
 // first ones, as many as fit, and nobody is passed over.
 func TestOnlyTheFirstMayGo(t *testing.T) {
-	may := func(r Rule, line []znode.Node, first int) bool {
-		turn := r.Turn(line, line[first])
-		return turn.MayGo()
+	may := func(r rule, line []znode.Node, first int) bool {
+		turn := r.blockers(line, line[first])
+		return turn.clear()
 	}
 	t.Run("mutex", func(t *testing.T) {
 		line := inLine(t, "l1 l2 l3 l4 l5 l6")
@@ -236,14 +235,14 @@ func TestOnlyTheFirstMayGo(t *testing.T) {
 }
 
 // recompute is the definition: count those ahead that block.
-func recompute(r Rule, line []znode.Node, first int64) bool {
+func recompute(r rule, line []znode.Node, first int64) bool {
 	blockers := 0
 	for _, n := range line {
-		if n.Seq < first && r.Blocks(n) {
+		if n.Seq < first && r.waitsFor(n) {
 			blockers++
 		}
 	}
-	return blockers <= r.Tolerate
+	return blockers <= r.allowed
 }
 
 // playRule has those in a line go, in some order, one writer or the other by way
@@ -275,23 +274,23 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 	}
 	me := znode.Node{Seq: first}
 
-	watching := rule.Turn(line, me)
+	watching := rule.blockers(line, me)
 	for k := 0; ; k++ {
 		want := recompute(rule, line, first)
-		if watching.MayGo() != want {
-			t.Fatalf("line %q, member %d watches %q: may go %v", inWords(line), first, inWords(watching.Watch()), !want)
+		if watching.clear() != want {
+			t.Fatalf("line %q, member %d watches %q: may go %v", inWords(line), first, inWords(watching.watched), !want)
 		}
 		if want {
 			return
 		}
-		watched := watching.Watch()
+		watched := slices.Clone(watching.watched)
 		for _, n := range watched {
 			if !slices.Contains(line, n) {
 				t.Fatalf("line %q: watches %s, which is gone", inWords(line), inWords([]znode.Node{n}))
 			}
 		}
-		if n := len(watched); n <= rule.Tolerate || n > rule.Tolerate+1 && (n > maxTogether || slices.ContainsFunc(watched, writers)) {
-			t.Fatalf("watches %q, want %d", inWords(watched), rule.Tolerate+1)
+		if n := len(watched); n <= rule.allowed || n > rule.allowed+1 && (n > maxTogether || slices.ContainsFunc(watched, writers)) {
+			t.Fatalf("watches %q, want %d", inWords(watched), rule.allowed+1)
 		}
 		if k == len(order) || len(line) == 0 {
 			return
@@ -305,9 +304,9 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 		}
 		replaced := slices.ContainsFunc(line, func(n znode.Node) bool { return n.Seq == gone.Seq })
 		if slices.Contains(watched, gone) {
-			watching.Gone(gone, !replaced)
-			if watching.Stale() {
-				watching = rule.Turn(line, me)
+			watching.remove(gone, !replaced)
+			if watching.needListing() {
+				watching = rule.blockers(line, me)
 			}
 		} else if recompute(rule, line, first) {
 			t.Fatalf("line %q: it is the turn of member %d, which watches %q, but %q has gone",
@@ -336,16 +335,22 @@ func BenchmarkTurn1000(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name string
-		rule Rule
+		rule rule
 	}{{"write", writeRule}, {"read", readRule}, {"permit", permitRule(1, 10)}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				turn := c.rule.Turn(line, line[len(line)-1])
-				if turn.MayGo() || len(turn.Watch()) == 0 {
+				turn := c.rule.blockers(line, line[len(line)-1])
+				if turn.clear() || len(turn.watched) == 0 {
 					b.Fatal("wrong")
 				}
 			}
 		})
 	}
+}
+
+// with is a configuration with the names of a queue.
+func with(cfg Config, names Names) Config {
+	cfg.Names = names
+	return cfg
 }

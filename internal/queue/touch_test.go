@@ -18,31 +18,29 @@ import (
 func TestWhoComesTouchesTheDirectory(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
-		trusts   bool // the token in the reply's header
-		silently bool
-		crowded  int32 // touches by one who comes into a line that was listed
+		verified bool // the token in the reply's header
+		mode     Mode
+		crowded  int32 // touches by a waiter that comes into a long queue
 	}{
-		{"a holder watches", true, false, 1},
-		{"no holder watches", true, true, 0},
-		{"no holder watches, the token is not told", false, true, 1},
+		{"readers watch", true, Write, 1},
+		{"no reader watches", true, Permit, 0},
+		{"no reader watches, the header does not tell the token", false, Permit, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x := newPlaceInLine(t, v, 20*time.Second)
-				if !tc.trusts {
-					x.line.client.Compare(1, 2)
+				if !tc.verified {
+					x.queue.client.VerifyHeaderZxid(1, 2)
 				}
-				e := Entry{
-					Kind: znode.Lock, Nodes: 1, Announce: true, Silently: tc.silently,
-					Terms: Fixed(Rule{Blocks: func(znode.Node) bool { return true }}),
-				}
+				x.queue.cfg.Names = Names{{znode.Lock, tc.mode}}
+				e := Request{Kind: znode.Lock, Nodes: 1}
 				queued := make(chan struct{}, 9)
-				x.line.cfg.Observers = []observe.Observer{{Queued: func(observe.Queued) { queued <- struct{}{} }}}
+				x.queue.cfg.Observers = []observe.Observer{{Queued: func(observe.Queued) { queued <- struct{}{} }}}
 				var before int32
 				touches := func() (n int32) {
 					x.Helper()
-					_, dir, err := x.witness.Get(x.line.dir)
+					_, dir, err := x.witness.Get(x.queue.dir)
 					x.must(nil, err)
 					n, before = dir.Version-before, dir.Version
 					return n
@@ -53,34 +51,34 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 						x.Errorf("%s touches the directory %d times, want %d", who, n, want)
 					}
 				}
-				come := func(inLine int) chan *Place {
-					c := make(chan *Place, 1)
+				come := func(inLine int) chan *Grant {
+					c := make(chan *Grant, 1)
 					go func() {
 						defer close(c)
 						ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 						defer cancel()
-						if p, err := x.line.Wait(ctx, e); err == nil {
+						if p, err := x.queue.Wait(ctx, e); err == nil {
 							c <- p
 						}
 					}()
-					x.until("in line", func() bool { return len(test.Children(x, x.witness, x.line.dir)) == inLine })
+					x.until("in line", func() bool { return len(test.Children(x, x.witness, x.queue.dir)) == inLine })
 					if inLine > 1 {
 						test.Within(x, 20*time.Second, "it has read its listing", func() { <-queued })
 					}
 					return c
 				}
-				leave := func(c chan *Place) {
+				leave := func(c chan *Grant) {
 					x.Helper()
 					p := <-c
 					if p == nil {
 						x.Fatal("not granted")
 					}
-					x.must(nil, p.Unlock(context.Background()))
+					x.must(nil, p.Release(context.Background()))
 				}
 
 				leave(come(1))
 				wants(1, "the first")
-				blocker, err := x.witness.Create(x.line.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil,
+				blocker, err := x.witness.Create(x.queue.dir+"/_c_00000000-0000-0000-0000-000000000000-lock-", nil,
 					zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 				x.must(nil, err)
 				a := come(2)
@@ -93,10 +91,10 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 				touches()
 				leave(come(1))
 				wants(1, "who comes when all have gone")
-				x.line.crowded.Store(true)
-				tried, err := x.line.Try(x.Context(), e)
+				x.queue.crowded.Store(true)
+				tried, err := x.queue.Try(x.Context(), e)
 				x.must(nil, err)
-				x.must(nil, tried.Unlock(x.Context()))
+				x.must(nil, tried.Release(x.Context()))
 				wants(1, "who tries, and sees that all have gone,")
 			})
 		})

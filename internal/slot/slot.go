@@ -21,7 +21,7 @@ import (
 // documents them.
 type Grant interface {
 	Release(ctx context.Context) error
-	Life() *hold.Life
+	State() *hold.State
 	Context(parent context.Context) context.Context
 	Deadline() time.Time
 	Token() int64

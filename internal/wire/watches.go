@@ -15,8 +15,8 @@ import (
 // after a reconnect. The client library uses it for that alone, and has one request for each node otherwise. Who waits for N
 // permits has N nodes to watch, so the wire sends it on its own, and keeps the answer from the client, which never asked.
 //
-// A watch that was set in this way says at once, by its event, that its node is not there. It ends with the network
-// connection, and whoever waits looks again.
+// The server answers for a node that does not exist by an event ahead of the answer. A watch that was set in this way ends
+// with the network connection, and its waiter looks again.
 
 const (
 	// xidWatches is what the Java client uses for it. Ours counts upwards from 1.
@@ -36,11 +36,16 @@ type watches struct {
 // watch is one of those on a node.
 type watch struct {
 	events chan zk.Event
+	batch  *batch
+	at     int    // in the batch
 	mark   string // by which it hears of the node's end, if that has this mark; or ""
 }
 
-// fire tells of an event, once.
+// fire tells of an event, once. The server sends that of a node that does not exist ahead of the answer.
 func (w watch) fire(e zk.Event) {
+	if e.Type == zk.EventNodeDeleted && !w.batch.answered {
+		w.batch.absent[w.at] = true
+	}
 	w.events <- e
 	close(w.events)
 }
@@ -51,11 +56,15 @@ type batch struct {
 	mark   string // of the first of these; "" for none
 	stale  bool   // the mark was made before the answer came
 	events []chan zk.Event
+	absent []bool // by node: it did not exist when the server was asked
 	answer chan error
+	// From answered on nothing of the batch changes.
+	answered bool
 }
 
 // watchAll sets a data watch on each node and waits for the answer. Each channel yields one event and is closed then:
-// zk.EventNotWatching if the connection ended first. mark is that of the first node, or "".
+// zk.EventNotWatching if the connection ended first. That of a node that did not exist is nil. mark is that of the first
+// node, or "".
 func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
 	w, err := c.speaking()
 	if err != nil {
@@ -78,7 +87,10 @@ func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error
 			return nil, err
 		}
 		set = append(set, b)
-		for _, ch := range b.events {
+		for i, ch := range b.events {
+			if b.absent[i] {
+				ch = nil
+			}
 			events = append(events, ch)
 		}
 	}
@@ -117,7 +129,7 @@ func (b *batch) markOf(i int) string {
 }
 
 func newBatch(paths []string, mark string) *batch {
-	b := &batch{paths: paths, mark: mark, events: make([]chan zk.Event, len(paths)), answer: make(chan error, 1)}
+	b := &batch{paths: paths, mark: mark, events: make([]chan zk.Event, len(paths)), absent: make([]bool, len(paths)), answer: make(chan error, 1)}
 	for i := range b.events {
 		b.events[i] = make(chan zk.Event, 1)
 	}
@@ -196,7 +208,7 @@ func (s *watches) add(b *batch) {
 		s.of, s.marks = make(map[string][]watch), make(marks)
 	}
 	for i, path := range b.paths {
-		s.of[path] = append(s.of[path], watch{events: b.events[i], mark: b.markOf(i)})
+		s.of[path] = append(s.of[path], watch{events: b.events[i], batch: b, at: i, mark: b.markOf(i)})
 	}
 	if b.mark != "" {
 		s.marks[b.mark] = b.paths[0]
@@ -216,6 +228,7 @@ func (s *watches) answered(code int32) (stale string) {
 	if code != 0 {
 		s.forget(b)
 	}
+	b.answered = true
 	b.answer <- codeError(code)
 	if b.stale {
 		return b.mark

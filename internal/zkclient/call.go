@@ -27,16 +27,16 @@ func start[T any](call func() (T, error)) <-chan answer[T] {
 	return c
 }
 
-// Unhurried is a context whose end is obeyed between calls of the client only. Whoever
+// Uninterruptible is a context whose end is obeyed between calls of the client only. Whoever
 // has a goroutine that nobody waits for need not leave a call that is under way, and
 // saves a goroutine for each.
-func Unhurried(ctx context.Context) context.Context { return unhurried{ctx} }
+func Uninterruptible(ctx context.Context) context.Context { return uninterruptible{ctx} }
 
-type unhurried struct{ context.Context }
+type uninterruptible struct{ context.Context }
 
 // hurried reports whether ctx may end while a call is under way, and that matters.
-func hurried(ctx context.Context) bool {
-	_, not := ctx.(unhurried)
+func interruptible(ctx context.Context) bool {
+	_, not := ctx.(uninterruptible)
 	return !not && ctx.Done() != nil
 }
 
@@ -44,7 +44,7 @@ func hurried(ctx context.Context) bool {
 // it needs no goroutine, which is two hops less. If ctx ends first, late is where
 // the answer comes later.
 func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
-	if !hurried(ctx) {
+	if !interruptible(ctx) {
 		value, err := call()
 		return answer[T]{value, err}, nil
 	}

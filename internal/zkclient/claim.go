@@ -53,7 +53,7 @@ var (
 //
 // It returns the server's refusal (zk.ErrNoNode: there is no such directory;
 // zk.ErrBadVersion: Check failed), ErrOver, ErrClosed, or ctx's error, at once unless it
-// is Unhurried; whatever an unanswered create has made by then is deleted in the background.
+// is Uninterruptible; whatever an unanswered create has made by then is deleted in the background.
 func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed, error) {
 	retry := c.retry()
 	for {
@@ -82,7 +82,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 			made := claim.read(a.value)
 			made.Zxid = header
 			if made.Dir != nil {
-				c.Compare(header, made.Dir.Mzxid)
+				c.VerifyHeaderZxid(header, made.Dir.Mzxid)
 			}
 			return c.ours(session, claim.Dir, made)
 		case refused:

@@ -37,7 +37,6 @@ type connection struct {
 	conn    *zk.Conn
 	link    *liveness.Link
 	watches watches
-	seats   seats
 	monitor monitor
 
 	// plainOnly is set once the server has said that it does not know
@@ -113,10 +112,10 @@ func (c *Client) Up(session int64) bool {
 // in between arrived in the server's order.
 func (c *Client) Epoch() uint64 { return c.link.Epoch() }
 
-// Compare compares the zxid of a claim, as the header of its reply had it, with the
+// VerifyHeaderZxid compares the zxid of a claim, as the header of its reply had it, with the
 // czxid of the node. Servers have always put the one there, but no document says
 // that they must; so it is used where it has been seen.
-func (c *Client) Compare(header, czxid int64) {
+func (c *Client) VerifyHeaderZxid(header, czxid int64) {
 	switch {
 	case header == 0:
 	case header != czxid:
@@ -126,9 +125,9 @@ func (c *Client) Compare(header, czxid int64) {
 	}
 }
 
-// Trusts reports whether the zxid in the header of a reply may be taken for that of
+// HeaderZxidVerified reports whether the zxid in the header of a reply may be taken for that of
 // the transaction.
-func (c *Client) Trusts() bool { return c.headers.Load() == headersRight }
+func (c *Client) HeaderZxidVerified() bool { return c.headers.Load() == headersRight }
 
 const (
 	headersRight = 1

@@ -25,7 +25,7 @@ func (l *line) removeMarked(t *testing.T, n znode.Node) (err error) {
 func (l *line) watchMark(t *testing.T, n znode.Node) *Watch {
 	t.Helper()
 	other := Of(l.witness)
-	w, err := other.WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n)})
+	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestWatchMarkedIsShared(t *testing.T) {
 		if again := l.watchMark(t, n); again != first {
 			t.Error("two watches on one node")
 		}
-		plain, err := Of(l.witness).WatchAll(within(t, 20*time.Second), l.witness.SessionID(), []string{l.path(n)})
+		plain, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "", []string{l.path(n)})
 		must(t, err)
 		if plain[0] == first {
 			t.Error("one that is not asked for marks is given one that is")
@@ -126,7 +126,7 @@ func TestWatchMarkedIsShared(t *testing.T) {
 	})
 }
 
-// The mark is watched already, and the other node is not there: its watch has fired.
+// The mark is watched already, and the other node does not exist.
 func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -134,13 +134,10 @@ func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 		n, own := l.claim(t, 1)[0], l.claim(t, 1)[0]
 		first := l.watchMark(t, n)
 		must(t, l.witness.Delete(l.path(own), -1))
-		both, err := Of(l.witness).WatchMarked(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n), l.path(own)})
+		both, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n), l.path(own)})
 		must(t, err)
-		if both[0] != first || both[1] == nil {
-			t.Fatalf("watches %p and %p, want %p and one", both[0], both[1], first)
-		}
-		if e := hears(t, both[1]); !Gone(e) || Marked(e) {
-			t.Errorf("the watch of what is gone hears %+v", e)
+		if both[0] != first || both[1] != nil {
+			t.Fatalf("watches %p and %p, want %p and none", both[0], both[1], first)
 		}
 		must(t, l.removeMarked(t, n))
 		if e := hears(t, first); !Marked(e) {

@@ -60,7 +60,7 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 			return err
 		}},
 		"watch many": {proxy.ReadOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
-			_, err := l.client.WatchAll(ctx, l.sess, []string{l.path(n), l.dir})
+			_, err := l.client.WatchNodes(ctx, l.sess, "", []string{l.path(n), l.dir})
 			return err
 		}},
 		"write": {proxy.SetOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
@@ -222,7 +222,7 @@ func TestTheErrorNamesTheThrottle(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		defer cancel()
-		_, _, err := l.client.Children(Unhurried(ctx), l.sess, l.dir)
+		_, _, err := l.client.Children(Uninterruptible(ctx), l.sess, l.dir)
 		if !errors.Is(err, context.DeadlineExceeded) || err.Error() == context.DeadlineExceeded.Error() {
 			t.Errorf("got %v", err)
 		}

@@ -132,9 +132,9 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 	return watches[0], nil
 }
 
-// WatchAnyhow is Watch for those who ask nothing of the node but whether it goes: one that
-// was set without looking at the node will do, if there is one.
-func (c *Client) WatchAnyhow(ctx context.Context, session int64, path string) (*Watch, error) {
+// WatchNode watches a node of which the caller asks nothing but whether it is deleted: a watch that WatchNodes has set will do,
+// if there is one.
+func (c *Client) WatchNode(ctx context.Context, session int64, path string) (*Watch, error) {
 	epoch := c.Epoch()
 	if w := c.watches.living(watchKey{session: session, path: path, bare: true}); w != nil && w.SetIn(epoch) && c.In(session) {
 		return w, nil
@@ -142,22 +142,18 @@ func (c *Client) WatchAnyhow(ctx context.Context, session int64, path string) (*
 	return c.Watch(ctx, session, path)
 }
 
-// WatchAll is Watch for many nodes of which nothing is asked but whether they go:
-// the watches have neither data nor stat. It takes one request for each 128 KiB of paths. If a node does not exist, its watch
-// is nil or has fired.
-func (c *Client) WatchAll(ctx context.Context, session int64, paths []string) ([]*Watch, error) {
-	return c.WatchMarked(ctx, session, "", paths)
-}
-
-// WatchMarked is WatchAll for nodes of which the first may be deleted with such a mark,
-// see RemoveMarked.
-func (c *Client) WatchMarked(ctx context.Context, session int64, mark string, paths []string) ([]*Watch, error) {
+// WatchNodes watches many nodes of which the caller asks nothing but whether they are deleted: the watches have neither data
+// nor stat, and end with the connection. It takes one request for each 128 KiB of paths. The watch of a node that does not exist
+// is nil. The first node may be deleted with a release marker, see RemoveMarked; marker is "" if that does not matter.
+//
+// The server does not check the right to read the nodes, and may withhold their events where it is missing.
+func (c *Client) WatchNodes(ctx context.Context, session int64, marker string, paths []string) ([]*Watch, error) {
 	keys := make([]watchKey, len(paths))
 	for i, path := range paths {
 		keys[i] = watchKey{session: session, path: path, bare: true}
 	}
-	if mark != "" {
-		keys[0].mark = paths[0] + mark
+	if marker != "" {
+		keys[0].mark = paths[0] + marker
 	}
 	return c.watch(ctx, keys...)
 }
@@ -304,15 +300,21 @@ func (c *Client) setAll(entries []*watchEntry) {
 	for i, e := range entries {
 		paths[i], watches[i] = e.key.path, &e.watch
 	}
-	err := c.setting(entries[0].key.session, watches, func() error {
-		events, err := c.link.WatchAll(paths, entries[0].key.mark) // only the first may have one
-		for i, raw := range events {
-			watches[i].raw = raw
-		}
+	var events []<-chan zk.Event
+	err := c.setting(entries[0].key.session, watches, func() (err error) {
+		events, err = c.link.WatchAll(paths, entries[0].key.mark) // only the first may have one
 		return err
 	})
-	for _, e := range entries {
-		c.isSet(e, err)
+	for i, e := range entries {
+		switch {
+		case err != nil:
+			c.isSet(e, err)
+		case events[i] == nil:
+			c.isSet(e, zk.ErrNoNode)
+		default:
+			e.watch.raw = events[i]
+			c.isSet(e, nil)
+		}
 	}
 }
 

@@ -79,9 +79,9 @@ func TestHeadersAreTrustedOnceSeenRightAndNeverOnceSeenWrong(t *testing.T) {
 		{9, 8, false},
 		{10, 10, false},
 	} {
-		c.Compare(step.header, step.czxid)
-		if c.Trusts() != step.trusts {
-			t.Errorf("step %d: trusts %v", i, c.Trusts())
+		c.VerifyHeaderZxid(step.header, step.czxid)
+		if c.HeaderZxidVerified() != step.trusts {
+			t.Errorf("step %d: trusts %v", i, c.HeaderZxidVerified())
 		}
 	}
 }

@@ -157,7 +157,7 @@ func mayNotCleanUp(s *scene) {
 	h := root.block()
 	err := c.begin(c.Lock).Failed()
 	s.Is(err, zk.ErrNoAuth)
-	why, left, both := strings.Cut(err.Error(), "; and leaving the line: ")
+	why, left, both := strings.Cut(err.Error(), "; and leaving the queue: ")
 	if !strings.Contains(why, "READ on "+s.Dir) || both && !strings.Contains(left, "DELETE on "+s.Dir) {
 		s.Errorf("error %q does not say why it failed, and what it may not clean up", err)
 	}

@@ -63,7 +63,7 @@ var ofTheShared = []mutant{
 		name: "headers-trusted-unseen",
 		pkg:  "internal/queue",
 		why:  "a token that is not the czxid may be larger than that of who comes next",
-		old:  `m.header != 0 && m.line.client.Trusts() {`,
+		old:  `m.header != 0 && m.line.client.HeaderZxidVerified() {`,
 		new:  `m.header != 0 {`,
 		test: inQueue("TestATokenFromAHeaderIsComparedFirst"),
 	},

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func alive() error { return nil }
 
-func begin(look func() error) *Life {
-	l := new(Life)
+func begin(look func() error) *State {
+	l := new(State)
 	l.Begin(look)
 	return l
 }
@@ -86,14 +86,14 @@ func TestLossIsToldToEverybody(t *testing.T) {
 
 // A frozen process wakes up: nothing has fired yet, the first look must tell.
 func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
-	for name, look := range map[string]func(*Life, context.Context) bool{
-		"Look":        func(l *Life, _ context.Context) bool { return l.Look() != nil },
-		"Lost":        func(l *Life, _ context.Context) bool { return !open(l.Lost()) },
-		"Release":     func(l *Life, _ context.Context) bool { return errors.Is(l.Release(), ErrLost) },
-		"Context":     func(l *Life, _ context.Context) bool { return l.Context(context.Background()).Err() != nil },
-		"ctx.Err":     func(_ *Life, ctx context.Context) bool { return ctx.Err() != nil },
-		"ctx.Done":    func(_ *Life, ctx context.Context) bool { return !open(ctx.Done()) },
-		"derived ctx": func(_ *Life, ctx context.Context) bool { _ = ctx.Err(); return context.Cause(ctx) != nil },
+	for name, look := range map[string]func(*State, context.Context) bool{
+		"Look":        func(l *State, _ context.Context) bool { return l.Look() != nil },
+		"Lost":        func(l *State, _ context.Context) bool { return !open(l.Lost()) },
+		"Release":     func(l *State, _ context.Context) bool { return errors.Is(l.Release(), ErrLost) },
+		"Context":     func(l *State, _ context.Context) bool { return l.Context(context.Background()).Err() != nil },
+		"ctx.Err":     func(_ *State, ctx context.Context) bool { return ctx.Err() != nil },
+		"ctx.Done":    func(_ *State, ctx context.Context) bool { return !open(ctx.Done()) },
+		"derived ctx": func(_ *State, ctx context.Context) bool { _ = ctx.Err(); return context.Cause(ctx) != nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var dead atomic.Bool
@@ -233,10 +233,10 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 
 // Hooks of one phase come in any order, the phases in theirs.
 func TestTheEndIsToldInPhases(t *testing.T) {
-	for name, end := range map[string]func(*Life){
-		"lost":     func(l *Life) { l.Lose(errors.New("test")) },
-		"released": func(l *Life) { _ = l.Release() },
-		"found":    func(l *Life) { l.Begin(func() error { return errors.New("test") }); _ = l.Look() },
+	for name, end := range map[string]func(*State){
+		"lost":     func(l *State) { l.Lose(errors.New("test")) },
+		"released": func(l *State) { _ = l.Release() },
+		"found":    func(l *State) { l.Begin(func() error { return errors.New("test") }); _ = l.Look() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(alive)
@@ -258,10 +258,10 @@ func TestTheEndIsToldInPhases(t *testing.T) {
 // these may have been found ended by another goroutine, which has not told its holder yet.
 func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	place := begin(alive)
-	var parts [20]*Life
+	var parts [20]*State
 	for i := range parts {
 		parts[i] = begin(alive)
-		parts[i].Tie(func() *Life { return place })
+		parts[i].EndWith(func() *State { return place })
 		_ = parts[i].Lost()
 	}
 	why := error(ErrLost)
@@ -289,21 +289,21 @@ func TestContextsOfALongHoldAreFreed(t *testing.T) {
 	type key struct{}
 	long, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for name, use := range map[string]func(*Life){
-		"the parent has no end":      func(l *Life) { _ = l.Context(context.Background()).Done() },
-		"the parent outlives them":   func(l *Life) { _ = l.Context(long).Done() },
-		"each parent has its values": func(l *Life) { _ = l.Context(context.WithValue(long, key{}, l)).Done() },
-		"each parent ends": func(l *Life) {
+	for name, use := range map[string]func(*State){
+		"the parent has no end":      func(l *State) { _ = l.Context(context.Background()).Done() },
+		"the parent outlives them":   func(l *State) { _ = l.Context(long).Done() },
+		"each parent has its values": func(l *State) { _ = l.Context(context.WithValue(long, key{}, l)).Done() },
+		"each parent ends": func(l *State) {
 			parent, cancel := context.WithCancel(long)
 			_ = l.Context(parent).Done()
 			cancel()
 		},
-		"each child ends": func(l *Life) {
+		"each child ends": func(l *State) {
 			child, cancel := context.WithCancel(l.Context(long))
 			_ = child.Done()
 			cancel()
 		},
-		"the hold of each parent ends": func(l *Life) {
+		"the hold of each parent ends": func(l *State) {
 			inner := begin(alive)
 			_ = l.Context(inner.Context(long)).Done()
 			_ = inner.Release()
@@ -346,9 +346,9 @@ func heap() int64 {
 func TestContextsThatShareAnEnd(t *testing.T) {
 	type key struct{}
 	why := errors.New("enough")
-	for name, end := range map[string]func(*Life, context.CancelCauseFunc) error{
-		"the parent ends": func(_ *Life, cancel context.CancelCauseFunc) error { cancel(why); return why },
-		"the hold ends":   func(l *Life, _ context.CancelCauseFunc) error { _ = l.Release(); return ErrReleased },
+	for name, end := range map[string]func(*State, context.CancelCauseFunc) error{
+		"the parent ends": func(_ *State, cancel context.CancelCauseFunc) error { cancel(why); return why },
+		"the hold ends":   func(l *State, _ context.CancelCauseFunc) error { _ = l.Release(); return ErrReleased },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(alive)
@@ -396,7 +396,7 @@ func TestBound(t *testing.T) {
 	end()
 	at := func(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
 	for name, c := range map[string]struct {
-		of            *Life
+		of            *State
 		ctx, deadline context.Context // what bounds, and whose deadline it has
 		released      bool            // whether it goes on when l is released
 	}{

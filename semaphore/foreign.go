@@ -12,10 +12,10 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// refuseStrangers looks, before anything is made at the path, whether it is that of
+// refuseForeign looks, before anything is made at the path, whether it is that of
 // a semaphore of another library. Such a one and ours would each give all permits
 // away, and kazoo would take our line for a holder.
-func (c *count) refuseStrangers(ctx context.Context) error {
+func (c *permitCount) refuseForeign(ctx context.Context) error {
 	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
 	if err == zk.ErrNoNode {
 		return nil
@@ -23,12 +23,12 @@ func (c *count) refuseStrangers(ctx context.Context) error {
 	if err != nil {
 		return needs(err, "READ on "+c.path)
 	}
-	name, whose := stranger(children)
+	name, whose := foreignSemaphore(children)
 	if whose == "" && slices.Contains(children, "leases") {
 		// The directory of Curator's locks is a container, and goes while nobody waits.
 		switch leases, _, err := c.client.Children(ctx, zkclient.AnySession, c.path+"/leases"); err {
 		case nil:
-			if member, _ := stranger(leases); strings.Contains(member, "-lease-") {
+			if member, _ := foreignSemaphore(leases); strings.Contains(member, "-lease-") {
 				name, whose = "leases/"+member, "a semaphore of Curator's"
 			}
 		case zk.ErrNoNode, zk.ErrNoAuth: // nobody holds, or nobody may know
@@ -51,9 +51,9 @@ func (c *count) refuseStrangers(ctx context.Context) error {
 	return fmt.Errorf("%w: %s is in use by %s", ErrMismatch, c.path, whose)
 }
 
-// stranger says whose semaphore it is that has such nodes at its path, and by which
+// foreignSemaphore says whose semaphore it is that has such nodes at its path, and by which
 // of its members it is known, if by one.
-func stranger(children []string) (member, whose string) {
+func foreignSemaphore(children []string) (member, whose string) {
 	if slices.Contains(children, "leases") && slices.Contains(children, "locks") {
 		return "", "a semaphore of Curator's"
 	}

@@ -32,27 +32,27 @@ func TestAWaitEndsOnceForTheObservers(t *testing.T) {
 				events <- "granted"
 			},
 		}}
-		l, err := NewLine(conn, path, cfg, znode.Lock)
+		l, err := New(conn, path, with(cfg, lockNames))
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := Entry{Kind: znode.Lock, Nodes: 1, Announce: true, Terms: Fixed(Rule{Blocks: func(znode.Node) bool { return true }})}
+		e := Request{Kind: znode.Lock, Nodes: 1}
 		first, err := l.Wait(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		call := l.Call()
-		granted := make(chan *Place)
+		call := l.NewEvents()
+		granted := make(chan *Grant)
 		go func() {
 			p, _ := l.Wait(t.Context(), e)
 			granted <- p
 		}()
 		seen := []string{<-events}
-		if err := first.Unlock(t.Context()); err != nil {
+		if err := first.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		second := <-granted
-		second.life.Lose(errors.New("test"))
+		second.state.Lose(errors.New("test"))
 		seen = append(seen, <-events)
 		call.Granted(second)
 		seen = append(seen, <-events, <-events)

@@ -13,48 +13,46 @@ import (
 
 const patience = 20 * time.Second // longer than any step
 
-// granted is a lock, and its place in line, which nobody holds by yet.
-func granted(s *contract.Stage) (*RWMutex, *queue.Place) {
+// granted is a lock, and a grant on it that no reader holds by yet.
+func granted(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	s.Helper()
 	m := New(locks.On(s.Connect()), s.Path)
-	place, err := m.line.Wait(s.Ctx, m.reads.entry())
+	grant, err := m.queue.Wait(s.Ctx, m.reads.request())
 	s.Must(err)
 	s.InLine(1)
-	return m, place
+	return m, grant
 }
 
-// From the moment at which the last one says that it leaves nobody may join, though
-// the node is still there.
-func TestNobodyJoinsAPartyThatIsOver(t *testing.T) {
+// From the moment at which the last reader says that it leaves no reader may join, though the node still exists.
+func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m, place := granted(s)
-		p := m.reads.open(place, &queue.Company{}, 1)
-		if m.reads.join(s.Context()) != p || p.end() || p.members.Add(-2) != 0 || !p.end() {
+		m, grant := granted(s)
+		p := m.reads.open(grant, m.queue.NewSharing(), 1)
+		if m.reads.join(s.Context()) != p || p.end() || p.readers.Add(-2) != 0 || !p.end() {
 			s.Fatal("not joined, so there is nothing to see")
 		}
-		if place.Look() != nil {
-			s.Fatal("the place is lost")
+		if grant.Err() != nil {
+			s.Fatal("the grant is lost")
 		}
 		for range 3 {
 			if m.reads.join(s.Context()) != nil || p.end() {
-				s.Error("a party that was over went on")
+				s.Error("a grant that was over went on")
 			}
 		}
-		s.Must(place.Unlock(s.Ctx))
+		s.Must(grant.Release(s.Ctx))
 		s.Empty()
 	})
 }
 
-// Nor one whose place is lost, whatever its company says: on a connection that
-// internal/wire did not make that is all there is to see of a disconnect.
-func TestNobodyJoinsALostPlace(t *testing.T) {
+// Nor one that is lost, whatever is known of writers.
+func TestNoReaderJoinsALostGrant(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m, place := granted(s)
-		p := m.reads.open(place, &queue.Company{}, 1)
+		m, grant := granted(s)
+		p := m.reads.open(grant, m.queue.NewSharing(), 1)
 		if m.reads.join(s.Context()) != p {
 			s.Fatal("not joined, so there is nothing to see")
 		}
-		lost := place.Life().Lost()
+		lost := grant.State().Lost()
 		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 		s.Lost(lost)
 		if m.reads.join(s.Context()) != nil {
@@ -67,19 +65,19 @@ func TestNobodyJoinsALostPlace(t *testing.T) {
 	})
 }
 
-// Nor when the session may have run out, and nothing has been heard.
-func TestNobodyJoinsPastTheDeadline(t *testing.T) {
+// Nor when the session may have expired without the client's hearing of it.
+func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, packets := s.BehindFor(3 * time.Second)
 		m := New(locks.On(conn), s.Path)
-		place, err := m.line.Wait(s.Ctx, m.reads.entry())
+		grant, err := m.queue.Wait(s.Ctx, m.reads.request())
 		s.Must(err)
-		p := m.reads.open(place, &queue.Company{}, 1)
+		p := m.reads.open(grant, m.queue.NewSharing(), 1)
 		if m.reads.join(s.Context()) != p {
 			s.Fatal("not joined, so there is nothing to see")
 		}
 		packets.Mute()
-		test.Eventually(s, patience, "the deadline has passed", func() bool { return place.Look() != nil })
+		test.Eventually(s, patience, "the deadline has passed", func() bool { return grant.Err() != nil })
 		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // it may ask, and no server answers
 		defer cancel()
 		if m.reads.join(ctx) != nil {
@@ -107,8 +105,8 @@ func (c *endsLate) Err() error {
 	return context.Canceled
 }
 
-// Whoever is canceled in the moment of the grant gets an error, and is not inside.
-func TestACancellationAtTheGrantLeavesNobodyInside(t *testing.T) {
+// A reader that is canceled in the moment of the grant gets an error, and does not hold.
+func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m := New(locks.On(s.Connect()), s.Path)
 		p, err := m.reads.lock(&endsLate{Context: context.Background()})
@@ -126,15 +124,15 @@ func TestACancellationAtTheGrantLeavesNobodyInside(t *testing.T) {
 	})
 }
 
-// Whoever waited may have given up in the moment of the grant.
-func TestAPlaceThatNobodyWaitsForIsGivenBack(t *testing.T) {
+// The readers that waited may all have given up in the moment of the grant.
+func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m, place := granted(s)
-		e := &errand{company: &queue.Company{}, done: make(chan struct{})}
-		m.reads.deliver(e, place, nil)
+		m, grant := granted(s)
+		e := &pendingRead{sharing: m.queue.NewSharing(), done: make(chan struct{})}
+		m.reads.deliver(e, grant, nil)
 		test.Within(s, patience, "it is delivered", func() { <-e.done })
-		if e.party != nil || m.reads.join(s.Context()) != nil {
-			s.Error("there is a party without members")
+		if e.shared != nil || m.reads.join(s.Context()) != nil {
+			s.Error("there is a grant without readers")
 		}
 		s.Empty()
 	})

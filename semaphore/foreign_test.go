@@ -18,7 +18,7 @@ func TestStrangersAreKnown(t *testing.T) {
 		{"_c_" + id + "-lease-0000000003"},
 		{"queue", "076e6e61c0cde965b0859f41aaeb74ff"},
 	} {
-		if _, whose := stranger(children); whose == "" {
+		if _, whose := foreignSemaphore(children); whose == "" {
 			t.Errorf("%q: nobody's", children)
 		}
 	}
@@ -27,7 +27,7 @@ func TestStrangersAreKnown(t *testing.T) {
 		{"_c_" + id + "-permit-0000000003", "_c_" + id + "-lock-0000000003"},
 		{"076e6e61c0cde965b0859f41aaeb74ff__lock__0000000001"}, {"076e6e61"}, {"the number of nodes that we know"},
 	} {
-		if _, whose := stranger(children); whose != "" {
+		if _, whose := foreignSemaphore(children); whose != "" {
 			t.Errorf("%q: %s", children, whose)
 		}
 	}

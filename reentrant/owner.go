@@ -5,12 +5,12 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// grant is one lock node and the holds on it. It is guarded by Mutex.mu.
-type grant struct {
+// ownership is one grant and the holds on it. It is guarded by Mutex.mu.
+type ownership struct {
 	mutex *Mutex
-	place *queue.Place
-	total int   // of holds; at 0 the grant is over
-	first owner // the goroutine that stood in line, nearly always the only one
+	grant *queue.Grant
+	total int   // of holds; at 0 the grant is released
+	first owner // the goroutine that queued, nearly always the only one
 
 	spare []held
 	batch int
@@ -18,7 +18,7 @@ type grant struct {
 
 // owner is a goroutine that has holds on a grant. It is guarded by Mutex.mu.
 type owner struct {
-	grant *grant
+	of    *ownership
 	id    int64 // the goroutine's number
 	holds int   // that it has taken and not unlocked
 	// former is the same goroutine as an owner of an earlier grant, which it has lost and not
@@ -27,22 +27,22 @@ type owner struct {
 }
 
 // on finds the goroutine as an owner of g; nil if it is none.
-func (o *owner) on(g *grant) *owner {
-	for o != nil && o.grant != g {
+func (o *owner) on(g *ownership) *owner {
+	for o != nil && o.of != g {
 		o = o.former
 	}
 	return o
 }
 
-func newGrant(m *Mutex, place *queue.Place, id int64) *grant {
-	g := &grant{mutex: m, place: place, batch: 1}
-	g.first = owner{grant: g, id: id}
+func newOwnership(m *Mutex, grant *queue.Grant, id int64) *ownership {
+	g := &ownership{mutex: m, grant: grant, batch: 1}
+	g.first = owner{of: g, id: id}
 	return g
 }
 
 // add counts a hold, and returns it.
 func (o *owner) add() *held {
-	g := o.grant
+	g := o.of
 	g.total++
 	o.holds++
 	// Holds are made several at a time, and more each time: that is most of what
@@ -55,7 +55,7 @@ func (o *owner) add() *held {
 	h := &g.spare[0]
 	g.spare = g.spare[1:]
 	h.owner = o
-	h.Begin(g.place)
+	h.Begin(g.grant)
 	slot.Put(&h.public, h)
 	return h
 }

@@ -1,0 +1,288 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// place is a queue for a test, and a witness that does not queue.
+type place struct {
+	*testing.T
+	venue   venue.Venue
+	proxy   *proxy.Proxy
+	conn    *zk.Conn
+	queue   *Queue
+	witness *zk.Conn
+	kind    znode.Kind // of its waiters
+}
+
+func newPlaceInLine(t *testing.T, v venue.Venue, timeout time.Duration) *place {
+	t.Helper()
+	server := v.Servers(t)[0]
+	p := v.Proxy(t, server)
+	x := &place{T: t, venue: v, proxy: p, conn: v.Connect(t, timeout, p.Addr()), witness: v.Connect(t, 20*time.Second, server), kind: znode.Lock}
+	dir := test.Path(t)
+	if _, err := x.witness.Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if x.queue, err = New(x.conn, dir, with(Default(), lockNames)); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// enter has a waiter create its node, as enqueue does.
+func (x *place) enter() *waiter {
+	x.Helper()
+	sess := x.conn.SessionID()
+	made, err := x.queue.client.Claim(x.Context(), sess, zkclient.Claim{Dir: x.queue.dir, Kind: x.kind, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
+	if err != nil {
+		x.Fatal(err)
+	}
+	m := &waiter{
+		queue: x.queue, request: Request{Kind: x.kind, Nodes: 1}, sess: sess, epoch: x.queue.client.Epoch(),
+		made: made, nodes: made.Nodes, lease: x.queue.client.Keep(sess),
+	}
+	x.Cleanup(m.lease.End)
+	return m
+}
+
+// lists has the waiter list the queue, which tells its token.
+func (x *place) lists(m *waiter) {
+	x.Helper()
+	if _, _, err := m.listing(x.Context(), 0); err != nil {
+		x.Fatal(err)
+	}
+}
+
+// watchesItself has the waiter watch its own node, as it does beside its blockers.
+func (x *place) watchesItself(m *waiter) {
+	x.Helper()
+	var err error
+	m.own, err = x.queue.client.WatchNodes(x.Context(), m.sess, "", x.queue.paths(m.nodes))
+	x.must(nil, err)
+}
+
+func (x *place) must(_ any, err error) {
+	x.Helper()
+	if err != nil {
+		x.Fatal(err)
+	}
+}
+
+func (x *place) until(what string, ok func() bool) {
+	x.Helper()
+	test.Eventually(x, 20*time.Second, what, ok)
+}
+
+// A connection that does not tell the token has the node read, and somebody may have
+// written into that by then.
+func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 20*time.Second)
+		x.queue.client.VerifyHeaderZxid(1, 2)
+		m := x.enter()
+		x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
+		x.lists(m)
+		_, node, err := x.witness.Get(x.queue.path(m.nodes[0]))
+		x.must(nil, err)
+		if m.token != node.Czxid || node.Mzxid == node.Czxid {
+			t.Errorf("token %d, czxid %d, mzxid %d", m.token, node.Czxid, node.Mzxid)
+		}
+	})
+}
+
+// Each of these may come between what a waiter has read and its grant. Some have
+// an event that waits in a channel, beside that of the last blocker.
+func TestWhatForbidsAGrant(t *testing.T) {
+	fired := func(w *zkclient.Watch) func() bool {
+		return func() bool { _, fired := w.Fired(); return fired }
+	}
+	for name, c := range map[string]struct {
+		watches bool // it watches its own node; a grant by the reply to the create comes without
+		happen  func(*place, *waiter, *Limit)
+		want    turn
+	}{
+		"nothing, without a watch": {false, func(*place, *waiter, *Limit) {}, granted},
+		"nothing, with a watch":    {true, func(*place, *waiter, *Limit) {}, granted},
+		"its node is deleted": {true, func(x *place, m *waiter, _ *Limit) {
+			x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
+			x.until("it is told", fired(m.own[0]))
+		}, requeue},
+		"somebody writes into its node": {true, func(x *place, m *waiter, _ *Limit) {
+			x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
+			x.until("it is told", fired(m.own[0]))
+		}, relist},
+		"its session ends": {false, func(x *place, m *waiter, _ *Limit) {
+			x.venue.Expire(x, x.conn)
+			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
+		}, requeue},
+		"the connection is made anew": {true, func(x *place, _ *waiter, _ *Limit) {
+			before := x.queue.client.Epoch()
+			x.proxy.Cut()
+			x.until("another connection", func() bool { now := x.queue.client.Epoch(); return now != before })
+		}, relist},
+		"the connection ends": {true, func(x *place, m *waiter, _ *Limit) {
+			x.proxy.Cut()
+			x.until("it is told", fired(m.own[0]))
+		}, relist},
+		"the session may have run out": {true, func(x *place, m *waiter, _ *Limit) {
+			x.proxy.Mute()
+			x.until("its deadline has passed", func() bool { return m.lease.Alive() != nil })
+		}, relist},
+		"the limit changes": {true, func(x *place, m *waiter, limit *Limit) {
+			w, err := x.queue.client.Watch(x.Context(), m.sess, x.queue.dir)
+			x.must(nil, err)
+			limit.Changed = w
+			x.must(x.witness.Set(x.queue.dir, []byte("x"), -1))
+			x.until("it is told", fired(w))
+		}, relist},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newPlaceInLine(t, v, 3*time.Second)
+				m := x.enter()
+				if c.watches {
+					x.watchesItself(m)
+				}
+				epoch := x.queue.client.Epoch()
+				var limit Limit
+				c.happen(x, m, &limit)
+				if next := m.recheck(limit, epoch); next != c.want {
+					t.Errorf("%v, want %v", next, c.want)
+				}
+			})
+		})
+	}
+}
+
+// A node of the same name may be there and belong to somebody else.
+func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 10*time.Second)
+		m := x.enter()
+		path := x.queue.path(m.nodes[0])
+		x.must(x.witness.Multi(
+			&zk.DeleteRequest{Path: path, Version: -1},
+			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
+		))
+		if _, _, err := m.listing(t.Context(), 0); !errors.Is(err, errNodeGone) {
+			t.Errorf("%v, want %v", err, errNodeGone)
+		}
+	})
+}
+
+// The server has numbered the node, and the number is one of the last.
+func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 10*time.Second)
+		m := x.enter()
+		m.made.Dir = &zk.Stat{NumChildren: 1, Mzxid: 1}
+		m.nodes[0].Seq = 1<<31 - 1<<20
+		if next, err := m.waitTurn(t.Context(), false); next != failed || !errors.Is(err, znode.ErrSequence) {
+			t.Errorf("%v, %v, want %v", next, err, znode.ErrSequence)
+		}
+		m.nodes[0].Seq--
+		if next, err := m.waitTurn(t.Context(), false); next != granted || err != nil {
+			t.Errorf("the last number that is good: %v, %v", next, err)
+		}
+	})
+}
+
+// The reply to the create, and a listing, count only for the directory that the limit belongs to. One that was deleted and made
+// again may have another limit, of the same version; then the limit is read again, and the queue is listed.
+func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 10*time.Second)
+		m := x.enter()
+		_, dir, err := x.witness.Exists(x.queue.dir)
+		x.must(nil, err)
+		forgotten := 0
+		limit := Limit{Dir: dir.Czxid - 1, Forget: func() { forgotten++ }}
+		m.request.Limit = func(context.Context, int64) (Limit, error) { return limit, nil }
+		if next, err := m.waitOnce(t.Context(), true); next != relist || err != nil || forgotten != 1 {
+			t.Errorf("%v, %v; forgotten %d times", next, err, forgotten)
+		}
+		limit.Dir = dir.Czxid
+		if next, err := m.waitOnce(t.Context(), true); next != granted || err != nil || forgotten != 1 {
+			t.Errorf("%v, %v for the limit of this directory; forgotten %d times", next, err, forgotten)
+		}
+	})
+}
+
+func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 10*time.Second)
+		x.enter() // the holder, in truth
+		for _, c := range []struct {
+			of, dir int64
+			want    error
+		}{
+			{0, 2, nil}, // any directory
+			{2, 2, nil},
+			{2, 3, hold.ErrBusy},
+		} {
+			m := x.enter()
+			forgotten := false
+			m.limit = Limit{Dir: c.of, Forget: func() { forgotten = true }}
+			m.made.Dir = &zk.Stat{NumChildren: 1, Czxid: c.dir, Mzxid: 1}
+			_, err := m.waitTurn(t.Context(), false)
+			if !errors.Is(err, c.want) || forgotten != (c.want != nil) {
+				t.Errorf("limit of %d, directory %d: %v, want %v; forgotten: %v", c.of, c.dir, err, c.want, forgotten)
+			}
+		}
+	})
+}
+
+// reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first that goes, the end
+// of ctx, and the time to check the rights.
+func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 20*time.Second)
+		m, last := x.enter(), x.enter()
+		const many = 70_000
+		paths := make([]string, many)
+		for i := range paths {
+			paths[i] = x.queue.path(m.nodes[0])
+		}
+		paths[many-1] = x.queue.path(last.nodes[0])
+		watches, err := x.queue.client.WatchNodes(t.Context(), m.sess, "", paths)
+		x.must(nil, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if i, _, err := m.first(ctx, Limit{}, watches, nil); i != another || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("ctx ends: %d, %v", i, err)
+		}
+		if i, _, err := m.first(t.Context(), Limit{}, watches, time.After(time.Second)); i != checkACL || err != nil {
+			t.Errorf("check: %d, %v", i, err)
+		}
+		x.must(nil, x.witness.Delete(paths[many-1], -1))
+		if i, event, err := m.first(t.Context(), Limit{}, watches, nil); i != many-1 || !zkclient.Gone(event) || err != nil {
+			t.Errorf("the last of them goes: %d, %v, %v", i, event, err)
+		}
+		x.must(nil, x.witness.Delete(paths[0], -1))
+		m.own = watches[:1]
+		if i, event, err := m.first(t.Context(), Limit{}, watches[1:many-1], nil); !zkclient.Gone(event) || err != nil || i >= many-2 {
+			t.Errorf("all others go: %d, %v, %v", i, event, err)
+		}
+	})
+}

@@ -1,0 +1,196 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// A Mode is how a node wants the lock.
+type Mode uint8
+
+const (
+	Read         Mode = iota // shared with other reads
+	Write                    // beside no read and no write
+	CuratorWrite             // the same, by a client that downgrades without writing into the node first
+	Mutex                    // beside no other
+	Permit                   // beside as many others as there are permits
+)
+
+// modes has a row for each mode: all that the protocol needs to know of it.
+var modes = [...]struct {
+	// waitsFor are the modes that it waits for when they are ahead.
+	waitsFor modeSet
+	// shared nodes hold at the same time.
+	shared bool
+	// exclusive nodes hold with no node ahead of them that any mode waits for.
+	exclusive bool
+	// downgrade is how another node may come to stand in the place of a deleted one.
+	downgrade downgrade
+	// touch is whether a waiter writes the directory's data when it creates its node.
+	touch touch
+}{
+	Read:         {waitsFor: set(Write, CuratorWrite), shared: true},
+	Write:        {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, downgrade: announced, touch: touchRequired},
+	CuratorWrite: {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, downgrade: silent, touch: touchRequired},
+	Mutex:        {waitsFor: set(Mutex), exclusive: true, touch: touchOptional},
+	Permit:       {waitsFor: set(Permit), touch: touchOptional},
+}
+
+// A downgrade replaces a write node by a read node with the same number, in one transaction.
+type downgrade uint8
+
+const (
+	noDowngrade downgrade = iota
+	announced             // the transaction writes into the node first, so its watch reports a change and no deletion
+	silent                // the watch reports a deletion
+)
+
+// A touch writes the directory's data in the transaction that creates a node. Its reply tells how many children there are
+// and the node's czxid, and readers that share a node hear of it.
+type touch uint8
+
+const (
+	noTouch       touch = iota
+	touchOptional       // for the reply alone: a waiter does without it where the right is missing
+	touchRequired       // readers rely on it
+)
+
+type modeSet uint8
+
+func set(all ...Mode) (s modeSet) {
+	for _, m := range all {
+		s |= 1 << m
+	}
+	return s
+}
+
+func (s modeSet) has(m Mode) bool { return s>>m&1 != 0 }
+
+// Names are the kinds of node that a queue has, and the mode of each.
+type Names []Name
+
+// A Name gives a kind its mode.
+type Name struct {
+	Kind znode.Kind
+	Mode Mode
+}
+
+// mode returns the mode of a node of the queue.
+func (names Names) mode(n znode.Node) Mode {
+	for _, name := range names {
+		if name.Kind == n.Kind {
+			return name.Mode
+		}
+	}
+	panic("queue: a node of kind " + string(n.Kind) + " in a queue of other kinds")
+}
+
+// A rule says when a waiter may go: when at most allowed of the nodes ahead of its first one that it waits for are left.
+//
+// While k > allowed of them exist, the waiter keeps the nearest allowed+1 watched, or more (maxTogether). So at most
+// k-allowed-1 are not watched, and k-allowed must be deleted before its turn comes. By the pigeonhole principle at least one
+// of those is watched: no wake-up is missed, and no other waiter is woken.
+type rule struct {
+	names   Names
+	mode    Mode
+	allowed int
+}
+
+func (r rule) waitsFor(ahead znode.Node) bool { return modes[r.mode].waitsFor.has(r.names.mode(ahead)) }
+
+// mayBeReplaced reports whether another node may stand in the place of a deleted one that r waits for. seen says that a
+// watch has reported the deletion.
+func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
+	if !modes[r.mode].waitsFor.has(Read) {
+		return false // the node of a downgraded holder is a read node
+	}
+	switch modes[r.names.mode(gone)].downgrade {
+	case announced:
+		return !seen
+	case silent:
+		return true
+	}
+	return false
+}
+
+// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the events since. It is pure.
+type blockers struct {
+	rule     rule
+	left     int          // how many there are
+	watched  []znode.Node // those of them to keep watched, the nearest first
+	removed  bool         // one was deleted since the listing
+	replaced bool         // another node may stand in the place of a deleted one
+	mustSee  bool         // only a deletion that a watch has reported counts, see behind
+}
+
+// blockers reads a listing, which is in order, for the waiter whose first node is first.
+func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
+	b := blockers{rule: r}
+	for i := len(queue) - 1; i >= 0; i-- {
+		if n := queue[i]; n.Seq < first.Seq && r.waitsFor(n) {
+			if b.left++; b.left <= r.allowed+1 || b.left == len(b.watched)+1 && b.joins(n) {
+				if b.watched == nil {
+					b.watched = make([]znode.Node, 0, min(r.allowed, i)+1)
+				}
+				b.watched = append(b.watched, n)
+			}
+		}
+	}
+	return b
+}
+
+// maxTogether bounds how many shared nodes right ahead are watched at once. A writer behind a thousand readers, which leave
+// in any order, learns with a few listings that all have left, and is not woken a thousand times.
+const maxTogether = 16
+
+// joins reports whether n, which stands right ahead of the watched nodes, holds together with them.
+func (b *blockers) joins(n znode.Node) bool {
+	shared := func(n znode.Node) bool { return modes[b.rule.names.mode(n)].shared }
+	return len(b.watched) > 0 && len(b.watched) < maxTogether && shared(n) && shared(b.watched[len(b.watched)-1])
+}
+
+// behind returns the blockers of a waiter that knows of its predecessor alone. Only a watch that reports the deletion
+// counts: a node that did not exist when the watch was set may have gone with its directory, and another directory of
+// that name may have other nodes.
+func (r rule) behind(predecessor znode.Node) blockers {
+	return blockers{rule: r, left: 1, watched: []znode.Node{predecessor}, mustSee: true}
+}
+
+// clear reports whether so few blockers are left that it is the waiter's turn.
+func (b *blockers) clear() bool { return !b.replaced && b.left <= b.rule.allowed }
+
+// needListing reports whether only a new listing can tell more: some blockers were deleted, it is not the waiter's turn, and
+// too few of them are watched.
+func (b *blockers) needListing() bool {
+	return b.removed && !b.clear() && (b.replaced || len(b.watched) <= b.rule.allowed)
+}
+
+// allWatched reports whether it is the waiter's turn when enough of the watched blockers are deleted: there are no others.
+func (b *blockers) allWatched() bool { return !b.replaced && b.left == len(b.watched) }
+
+// ahead returns how many blockers must go before it is the waiter's turn.
+func (b *blockers) ahead() int { return max(0, b.left-b.rule.allowed) }
+
+// remove strikes out a watched blocker that was deleted. seen says that its watch has reported the deletion; otherwise the
+// node did not exist when the watch was set. A node that is not watched may not have been counted, and changes nothing.
+func (b *blockers) remove(n znode.Node, seen bool) {
+	i := slices.Index(b.watched, n)
+	if i < 0 {
+		return
+	}
+	b.watched = slices.Delete(b.watched, i, i+1)
+	b.left--
+	b.removed = true
+	if b.mustSee && !seen || b.rule.mayBeReplaced(n, seen) {
+		b.replaced = true
+	}
+}
+
+// mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes none if there is no other.
+func (b *blockers) mayBeMarked() bool {
+	return !b.allWatched() && len(b.watched) > 0 && modes[b.rule.names.mode(b.watched[0])].exclusive
+}
+
+// releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none of them ahead.
+func (b *blockers) releasedByHolder() { b.left, b.watched, b.removed = 0, nil, true }

@@ -1,0 +1,197 @@
+package queue
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// dirView is what this process knows of the writers in a directory. It rests on one listing and on a watch on the
+// directory's data, which each writer touches in the transaction that creates its node. As long as that watch has not fired
+// and the connection is the same, the writers in the queue are among those that the listing has shown.
+//
+// Readers use it twice: to share a node while no writer is queued behind it (NodeSharing), which is a matter of fairness,
+// and to do without a listing while there is no writer at all (shortcut.go), which is one of safety: a writer's touch is
+// ordered before the reply to the reader's create, or behind the create.
+//
+// The watch takes one request each time that a writer has come. Where writers come so often that no reader makes use of it,
+// most listings do without.
+type dirView struct {
+	always bool // each listing sets the watch
+
+	now    atomic.Pointer[view]
+	last   atomic.Pointer[view] // the last one with a watch
+	unused atomic.Int32         // watches in a row that no reader has made use of
+}
+
+const (
+	mostUnused = 2  // from then on only
+	everySo    = 32 // many listings set the watch
+)
+
+// view is one listing, and its watch. The methods may be called on nil.
+type view struct {
+	queue   *Queue
+	session int64
+	epoch   uint64
+	mzxid   int64           // of the directory's data
+	newest  int64           // the number of the last writer; -1: none
+	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
+	used    atomic.Bool
+}
+
+// watches reports whether a listing should set the watch.
+func (d *dirView) watches() bool {
+	if d.always {
+		return true
+	}
+	n := d.unused.Load()
+	if n < mostUnused || n%everySo == 0 {
+		return true
+	}
+	d.unused.Add(1)
+	return false
+}
+
+// watchWriters watches the data of the directory. It returns nil where that is not possible; the listing beside it tells
+// why.
+func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
+	w, err := q.client.Watch(ctx, sess, q.dir)
+	if err != nil {
+		return nil
+	}
+	return w
+}
+
+// listed takes note of a listing by w. The listing and the watch were asked for side by side: only if both have seen the
+// directory's data in the same version does every later writer fire the watch.
+func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *zkclient.Watch, epoch uint64) {
+	if dir == nil {
+		return
+	}
+	v := &view{queue: w.queue, session: w.sess, epoch: epoch, mzxid: dir.Mzxid, newest: -1, writers: writers}
+	reader := w.queue.rule(w.request, Limit{})
+	for _, n := range nodes {
+		if reader.waitsFor(n) {
+			v.newest = n.Seq
+		}
+	}
+	if writers != nil {
+		d.replaces(v)
+	}
+	switch {
+	case writers == nil && d.now.Load().holds(): // which knows more
+	case writers != nil && writers.Stat.Mzxid != dir.Mzxid:
+		d.now.Store(nil)
+	default:
+		d.now.Store(v)
+	}
+	w.request.Sharing.queuedAt(w.nodes[0])
+}
+
+// replaces takes note of what came of the last watch, now that there is another.
+func (d *dirView) replaces(v *view) {
+	last := d.last.Swap(v)
+	switch {
+	case last == nil:
+	case last.used.Load():
+		d.unused.Store(0)
+	default:
+		d.unused.Add(1)
+	}
+}
+
+// holds reports whether no writer has come since the listing. While there is no connection that is not known.
+func (v *view) holds() bool {
+	if v == nil || v.writers == nil {
+		return false
+	}
+	if _, fired := v.writers.Fired(); fired {
+		return false
+	}
+	return v.queue.client.Epoch() == v.epoch && v.queue.client.Up(v.session)
+}
+
+// use takes note that a reader has made use of the watch.
+func (v *view) use() {
+	if !v.used.Load() { // many readers at once write nothing
+		v.used.Store(true)
+	}
+}
+
+// noWriter reports whether no writer was in the queue when a node was created, in that session and epoch.
+func (d *dirView) noWriter(session int64, epoch uint64) bool {
+	v := d.now.Load()
+	if !v.holds() || v.newest >= 0 || v.session != session || v.epoch != epoch {
+		return false
+	}
+	v.use()
+	return true
+}
+
+// NodeSharing decides whether other readers of this process may use the node of one, queued or granted, instead of creating
+// their own. They may, as long as no writer is known to be queued behind the node. Its methods may be called from any
+// goroutine.
+type NodeSharing struct {
+	queue *Queue
+	at    atomic.Int64 // the node's number + 1; 0: not known yet
+}
+
+// NewSharing returns the sharing of a node that is not yet created.
+func (q *Queue) NewSharing() *NodeSharing { return &NodeSharing{queue: q} }
+
+func (s *NodeSharing) queuedAt(n znode.Node) { s.at.Store(n.Seq + 1) }
+
+// CanJoin reports whether another reader may use the node. Before the first listing each may: it comes at the same time.
+func (s *NodeSharing) CanJoin() bool {
+	at := s.at.Load()
+	if at == 0 {
+		return true
+	}
+	v := s.queue.view.now.Load()
+	if !v.holds() || v.newest >= at-1 {
+		return false
+	}
+	v.use()
+	return true
+}
+
+// Unwatched reports whether the listing that showed no writer behind the node has set no watch, so that EnsureWatch may help.
+func (s *NodeSharing) Unwatched() bool {
+	v := s.queue.view.now.Load()
+	return v != nil && v.writers == nil && v.newest < s.at.Load()-1
+}
+
+// EnsureWatch sets the watch that the listing has done without. If the directory's data are still those of that listing, no
+// writer has come in between. It reports whether it has asked the server.
+func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
+	if !s.Unwatched() {
+		return false
+	}
+	d := &s.queue.view
+	v := d.now.Load()
+	w := s.queue.watchWriters(ctx, v.session)
+	if w == nil {
+		return true
+	}
+	var now *view
+	if w.Stat.Mzxid == v.mzxid {
+		now = &view{queue: v.queue, session: v.session, epoch: v.epoch, mzxid: v.mzxid, newest: v.newest, writers: w}
+	}
+	if d.now.CompareAndSwap(v, now) && now != nil {
+		d.replaces(now)
+	}
+	return true
+}
+
+// Writers returns the watch that fires when a writer comes, or nil.
+func (s *NodeSharing) Writers() *zkclient.Watch {
+	if v := s.queue.view.now.Load(); v != nil {
+		return v.writers
+	}
+	return nil
+}

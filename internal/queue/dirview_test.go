@@ -1,0 +1,213 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// shares has a waiter create its node, which other readers may share. In this queue each other node is a writer's.
+func (x *place) shares() *waiter {
+	x.Helper()
+	m := x.enter()
+	m.request.Kind = m.nodes[0].Kind
+	m.request.Sharing = x.queue.NewSharing()
+	return m
+}
+
+// other creates a node of another client.
+func (x *place) other(kind znode.Kind) {
+	x.Helper()
+	x.must(x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))
+}
+
+// shared is a place whose queue has readers and writers; its waiters are readers.
+func shared(t *testing.T, v venue.Venue) *place {
+	x := newPlaceInLine(t, v, 10*time.Second)
+	x.kind = znode.Read
+	var err error
+	x.queue, err = New(x.conn, x.queue.dir, with(Default(), rwNames))
+	x.must(nil, err)
+	return x
+}
+
+func (x *place) looks(m *waiter) {
+	x.Helper()
+	epoch := x.queue.client.Epoch()
+	if _, _, err := m.listing(x.Context(), epoch); err != nil {
+		x.Fatal(err)
+	}
+}
+
+// writerIsTold waits until the watch that tells of writers has fired.
+func (x *place) writerIsTold(m *waiter) {
+	x.Helper()
+	x.until("it is told", func() bool { _, fired := m.request.Sharing.Writers().Fired(); return fired })
+}
+
+func (x *place) reconnects(sess int64) {
+	x.Helper()
+	before := x.queue.client.Epoch()
+	x.proxy.Cut()
+	x.until("it is up again", func() bool {
+		now := x.queue.client.Epoch()
+		return now != before && x.queue.client.Up(sess)
+	})
+}
+
+// Whatever might mean that a writer is queued behind the node ends the sharing.
+func TestWhichReaderMayShareANode(t *testing.T) {
+	touch := func(x *place) { x.must(x.witness.Set(x.queue.dir, nil, -1)) }
+	for name, c := range map[string]struct {
+		happen func(*place, *waiter)
+		joins  bool
+	}{
+		"before the first listing": {func(*place, *waiter) {}, true},
+		"after a listing":          {(*place).looks, true},
+		"a reader comes": {func(x *place, m *waiter) {
+			x.looks(m)
+			x.other(znode.Read)
+		}, true},
+		"a writer is ahead": {func(x *place, m *waiter) {
+			x.other(znode.Write)
+			m.nodes = x.enter().nodes
+			x.looks(m)
+		}, true},
+		"a writer comes": {func(x *place, m *waiter) {
+			x.looks(m)
+			touch(x)
+			x.writerIsTold(m)
+		}, false},
+		"a writer is behind already": {func(x *place, m *waiter) {
+			x.other(znode.Write)
+			x.looks(m)
+		}, false},
+		"a writer came between the listing and the watch": {func(x *place, m *waiter) {
+			epoch := x.queue.client.Epoch()
+			line, dir, err := x.queue.list(x.Context(), m.sess)
+			x.must(nil, err)
+			x.other(znode.Write)
+			touch(x)
+			x.queue.view.listed(m, line, dir, x.queue.watchWriters(x.Context(), m.sess), epoch)
+		}, false},
+		"there is no watch": {func(x *place, m *waiter) {
+			epoch := x.queue.client.Epoch()
+			line, dir, err := x.queue.list(x.Context(), m.sess)
+			x.must(nil, err)
+			x.queue.view.listed(m, line, dir, nil, epoch)
+		}, false},
+		"there is a watch of another listing": {func(x *place, m *waiter) {
+			x.looks(x.shares())
+			epoch := x.queue.client.Epoch()
+			line, dir, err := x.queue.list(x.Context(), m.sess)
+			x.must(nil, err)
+			x.queue.view.listed(m, line, dir, nil, epoch)
+		}, true},
+		"there is no connection": {func(x *place, m *waiter) {
+			x.looks(m)
+			x.proxy.Refuse()
+			x.until("it is told", func() bool { return x.conn.State() != zk.StateHasSession })
+		}, false},
+		"the connection is another": {func(x *place, m *waiter) {
+			x.looks(m)
+			x.reconnects(m.sess)
+		}, false},
+		"the session ends": {func(x *place, m *waiter) {
+			x.looks(m)
+			x.venue.Expire(x, x.conn)
+			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := shared(t, v)
+				m := x.shares()
+				c.happen(x, m)
+				if got := m.request.Sharing.CanJoin(); got != c.joins {
+					t.Errorf("another reader may join: %v", got)
+				}
+			})
+		})
+	}
+}
+
+// A reader's node needs no listing while a listing that showed no writer, ahead or behind, has a watch that is ordered before
+// whatever comes later.
+func TestWhenNoWriterIsQueued(t *testing.T) {
+	for name, c := range map[string]struct {
+		happen func(*place, *waiter)
+		none   bool
+	}{
+		"none is there": {(*place).looks, true},
+		"one is ahead": {func(x *place, m *waiter) {
+			x.other(znode.Write)
+			m.nodes = x.enter().nodes
+			x.looks(m)
+		}, false},
+		"one is behind": {func(x *place, m *waiter) {
+			x.other(znode.Write)
+			x.looks(m)
+		}, false},
+		"one has come since": {func(x *place, m *waiter) {
+			x.looks(m)
+			x.must(x.witness.Set(x.queue.dir, nil, -1))
+			x.writerIsTold(m)
+		}, false},
+		"a listing on another connection": {func(x *place, m *waiter) {
+			x.queue.watchWriters(x.Context(), m.sess)
+			x.reconnects(m.sess)
+			x.looks(m)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := shared(t, v)
+				m := x.shares()
+				c.happen(x, m)
+				epoch := x.queue.client.Epoch()
+				view := &x.queue.view
+				if got := view.noWriter(m.sess, epoch); got != c.none {
+					t.Errorf("no writer: %v", got)
+				}
+				if view.noWriter(m.sess+1, epoch) || view.noWriter(m.sess, epoch+1) {
+					t.Error("no writer in another session, or after a reconnect")
+				}
+			})
+		})
+	}
+}
+
+// What the header of a reply says is the token only where it has been seen to be.
+func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 10*time.Second)
+		enter := func(header int64) int64 {
+			m := x.enter()
+			m.made = zkclient.Claimed{Nodes: m.nodes, Zxid: header}
+			m.limit.AllowedAhead = 9
+			m.request.Limit = func(context.Context, int64) (Limit, error) { return m.limit, nil }
+			next, err := m.waitTurn(t.Context(), false)
+			x.must(nil, err)
+			if next != granted {
+				t.Fatalf("%v, want a grant", next)
+			}
+			_, stat, err := x.witness.Exists(x.queue.path(m.nodes[0]))
+			x.must(nil, err)
+			return m.token - stat.Czxid
+		}
+		for _, header := range []int64{1, 2} {
+			if off := enter(header); off != 0 {
+				t.Errorf("a header of %d makes a token that is %d off", header, off)
+			}
+		}
+	})
+}

@@ -1,0 +1,361 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Why a grant is lost, as far as this package sees it.
+var (
+	errDeleted = errors.New("its node was deleted")
+	errOver    = errors.New("its session is over")
+)
+
+// Grant is a granted set of nodes, from the grant to its end. One or more holds rest on it. Its methods may be called from
+// any goroutine.
+//
+// A grant ends once, released or lost, in the phases of hold.State: it is marked as ended, its holders are told, its nodes are
+// deleted, its observers are told. A downgrade that is under way delays the deletion, until it is settled which node exists.
+type Grant struct {
+	queue *Queue
+	sess  int64
+	token int64
+	lease *zkclient.Lease
+	local *localNode
+	state hold.State
+	alive func() error // Err, made once for all the holds
+
+	marker bool                           // a waiter may need its release marker
+	own    atomic.Pointer[zkclient.Watch] // on the first of the nodes, from the first Exists on
+	events atomic.Pointer[HoldEvents]     // of the last hold on it, if there are observers
+	queued queued                         // what observers were told of the wait
+	told   atomic.Bool                    // observers have been told of a hold
+	waited atomic.Bool                    // or that the wait has ended, by a grant or without
+
+	mu      sync.Mutex    // guards what follows; not held while another package is called
+	nodes   []znode.Node  // what is held now
+	pending chan struct{} // closed when the downgrade under way has ended; nil: none is
+	watched bool          // the nodes are watched for their deletion
+}
+
+func newGrant(w *waiter) *Grant {
+	w.local.setAhead(0)
+	g := &Grant{
+		queue: w.queue, sess: w.sess, token: w.token, lease: w.lease, local: w.local,
+		marker: w.marker, queued: w.queued, nodes: w.nodes,
+	}
+	g.state.Begin(g.lease.Alive)
+	g.alive = g.Err
+	g.state.OnEnd(hold.CleanUp, g.cleanUp)
+	g.lease.OnLoss(func(why error) { g.state.Lose(why) })
+	return g
+}
+
+// cleanUp is the third phase. A grant that was declared lost may still have its nodes, if the connection comes back in time.
+// No other client deletes them, and all waiters behind would wait forever.
+func (g *Grant) cleanUp(end error) {
+	g.lease.End()
+	g.queue.local.unregister(g.local)
+	if errors.Is(end, hold.ErrLost) {
+		removed := g.remove(g.discard)
+		if len(g.queue.cfg.Observers) > 0 {
+			go func() { g.queue.client.Orphans(g.settled(), end, removed) }()
+		}
+	}
+	g.tellUnclaimed(end)
+}
+
+// remove starts the deletion of the nodes, once it is settled which they are. The channel yields its result.
+func (g *Grant) remove(with func([]znode.Node) error) <-chan error {
+	result := make(chan error, 1) // the caller may not wait for it
+	go func() { result <- with(g.settled()) }()
+	return result
+}
+
+// release deletes the nodes of a grant that is given back.
+func (g *Grant) release(nodes []znode.Node) error {
+	if g.leavesMarker(nodes) {
+		return g.queue.client.RemoveMarked(g.sess, g.queue.dir, nodes[0], g.queue.marker, g.queue.cfg.ACL)
+	}
+	return g.discard(nodes)
+}
+
+// discard deletes the nodes without a marker.
+func (g *Grant) discard(nodes []znode.Node) error {
+	return g.queue.client.RemoveNow(g.sess, g.queue.dir, nodes)
+}
+
+// settled returns the nodes that are held, when no downgrade is under way.
+func (g *Grant) settled() []znode.Node {
+	nodes, _ := g.holding(context.Background())
+	return nodes
+}
+
+// holding is settled for a caller that waits no longer than ctx lives.
+func (g *Grant) holding(ctx context.Context) ([]znode.Node, error) {
+	for {
+		g.mu.Lock()
+		pending, nodes := g.pending, g.nodes
+		g.mu.Unlock()
+		if pending == nil {
+			return nodes, nil
+		}
+		select {
+		case <-pending:
+		case <-ctx.Done():
+			return nil, zkclient.Ended(ctx)
+		}
+	}
+}
+
+// holds reports whether n is what is held now.
+func (g *Grant) holds(n znode.Node) bool { return !missing(g.settled(), []znode.Node{n}) }
+
+// Release gives the nodes back. It starts their deletion whatever ctx says; ctx bounds the wait for the answer.
+func (g *Grant) Release(ctx context.Context) error {
+	ctx, stop := g.state.Bound(ctx)
+	defer stop()
+	if err := g.state.Release(); err != nil {
+		return err
+	}
+	if ctx.Done() == nil { // nothing but the answer ends the wait: no goroutine
+		return g.released(g.release(g.settled()))
+	}
+	select {
+	case err := <-g.remove(g.release):
+		return g.released(err)
+	case <-ctx.Done():
+		return fmt.Errorf("%w (the node is being deleted in the background)", zkclient.Ended(ctx))
+	}
+}
+
+// ReleaseAsync gives the nodes back without waiting for the answer.
+func (g *Grant) ReleaseAsync() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = g.Release(ctx)
+}
+
+// released is the result of Release, by that of the deletion.
+func (g *Grant) released(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case err == zk.ErrNoNode:
+		return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
+	case errors.Is(err, zkclient.ErrOver):
+		return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
+	case errors.Is(err, zkclient.ErrClosed):
+		return fmt.Errorf("%w: %w", hold.ErrLost, err)
+	}
+	return explain(err, "DELETE on "+g.queue.dir)
+}
+
+// Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
+func (g *Grant) Err() error { return g.state.Look() }
+
+// State returns the state of the grant, and has its nodes watched from now on, off the caller's path: a grant whose state is
+// not asked for costs no watch.
+func (g *Grant) State() *hold.State {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.watched {
+		g.watched = true
+		g.watchLocked()
+	}
+	return &g.state
+}
+
+// OnEnd has hook called in a phase of the grant's end, see hold.State.OnEnd.
+func (g *Grant) OnEnd(when hold.Phase, hook func(error)) (forget func()) {
+	return g.state.OnEnd(when, hook)
+}
+
+// watchLocked watches the nodes that are held now, until the grant ends; the caller holds mu.
+func (g *Grant) watchLocked() {
+	ctx, cancel := context.WithCancel(context.Background())
+	g.state.OnEnd(hold.CleanUp, func(error) { cancel() })
+	for _, n := range g.nodes {
+		go g.watch(ctx, n)
+	}
+}
+
+// watch ends the grant when its node is deleted, by any client, or its session or connection ends. A watch on the node
+// reports all of these.
+func (g *Grant) watch(ctx context.Context, n znode.Node) {
+	for {
+		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
+		var event zk.Event
+		if err == nil {
+			select {
+			case e, first := <-w.C():
+				event = w.Event(e, first)
+			case <-ctx.Done():
+				return
+			}
+		}
+		switch {
+		case err == zk.ErrNoNode, err == nil && zkclient.Gone(event):
+			// Release and Downgrade delete the node themselves, and have said so before they sent the delete.
+			if g.holds(n) {
+				g.state.Lose(errDeleted)
+			}
+			return
+		case errors.Is(err, zkclient.ErrOver):
+			g.state.Lose(errOver)
+			return
+		case errors.Is(err, zkclient.ErrClosed):
+			g.state.Lose(err)
+			return
+		case err != nil:
+			return // ctx has ended, or the client may not read its own node: the lease has to do
+		case event.Type != zk.EventNotWatching:
+			// A client has written into the node, which is no loss.
+		case !g.queue.client.In(g.sess) || errors.Is(event.Err, zk.ErrSessionExpired):
+			g.state.Lose(errOver)
+			return
+		case !errors.Is(event.Err, zk.ErrConnectionClosed):
+			g.state.Lose(zkclient.ErrClosed)
+			return
+		}
+		// Otherwise the watch has ended with its connection, and is set again.
+	}
+}
+
+// Watched reports whether the first of the nodes exists, as far as that is known without asking: a watch that was set on the
+// present connection has not fired.
+func (g *Grant) Watched() bool {
+	w := g.own.Load()
+	if w == nil || !w.SetIn(g.queue.client.Epoch()) {
+		return false
+	}
+	_, fired := w.Fired()
+	return !fired
+}
+
+// Exists reports whether the first of the nodes exists, and asks if that is not known. If it does not, the grant is lost. A
+// holder that is alone need not know: it finds out when it asks or releases. Holders that share the node, or pass it on, may
+// do neither.
+func (g *Grant) Exists(ctx context.Context) bool {
+	for !g.Watched() { // again if it has fired: a client may have written into the node
+		nodes, err := g.holding(ctx)
+		if err != nil {
+			return false
+		}
+		n := nodes[0]
+		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
+		switch {
+		case err == zk.ErrNoNode && g.holds(n):
+			g.state.Lose(errDeleted)
+		case errors.Is(err, zkclient.ErrOver):
+			g.state.Lose(errOver)
+		}
+		if err != nil || g.Err() != nil {
+			return false
+		}
+		g.own.Store(w)
+	}
+	return true
+}
+
+// Deadline is the instant until which the nodes are known to exist, if no client deletes them; the zero time if the grant has
+// ended.
+func (g *Grant) Deadline() time.Time {
+	if g.Err() != nil {
+		return time.Time{}
+	}
+	return g.lease.Deadline()
+}
+
+// Context returns a context that ends with parent or with the grant.
+func (g *Grant) Context(parent context.Context) context.Context { return g.State().Context(parent) }
+
+// Token is the czxid of the nodes that were granted.
+func (g *Grant) Token() int64 { return g.token }
+
+// errNotWrite means that there is nothing to downgrade.
+var errNotWrite = errors.New("not held for writing")
+
+// Downgrade puts a node of another kind, with the same number, in the place of the one that is held, in one transaction: no
+// writer slips in between, and no waiter behind is overtaken. It runs to its end whatever ctx says; ctx bounds the wait for
+// the answer.
+func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
+	if err := zkclient.Ended(ctx); err != nil {
+		return err
+	}
+	if err := g.Err(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	if g.pending != nil || len(g.nodes) != 1 || g.nodes[0].Kind != from {
+		g.mu.Unlock()
+		return errNotWrite
+	}
+	// Before the request is sent: it deletes the node, which is no loss.
+	pending := make(chan struct{})
+	g.pending = pending
+	old := g.nodes[0]
+	g.mu.Unlock()
+	// An end from now on waits until it is settled which node to delete. An end before has begun to delete the old one, and
+	// would never hear of the new one.
+	if err := g.Err(); err != nil {
+		g.settle(old)
+		return err
+	}
+
+	result := make(chan error, 1)
+	go func() {
+		err := g.queue.client.Replace(g.sess, g.queue.dir, old, old.As(to), g.queue.cfg.Data, g.queue.cfg.ACL)
+		if err == nil {
+			g.events.Load().downgraded(old.As(to)) // while a release still waits
+			g.settle(old.As(to))
+		} else {
+			g.settle(old)
+		}
+		gone := false
+		switch {
+		case err == zk.ErrNoNode:
+			gone = true
+			g.state.Lose(errDeleted)
+		case errors.Is(err, zkclient.ErrOver):
+			gone = true
+			g.state.Lose(errOver)
+		}
+		// A release that came meanwhile has ended the hold: then the end of the node is no loss, and what the server says of
+		// it is not the answer.
+		if end := g.Err(); gone || errors.Is(end, hold.ErrLost) {
+			err = end
+		}
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		return explain(err, "WRITE on "+g.queue.path(old)+", CREATE and DELETE on "+g.queue.dir)
+	case <-ctx.Done():
+		return fmt.Errorf("%w (the downgrade goes on in the background)", zkclient.Ended(ctx))
+	}
+}
+
+// settle ends a downgrade: n is what is held from now on.
+func (g *Grant) settle(n znode.Node) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.nodes[0] != n {
+		g.nodes = []znode.Node{n}
+		if g.watched {
+			g.watchLocked()
+		}
+	}
+	close(g.pending)
+	g.pending = nil
+}

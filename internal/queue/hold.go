@@ -1,0 +1,88 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+)
+
+// Hold is one of several holds on one grant: the re-entries of an owner, the readers that share a node, the writers that hand
+// it on. Each ends by itself, and all end when the grant is lost. The recipe releases the grant with the last of them.
+type Hold struct {
+	Grant  *Grant
+	state  hold.State
+	events *HoldEvents
+}
+
+// Begin begins a hold on a grant.
+func (h *Hold) Begin(g *Grant) {
+	h.Grant = g
+	h.state.Begin(g.alive)
+}
+
+// Granted tells observers of this hold, which a call has led to.
+func (h *Hold) Granted(events *HoldEvents) {
+	h.events = events
+	events.Granted(h.Grant)
+}
+
+// Released tells them how it has ended, by the error of its Release.
+func (h *Hold) Released(err error) { h.events.Released(err) }
+
+// Bound is the context that bounds the wait of a call that ends this hold, see hold.State.Bound.
+func (h *Hold) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return h.state.Bound(ctx)
+}
+
+// End ends this hold. The error matches hold.ErrLost if the grant had been lost first, and is hold.ErrReleased from the second
+// call on.
+func (h *Hold) End() error { return h.state.Release() }
+
+// Err returns nil while the hold lives, and then what ended it.
+func (h *Hold) Err() error { return h.state.Look() }
+
+// State returns the state of this hold, which the loss of the grant ends from now on. A hold whose state is not asked for
+// costs no watch and no goroutine.
+func (h *Hold) State() *hold.State {
+	h.state.EndWith(h.Grant.State)
+	return &h.state
+}
+
+// Deadline is that of the grant; the zero time if this hold has ended.
+func (h *Hold) Deadline() time.Time {
+	if h.Err() != nil {
+		return time.Time{}
+	}
+	return h.Grant.Deadline()
+}
+
+// Context returns a context that ends with parent or with this hold.
+func (h *Hold) Context(parent context.Context) context.Context { return h.State().Context(parent) }
+
+// Token is that of the grant.
+func (h *Hold) Token() int64 { return h.Grant.Token() }
+
+// Guard is that of the grant.
+func (h *Hold) Guard() *zk.CheckVersionRequest { return h.Grant.Guard() }
+
+// Multi makes a transaction that takes place only while the grant lives. The end of this hold comes before any other error, as
+// in Verify.
+func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	return h.Grant.multi(ctx, h.Err, ops)
+}
+
+// Verify asks the quorum whether the grant lives. The end of this hold comes before any other error: ctx may be its own, and
+// the grant may be another hold's by now.
+func (h *Hold) Verify(ctx context.Context) error {
+	if err := h.Err(); err != nil {
+		return err
+	}
+	err := h.Grant.Verify(ctx)
+	if end := h.Err(); end != nil {
+		return end
+	}
+	return err
+}

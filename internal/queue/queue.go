@@ -1,0 +1,195 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
+)
+
+// Config is what the options of every recipe set, and what a recipe sets for itself.
+type Config struct {
+	ACL  []zk.ACL
+	Data []byte
+	// Observers are told of what happens.
+	Observers []observe.Observer
+
+	// Names are the kinds of node in the queue.
+	Names Names
+	// Path is the path of the lock as the program gave it, for observers; "": the directory's.
+	Path string
+	// Persistent makes the directory a plain node and not a container, which goes when it is empty: for clients that
+	// make the directory once and then rely on it.
+	Persistent bool
+	// MakeDir makes the directory when it does not exist; nil: it and its parents are made.
+	MakeDir func(context.Context) error
+	// KeepView has each reader's listing set the watch that tells of writers, see dirView.
+	KeepView bool
+}
+
+// Default returns the configuration without options.
+func Default() Config {
+	return Config{ACL: zk.WorldACL(zk.PermAll), Data: self()}
+}
+
+// maxData leaves room for the rest of the request, see maxRequest.
+const maxData = 512 << 10
+
+// Queue is the directory of one lock, as this process uses it over one connection. Its methods may be called from any
+// goroutine.
+type Queue struct {
+	client *zkclient.Client
+	dir    string
+	kinds  []znode.Kind
+	marker string // the end of a release marker's name, see shortcut.go
+	cfg    Config
+
+	view  dirView
+	local localNodes
+
+	// crowded says that the last listing had so many nodes that the next waiter will have to list, too. Then the reply
+	// to its create need not tell how many there are.
+	crowded atomic.Bool
+	// untouchable says that the server has refused this client the right to write the directory's data.
+	untouchable atomic.Bool
+}
+
+// New returns the queue of a lock in the directory dir. It does no I/O. The error says what is wrong with the arguments.
+func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
+	switch {
+	case conn == nil:
+		return nil, errors.New("the connection is nil")
+	case len(cfg.ACL) == 0:
+		return nil, fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
+	case len(cfg.Data) > maxData:
+		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), maxData)
+	}
+	if err := znode.ValidatePath(dir); err != nil {
+		return nil, err
+	}
+	if cfg.Path == "" {
+		cfg.Path = dir
+	}
+	q := &Queue{client: zkclient.Of(conn), dir: dir, cfg: cfg, marker: "-released"}
+	q.view.always = cfg.KeepView
+	for _, name := range cfg.Names {
+		q.kinds = append(q.kinds, name.Kind)
+		q.marker += "-" + strings.TrimSuffix(string(name.Kind), "-")
+	}
+	if len(cfg.Observers) > 0 {
+		q.client = q.client.Traced(q.trace())
+	}
+	return q, nil
+}
+
+// Client returns the connection.
+func (q *Queue) Client() *zkclient.Client { return q.client }
+
+// makeDir makes the directory.
+func (q *Queue) makeDir(ctx context.Context) error {
+	if q.cfg.MakeDir != nil {
+		return q.cfg.MakeDir(ctx)
+	}
+	var err error
+	if q.cfg.Persistent {
+		if err = q.client.MakeNode(ctx, q.dir, nil, q.cfg.ACL); err == zk.ErrNodeExists {
+			return nil // another client was first
+		}
+	} else {
+		err = q.client.MakeDir(ctx, q.dir, q.cfg.ACL)
+	}
+	return explain(err, "CREATE on the parents of "+q.dir)
+}
+
+// list returns the nodes in order, and the directory as of that moment. A directory that does not exist is empty.
+func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, error) {
+	children, dir, err := q.client.Children(ctx, sess, q.dir)
+	if err != nil && err != zk.ErrNoNode {
+		return nil, nil, explain(err, "READ on "+q.dir)
+	}
+	nodes, err := znode.Line(children, q.kinds...)
+	return nodes, dir, err
+}
+
+// explain names the right that a client misses, or what else the server has refused.
+func explain(err error, right string) error {
+	if errors.Is(err, zk.ErrNoAuth) {
+		return fmt.Errorf("%w: it takes %s", err, right)
+	}
+	return zkclient.Named(err)
+}
+
+// path returns the full path of a node.
+func (q *Queue) path(n znode.Node) string { return q.dir + "/" + n.Name }
+
+func (q *Queue) paths(nodes []znode.Node) []string {
+	paths := make([]string, len(nodes))
+	for i, n := range nodes {
+		paths[i] = q.path(n)
+	}
+	return paths
+}
+
+// missing reports whether one of some nodes is not in a listing.
+func missing(listing, some []znode.Node) bool {
+	for _, n := range some {
+		if !slices.ContainsFunc(listing, func(m znode.Node) bool { return m.Name == n.Name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Request is what a caller asks of the queue: so many nodes of one kind.
+type Request struct {
+	Kind  znode.Kind
+	Nodes int
+	// Limit returns how many nodes may be ahead; nil: none.
+	Limit func(ctx context.Context, sess int64) (Limit, error)
+	// Sharing is told what readers of the process need that want to share the node; nil: none do.
+	Sharing *NodeSharing
+}
+
+// Limit is how many nodes may be ahead of a waiter, and what that rests on.
+type Limit struct {
+	AllowedAhead int
+	// Check must hold when the nodes are created; nil: nothing to check.
+	Check *zk.CheckVersionRequest
+	// Changed fires when the limit changes; nil: it never does.
+	Changed *zkclient.Watch
+	// Dir is the czxid of the directory that the limit belongs to; 0: any. A directory that was deleted and made again
+	// may have another limit.
+	Dir int64
+	// Forget has the limit read again the next time; nil: nothing was read.
+	Forget func()
+}
+
+func (r Request) limit(ctx context.Context, sess int64) (Limit, error) {
+	if r.Limit == nil {
+		return Limit{}, nil
+	}
+	return r.Limit(ctx, sess)
+}
+
+func (l Limit) forget() {
+	if l.Forget != nil {
+		l.Forget()
+	}
+}
+
+// changed reports whether the limit is known to have changed.
+func (l Limit) changed() bool {
+	if l.Changed == nil {
+		return false
+	}
+	_, fired := l.Changed.Fired()
+	return fired
+}

@@ -1,0 +1,243 @@
+package queue
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// watchSet holds the watches set since the last listing, in the order of blockers.watched. The zero value has none.
+type watchSet struct {
+	set      bool
+	watches  []*zkclient.Watch
+	aclCheck *time.Timer // nil once it has fired
+}
+
+// aclCheckDelay: the request that sets watches on many nodes does not check READ permission, but servers from 3.8.4 and
+// 3.9.2 on drop the events of nodes that the client may not read. After this delay without an event the waiter reads the
+// watched nodes, which returns zk.ErrNoAuth instead of waiting forever.
+const aclCheckDelay = 5 * time.Second
+
+func (s *watchSet) close() {
+	if s.aclCheck != nil {
+		s.aclCheck.Stop()
+	}
+}
+
+// waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and waits for the first event.
+func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
+	b, set := &s.blockers, &s.watches
+	if !set.set {
+		if next, err := w.watch(ctx, s); next != pending || b.removed {
+			return next, err
+		}
+	}
+	i, event, next, err := w.firstEvent(ctx, s)
+	switch {
+	case next != pending:
+		return next, err
+	case i < 0, !zkclient.Gone(event):
+		return relist, nil // another event than the deletion of a blocker
+	case zkclient.Marked(event):
+		b.releasedByHolder()
+		return pending, nil
+	}
+	b.remove(b.watched[i], true)
+	set.watches = slices.Delete(set.watches, i, i+1)
+	return pending, nil
+}
+
+// watch sets the watches of a survey with one request: on the blockers and, if an event may grant the waiter's nodes, on
+// these. A blocker that does not exist is removed.
+func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
+	q, b := w.queue, &s.blockers
+	blockers := slices.Clone(b.watched)
+	marker := ""
+	if b.mayBeMarked() {
+		marker = q.marker
+	}
+	nodes := blockers
+	if marker != "" || b.allWatched() {
+		nodes = slices.Concat(blockers, w.nodes)
+	}
+	watches, err := q.client.WatchNodes(ctx, w.sess, marker, q.paths(nodes))
+	if err != nil {
+		return failed, explain(err, "READ on the nodes in "+q.dir)
+	}
+	if own := watches[len(blockers):]; len(own) > 0 {
+		if slices.Contains(own, nil) {
+			return requeue, nil
+		}
+		w.own = own
+	}
+	s.watches.set = true
+	s.watches.aclCheck = time.NewTimer(aclCheckDelay)
+	for i, n := range blockers {
+		if watches[i] == nil {
+			b.remove(n, false)
+		} else {
+			s.watches.watches = append(s.watches.watches, watches[i])
+		}
+	}
+	return pending, nil
+}
+
+// What has come first, if it is none of the blockers' watches.
+const (
+	another = -1 - iota // one of the waiter's own, or that of the limit
+	checkACL
+)
+
+// firstEvent waits for the first event: that of the blocker watched[i], or another.
+func (w *waiter) firstEvent(ctx context.Context, s *survey) (i int, event zk.Event, next turn, err error) {
+	for {
+		var check <-chan time.Time
+		if s.watches.aclCheck != nil {
+			check = s.watches.aclCheck.C
+		}
+		i, event, err = w.first(ctx, s.limit, s.watches.watches, check)
+		switch {
+		case err != nil:
+			return i, event, failed, err
+		case i != checkACL:
+			return i, event, pending, nil
+		}
+		s.watches.aclCheck = nil
+		if next, err := w.readNodes(ctx, slices.Concat(s.blockers.watched, w.nodes)); next != pending {
+			return i, event, next, err
+		}
+	}
+}
+
+// mostReads is how many nodes are read at once: each takes a goroutine.
+const mostReads = 1000
+
+// readNodes reads nodes. If one does not exist, its event is on the way or withheld, and the waiter lists.
+func (w *waiter) readNodes(ctx context.Context, nodes []znode.Node) (turn, error) {
+	errs := make([]error, len(nodes))
+	slots := make(chan struct{}, mostReads)
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		slots <- struct{}{}
+		all.Go(func() {
+			_, _, errs[i] = w.queue.client.Get(ctx, w.queue.path(n))
+			<-slots
+		})
+	}
+	all.Wait()
+	next := pending
+	for i, err := range errs {
+		switch err {
+		case nil:
+		case zk.ErrNoNode:
+			next = relist
+		default:
+			return failed, explain(err, "READ on "+w.queue.path(nodes[i]))
+		}
+	}
+	return next, nil
+}
+
+// first waits for the first event: that of watch i, another, or checkACL.
+func (w *waiter) first(ctx context.Context, limit Limit, watches []*zkclient.Watch, check <-chan time.Time) (i int, event zk.Event, err error) {
+	if len(watches) == 1 && len(w.own) <= 1 {
+		var own *zkclient.Watch
+		var ownC, limitC <-chan zk.Event
+		if len(w.own) == 1 {
+			own = w.own[0]
+			ownC = own.C()
+		}
+		if limit.Changed != nil {
+			limitC = limit.Changed.C()
+		}
+		select {
+		case event, first := <-watches[0].C():
+			return 0, watches[0].Event(event, first), nil
+		case event, first := <-ownC:
+			return another, own.Event(event, first), nil
+		case event, first := <-limitC:
+			return another, limit.Changed.Event(event, first), nil
+		case <-check:
+			return checkACL, zk.Event{}, nil
+		case <-ctx.Done():
+			return another, zk.Event{}, zkclient.Ended(ctx)
+		}
+	}
+	all := slices.Concat(watches, w.own)
+	if limit.Changed != nil {
+		all = append(all, limit.Changed)
+	}
+	j, event := receive(all, ctx.Done(), check)
+	switch {
+	case j == len(all):
+		return another, zk.Event{}, zkclient.Ended(ctx)
+	case j > len(all):
+		return checkACL, zk.Event{}, nil
+	case j >= len(watches):
+		j = another
+	}
+	return j, event, nil
+}
+
+// mostWatches is how many watches one select waits for: reflect.Select takes 65,536 cases.
+const mostWatches = 60_000
+
+// receive waits for the first event of the watches, or for one of the other channels, whose index comes after those of the
+// watches.
+func receive(watches []*zkclient.Watch, others ...any) (int, zk.Event) {
+	if len(watches) > mostWatches {
+		return receiveInParts(watches, others)
+	}
+	cases := make([]reflect.SelectCase, 0, len(watches)+len(others))
+	for _, w := range watches {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.C())})
+	}
+	for _, other := range others {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(other)})
+	}
+	i, value, first := reflect.Select(cases)
+	if i >= len(watches) {
+		return i, zk.Event{}
+	}
+	event, _ := value.Interface().(zk.Event)
+	return i, watches[i].Event(event, first)
+}
+
+// receiveInParts waits for each part of the watches on a goroutine of its own. An event that comes second is not lost: its
+// watch keeps it.
+func receiveInParts(watches []*zkclient.Watch, others []any) (int, zk.Event) {
+	type result struct {
+		i     int
+		event zk.Event
+	}
+	results := make(chan result, len(watches)/mostWatches+1)
+	stop := make(chan struct{})
+	var parts sync.WaitGroup
+	for from := 0; from < len(watches); from += mostWatches {
+		part := watches[from:min(from+mostWatches, len(watches))]
+		parts.Go(func() {
+			if i, event := receive(part, stop); i < len(part) {
+				results <- result{from + i, event}
+			}
+		})
+	}
+	defer parts.Wait()
+	defer close(stop)
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(results)}}
+	for _, other := range others {
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(other)})
+	}
+	i, value, _ := reflect.Select(cases)
+	if i > 0 {
+		return len(watches) + i - 1, zk.Event{}
+	}
+	first := value.Interface().(result)
+	return first.i, first.event
+}

@@ -1,0 +1,209 @@
+package rwlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// readSharer has the readers of one RWMutex value share a node, as long as no writer is known to be queued behind it.
+type readSharer struct {
+	queue  *queue.Queue
+	kind   znode.Kind
+	alone  bool // each reader creates a node
+	linger time.Duration
+
+	// current is the grant to join. It may be over by now.
+	current atomic.Pointer[sharedGrant]
+
+	mu      sync.Mutex
+	pending *pendingRead // a grant that readers which come now may share is on its way; or nil
+}
+
+// pendingRead is one wait on behalf of several readers.
+type pendingRead struct {
+	sharing *queue.NodeSharing
+	cancel  func() // by the last waiter; nil if one never leaves
+	waiting int    // readers that still wait for it; guarded by readSharer.mu
+
+	done   chan struct{} // closed when one of these is known:
+	shared *sharedGrant
+	err    error
+}
+
+func (r *readSharer) request() queue.Request {
+	q := queue.Request{Kind: r.kind, Nodes: 1}
+	if !r.alone {
+		q.Sharing = r.queue.NewSharing()
+	}
+	return q
+}
+
+// lock joins the grant that is held, or waits with others for a new one.
+func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
+	if err := zkclient.Ended(ctx); err != nil {
+		return nil, err
+	}
+	if r.alone {
+		return r.own(r.queue.Wait(ctx, r.request()))
+	}
+	if g := r.join(ctx); g != nil {
+		return g, nil
+	}
+	r.ensureWatch(ctx)
+	p := r.wait(ctx)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		r.quit(p)
+		return nil, r.queue.CanceledError(ctx)
+	}
+	switch p.err {
+	case nil:
+	case errAcquirerPanicked:
+		return r.lock(ctx)
+	default:
+		return nil, p.err
+	}
+	if err := zkclient.Ended(ctx); err != nil {
+		_ = p.shared.leave(ctx)
+		return nil, err
+	}
+	return p.shared, nil
+}
+
+// try joins the grant that is held, or takes the lock if it is free.
+func (r *readSharer) try(ctx context.Context) (*sharedGrant, error) {
+	if err := zkclient.Ended(ctx); err != nil {
+		return nil, err
+	}
+	if r.alone {
+		return r.own(r.queue.Try(ctx, r.request()))
+	}
+	if g := r.join(ctx); g != nil {
+		return g, nil
+	}
+	request := r.request()
+	grant, err := r.queue.Try(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	return r.open(grant, request.Sharing, 1), nil
+}
+
+// own is a grant that no other reader may join.
+func (r *readSharer) own(grant *queue.Grant, err error) (*sharedGrant, error) {
+	if err != nil {
+		return nil, err
+	}
+	return newSharedGrant(grant, nil, 0, nil, 1), nil
+}
+
+// join is all that a shared read costs: no request, and no mutex.
+func (r *readSharer) join(ctx context.Context) *sharedGrant {
+	if g := r.current.Load(); g != nil && g.join(ctx) {
+		return g
+	}
+	return nil
+}
+
+// ensureWatch finds out whether more readers may join the grant that is on its way.
+func (r *readSharer) ensureWatch(ctx context.Context) {
+	r.mu.Lock()
+	p := r.pending
+	r.mu.Unlock()
+	if p != nil {
+		p.sharing.EnsureWatch(ctx)
+	}
+}
+
+// wait returns the grant on its way that the caller may wait for. A new one is waited for on another goroutine, as the caller
+// may leave while other readers still wait. A caller that can never leave waits itself: a new goroutine has to grow its stack
+// first.
+func (r *readSharer) wait(ctx context.Context) *pendingRead {
+	r.mu.Lock()
+	if p := r.pending; p != nil && p.sharing.CanJoin() {
+		p.waiting++
+		r.mu.Unlock()
+		return p
+	}
+	request := r.request()
+	p := &pendingRead{sharing: request.Sharing, waiting: 1, done: make(chan struct{})}
+	stays := ctx.Done() == nil
+	if !stays {
+		p.cancel = r.queue.AcquireAsync(request, func(grant *queue.Grant, err error) { r.deliver(p, grant, err) })
+	}
+	r.pending = p
+	r.mu.Unlock()
+	if stays {
+		grant, err := (*queue.Grant)(nil), errAcquirerPanicked
+		defer func() { r.deliver(p, grant, err) }() // even if an observer panics
+		grant, err = r.queue.Wait(context.Background(), request)
+	}
+	return p
+}
+
+// errAcquirerPanicked is returned to waiting readers when the goroutine that acquired for them panicked. They retry.
+var errAcquirerPanicked = errors.New("a panic while acquiring")
+
+// deliver gives the grant to all readers that wait for it.
+func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pending == p {
+		r.pending = nil
+	}
+	switch {
+	case err != nil:
+		p.err = err
+	case p.waiting == 0:
+		grant.ReleaseAsync()
+	default:
+		p.shared = r.open(grant, p.sharing, p.waiting)
+	}
+	close(p.done)
+}
+
+// quit is for a reader that stops waiting.
+func (r *readSharer) quit(p *pendingRead) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-p.done:
+		if p.shared != nil {
+			p.shared.leaveAsync()
+		}
+		return
+	default:
+	}
+	if p.waiting--; p.waiting == 0 {
+		p.cancel()
+		if r.pending == p {
+			r.pending = nil
+		}
+	}
+}
+
+// open makes a grant the current one. Readers cannot find the former one any more: it ends now if it is idle, or with the last of
+// its readers.
+func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, readers int) *sharedGrant {
+	g := newSharedGrant(grant, sharing, r.linger, &r.current, readers)
+	if former := r.current.Swap(g); former != nil && former.linger > 0 {
+		former.releaseIdle()
+	}
+	return g
+}
+
+// releaseIdle gives an idle grant back, for a writer of this process, and waits for the answer. Without WithReadLinger there is
+// none.
+func (r *readSharer) releaseIdle(ctx context.Context) {
+	if g := r.current.Load(); g != nil && g.linger > 0 && g.end() {
+		_ = g.grant.Release(ctx)
+	}
+}
