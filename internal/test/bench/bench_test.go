@@ -101,6 +101,7 @@ func TestHarness(t *testing.T) {
 	}
 	for file, parts := range map[string][]string{
 		page:        {"| exclusive, 1 session |", "| internal/goid | ID | 4 ns | 0 |", "## Scale, on paper"},
+		figuresFile: {"speed\n\nworkload", zkLock},
 		ratiosChart: {"<svg"}, requestsChart: {"<svg"}, handOverChart: {"<svg"},
 	} {
 		text, err := os.ReadFile(dir + "/" + file)

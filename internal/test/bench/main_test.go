@@ -18,7 +18,7 @@
 //	BENCH_ROUNDS, BENCH_FOR other numbers than these
 //	BENCH_ONLY=regexp       only the workloads whose names match
 //	BENCH_DISK=1ms          have the server's disk take that much longer for each flush
-//	BENCH_REPORT=directory  write benchmarks.md and its charts there
+//	BENCH_REPORT=directory  write benchmarks.md, its charts and all figures there
 //
 // BENCH_CHILD is how a copy of this program is told that it is a driver.
 package bench

@@ -27,6 +27,8 @@ const (
 	// localFile is what make bench-local printed: the costs within a process,
 	// in the form that benchstat compares.
 	localFile = "benchmarks-local.txt"
+	// figuresFile is what make bench prints: the page shows a part of it.
+	figuresFile = "benchmarks-figures.txt"
 )
 
 //go:embed report.md.tmpl
@@ -81,8 +83,27 @@ func (r *report) Date() string      { return r.Began.UTC().Format(time.DateOnly)
 func (r *report) Speed() []row      { return rows(r.speed) }
 func (r *report) Queues() []row     { return rows(r.queues) }
 
-func (r *report) Permits() []row { return rows(r.permits) }
-func (r *report) Slow() []row    { return rows(r.slow) }
+func (r *report) Permits() []row       { return rows(r.permits) }
+func (r *report) Slow() []row          { return rows(r.slow) }
+func (r *report) Ours(all []row) []row { return overview(all) }
+
+// figures are the tables of the whole run.
+func (r *report) figures() string {
+	var b strings.Builder
+	for _, part := range []struct {
+		title   string
+		results []result
+	}{
+		{"speed", r.speed}, {"speed, with a slower disk", r.slow}, {"waiters", r.queues}, {"permits", r.permits},
+	} {
+		if len(part.results) > 0 {
+			fmt.Fprintf(&b, "%s\n\n", part.title)
+			printTable(&b, part.results)
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', -1, 64) + " s" }
 
@@ -157,6 +178,7 @@ func (r *report) write(t *testing.T, dir string) error {
 	shown := []string{ours, zkLock, curator}
 	for name, text := range map[string]string{
 		page:        b.String(),
+		figuresFile: r.figures(),
 		ratiosChart: ratios(r.speed),
 		requestsChart: growth("requests per cycle", shown,
 			waiting(func(r result) float64 { return r.requests }),

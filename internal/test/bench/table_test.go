@@ -18,6 +18,31 @@ type row struct {
 	Requests, Notifications           string
 	Processor, Own                    string
 	Target, Reached                   string
+	Than                              []string // only in an overview: the ratios to each of compared
+}
+
+// compared are the columns of an overview. A list is one column: of these peers at most one is measured by a workload.
+var compared = [][]string{{zkLock}, {curator}, {kazoo}, {bare, looking}}
+
+// overview is our row of each workload, with the ratios to the others.
+func overview(all []row) []row {
+	var some []row
+	for _, own := range all {
+		if own.Peer != ours {
+			continue
+		}
+		for _, peers := range compared {
+			ratio := "–"
+			for _, r := range all {
+				if r.Workload == own.Workload && slices.Contains(peers, r.Peer) {
+					ratio = strings.TrimSuffix(r.Ratio, " ×")
+				}
+			}
+			own.Than = append(own.Than, ratio)
+		}
+		some = append(some, own)
+	}
+	return some
 }
 
 var columns = []string{
