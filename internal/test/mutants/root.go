@@ -63,7 +63,7 @@ var ofTheFrontDoor = []mutant{
 		pkg:  "internal/queue",
 		why:  "the lock is held, and only the caller's own node is not there",
 		old:  "case failed >= len(nodes):\n\t\t\treturn replies[len(nodes):], zkclient.Named(err)",
-		new:  "case failed >= len(nodes):\n\t\t\tp.life.Lose(errDeleted)\n\t\t\treturn nil, look()",
+		new:  "case failed >= len(nodes):\n\t\t\tg.state.Lose(errDeleted)\n\t\t\treturn nil, look()",
 		test: scenario(inReentrant, "TestMutex", "an operation of the caller that is refused is no loss"),
 	},
 	{
