@@ -25,22 +25,25 @@ type Conn struct{ connSlot }
 // another one, by default 2 to 20 of its ticks.
 //
 // Compared with zk.Connect, a connection made here
-//   - reconnects within milliseconds instead of sleeping a second in front of every round over the servers;
-//   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s at most) instead
-//     of 6.7 session timeouts, and tries the others first for a while;
-//   - looks host names up again on every attempt, and checks a certificate against the host name, not the address;
+//   - reconnects within milliseconds instead of sleeping a second in front of every round over the
+//     servers;
+//   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s
+//     at most) instead of 6.7 session timeouts, and tries the others first for a while;
+//   - looks host names up again on every attempt, and checks a certificate against the host name,
+//     not the address;
 //   - drops the connection on a malformed frame instead of panicking;
-//   - sees to it that watches are set again after a reconnect, also when the server refuses that or the
-//     connection is lost again, and that they miss no change in between;
+//   - sees to it that watches are set again after a reconnect, also when the server refuses that or
+//     the connection is lost again, and that they miss no change in between;
 //   - closes within milliseconds also while no server can be reached;
-//   - knows the session timeout that the server granted and the instant until which its session is sure to live.
+//   - knows the session timeout that the server granted and the instant until which its session is
+//     sure to live.
 //
 // Calls wait while no server can be reached: they never fail with zk.ErrNoServer. A program that
 // needs a limit sets one around the call; the locks do so by their contexts.
 //
 // Connect fails
-//   - at once on bad input: no servers, an address that is none, a session timeout below a millisecond or above 24
-//     days, a user name that is empty or contains a colon;
+//   - at once on bad input: no servers, an address that is none, a session timeout below a
+//     millisecond or above 24 days, a user name that is empty or contains a colon;
 //   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
 //   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
 //

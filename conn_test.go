@@ -71,7 +71,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Each session event comes once, in order, to a function that may use the connection and takes its time.
+// Each session event comes once, in order, to a function that may use the connection and takes its
+// time.
 func TestWithSessionEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)

@@ -33,8 +33,8 @@ func flat(code string) string {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// The README's example is the code of an example that runs. It has its imports, so it can be pasted into a program that
-// has a rewrite of its own. The package comment shows the same.
+// The README's example is the code of an example that runs. It has its imports, so it can be pasted
+// into a program that has a rewrite of its own. The package comment shows the same.
 func TestReadmeShowsAnExample(t *testing.T) {
 	blocks := goBlock.FindAllStringSubmatch(read(t, "README.md"), -1)
 	if len(blocks) != 1 {

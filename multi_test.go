@@ -17,7 +17,8 @@ import (
 
 var open = zk.WorldACL(zk.PermAll)
 
-// What the client could not tell to be done or not is refused before it is sent, and so is what is no operation.
+// What the client could not tell to be done or not is refused before it is sent, and so is what is
+// no operation.
 func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -81,7 +82,8 @@ func TestMultiAndVerifyEndWithTheirContextsBesideADowngrade(t *testing.T) {
 	})
 }
 
-// Readers share a node, which stays when one of them releases: what that one has not sent by then is not sent.
+// Readers share a node, which stays when one of them releases: what that one has not sent by then
+// is not sent.
 func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		a, err := d.lock.RLock(d.Context())

@@ -23,7 +23,8 @@ const (
 	maxLines = 100         // of an example; few read a longer one
 	limit    = time.Minute // an example gives up by itself before
 
-	// The demo compiles the examples first, on a fresh machine with the standard library, and then runs four of them.
+	// The demo compiles the examples first, on a fresh machine with the standard library, and then
+	// runs four of them.
 	demoLimit = 5 * time.Minute
 )
 

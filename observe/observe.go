@@ -25,12 +25,12 @@
 // Most nodes have one hold. They have several, one after the other or at the same
 // time, and all but the first of them joined, in these cases:
 //
-//   - Read locks of one RWMutex value that share a node. Those who wait for the
-//     node together are Queued once, and then Granted each.
+//   - Read locks of one RWMutex value that share a node. Those who wait for the node together are
+//     Queued once, and then Granted each.
 //   - A reentrant lock taken again.
 //   - A write lock that is passed on by WithHandoff.
-//   - A downgrade: Released tells the end of the hold for writing and Granted, at
-//     once, the begin of the one for reading.
+//   - A downgrade: Released tells the end of the hold for writing and Granted, at once, the begin
+//     of the one for reading.
 //
 // A waiter looks at those next to it, not at the whole line, so that a release
 // wakes nobody but the next. It learns that somebody far ahead has gone when it
@@ -39,11 +39,11 @@
 //
 // # Rules for the functions
 //
-// They are called by many goroutines at the same time, while no mutex of the
-// locks is held: Queued, Moved, Granted and Released by the goroutine that called
-// the method of the lock, before it returns, or by one of the library's that
-// stands in line for several; those of a downgrade, and Left, Lost, Orphan and
-// Retried, by that or by any other. Events of one node or hold come one after the other.
+// They are called by many goroutines at the same time, while no mutex of the locks is held: Queued,
+// Moved, Granted and Released by the goroutine that called the method of the lock, before it
+// returns, or by one of the library's that stands in line for several; those of a downgrade, and
+// Left, Lost, Orphan and Retried, by that or by any other. Events of one node or hold come one
+// after the other.
 //
 // They must not block: the lock waits for them, and while Granted runs others
 // wait for the lock. They must not call the methods of a hold or of a lock.

@@ -130,14 +130,16 @@ func ofGo(function, file string) bool {
 	if goroot != "" {
 		return strings.HasPrefix(file, goroot)
 	}
-	// Without folders only the paths of packages are left, and those of Go have no dot before a slash.
+	// Without folders only the paths of packages are left, and those of Go have no dot before a
+	// slash.
 	path, _, _ := strings.Cut(function, "/")
 	return path == function || !strings.Contains(path, ".")
 }
 
 // madeNear finds about where the client was made that dials now: in this stack, or in that of the
 // goroutine that started this one. The clients dial on a goroutine of their own; the one that makes
-// them waits for the first session, or has gone on to what it waits for next. "" if it is in neither.
+// them waits for the first session, or has gone on to what it waits for next. "" if it is in
+// neither.
 func madeNear(stack string) string {
 	for range 4 { // generations of goroutines
 		for _, f := range frame.FindAllStringSubmatch(stack, -1) {

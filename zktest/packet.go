@@ -11,8 +11,8 @@ import (
 type Op int
 
 const (
-	// Any is every request that the program makes: all but Handshake, Ping, Rewatch, Auth and Close,
-	// which the client makes by itself.
+	// Any is every request that the program makes: all but Handshake, Ping, Rewatch, Auth and
+	// Close, which the client makes by itself.
 	Any Op = iota
 	// Create creates an ephemeral node, alone or within a multi: a lock or a permit is asked for.
 	Create
@@ -20,12 +20,13 @@ const (
 	Mkdir
 	// Delete deletes, alone or within a multi: a lock is given back.
 	Delete
-	// Move is a multi that creates an ephemeral node and deletes another, as a downgrade does. It is
-	// a Create and a Delete, too.
+	// Move is a multi that creates an ephemeral node and deletes another, as a downgrade does. It
+	// is a Create and a Delete, too.
 	Move
 	// List is getChildren, with or without a watch.
 	List
-	// Read is getData, with or without a watch, and the locks' request that watches many nodes at once.
+	// Read is getData, with or without a watch, and the locks' request that watches many nodes at
+	// once.
 	Read
 	// Exists is exists, with or without a watch.
 	Exists
@@ -162,9 +163,9 @@ func DelayRequest(d time.Duration) Action { return Action{do: delayRequest, wait
 // DelayReply keeps the reply, and what follows it on its connection, for that long.
 func DelayReply(d time.Duration) Action { return Action{do: delayReply, wait: d} }
 
-// Answer has the request answered with an error code of ZooKeeper's, and the server does not get it:
-// -127 is that of a server with too much to do, -102 is zk.ErrNoAuth. A Handshake is not answered.
-// It panics if code is 0, which is no error.
+// Answer has the request answered with an error code of ZooKeeper's, and the server does not get
+// it: -127 is that of a server with too much to do, -102 is zk.ErrNoAuth. A Handshake is not
+// answered. It panics if code is 0, which is no error.
 func Answer(code int32) Action {
 	if code == 0 {
 		panic("zktest: Answer: 0 is no error")
@@ -176,8 +177,8 @@ func Answer(code int32) Action {
 type Fault struct{ f *proxy.Fault }
 
 // Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
-// answered. With CutAfterCommit, HoldReply and LoseReply the server has done the work by then. It is
-// never closed if the connection ends first.
+// answered. With CutAfterCommit, HoldReply and LoseReply the server has done the work by then. It
+// is never closed if the connection ends first.
 func (f *Fault) Fired() <-chan struct{} { return f.f.Fired() }
 
 // Release lets go what is held. Before the fault has struck, it makes the hold of no length.
@@ -199,8 +200,8 @@ func (h *Host) Nth(op Op, n int, action Action) *Fault {
 	return &Fault{h.proxy.Nth(ops[op], n, action.inside())}
 }
 
-// Where arms a fault for the host's n-th request for which match returns true. match must only look:
-// it must call no method of the Host.
+// Where arms a fault for the host's n-th request for which match returns true. match must only
+// look: it must call no method of the Host.
 func (h *Host) Where(match func(Request) bool, n int, action Action) *Fault {
 	if match == nil {
 		panic("zktest: Where: no function")

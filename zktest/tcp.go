@@ -19,10 +19,10 @@ func inBubble(t testing.TB, what string) {
 	}
 }
 
-// ListenTCP opens a real port on the loopback interface for each member and returns their addresses,
-// for programs that cannot take a dialer, such as other processes. A member that is dead listens when
-// it is restarted. The faults of Hosts do not concern what connects there; see Host.ListenTCP. t fails
-// in a synctest bubble, in which real connections do not work.
+// ListenTCP opens a real port on the loopback interface for each member and returns their
+// addresses, for programs that cannot take a dialer, such as other processes. A member that is dead
+// listens when it is restarted. The faults of Hosts do not concern what connects there; see
+// Host.ListenTCP. t fails in a synctest bubble, in which real connections do not work.
 func (s *Server) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
@@ -42,9 +42,9 @@ func (s *Server) ListenTCP(t testing.TB) []string {
 	return addrs
 }
 
-// ListenTCP opens a real port on the loopback interface for each member, and returns their addresses.
-// What connects there is on the host: all its faults concern it. The ports are closed at t's cleanup.
-// t fails in a synctest bubble, in which real connections do not work.
+// ListenTCP opens a real port on the loopback interface for each member, and returns their
+// addresses. What connects there is on the host: all its faults concern it. The ports are closed at
+// t's cleanup. t fails in a synctest bubble, in which real connections do not work.
 func (h *Host) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")

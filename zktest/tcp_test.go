@@ -21,8 +21,9 @@ func dialReal(t *testing.T, addrs []string) *zk.Conn {
 	return conn.Client()
 }
 
-// refuses waits until the system refuses connections to the address of a dead member. That is not at once while another test
-// starts a process: between fork and exec that process has a copy of each socket, the one that listened, too.
+// refuses waits until the system refuses connections to the address of a dead member. That is not
+// at once while another test starts a process: between fork and exec that process has a copy of
+// each socket, the one that listened, too.
 func refuses(t *testing.T, addr string) {
 	t.Helper()
 	eventually(t, 20*time.Second, func() error {

@@ -482,8 +482,8 @@ func TestConnectTakesOptions(t *testing.T) {
 	})
 }
 
-// Outside of a bubble all is the same, in real time. Sessions are so long that none ends on a busy machine
-// but the one that is ended.
+// Outside of a bubble all is the same, in real time. Sessions are so long that none ends on a busy
+// machine but the one that is ended.
 func TestInRealTime(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)

@@ -28,9 +28,9 @@ const (
 	starterFail            // it writes the number of the error if it cannot
 )
 
-// startChild calls known with the group's number when the command has a process and has not begun: what
-// it starts itself must not come before the guard knows the group. So the process waits for a byte,
-// and only then becomes the command.
+// startChild calls known with the group's number when the command has a process and has not begun:
+// what it starts itself must not come before the guard knows the group. So the process waits for a
+// byte, and only then becomes the command.
 func startChild(argv, env []string, known func(group int)) (*child, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
@@ -99,9 +99,9 @@ func cannotRun(name string, err error) error {
 	return fail(exitNotRun, "%s: %w", name, errors.Unwrap(err))
 }
 
-// wait is not that of package os, for it must also hear of ^Z: the terminal has
-// stopped the command, and a program that waits for zklock would not be told. A lock
-// should not be held by a process that sleeps, so the command goes on.
+// wait is not that of package os, for it must also hear of ^Z: the terminal has stopped the
+// command, and a program that waits for zklock would not be told. A lock should not be held by a
+// process that sleeps, so the command goes on.
 func (c *child) wait() {
 	for {
 		var status syscall.WaitStatus

@@ -13,7 +13,7 @@ func self() (string, error) { return "/proc/self/exe", nil }
 // instant. Only the command itself: what it starts is the guard's.
 func diesWithUs(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// adoptOrphans makes zklock the parent of processes of the command whose own
-// has gone, so that it can bury them: in many containers no other process does, and a
-// group with a dead member looks alive.
+// adoptOrphans makes zklock the parent of processes of the command whose own has gone, so that it
+// can bury them: in many containers no other process does, and a group with a dead member looks
+// alive.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

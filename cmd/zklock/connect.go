@@ -56,7 +56,8 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	}
 }
 
-// unprefixed is an error of zklocks.Connect without the name of the package, which is nearly that of this program.
+// unprefixed is an error of zklocks.Connect without the name of the package, which is nearly that
+// of this program.
 func unprefixed(err error) string { return strings.TrimPrefix(err.Error(), "zklocks: ") }
 
 // checkPath refuses what cannot be a path before a server is asked.

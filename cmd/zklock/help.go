@@ -51,8 +51,8 @@ func (c *command) help() string {
 // flagWidth is that of the longest flag with its value.
 const flagWidth = len("-kill-after duration")
 
-// described is what a flag's value is called, and what the flag is for. Its usage may begin with the name of
-// the value, quoted and with a colon, which is not said twice.
+// described is what a flag's value is called, and what the flag is for. Its usage may begin with
+// the name of the value, quoted and with a colon, which is not said twice.
 func described(f *flag.Flag) (value, text string) {
 	value, text = flag.UnquoteUsage(f)
 	return value, strings.TrimPrefix(text, value+": ")

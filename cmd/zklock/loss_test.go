@@ -164,9 +164,9 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 	}
 }
 
-// The guard has ended the command before zklock could, which is told as a loss: the code is not that of
-// a command that SIGKILL has ended.
-// Here zklock is stopped by the first thing that the command does: the guard knows of the command by then.
+// The guard has ended the command before zklock could, which is told as a loss: the code is not
+// that of a command that SIGKILL has ended. Here zklock is stopped by the first thing that the
+// command does: the guard knows of the command by then.
 func TestTheGuardsEndIsALoss(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)

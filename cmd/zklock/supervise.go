@@ -14,10 +14,10 @@ import (
 //	time ──▶   last answer        SIGTERM          SIGKILL   deadline
 //	               │                 │◀─ kill-after ─▶│◀ reserve ▶│
 //
-// Until the deadline no other process can hold the lock, unless a program deletes its
-// node. A heartbeat that is answered moves all of that on; when one is late the
-// deadline is at least two fifths of a session timeout away (less a few round trips), and
-// -kill-after is at most a quarter. So a lock that is well is never given up.
+// Until the deadline no other process can hold the lock, unless a program deletes its node. A
+// heartbeat that is answered moves all of that on; when one is late the deadline is at least two
+// fifths of a session timeout away (less a few round trips), and -kill-after is at most a quarter.
+// So a lock that is well is never given up.
 type supervisor struct {
 	path      string
 	hold      *zklocks.Hold
@@ -105,7 +105,8 @@ func (s *supervisor) look() time.Duration {
 		s.lose(errGone)
 		s.killAt = now
 	case s.killAt.IsZero() && s.overdue():
-		// The guard has ended it by now, or does at once. A deadline that has moved on comes too late.
+		// The guard has ended it by now, or does at once. A deadline that has moved on comes too
+		// late.
 		s.lose(errLate)
 		s.killAt = now
 	case deadline.Sub(now) <= s.killAfter+s.reserve && s.killAt.IsZero():
@@ -139,8 +140,8 @@ func (s *supervisor) allow(deadline time.Time) {
 	s.guard.allow(time.Until(s.guarded))
 }
 
-// overdue reports whether the guard's time is up. The guard's timer is set after guarded is, so it may
-// strike a moment later, never before.
+// overdue reports whether the guard's time is up. The guard's timer is set after guarded is, so it
+// may strike a moment later, never before.
 func (s *supervisor) overdue() bool {
 	return !s.guarded.IsZero() && !time.Now().Before(s.guarded)
 }

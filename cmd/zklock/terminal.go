@@ -28,8 +28,7 @@ func (t *terminal) lendTo(attr *syscall.SysProcAttr) {
 	}
 }
 
-// takeBack is for the program that comes after zklock in the same group: a script that
-// goes on.
+// takeBack is for the program that comes after zklock in the same group: a script that goes on.
 func (t *terminal) takeBack() {
 	if t != nil {
 		signal.Ignore(syscall.SIGTTOU) // which a process that is not in front gets for it

@@ -108,8 +108,8 @@ func demo(ctx context.Context, servers string) (int, error) {
 	return 0, nil
 }
 
-// inMemory serves ZooKeeper's protocol on a free port of the loopback interface. The examples
-// are processes of their own, so they need a real port.
+// inMemory serves ZooKeeper's protocol on a free port of the loopback interface. The examples are
+// processes of their own, so they need a real port.
 func inMemory() (addr string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,7 +1,7 @@
-// Inventory: shops read a stock of goods that clerks rewrite, bin after bin. The
-// sum never changes: who counts another one has read in the midst of a rewrite.
-// A clerk writes by hold.Multi, so no step of a rewrite takes place without its lock,
-// and downgrades to read back what it wrote, beside other readers.
+// Inventory: shops read a stock of goods that clerks rewrite, bin after bin. The sum never changes:
+// who counts another one has read in the midst of a rewrite. A clerk writes by hold.Multi, so no
+// step of a rewrite takes place without its lock, and downgrades to read back what it wrote, beside
+// other readers.
 //
 //	go run ./examples/inventory -servers host:2181
 //	go run ./examples/inventory -servers host:2181 -unlocked

@@ -4,9 +4,9 @@
 //
 //	go run ./examples/joblimit -servers host:2181
 //
-// It fails (exit status 1) when more than N ever worked at once, when N never
-// did, or when no worker took the dead one's place in time. That is measured without
-// asking the lock: workers tell the start and end of each job through one pipe.
+// It fails (exit status 1) when more than N ever worked at once, when N never did, or when no
+// worker took the dead one's place in time. That is measured without asking the lock: workers tell
+// the start and end of each job through one pipe.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Treewalk: a function takes a lock and calls itself for each child of a node,
-// which takes the lock again, level by level. Each branch of the root is walked
-// by a goroutine of its own, which joins by the context of the hold that Do passes on.
+// Treewalk: a function takes a lock and calls itself for each child of a node, which takes the lock
+// again, level by level. Each branch of the root is walked by a goroutine of its own, which joins
+// by the context of the hold that Do passes on.
 //
 //	go run ./examples/treewalk -servers host:2181
 //

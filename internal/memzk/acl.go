@@ -90,8 +90,8 @@ func maskedWith(ip []byte, mask net.IPMask) []byte {
 	return v
 }
 
-// address returns 4 bytes or 16, or nil for what is no IP address. It is as lenient as ZooKeeper: four
-// numbers, leading zeros and all.
+// address returns 4 bytes or 16, or nil for what is no IP address. It is as lenient as ZooKeeper:
+// four numbers, leading zeros and all.
 func address(s string) []byte {
 	if strings.Contains(s, ":") {
 		if strings.Contains(s, ".") {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// sessionlessTimeout is how long a connection may be silent before it has a session, and the
-// length of the buckets in which a member closes connections that are silent for longer than
-// their session's timeout.
+// sessionlessTimeout is how long a connection may be silent before it has a session, and the length
+// of the buckets in which a member closes connections that are silent for longer than their
+// session's timeout.
 const sessionlessTimeout = 10 * time.Second
 
 // conn is one client's connection. All fields but nc, wake, gone and done are guarded by

@@ -29,8 +29,8 @@ type Config struct {
 	// accepted because ZooKeeper has it; members join within it here.
 	SyncLimit, InitLimit int
 
-	// Phase is how much of a tick is over at the start. Sessions end at whole ticks, and the leader pings
-	// its followers at times that have nothing to do with these.
+	// Phase is how much of a tick is over at the start. Sessions end at whole ticks, and the leader
+	// pings its followers at times that have nothing to do with these.
 	Phase time.Duration
 
 	// Random is the seed of passwords and of what ZooKeeper leaves to chance: the order in which a
@@ -77,8 +77,8 @@ type entry struct {
 	r *request
 }
 
-// Start starts an ensemble, which has a leader at once. For use in a bubble of synctest, it is called in
-// that bubble: its timers belong there.
+// Start starts an ensemble, which has a leader at once. For use in a bubble of synctest, it is
+// called in that bubble: its timers belong there.
 func Start(cfg Config) *Ensemble {
 	if cfg.Members < 0 || cfg.Tick < 0 {
 		panic(fmt.Sprintf("memzk: a Config with %d members and a tick of %v", cfg.Members, cfg.Tick))
@@ -423,8 +423,8 @@ func (e *Ensemble) leader() *Member {
 	return l
 }
 
-// Expire has the leader end a session now, as its timer would. It returns false if there is no
-// such session, or no leader.
+// Expire has the leader end a session now, as its timer would. It returns false if there is no such
+// session, or no leader.
 func (e *Ensemble) Expire(session int64) bool {
 	e.lock()
 	defer e.unlock()

@@ -614,8 +614,8 @@ func TestElectHandsLeadershipOver(t *testing.T) {
 		if !r.ended(0) {
 			t.Error("the connection did not drop")
 		}
-		// The first zxid of the epoch is the leader's only, until there is a transaction: a client that
-		// has seen it is refused by the others.
+		// The first zxid of the epoch is the leader's only, until there is a transaction: a client
+		// that has seen it is refused by the others.
 		if f.Zxid() != 2<<32 || g.Zxid() != 1<<32+2 {
 			t.Errorf("zxids %x, %x", f.Zxid(), g.Zxid())
 		}

@@ -341,8 +341,8 @@ func (m *Member) seeLinks() {
 // bear that is over: it ended while one of them was paused and could not notice.
 func (m *Member) overdue() bool { return !m.linked() && !m.silenceAlarm.set }
 
-// Lag has the member apply transactions so much later than they are committed. It has no effect
-// on a leader, and a member that joins a leader first applies all.
+// Lag has the member apply transactions so much later than they are committed. It has no effect on
+// a leader, and a member that joins a leader first applies all.
 func (m *Member) Lag(d time.Duration) {
 	m.e.lock()
 	defer m.e.unlock()
@@ -507,8 +507,8 @@ func (m *Member) openSession(c *conn) {
 	m.toLeader(r, (*Member).process)
 }
 
-// resumeSession asks the leader whether the session is alive. A leader decides alone, and so may
-// be wrong if it has been deposed.
+// resumeSession asks the leader whether the session is alive. A leader decides alone, and so may be
+// wrong if it has been deposed.
 func (m *Member) resumeSession(c *conn) {
 	r := &request{c: c, from: m, session: c.session}
 	m.toLeader(r, (*Member).validateSession)

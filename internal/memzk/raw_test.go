@@ -143,8 +143,8 @@ func (r *raw) silent(d time.Duration) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// ended says whether the connection ends within that time, without a packet. Even if that is no time,
-// goroutines that are at it come to their end.
+// ended says whether the connection ends within that time, without a packet. Even if that is no
+// time, goroutines that are at it come to their end.
 func (r *raw) ended(d time.Duration) bool {
 	r.t.Helper()
 	r.nc.SetReadDeadline(time.Now().Add(d + time.Millisecond))

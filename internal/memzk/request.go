@@ -117,8 +117,8 @@ func (m *Member) process(r *request) {
 	m.commit(x, r)
 }
 
-// processSync is the leader's: the member may answer when it has applied all that was committed.
-// It needs no majority, unless writes wait for one.
+// processSync is the leader's: the member may answer when it has applied all that was committed. It
+// needs no majority, unless writes wait for one.
 func (m *Member) processSync(r *request) {
 	if len(m.stalled) > 0 {
 		r.keep()
@@ -151,8 +151,8 @@ func (r *request) finish(res result) {
 	r.c.drain()
 }
 
-// prepare validates a request against the leader's state, which is that after all transactions.
-// A request that fails is a transaction, too. The code is for a request that cannot be read.
+// prepare validates a request against the leader's state, which is that after all transactions. A
+// request that fails is a transaction, too. The code is for a request that cannot be read.
 func (m *Member) prepare(r *request) (*txn, int32) {
 	x := &txn{kind: opError, session: r.session}
 	switch r.op {
@@ -337,8 +337,8 @@ func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int
 	return x, codeOK
 }
 
-// readMulti returns the operations up to the one that cannot be read, if there is one: that with it when
-// its ACL is at fault.
+// readMulti returns the operations up to the one that cannot be read, if there is one: that with it
+// when its ACL is at fault.
 func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
 	d := decoder{b: body}
 	for {
@@ -483,8 +483,8 @@ func appendSubResult(b []byte, r *result) []byte {
 func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	zxid := m.tree.zxid
 	c.lastZxid = zxid
-	// Only the leader knows where a session is: at another member reads go on until the
-	// connection ends.
+	// Only the leader knows where a session is: at another member reads go on until the connection
+	// ends.
 	if m.role == leading {
 		switch code := m.tracker.check(c.session, m); code {
 		case codeOK:

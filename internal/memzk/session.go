@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// session is what the leader knows of a session, in its memory only: a new leader starts all
-// timers with a full timeout.
+// session is what the leader knows of a session, in its memory only: a new leader starts all timers
+// with a full timeout.
 type session struct {
 	id      int64
 	expires time.Duration // since the start of the ensemble
@@ -125,8 +125,8 @@ func (m *Member) startSessions() {
 	m.setSessionAlarm()
 }
 
-// setSessionAlarm is called when a timer may have become the first. Touches only move timers
-// away: then the alarm comes too early, once, and is set again.
+// setSessionAlarm is called when a timer may have become the first. Touches only move timers away:
+// then the alarm comes too early, once, and is set again.
 func (m *Member) setSessionAlarm() {
 	if at, ok := m.tracker.next(); ok {
 		m.sessionAlarm.at(at)

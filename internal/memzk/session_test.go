@@ -311,8 +311,8 @@ func TestWords(t *testing.T) {
 	})
 }
 
-// The client hears all that was said before the connection ends, even when another goroutine than the one that reads
-// requests is at writing it.
+// The client hears all that was said before the connection ends, even when another goroutine than
+// the one that reads requests is at writing it.
 func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()[0]

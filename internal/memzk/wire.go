@@ -209,7 +209,8 @@ func appendBytes(b []byte, v []byte) []byte {
 	return append(appendInt32(b, int32(len(v))), v...)
 }
 
-// appendString encodes as Java does: a character beyond U+FFFF is two surrogates, of three bytes each.
+// appendString encodes as Java does: a character beyond U+FFFF is two surrogates, of three bytes
+// each.
 func appendString(b []byte, v string) []byte {
 	start := len(b)
 	b = appendInt32(b, int32(len(v)))

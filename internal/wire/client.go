@@ -18,7 +18,8 @@ import (
 
 var errClosed = errors.New("zklocks: closed")
 
-// client is all that stands around one *zk.Conn: its dialer, its callback, and what the wires report.
+// client is all that stands around one *zk.Conn: its dialer, its callback, and what the wires
+// report.
 type client struct {
 	settings
 	link  *liveness.Link
@@ -58,7 +59,8 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 	return c
 }
 
-// dial is the client's zk.Dialer. The client's own timeout is ignored: it knows neither the session's nor the server.
+// dial is the client's zk.Dialer. The client's own timeout is ignored: it knows neither the
+// session's nor the server.
 func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error) {
 	c.mu.Lock()
 	last := c.current
@@ -109,7 +111,8 @@ func (c *client) open(network, server string) (*wire, error) {
 	return newWire(c, conn, address, limit), nil
 }
 
-// secure begins TLS. The name to check is the one that the user gave, as only that one is in a certificate.
+// secure begins TLS. The name to check is the one that the user gave, as only that one is in a
+// certificate.
 func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
 	config := c.tls.Clone()
 	if config.ServerName == "" {
@@ -123,8 +126,8 @@ func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.
 	return secured, nil
 }
 
-// event is the client's zk.EventCallback. The client waits for it, holding locks at times: it must neither block nor call
-// the connection.
+// event is the client's zk.EventCallback. The client waits for it, holding locks at times: it must
+// neither block nor call the connection.
 func (c *client) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
@@ -140,8 +143,8 @@ func (c *client) event(e zk.Event) {
 	case zk.StateDisconnected:
 		c.resting()
 		if c.quit.Err() != nil {
-			// The client now answers everything in its queue and ends. Close may be about to put its last request there,
-			// and would wait a second for the answer if it came too late.
+			// The client now answers everything in its queue and ends. Close may be about to put
+			// its last request there, and would wait a second for the answer if it came too late.
 			time.Sleep(2 * time.Millisecond)
 		}
 	}

@@ -15,16 +15,18 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// Connect opens a connection to an ensemble and returns when the server has granted a session. servers are the members, each
-// "host:port" or "host" for port 2181. sessionTimeout is how long the session shall live on, with its locks, while no
-// server hears of the client; the server may grant another one, by default 2 to 20 of its ticks.
+// Connect opens a connection to an ensemble and returns when the server has granted a session.
+// servers are the members, each "host:port" or "host" for port 2181. sessionTimeout is how long the
+// session shall live on, with its locks, while no server hears of the client; the server may grant
+// another one, by default 2 to 20 of its ticks.
 //
-// The connection is the caller's to close, and its only user of session events: they are not passed on. It makes itself
-// anew when it is lost, for as long as it takes, and gets a new session when the old one has expired.
+// The connection is the caller's to close, and its only user of session events: they are not passed
+// on. It makes itself anew when it is lost, for as long as it takes, and gets a new session when
+// the old one has expired.
 //
 // Connect fails
-//   - at once on bad input: no servers, an address that is none, a session timeout below a millisecond or above 24 days,
-//     a user name that is empty or contains a colon;
+//   - at once on bad input: no servers, an address that is none, a session timeout below a
+//     millisecond or above 24 days, a user name that is empty or contains a colon;
 //   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
 //   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
 //
@@ -105,8 +107,8 @@ func (c *client) start(ctx context.Context, conn *zk.Conn) error {
 	return nil
 }
 
-// authenticate adds credentials, and asks for something, as a server that refuses them may close the connection right
-// after its answer.
+// authenticate adds credentials, and asks for something, as a server that refuses them may close
+// the connection right after its answer.
 func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials) error {
 	done := make(chan error, 1)
 	c.work.Go(func() {
@@ -154,7 +156,8 @@ func (c *client) shutdown(conn *zk.Conn) {
 	up := c.up
 	c.mu.Unlock()
 	if !up {
-		// Stop the client first and close it then: while it is looking for a server, nobody would answer Close.
+		// Stop the client first and close it then: while it is looking for a server, nobody would
+		// answer Close.
 		c.closed()
 		timer := time.NewTimer(100 * time.Millisecond)
 		defer timer.Stop()

@@ -68,7 +68,8 @@ func TestContextDoneBefore(t *testing.T) {
 // pauses are what the client's end takes in virtual time: a few ms in which it lets a Close get in.
 const pauses = 5 * time.Millisecond
 
-// givesUp connects to an address where no session is to be had, and looks at the error. It returns how long it took.
+// givesUp connects to an address where no session is to be had, and looks at the error. It returns
+// how long it took.
 func givesUp(t *testing.T, patience time.Duration, says string, address string, opts ...wire.Option) time.Duration {
 	t.Helper()
 	leak := goleak.IgnoreCurrent()
@@ -92,7 +93,8 @@ func givesUp(t *testing.T, patience time.Duration, says string, address string, 
 	return took
 }
 
-// An address where no program listens, one that accepts and says nothing, one that closes. Not parallel: goroutines are looked for.
+// An address where no program listens, one that accepts and says nothing, one that closes. Not
+// parallel: goroutines are looked for.
 func TestConnectGivesUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serve func(net.Conn)

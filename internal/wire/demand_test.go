@@ -11,9 +11,10 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A server may answer nobody who has not said who he is, and end the connection. Whoever has credentials does not notice.
-// Whoever has none is told by the first call. Later ones find no connection that lasts, an outage as any other: they
-// wait, and the server is not hammered at. Only a real server can be told to demand credentials.
+// A server may answer nobody who has not said who he is, and end the connection. Whoever has
+// credentials does not notice. Whoever has none is told by the first call. Later ones find no
+// connection that lasts, an outage as any other: they wait, and the server is not hammered at. Only
+// a real server can be told to demand credentials.
 func TestServerThatDemandsCredentials(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {

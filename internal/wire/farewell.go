@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// A farewell lets Close end at once when the user calls it while the client waits for a server that does not answer the
-// handshake.
+// A farewell lets Close end at once when the user calls it while the client waits for a server that
+// does not answer the handshake.
 //
-// The client's Close hands a last request to a goroutine that only runs when there is a connection, and waits a second for
-// its answer. So the wire cuts the server off, gives the handshake the answer that the client hopes for (its old session,
-// so that nothing changes), swallows what it writes, and answers the last request. Nothing of it gets to the network.
+// The client's Close hands a last request to a goroutine that only runs when there is a connection,
+// and waits a second for its answer. So the wire cuts the server off, gives the handshake the
+// answer that the client hopes for (its old session, so that nothing changes), swallows what it
+// writes, and answers the last request. Nothing of it gets to the network.
 type farewell struct {
 	out  []byte // not read yet
 	last chan []byte
 }
 
-// newFarewell returns nil for a handshake that asks for a new session, as there is none to pretend. Nobody has the
-// connection then but Connect, or its session has expired.
+// newFarewell returns nil for a handshake that asks for a new session, as there is none to pretend.
+// Nobody has the connection then but Connect, or its session has expired.
 func newFarewell(session int64, timeout int32, password []byte) *farewell {
 	if session == 0 {
 		return nil
@@ -83,8 +84,8 @@ func (w *wire) pretend() bool {
 	return true
 }
 
-// abort is called when the user has closed the client. It ends a handshake that hangs; a running connection is left to
-// the client's goodbye, for a while.
+// abort is called when the user has closed the client. It ends a handshake that hangs; a running
+// connection is left to the client's goodbye, for a while.
 func (w *wire) abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

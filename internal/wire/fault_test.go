@@ -15,7 +15,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A restarted server has its session back with the next attempt: no second of sleep, no new session.
+// A restarted server has its session back with the next attempt: no second of sleep, no new
+// session.
 func TestRestartedServer(t *testing.T) {
 	t.Parallel()
 	const longestPause = 400 * time.Millisecond
@@ -140,7 +141,8 @@ func TestFrozenMember(t *testing.T) {
 	}
 }
 
-// Close must not wait for servers that do not answer, and must leave nothing running. Not parallel: goroutines are looked for.
+// Close must not wait for servers that do not answer, and must leave nothing running. Not parallel:
+// goroutines are looked for.
 func TestCloseDuringOutage(t *testing.T) {
 	type scene struct {
 		server venue.Server
@@ -175,7 +177,8 @@ func TestCloseDuringOutage(t *testing.T) {
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
 				l := liveness.Of(conn)
-				// Callers wait, as always in real life, and more of them than fit into the client's queue.
+				// Callers wait, as always in real life, and more of them than fit into the client's
+				// queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
 				for range 10 {
@@ -207,8 +210,8 @@ func clientRuns() bool {
 	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*client)"))
 }
 
-// Alive must turn false before anybody else can see the session's nodes vanish. The server is muted at some moment, so
-// that the client does not know what the server knows.
+// Alive must turn false before anybody else can see the session's nodes vanish. The server is muted
+// at some moment, so that the client does not know what the server knows.
 func TestDeadlineBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
@@ -242,8 +245,8 @@ func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
 	}
 }
 
-// deadBeforeExpiry cuts conn off, by a way in which it hears no more of its server, and tells how long its session was known to
-// be dead before its nodes vanished.
+// deadBeforeExpiry cuts conn off, by a way in which it hears no more of its server, and tells how
+// long its session was known to be dead before its nodes vanished.
 func deadBeforeExpiry(t *testing.T, conn, witness *zk.Conn, off func()) time.Duration {
 	t.Helper()
 	l, session, path := liveness.Of(conn), conn.SessionID(), test.Path(t)

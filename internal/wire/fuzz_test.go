@@ -26,8 +26,8 @@ func (script) SetDeadline(time.Time) error      { return nil }
 func (script) SetReadDeadline(time.Time) error  { return nil }
 func (script) SetWriteDeadline(time.Time) error { return nil }
 
-// Whatever a server says, the client gets it unchanged and in whole frames, each of a length that it can stand, or the
-// connection ends.
+// Whatever a server says, the client gets it unchanged and in whole frames, each of a length that
+// it can stand, or the connection ends.
 func FuzzWire(f *testing.F) {
 	hello := handshakeFrame(fakeSession, 4000, 16)
 	for _, said := range [][]byte{
@@ -88,8 +88,8 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// The client's decoder must survive whatever passes our check, for what it cannot stand ends the process. Here it does the
-// decoding itself, of an answer to one call.
+// The client's decoder must survive whatever passes our check, for what it cannot stand ends the
+// process. Here it does the decoding itself, of an answer to one call.
 func FuzzReply(f *testing.F) {
 	var said atomic.Pointer[[]byte]
 	server := newFakeServer(f)

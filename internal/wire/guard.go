@@ -9,13 +9,14 @@ import (
 
 // guard runs while there is no connection, and notices when the user closes the client.
 //
-// The client tells nobody. Unless it is connected, it does not even look itself before it has tried all servers, and then
-// only when the HostProvider makes it sleep, which ours never does. But a request that waits in its queue fails at once
-// when the client is closed, and while nothing takes it from there it cannot fail for another reason. So guard leaves a
-// request there: a read that any server answers from memory, once per outage.
+// The client tells nobody. Unless it is connected, it does not even look itself before it has tried
+// all servers, and then only when the HostProvider makes it sleep, which ours never does. But a
+// request that waits in its queue fails at once when the client is closed, and while nothing takes
+// it from there it cannot fail for another reason. So guard leaves a request there: a read that any
+// server answers from memory, once per outage.
 //
-// "While nothing takes it" begins with the client's own word that it is disconnected, not when the wire sees an error:
-// in between the old send loop may take the request, and fail it.
+// "While nothing takes it" begins with the client's own word that it is disconnected, not when the
+// wire sees an error: in between the old send loop may take the request, and fail it.
 func (c *client) guard(conn *zk.Conn) {
 	for suspicions := 0; ; {
 		c.mu.Lock()
@@ -38,8 +39,9 @@ func (c *client) guard(conn *zk.Conn) {
 		case failed && same && idle:
 			c.closed()
 		case failed && same && up:
-			// A request failed, and still the wire is sound. Either the client is just dropping it, or it was closed in the
-			// moment of a reconnect and its goodbye got lost: then it would go on for ever.
+			// A request failed, and still the wire is sound. Either the client is just dropping it,
+			// or it was closed in the moment of a reconnect and its goodbye got lost: then it would
+			// go on for ever.
 			if suspicions++; suspicions > suspicious {
 				c.closed()
 			}

@@ -12,22 +12,25 @@ import (
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 400 * time.Millisecond
-	// A connection that lived shorter than this does not set the pauses back, or a server that throws its clients out would
-	// be asked a thousand times a second.
+	// A connection that lived shorter than this does not set the pauses back, or a server that
+	// throws its clients out would be asked a thousand times a second.
 	settled = time.Second
-	// An address that hung is left alone for so many times as long as it cost, as long as there are others.
+	// An address that hung is left alone for so many times as long as it cost, as long as there are
+	// others.
 	benching = 4
-	// longestTry bounds what the first attempt at a server that accepts but does not answer may cost. A healthy one answers in
-	// milliseconds; but one that is just starting was seen to leave a handshake unanswered, now and then.
+	// longestTry bounds what the first attempt at a server that accepts but does not answer may
+	// cost. A healthy one answers in milliseconds; but one that is just starting was seen to leave
+	// a handshake unanswered, now and then.
 	longestTry  = time.Second
 	shortestTry = 50 * time.Millisecond
 )
 
-// hosts is the client's HostProvider. It decides which server comes next, how long to pause before, and how long to wait for
-// its answer.
+// hosts is the client's HostProvider. It decides which server comes next, how long to pause before,
+// and how long to wait for its answer.
 //
-// The client asks Next under a mutex that all its state changes need, so Next only picks; all that takes time is left
-// to the dialer. And it never says retryStart before the end: the client would sleep a second and fail every waiting call.
+// The client asks Next under a mutex that all its state changes need, so Next only picks; all that
+// takes time is left to the dialer. And it never says retryStart before the end: the client would
+// sleep a second and fail every waiting call.
 type hosts struct {
 	resolve func(ctx context.Context, host string) ([]string, error)
 	now     func() time.Time
@@ -44,7 +47,8 @@ type hosts struct {
 	once    sync.Once
 }
 
-// A host is one entry of the list given to Connect. addresses are those its name stood for last, one of which is dialed.
+// A host is one entry of the list given to Connect. addresses are those its name stood for last,
+// one of which is dialed.
 type host struct {
 	given     string
 	addresses []string
@@ -82,8 +86,8 @@ func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		// Only now: it is the one way to make a client end that is looking for a server. Without it connect() would
-		// never notice that it was closed.
+		// Only now: it is the one way to make a client end that is looking for a server. Without it
+		// connect() would never notice that it was closed.
 		h.once.Do(func() { close(h.parked) })
 		return h.list[h.next].given, true
 	}
@@ -113,8 +117,8 @@ func (h *hosts) close() {
 	h.closed = true
 }
 
-// pause is how long to wait before the attempt that comes now: not at all during the first round after a working
-// connection, then longer with each full round.
+// pause is how long to wait before the attempt that comes now: not at all during the first round
+// after a working connection, then longer with each full round.
 func (h *hosts) pause() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,8 +146,9 @@ func (h *hosts) pause() time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// address picks what to dial for a server that Next returned, and how long it may take to answer. Names are looked up each
-// time, for servers move; if that fails the addresses of the last time serve.
+// address picks what to dial for a server that Next returned, and how long it may take to answer.
+// Names are looked up each time, for servers move; if that fails the addresses of the last time
+// serve.
 func (h *hosts) address(ctx context.Context, given string, lookup bool) (address string, limit time.Duration, err error) {
 	x := h.find(given)
 	if lookup {
@@ -189,9 +194,10 @@ func (h *hosts) lookup(ctx context.Context, x *host) error {
 	return nil
 }
 
-// limit is how long an address may take to answer that hung so many times before. Not more than a sixth of the session at
-// first: a silent server is noticed after two thirds, and the rest must do for two more attempts. Longer for one that
-// hung, or a slow ensemble would never be reached. Caller holds mu.
+// limit is how long an address may take to answer that hung so many times before. Not more than a
+// sixth of the session at first: a silent server is noticed after two thirds, and the rest must do
+// for two more attempts. Longer for one that hung, or a slow ensemble would never be reached.
+// Caller holds mu.
 func (h *hosts) limit(times int) time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
 	return min(first<<min(times, 8), max(first, h.timeout*2/3))
@@ -218,7 +224,8 @@ func (h *hosts) answered(address string) {
 	delete(h.hung, address)
 }
 
-// free returns the index of the next address of x that is not benched, -1 if all are; caller holds mu.
+// free returns the index of the next address of x that is not benched, -1 if all are; caller holds
+// mu.
 func (h *hosts) free(x *host, now time.Time) int {
 	for i := range x.addresses {
 		at := (x.turn + i) % len(x.addresses)

@@ -5,18 +5,19 @@ import (
 	"math"
 )
 
-// A mark is a node that is made and deleted in the transaction that deletes the node it belongs to, so nobody ever sees
-// it: but whoever waits for its creation is told, and knows more than that a node has gone. Waiting for both takes no
-// request more than waiting for one.
+// A mark is a node that is made and deleted in the transaction that deletes the node it belongs to,
+// so nobody ever sees it: but whoever waits for its creation is told, and knows more than that a
+// node has gone. Waiting for both takes no request more than waiting for one.
 //
-// Of a watch on the creation of a node the server keeps hold until that happens. So when a node goes without its mark, the
-// wire takes that watch back (RemoveWatches, in servers from 3.5 on; those before it get no more of them).
+// Of a watch on the creation of a node the server keeps hold until that happens. So when a node
+// goes without its mark, the wire takes that watch back (RemoveWatches, in servers from 3.5 on;
+// those before it get no more of them).
 
 // xidUnwatch is that of this request, as xidWatches is that of the other.
 const xidUnwatch = -9
 
-// marks are those that one wire waits for: the path of the node for that of its mark. Two who wait for one node may wait
-// for different marks of it.
+// marks are those that one wire waits for: the path of the node for that of its mark. Two who wait
+// for one node may wait for different marks of it.
 type marks map[string]string
 
 // unwatch takes the watch on a mark back, unless somebody waits for it again.
@@ -41,7 +42,8 @@ func (s *watches) waitFor(mark string) bool {
 // dataWatches are those on data, and on nodes to come.
 const dataWatches = 2
 
-// unwatched takes the answer to that. Any but one is as good as the other: the watch may have fired meanwhile.
+// unwatched takes the answer to that. Any but one is as good as the other: the watch may have fired
+// meanwhile.
 func (c *client) unwatched(code int32) {
 	if code == codeUnimplemented {
 		c.markless.Store(true)

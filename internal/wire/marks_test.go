@@ -80,7 +80,8 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// Nodes that are there no more, and go without their marks, one after the other: nothing is left of either.
+// Nodes that are there no more, and go without their marks, one after the other: nothing is left of
+// either.
 func TestMarksThatNeverCome(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -105,8 +106,8 @@ func TestMarksThatNeverCome(t *testing.T) {
 	})
 }
 
-// Somebody asks for a mark when another of the process has asked for it, too; it comes
-// before the second request is at the server, and will not come again.
+// Somebody asks for a mark when another of the process has asked for it, too; it comes before the
+// second request is at the server, and will not come again.
 func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -6,8 +6,8 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// pending holds the packets that were sent and not answered yet, in order. Replies come in the same order, but for those
-// to credentials, which the server gives at once.
+// pending holds the packets that were sent and not answered yet, in order. Replies come in the same
+// order, but for those to credentials, which the server gives at once.
 type pending struct {
 	sent []packet
 	head int

@@ -16,8 +16,9 @@ import (
 //   - asks a server again that has thrown the request away because it has too much to do;
 //   - ends the connection if the server refuses for another reason;
 //   - has the next connection tell of changes since the zxid of the first request that was not
-//     granted, or that more than one request may have been needed: the client sends them one after the other,
-//     each when the one before is answered, and one of the last connection may still be in its queue.
+//     granted, or that more than one request may have been needed: the client sends them one after
+//     the other, each when the one before is answered, and one of the last connection may still be
+//     in its queue.
 //
 // Of the last, a watch may hear of a change that its owner knows already. It is a signal to look,
 // as any other.
@@ -27,8 +28,8 @@ const throttlePause = 100 * time.Millisecond
 
 const (
 	zxidInSetWatches = lengthSize + 8 // behind xid and operation
-	// mostRewatched is where the client begins another request. One of less than half that size is the last, if no
-	// path is as long as the other half.
+	// mostRewatched is where the client begins another request. One of less than half that size is
+	// the last, if no path is as long as the other half.
 	mostRewatched = 128 << 10
 )
 

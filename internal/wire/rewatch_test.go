@@ -164,9 +164,9 @@ func TestWatchesThatAreRefusedAreSetAgain(t *testing.T) {
 	}
 }
 
-// One answer is not that to all. A request of the last connection may be in the client's queue still, and come beside
-// that of this one, which has watches that the other has not. And the client sets very many watches again by several
-// requests, each when the one before is answered.
+// One answer is not that to all. A request of the last connection may be in the client's queue
+// still, and come beside that of this one, which has watches that the other has not. And the client
+// sets very many watches again by several requests, each when the one before is answered.
 func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
 	for name, tc := range map[string]struct{ requests, answers, size int }{
 		"one of two":          {2, 1, 100},

@@ -54,8 +54,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// What must not be trusted is refused, and the error says why. The logger is told as well, each time: then this test has seen
-// enough, and gives up.
+// What must not be trusted is refused, and the error says why. The logger is told as well, each
+// time: then this test has seen enough, and gives up.
 func TestTLSRefused(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {

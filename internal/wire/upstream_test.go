@@ -20,10 +20,12 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// What the locks take for granted of the client, github.com/go-zookeeper/zk, asked of the client itself and of a real server:
-// a new version that does otherwise is noticed here and not in a lock. What is asked as well in other places: that requests
-// of one session may run in the next, internal/zkclient TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent
-// again, TestDigestAuth, TestChaos and TestFailedWrites; that Close ends with all that is under way, TestCloseDuringOutage.
+// What the locks take for granted of the client, github.com/go-zookeeper/zk, asked of the client
+// itself and of a real server: a new version that does otherwise is noticed here and not in a lock.
+// What is asked as well in other places: that requests of one session may run in the next,
+// internal/zkclient TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent again,
+// TestDigestAuth, TestChaos and TestFailedWrites; that Close ends with all that is under way,
+// TestCloseDuringOutage.
 
 // upstream runs a test with the client as it is, and as wire makes it.
 func upstream(t *testing.T, test func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn)) {
@@ -131,8 +133,8 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 	})
 }
 
-// More watches than fit into one request are sent again after a reconnect, those whose node has changed meanwhile fire, and
-// the end of the session is told to the rest.
+// More watches than fit into one request are sent again after a reconnect, those whose node has
+// changed meanwhile fire, and the end of the session is told to the rest.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
 	const watches = 1500
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
@@ -203,7 +205,8 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 	})
 }
 
-// An event comes before any answer that shows what it is about: who has seen the answer finds it there.
+// An event comes before any answer that shows what it is about: who has seen the answer finds it
+// there.
 func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
 		conn, witness := connect(), v.Connect(t, 20*time.Second)
@@ -286,7 +289,8 @@ func TestUpstreamWaitsForASlowServer(t *testing.T) {
 	})
 }
 
-// A listing of more than the MiB at which the Java client ends comes through; a request of more than that does not.
+// A listing of more than the MiB at which the Java client ends comes through; a request of more
+// than that does not.
 func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 	const nodes, each = 8000, 150
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {

@@ -11,17 +11,19 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The protocol has a request that sets data watches on any number of nodes, SetWatches, by which clients set theirs again
-// after a reconnect. The client library uses it for that alone, and has one request for each node otherwise. Who waits for N
-// permits has N nodes to watch, so the wire sends it on its own, and keeps the answer from the client, which never asked.
+// The protocol has a request that sets data watches on any number of nodes, SetWatches, by which
+// clients set theirs again after a reconnect. The client library uses it for that alone, and has
+// one request for each node otherwise. Who waits for N permits has N nodes to watch, so the wire
+// sends it on its own, and keeps the answer from the client, which never asked.
 //
-// A watch that was set in this way says at once, by its event, that its node is not there. It ends with the network
-// connection, and whoever waits looks again.
+// A watch that was set in this way says at once, by its event, that its node is not there. It ends
+// with the network connection, and whoever waits looks again.
 
 const (
 	// xidWatches is what the Java client uses for it. Ours counts upwards from 1.
 	xidWatches = -8
-	// mostWatches bounds the bytes of the paths in one request, as the server's limit may be lowered, too.
+	// mostWatches bounds the bytes of the paths in one request, as the server's limit may be
+	// lowered, too.
 	mostWatches = 128 << 10
 )
 
@@ -54,8 +56,9 @@ type batch struct {
 	answer chan error
 }
 
-// watchAll sets a data watch on each node and waits for the answer. Each channel yields one event and is closed then:
-// zk.EventNotWatching if the connection ended first. mark is that of the first node, or "".
+// watchAll sets a data watch on each node and waits for the answer. Each channel yields one event
+// and is closed then: zk.EventNotWatching if the connection ended first. mark is that of the first
+// node, or "".
 func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
 	w, err := c.speaking()
 	if err != nil {
@@ -85,8 +88,9 @@ func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error
 	return events, nil
 }
 
-// speaking returns the wire once the client has sent something on it. Before that it may still be about to send the
-// credentials, which have to be first: there are servers that talk to nobody without.
+// speaking returns the wire once the client has sent something on it. Before that it may still be
+// about to send the credentials, which have to be first: there are servers that talk to nobody
+// without.
 func (c *client) speaking() (*wire, error) {
 	for range 2 {
 		c.mu.Lock()
@@ -132,8 +136,8 @@ func (w *wire) ask(b *batch) {
 	}
 }
 
-// send sends a request of the wire's own, beside what the client sends, if there is a session to send it in, and about,
-// which comes right before it, does not object.
+// send sends a request of the wire's own, beside what the client sends, if there is a session to
+// send it in, and about, which comes right before it, does not object.
 func (w *wire) send(as packet, p []byte, about func() bool) bool {
 	w.sending.Lock()
 	defer w.sending.Unlock()
@@ -153,8 +157,8 @@ func (w *wire) send(as packet, p []byte, about func() bool) bool {
 	return sends
 }
 
-// request is the packet. The zxid in it is that from which on the client wants to be told of changes: of none, the watches
-// are new.
+// request is the packet. The zxid in it is that from which on the client wants to be told of
+// changes: of none, the watches are new.
 func (b *batch) request() []byte {
 	size := 8 + 8 + 3*4
 	for _, path := range b.paths {
@@ -204,7 +208,8 @@ func (s *watches) add(b *batch) {
 	s.sent = append(s.sent, b)
 }
 
-// answered takes the answer to the oldest batch. stale is a mark that the server has to be told to forget, or "".
+// answered takes the answer to the oldest batch. stale is a mark that the server has to be told to
+// forget, or "".
 func (s *watches) answered(code int32) (stale string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +244,8 @@ func (s *watches) forget(b *batch) {
 	}
 }
 
-// take takes some of the watches on a node away, if there are any left, and the marks that nobody waits for any more
-// without them; caller holds mu.
+// take takes some of the watches on a node away, if there are any left, and the marks that nobody
+// waits for any more without them; caller holds mu.
 func (s *watches) take(path string, which func(watch) bool) (taken []watch, unmarked []string) {
 	var left []watch
 	for _, w := range s.of[path] {
@@ -265,8 +270,9 @@ func (s *watches) take(path string, which func(watch) bool) (taken []watch, unma
 	return taken, unmarked
 }
 
-// fire tells those who watch a node of an event. Its mark is news only to those who wait for that one: the others hear
-// of the deletion, which comes next. unmarked are the marks whose watches are of no more use.
+// fire tells those who watch a node of an event. Its mark is news only to those who wait for that
+// one: the others hear of the deletion, which comes next. unmarked are the marks whose watches are
+// of no more use.
 func (s *watches) fire(path string, e zk.Event) (unmarked []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

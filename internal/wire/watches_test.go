@@ -157,8 +157,8 @@ func TestWatchAllOfThousands(t *testing.T) {
 	})
 }
 
-// Wherever the connection ends, whoever asks gets an error, and whoever waits hears of it before a new connection can tell
-// anything else.
+// Wherever the connection ends, whoever asks gets an error, and whoever waits hears of it before a
+// new connection can tell anything else.
 func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 	for name, action := range map[string]proxy.Action{
 		"before the request": proxy.CutBefore, "without an answer": proxy.CutAfterCommit,
@@ -199,8 +199,8 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 	}
 }
 
-// Both set watches and lose connections: for the race detector, and for the client's bookkeeping, which must not see
-// our answers.
+// Both set watches and lose connections: for the race detector, and for the client's bookkeeping,
+// which must not see our answers.
 func TestWatchAllAmongOthers(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -255,8 +255,8 @@ func silentUntilTheEnd(t *testing.T, watches []<-chan zk.Event) {
 	}
 }
 
-// There are servers that talk to nobody without credentials: they are the first thing on each connection, whoever is
-// in a hurry.
+// There are servers that talk to nobody without credentials: they are the first thing on each
+// connection, whoever is in a hurry.
 func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -296,7 +296,8 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 	})
 }
 
-// The connection ends between the first request and the second: those that are set have ended with it.
+// The connection ends between the first request and the second: those that are set have ended with
+// it.
 func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -18,14 +18,16 @@ import (
 
 const (
 	readBuffer = 32 << 10
-	// watchHold is how long the first reply is held back for the client to send its watches again. See hold.
+	// watchHold is how long the first reply is held back for the client to send its watches again.
+	// See hold.
 	watchHold = 100 * time.Millisecond
 	// lastWords is how long a server may take to answer the client's goodbye.
 	lastWords = time.Second
 )
 
-// A wire is one network connection as the client sees it. It looks at each packet that passes: the client writes one
-// packet per Write, and never from two goroutines at once. In between the wire sends requests of its own, see watches.
+// A wire is one network connection as the client sees it. It looks at each packet that passes: the
+// client writes one packet per Write, and never from two goroutines at once. In between the wire
+// sends requests of its own, see watches.
 type wire struct {
 	net.Conn
 	client  *client
@@ -71,12 +73,13 @@ func newWire(c *client, conn net.Conn, address string, limit time.Duration) *wir
 	return &wire{Conn: conn, client: c, address: address, limit: limit, in: bufio.NewReaderSize(conn, readBuffer)}
 }
 
-// Write sends one packet. Once there is a session it never fails: the client learns of a lost connection from its reading
-// side, which ends at once, too.
+// Write sends one packet. Once there is a session it never fails: the client learns of a lost
+// connection from its reading side, which ends at once, too.
 //
-// For it would answer the request of a failed Write, forget that, and answer it again with all the others that were lost. The
-// channel of a request that sends credentials again has room for one answer: the client's only goroutine would wait there
-// for ever. (And callers would get the raw network error in place of zk.ErrConnectionClosed.)
+// For it would answer the request of a failed Write, forget that, and answer it again with all the
+// others that were lost. The channel of a request that sends credentials again has room for one
+// answer: the client's only goroutine would wait there for ever. (And callers would get the raw
+// network error in place of zk.ErrConnectionClosed.)
 func (w *wire) Write(p []byte) (int, error) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
@@ -249,8 +252,8 @@ func (w *wire) unwelcome(err error) error {
 	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum? does it want TLS?): %w", w.address, err)
 }
 
-// reply looks at a reply of which the header has arrived, before the client gets to see it; which it does unless the wire
-// has asked on its own.
+// reply looks at a reply of which the header has arrived, before the client gets to see it; which
+// it does unless the wire has asked on its own.
 func (w *wire) reply(head []byte, size int) (forClient bool, err error) {
 	xid, zxid, code := int32At(head, 4), int64At(head, 8), int32At(head, 16)
 	failed := code != 0
@@ -361,11 +364,12 @@ func (w *wire) birth(op int32, p []byte) *liveness.Birth {
 
 // hold keeps back the first reply after a reconnect until the client has sent its watches again.
 //
-// For the client reads its lastZxid for that request in one goroutine while it stores there the zxid of the first reply in
-// another. Besides being a data race, a newer lastZxid makes the server believe that we have seen what happened meanwhile.
-// The mutex, taken in Write by the one and here by the other, orders the two. There is nothing to order if the client has
-// no watch left, which nobody can see: hence the time limit. Replies to credentials pass, as the client sends nothing else
-// before it has them; they carry no zxid.
+// For the client reads its lastZxid for that request in one goroutine while it stores there the
+// zxid of the first reply in another. Besides being a data race, a newer lastZxid makes the server
+// believe that we have seen what happened meanwhile. The mutex, taken in Write by the one and here
+// by the other, orders the two. There is nothing to order if the client has no watch left, which
+// nobody can see: hence the time limit. Replies to credentials pass, as the client sends nothing
+// else before it has them; they carry no zxid.
 func (w *wire) hold(op int32) {
 	w.mu.Lock()
 	resumed := w.resumed
@@ -413,7 +417,8 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// fail notes that the connection has ended, before the client gets to know, and returns the phase it was in.
+// fail notes that the connection has ended, before the client gets to know, and returns the phase
+// it was in.
 func (w *wire) fail(err error) (was phase) {
 	w.mu.Lock()
 	was = w.phase

@@ -22,8 +22,8 @@ import (
 
 const fakeSession = 0x77
 
-// A fakeServer speaks just enough of the protocol to shake hands and answer pings and reads, and says whatever the test
-// wants in between.
+// A fakeServer speaks just enough of the protocol to shake hands and answer pings and reads, and
+// says whatever the test wants in between.
 type fakeServer struct {
 	t          testing.TB
 	network    *memnet.Network
@@ -31,7 +31,8 @@ type fakeServer struct {
 	handshakes atomic.Int64
 	wg         sync.WaitGroup
 
-	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for the sane thing.
+	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for
+	// the sane thing.
 	welcome func(n int64, c net.Conn) bool
 	answer  func(n int64, c net.Conn, xid, op int32) bool
 	// packet sees each request; it may be nil.
@@ -182,7 +183,8 @@ func TestMalformedHandshake(t *testing.T) {
 	}
 }
 
-// A server that sends the length of the handshake and no more: the client's second read has no deadline.
+// A server that sends the length of the handshake and no more: the client's second read has no
+// deadline.
 func TestHandshakeThatStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

@@ -75,8 +75,8 @@ func TestFailedWrites(t *testing.T) {
 		}
 	}
 
-	// While the wire knows already and the client does not, its send loop still takes requests, and fails them. That must not
-	// look like a Close.
+	// While the wire knows already and the client does not, its send loop still takes requests, and
+	// fails them. That must not look like a Close.
 	t.Run("of a call", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package traffic is some work under locks, as a service might do it. It does not know that it is observed:
-// the observers are those of its connection.
+// Package traffic is some work under locks, as a service might do it. It does not know that it is
+// observed: the observers are those of its connection.
 package traffic
 
 import (

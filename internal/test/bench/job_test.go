@@ -4,8 +4,8 @@ import "time"
 
 const (
 	childEnv = "BENCH_CHILD"
-	// sessionTimeout is long, for nothing is broken on purpose; and it keeps
-	// pings and heartbeats, which the server counts as requests, out of the picture.
+	// sessionTimeout is long, for nothing is broken on purpose; and it keeps pings and heartbeats,
+	// which the server counts as requests, out of the picture.
 	sessionTimeout = 40 * time.Second
 )
 

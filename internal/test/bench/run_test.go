@@ -36,8 +36,8 @@ type result struct {
 	rounds           []float64 // the same of each
 }
 
-// against is how many times as fast as a peer r is: the median of the rounds' ratios.
-// What a machine is at the same time busy with slows both of a round.
+// against is how many times as fast as a peer r is: the median of the rounds' ratios. What a
+// machine is at the same time busy with slows both of a round.
 func (r result) against(peer result) float64 {
 	var ratios []float64
 	for i, n := range peer.rounds {

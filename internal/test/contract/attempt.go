@@ -40,7 +40,8 @@ type stage interface {
 
 type attempt = Attempt[*zklocks.Hold]
 
-// Begin begins a call. If tb is a Stage in memory, the assertions are as sharp as they can be there.
+// Begin begins a call. If tb is a Stage in memory, the assertions are as sharp as they can be
+// there.
 func Begin[H any](tb testing.TB, ctx context.Context, call func(context.Context) (H, error)) *Attempt[H] {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &Attempt[H]{

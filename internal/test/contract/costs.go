@@ -90,8 +90,8 @@ func fewBehind(s *scene) {
 	}
 }
 
-// requests is how many the client's locks have made: without those that keep its session
-// alive, and without exists, which is what catchUp asks and a lock never does.
+// requests is how many the client's locks have made: without those that keep its session alive, and
+// without exists, which is what catchUp asks and a lock never does.
 func (c *client) requests() (n int64) {
 	for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.SetOp, proxy.DeleteOp} {
 		n += c.proxy.Seen(op)

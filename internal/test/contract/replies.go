@@ -53,8 +53,8 @@ func cutInLine(s *scene)         { s.faultsInLine(cuts) }
 func throttledWhenFree(s *scene) { s.faultsWhenFree(throttled) }
 func throttledInLine(s *scene)   { s.faultsInLine(throttled) }
 
-// faultsWhenFree has each request of a Lock and its Release meet the faults in turn.
-// The session lives on, so all must be well.
+// faultsWhenFree has each request of a Lock and its Release meet the faults in turn. The session
+// lives on, so all must be well.
 func (s *scene) faultsWhenFree(actions []proxy.Action) {
 	c, other := s.behind(), s.client()
 	for _, action := range actions {

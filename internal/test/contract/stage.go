@@ -80,8 +80,9 @@ func (s *Stage) Pass(d time.Duration) {
 	}
 }
 
-// Unsure asserts that an error of a transaction says by its text that it may have taken place, and by what it matches that
-// the answer is missing, and not that the hold has ended: that would say that nothing was done.
+// Unsure asserts that an error of a transaction says by its text that it may have taken place, and
+// by what it matches that the answer is missing, and not that the hold has ended: that would say
+// that nothing was done.
 func (s *Stage) Unsure(err, missing error) {
 	s.Helper()
 	s.Is(err, missing)
@@ -93,8 +94,8 @@ func (s *Stage) Unsure(err, missing error) {
 // AtOnce asserts that something took no time; on a real server, next to none.
 func (s *Stage) AtOnce(what string, took time.Duration) { s.Helper(); s.Within(what, took, 0) }
 
-// Within asserts that something took no longer than most. In memory that is exact. On a real server a busy machine
-// adds what it likes, so there it only shows that nothing hangs.
+// Within asserts that something took no longer than most. In memory that is exact. On a real server
+// a busy machine adds what it likes, so there it only shows that nothing hangs.
 func (s *Stage) Within(what string, took, most time.Duration) {
 	s.Helper()
 	if !s.Virtual() {
@@ -188,8 +189,8 @@ func (s *Stage) EmptyNow() {
 	}
 }
 
-// CatchUp returns when what the server has sent to a client has arrived; in memory, when it has
-// had all its effects.
+// CatchUp returns when what the server has sent to a client has arrived; in memory, when it has had
+// all its effects.
 func (s *Stage) CatchUp(conn *zk.Conn) {
 	s.Helper()
 	for range 10 {

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// ShortSession is the timeout, in milliseconds, of the session that expires in sequences of GenerateLapse. It is
-// far longer than a step takes, or the session would expire by itself on a busy machine.
+// ShortSession is the timeout, in milliseconds, of the session that expires in sequences of
+// GenerateLapse. It is far longer than a step takes, or the session would expire by itself on a
+// busy machine.
 const ShortSession = 700
 
 // GenerateLapse makes a sequence in which a session expires: silent, or cut off before.
@@ -55,8 +56,8 @@ func GenerateLapse(seed, number int64) Sequence {
 	return q
 }
 
-// GenerateSweep makes a sequence in which containers and nodes with a time to live are swept away. Until the step
-// that waits for that, no container is empty that has had a child.
+// GenerateSweep makes a sequence in which containers and nodes with a time to live are swept away.
+// Until the step that waits for that, no container is empty that has had a child.
 func GenerateSweep(seed, number int64) Sequence {
 	g := newGenerator(seed, number)
 	q := Sequence{{Conn: 0, Verb: "connect"}, {Conn: 1, Verb: "connect"}}

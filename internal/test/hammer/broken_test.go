@@ -33,8 +33,8 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 			if c.recipe == "semaphore" {
 				j.Permits, j.Ceiling = permits, permits
 			}
-			// On a machine that has other things to do half a second may bring too few
-			// holds for two to meet.
+			// On a machine that has other things to do half a second may bring too few holds for
+			// two to meet.
 			var found, seen bool
 			for deadline := time.Now().Add(time.Minute); !found || c.cells && !seen; {
 				r := hammer(t, s, j)

@@ -52,12 +52,11 @@ type Violation struct {
 
 // Check sweeps over the holds of all recorders, in any order, in O(n log n):
 //
-//   - an exclusive hold overlaps no other, a shared one only shared ones, and
-//     permits only permits, in total not more than the limit;
-//   - a hold that begins after a conflicting one has ended has the larger
-//     token. Between permits there is no such rule: who was granted first may
-//     be told last. A shared hold after an exclusive one of the same owner may
-//     have the same token: it was downgraded.
+//   - an exclusive hold overlaps no other, a shared one only shared ones, and permits only permits,
+//     in total not more than the limit;
+//   - a hold that begins after a conflicting one has ended has the larger token. Between permits
+//     there is no such rule: who was granted first may be told last. A shared hold after an
+//     exclusive one of the same owner may have the same token: it was downgraded.
 //
 // Intervals are half open: one may begin at the instant at which another ends.
 //

@@ -13,7 +13,9 @@
 //	...
 //	called := history.Now()
 //	hold, err := mu.Lock(ctx)
-//	span := rec.Begin(history.Hold{Path: path, Kind: history.Exclusive, Token: hold.Token(), Called: called})
+//	span := rec.Begin(history.Hold{
+//		Path: path, Kind: history.Exclusive, Token: hold.Token(), Called: called,
+//	})
 //	...
 //	span.End()
 //	hold.Unlock(ctx)

@@ -94,8 +94,8 @@ func setQuota(t *testing.T, conn *zk.Conn, path, limits string) {
 	}
 }
 
-// A line of 20,000 takes more than the MiB at which Java's clients end a connection. A connection of
-// Connect reads it.
+// A line of 20,000 takes more than the MiB at which Java's clients end a connection. A connection
+// of Connect reads it.
 func TestALineAboveTheClientsLimit(t *testing.T) {
 	const members, limit = 20_000, 1 << 20
 	server := realzk.Standalone(t, realzk.Options{})

@@ -59,8 +59,8 @@ func TestAServerThatThrottles(t *testing.T) {
 		}
 		done := make(chan struct{})
 		go func() { all.Wait(); close(done) }()
-		// Cuts come now and then, at no step that matters. They come to an end: on a busy machine
-		// a client may need longer than their distance to get anywhere.
+		// Cuts come now and then, at no step that matters. They come to an end: on a busy machine a
+		// client may need longer than their distance to get anywhere.
 		cut := time.NewTicker(50 * time.Millisecond)
 		defer cut.Stop()
 		for i := 0; i < 20; i++ {

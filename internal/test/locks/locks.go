@@ -1,4 +1,5 @@
-// Package locks is for tests of locks that have made a connection by other means than zklocks.Connect.
+// Package locks is for tests of locks that have made a connection by other means than
+// zklocks.Connect.
 package locks
 
 import (

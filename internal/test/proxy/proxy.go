@@ -1,5 +1,5 @@
-// Package proxy stands between clients and servers, reads their packets, and breaks things at the one that
-// a test names. It works over TCP and over internal/memnet.
+// Package proxy stands between clients and servers, reads their packets, and breaks things at the
+// one that a test names. It works over TCP and over internal/memnet.
 package proxy
 
 import (
@@ -80,7 +80,8 @@ func New(target string) (*Proxy, error) { return On(TCP{}, target) }
 // On is New on another network.
 func On(network Network, target string) (*Proxy, error) { return newProxy(network, target, false) }
 
-// NewBytes forwards bytes that need not be ZooKeeper's client protocol: such a Proxy forwards, cuts and mutes only.
+// NewBytes forwards bytes that need not be ZooKeeper's client protocol: such a Proxy forwards, cuts
+// and mutes only.
 func NewBytes(target string) (*Proxy, error) { return newProxy(TCP{}, target, true) }
 
 func newProxy(network Network, target string, bytes bool) (*Proxy, error) {

@@ -604,8 +604,8 @@ func TestHideContainers(t *testing.T) {
 			_, err := b.conn.CreateContainer(b.dir+"/b", nil, zk.FlagContainer, acl)
 			return err != nil && err.Error() == "unknown error: -6"
 		})
-		// The server may cut the connection behind such an answer, and the reply to a
-		// create with it, so there may be more nodes than creates that succeeded.
+		// The server may cut the connection behind such an answer, and the reply to a create with
+		// it, so there may be more nodes than creates that succeeded.
 		test.Eventually(t, 10*time.Second, "the connection is there again", func() bool { return b.create() == nil })
 		left := test.Children(t, b.witness, b.dir)
 		if !slices.Contains(left, "a") || slices.Contains(left, "b") || slices.Contains(left, "m") || !slices.Contains(left, "p") {

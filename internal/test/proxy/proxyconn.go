@@ -26,9 +26,10 @@ type proxyConn struct {
 	handshake *Fault // the handshake's has no xid
 }
 
-// pending are the faults that strike at replies, by the xid of these. Requests that a client numbers have an xid of their own.
-// Others (pings, credentials, watches on many nodes) have a negative one that each of their kind has, and replies in
-// their order: of those each has its place here, a nil one if nothing befalls it.
+// pending are the faults that strike at replies, by the xid of these. Requests that a client
+// numbers have an xid of their own. Others (pings, credentials, watches on many nodes) have a
+// negative one that each of their kind has, and replies in their order: of those each has its place
+// here, a nil one if nothing befalls it.
 type pending map[int32][]*Fault
 
 func (p pending) add(xid int32, f *Fault) {
@@ -337,7 +338,8 @@ func readOfRoot(xid int32) []byte {
 	return append(body, '/', 0) // no watch
 }
 
-// withCode makes a reply that has failed of one that may have not: xid and zxid stay, and the body goes.
+// withCode makes a reply that has failed of one that may have not: xid and zxid stay, and the body
+// goes.
 func withCode(reply []byte, code int32) []byte {
 	const ids = 4 + 8
 	if len(reply) < ids {

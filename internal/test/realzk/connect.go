@@ -36,10 +36,10 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	return conn
 }
 
-// Rest gives a client that has just connected the time to look for watches to set again, of which it
-// has none. If it came to that after its first watch had been answered, it would read its last zxid
-// beside the goroutine that stores it, and the race detector would tell. On a busy machine it has been
-// later than a request and its answer; 10 ms are many of those.
+// Rest gives a client that has just connected the time to look for watches to set again, of which
+// it has none. If it came to that after its first watch had been answered, it would read its last
+// zxid beside the goroutine that stores it, and the race detector would tell. On a busy machine it
+// has been later than a request and its answer; 10 ms are many of those.
 func Rest() { time.Sleep(10 * time.Millisecond) }
 
 // ConnectForeign is a connection as any program makes it, with zk.Connect and

@@ -17,7 +17,7 @@
 // A test that kills or pauses takes a server of its own: Standalone, Cluster.
 // A test about one packet puts a Proxy in between: ProxyFor.
 //
-// ZK_SERVERS (comma separated) names an ensemble to use in place of the shared
-// server; ZK_HOME or ZOOKEEPER_HOME says where ZooKeeper is unpacked. Where no ZooKeeper or no Java is
-// installed, tests that need them are skipped; with ZKLOCKS_REAL=1 they fail.
+// ZK_SERVERS (comma separated) names an ensemble to use in place of the shared server; ZK_HOME or
+// ZOOKEEPER_HOME says where ZooKeeper is unpacked. Where no ZooKeeper or no Java is installed,
+// tests that need them are skipped; with ZKLOCKS_REAL=1 they fail.
 package realzk

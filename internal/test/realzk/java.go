@@ -16,8 +16,8 @@ type javaHome struct {
 	classPath string
 }
 
-// ErrNotInstalled says that there is no Java or no ZooKeeper where they are looked for. It is not the
-// error of a variable that leads to the wrong place: that is a mistake, to be told.
+// ErrNotInstalled says that there is no Java or no ZooKeeper where they are looked for. It is not
+// the error of a variable that leads to the wrong place: that is a mistake, to be told.
 var ErrNotInstalled = errors.New("realzk: not installed")
 
 var findJava = sync.OnceValues(func() (javaHome, error) {

@@ -21,7 +21,8 @@ const realEnv = "ZKLOCKS_REAL"
 // the tests that say it.
 const LeftOut = "needs a real ZooKeeper: make test installs one"
 
-// ServerGoroutine is the function of the one goroutine that each running server has in this process.
+// ServerGoroutine is the function of the one goroutine that each running server has in this
+// process.
 const ServerGoroutine = "github.com/zklocks/zklocks/internal/test/realzk.(*process).run"
 
 var shared struct {
@@ -61,8 +62,8 @@ func StopShared() error {
 	return errors.Join(errs...)
 }
 
-// cannot ends a test for which no server could be started: where ZooKeeper or Java is not
-// installed it is skipped, unless realEnv says that they must be there.
+// cannot ends a test for which no server could be started: where ZooKeeper or Java is not installed
+// it is skipped, unless realEnv says that they must be there.
 func cannot(tb testing.TB, err error) {
 	tb.Helper()
 	if errors.Is(err, ErrNotInstalled) && os.Getenv(realEnv) == "" {
@@ -71,9 +72,9 @@ func cannot(tb testing.TB, err error) {
 	tb.Fatal(err)
 }
 
-// Servers are the addresses to test against: those in ZK_SERVERS, or the one
-// of the package's shared server, which the first call starts. Where no ZooKeeper is installed the
-// test is skipped, as with Shared, Standalone and Cluster; with ZKLOCKS_REAL=1 it fails.
+// Servers are the addresses to test against: those in ZK_SERVERS, or the one of the package's
+// shared server, which the first call starts. Where no ZooKeeper is installed the test is skipped,
+// as with Shared, Standalone and Cluster; with ZKLOCKS_REAL=1 it fails.
 func Servers(tb testing.TB) []string {
 	tb.Helper()
 	if addrs := named(); len(addrs) > 0 {

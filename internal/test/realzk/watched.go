@@ -6,8 +6,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// Watched are the paths on which a session has watches, by the account of the server
-// that all tests share.
+// Watched are the paths on which a session has watches, by the account of the server that all tests
+// share.
 func Watched(tb testing.TB, session int64) (paths []string) {
 	tb.Helper()
 	answer, err := Shared(tb).Word("wchc")

@@ -172,8 +172,8 @@ func (p *pack) deepest(so func(*testcase) bool) []string {
 	return names
 }
 
-// skipped counts the tests that were left out because no ZooKeeper is installed, and all others that
-// were skipped.
+// skipped counts the tests that were left out because no ZooKeeper is installed, and all others
+// that were skipped.
 func (p *pack) skipped() (left, others int) {
 	for _, t := range p.tests {
 		switch {

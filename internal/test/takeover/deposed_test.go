@@ -32,7 +32,8 @@ func leaderDeposed(t *testing.T) {
 // deposing: a leader that stands still is soon given up.
 var deposing = venue.Options{Tick: 500 * time.Millisecond, SyncLimit: time.Second}
 
-// depose has the old leader come back some time after it was deposed. It returns how many still held when the old leader was back.
+// depose has the old leader come back some time after it was deposed. It returns how many still
+// held when the old leader was back.
 func depose(t *testing.T, v venue.Venue, e venue.Ensemble, more time.Duration, to *tally) (held int) {
 	const timeout = 8 * time.Second
 	old, err := e.Leader()

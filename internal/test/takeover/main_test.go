@@ -2,11 +2,11 @@
 // clock: that the holder is told of the loss before the next one is granted,
 // and how long the next one has to wait.
 //
-// The margin is the time at which the next holder's acquiring call had returned,
-// less the time at which somebody who waits on the first one's Lost woke up. So
-// a machine that is slow to wake him makes it smaller, never larger. How slow it
-// was is measured, too, and so is the deadline itself: that it comes before the
-// grant, and that the first one's Held is false by then, is asserted on any machine.
+// The margin is the time at which the next holder's acquiring call had returned, less the time at
+// which somebody who waits on the first one's Lost woke up. So a machine that is slow to wake him
+// makes it smaller, never larger. How slow it was is measured, too, and so is the deadline itself:
+// that it comes before the grant, and that the first one's Held is false by then, is asserted on
+// any machine.
 //
 // A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the
 // environment it is a campaign (make takeover), whose size these change:
@@ -85,8 +85,8 @@ func beside(t *testing.T) {
 	}
 }
 
-// slack is how much later than it should a server may end a session. Nobody looks
-// at the timers of a server, and in a short run it shares the machine with other tests.
+// slack is how much later than it should a server may end a session. Nobody looks at the timers of
+// a server, and in a short run it shares the machine with other tests.
 func slack() time.Duration {
 	if campaign() {
 		return 0

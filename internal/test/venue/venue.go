@@ -4,7 +4,7 @@
 //	func TestSomething(t *testing.T) {
 //		t.Parallel()
 //		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-//			conn := v.Connect(t, 4*time.Second) // no servers named: the one that the test may share
+//			conn := v.Connect(t, 4*time.Second) // with the server that the test may share
 //			p := v.Proxy(t, v.Servers(t)[0])    // packets, with faults as verbs
 //			v.Expire(t, conn)
 //			s := v.Standalone(t, venue.Options{}) // a server to kill, pause and restart
@@ -27,7 +27,8 @@
 // Inside a bubble the following do not work. They hang, or the runtime ends the program with the
 // word deadlock:
 //   - real files, processes and network connections that a goroutine waits for;
-//   - a goroutine that waits for a sync.Mutex whose holder waits for virtual time: the clock stands;
+//   - a goroutine that waits for a sync.Mutex whose holder waits for virtual time: the clock
+//     stands;
 //   - a channel, timer or connection that was made outside of the bubble;
 //   - t.Run, t.Parallel: call them outside, and InMemory inside of them;
 //   - a loop that polls or asks a server without a pause: no time passes while a goroutine can run.
@@ -59,7 +60,8 @@ type Options struct {
 	MaxSession     time.Duration // the longest session timeout that is granted; 0: a minute
 	Partitions     bool          // of a Cluster: Isolate can part its members
 
-	// Phase is how much of a tick is over when the servers start. In memory only: real ones have their own.
+	// Phase is how much of a tick is over when the servers start. In memory only: real ones have
+	// their own.
 	Phase time.Duration
 
 	// SyncLimit is for how long the members of a Cluster bear not to hear of each other; 0: 2 s.
@@ -77,11 +79,13 @@ type Venue interface {
 	Servers(testing.TB) []string
 	// Shared is that server, to ask it things: a test that kills or pauses takes one of its own.
 	Shared(testing.TB) Server
-	// Connect is a connection made by wire.Connect; no servers: to Servers. It is closed at cleanup.
+	// Connect is a connection made by wire.Connect; no servers: to Servers. It is closed at
+	// cleanup.
 	Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// ConnectForeign is a connection made by zk.Connect alone.
 	ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
-	// Rest gives a client the time to come to rest that a test has connected by itself; Connect does it.
+	// Rest gives a client the time to come to rest that a test has connected by itself; Connect
+	// does it.
 	Rest()
 	// Dialer is what wire.Connect needs to reach the venue's servers.
 	Dialer() []wire.Option
@@ -89,11 +93,11 @@ type Venue interface {
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	// Proxy stands in front of a server, and is closed at cleanup.
 	Proxy(tb testing.TB, target string) *proxy.Proxy
-	// Expire ends a session at its server, now. The client's connection is cut, as by a client
-	// that took the session over.
+	// Expire ends a session at its server, now. The client's connection is cut, as by a client that
+	// took the session over.
 	Expire(tb testing.TB, conn *zk.Conn)
-	// ExpireAt does it by way of the server at addr: the one that conn is connected to may be paused
-	// or dead, or speak TLS.
+	// ExpireAt does it by way of the server at addr: the one that conn is connected to may be
+	// paused or dead, or speak TLS.
 	ExpireAt(tb testing.TB, conn *zk.Conn, addr string)
 	// Latency is how long each packet to or from a server takes, from now on. Without one no time
 	// passes in a bubble while a client asks and asks. A real network has its own and ignores it.
@@ -103,8 +107,8 @@ type Venue interface {
 
 	// Standalone is a server for this test alone.
 	Standalone(testing.TB, Options) Server
-	// StandaloneTLS is one that speaks TLS, too. Its certificate, issued for localhost if it is to be
-	// believed, is what clients see; those that show one must have it from the same authority.
+	// StandaloneTLS is one that speaks TLS, too. Its certificate, issued for localhost if it is to
+	// be believed, is what clients see; those that show one must have it from the same authority.
 	StandaloneTLS(tb testing.TB, a *realzk.Authority, cert tls.Certificate, o Options) Secure
 	// Cluster is an ensemble for this test alone.
 	Cluster(tb testing.TB, n int, o Options) Ensemble
