@@ -21,7 +21,7 @@ type settings struct {
 	auth   []credentials
 	tls    *tls.Config
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	events []*teller // are told of session events
+	events []*notifier // called with session events
 }
 
 type credentials struct{ user, password string }
@@ -64,19 +64,19 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 	return option(func(s *settings) { s.dial = dial })
 }
 
-// WithSessionEvents has f told of all events of the session, in their order, on a goroutine of its
+// WithSessionEvents calls f with all events of the session, in their order, on a goroutine of its
 // own.
 func WithSessionEvents(f func(zk.Event)) Option {
 	return option(func(s *settings) {
 		if f != nil {
-			s.events = append(s.events, &teller{f: f})
+			s.events = append(s.events, &notifier{f: f})
 		}
 	})
 }
 
-// A teller calls f with one event after another, however long f takes. It has a goroutine while
+// A notifier calls f with one event after another, however long f takes. It has a goroutine while
 // there are events.
-type teller struct {
+type notifier struct {
 	f func(zk.Event)
 
 	mu      sync.Mutex
@@ -85,34 +85,34 @@ type teller struct {
 	stopped bool
 }
 
-func (t *teller) tell(e zk.Event) {
+func (t *notifier) notify(e zk.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting = append(t.waiting, e)
-	t.goOnLocked()
+	t.startLocked()
 }
 
-func (t *teller) goOnLocked() {
+func (t *notifier) startLocked() {
 	if !t.calling && !t.stopped && len(t.waiting) > 0 {
 		t.calling = true
 		go t.call()
 	}
 }
 
-// stop has no event told any more; a call that is under way ends by itself.
-func (t *teller) stop() {
+// stop drops the events that f was not called with yet; a call in progress ends by itself.
+func (t *notifier) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
 }
 
-// call tells what waits. If f ends the goroutine, another one goes on.
-func (t *teller) call() {
+// call calls f with the waiting events. If f ends the goroutine, another one goes on.
+func (t *notifier) call() {
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.calling = false
-		t.goOnLocked()
+		t.startLocked()
 	}()
 	for {
 		t.mu.Lock()
