@@ -167,8 +167,8 @@ func interrupt(t *testing.T, cmd *exec.Cmd) {
 			t.Errorf("nothing printed: %v", err)
 		}
 		_ = cmd.Process.Signal(os.Interrupt)
-		// Its workers have inherited no end of this pipe, only of its own. That
-		// they are gone is told by its exit: it waits for them.
+		// Its workers have inherited no end of this pipe, only of its own. That they are gone is
+		// told by its exit: it waits for them.
 		_, _ = io.Copy(io.Discard, lines)
 		_ = cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != 130 || errs.String() != "joblimit: interrupted\n" {
@@ -181,8 +181,7 @@ func command(dir, servers, example string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, example), append([]string{"-servers", servers}, args...)...)
 }
 
-// build builds the examples without the race detector: it is the library's tests
-// that need it.
+// build builds the examples without the race detector: it is the library's tests that need it.
 func build(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	args := []string{"build", "-o", dir, "./demo"}

@@ -1,6 +1,6 @@
-// Package observe tells a program what happens to its locks: for metrics, logs
-// and traces. It is to the locks what net/http/httptrace is to requests: a struct
-// of functions, each of which may be left out.
+// Package observe tells a program what happens to its locks: for metrics, logs and traces. It is to
+// the locks what net/http/httptrace is to requests: a struct of functions, each of which may be
+// left out.
 //
 //	waits := observe.Observer{
 //		Granted: func(e observe.Granted) { histogram.Observe(e.Waited.Seconds()) },
@@ -8,22 +8,21 @@
 //	}
 //	mu := rwlock.New(conn, "/examples/index", rwlock.WithObserver(waits))
 //
-// An observer costs no request: it is told what the lock finds out by itself. One
-// Observer may serve any number of locks, and a lock may have several. A lock
-// without any pays nothing.
+// An observer costs no request: it is told what the lock finds out by itself. One Observer may
+// serve any number of locks, and a lock may have several. A lock without any pays nothing.
 //
 // # Which events come
 //
-// Those who stand in line are nodes. A node that has to wait is told of as
-// [Queued], each change of its position that it comes to know as [Moved]. The wait
-// ends in a [Granted] that says so, by its field Queued, or in [Left]. So Queued
-// minus these two is how many of the process's nodes wait in line.
+// Those who stand in line are nodes. A node that has to wait is told of as [Queued], each change of
+// its position that it comes to know as [Moved]. The wait ends in a [Granted] that says so, by its
+// field Queued, or in [Left]. So Queued minus these two is how many of the process's nodes wait in
+// line.
 //
-// Those who hold are holds. Each begins with [Granted] and ends with either
-// [Released] or [Lost]; so Granted minus these two is how many there are.
+// Those who hold are holds. Each begins with [Granted] and ends with either [Released] or [Lost];
+// so Granted minus these two is how many there are.
 //
-// Most nodes have one hold. They have several, one after the other or at the same
-// time, and all but the first of them joined, in these cases:
+// Most nodes have one hold. They have several, one after the other or at the same time, and all but
+// the first of them joined, in these cases:
 //
 //   - Read locks of one RWMutex value that share a node. Those who wait for the node together are
 //     Queued once, and then Granted each.
@@ -32,10 +31,9 @@
 //   - A downgrade: Released tells the end of the hold for writing and Granted, at once, the begin
 //     of the one for reading.
 //
-// A waiter looks at those next to it, not at the whole line, so that a release
-// wakes nobody but the next. It learns that somebody far ahead has gone when it
-// looks again: Moved may come late, or not before the grant. The Queue methods
-// tell how the whole line stands.
+// A waiter looks at those next to it, not at the whole line, so that a release wakes nobody but the
+// next. It learns that somebody far ahead has gone when it looks again: Moved may come late, or not
+// before the grant. The Queue methods tell how the whole line stands.
 //
 // # Rules for the functions
 //
@@ -45,12 +43,12 @@
 // Left, Lost, Orphan and Retried, by that or by any other. Events of one node or hold come one
 // after the other.
 //
-// They must not block: the lock waits for them, and while Granted runs others
-// wait for the lock. They must not call the methods of a hold or of a lock.
+// They must not block: the lock waits for them, and while Granted runs others wait for the lock.
+// They must not call the methods of a hold or of a lock.
 //
-// A panic is not caught. It comes out of the method that was called, or ends the
-// program where the goroutine is not the caller's. What was granted stays taken
-// then, and what was queued stays in line, until the session ends.
+// A panic is not caught. It comes out of the method that was called, or ends the program where the
+// goroutine is not the caller's. What was granted stays taken then, and what was queued stays in
+// line, until the session ends.
 package observe
 
 import "time"
@@ -75,8 +73,8 @@ type Lock struct {
 	Token   int64  // the fencing token that goes with it; 0 where it is not known
 }
 
-// Observer is told of events. Any of its functions may be nil. See the package
-// comment for which goroutine calls them, and what they must not do.
+// Observer is told of events. Any of its functions may be nil. See the package comment for which
+// goroutine calls them, and what they must not do.
 type Observer struct {
 	Queued   func(Queued)   // a node waits in line
 	Moved    func(Moved)    // its position has changed
@@ -100,9 +98,9 @@ type Moved struct {
 	Ahead int // as in Queued
 }
 
-// Left tells that a node that was Queued has gone without a grant. Cause is why:
-// the error of the ctx that ended; that its node was deleted or that its session
-// is over, after which the call queues again; or whatever else made the call fail.
+// Left tells that a node that was Queued has gone without a grant. Cause is why: the error of the
+// ctx that ended; that its node was deleted or that its session is over, after which the call
+// queues again; or whatever else made the call fail.
 type Left struct {
 	Lock
 	Waited time.Duration // since it was Queued
@@ -123,28 +121,26 @@ type Released struct {
 	Held time.Duration // from the grant to the answer to Release, or to the end of its ctx
 }
 
-// Lost tells that a hold was lost. Cause matches ErrLost, and says in words why:
-// session expired, node deleted, nothing heard of the session until its deadline,
-// connection closed. It comes when the lock finds out. That somebody has deleted
-// the node is found out by a hold that was asked (Held, Lost, Context), and else
-// when it is released.
+// Lost tells that a hold was lost. Cause matches ErrLost, and says in words why: session expired,
+// node deleted, nothing heard of the session until its deadline, connection closed. It comes when
+// the lock finds out. That somebody has deleted the node is found out by a hold that was asked
+// (Held, Lost, Context), and else when it is released.
 type Lost struct {
 	Lock
 	Held  time.Duration // from the grant to the discovery
 	Cause error
 }
 
-// Orphan tells that a node was found that belonged to nobody any more, and was
-// deleted. Cause is how it came about: the caller had gone before its create was
-// answered; the create was carried over into another session; the hold was lost
-// and its session survived.
+// Orphan tells that a node was found that belonged to nobody any more, and was deleted. Cause is
+// how it came about: the caller had gone before its create was answered; the create was carried
+// over into another session; the hold was lost and its session survived.
 type Orphan struct {
 	Lock
 	Cause error
 }
 
-// Retried tells that a request got no answer, because its connection was lost or
-// because the server had too much to do, and is asked again.
+// Retried tells that a request got no answer, because its connection was lost or because the server
+// had too much to do, and is asked again.
 type Retried struct {
 	Path  string // of the lock
 	Op    string // create, delete, list, read, write, check, watch, replace

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// child is the command, in a process group of its own, so that what it starts
-// can be ended along with it.
+// child is the command, in a process group of its own, so that what it starts can be ended along
+// with it.
 type child struct {
 	pid   int // also the number of the group
 	ended chan syscall.WaitStatus
@@ -123,8 +123,8 @@ func (c *child) wait() {
 // signal goes to the whole group.
 func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
 
-// gone reports whether no process of the group is left. Those that have lost their
-// parent are ours to bury, see adoptOrphans; elsewhere the system does it.
+// gone reports whether no process of the group is left. Those that have lost their parent are ours
+// to bury, see adoptOrphans; elsewhere the system does it.
 func (c *child) gone() bool {
 	for {
 		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)

@@ -27,8 +27,8 @@ func TestBashCompletes(t *testing.T) {
 	}
 }
 
-// Where there is no zsh or fish to ask, at least each command and flag is in the
-// script, and every quote has its end.
+// Where there is no zsh or fish to ask, at least each command and flag is in the script, and every
+// quote has its end.
 func TestScriptsNameAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	for shell, script := range map[string]string{"zsh": zsh(commands()), "fish": fish(commands())} {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// What zklock itself exits with. All other codes are the command's own. They lie
-// where other tools that run commands have theirs: timeout(1) exits with 124 when
-// time is up, the shell with 126 and 127 for commands that do not run.
+// What zklock itself exits with. All other codes are the command's own. They lie where other tools
+// that run commands have theirs: timeout(1) exits with 124 when time is up, the shell with 126 and
+// 127 for commands that do not run.
 const (
 	exitBusy      = 120
 	exitLost      = 121

@@ -14,18 +14,16 @@ import (
 // guardName is what a process of this program is called that guards a command.
 const guardName = "zklock-guard"
 
-// watcher is zklock's end of the pipe to the guard: a second process that ends
-// the command's group when zklock cannot, because it was killed or stopped. The
-// guard reads the group's number, then again and again for how much longer the
-// group may run, and in the end "done". The end of the pipe without it means that
-// zklock is dead.
+// watcher is zklock's end of the pipe to the guard: a second process that ends the command's group
+// when zklock cannot, because it was killed or stopped. The guard reads the group's number, then
+// again and again for how much longer the group may run, and in the end "done". The end of the pipe
+// without it means that zklock is dead.
 type watcher struct {
 	pipe *os.File
 	cmd  *exec.Cmd
 }
 
-// startGuard is called before the command is started, so that there is no moment
-// without one.
+// startGuard is called before the command is started, so that there is no moment without one.
 func startGuard() (*watcher, error) {
 	path, err := self()
 	if err != nil {

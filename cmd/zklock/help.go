@@ -29,8 +29,7 @@ Where the servers are: -servers host:port,..., else ZK_SERVERS, else 127.0.0.1:2
 	return b.String()
 }
 
-// help is what `zklock COMMAND -help` says: what it does, by example, and then
-// the flags.
+// help is what `zklock COMMAND -help` says: what it does, by example, and then the flags.
 func (c *command) help() string {
 	var b strings.Builder
 	usage := strings.TrimSpace("zklock " + c.name + " [flags] " + c.args)

@@ -60,8 +60,8 @@ var kinds = map[observe.Kind]string{
 	observe.Read: "read", observe.Write: "write", observe.Mutex: "lock", observe.Permits: "permit",
 }
 
-// look finds out what kind of lock is at a path by the nodes there: each recipe
-// ignores the nodes of the others.
+// look finds out what kind of lock is at a path by the nodes there: each recipe ignores the nodes
+// of the others.
 func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	l := &line{Path: path, Members: []member{}}
 	for _, recipe := range []struct {

@@ -17,8 +17,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// stubborn is a command that does not listen to SIGTERM, and starts another that
-// does not either. It says its number, which is its group's, and that one's.
+// stubborn is a command that does not listen to SIGTERM, and starts another that does not either.
+// It says its number, which is its group's, and that one's.
 const stubborn = `trap "" TERM; sleep 1000 & echo pids $$ $!; while :; do read line; done`
 
 // pids are the processes of a stubborn command.
@@ -36,8 +36,8 @@ func pids(t *testing.T, c *realzk.Child) []int {
 	return list
 }
 
-// alive tells which of the processes may still do something. One that has ended
-// and that no process has waited for cannot.
+// alive tells which of the processes may still do something. One that has ended and that no process
+// has waited for cannot.
 func alive(pids []int) (some []int) {
 	for _, pid := range pids {
 		if syscall.Kill(pid, 0) == syscall.ESRCH {
@@ -54,9 +54,9 @@ func alive(pids []int) (some []int) {
 	return some
 }
 
-// diedAt yields when the last of them has died. Nothing tells of the death of
-// processes that are not ours, so it looks, each millisecond: more often would take
-// the processor from those whose time is measured.
+// diedAt yields when the last of them has died. Nothing tells of the death of processes that are
+// not ours, so it looks, each millisecond: more often would take the processor from those whose
+// time is measured.
 func diedAt(pids []int) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {

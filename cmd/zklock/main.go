@@ -1,5 +1,5 @@
-// Zklock runs a command while it holds a lock in ZooKeeper, and shows who holds
-// one and who waits. It is for cron jobs and scripts: flock(1) over all machines.
+// Zklock runs a command while it holds a lock in ZooKeeper, and shows who holds one and who waits.
+// It is for cron jobs and scripts: flock(1) over all machines.
 //
 //	zklock run /jobs/nightly -- ./nightly.sh
 //	zklock run -permits 4 /jobs/backup -- ./backup.sh
@@ -17,9 +17,8 @@ import (
 	"runtime"
 )
 
-// The system kills a child with the *thread* that has started it, see
-// diesWithUs. The main thread lives as long as the process, so main stays on it
-// and is the one who starts commands.
+// The system kills a child with the *thread* that has started it, see diesWithUs. The main thread
+// lives as long as the process, so main stays on it and is the one who starts commands.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -42,9 +41,9 @@ type command struct {
 	run   func(args []string) error
 }
 
-// The standard library's flags are all that is needed: they are long with a
-// single dash, and end at the first argument that is none, which is the path. A
-// library for commands would be larger than what it saves here.
+// The standard library's flags are all that is needed: they are long with a single dash, and end at
+// the first argument that is none, which is the path. A library for commands would be larger than
+// what it saves here.
 func newCommand(name, args, short, long string) *command {
 	c := &command{name: name, args: args, short: short, long: long, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
 	c.flags.SetOutput(discard{})

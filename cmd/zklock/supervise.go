@@ -100,8 +100,8 @@ func (s *supervisor) look() time.Duration {
 	deadline := s.hold.Deadline()
 	switch {
 	case deadline.IsZero() || !s.hold.Held():
-		// Another process may hold it already: the node was deleted, the server has
-		// ended the session, or this machine stood still. No time for a farewell.
+		// Another process may hold it already: the node was deleted, the server has ended the
+		// session, or this machine stood still. No time for a farewell.
 		s.lose(errGone)
 		s.killAt = now
 	case s.killAt.IsZero() && s.overdue():

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// table shows a line to people. The standard library's tabwriter does: there is
-// one small table, and what it shows must fit into pipes and mails, too.
+// table shows a line to people. The standard library's tabwriter does: there is one small table,
+// and what it shows must fit into pipes and mails, too.
 func (l *line) table(now time.Time) string {
 	var b strings.Builder
 	b.WriteString(l.Path + ": " + l.summary() + "\n")
@@ -58,8 +58,7 @@ func (l *line) summary() string {
 	return text + fmt.Sprintf("%d holding, %d waiting", holding, len(l.Members)-holding)
 }
 
-// age is what has passed since a server's clock showed something; it may go a
-// little ahead of ours.
+// age is what has passed since a server's clock showed something; it may go a little ahead of ours.
 func age(d time.Duration) time.Duration { return max(0, d).Round(time.Second) }
 
 // printable keeps what others have written from moving our cursor.

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the one that zklock is in the foreground of; nil if there is none.
-// The command has a group of its own, which must be in front to read what is
-// typed, and to get the signals of ^C and ^\ first hand.
+// terminal is the one that zklock is in the foreground of; nil if there is none. The command has a
+// group of its own, which must be in front to read what is typed, and to get the signals of ^C and
+// ^\ first hand.
 type terminal struct{ fd int }
 
 func ourTerminal() *terminal {

@@ -1,5 +1,5 @@
-// Demo runs the examples, one after the other. It stops at the first that fails,
-// with its exit status.
+// Demo runs the examples, one after the other. It stops at the first that fails, with its exit
+// status.
 //
 //	go run ./examples/demo                               on a ZooKeeper in this process's memory
 //	go run ./examples/demo -servers zk1:2181,zk2:2181    on real servers

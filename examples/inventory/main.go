@@ -6,9 +6,9 @@
 //	go run ./examples/inventory -servers host:2181
 //	go run ./examples/inventory -servers host:2181 -unlocked
 //
-// It fails (exit status 1) at the first torn read, when a clerk reads back what it
-// did not write, and when reads never overlapped or no clerk rewrote. The second
-// command locks no process out, and must fail: so the check is a real one.
+// It fails (exit status 1) at the first torn read, when a clerk reads back what it did not write,
+// and when reads never overlapped or no clerk rewrote. The second command locks no process out, and
+// must fail: so the check is a real one.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Joblimit: many worker processes, at most N of them at work at once. It shows
-// who runs and who waits, kills one in mid-job with SIGKILL, as a crash would,
-// and the next in line takes its place when the dead one's session has expired.
+// Joblimit: many worker processes, at most N of them at work at once. It shows who runs and who
+// waits, kills one in mid-job with SIGKILL, as a crash would, and the next in line takes its place
+// when the dead one's session has expired.
 //
 //	go run ./examples/joblimit -servers host:2181
 //

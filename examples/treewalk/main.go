@@ -4,9 +4,9 @@
 //
 //	go run ./examples/treewalk -servers host:2181
 //
-// It fails (exit status 1) when an outsider gets the lock during the walk, be it
-// over another connection or a goroutine without the context; when holds are
-// miscounted; when the lock node goes before the last Release, or stays after it.
+// It fails (exit status 1) when an outsider gets the lock during the walk, be it over another
+// connection or a goroutine without the context; when holds are miscounted; when the lock node goes
+// before the last Release, or stays after it.
 package main
 
 import (

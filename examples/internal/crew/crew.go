@@ -1,6 +1,6 @@
-// Package crew lets an example be several processes: it starts its own program
-// again as workers, hears what they say, and stops, freezes or kills them. It
-// knows nothing of locks, so that what it measures does not rest on them.
+// Package crew lets an example be several processes: it starts its own program again as workers,
+// hears what they say, and stops, freezes or kills them. It knows nothing of locks, so that what it
+// measures does not rest on them.
 package crew
 
 import (
@@ -32,8 +32,8 @@ const (
 	// tooLong is for an example that hangs.
 	tooLong = 45 * time.Second
 
-	// patience is for workers that were told to stop: they finish their step and
-	// close their session.
+	// patience is for workers that were told to stop: they finish their step and close their
+	// session.
 	patience = 3 * time.Second
 )
 
@@ -56,8 +56,8 @@ type Crew struct {
 	workers map[string]*Worker
 }
 
-// Line is what a worker said. All come through one pipe, so they are in the
-// order in which they were said, over all workers.
+// Line is what a worker said. All come through one pipe, so they are in the order in which they
+// were said, over all workers.
 type Line struct {
 	From, Text string
 	At         time.Time
@@ -69,9 +69,9 @@ func (l Line) Int() int64 {
 	return n
 }
 
-// Main runs lead, or work in a process that Start has started. The context ends
-// on an interrupt, when a worker fails or ends, and in a worker when the leading
-// process ends, however it ends. An error of lead makes the exit status 1.
+// Main runs lead, or work in a process that Start has started. The context ends on an interrupt,
+// when a worker fails or ends, and in a worker when the leading process ends, however it ends. An
+// error of lead makes the exit status 1.
 func Main(lead, work func(context.Context, *Crew) error) {
 	servers := flag.String("servers", envOr("ZK_SERVERS", "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
 	flag.Parse()
@@ -87,8 +87,8 @@ func Main(lead, work func(context.Context, *Crew) error) {
 		cancel:  cancel,
 		workers: map[string]*Worker{},
 	}
-	// SIGPIPE also comes from a connection to ZooKeeper that breaks, and means
-	// nothing then. Prints that go nowhere say so by their errors.
+	// SIGPIPE also comes from a connection to ZooKeeper that breaks, and means nothing then. Prints
+	// that go nowhere say so by their errors.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -157,8 +157,8 @@ func (c *Crew) open() error {
 	return nil
 }
 
-// Next is the next line of a worker; an error when ctx ends first. What a worker
-// said before it was killed may be unheard by then, and is left out.
+// Next is the next line of a worker; an error when ctx ends first. What a worker said before it was
+// killed may be unheard by then, and is left out.
 func (c *Crew) Next(ctx context.Context) (Line, error) {
 	for {
 		select {
@@ -182,8 +182,8 @@ func (c *Crew) Say(format string, args ...any) {
 	_, _ = io.WriteString(os.Stdout, c.Name+" "+fmt.Sprintf(format, args...)+"\n")
 }
 
-// Repeat does a worker's work in n goroutines again and again, with a pause in
-// between, until it fails.
+// Repeat does a worker's work in n goroutines again and again, with a pause in between, until it
+// fails.
 func (c *Crew) Repeat(ctx context.Context, n int, pause time.Duration, work func(i int) error) error {
 	failed := make(chan error, n)
 	for i := range n {
@@ -201,8 +201,7 @@ func (c *Crew) Repeat(ctx context.Context, n int, pause time.Duration, work func
 	return <-failed
 }
 
-// Task says that a part of a worker starts, and the function it returns that it
-// ends.
+// Task says that a part of a worker starts, and the function it returns that it ends.
 func (c *Crew) Task(part int) (end func()) {
 	c.Say("start %d", part)
 	return func() { c.Say("end %d", part) }
@@ -218,8 +217,8 @@ func (c *Crew) Hear(ctx context.Context) (string, error) {
 	}
 }
 
-// listen takes the orders to this worker. They end when the leading process
-// does, also when that is killed.
+// listen takes the orders to this worker. They end when the leading process does, also when that is
+// killed.
 func (c *Crew) listen() {
 	c.orders = make(chan string, 16)
 	go func() {
@@ -326,8 +325,7 @@ func (w *Worker) Thaw() {
 	}
 }
 
-// stop ends all workers: by their own will if possible, so that they close
-// their sessions.
+// stop ends all workers: by their own will if possible, so that they close their sessions.
 func (c *Crew) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

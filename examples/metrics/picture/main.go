@@ -1,6 +1,6 @@
-// Picture draws what a dashboard of the metrics shows, from figures of a real run:
-// it starts a ZooKeeper, works under locks, scrapes itself by HTTP twice a second,
-// cuts the connection for a while, and deletes the node of a holder.
+// Picture draws what a dashboard of the metrics shows, from figures of a real run: it starts a
+// ZooKeeper, works under locks, scrapes itself by HTTP twice a second, cuts the connection for a
+// while, and deletes the node of a holder.
 //
 //	go run ./picture -o ../../docs/dashboard.svg
 package main

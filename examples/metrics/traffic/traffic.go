@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// Run reads and rewrites an index, converts with three permits, and walks a tree,
-// each on several goroutines, until ctx ends.
+// Run reads and rewrites an index, converts with three permits, and walks a tree, each on several
+// goroutines, until ctx ends.
 func Run(ctx context.Context, conn *zklocks.Conn, root string) {
 	index := rwlock.New(conn, root+"/index")
 	jobs := semaphore.New(conn, root+"/jobs", 3)

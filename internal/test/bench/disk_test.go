@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// slowDisk is what a server's environment needs so that each flush of its disk
-// takes that much longer. Only system calls see it: the server is as it is.
+// slowDisk is what a server's environment needs so that each flush of its disk takes that much
+// longer. Only system calls see it: the server is as it is.
 func slowDisk(t *testing.T, longer time.Duration) (env []string) {
 	t.Helper()
 	if longer == 0 {

@@ -18,8 +18,8 @@ import (
 
 // lockers are one connection and a lock on it.
 type lockers interface {
-	// worker makes what one worker repeats. Objects that are meant to be shared
-	// by the goroutines of a process are.
+	// worker makes what one worker repeats. Objects that are meant to be shared by the goroutines
+	// of a process are.
 	worker() (acquire func(ctx context.Context, read bool) (release func() error, err error))
 	close()
 }
@@ -148,8 +148,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // tooMany errors end a worker: what is wrong will not mend itself.
 const tooMany = 10
 
-// window is the measured time. Whoever looks at the clock tells those who do not
-// how far it is.
+// window is the measured time. Whoever looks at the clock tells those who do not how far it is.
 type window struct {
 	from, until time.Time
 	reached     atomic.Int32
@@ -191,8 +190,8 @@ type worker struct {
 	err        error // the first
 }
 
-// Two looks at the clock take as long as a lock that costs no request. So after an
-// operation that was short some are counted only.
+// Two looks at the clock take as long as a lock that costs no request. So after an operation that
+// was short some are counted only.
 const (
 	short = 10 * time.Microsecond
 	every = 16 // is timed

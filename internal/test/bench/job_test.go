@@ -16,8 +16,7 @@ const (
 	shared    = "rw"
 )
 
-// job is what a driver is told. It is flat, so that a driver needs no library to
-// read it.
+// job is what a driver is told. It is flat, so that a driver needs no library to read it.
 type job struct {
 	Servers  string `json:"servers"`
 	Path     string `json:"path"`
@@ -33,10 +32,9 @@ type job struct {
 	Timeout  int    `json:"timeout"`  // of the sessions, milliseconds
 }
 
-// answer is what the driver has measured. A cycle is: acquire, release. Those
-// count as operations whose lock was granted within the measured time; the
-// latency is that from the call to the grant; of short ones a driver may time a
-// sample.
+// answer is what the driver has measured. A cycle is: acquire, release. Those count as operations
+// whose lock was granted within the measured time; the latency is that from the call to the grant;
+// of short ones a driver may time a sample.
 type answer struct {
 	Operations int64   `json:"operations"`
 	Cycles     int64   `json:"cycles"` // all since "go", those of the warm-up and of the end included

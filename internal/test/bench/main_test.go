@@ -1,17 +1,14 @@
-// Package bench measures the locks beside their peers: zk.Lock of go-zookeeper
-// always, Apache Curator and kazoo where they are installed.
+// Package bench measures the locks beside their peers: zk.Lock of go-zookeeper always, Apache
+// Curator and kazoo where they are installed.
 //
-// All run in one test, against one server that waits for the disk at each
-// commit, one after another within each workload and round after round, so that
-// what slows the machine down for a while slows all of them down. Each peer has
-// one process of its own (driver), which lives as long as the test, so that a
-// JVM is warm. It is told a job, opens the job's sessions, says "ready", works
-// when it hears "go", says what it has measured, and closes its sessions when
-// it hears "end". Between "go" and the answer the server's own counters are
-// read: requests and notifications per cycle.
+// All run in one test, against one server that waits for the disk at each commit, one after another
+// within each workload and round after round, so that what slows the machine down for a while slows
+// all of them down. Each peer has one process of its own (driver), which lives as long as the test,
+// so that a JVM is warm. It is told a job, opens the job's sessions, says "ready", works when it
+// hears "go", says what it has measured, and closes its sessions when it hears "end". Between "go"
+// and the answer the server's own counters are read: requests and notifications per cycle.
 //
-// Without settings only a short check of the harness runs. The environment asks
-// for more:
+// Without settings only a short check of the harness runs. The environment asks for more:
 //
 //	BENCH=short             3 rounds of 3 s for each peer and workload
 //	BENCH=long              5 rounds of 10 s

@@ -97,8 +97,8 @@ func throng(n int) job {
 	return job{Mode: permits, Sessions: min(11*n, 101), Workers: 11 * n, Permits: n}
 }
 
-// line has so many waiters behind each holder, one for each session as long as
-// there are no more than 101, for a session of the Go client takes 3 MB.
+// line has so many waiters behind each holder, one for each session as long as there are no more
+// than 101, for a session of the Go client takes 3 MB.
 func line(waiters int) job {
 	return job{Mode: exclusive, Sessions: min(waiters+1, 101), Workers: waiters + 1}
 }

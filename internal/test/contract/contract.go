@@ -1,9 +1,9 @@
 // Package contract is what every recipe promises, as one suite that runs over all of them: in
 // memory, in virtual time (Run), and on real servers, in real time (RunReal).
 //
-// A scenario is a function of a scene: a lock path of its own, clients that
-// come and go, and a witness who looks at the directory without a lock. When
-// it ends, while its clients are still connected, no node may be left in line.
+// A scenario is a function of a scene: a lock path of its own, clients that come and go, and a
+// witness who looks at the directory without a lock. When it ends, while its clients are still
+// connected, no node may be left in line.
 //
 // In memory no time passes but that which a scenario lets pass, so what happens at once is asserted
 // to take no time at all. On a real server the same takes a margin.
@@ -26,8 +26,8 @@ import (
 // Locker is one value of a recipe.
 type Locker struct {
 	zklocks.Locker
-	// Block takes the same lock in the way that makes Lock wait. It is Lock
-	// itself, but for locks that are shared.
+	// Block takes the same lock in the way that makes Lock wait. It is Lock itself, but for locks
+	// that are shared.
 	Block lockFunc
 	Queue func(context.Context) ([]zklocks.Member, error)
 }
@@ -69,9 +69,9 @@ type Recipe struct {
 	Behind    int  // of one that waits for the holder alone
 }
 
-// Main is leaks.Main for packages whose tests mostly wait: for expiries, for
-// servers to come back. More of them at a time than there are processors does
-// no harm. A -parallel on the command line wins.
+// Main is leaks.Main for packages whose tests mostly wait: for expiries, for servers to come back.
+// More of them at a time than there are processors does no harm. A -parallel on the command line
+// wins.
 func Main(m *testing.M) {
 	flag.Parse()
 	given := false

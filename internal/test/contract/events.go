@@ -64,8 +64,7 @@ func Next[E any](e *Events, n int) E {
 	return some[n-1]
 }
 
-// Balanced asserts, when everything has ended, that every wait and every hold
-// had one end.
+// Balanced asserts, when everything has ended, that every wait and every hold had one end.
 func (e *Events) Balanced() {
 	e.tb.Helper()
 	sums := func() (waiting, holding int) {

@@ -112,8 +112,8 @@ func verifies(s *scene) {
 	s.over(h, h.Context(s.Ctx))
 }
 
-// A read would do against a server that knows all. Against one that is behind,
-// only a request that the quorum answers does.
+// A read would do against a server that knows all. Against one that is behind, only a request that
+// the quorum answers does.
 func verifiesByTheQuorum(s *scene) {
 	conn, p := s.BehindFor(quietSession)
 	c := s.with(conn, p)

@@ -116,8 +116,8 @@ func expiredWhileUnlocking(s *scene) {
 	s.unlock(c.lock())
 }
 
-// requeued has somebody wait between a holder and another waiter, takes its
-// place away, and asserts that it gets the lock in the end, after the other.
+// requeued has somebody wait between a holder and another waiter, takes its place away, and asserts
+// that it gets the lock in the end, after the other.
 func requeued(s *scene, victim *client, away func()) {
 	holder, other := s.client(), s.client()
 	h := holder.block()
@@ -151,9 +151,8 @@ func expiredWhileWaiting(s *scene) {
 	requeued(s, victim, func() { s.Expire(victim.conn) })
 }
 
-// deletedWithTheHolder has a waiter find both events in its channels at once: its
-// own nodes were deleted, and so were those it waited for. The one came before
-// the other, but no select can tell.
+// deletedWithTheHolder has a waiter find both events in its channels at once: its own nodes were
+// deleted, and so were those it waited for. The one came before the other, but no select can tell.
 func deletedWithTheHolder(s *scene) {
 	holder, victim, other := s.client(), s.behind(), s.client()
 	for range 10 {

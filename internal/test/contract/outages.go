@@ -46,8 +46,8 @@ func restarted(s *scene) {
 	s.Empty()
 }
 
-// watchesLost cuts a client that is back once more, when it sets its watches
-// again. Meanwhile the one that it watches goes.
+// watchesLost cuts a client that is back once more, when it sets its watches again. Meanwhile the
+// one that it watches goes.
 func watchesLost(s *scene) {
 	holder, c := s.client(), s.behind()
 	for _, action := range cuts {

@@ -27,8 +27,8 @@ var (
 	throttled = []proxy.Action{proxy.Answer(-127)}
 )
 
-// cut is a fault that tells as soon as its request is there: the client may be
-// done before the connection is known to be cut.
+// cut is a fault that tells as soon as its request is there: the client may be done before the
+// connection is known to be cut.
 type cut struct {
 	*proxy.Fault
 	met atomic.Bool

@@ -33,8 +33,8 @@ func (s *scene) as(user string, opts ...zklocks.Option) *client {
 	return s.with(conn, nil, opts...)
 }
 
-// protect makes the lock's directory and grants the world only some rights. The
-// client that it returns may do everything.
+// protect makes the lock's directory and grants the world only some rights. The client that it
+// returns may do everything.
 func (s *scene) protect(world int32) *client {
 	s.Helper()
 	s.makeDir(append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(world)...))

@@ -56,8 +56,8 @@ func (s *scene) nodes(session int64) map[string]*zk.Stat {
 	return nodes
 }
 
-// kill deletes the nodes of a session, as an administrator would; all at once,
-// for the library deletes the rest of a hold that has lost one.
+// kill deletes the nodes of a session, as an administrator would; all at once, for the library
+// deletes the rest of a hold that has lost one.
 func (s *scene) kill(session int64) {
 	s.Helper()
 	var all []any

@@ -22,8 +22,8 @@ var secured = []scenario{
 	{"with the default list anybody can take the lock away", openToAll, 0},
 }
 
-// overTLS plays on a server that speaks TLS, too. The function it returns
-// connects over TLS; what it hands out last cuts that connection.
+// overTLS plays on a server that speaks TLS, too. The function it returns connects over TLS; what
+// it hands out last cuts that connection.
 func overTLS(s *scene) (*scene, func(mine []zklocks.Option, opts ...wire.Option) (*client, func())) {
 	s.Helper()
 	ca := realzk.NewAuthority(s)

@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// A lock that does not keep its word is found out: by the record, and by the
-// cells where they can see it.
+// A lock that does not keep its word is found out: by the record, and by the cells where they can
+// see it.
 func TestBrokenLocksAreCaught(t *testing.T) {
 	for _, c := range []struct {
 		recipe, how string

@@ -6,9 +6,8 @@ import (
 	"unsafe"
 )
 
-// cell is what a lock protects: memory that all processes share. It finds two
-// in one place at the moment they are, whatever the clocks say. The zero value
-// is an empty place.
+// cell is what a lock protects: memory that all processes share. It finds two in one place at the
+// moment they are, whatever the clocks say. The zero value is an empty place.
 type cell struct {
 	writer  atomic.Int64 // who is inside, 0: nobody
 	readers atomic.Int64
@@ -87,8 +86,7 @@ func (v *visit) written() {
 	v.cell.writer.CompareAndSwap(v.me, 0)
 }
 
-// read begins a shared visit. One who was a writer until now has the token of
-// the last one.
+// read begins a shared visit. One who was a writer until now has the token of the last one.
 func (v *visit) read(downgraded bool) {
 	c := v.cell
 	c.readers.Add(1)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// sessionTimeout is long: here nothing is broken on purpose, so a hold that
-	// is lost because the machine is busy would only blur the picture.
+	// sessionTimeout is long: here nothing is broken on purpose, so a hold that is lost because the
+	// machine is busy would only blur the picture.
 	sessionTimeout = 40 * time.Second
 	// patience is for what should take seconds.
 	patience = 60 * time.Second

@@ -20,16 +20,15 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// TestLostReplies has the server do what it is asked and the client not hear of
-// it, at each create and at each delete: 30 times each, or LOST times. Half of
-// the clients come back to the same member, half to another, which may be behind.
-// Each acquisition must have made its nodes once, and after the release none of
-// them may be there.
+// TestLostReplies has the server do what it is asked and the client not hear of it, at each create
+// and at each delete: 30 times each, or LOST times. Half of the clients come back to the same
+// member, half to another, which may be behind. Each acquisition must have made its nodes once, and
+// after the release none of them may be there.
 func TestLostReplies(t *testing.T) {
 	want, clients := int64(30), 4
 	parse(t, "LOST", &want, func(v string) (int64, error) { clients = 16; return strconv.ParseInt(v, 10, 64) })
-	// The directories stay: a create that is refused, for there is none, is no
-	// create whose reply could be lost.
+	// The directories stay: a create that is refused, for there is none, is no create whose reply
+	// could be lost.
 	e := realzk.Cluster(t, 3, realzk.Options{ContainerCheck: time.Hour})
 	l := &losses{TB: t, want: want / 2, witness: realzk.Connect(t, 20*time.Second, e.Addrs()...)}
 	began := time.Now()

@@ -1,12 +1,11 @@
-// Package hammer has many processes fight for a few locks, records who held
-// them when, and checks the record.
+// Package hammer has many processes fight for a few locks, records who held them when, and checks
+// the record.
 //
-// Each test starts a number of copies of its own binary. Each copy has one
-// connection and a number of goroutines that lock, try, give up at random
-// instants, downgrade, re-enter and unlock on two paths. What must be true is
-// looked at twice: while it happens, in memory that the processes share and
-// that trusts no clock (cells), and afterwards in the merged record (history).
-// A run in which nobody had to wait counts as failed.
+// Each test starts a number of copies of its own binary. Each copy has one connection and a number
+// of goroutines that lock, try, give up at random instants, downgrade, re-enter and unlock on two
+// paths. What must be true is looked at twice: while it happens, in memory that the processes share
+// and that trusts no clock (cells), and afterwards in the merged record (history). A run in which
+// nobody had to wait counts as failed.
 //
 // The defaults suit `go test ./...`. The environment makes it larger:
 //
@@ -16,9 +15,9 @@
 //	HAMMER_SEED=1           what the random choices follow (printed by each run)
 //	ZK_SERVERS=host:port,.. an ensemble to use in place of a server of our own
 //
-// TestStress does the same while a nemesis breaks connections, sessions, nodes,
-// processes and servers. There a hold may be lost, and counts as certain up to
-// the last instant at which it said of itself that it was held:
+// TestStress does the same while a nemesis breaks connections, sessions, nodes, processes and
+// servers. There a hold may be lost, and counts as certain up to the last instant at which it said
+// of itself that it was held:
 //
 //	STRESS=10m              how long (4s)
 //	STRESS_SERVERS=3        1: a single server, which is faster (1)

@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// What can befall a client on the wire: a cut at a request of each kind, and a
-// packet that is long under way.
+// What can befall a client on the wire: a cut at a request of each kind, and a packet that is long
+// under way.
 var (
 	cuts   = []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
 	cutAt  = []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp, proxy.WatchesOp, proxy.ConnectOp}
@@ -121,8 +121,8 @@ func (h *hand) freeze(c *client, d time.Duration) {
 	}
 }
 
-// expire ends the client's session at the server. Its proxies know of one each,
-// of which one is alive.
+// expire ends the client's session at the server. Its proxies know of one each, of which one is
+// alive.
 func (h *hand) expire(c *client) bool {
 	struck := false
 	for i, p := range c.proxies {

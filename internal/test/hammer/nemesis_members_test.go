@@ -7,9 +7,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// membersDeck: without a leader nobody locks, and a run in which nobody locks says
-// nothing. So the followers have their turn more often; and a member that was
-// killed takes its time to come back.
+// membersDeck: without a leader nobody locks, and a run in which nobody locks says nothing. So the
+// followers have their turn more often; and a member that was killed takes its time to come back.
 func membersDeck() *deck {
 	one := []string{"isolate follower", "kill leader", "pause follower", "isolate leader", "kill follower", "pause leader"}
 	return &deck{
@@ -21,8 +20,8 @@ func membersDeck() *deck {
 // quorumPatience is after what time members take each other for dead.
 const quorumPatience = time.Second
 
-// assail breaks one member of the ensemble, and mends it before anything else
-// is broken: two of three must go on.
+// assail breaks one member of the ensemble, and mends it before anything else is broken: two of
+// three must go on.
 func (h *hand) assail(card string) bool {
 	// What strikes an ensemble that is still down strikes nothing.
 	for !h.whole() {
@@ -41,8 +40,8 @@ func (h *hand) assail(card string) bool {
 	if err != nil {
 		return false
 	}
-	// Some are noticed by the other members and some are not; a few last longer
-	// than a session that nobody hears of.
+	// Some are noticed by the other members and some are not; a few last longer than a session that
+	// nobody hears of.
 	away := h.upTo(2 * quorumPatience)
 	if h.random.IntN(8) == 0 {
 		away = h.session + h.upTo(h.session)

@@ -13,11 +13,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// byHand is what the nemesis has taken from holders behind their backs: nodes
-// that it deleted, sessions that it ended at the server. Then the next holder
-// is let in before the old one can hear of it, and no lock can prevent that. So
-// these holds count as certain up to the instant before it was done and no
-// longer; each is known by its token, its node's exact name, or its session.
+// byHand is what the nemesis has taken from holders behind their backs: nodes that it deleted,
+// sessions that it ended at the server. Then the next holder is let in before the old one can hear
+// of it, and no lock can prevent that. So these holds count as certain up to the instant before it
+// was done and no longer; each is known by its token, its node's exact name, or its session.
 type byHand struct {
 	tokens   map[lock]int64
 	nodes    map[string]int64
@@ -110,8 +109,8 @@ func bySequence(names []string) {
 	})
 }
 
-// taken is when a hold was taken from its holder, if it was. node is that of a
-// downgraded hold, "" for others.
+// taken is when a hold was taken from its holder, if it was. node is that of a downgraded hold, ""
+// for others.
 func (b *byHand) taken(h history.Hold, node string) (at int64, taken bool) {
 	note := func(t int64, ok bool) {
 		if ok && (!taken || t < at) {

@@ -15,9 +15,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// nemesis breaks things while the children lock. Each of its hands deals with
-// one client, with the servers, or with the nodes; a hand does one thing at a
-// time, and takes what that is from a deck, so that each kind has its turn.
+// nemesis breaks things while the children lock. Each of its hands deals with one client, with the
+// servers, or with the nodes; a hand does one thing at a time, and takes what that is from a deck,
+// so that each kind has its turn.
 type nemesis struct {
 	t       *testing.T
 	rate    float64       // faults per second, of all hands together but that of the servers
@@ -59,8 +59,8 @@ type hand struct {
 	random *rand.Rand
 }
 
-// deck is dealt in a random order, without repetition until it is through. A
-// rare card is in every fourth deal only.
+// deck is dealt in a random order, without repetition until it is through. A rare card is in every
+// fourth deal only.
 type deck struct {
 	often, rarely []string
 	deals         int
@@ -94,8 +94,7 @@ func (n *nemesis) again(kind, card string) {
 	n.decks[kind].left = append(n.decks[kind].left, card)
 }
 
-// say notes what is about to be done to whom; the returned function, that it is
-// over.
+// say notes what is about to be done to whom; the returned function, that it is over.
 func (n *nemesis) say(whom, format string, args ...any) (over func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -141,8 +140,8 @@ func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 	hands.Wait()
 }
 
-// rest is the time between two faults: its share of the rate, or after a fault
-// of the servers, for some locks to be had; false: it is over.
+// rest is the time between two faults: its share of the rate, or after a fault of the servers, for
+// some locks to be had; false: it is over.
 func (h *hand) rest(share float64) bool {
 	mean := h.lull
 	if share > 0 {

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// process is one child, seen by its parent. The two talk in lines: "ready",
-// then the parent says "go"; "done" with an outcome, then the parent looks
-// whether anything was left behind and says "close".
+// process is one child, seen by its parent. The two talk in lines: "ready", then the parent says
+// "go"; "done" with an outcome, then the parent looks whether anything was left behind and says
+// "close".
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -39,8 +39,8 @@ func launch(t *testing.T, j job) *process {
 	}
 	p := &process{name: name(j.Process), cmd: exec.Command(self), said: make(chan string, 8)}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(order),
-		// A program with the race detector stays a second longer, for races of
-		// goroutines that still run; a child has none left when it ends.
+		// A program with the race detector stays a second longer, for races of goroutines that
+		// still run; a child has none left when it ends.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	p.cmd.Stderr = &p.cries
 	dieWithUs(p.cmd)

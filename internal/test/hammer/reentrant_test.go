@@ -64,8 +64,8 @@ type recursion struct {
 	mutex *reentrant.Mutex
 }
 
-// again re-enters depth times, and returns the release of the hold that is left:
-// any of them may be the last.
+// again re-enters depth times, and returns the release of the hold that is left: any of them may be
+// the last.
 func (r *recursion) again(outer *zklocks.Hold, depth int) func(context.Context) error {
 	w := r.worker
 	if depth == 0 {

@@ -61,8 +61,8 @@ type job struct {
 	Cells    string
 	Record   string
 
-	// Every so many acquisitions the child does something that no lock may do:
-	// the test of the test.
+	// Every so many acquisitions the child does something that no lock may do: the test of the
+	// test.
 	Break      string
 	BreakEvery int
 }

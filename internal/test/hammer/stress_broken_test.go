@@ -12,8 +12,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// Whoever reads of a violation finds the seed and what happened: here a child
-// is inside without having acquired, now and then.
+// Whoever reads of a violation finds the seed and what happened: here a child is inside without
+// having acquired, now and then.
 func TestAStressThatFindsSomethingTellsTheStory(t *testing.T) {
 	realzk.Installed(t)
 	self, err := os.Executable()
@@ -42,8 +42,8 @@ func TestAStressThatFindsSomethingTellsTheStory(t *testing.T) {
 	}
 }
 
-// Two holders met between two of many others; what was broken long before is
-// told all the same, and what has nothing to do with them is not.
+// Two holders met between two of many others; what was broken long before is told all the same, and
+// what has nothing to do with them is not.
 func TestAStoryTellsWhatWasBroken(t *testing.T) {
 	hold := func(who string, at int64) history.Hold {
 		return history.Hold{Path: "/p", Who: who, Acquired: at, Ended: at + 1}

@@ -13,9 +13,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// round is what a child of the stress is told, again and again: fresh paths,
-// and files for what happens on them. So the record of a long run is checked in
-// pieces, and its directories fall idle.
+// round is what a child of the stress is told, again and again: fresh paths, and files for what
+// happens on them. So the record of a long run is checked in pieces, and its directories fall idle.
 type round struct {
 	Number int
 	For    time.Duration

@@ -42,8 +42,8 @@ const (
 	storyAfter  = 300 * time.Millisecond
 )
 
-// stories tells what happened around each of the first findings. holds are all
-// of the round, by path.
+// stories tells what happened around each of the first findings. holds are all of the round, by
+// path.
 func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
 	var told []string
 	for _, d := range f.doubts {
@@ -92,9 +92,9 @@ func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
 	return strings.Join(told, "\n")
 }
 
-// story is what a reader wants to see, in order: who had the lock and until when
-// they were sure of it, and what the nemesis did to them, to it and to the
-// servers. Times are relative to the moment at which something was wrong.
+// story is what a reader wants to see, in order: who had the lock and until when they were sure of
+// it, and what the nemesis did to them, to it and to the servers. Times are relative to the moment
+// at which something was wrong.
 func (s *stress) story(title string, at int64, path string, holds, marked []history.Hold, clients ...string) string {
 	from, to := at-int64(storyBefore), at+int64(storyAfter)
 	for _, h := range marked {

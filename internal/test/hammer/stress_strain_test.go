@@ -17,8 +17,8 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// strain is one kind of lock at one path. take acquires it in one of the ways
-// that it has; queue is who stands in line, for a caller who never got in.
+// strain is one kind of lock at one path. take acquires it in one of the ways that it has; queue is
+// who stands in line, for a caller who never got in.
 type strain struct {
 	take  func(ctx context.Context, w *worker) (*grip, error)
 	queue func(ctx context.Context) (string, error)

@@ -12,11 +12,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// tenure is one hold in a storm, where it may be lost at any time. What it
-// claims is the time from its beginning to the last instant at which it said
-// of itself that it was held: by Held, or by a Release that found nothing lost.
-// Each such instant is read off the clock *before* the question, so a process
-// that is frozen in between claims nothing that it did not know.
+// tenure is one hold in a storm, where it may be lost at any time. What it claims is the time from
+// its beginning to the last instant at which it said of itself that it was held: by Held, or by a
+// Release that found nothing lost. Each such instant is read off the clock *before* the question,
+// so a process that is frozen in between claims nothing that it did not know.
 type tenure struct {
 	*worker
 	*grip
@@ -31,16 +30,16 @@ type tenure struct {
 	over   bool  // found to be lost
 }
 
-// heed is how long Lost may take to close once Held is false: only as long as
-// it takes to run a goroutine.
+// heed is how long Lost may take to close once Held is false: only as long as it takes to run a
+// goroutine.
 const heed = 20 * time.Second
 
 func (s *storm) cycle(w *worker, path int) {
 	w.until = time.Now().Add(w.job.Patience)
 	ctx, cancel := w.wait()
 	if !w.chance(4) {
-		// Most go elsewhere when somebody who cannot be reached has the lock:
-		// else all would stand there, and nothing would happen on the others.
+		// Most go elsewhere when somebody who cannot be reached has the lock: else all would stand
+		// there, and nothing would happen on the others.
 		ctx, cancel = w.givingUp(ctx, cancel, w.job.Least, 50*w.job.Least)
 	}
 	defer cancel()
@@ -167,8 +166,8 @@ func (t *tenure) lose() {
 	}
 }
 
-// stay is the time inside. Half of all ask nothing: a hold that nobody asks
-// sets no watch. A few stay until their session can have ended.
+// stay is the time inside. Half of all ask nothing: a hold that nobody asks sets no watch. A few
+// stay until their session can have ended.
 func (t *tenure) stay() {
 	switch {
 	case t.chance(t.job.Linger):

@@ -123,8 +123,8 @@ func (s *stress) raise() {
 	} else {
 		n.session = 3 * time.Second
 		opts.Config["syncLimit"] = strconv.Itoa(int(quorumPatience / tick))
-		// A member reads its log from the last snapshot on when it comes back, and
-		// has to be through before the others give it up.
+		// A member reads its log from the last snapshot on when it comes back, and has to be
+		// through before the others give it up.
 		opts.Config["snapCount"] = "10000"
 		n.members = realzk.Cluster(s, s.Servers, opts)
 		n.servers = n.members.Addrs()
@@ -205,8 +205,8 @@ func (s *stress) round(number int, length time.Duration) {
 	s.Logf("round %d: %d cycles, %d faults, %d of servers, %d lost", number, s.cycles, all, servers, s.Tally["lost"])
 }
 
-// swept returns what is left of a line a while after all is over. The sessions
-// live, so nobody else would clean up.
+// swept returns what is left of a line a while after all is over. The sessions live, so nobody else
+// would clean up.
 func (s *stress) swept(path, dir string, over time.Time) (orphans []orphan) {
 	s.dirs = append(s.dirs, dir)
 	left := test.Children(s, s.admin, dir)
@@ -237,9 +237,9 @@ func (s *stress) shownBy(node string) (members []string) {
 	return members
 }
 
-// compare asks each member for all lines, which are empty by now. What one shows
-// and another does not is something from which no client can protect itself: the
-// servers have lost or kept a transaction, and what else the run finds is void.
+// compare asks each member for all lines, which are empty by now. What one shows and another does
+// not is something from which no client can protect itself: the servers have lost or kept a
+// transaction, and what else the run finds is void.
 func (s *stress) compare(paths []string) {
 	if s.nemesis.members == nil {
 		return
@@ -267,9 +267,9 @@ func (s *stress) compare(paths []string) {
 	}
 }
 
-// gone waits until the server has removed the directories. It does not remove a
-// container that never had a child: that of a caller who gave up, or was refused
-// by a fault, between making the directory and standing in line.
+// gone waits until the server has removed the directories. It does not remove a container that
+// never had a child: that of a caller who gave up, or was refused by a fault, between making the
+// directory and standing in line.
 func (s *stress) gone() {
 	for _, dir := range s.dirs {
 		unused := false
@@ -308,8 +308,8 @@ func (s *stress) faults() (all, servers int64) {
 	return all, servers
 }
 
-// meaning fails a run in which too little happened. In the few seconds of a run
-// without STRESS not every fault has its turn, but one of each sort must have.
+// meaning fails a run in which too little happened. In the few seconds of a run without STRESS not
+// every fault has its turn, but one of each sort must have.
 func (s *stress) meaning() {
 	n := s.nemesis
 	fired := make(map[string]int64) // by card, in a short run by sort

@@ -22,9 +22,8 @@ type held interface {
 // chance is true once in n times.
 func (w *worker) chance(n int) bool { return w.random.IntN(n) == 0 }
 
-// wait is the context of an acquisition: one in four gives up, at an instant
-// between a microsecond and two seconds that is as likely to be early as late;
-// some have given up before they ask.
+// wait is the context of an acquisition: one in four gives up, at an instant between a microsecond
+// and two seconds that is as likely to be early as late; some have given up before they ask.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithDeadline(context.Background(), w.until)
 	switch {
@@ -72,8 +71,8 @@ func (w *worker) token(h held) int64 {
 	return h.Token()
 }
 
-// dwell stays inside for a moment; now and then, once in rarely, for up to most,
-// so that others queue.
+// dwell stays inside for a moment; now and then, once in rarely, for up to most, so that others
+// queue.
 func (w *worker) dwell(rarely int, most time.Duration) {
 	if w.chance(rarely) {
 		w.linger(time.Duration(w.random.Int64N(int64(most))))
@@ -90,8 +89,8 @@ func (w *worker) linger(stay time.Duration) {
 	<-timer.C
 }
 
-// look asks the hold what it knows, some of the time: a hold that nobody asks
-// sets no watch, and that is another way through the code.
+// look asks the hold what it knows, some of the time: a hold that nobody asks sets no watch, and
+// that is another way through the code.
 func (w *worker) look(h held) {
 	if h == (fake{}) {
 		w.linger(5 * time.Millisecond) // without a right to be there: let others come

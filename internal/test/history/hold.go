@@ -1,13 +1,12 @@
-// Package history records who held which lock when, and checks that the
-// record is one that a correct lock can leave.
+// Package history records who held which lock when, and checks that the record is one that a
+// correct lock can leave.
 //
-// What is recorded is the *certain* part of each hold: from the instant after
-// the acquiring call returned to the instant before the release was called, or
-// loss was observed, whichever came first. It lies within the true hold, so
-// whatever two certain parts do wrong together the holds did, too: the checker
-// has no false alarms. And if all certain parts go well together, choosing
-// their ends as the moments of locking and unlocking is a legal sequential
-// history: it misses nothing that the callers could have noticed.
+// What is recorded is the *certain* part of each hold: from the instant after the acquiring call
+// returned to the instant before the release was called, or loss was observed, whichever came
+// first. It lies within the true hold, so whatever two certain parts do wrong together the holds
+// did, too: the checker has no false alarms. And if all certain parts go well together, choosing
+// their ends as the moments of locking and unlocking is a legal sequential history: it misses
+// nothing that the callers could have noticed.
 //
 //	rec := history.NewRecorder("worker-1", nil)
 //	...
@@ -22,8 +21,8 @@
 //	...
 //	report := history.Check(history.Rules{}, rec.Holds())
 //
-// A downgrade is two holds of one owner with one token: End the exclusive one
-// before calling Downgrade, Begin a shared one after it has returned.
+// A downgrade is two holds of one owner with one token: End the exclusive one before calling
+// Downgrade, Begin a shared one after it has returned.
 package history
 
 import (
@@ -54,8 +53,8 @@ type Hold struct {
 	Called int64 `json:"called,omitempty"`
 	// Acquired is when the acquiring call had returned.
 	Acquired int64 `json:"acquired"`
-	// Ended is when the release was about to be called, or loss was observed;
-	// 0: held to the end of the record.
+	// Ended is when the release was about to be called, or loss was observed; 0: held to the end of
+	// the record.
 	Ended int64 `json:"ended,omitempty"`
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// maxViolations is how many a report keeps: a broken lock breaks every rule,
-// and nobody reads the thousandth.
+// maxViolations is how many a report keeps: a broken lock breaks every rule, and nobody reads the
+// thousandth.
 const maxViolations = 20
 
 // Report is the answer of Check.
@@ -15,8 +15,8 @@ type Report struct {
 	Violations []Violation // the first ones found
 	Total      int         // how many were found
 
-	// What follows shows whether the run meant anything: a lock that nobody
-	// fought for is always right.
+	// What follows shows whether the run meant anything: a lock that nobody fought for is always
+	// right.
 	Holds      int
 	Owners     int
 	Handovers  int // exclusive holds whose predecessor was somebody else's

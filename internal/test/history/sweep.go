@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// sweep goes through the holds of one path in the order of their beginnings,
-// with those that have ended by then behind it.
+// sweep goes through the holds of one path in the order of their beginnings, with those that have
+// ended by then behind it.
 type sweep struct {
 	rules  Rules
 	path   string
@@ -27,9 +27,9 @@ type sweep struct {
 	hadExcluded bool
 }
 
-// tokens are those of ended holds. For each token two holders are enough: the
-// one rule that asks who it was asks for another than the one at hand. Only
-// where a token is handed on all of them are kept.
+// tokens are those of ended holds. For each token two holders are enough: the one rule that asks
+// who it was asks for another than the one at hand. Only where a token is handed on all of them are
+// kept.
 type tokens struct {
 	max   Hold // with the largest token
 	equal map[int64][]Hold

@@ -19,8 +19,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A quota that the server enforces is an error at once, for the number of nodes
-// and for their bytes; nothing stays in line, and holders are left alone.
+// A quota that the server enforces is an error at once, for the number of nodes and for their
+// bytes; nothing stays in line, and holders are left alone.
 func TestAQuotaThatIsUsedUp(t *testing.T) {
 	server := realzk.Standalone(t, realzk.Options{JVM: []string{"-Dzookeeper.enforceQuota=true"}})
 	witness := realzk.Connect(t, session, server.Addr())

@@ -30,8 +30,8 @@ func (f figures) String() string {
 		f.heap>>10, f.goroutines, f.watches, f.watched, f.nodes)
 }
 
-// slack is by how much a heap that is flat may differ between two readings: the
-// runtime's own tables and pools, and what the client is just reading into.
+// slack is by how much a heap that is flat may differ between two readings: the runtime's own
+// tables and pools, and what the client is just reading into.
 const slack = 512 << 10
 
 // grown says what is more than it was before.
@@ -54,8 +54,8 @@ func (f figures) grown(before figures) []string {
 	return grown
 }
 
-// meter reads the figures of this process, of one connection and of the shared
-// server, which no other test may use at the time.
+// meter reads the figures of this process, of one connection and of the shared server, which no
+// other test may use at the time.
 type meter struct {
 	testing.TB
 	conn *zk.Conn
@@ -90,8 +90,8 @@ func (m meter) read() figures {
 	return f
 }
 
-// heap is what lives. Finalizers, weak pointers and cleanups take a second
-// collection, and pools a third.
+// heap is what lives. Finalizers, weak pointers and cleanups take a second collection, and pools a
+// third.
 func heap() int64 {
 	var m runtime.MemStats
 	for range 3 {
@@ -101,8 +101,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// clientWatches is how many entries the client has in its table of watches, which
-// it does not tell.
+// clientWatches is how many entries the client has in its table of watches, which it does not tell.
 func clientWatches(conn *zk.Conn) int {
 	c := reflect.ValueOf(conn).Elem()
 	lock := (*sync.Mutex)(unsafe.Pointer(c.FieldByName("watchersLock").UnsafeAddr()))

@@ -20,8 +20,8 @@ import (
 // last is where queuing ends, see znode.Node.Usable.
 const last = 1<<31 - 1<<20
 
-// Directories whose numbers come to their end, on a real server: all recipes
-// at each of several places, after one pair of restarts.
+// Directories whose numbers come to their end, on a real server: all recipes at each of several
+// places, after one pair of restarts.
 func TestTheEndOfTheNumbers(t *testing.T) {
 	places := []struct {
 		name string
@@ -86,8 +86,8 @@ func newBrink(t *testing.T, r recipe, server *realzk.Server, path string) *brink
 
 func (b *brink) line() []string { b.Helper(); return test.Children(b, b.witness, b.dir) }
 
-// refused asserts that every way to take the lock fails at once and says why,
-// that nothing stays in line but who stood there, and how much it asks.
+// refused asserts that every way to take the lock fails at once and says why, that nothing stays in
+// line but who stood there, and how much it asks.
 func (b *brink) refused() {
 	b.Helper()
 	there := len(b.line())
@@ -110,8 +110,8 @@ func (b *brink) refused() {
 // idle deletes what has the directory stay when nobody is in line.
 func (b *brink) idle() { b.Helper(); must(b, b.witness.Delete(b.dir+"/README", -1)) }
 
-// marginBegins: those in front of the margin are served as ever, those behind it
-// fail, also while the others wait and when they have gone.
+// marginBegins: those in front of the margin are served as ever, those behind it fail, also while
+// the others wait and when they have gone.
 func marginBegins(b *brink) {
 	held, err := b.on(b.witness, b.path).block(b.Context())
 	must(b, err)
@@ -132,8 +132,8 @@ func marginBegins(b *brink) {
 	renewed(b)
 }
 
-// numbersRunOut: the server gives the last number again and again, or goes on below
-// zero; whoever believed it would hold beside another.
+// numbersRunOut: the server gives the last number again and again, or goes on below zero; whoever
+// believed it would hold beside another.
 func numbersRunOut(b *brink) {
 	for range 3 {
 		b.refused()
@@ -155,8 +155,8 @@ func numbersRunOut(b *brink) {
 	renewed(b)
 }
 
-// refusedOnce: the first who is refused when nobody else is in line gives the
-// directory up, as the error asks for.
+// refusedOnce: the first who is refused when nobody else is in line gives the directory up, as the
+// error asks for.
 func refusedOnce(b *brink) {
 	b.Helper()
 	if _, err := b.on(b.conn, b.path).lock(b.Context()); !errors.Is(err, znode.ErrSequence) {

@@ -38,8 +38,7 @@ func TestKazooReadAndWriteLock(t *testing.T) {
 	theirs.part()
 }
 
-// Patterns have kazoo see our usual names. But it takes one of our options to see
-// kazoo's.
+// Patterns have kazoo see our usual names. But it takes one of our options to see kazoo's.
 func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 	s := newStory(t)
 	theirs := kazooAt(t, s.Path)

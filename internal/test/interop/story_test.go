@@ -57,8 +57,8 @@ func (s *story) takes(p party, kind string) (node string) {
 	return node
 }
 
-// waits asserts that a party that has asked waits for a node of somebody else:
-// it watches the node, as the server says, and does not say that it holds.
+// waits asserts that a party that has asked waits for a node of somebody else: it watches the node,
+// as the server says, and does not say that it holds.
 func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)
@@ -115,8 +115,8 @@ func (s *story) together(first, second party) {
 	s.Empty()
 }
 
-// queues: a reader that comes behind a waiting writer of the other side waits for
-// it, and readers ahead of it do not.
+// queues: a reader that comes behind a waiting writer of the other side waits for it, and readers
+// ahead of it do not.
 func (s *story) queues(first, writer, late party) {
 	s.Helper()
 	ahead := s.takes(first, read)
@@ -135,8 +135,8 @@ func (s *story) queues(first, writer, late party) {
 	s.Empty()
 }
 
-// downgrades: one goes on reading, a writer that waits goes on waiting, and a
-// reader that waits may go.
+// downgrades: one goes on reading, a writer that waits goes on waiting, and a reader that waits may
+// go.
 func (s *story) downgrades(first, writer, reader party) {
 	s.Helper()
 	node := s.takes(first, write)

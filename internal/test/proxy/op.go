@@ -9,23 +9,22 @@ import (
 type Op int
 
 const (
-	// AnyOp is every request that the program makes: all but ConnectOp,
-	// PingOp, WatchesOp, AuthOp and CloseOp, which the client makes by itself.
+	// AnyOp is every request that the program makes: all but ConnectOp, PingOp, WatchesOp, AuthOp
+	// and CloseOp, which the client makes by itself.
 	AnyOp Op = iota
-	// CreateOp creates an ephemeral node, alone or within a multi: somebody
-	// stands in line.
+	// CreateOp creates an ephemeral node, alone or within a multi: somebody stands in line.
 	CreateOp
 	// MkdirOp creates other nodes only: directories, containers.
 	MkdirOp
 	// DeleteOp deletes, alone or within a multi.
 	DeleteOp
-	// MoveOp is a multi that creates an ephemeral node and deletes another, as
-	// a downgrade does. It is a CreateOp and a DeleteOp, too.
+	// MoveOp is a multi that creates an ephemeral node and deletes another, as a downgrade does. It
+	// is a CreateOp and a DeleteOp, too.
 	MoveOp
 	// ListOp is getChildren, with or without a watch.
 	ListOp
-	// ReadOp is getData, with or without a watch, and wire's request that
-	// watches many nodes at once.
+	// ReadOp is getData, with or without a watch, and wire's request that watches many nodes at
+	// once.
 	ReadOp
 	// ExistsOp is exists, with or without a watch.
 	ExistsOp

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// proxyConn is one client's connection and ours to the server: a goroutine for
-// each direction.
+// proxyConn is one client's connection and ours to the server: a goroutine for each direction.
 type proxyConn struct {
 	proxy  *Proxy
 	door   *door
@@ -141,10 +140,9 @@ func (c *proxyConn) copy(to, from net.Conn, d direction) {
 	}
 }
 
-// cut ends the connection for the client at once. To the server only our
-// writing side is closed, and the rest read to the end: closing with unread
-// replies would reset the connection, and the server might throw away requests
-// that it has received and not read.
+// cut ends the connection for the client at once. To the server only our writing side is closed,
+// and the rest read to the end: closing with unread replies would reset the connection, and the
+// server might throw away requests that it has received and not read.
 func (c *proxyConn) cut() {
 	c.once.Do(func() {
 		close(c.gone)
@@ -177,8 +175,8 @@ func (c *proxyConn) isGone() bool {
 	}
 }
 
-// lost ends one direction after its read failed. In a black hole the other
-// side does not hear of it before Unmute.
+// lost ends one direction after its read failed. In a black hole the other side does not hear of it
+// before Unmute.
 func (c *proxyConn) lost(d direction) {
 	if !c.isGone() && c.proxy.swallows(c, d) {
 		<-c.gone
@@ -208,8 +206,7 @@ func (c *proxyConn) requests() {
 	}
 }
 
-// request forwards one packet, or does what its fault says; false: the
-// connection is over.
+// request forwards one packet, or does what its fault says; false: the connection is over.
 func (c *proxyConn) request(r Request, body []byte) bool {
 	f := c.proxy.struck(r)
 	var late *Fault // strikes at the reply
@@ -304,8 +301,8 @@ func (c *proxyConn) replies() {
 	}
 }
 
-// tooLate tells a fault that waits for this reply that the work is done; the
-// client, which has left, does not know either way.
+// tooLate tells a fault that waits for this reply that the work is done; the client, which has
+// left, does not know either way.
 func (c *proxyConn) tooLate(first bool, body []byte) {
 	if f := c.answered(first, body); f != nil {
 		f.fire()

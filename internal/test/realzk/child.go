@@ -16,9 +16,9 @@ import (
 
 const childPatience = 60 * time.Second
 
-// Child is another process of the same test binary, to be stopped and killed.
-// The two talk in lines; the first word of each says what it is. The package's
-// TestMain asks Ordered first, and is then the child's main function:
+// Child is another process of the same test binary, to be stopped and killed. The two talk in
+// lines; the first word of each says what it is. The package's TestMain asks Ordered first, and is
+// then the child's main function:
 //
 //	func TestMain(m *testing.M) {
 //		var o order
@@ -37,8 +37,7 @@ type Child struct {
 	cries bytes.Buffer
 }
 
-// StartChild starts one; order is what Ordered finds under the name env. It is
-// killed at cleanup.
+// StartChild starts one; order is what Ordered finds under the name env. It is killed at cleanup.
 func StartChild(tb testing.TB, env string, order any) *Child {
 	tb.Helper()
 	text, err := json.Marshal(order)
@@ -51,8 +50,8 @@ func StartChild(tb testing.TB, env string, order any) *Child {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), env+"="+string(text),
-		// A program with the race detector stays a second longer, for races of
-		// goroutines that still run.
+		// A program with the race detector stays a second longer, for races of goroutines that
+		// still run.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return StartProgram(tb, cmd)
 }
@@ -66,8 +65,8 @@ func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// A pipe of our own: the command's would be closed when the process is
-	// waited for, with lines in it that nobody has read.
+	// A pipe of our own: the command's would be closed when the process is waited for, with lines
+	// in it that nobody has read.
 	out, in2, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -161,8 +160,8 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
-// Ends waits until it has ended by itself, and returns its exit code, -1 if a
-// signal has ended it, and what it has written to stderr.
+// Ends waits until it has ended by itself, and returns its exit code, -1 if a signal has ended it,
+// and what it has written to stderr.
 func (c *Child) Ends() (code int, cries string) {
 	c.tb.Helper()
 	late := time.NewTimer(childPatience)
@@ -207,8 +206,7 @@ func Ordered(env string, order any) bool {
 	return is
 }
 
-// Lines are what the parent says, for a Child. When the parent has gone the
-// process ends.
+// Lines are what the parent says, for a Child. When the parent has gone the process ends.
 func Lines() <-chan string {
 	lines := make(chan string)
 	go func() {

@@ -13,8 +13,8 @@ import (
 
 const connectTimeout = 15 * time.Second
 
-// Connect is a connection as zklocks makes it, with wire.Connect; no servers:
-// the shared one. It is closed at cleanup.
+// Connect is a connection as zklocks makes it, with wire.Connect; no servers: the shared one. It is
+// closed at cleanup.
 func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
 	if len(servers) == 0 {
@@ -42,9 +42,8 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 // has been later than a request and its answer; 10 ms are many of those.
 func Rest() { time.Sleep(10 * time.Millisecond) }
 
-// ConnectForeign is a connection as any program makes it, with zk.Connect and
-// nothing of ours; no servers: the shared one. It is closed at cleanup, which
-// waits until its goroutines have ended.
+// ConnectForeign is a connection as any program makes it, with zk.Connect and nothing of ours; no
+// servers: the shared one. It is closed at cleanup, which waits until its goroutines have ended.
 func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
 	return foreign(tb, timeout, servers, func(*zk.Conn) {})

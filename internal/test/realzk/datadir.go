@@ -8,9 +8,9 @@ import (
 
 const dirPattern = "zktest-"
 
-// dataDir is a server's temporary directory. It is marked as in use by a file
-// lock, which the system takes back when this process ends however it ends; so
-// the next process can tell what a killed one left behind, and remove it.
+// dataDir is a server's temporary directory. It is marked as in use by a file lock, which the
+// system takes back when this process ends however it ends; so the next process can tell what a
+// killed one left behind, and remove it.
 type dataDir struct {
 	path string
 	lock *os.File

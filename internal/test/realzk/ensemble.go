@@ -17,8 +17,8 @@ type Ensemble struct {
 	links   []*link // with Options.Partitions
 }
 
-// StartEnsemble runs n servers (3 is the usual number) that elect a leader, and
-// returns when all of them serve.
+// StartEnsemble runs n servers (3 is the usual number) that elect a leader, and returns when all of
+// them serve.
 func StartEnsemble(n int, opts Options) (*Ensemble, error) {
 	if n < 2 {
 		return nil, fmt.Errorf("realzk: an ensemble of %d: use Start", n)
@@ -106,8 +106,7 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader is the member that leads now. It waits for an election that is going
-// on, up to 10 seconds.
+// Leader is the member that leads now. It waits for an election that is going on, up to 10 seconds.
 func (e *Ensemble) Leader() (*Server, error) {
 	var leader *Server
 	test.Poll(10*time.Second, func() bool {
@@ -161,8 +160,8 @@ func (e *Ensemble) Kill() error {
 	})
 }
 
-// Restart kills what is alive, starts all members again with their data, and
-// returns when all of them serve.
+// Restart kills what is alive, starts all members again with their data, and returns when all of
+// them serve.
 func (e *Ensemble) Restart() error {
 	if err := e.all((*Server).relaunch); err != nil {
 		return err

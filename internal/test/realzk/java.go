@@ -98,9 +98,9 @@ func findClassPath() (string, error) {
 		ErrNotInstalled, strings.Join(looked, ", "))
 }
 
-// jarsUnder is the class path of an unpacked ZooKeeper, "" when there is none.
-// The logging back ends are left out: without their configuration they write
-// every packet to the console, at debug level.
+// jarsUnder is the class path of an unpacked ZooKeeper, "" when there is none. The logging back
+// ends are left out: without their configuration they write every packet to the console, at debug
+// level.
 func jarsUnder(home string) string {
 	var jars []string
 	found := false

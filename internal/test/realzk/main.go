@@ -83,9 +83,8 @@ func Servers(tb testing.TB) []string {
 	return []string{Shared(tb).Addr()}
 }
 
-// Shared is the package's shared server, to ask it things. Tests that kill or
-// pause take a server of their own. With ZK_SERVERS there is none, and the
-// test is skipped.
+// Shared is the package's shared server, to ask it things. Tests that kill or pause take a server
+// of their own. With ZK_SERVERS there is none, and the test is skipped.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	if len(named()) > 0 {

@@ -64,9 +64,9 @@ func (s *Server) snapshot() (string, error) {
 	return newest, nil
 }
 
-// withSequence changes the cversion of one node in a snapshot. A node is its path
-// and its data, each behind its length, the number of its access list, czxid,
-// mzxid, ctime and mtime, of 8 bytes each, version, cversion and more.
+// withSequence changes the cversion of one node in a snapshot. A node is its path and its data,
+// each behind its length, the number of its access list, czxid, mzxid, ctime and mtime, of 8 bytes
+// each, version, cversion and more.
 func withSequence(snapshot []byte, dir string, next int32) ([]byte, error) {
 	path := append(binary.BigEndian.AppendUint32(nil, uint32(len(dir))), dir...)
 	if bytes.Count(snapshot, path) != 1 {
@@ -93,9 +93,8 @@ func withSequence(snapshot []byte, dir string, next int32) ([]byte, error) {
 	return changed, nil
 }
 
-// sealed finds the checksums: the Adler-32 of all that comes before, as a number
-// of 8 bytes, with the path "/" behind it. How many there are depends on the
-// server's version.
+// sealed finds the checksums: the Adler-32 of all that comes before, as a number of 8 bytes, with
+// the path "/" behind it. How many there are depends on the server's version.
 func sealed(snapshot []byte) (at []int) {
 	root := []byte{0, 0, 0, 1, '/'}
 	for i := 0; i+8+len(root) <= len(snapshot); i++ {

@@ -22,8 +22,8 @@ const (
 	wordTimeout  = 2 * time.Second
 )
 
-// Server is one ZooKeeper server process, standalone or a member of an
-// Ensemble. Its methods may be called from any goroutine.
+// Server is one ZooKeeper server process, standalone or a member of an Ensemble. Its methods may be
+// called from any goroutine.
 type Server struct {
 	addr    string
 	opts    Options
@@ -133,8 +133,8 @@ func (s *Server) launch() error {
 // errEnded: the process ended by itself, most likely because its port is taken.
 var errEnded = errors.New("server process ended")
 
-// ready waits until the server serves. It asks for the configuration, so that
-// a stranger who took our port is not mistaken for our server.
+// ready waits until the server serves. It asks for the configuration, so that a stranger who took
+// our port is not mistaken for our server.
 func (s *Server) ready(within time.Duration) error {
 	s.mu.Lock()
 	proc := s.proc
@@ -185,9 +185,9 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Restart kills the server if it runs, starts it on the same port with the same
-// data, and returns when it serves. A member of an ensemble serves only with a
-// quorum: to bring back several members use Ensemble.Restart.
+// Restart kills the server if it runs, starts it on the same port with the same data, and returns
+// when it serves. A member of an ensemble serves only with a quorum: to bring back several members
+// use Ensemble.Restart.
 func (s *Server) Restart() error {
 	if err := s.relaunch(); err != nil {
 		return err
@@ -232,9 +232,8 @@ func (s *Server) Resume() error {
 	return nil
 }
 
-// Stop ends the server and removes its data. SIGKILL is graceful enough for
-// data that nobody will read again, and a third of a second faster. A second
-// Stop does nothing.
+// Stop ends the server and removes its data. SIGKILL is graceful enough for data that nobody will
+// read again, and a third of a second faster. A second Stop does nothing.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,11 +278,10 @@ func (s *Server) Mntr() (map[string]string, error) {
 	return parseMntr(answer), nil
 }
 
-// Requests is how many packets this server has received from clients since it
-// began to serve (Start or Restart), as counted by the server: handshakes and
-// pings included, the four-letter words that this Server asked left out. Words
-// that others ask count. While nobody asks a paused server, the difference of
-// two values is exact; to count one kind of request, see Proxy.Seen.
+// Requests is how many packets this server has received from clients since it began to serve (Start
+// or Restart), as counted by the server: handshakes and pings included, the four-letter words that
+// this Server asked left out. Words that others ask count. While nobody asks a paused server, the
+// difference of two values is exact; to count one kind of request, see Proxy.Seen.
 func (s *Server) Requests() (int64, error) {
 	s.words.Lock()
 	defer s.words.Unlock()

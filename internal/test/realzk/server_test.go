@@ -120,8 +120,8 @@ func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	s := Standalone(t, Options{})
 	for asked, want := range map[uint32]uint32{1: 200, 200: 200, 60_000: 60_000, 100_000: 60_000} {
 		var got uint32
-		// On a busy machine a session of 200ms may be over before the server
-		// gets to answer; then it hangs up instead.
+		// On a busy machine a session of 200ms may be over before the server gets to answer; then
+		// it hangs up instead.
 		test.Eventually(t, 20*time.Second, "an answer", func() bool {
 			got = granted(t, s.Addr(), asked)
 			return got != 0
@@ -132,8 +132,7 @@ func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	}
 }
 
-// granted asks for a session and returns the timeout that the server grants, 0
-// if it hangs up.
+// granted asks for a session and returns the timeout that the server grants, 0 if it hangs up.
 func granted(t *testing.T, addr string, asked uint32) uint32 {
 	c, err := net.Dial("tcp", addr)
 	must(t, err)

@@ -49,8 +49,7 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for one name, as a server's and as a client's, that
-// is good until then.
+// Issue makes a certificate for one name, as a server's and as a client's, that is good until then.
 func (a *Authority) Issue(tb testing.TB, name string, until time.Time) tls.Certificate {
 	tb.Helper()
 	key := newKey(tb)
@@ -87,10 +86,9 @@ type Secure struct {
 	TLSAddr string // localhost and the port
 }
 
-// StandaloneTLS is a server for this test alone. Its certificate, issued for
-// localhost if it is to be believed, is what clients see on TLSAddr; those that
-// show one themselves must have it from the same authority. Only if
-// Options.Config says so, with "ssl.clientAuth", must they.
+// StandaloneTLS is a server for this test alone. Its certificate, issued for localhost if it is to
+// be believed, is what clients see on TLSAddr; those that show one themselves must have it from the
+// same authority. Only if Options.Config says so, with "ssl.clientAuth", must they.
 func StandaloneTLS(tb testing.TB, a *Authority, cert tls.Certificate, opts Options) *Secure {
 	tb.Helper()
 	store := a.store(tb, cert)
@@ -154,9 +152,9 @@ func (a *Authority) store(tb testing.TB, cert tls.Certificate) string {
 	return file
 }
 
-// netty is what to add to the command line of a server that is to speak TLS. The
-// class path of Debian's package lacks a part of netty; a boot class path does
-// not see the rest of it, so all of it goes there.
+// netty is what to add to the command line of a server that is to speak TLS. The class path of
+// Debian's package lacks a part of netty; a boot class path does not see the rest of it, so all of
+// it goes there.
 func netty() []string {
 	jars, _ := filepath.Glob("/usr/share/java/netty-*.jar")
 	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasSuffix(jar, "netty-all.jar") })

@@ -20,9 +20,8 @@ import (
 
 const childEnv = "TAKEOVER_CHILD"
 
-// order is what a child holds, and where. It talks in lines: "ready"; "lock",
-// then "holding"; "tell", then "told" with a report for each place. "wait" has it
-// stand in line where it says so.
+// order is what a child holds, and where. It talks in lines: "ready"; "lock", then "holding";
+// "tell", then "told" with a report for each place. "wait" has it stand in line where it says so.
 type order struct {
 	Servers []string
 	Places  []place
@@ -37,8 +36,8 @@ type place struct {
 	Waits   bool   // it stands in line and never holds
 }
 
-// account is what a child has seen at one place, in its own clock, which is the
-// parent's. A look counts from the instant at which it began.
+// account is what a child has seen at one place, in its own clock, which is the parent's. A look
+// counts from the instant at which it began.
 type account struct {
 	LastHeld  int64 // the last look that said that the lock is held
 	FirstLost int64 // the first one that did not

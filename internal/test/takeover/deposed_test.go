@@ -12,10 +12,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A leader that stood still for a while, and was deposed meanwhile, does not know
-// that. Until it finds out it answers handshakes, all by itself: the session that
-// a client resumes there is not prolonged for anybody else. Those who come back
-// to it, and reach no other server, must not count from that handshake.
+// A leader that stood still for a while, and was deposed meanwhile, does not know that. Until it
+// finds out it answers handshakes, all by itself: the session that a client resumes there is not
+// prolonged for anybody else. Those who come back to it, and reach no other server, must not count
+// from that handshake.
 func leaderDeposed(t *testing.T) {
 	watchTimers(t)
 	v := venue.Real()

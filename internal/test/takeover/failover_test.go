@@ -22,8 +22,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// failover is something that happens to the ensemble while many wait. It returns
-// when all members are back.
+// failover is something that happens to the ensemble while many wait. It returns when all members
+// are back.
 type failover struct {
 	name  string
 	begin func(*testing.T, venue.Ensemble) (back func())
@@ -97,8 +97,8 @@ type figures struct {
 	handed              []time.Duration // from the release of one to the grant of the next
 }
 
-// A long line outlives the death of any member, and holds outlive it whose
-// deadline is later than the next leader's first answer.
+// A long line outlives the death of any member, and holds outlive it whose deadline is later than
+// the next leader's first answer.
 func failingOver(t *testing.T, short venue.Ensemble) {
 	watchTimers(t)
 	timeouts, which, waiters := []time.Duration{10 * time.Second}, failovers[:1], 10
@@ -199,8 +199,8 @@ func (c *crowd) hold(ctx context.Context, r recipe, who string) {
 	c.holders = append(c.holders, h)
 }
 
-// queue has somebody wait behind h, as the n-th of the line. He who gets in while
-// the fault lasts stays until it is over.
+// queue has somebody wait behind h, as the n-th of the line. He who gets in while the fault lasts
+// stays until it is over.
 func (c *crowd) queue(ctx context.Context, h *holder, who string, n int) {
 	c.Helper()
 	conn := c.connect()
@@ -286,8 +286,8 @@ func (c *crowd) lost(of history.Hold) bool {
 	return slices.ContainsFunc(c.holders, func(h *holder) bool { return h.path == of.Path && closed(h.hold.Lost()) })
 }
 
-// watchOutage asks the quorum again and again. The returned function ends that,
-// and tells the longest time without an answer.
+// watchOutage asks the quorum again and again. The returned function ends that, and tells the
+// longest time without an answer.
 func watchOutage(t *testing.T, conn *zk.Conn) func() time.Duration {
 	done, longest := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {

@@ -1,6 +1,5 @@
-// Package takeover breaks what carries a hold, and measures two things on one
-// clock: that the holder is told of the loss before the next one is granted,
-// and how long the next one has to wait.
+// Package takeover breaks what carries a hold, and measures two things on one clock: that the
+// holder is told of the loss before the next one is granted, and how long the next one has to wait.
 //
 // The margin is the time at which the next holder's acquiring call had returned, less the time at
 // which somebody who waits on the first one's Lost woke up. So a machine that is slow to wake him
@@ -8,8 +7,8 @@
 // that it comes before the grant, and that the first one's Held is false by then, is asserted on
 // any machine.
 //
-// A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the
-// environment it is a campaign (make takeover), whose size these change:
+// A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the environment it is a
+// campaign (make takeover), whose size these change:
 //
 //	TAKEOVER_LOSSES=864    holders cut off one by one, each at an instant of its own
 //	TAKEOVER_PAUSES=9      pauses of a server
@@ -76,8 +75,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), 0))
 }
 
-// beside has the short tests run side by side. What a campaign measures has the
-// machine to itself.
+// beside has the short tests run side by side. What a campaign measures has the machine to itself.
 func beside(t *testing.T) {
 	t.Helper()
 	if !campaign() {
@@ -103,8 +101,8 @@ func server(t *testing.T, tick time.Duration) *realzk.Server {
 	return realzk.Standalone(t, realzk.Options{Tick: tick})
 }
 
-// What needs an ensemble; a short run starts only one, and another when the
-// servers of the other tests have gone.
+// What needs an ensemble; a short run starts only one, and another when the servers of the other
+// tests have gone.
 func TestEnsemble(t *testing.T) {
 	beside(t)
 	var short venue.Ensemble

@@ -62,9 +62,8 @@ func (n *nexts) granted(t *testing.T) int64 {
 	return n.Hold.at
 }
 
-// A process that was stopped for longer than its sessions finds out at its first
-// look, whichever way it looks: no look that began after the next one's grant
-// says that the lock is held.
+// A process that was stopped for longer than its sessions finds out at its first look, whichever
+// way it looks: no look that began after the next one's grant says that the lock is held.
 func TestProcessStopped(t *testing.T) {
 	beside(t)
 	random := seeded(t)
@@ -175,9 +174,8 @@ type takeover struct {
 	woken   int64 // and when a waiter woke
 }
 
-// A process that is killed leaves its locks to the next ones within its session
-// timeout and two ticks. One of its waiters, dead in the middle of a line, lets
-// nobody in.
+// A process that is killed leaves its locks to the next ones within its session timeout and two
+// ticks. One of its waiters, dead in the middle of a line, lets nobody in.
 func TestProcessKilled(t *testing.T) {
 	beside(t)
 	random := seeded(t)

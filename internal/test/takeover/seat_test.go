@@ -26,8 +26,7 @@ const (
 	lasting = 60 * time.Second
 )
 
-// seat is one lock, a holder whom a fault will strike, and somebody next whom it
-// will not.
+// seat is one lock, a holder whom a fault will strike, and somebody next whom it will not.
 type seat struct {
 	testing.TB
 	recipe
@@ -104,8 +103,8 @@ func (s *seat) sit(ctx context.Context) *sitting {
 	return a
 }
 
-// lost waits until the next one holds, asserts that the first one knew before,
-// and notes how it was. The next one then gives the lock back.
+// lost waits until the next one holds, asserts that the first one knew before, and notes how it
+// was. The next one then gives the lock back.
 func (a *sitting) lost(what string, fault int64, to *tally) {
 	a.Helper()
 	test.Within(a, patience, "the next one holds", func() { <-a.next.Done })
@@ -185,8 +184,8 @@ func (s *seat) stood(since int64) time.Duration {
 	return stood(since)
 }
 
-// packet waits until a fault strikes at one; not if the hold is lost before: then
-// nothing is sent any more.
+// packet waits until a fault strikes at one; not if the hold is lost before: then nothing is sent
+// any more.
 func (a *sitting) packet(f *proxy.Fault) (struck bool) {
 	a.Helper()
 	a.Cleanup(f.Cancel)

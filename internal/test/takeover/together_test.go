@@ -11,17 +11,17 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// together are the holders behind one server, all of whom one fault strikes.
-// They have connections of their own and began at different instants, so the
-// fault meets each at another point between its heartbeats.
+// together are the holders behind one server, all of whom one fault strikes. They have connections
+// of their own and began at different instants, so the fault meets each at another point between
+// its heartbeats.
 type together struct {
 	*testing.T
 	random   *rand.Rand
 	sittings []*sitting
 }
 
-// sitTogether has so many sit for each recipe and timeout, behind server; the
-// next ones are at others.
+// sitTogether has so many sit for each recipe and timeout, behind server; the next ones are at
+// others.
 func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, others []string, each int, timeouts []time.Duration) *together {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
@@ -65,9 +65,9 @@ func (g *together) end() {
 	}
 }
 
-// A server that stands alone and is frozen lets nobody in. Each holder must know
-// by its deadline, so that whatever the server does when it wakes up, it is
-// either held by the same or known to be lost.
+// A server that stands alone and is frozen lets nobody in. Each holder must know by its deadline,
+// so that whatever the server does when it wakes up, it is either held by the same or known to be
+// lost.
 func TestServerFrozen(t *testing.T) {
 	beside(t)
 	random := seeded(t)
