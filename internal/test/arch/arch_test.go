@@ -68,8 +68,8 @@ var inner = map[string][]string{
 	"internal/slot": {root, "rwlock", "semaphore", "reentrant"},
 }
 
-// pure packages decide and never act. Only direct imports count: fmt reaches os, and nobody does
-// I/O by way of fmt.Errorf.
+// pure packages compute and do no I/O. Only direct imports count: fmt imports os, but fmt.Errorf
+// does no I/O.
 var pure = []string{"internal/hold", "internal/znode", "observe"}
 
 // noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it:

@@ -135,8 +135,8 @@ func ratios(results []result) string {
 // point is one measurement of a line chart.
 type point struct{ x, y float64 }
 
-// growth draws how a cost grows with the number of those who wait, which has a logarithmic scale;
-// the cost has none, and begins at 0.
+// growth draws how a cost grows with the number of waiters, on a logarithmic scale; the cost's
+// scale is linear and begins at 0.
 func growth(title string, peers []string, series map[string][]point, unit func(float64) string) string {
 	const left, right, top, bottom = 80.0, 90.0, 80.0, 50.0
 	d := &drawing{width: 720, height: 360}

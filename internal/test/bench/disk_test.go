@@ -35,7 +35,7 @@ func compiler() string {
 	return "cc"
 }
 
-// Without it the tables would be of the fast disk, and nobody would notice.
+// Without this test the tables could be those of the fast disk, and no test would notice.
 func TestADiskThatTakesItsTime(t *testing.T) {
 	const longer = 50 * time.Millisecond
 	realzk.Installed(t) // before a compiler is looked for

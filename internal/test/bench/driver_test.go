@@ -148,7 +148,7 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 // tooMany errors end a worker: what is wrong will not mend itself.
 const tooMany = 10
 
-// window is the measured time. Whoever looks at the clock tells those who do not how far it is.
+// window is the measured time. Workers that read the clock pass the state on to the others.
 type window struct {
 	from, until time.Time
 	reached     atomic.Int32

@@ -51,7 +51,7 @@ func (r result) against(peer result) float64 {
 	return median(ratios)
 }
 
-// laboratory is the server and whoever is measured on it.
+// laboratory is the server and the peers that are measured on it.
 type laboratory struct {
 	settings
 	server  *realzk.Server
@@ -77,8 +77,8 @@ func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	return &laboratory{settings: s, server: server, peers: peers, skipped: skipped}
 }
 
-// measure goes through all workloads, round after round, the peers of each in an order of its own:
-// whom they come after is no advantage to anybody.
+// measure runs all workloads, round after round, the peers of each in a random order, so that no
+// peer gains from the one before it.
 func (l *laboratory) measure(t *testing.T, workloads []workload) []result {
 	t.Helper()
 	samples := map[string]map[string][]sample{}
@@ -115,8 +115,8 @@ func (l *laboratory) present(w workload) []*peer {
 	return some
 }
 
-// warmUp has everybody do a bit of everything, for the sake of the compilers in the server and in
-// the peers.
+// warmUp makes every peer do a bit of everything, for the JIT compilers in the server and in the
+// peers.
 func (l *laboratory) warmUp(t *testing.T, workloads []workload) {
 	t.Helper()
 	quick := *l

@@ -72,7 +72,7 @@ var workloads = []workload{
 	free,
 }
 
-// free are locks that nobody is in the way of: what the server can do in all.
+// free are locks without contention: what the server can do in all.
 var free = workload{
 	name: "exclusive, 64 sessions, a lock each", job: job{Mode: exclusive, Sessions: 64, Workers: 64, Own: 1},
 	peers: []string{ours, again, zkLock, curator, kazoo},

@@ -102,8 +102,8 @@ func canceledInLine(s *scene) {
 	s.unlock(h)
 }
 
-// canceledAtGrant lets the two race. Whoever gets an error must have given the lock back, or the
-// next round could not begin.
+// canceledAtGrant lets the grant and the cancellation race. A caller that gets an error must have
+// given the lock back, or the next round could not begin.
 func canceledAtGrant(s *scene) {
 	const rounds = 60
 	holder, c := s.client(), s.client()

@@ -97,7 +97,7 @@ func idleGoes(s *scene) {
 	})
 }
 
-// vanishing has somebody delete the directory whenever it is empty, as the server does with
+// vanishing deletes the directory from another client whenever it is empty, as the server does with
 // containers, but as often as possible.
 func vanishing(s *scene) {
 	const rounds = 50

@@ -104,7 +104,7 @@ func verifies(s *scene) {
 	s.kill(c.conn.SessionID())
 	s.over(h, ctx)
 
-	h = c.lock() // this one's node nobody watches
+	h = c.lock() // no waiter watches this one's node
 	s.kill(c.conn.SessionID())
 	if err := h.Verify(s.Ctx); err == nil {
 		s.Error("verified without a node")

@@ -116,8 +116,8 @@ func expiredWhileUnlocking(s *scene) {
 	s.unlock(c.lock())
 }
 
-// requeued has somebody wait between a holder and another waiter, takes its place away, and asserts
-// that it gets the lock in the end, after the other.
+// requeued has a victim wait between a holder and another waiter, deletes the victim's node, and
+// asserts that it gets the lock in the end, after the other waiter.
 func requeued(s *scene, victim *client, away func()) {
 	holder, other := s.client(), s.client()
 	h := holder.block()
@@ -174,7 +174,7 @@ func deletedWithTheHolder(s *scene) {
 		s.Must(err)
 		watches.Release()
 		got := o.Granted()
-		s.inLine(2) // the victim stands in line anew, behind
+		s.inLine(2) // the victim has queued again, behind
 		victim.catchUp()
 		v.Waits()
 		s.unlock(got)

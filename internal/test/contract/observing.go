@@ -237,7 +237,7 @@ func observedOrphan(s *scene) {
 	s.Empty()
 	o := Next[observe.Orphan](events, s.r.Nodes)
 	if s.r.Nodes == 1 {
-		s.about(o.Lock, 0) // nobody knows its token
+		s.about(o.Lock, 0) // no process knows its token
 	}
 	nodes := make(map[string]bool)
 	for _, o := range Of[observe.Orphan](events) {

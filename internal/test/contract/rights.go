@@ -103,7 +103,7 @@ func mayNotWrite(s *scene) {
 	s.unlock(got)
 }
 
-// mayNotRead has the root wait beside, so that nobody else is in line.
+// mayNotRead has root hold the lock, so that the holder's are the only nodes in the queue.
 func mayNotRead(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite | zk.PermDelete)
 	c := s.client()
@@ -134,7 +134,7 @@ func mayNotDelete(s *scene) {
 	c.conn.Close() // the only way
 }
 
-// mayNotReadAhead has somebody whose list is for himself in front.
+// mayNotReadAhead puts a member ahead whose node only its owner may read.
 func mayNotReadAhead(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	ann := s.as("ann", zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret")))
@@ -174,8 +174,8 @@ func mayNotCleanUp(s *scene) {
 func listRefused(s *scene) {
 	c := s.client()
 	for _, acl := range []zk.ACL{
-		{Perms: zk.PermAll, Scheme: "auth"},                       // of somebody without credentials
-		{Perms: zk.PermAll, Scheme: "digest", ID: "without-hash"}, // of nobody
+		{Perms: zk.PermAll, Scheme: "auth"},                       // of a client without credentials
+		{Perms: zk.PermAll, Scheme: "digest", ID: "without-hash"}, // of no identity
 		{Perms: zk.PermAll, Scheme: "nonsense", ID: "x"},
 	} {
 		l := s.on(c.conn, zklocks.WithACL([]zk.ACL{acl}))

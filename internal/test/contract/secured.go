@@ -61,7 +61,7 @@ func (d *lastDialed) cut() {
 	d.conn.Close()
 }
 
-// whole reads the directory as somebody who may, and asserts how many stand there.
+// whole reads the directory as a client that may, and asserts how many members it has.
 func (c *client) whole(members int) (paths []string) {
 	c.Helper()
 	test.Eventually(c, soon, "members in line", func() bool {

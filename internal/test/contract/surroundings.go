@@ -40,8 +40,8 @@ func (c *client) waitsQuietly() {
 	}
 }
 
-// forge loses the reply of a create, or the create itself, and has somebody else make a node of the
-// same name before the client looks for its own: under a number that is smaller than any other.
+// forge loses the reply of a create, or the create itself, and has another client create a node of
+// the same name before the victim looks for its own: with a number that is smaller than any other.
 func (c *client) forge(action proxy.Action, flags int32) (a *attempt, path string) {
 	c.Helper()
 	f := c.proxy.Where(func(r proxy.Request) bool {
@@ -89,8 +89,9 @@ func forged(s *scene) {
 	}
 }
 
-// forgedForGood has somebody make one that cannot be deleted, for it has a child. The client must
-// not hold by it, and must not leave its own one in line, where it would wait for itself.
+// forgedForGood has another client forge a node that cannot be deleted, because it has a child. The
+// victim must not hold by it, and must not leave its own node in the queue, where it would wait for
+// itself.
 func forgedForGood(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
@@ -160,8 +161,8 @@ func amongStrangers(s *scene) {
 	}
 }
 
-// writtenInto has somebody write into all nodes in line, again and again: it changes nothing, and
-// each time costs a waiter one look at most.
+// writtenInto has another client write into all nodes of the queue, again and again: that changes
+// nothing, and each time costs a waiter one listing at most.
 func writtenInto(s *scene) {
 	const writes = 50
 	c := s.behind()

@@ -513,7 +513,8 @@ func (g *generator) name() string {
 
 func (g *generator) badPath(s *Step) {
 	if g.IntN(2) == 0 {
-		// Writes here either fail or are undone by no one: no new nodes, and no data.
+		// These writes must fail, because no step undoes them: they create no node and change no
+		// data.
 		s.Literal = true
 		switch s.Verb {
 		case "setData", "setACL", "create", "create2", "createContainer", "createTTL":

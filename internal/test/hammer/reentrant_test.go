@@ -57,7 +57,7 @@ func mutexes(conn *zklocks.Conn, j *job) func(*worker, int) {
 	}
 }
 
-// recursion is one owner who takes the lock again and again.
+// recursion is one owner that takes the lock again and again.
 type recursion struct {
 	*worker
 	*stay
@@ -98,7 +98,7 @@ func (r *recursion) again(outer *zklocks.Hold, depth int) func(context.Context) 
 	return last
 }
 
-// join has others in by way of the context.
+// join has other goroutines enter with the context of the hold.
 func (r *recursion) join(outer *zklocks.Hold) {
 	w := r.worker
 	ctx := outer.Context(context.Background())

@@ -22,12 +22,12 @@ type Rules struct {
 
 // Limit is a number of permits and the time it was in force. For a count that is changed, Since is
 // when the change to it was called, and Until when the change from it had returned, so the two
-// overlap where nobody can tell.
+// overlap where it cannot be known which one holds.
 type Limit struct {
 	Path    string // "": every path
 	Permits int
 	Since   int64
-	Until   int64 // 0: for ever
+	Until   int64 // 0: forever
 }
 
 // Rule names what a violation breaks.

@@ -19,9 +19,9 @@ import (
 const (
 	// session is longer than any pause of this machine.
 	session = 30 * time.Second
-	// expiring is that of sessions that are ended anyway. Now and then the client comes back into
-	// one that is just being closed, where nobody answers it any more; it notices after two thirds
-	// of the timeout.
+	// expiring is the timeout of sessions that are ended on purpose. Now and then the client
+	// resumes one that is just being closed, where the server answers it no more; it notices after
+	// two thirds of the timeout.
 	expiring = 6 * time.Second
 	// soon is more than any step needs on a busy machine, if it ends at all.
 	soon = 60 * time.Second
@@ -36,8 +36,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// hall is a lock on the shared server, somebody who looks at its line, and a connection whose
-// traces are measured.
+// hall is a lock on the shared server, a client that lists its queue, and a connection whose
+// watches and nodes are measured.
 type hall struct {
 	*testing.T
 	recipe
@@ -168,8 +168,8 @@ func TestCanceledWaitsLeaveNothing(t *testing.T) {
 	})
 }
 
-// Sessions that expire under somebody who holds, somebody who waits and somebody who holds and does
-// not ask leave nothing. The waiter is the same all the time, and stands in line again each time.
+// Sessions that expire under a holder, a waiter and a holder that calls no method of its hold leave
+// nothing. The waiter is the same all the time, and queues again each time.
 func TestLostSessionsLeaveNothing(t *testing.T) {
 	size := setting(t, "SESSIONS", 24, 10_000) / len(recipes)
 	each(t, func(t *testing.T, r recipe) {

@@ -167,7 +167,7 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 	for _, c := range wide {
 		test.Within(t, soon, "it has had its turn", func() { <-c.attempt.Done })
 		must(t, c.attempt.Err)
-		// It looks each time that somebody goes whom it watched, at most.
+		// It lists at most once for each node that it watched and that was deleted.
 		if n := c.proxy.Seen(proxy.AnyOp) - c.before; n > 2*few {
 			t.Errorf("%s: %d requests until %d have gone", c.name, n, members)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// fight is what each side is told: all its sessions take the lock so often each, as the kinds in
-// turn. Whoever writes adds one to the counter, a node that is read and written in two steps and
-// whatever its version; whoever reads sees that it stays as it is.
+// fight is the order to each side: all its sessions take the lock so often each, as the kinds in
+// turn. A writer adds one to the counter, a node that is read and written in two steps and whatever
+// its version; a reader checks that the counter does not change.
 type fight struct {
 	counter string
 	kinds   []string

@@ -15,7 +15,7 @@ import (
 
 const soon = 30 * time.Second
 
-// story is told on one path, to which everybody comes in turn.
+// story is a sequence of steps on one path, in which the parties take turns.
 type story struct {
 	*contract.Stage
 	server *realzk.Server
@@ -57,8 +57,8 @@ func (s *story) takes(p party, kind string) (node string) {
 	return node
 }
 
-// waits asserts that a party that has asked waits for a node of somebody else: it watches the node,
-// as the server says, and does not say that it holds.
+// waits asserts that a party that has asked for the lock waits for another party's node: it watches
+// the node, as the server says, and does not say that it holds.
 func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)

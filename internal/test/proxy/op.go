@@ -12,7 +12,7 @@ const (
 	// AnyOp is every request that the program makes: all but ConnectOp, PingOp, WatchesOp, AuthOp
 	// and CloseOp, which the client makes by itself.
 	AnyOp Op = iota
-	// CreateOp creates an ephemeral node, alone or within a multi: somebody stands in line.
+	// CreateOp creates an ephemeral node, alone or within a multi: a member queues.
 	CreateOp
 	// MkdirOp creates other nodes only: directories, containers.
 	MkdirOp

@@ -65,8 +65,7 @@ func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// A pipe of our own: the command's would be closed when the process is waited for, with lines
-	// in it that nobody has read.
+	// A pipe of our own: Wait would close the command's, with unread lines in it.
 	out, in2, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)

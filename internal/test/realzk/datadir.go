@@ -19,7 +19,7 @@ type dataDir struct {
 func newDataDir() (*dataDir, error) {
 	base := os.TempDir()
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		base = "/dev/shm" // in memory: the servers write a lot, and nobody needs it tomorrow
+		base = "/dev/shm" // in memory: the servers write a lot, and the data is deleted after the test
 	}
 	sweepDataDirs(base)
 	path, err := os.MkdirTemp(base, dirPattern)

@@ -54,7 +54,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	}
 }
 
-// isZombie: dead, and nobody has asked for its exit status yet.
+// isZombie reports whether the process is dead, and no process has waited for it yet.
 func isZombie(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return err == nil && strings.Contains(string(status), "State:\tZ")

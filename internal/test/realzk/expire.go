@@ -50,14 +50,14 @@ func expireSession(conn *zk.Conn, addr string) error {
 	return err
 }
 
-// EndSession is Expire for those who know only what the server goes by, see Proxy.Session. It
-// reports whether the session may have been alive until then: false only if the server said at once
-// that there is none.
+// EndSession is Expire for callers that have only the session's id and password, see Proxy.Session.
+// It reports whether the session may have been alive until then: false only if the server said at
+// once that there is none.
 func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	addr = proxy.Behind(addr)
-	// Taking the session over cuts the client off, which may come back and take it over in turn
-	// before our goodbye is heard. So ask until it is over; to ask also cuts off a client that came
-	// back into a session without life, where nobody would answer it.
+	// Resuming the session here cuts the client off, which may reconnect and resume it in turn
+	// before the server handles our close. So repeat until the session is gone. That also cuts off
+	// a client that has resumed a session that is gone, where the server would not answer it.
 	var over bool
 	if !test.Poll(10*time.Second, func() bool {
 		over, err = closeSession(addr, id, passwd)
@@ -72,7 +72,7 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	return alive, nil
 }
 
-// SessionPassword is what, with the session's id, lets anybody take it over.
+// SessionPassword is what, with the session's id, allows any client to resume the session.
 func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
 
 // password reads what zk.Conn does not tell. The client writes it at the end of each handshake,

@@ -69,7 +69,7 @@ func findClassPath() (string, error) {
 		if home == "" {
 			continue
 		}
-		// Whoever sets the variable means it: no silent fall back to another ZooKeeper.
+		// If the variable is set it decides: no silent fallback to another ZooKeeper.
 		if cp := jarsUnder(home); cp != "" {
 			return cp, nil
 		}

@@ -81,9 +81,8 @@ func readdress(from io.Reader, addr string) ([]byte, error) {
 	return append(message, addr...), nil
 }
 
-// Isolate cuts s off from the other members, as a black hole between them does: nobody is told, and
-// each side notices after syncLimit ticks (2 seconds). Clients still reach s. It needs
-// Options.Partitions.
+// Isolate drops all packets between s and the other members: no connection is closed, and each side
+// notices after syncLimit ticks (2 seconds). Clients still reach s. It needs Options.Partitions.
 func (e *Ensemble) Isolate(s *Server) error {
 	if len(e.links) == 0 {
 		return errors.New("realzk: isolate: the ensemble was started without Options.Partitions")

@@ -12,10 +12,11 @@ import (
 	"strings"
 )
 
-// SetSequences has the next sequential child of each of these directories get this number, and
-// restarts the server for it, twice. The directories must exist, and nobody may be connected. It is
-// how to get to the end of the numbers without two billion creates: the number is the directory's
-// cversion, and a server that starts writes all it knows into a snapshot, which is then changed.
+// SetSequences gives the next sequential child of each of these directories this number, and
+// restarts the server for that, twice. The directories must exist, and no client may be connected.
+// So a test gets to the end of the numbers without two billion creates: the number is the
+// directory's cversion, and a server that starts writes all its data into a snapshot, which is then
+// changed.
 func (s *Server) SetSequences(next map[string]int32) error {
 	if s.cluster != nil {
 		return errors.New("realzk: the sequence of an ensemble: its members would differ")

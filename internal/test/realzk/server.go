@@ -232,8 +232,8 @@ func (s *Server) Resume() error {
 	return nil
 }
 
-// Stop ends the server and removes its data. SIGKILL is graceful enough for data that nobody will
-// read again, and a third of a second faster. A second Stop does nothing.
+// Stop ends the server and removes its data. SIGKILL is graceful enough for data that is deleted,
+// and a third of a second faster. A second Stop does nothing.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -278,10 +278,11 @@ func (s *Server) Mntr() (map[string]string, error) {
 	return parseMntr(answer), nil
 }
 
-// Requests is how many packets this server has received from clients since it began to serve (Start
-// or Restart), as counted by the server: handshakes and pings included, the four-letter words that
-// this Server asked left out. Words that others ask count. While nobody asks a paused server, the
-// difference of two values is exact; to count one kind of request, see Proxy.Seen.
+// Requests returns how many packets this server has received from clients since it began to serve
+// (Start or Restart), as counted by the server: handshakes and pings included, the four-letter
+// words that this Server asked left out. Those of other clients count. While no client asks a
+// paused server, the difference of two values is exact; to count one kind of request, see
+// Proxy.Seen.
 func (s *Server) Requests() (int64, error) {
 	s.words.Lock()
 	defer s.words.Unlock()

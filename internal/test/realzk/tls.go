@@ -22,7 +22,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// Authority signs certificates that nobody outside the test trusts.
+// Authority signs certificates that no program outside the test trusts.
 type Authority struct {
 	Pool *x509.CertPool // with its own certificate alone
 	cert *x509.Certificate

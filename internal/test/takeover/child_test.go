@@ -41,7 +41,7 @@ type place struct {
 type account struct {
 	LastHeld  int64 // the last look that said that the lock is held
 	FirstLost int64 // the first one that did not
-	Woken     int64 // when somebody who had only waited on Lost heard of the loss
+	Woken     int64 // when a goroutine that only waited on Lost learned of the loss
 	Lost      bool
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // A leader that stood still for a while, and was deposed meanwhile, does not know that. Until it
-// finds out it answers handshakes, all by itself: the session that a client resumes there is not
-// prolonged for anybody else. Those who come back to it, and reach no other server, must not count
+// finds out it answers handshakes by itself: the other members do not prolong the session that a
+// client resumes there. Clients that reconnect to it, and reach no other server, must not count
 // from that handshake.
 func leaderDeposed(t *testing.T) {
 	watchTimers(t)

@@ -74,7 +74,7 @@ type crowd struct {
 	rec      *history.Recorder
 	sessions map[*zk.Conn]int64 // as they were before the fault
 	holders  []*holder
-	release  chan struct{} // closed when those who hold shall give back
+	release  chan struct{} // closed when the holders must release
 	waiting  sync.WaitGroup
 	served   atomic.Int64
 }
@@ -199,8 +199,8 @@ func (c *crowd) hold(ctx context.Context, r recipe, who string) {
 	c.holders = append(c.holders, h)
 }
 
-// queue has somebody wait behind h, as the n-th of the line. He who gets in while the fault lasts
-// stays until it is over.
+// queue has a waiter wait behind h, as the n-th of the queue. A waiter that is granted the lock
+// during the fault holds until the fault is over.
 func (c *crowd) queue(ctx context.Context, h *holder, who string, n int) {
 	c.Helper()
 	conn := c.connect()

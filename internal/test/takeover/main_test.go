@@ -1,11 +1,11 @@
-// Package takeover breaks what carries a hold, and measures two things on one clock: that the
-// holder is told of the loss before the next one is granted, and how long the next one has to wait.
+// Package takeover breaks what a hold depends on, and measures two things on one clock: that the
+// holder learns of the loss before the next one is granted, and how long the next one has to wait.
 //
 // The margin is the time at which the next holder's acquiring call had returned, less the time at
-// which somebody who waits on the first one's Lost woke up. So a machine that is slow to wake him
-// makes it smaller, never larger. How slow it was is measured, too, and so is the deadline itself:
-// that it comes before the grant, and that the first one's Held is false by then, is asserted on
-// any machine.
+// which a goroutine that waits on the first one's Lost woke up. So a machine that is slow to wake
+// it makes the margin smaller, never larger. That delay is measured, too, and so is the deadline
+// itself: that it comes before the grant, and that the first one's Held is false by then, is
+// asserted on any machine.
 //
 // A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the environment it is a
 // campaign (make takeover), whose size these change:
@@ -15,11 +15,11 @@
 //	TAKEOVER_STOPS=30      pauses of a process that holds locks
 //	TAKEOVER_MEMBERS=18    faults of one member of an ensemble with holders behind it
 //	TAKEOVER_KILLS=12      deaths of a process that holds locks
-//	TAKEOVER_ROUNDS=2      of failovers with a long line, for each session timeout
+//	TAKEOVER_ROUNDS=2      of failovers with a long queue, for each session timeout
 //	TAKEOVER_DEPOSED=4     leaders that come back and do not know that they are deposed
-//	TAKEOVER_SEED=1        what the random choices follow (printed by each run)
+//	TAKEOVER_SEED=1        seed of the random choices (printed by each run)
 //
-// TAKEOVER_CHILD is how a copy of the test binary is told what to hold.
+// TAKEOVER_CHILD contains the orders for a copy of the test binary.
 package takeover
 
 import (
@@ -83,7 +83,7 @@ func beside(t *testing.T) {
 	}
 }
 
-// slack is how much later than it should a server may end a session. Nobody looks at the timers of
+// slack is how much later than it should a server may end a session. No test watches the timers of
 // a server, and in a short run it shares the machine with other tests.
 func slack() time.Duration {
 	if campaign() {

@@ -18,7 +18,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// nexts are those who wait here for what a child holds.
+// nexts are the waiters of this process for the locks that a child holds.
 type nexts struct {
 	place
 	recipe
@@ -174,8 +174,8 @@ type takeover struct {
 	woken   int64 // and when a waiter woke
 }
 
-// A process that is killed leaves its locks to the next ones within its session timeout and two
-// ticks. One of its waiters, dead in the middle of a line, lets nobody in.
+// The locks of a process that is killed pass to the next waiters within its session timeout and two
+// ticks. The death of one of its waiters in the middle of a queue grants no lock.
 func TestProcessKilled(t *testing.T) {
 	beside(t)
 	random := seeded(t)

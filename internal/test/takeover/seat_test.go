@@ -26,7 +26,7 @@ const (
 	lasting = 60 * time.Second
 )
 
-// seat is one lock, a holder whom a fault will strike, and somebody next whom it will not.
+// seat is one lock, a holder that a fault will hit, and a next waiter that it will not hit.
 type seat struct {
 	testing.TB
 	recipe
@@ -58,7 +58,7 @@ type sitting struct {
 	next *contract.Attempt[grant]
 }
 
-// news is the loss as somebody heard of it who waited on Lost.
+// news is the loss as seen by a goroutine that waited on Lost.
 type news struct {
 	due int64 // the deadline, if it was what ended the hold
 	at  int64 // when he woke up
@@ -142,7 +142,7 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 	to.add(l)
 }
 
-// heard is what somebody notes who has just heard of a loss.
+// heard is what a goroutine records that has just learned of a loss.
 func (s *seat) heard(session int64) news {
 	at := now(s.venue)
 	return news{due(s.venue, s.holder, session, at), at}

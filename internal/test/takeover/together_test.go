@@ -56,7 +56,7 @@ func (g *together) lost(what string, fault int64, to *tally) {
 	}
 }
 
-// end looks after those who have lost, once the fault is over.
+// end releases the lost holds, once the fault is over.
 func (g *together) end() {
 	g.Helper()
 	for _, a := range g.sittings {
@@ -65,9 +65,9 @@ func (g *together) end() {
 	}
 }
 
-// A server that stands alone and is frozen lets nobody in. Each holder must know by its deadline,
-// so that whatever the server does when it wakes up, it is either held by the same or known to be
-// lost.
+// A single server that is frozen grants no lock. Each holder must know of its loss by its deadline,
+// so that whatever the server does when it runs again, the lock is either held by the same holder
+// or known to be lost.
 func TestServerFrozen(t *testing.T) {
 	beside(t)
 	random := seeded(t)
