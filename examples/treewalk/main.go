@@ -77,7 +77,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	refused := make(chan int)
 	go func() { refused <- intrude(during, c, "a goroutine without the context", mu) }()
 	go func() { refused <- intrude(during, c, "another connection", theirs) }()
-	next := make(chan error, 1) // in line behind us
+	next := make(chan error, 1) // queued behind our node
 	go func() { _, err := theirs.Lock(ctx); next <- err }()
 	err = walk(ctx, mu, tree, "main", 2)
 	cancel()

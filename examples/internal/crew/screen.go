@@ -21,7 +21,7 @@ type screen struct {
 	begun    time.Time
 	terminal bool
 	live     bool      // the last line is a live view
-	ended    bool      // the last word is said: no live view any more
+	ended    bool      // the verdict is printed: no live view any more
 	printed  time.Time // the last live view
 }
 
@@ -33,7 +33,7 @@ func (s *screen) begin() {
 
 func (s *screen) stamp() string { return fmt.Sprintf("%5.1fs  ", time.Since(s.begun).Seconds()) }
 
-// print stops the example when its reader has gone, as with "| head".
+// print stops the example when the reader of its output has ended, as with "| head".
 func (c *Crew) print(text string) {
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		c.cancel(errInterrupted)

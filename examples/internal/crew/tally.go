@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Tally counts who is at work, by the lines "start" and "end" of the workers; a word behind tells
-// the parts of one worker apart, as in "start 3".
+// Tally counts the workers at work, by their lines "start" and "end"; a word after that
+// distinguishes the parts of one worker, as in "start 3".
 type Tally struct {
 	Most int            // at once
 	Done int            // have ended
@@ -66,7 +66,7 @@ func (t *Tally) count(l Line) {
 	}
 }
 
-// Gone takes into account that a worker is dead.
+// Gone records that a worker is dead.
 func (t *Tally) Gone(name string) {
 	for key := range t.working {
 		if strings.HasPrefix(key, name+" ") {

@@ -111,7 +111,7 @@ func run(length time.Duration) ([]sample, error) {
 	}
 }
 
-// breakThings is the trouble in the middle.
+// breakThings injects the faults in the middle.
 func breakThings(ctx context.Context, proxy *proxy.Proxy, hand *zk.Conn, length time.Duration) error {
 	wait := func(d time.Duration) {
 		select {
