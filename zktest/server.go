@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/internal/memzk"
 )
 
-// latency is how long a packet is under way between a host and a server. Without it an answer takes
-// no time at all, and a goroutine that asks again and again would stop the clock of its bubble.
+// latency is how long a packet travels between a host and a server. Without it an answer takes no
+// time at all, and a goroutine that polls would stop the clock of its bubble.
 const latency = 50 * time.Microsecond
 
 // A Server is a ZooKeeper in memory: one server that stands alone, or an ensemble. It has a network
@@ -63,16 +63,16 @@ func WithContainerCheck(d time.Duration) Option {
 	return option(func(s *settings) { s.ContainerCheck = d })
 }
 
-// WithSeed sets the seed of what the server draws by lot: the order in which an expired session's
-// nodes are deleted, and who of equal members leads. Default: 1. The order in which goroutines of
-// one instant run is Go's and has no seed.
+// WithSeed sets the seed of what the server leaves to chance: the order in which an expired
+// session's nodes are deleted, and which of equal members leads. Default: 1. The order in which
+// goroutines of one instant run is Go's and has no seed.
 func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = seed }) }
 
-// WithLog has f told in words what members and sessions do; t.Log's Log fits by
+// WithLog calls f with a text for each event of members and sessions; t.Log's Log fits by
 //
 //	zktest.WithLog(func(s string) { t.Log(s) })
 //
-// Default: silence.
+// Default: none.
 func WithLog(f func(string)) Option { return option(func(s *settings) { s.Log = f }) }
 
 // NewServer starts a Server that stops at t's cleanup. Then all connections must be closed: those
@@ -117,7 +117,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// stop runs at cleanup, after all that the test has deferred and cleaned up itself.
+// stop runs at cleanup, after everything that the test has deferred and cleaned up itself.
 func (s *Server) stop() {
 	s.t.Helper()
 	if why := foreign(s.bubble); why != "" {
@@ -128,7 +128,7 @@ func (s *Server) stop() {
 	s.network.Between(memnet.Any, memnet.Any).Heal()
 	open := s.await(s.clients.open)
 	s.mu.Lock()
-	s.stopping = true // a client that still lives shows by a dial
+	s.stopping = true // a client that still runs dials
 	hosts := s.hosts
 	s.mu.Unlock()
 	for _, m := range s.members {
@@ -158,7 +158,7 @@ func (s *Server) stop() {
 		}
 	}
 	if s.bubble != "" {
-		// What is left of clients ends by timers, and the clock of a bubble stands still when its
+		// The rest of the clients ends by timers, and the clock of a bubble stands still when its
 		// function has returned.
 		time.Sleep(time.Minute)
 	}
@@ -170,8 +170,8 @@ func (s *Server) isStopping() bool {
 	return s.stopping
 }
 
-// await gives clients that are being closed the time that they need, and returns those that are
-// left. If a member is dead or paused that is as long as the client waits for it.
+// await waits for clients that are being closed, and returns those that are left. If a member is
+// dead or paused it waits as long as the client does.
 func (s *Server) await(open func() []*dialed) []*dialed {
 	patience := 2 * time.Second
 	if s.bubble != "" {
@@ -187,9 +187,9 @@ func (s *Server) await(open func() []*dialed) []*dialed {
 	}
 }
 
-// Addrs are the addresses of the members. They lead somewhere by way of Host.Dial and
-// Host.DialTimeout only: no real port is open, and a client with a dialer of its own is refused at
-// once. See ListenTCP.
+// Addrs returns the addresses of the members. Only Host.Dial and Host.DialTimeout can connect to
+// them: no real port is open, and a client with a dialer of its own is refused at once. See
+// ListenTCP.
 func (s *Server) Addrs() []string {
 	var addrs []string
 	for _, m := range s.members {
@@ -215,9 +215,9 @@ func (s *Server) Host(name string) *Host {
 	return h
 }
 
-// Expire ends a session now, as the server does when it has not heard of the client for the session
-// timeout: its ephemeral nodes are deleted, its locks are free. The client hears of a lost
-// connection, and of the expiry when it has connected again. conn is a *zk.Conn, such as
+// Expire ends a session now, as the server does when it has received nothing from the client for
+// the session timeout: its ephemeral nodes are deleted, its locks are free. The client first loses
+// its connection, and gets the expiry when it has connected again. conn is a *zk.Conn, such as
 // zklocks.Conn.Client returns.
 //
 // In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can
@@ -253,11 +253,11 @@ func (s *Server) Restart() {
 	}
 }
 
-// Members are all members, in the order of Addrs.
+// Members returns all members, in the order of Addrs.
 func (s *Server) Members() []*Member { return slices.Clone(s.members) }
 
-// Leader is the member that leads; nil while none does. A leader that is paused or isolated is one
-// until the others have elected another.
+// Leader returns the member that leads; nil while none does. A leader that is paused or isolated is
+// one until the others have elected another.
 func (s *Server) Leader() *Member {
 	m := s.ensemble.Leader()
 	if m == nil {
@@ -266,7 +266,7 @@ func (s *Server) Leader() *Member {
 	return s.members[m.ID()-1]
 }
 
-// Elect makes m the leader, as after the death of the present one: all clients have to connect
+// Elect makes m the leader, as after the death of the current one: all clients have to connect
 // again, and each session gets its full timeout again. t fails if m cannot lead: it is dead or
 // paused, or reaches no majority.
 func (s *Server) Elect(m *Member) {

@@ -66,7 +66,7 @@ func (h *Host) ListenTCP(t testing.TB) []string {
 	return addrs
 }
 
-// A bridge leads from real connections to the network in memory.
+// A bridge forwards real connections to the network in memory.
 type bridge struct {
 	h      *Host
 	to     int // member
@@ -141,7 +141,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// pipe passes on what is read, and how it ends.
+// pipe forwards what is read, and how it ends.
 func pipe(to halfCloser, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		reset(to)
@@ -151,7 +151,7 @@ func pipe(to halfCloser, from net.Conn) {
 	_ = to.CloseWrite()
 }
 
-// reset ends a connection without the order that Close has.
+// reset ends a connection by a TCP reset, where Close would send what is left.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -46,7 +46,7 @@ func TestListenTCP(t *testing.T) {
 	conn := dialReal(t, addrs)
 	_, err := conn.Create("/x", nil, 0, acl)
 	must(t, err)
-	s.Host("a").Partition() // is none of its business
+	s.Host("a").Partition() // does not affect it
 	_, err = answers(conn)
 	must(t, err)
 
@@ -100,7 +100,7 @@ func TestListenTCPOfAHost(t *testing.T) {
 	eventually(t, 20*time.Second, exists(conn, "/y"))
 
 	a.Partition()
-	c, err := net.Dial("tcp", addrs[0]) // the system accepts, and nothing answers
+	c, err := net.Dial("tcp", addrs[0]) // the system accepts, and no program answers
 	must(t, err)
 	defer c.Close()
 	must(t, c.SetDeadline(time.Now().Add(50*time.Millisecond)))

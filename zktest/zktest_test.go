@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// bubble runs a test in a bubble, beside others.
+// bubble runs a test in a bubble, in parallel with others.
 func bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -55,7 +55,7 @@ func exists(conn *zk.Conn, path string) func() error {
 	}
 }
 
-// answers is the time until conn's next request is answered, and how.
+// answers returns the time until conn's next request is answered, and its error.
 func answers(conn *zk.Conn) (took time.Duration, err error) {
 	began := time.Now()
 	_, _, err = conn.Exists("/")

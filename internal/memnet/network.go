@@ -103,10 +103,10 @@ func (n *Network) Close() {
 	n.wake()
 }
 
-// SetLatency has what is sent from now on between different hosts arrive that much later, in
-// addition to any Path.Delay, and whatever is healed. It is 0 in a new Network, where answers take
-// no time. In a synctest bubble a goroutine that asks again and again then stops the clock, because
-// there is always something to do.
+// SetLatency delays what is sent from now on between different hosts by that much, in addition to
+// any Path.Delay, and whatever is healed. It is 0 in a new Network, where answers take no time. In
+// a synctest bubble a goroutine that polls then stops the clock, because some goroutine can always
+// run.
 func (n *Network) SetLatency(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +114,7 @@ func (n *Network) SetLatency(d time.Duration) {
 	n.reroute()
 }
 
-// wake lets waiting dials look again; caller holds mu.
+// wake makes waiting dials try again; caller holds mu.
 func (n *Network) wake() {
 	close(n.changed)
 	n.changed = make(chan struct{})

@@ -19,7 +19,7 @@ const (
 	permAdmin  int32 = 16
 )
 
-// ident is who an ACL is for, or who a client has proved to be.
+// ident is the identity that an ACL is for, or that a client has proved.
 type ident struct{ scheme, id string }
 
 type acl struct {
@@ -34,7 +34,7 @@ var (
 	openWire = appendACL(nil, openACL)[4:]
 )
 
-// cutOpenACL spares the decoder the ACL that nearly all nodes have.
+// cutOpenACL avoids decoding the ACL that nearly all nodes have.
 func cutOpenACL(b []byte) (rest []byte, ok bool) { return bytes.CutPrefix(b, openWire) }
 
 // allows says whether one of these identities has one of these permissions.

@@ -72,8 +72,8 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	}
 }
 
-// touch tells the leader's timer that the session is in use: at once if this member leads, else
-// with the answer to the leader's next ping.
+// touch records at the leader's timer that the session is in use: at once if this member leads,
+// else with the answer to the leader's next ping.
 func (m *Member) touch(c *conn) bool {
 	if m.role == leading {
 		return m.tracker.touch(c.session, m.e.now(), c.timeout)
@@ -83,8 +83,8 @@ func (m *Member) touch(c *conn) bool {
 	return true
 }
 
-// toLeader has the leader do something with the request: now, when it can be reached again, or
-// never, when this member gives the leader up.
+// toLeader makes the leader do something with the request: now, when it can be reached again, or
+// never, when this member drops the leader.
 func (m *Member) toLeader(r *request, do func(leader *Member, r *request)) {
 	switch {
 	case m.role == leading:
@@ -292,7 +292,7 @@ func (d *draft) op(who requester, o op) (txn, int32) {
 }
 
 // prepareMulti validates each operation with the effects of those before it. If one fails, none
-// takes place, and the transaction tells which.
+// takes place, and the transaction says which.
 func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int32) {
 	whole := &txn{kind: opError, session: r.session, code: codeMarshalling}
 	ops, ok := m.readMulti(r.body)
@@ -407,7 +407,7 @@ func (c *conn) answerWrite(r *request) {
 	res := &r.res
 	c.lastZxid = zxid
 	if res.code == codeSessionMoved || movedInMulti(res) {
-		// A client that has moved must not hear of it here: the connection just ends.
+		// A client that has moved must not get the reply here: the connection just ends.
 		c.end()
 		return
 	}
@@ -479,7 +479,7 @@ func appendSubResult(b []byte, r *result) []byte {
 	return b
 }
 
-// answerRead looks at the member's own state.
+// answerRead reads the member's own state.
 func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	zxid := m.tree.zxid
 	c.lastZxid = zxid
@@ -688,7 +688,7 @@ func appendIdentities(b []byte, auth []ident) []byte {
 }
 
 // setWatches is what a client sends after it has connected again: the watches it had, and the last
-// zxid it has seen. What has happened since is told at once.
+// zxid it has seen. The events since then are sent at once.
 func (m *Member) setWatches(c *conn, op int32, d *decoder) int32 {
 	seen := d.int64()
 	data, exist, child := d.strings(), d.strings(), d.strings()

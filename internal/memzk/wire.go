@@ -90,7 +90,7 @@ type decoder struct {
 	bad, null bool
 }
 
-// failed says whether the request is answered with codeMarshalling.
+// failed reports whether the request is answered with codeMarshalling.
 func (d *decoder) failed() bool { return d.bad || d.null }
 
 func (d *decoder) take(n int) []byte {
