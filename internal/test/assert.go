@@ -11,7 +11,7 @@ import (
 const emptyTimeout = 10 * time.Second
 
 // AssertEmpty waits until dir has no children, or does not exist; after 10 seconds it fails, and
-// shows who is left.
+// shows the children.
 func AssertEmpty(tb testing.TB, conn *zk.Conn, dir string) {
 	tb.Helper()
 	var left []string

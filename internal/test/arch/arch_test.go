@@ -1,4 +1,4 @@
-// Package arch holds no code, only the tests that keep the imports of this module pointing one way.
+// Package arch has no code, only the tests that keep the imports of this module pointing one way.
 package arch
 
 import (
@@ -273,9 +273,9 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 	}
 }
 
-// TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context in front, a guess at
-// what a lost answer means and a look at the session id. All of that is in internal/zkclient; a
-// call from anywhere else goes round it.
+// TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context, a guess what a lost
+// answer means, and a check of the session id. All of that is in internal/zkclient; a call from any
+// other package would bypass it.
 func TestOnlySessionCallsTheConnection(t *testing.T) {
 	deps := list(t, "-export", "-deps", module+"/...", zk)
 	l := newLoader(deps)
@@ -297,8 +297,8 @@ func TestOnlySessionCallsTheConnection(t *testing.T) {
 		}
 		bad, err := l.calls(p.ImportPath, files)
 		if err != nil {
-			// A package that does not compile says so by itself; here what could be understood has
-			// been looked at.
+			// A package that does not compile fails elsewhere; here the parts that could be
+			// type-checked are checked.
 			t.Log(err)
 		}
 		for _, line := range bad {

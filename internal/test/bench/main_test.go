@@ -4,9 +4,9 @@
 // All run in one test, against one server that waits for the disk at each commit, one after another
 // within each workload and round after round, so that what slows the machine down for a while slows
 // all of them down. Each peer has one process of its own (driver), which lives as long as the test,
-// so that a JVM is warm. It is told a job, opens the job's sessions, says "ready", works when it
-// hears "go", says what it has measured, and closes its sessions when it hears "end". Between "go"
-// and the answer the server's own counters are read: requests and notifications per cycle.
+// so that a JVM is warm. A driver gets a job, opens the job's sessions, sends "ready", works when
+// it receives "go", sends its measurements, and closes its sessions when it receives "end". Between
+// "go" and the answer the server's own counters are read: requests and notifications per cycle.
 //
 // Without settings only a short check of the harness runs. The environment asks for more:
 //
@@ -17,7 +17,7 @@
 //	BENCH_DISK=1ms          have the server's disk take that much longer for each flush
 //	BENCH_REPORT=directory  write benchmarks.md and its charts there
 //
-// BENCH_CHILD is how a copy of this program is told that it is a driver.
+// BENCH_CHILD marks a copy of this program as a driver.
 package bench
 
 import (

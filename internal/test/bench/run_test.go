@@ -61,7 +61,7 @@ type laboratory struct {
 }
 
 // newLaboratory starts a server that waits for the disk at each commit, as in production: its log
-// is where temporary files are, not in memory. If that disk is too good to be true, s.Disk makes it
+// is where temporary files are, not in memory. If that disk is unusually fast, s.Disk makes it
 // slower.
 func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	t.Helper()

@@ -78,7 +78,7 @@ var free = workload{
 	peers: []string{ours, again, zkLock, curator, kazoo},
 }
 
-// lines are exclusive locks with more and more who wait.
+// lines are exclusive locks with more and more waiters.
 var lines = []workload{
 	{name: "1 waits", job: line(1), peers: []string{ours, again, zkLock, curator}},
 	{name: "10 wait", job: line(10), peers: []string{ours, again, zkLock, curator}},
@@ -86,7 +86,7 @@ var lines = []workload{
 	{name: "1,000 wait", job: line(1000), peers: []string{ours, again}},
 }
 
-// wide are semaphores with more and more permits, and ten times as many who wait.
+// wide are semaphores with more and more permits, and ten times as many waiters.
 var wide = []workload{
 	{name: "1 permit, 10 wait", job: throng(1), peers: []string{ours, curator}},
 	{name: "10 permits, 100 wait", job: throng(10), peers: []string{ours, curator}},

@@ -118,8 +118,8 @@ func (a *Attempt[H]) Stop() {
 	a.Prompt()
 }
 
-// Prompt asserts that the call returned at once when its context ended. What this machine, which
-// may be busy, takes to wake any goroutine does not count.
+// Prompt asserts that the call returned at once when its context ended. The time that this machine,
+// which may be busy, needs to wake any goroutine does not count.
 func (a *Attempt[H]) Prompt() {
 	a.tb.Helper()
 	most := atOnce

@@ -232,9 +232,10 @@ func thousandCanceled(s *scene) {
 		round()
 	}
 	test.Eventually(s, 5*time.Second, "the goroutines are gone", func() bool { return test.Goroutines() <= goroutines })
-	// What stays is one watch on the holder's nodes, on the directory and on the number of permits,
-	// as far as a waiter has come before it was canceled. A watch on a node of a canceled waiter,
-	// or on its mark, would stay as long as the connection. Marks are taken back in the background.
+	// One watch on the holder's nodes, on the directory and on the number of permits may stay, as
+	// far as a waiter had come before it was canceled. A watch on a node of a canceled waiter, or
+	// on its mark, would stay as long as the connection. Watches on marks are removed in the
+	// background.
 	test.Eventually(s, soon, "all that is watched exists", func() bool {
 		return !slices.ContainsFunc(s.Venue.Watched(s, c.conn.SessionID()), func(path string) bool {
 			exists, _, err := s.Witness.Exists(path)

@@ -166,7 +166,8 @@ func deletedDirectory(s *scene) {
 	s.over(h, ctx)
 	got := a.Granted()
 	if got.Verify(s.Ctx) != nil {
-		// Of the two it heard first that the holder was gone: granted, and lost with the directory.
+		// It received the event of the holder's deletion first: granted, and lost with the
+		// directory.
 		s.over(got, got.Context(s.Ctx))
 		got = waiter.lock()
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Events are what an observer has been told, in order.
+// Events are what an observer has received, in order.
 type Events struct {
 	tb testing.TB
 
@@ -76,7 +76,7 @@ func (e *Events) Balanced() {
 		}
 		return waiting, len(Of[observe.Granted](e)) - len(Of[observe.Released](e)) - len(Of[observe.Lost](e))
 	}
-	test.Eventually(e.tb, soon, "the last event", func() bool { // a loss is told a moment later
+	test.Eventually(e.tb, soon, "the last event", func() bool { // the observer gets a loss a moment later
 		waiting, holding := sums()
 		return waiting == 0 && holding == 0
 	})

@@ -26,7 +26,7 @@ var losing = []scenario{
 	{"a hold tells its deadline, which moves on until nothing is heard", tellsTheDeadline, 0},
 }
 
-// over asserts all that is promised of a lost hold.
+// over asserts all promises about a lost hold.
 func (s *scene) over(h *zklocks.Hold, ctx context.Context) {
 	s.Helper()
 	s.Lost(h.Lost())
@@ -152,7 +152,8 @@ func expiredWhileWaiting(s *scene) {
 }
 
 // deletedWithTheHolder has a waiter find both events in its channels at once: its own nodes were
-// deleted, and so were those it waited for. The one came before the other, but no select can tell.
+// deleted, and so were those it waited for. One came before the other, but a select cannot see
+// which.
 func deletedWithTheHolder(s *scene) {
 	holder, victim, other := s.client(), s.behind(), s.client()
 	for range 10 {
@@ -190,7 +191,7 @@ func closedWhileWaiting(s *scene) {
 	h := s.client().block()
 	a := c.wait(2)
 	c.catchUp()    // the client's own Close can hang if it meets a request under way
-	c.conn.Close() // which itself waits for up to a second for the server's goodbye
+	c.conn.Close() // which waits up to a second for the server to end the session
 	closed := time.Now()
 	s.Is(a.Failed(), zk.ErrClosing)
 	s.Within("failing", a.At.Sub(closed), 0)

@@ -46,8 +46,8 @@ func restarted(s *scene) {
 	s.Empty()
 }
 
-// watchesLost cuts a client that is back once more, when it sets its watches again. Meanwhile the
-// one that it watches goes.
+// watchesLost cuts a client that has reconnected once more, when it sets its watches again.
+// Meanwhile the node that it watches is deleted.
 func watchesLost(s *scene) {
 	holder, c := s.client(), s.behind()
 	for _, action := range cuts {
@@ -61,7 +61,7 @@ func watchesLost(s *scene) {
 		test.Within(s, soon, "it watches the holder", func() { <-watch.Fired() })
 		watch.Release()
 		c.catchUp()
-		// The client does so for those that it knows, the waiter for those that end with the
+		// The client does so for its own watches, the waiter for those that end with the
 		// connection.
 		again := c.proxy.Where(func(r proxy.Request) bool { return r.Is(proxy.WatchesOp) || watches(r) }, 1, action)
 		c.proxy.Cut()

@@ -53,7 +53,7 @@ func (s *scene) refuses(right string, call func() error) {
 	}
 }
 
-// saysRight asserts that an error names a right and what it is missing on.
+// saysRight asserts that an error names a right and the node that lacks it.
 func (s *scene) saysRight(err error) {
 	s.Helper()
 	for _, right := range []string{"READ on ", "CREATE on ", "WRITE on "} {
@@ -150,7 +150,8 @@ func mayNotReadAhead(s *scene) {
 	s.unlock(bob.lock())
 }
 
-// mayNotCleanUp has no right but to make a node. Who looks first makes none.
+// mayNotCleanUp lets a client create a node and not delete it. A recipe that lists first creates
+// none.
 func mayNotCleanUp(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite)
 	c := s.client()

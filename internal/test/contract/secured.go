@@ -164,7 +164,7 @@ func credentialsLast(s *scene) {
 	s.Empty()
 }
 
-// openToAll is why WithACL exists: this is what it keeps others from.
+// openToAll shows why WithACL exists: without it other clients can do this.
 func openToAll(s *scene) {
 	c, next := s.client(), s.client()
 	h := c.block()

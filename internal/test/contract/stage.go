@@ -24,7 +24,7 @@ const (
 	quietSession = time.Minute
 )
 
-// Stage is a lock path on a server, and a witness who looks at it.
+// Stage is a lock path on a server, and a witness that reads it.
 type Stage struct {
 	*testing.T
 	Venue   venue.Venue
@@ -35,8 +35,8 @@ type Stage struct {
 	Witness *zk.Conn
 }
 
-// InMemory plays on a stage in memory, in virtual time, beside other tests. The directory is below
-// the path.
+// InMemory runs a test on a stage in memory, in virtual time, in parallel with others. The
+// directory is below the path.
 func InMemory(t *testing.T, below string, play func(*Stage)) {
 	t.Helper()
 	t.Parallel()
@@ -60,7 +60,7 @@ func stageAt(t *testing.T, v venue.Venue, below, server string) *Stage {
 	}
 }
 
-// Virtual tells whether the stage is in memory, where time passes only when all goroutines wait.
+// Virtual reports whether the stage is in memory, where time passes only when all goroutines wait.
 func (s *Stage) Virtual() bool { return s.Venue.Virtual() }
 
 // Settle returns, in memory, when all goroutines wait for the test or for time to pass: nothing is
@@ -94,7 +94,7 @@ func (s *Stage) Unsure(err, missing error) {
 func (s *Stage) AtOnce(what string, took time.Duration) { s.Helper(); s.Within(what, took, 0) }
 
 // Within asserts that something took no longer than most. In memory that is exact. On a real server
-// a busy machine adds what it likes, so there it only shows that nothing hangs.
+// a busy machine adds to it, so there it only shows that nothing hangs.
 func (s *Stage) Within(what string, took, most time.Duration) {
 	s.Helper()
 	if !s.Virtual() {

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// SuperDigest is what a server must take for the superuser, whom no ACL stops: nodes that a
-// sequence has locked up are removed by it. The property is
+// SuperDigest is the digest that a server must accept as the superuser's, to whom no ACL applies:
+// it removes nodes that a sequence has locked up. The property is
 // zookeeper.DigestAuthenticationProvider.superDigest.
 var SuperDigest = "super:" + digest("super")[len("super:"):]
 
@@ -95,7 +95,7 @@ func (a admin) askAll(bodies []func(*encoder), xid, code int32) ([]answer, error
 		}
 		d := &decoder{b: packet}
 		if d.int() == xidEvent {
-			continue // the end of a session is told to its own watches, too
+			continue // the end of a session is also an event for its own watches
 		}
 		answers = append(answers, answer{d.long(), d.int(), d})
 	}

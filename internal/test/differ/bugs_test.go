@@ -12,7 +12,7 @@ import (
 
 var rootPath = regexp.MustCompile(`^/d\d{9}`)
 
-// A server with a bug is the one in memory behind a connection that alters what it says.
+// A server with a bug is the one in memory behind a connection that alters what it sends.
 
 // altered passes packets of a server on, each as alter has it: as it is, changed, several or none.
 type altered struct {

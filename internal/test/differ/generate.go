@@ -81,7 +81,7 @@ func (g *generator) deleted(s Step) {
 // theme is what a sequence is mostly about. The numbers are weights.
 type theme struct {
 	name  string
-	auth  bool // ACLs that are not open, and clients that say who they are
+	auth  bool // ACLs that are not open, and clients that authenticate
 	verbs map[string]int
 	// bad is how many of a hundred paths are no good; burst, how many of a hundred steps are
 	// bursts.

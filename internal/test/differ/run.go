@@ -90,11 +90,12 @@ type top struct {
 }
 
 // ErrLate is returned by Run when so much time has passed between two requests of a session that it
-// may have expired, while the sequence does not want that: the machine was busy. Nothing can be
-// said then.
+// may have expired, while the sequence does not want that: the machine was busy. Then the answers
+// mean nothing.
 var ErrLate = errors.New("differ: the machine was too slow for a session's timeout")
 
-// Run plays the sequence and tells what came of it. An error means that nothing can be said.
+// Run plays the sequence and returns what the server answered. An error means that the result is
+// unknown.
 func (t *Target) Run(q Sequence) (Transcript, error) {
 	t.runs++
 	r := &run{
@@ -364,8 +365,8 @@ func (r *run) ask(conn int, steps []Step) (connected bool) {
 	return true
 }
 
-// touched notices when the session's last request was sent so long ago that the server may have
-// given it up before it got the one that is answered now.
+// touched detects that the session's last request was sent so long ago that the server may have
+// expired the session before it got the one that is answered now.
 func (r *run) touched(conn int) {
 	c := &r.conns[conn]
 	r.late = r.late || c.timeout > 0 && time.Since(c.used) >= c.timeout
@@ -380,7 +381,7 @@ type asked struct {
 // hesitation is how long a reply is waited for before the server is asked whether there is one.
 const hesitation = 200 * time.Millisecond
 
-// endingTime is how long a server may take to close a connection after its last words.
+// endingTime is how long a server may take to close a connection after its last packet.
 const endingTime = 5 * time.Second
 
 // replies reads until each request has its reply or will not get one: a server of old does not

@@ -38,7 +38,7 @@ func GenerateLapse(seed, number int64) Sequence {
 			s.Path, s.Literal = "/a", false
 		}
 		q = append(q, s)
-		// Who is told of its end.
+		// The watches that get its end.
 		w := Step{Conn: g.IntN(g.conns), Verb: g.pick("exists", "getData", "getChildren2"), Path: s.Path, Watch: true}
 		q = append(q, w)
 	}

@@ -197,7 +197,7 @@ func encodeEntry(entry string, e *encoder) {
 	e.string(id)
 }
 
-// digest is how the server knows who says "name:name".
+// digest is the identity of a client that authenticates as "name:name".
 func digest(name string) string {
 	sum := sha1.Sum([]byte(name + ":" + name))
 	return name + ":" + base64.StdEncoding.EncodeToString(sum[:])

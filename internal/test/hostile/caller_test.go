@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// few requests take a member into its line, to its place or its error, and out again. While nothing
-// happens a waiter asks nothing.
+// few requests take a member into its queue, to its turn or its error, and out again. While nothing
+// happens a waiter sends none.
 const few = 20
 
 // caller is a lock value behind a proxy that counts, and a call of it.

@@ -86,8 +86,8 @@ func newBrink(t *testing.T, r recipe, server *realzk.Server, path string) *brink
 
 func (b *brink) line() []string { b.Helper(); return test.Children(b, b.witness, b.dir) }
 
-// refused asserts that every way to take the lock fails at once and says why, that nothing stays in
-// line but who stood there, and how much it asks.
+// refused asserts that every way to take the lock fails at once and says why, that no other node
+// stays in the queue, and how many requests it takes.
 func (b *brink) refused() {
 	b.Helper()
 	there := len(b.line())
@@ -110,7 +110,7 @@ func (b *brink) refused() {
 // idle deletes the node that keeps the directory when the queue is empty.
 func (b *brink) idle() { b.Helper(); must(b, b.witness.Delete(b.dir+"/README", -1)) }
 
-// marginBegins: those in front of the margin are served as ever, those behind it fail, also while
+// marginBegins: members ahead of the margin are served as ever, those behind it fail, also while
 // the others wait and when they have gone.
 func marginBegins(b *brink) {
 	held, err := b.on(b.witness, b.path).block(b.Context())
@@ -172,7 +172,7 @@ func numbers(paths []string) string {
 	return strings.Join(all, " ")
 }
 
-// wornIsGivenUp: long before the end a directory that falls idle is given up.
+// wornIsGivenUp: long before the end a directory whose queue is empty is deleted.
 func wornIsGivenUp(b *brink) {
 	held, err := b.on(b.conn, b.path).lock(b.Context())
 	must(b, err)

@@ -88,7 +88,7 @@ func crossings(holds []history.Hold) int {
 	return n
 }
 
-// Two that do not know each other's names: the fight can be lost.
+// Two sides that do not know each other's names: the fight can be lost.
 func TestAFightShowsWhoDoesNotExclude(t *testing.T) {
 	s := newStory(t)
 	wrong := s.fought(corner{ourMutex(s.Stage), []string{mutex}}, corner{ourRW(s.Stage), []string{write}}, crowd)

@@ -1,10 +1,10 @@
-// Package interop has our locks and those of other libraries stand in one line: Apache Curator in a
+// Package interop runs our locks and those of other libraries in one queue: Apache Curator in a
 // JVM, kazoo in Python, and go-zookeeper's zk.Lock. Each pair must exclude each other in both
 // directions, step by step (a story) and in a crowd (a fight) that changes a number which two at
 // once would corrupt.
 //
 // A peer that is not installed is skipped, unless INTEROP=1 says that it must be there, as make
-// interop does. What both sides' nodes look like stands in docs/wire-format.md.
+// interop does. docs/wire-format.md describes the nodes of both sides.
 package interop
 
 import (

@@ -27,7 +27,7 @@ func newStory(t *testing.T) *story {
 	return &story{contract.NewStage(t, venue.Real(), ""), server}
 }
 
-// asks has a party take the lock, and returns its node.
+// asks makes a party ask for the lock, and returns its node.
 func (s *story) asks(p party, kind string) (node string) {
 	s.Helper()
 	before := test.Children(s, s.Witness, s.Path)
@@ -49,7 +49,7 @@ func (s *story) another(before []string) (node string) {
 	return node
 }
 
-// takes has a party take the lock, which is free for it.
+// takes makes a party take the lock, which is free for it.
 func (s *story) takes(p party, kind string) (node string) {
 	s.Helper()
 	node = s.asks(p, kind)
@@ -135,8 +135,8 @@ func (s *story) queues(first, writer, late party) {
 	s.Empty()
 }
 
-// downgrades: one goes on reading, a writer that waits goes on waiting, and a reader that waits may
-// go.
+// downgrades: one party goes on reading, a writer that waits goes on waiting, and a reader that
+// waits is granted the lock.
 func (s *story) downgrades(first, writer, reader party) {
 	s.Helper()
 	node := s.takes(first, write)

@@ -1,5 +1,5 @@
-// Package leaks is the end of the tests of a package: servers are stopped, and no goroutine may be
-// left. It is apart from realzk for programs that import that without goleak.
+// Package leaks runs at the end of the tests of a package: it stops the servers, and no goroutine
+// may be left. It is separate from realzk for programs that import that without goleak.
 package leaks
 
 import (

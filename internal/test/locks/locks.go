@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// On is a connection as the recipes take it; nil for nil.
+// On returns a connection as the recipes take it; nil for nil.
 func On(conn *zk.Conn) *zklocks.Conn {
 	if conn == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Op is a kind of request, as a test of locks wants to tell them apart.
+// Op is a kind of request, as tests of locks distinguish them.
 type Op int
 
 const (
@@ -64,7 +64,7 @@ func (o Op) String() string {
 
 // Request is what the proxy reads of a packet on its way to the server.
 type Request struct {
-	Op    Op       // the most telling kind: MoveOp, not CreateOp
+	Op    Op       // the most specific kind: MoveOp, not CreateOp
 	Paths []string // of every operation in it, in order
 	Watch bool     // a read that leaves a watch
 
@@ -136,7 +136,7 @@ func (r *Request) watches(d *decoder) {
 		return
 	}
 	d.take(8)     // the zxid
-	for range 2 { // nodes that there are, and nodes to come
+	for range 2 { // existing nodes, and nodes to be created
 		for n := d.int32(); n > 0 && !d.short; n-- {
 			r.Paths = append(r.Paths, d.string())
 		}
@@ -161,7 +161,7 @@ func readKind(code int32) Op {
 	return ListOp
 }
 
-// set makes the first the most telling.
+// set makes the first kind the most specific.
 func (r *Request) set(ops ...Op) {
 	r.Op = ops[0]
 	for _, op := range ops {
@@ -229,7 +229,7 @@ func (r *Request) multi(d *decoder) {
 		}
 	}
 	if len(made) == 0 {
-		in &^= 1 << CreateOp // what is deleted at once stands in no line: the mark of a release
+		in &^= 1 << CreateOp // a node that is deleted at once is no member: the mark of a release
 	}
 	has := func(op Op) bool { return in&(1<<op) != 0 }
 	switch {
@@ -250,7 +250,7 @@ func (r *Request) multi(d *decoder) {
 	}
 }
 
-// decoder reads ZooKeeper's encoding; after the end it answers zeros.
+// decoder reads ZooKeeper's encoding; after the end it returns zeros.
 type decoder struct {
 	rest  []byte
 	short bool

@@ -27,8 +27,8 @@ type proxyConn struct {
 
 // pending are the faults that strike at replies, by the xid of these. Requests that a client
 // numbers have an xid of their own. Others (pings, credentials, watches on many nodes) have a
-// negative one that each of their kind has, and replies in their order: of those each has its place
-// here, a nil one if nothing befalls it.
+// negative one that all of their kind share, and replies in their order: each of those has an entry
+// here, nil if no fault strikes it.
 type pending map[int32][]*Fault
 
 func (p pending) add(xid int32, f *Fault) {
@@ -60,7 +60,7 @@ func (c *proxyConn) serve() {
 		c.proxy.mu.Unlock()
 	}()
 	if c.proxy.swallows(c, toServer) {
-		// Born in a black hole: the server never hears of it.
+		// It begins muted: the server never gets it.
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = io.Copy(io.Discard, c.client) })
 		<-c.gone
@@ -90,7 +90,7 @@ func (c *proxyConn) serve() {
 	wg.Wait()
 }
 
-// dial connects to the server, unless the client goes first.
+// dial connects to the server, unless the client closes first.
 func (c *proxyConn) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -141,8 +141,8 @@ func (c *proxyConn) copy(to, from net.Conn, d direction) {
 }
 
 // cut ends the connection for the client at once. To the server only our writing side is closed,
-// and the rest read to the end: closing with unread replies would reset the connection, and the
-// server might throw away requests that it has received and not read.
+// and the rest is read to the end: closing with unread replies would reset the connection, and the
+// server might drop requests that it has received and not read.
 func (c *proxyConn) cut() {
 	c.once.Do(func() {
 		close(c.gone)
@@ -175,7 +175,7 @@ func (c *proxyConn) isGone() bool {
 	}
 }
 
-// lost ends one direction after its read failed. In a black hole the other side does not hear of it
+// lost ends one direction after its read failed. While it is muted the other side does not see that
 // before Unmute.
 func (c *proxyConn) lost(d direction) {
 	if !c.isGone() && c.proxy.swallows(c, d) {
@@ -233,7 +233,7 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 	}
 	c.await(r, late)
 	c.proxy.aged(r, body)
-	c.proxy.count(r) // before the server can answer: a test may look right then
+	c.proxy.count(r) // before the server can answer: a test may check right then
 	if err := WriteFrame(c.server, body); err != nil {
 		return false
 	}
@@ -301,8 +301,8 @@ func (c *proxyConn) replies() {
 	}
 }
 
-// tooLate tells a fault that waits for this reply that the work is done; the client, which has
-// left, does not know either way.
+// tooLate fires a fault that waits for this reply: the server has executed the request. The client
+// has closed, and does not know.
 func (c *proxyConn) tooLate(first bool, body []byte) {
 	if f := c.answered(first, body); f != nil {
 		f.fire()

@@ -20,7 +20,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A lost packet ends no connection: the client hears nothing until it gives the server up.
+// A lost packet ends no connection: the client receives nothing until it drops the server.
 func TestLostPackets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

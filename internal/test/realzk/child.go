@@ -16,9 +16,9 @@ import (
 
 const childPatience = 60 * time.Second
 
-// Child is another process of the same test binary, to be stopped and killed. The two talk in
-// lines; the first word of each says what it is. The package's TestMain asks Ordered first, and is
-// then the child's main function:
+// Child is another process of the same test binary, to be stopped and killed. It and the test
+// exchange lines; the first word of each is its kind. The package's TestMain calls Ordered first,
+// and is then the child's main function:
 //
 //	func TestMain(m *testing.M) {
 //		var o order
@@ -50,7 +50,7 @@ func StartChild(tb testing.TB, env string, order any) *Child {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), env+"="+string(text),
-		// A program with the race detector stays a second longer, for races of goroutines that
+		// A program with the race detector ends a second later, to find races of goroutines that
 		// still run.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return StartProgram(tb, cmd)
@@ -107,7 +107,7 @@ func (c *childCries) Write(p []byte) (int, error) {
 	return c.cries.Write(p)
 }
 
-// Say sends a line.
+// Say sends a line to the child.
 func (c *Child) Say(line string) {
 	c.tb.Helper()
 	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
@@ -135,7 +135,7 @@ func (c *Child) Hears(word string) string {
 	}
 }
 
-// Pause freezes the process (SIGSTOP), and returns when all its threads stand.
+// Pause freezes the process (SIGSTOP), and returns when all its threads are stopped.
 func (c *Child) Pause() {
 	c.tb.Helper()
 	if err := pauseProcess(c.proc.cmd.Process); err != nil {
@@ -185,7 +185,7 @@ func (c *Child) Kill() {
 	}
 }
 
-// fail kills the child first, for only then is all of its stderr there.
+// fail kills the child first, because only then is all of its stderr there.
 func (c *Child) fail(text string) {
 	c.tb.Helper()
 	c.Kill()
@@ -205,7 +205,7 @@ func Ordered(env string, order any) bool {
 	return is
 }
 
-// Lines are what the parent says, for a Child. When the parent has gone the process ends.
+// Lines are the lines that the parent sends to a Child. When the parent has ended the process ends.
 func Lines() <-chan string {
 	lines := make(chan string)
 	go func() {

@@ -16,8 +16,8 @@ import (
 
 const childEnv = "ZKTEST_CHILD"
 
-// A child process starts a server and is killed: the server dies with it, and the next process
-// sweeps its data away.
+// A child process starts a server and is killed: the server is killed with it, and the next process
+// removes its data.
 func TestServerDiesWithItsProcess(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		s, err := Start(Options{})

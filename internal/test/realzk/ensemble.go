@@ -69,7 +69,7 @@ func newEnsemble(n int, opts Options) (*Ensemble, error) {
 			s.cluster = append(s.cluster, fmt.Sprintf("server.%d=%s:%d:%d", j+1, proxy.Host, quorum[j], election[j]))
 		}
 	}
-	for _, l := range e.links { // what the one knows of the other is our proxies
+	for _, l := range e.links { // a member knows our proxies as the addresses of the others
 		e.servers[l.from-1].cluster[l.to-1] = fmt.Sprintf("server.%d=%s:%s", l.to, l.quorum.Addr(), port(l.election))
 	}
 	return e, nil
@@ -83,7 +83,7 @@ func (e *Ensemble) ready(within time.Duration) error {
 	return err
 }
 
-// all does the same to each server, at the same time.
+// all calls f for each server, at the same time.
 func (e *Ensemble) all(do func(*Server) error) error {
 	errs := make([]error, len(e.servers))
 	var wg sync.WaitGroup

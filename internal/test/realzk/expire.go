@@ -19,9 +19,8 @@ import (
 )
 
 // Expire ends conn's session at the server, at once, and returns when the server has confirmed it.
-// The client hears of a lost connection now, and of the expiry when it has reconnected. It works
-// with any *zk.Conn, also one that cannot reach its server (a muted or refusing Proxy is gone
-// around).
+// The client first loses its connection, and gets the expiry when it has reconnected. It works with
+// any *zk.Conn, also one that cannot reach its server (it bypasses a muted or refusing Proxy).
 func Expire(tb testing.TB, conn *zk.Conn) {
 	tb.Helper()
 	if err := ExpireSession(conn); err != nil {
@@ -75,12 +74,10 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 // SessionPassword is what, with the session's id, allows any client to resume the session.
 func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
 
-// password reads what zk.Conn does not tell. The client writes it at the end of each handshake,
+// password reads a private field of zk.Conn. The client writes it at the end of each handshake,
 // before it sets its state, which State reads atomically; so the read is ordered after the
 // handshake that made the session. It is not ordered before the next one, in which the same
 // password is written again.
-//
-//go:norace
 func password(conn *zk.Conn) []byte {
 	conn.State()
 	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
@@ -127,8 +124,8 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	if binary.BigEndian.Uint64(welcome[8:]) == 0 {
 		return true, nil // or the password is of a later one
 	}
-	// Watch events of the session may come first. The end of the stream without an answer may mean
-	// that the session is over, or that the client is back.
+	// Watch events of the session may come first. If the stream ends without an answer the session
+	// may have ended, or the client may have resumed it.
 	for {
 		answer, err := proxy.ReadFrame(c)
 		switch {
@@ -142,7 +139,8 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	}
 }
 
-// cutOff: the server has closed the connection, for the client is back.
+// cutOff reports whether the server has closed the connection, because the client has resumed the
+// session.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -16,8 +16,8 @@ type javaHome struct {
 	classPath string
 }
 
-// ErrNotInstalled says that there is no Java or no ZooKeeper where they are looked for. It is not
-// the error of a variable that leads to the wrong place: that is a mistake, to be told.
+// ErrNotInstalled means that Java or ZooKeeper is not found in the usual places. A variable with a
+// wrong path has another error: that is a mistake to report.
 var ErrNotInstalled = errors.New("realzk: not installed")
 
 var findJava = sync.OnceValues(func() (javaHome, error) {

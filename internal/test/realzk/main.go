@@ -13,12 +13,12 @@ import (
 // serversEnv names an ensemble to test against, in place of a server of our own.
 const serversEnv = "ZK_SERVERS"
 
-// realEnv says that a real server must be there: a test that needs one fails without, in place of
-// being skipped. make test sets it, so that it leaves nothing out in silence.
+// realEnv means that a real server must be there: a test that needs one fails without it, and is
+// not skipped. make test sets it, so that it leaves out no test silently.
 const realEnv = "ZKLOCKS_REAL"
 
-// LeftOut is what a test says that is skipped because no ZooKeeper is installed. make quick counts
-// the tests that say it.
+// LeftOut is the message of a test that is skipped because no ZooKeeper is installed. make quick
+// counts these tests.
 const LeftOut = "needs a real ZooKeeper: make test installs one"
 
 // ServerGoroutine is the function of the one goroutine that each running server has in this
@@ -97,8 +97,8 @@ func Shared(tb testing.TB) *Server {
 	return s
 }
 
-// Installed says that the test starts servers itself, or has another process do it: it ends the
-// test as the functions above do where ZooKeeper or Java is not installed.
+// Installed is called by a test that starts servers itself, or has another process do it: it ends
+// the test as the functions above do where ZooKeeper or Java is not installed.
 func Installed(tb testing.TB) {
 	tb.Helper()
 	if _, err := findJava(); err != nil {

@@ -23,14 +23,14 @@ type Options struct {
 	ContainerCheck time.Duration
 
 	// ForceSync makes each transaction wait for the disk, as a production server does. False: the
-	// page cache is enough, which is safe against Kill, for only the process dies.
+	// page cache is enough, which is safe against Kill, because only the process dies.
 	ForceSync bool
 
-	// Partitions has the members of an ensemble reach each other through proxies of ours, so that
-	// Ensemble.Isolate can part them.
+	// Partitions makes the members of an ensemble reach each other through proxies of ours, so that
+	// Ensemble.Isolate can separate them.
 	Partitions bool
 
-	// Config holds further lines of zoo.cfg, and wins over ours.
+	// Config holds further lines of zoo.cfg, which override ours.
 	Config map[string]string
 
 	// Home is where the server's version is unpacked, "" for the one that ZK_HOME names or that is
@@ -92,8 +92,8 @@ func (o Options) config(more map[string]string) string {
 	return b.String()
 }
 
-// initLimit is patience with a busy machine. Across a partition it is also how long members go on
-// trying to follow one who cannot answer.
+// initLimit allows for a busy machine. Across a partition it is also how long members go on trying
+// to follow a leader that cannot answer.
 func (o Options) initLimit() time.Duration {
 	if o.Partitions {
 		return 4 * time.Second

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// link is one member's way to another: to its quorum port, where the leader's news pass, and to its
-// election port, where votes do.
+// link is one member's connection to another: to its quorum port, for the leader's packets, and to
+// its election port, for votes.
 type link struct {
 	from, to         int // ids
 	quorum, election *proxy.Proxy
@@ -61,9 +61,9 @@ func (l *link) close() {
 	}
 }
 
-// readdress rewrites the first message on an election connection. In it the caller says where it
-// listens; a member with a larger id hangs up and calls back there, which would lead around our
-// proxy.
+// readdress rewrites the first message on an election connection. In it the caller names the
+// address where it listens; a member with a larger id closes the connection and connects to that
+// address, which would bypass our proxy.
 func readdress(from io.Reader, addr string) ([]byte, error) {
 	const head = 8 + 8 + 4 // protocol version, id, length of the address
 	message := make([]byte, head)

@@ -18,7 +18,7 @@ import (
 
 const (
 	startTimeout = 30 * time.Second // a busy machine has been seen to need 2s for one
-	startTries   = 3                // a port may be stolen between choosing and binding it
+	startTries   = 3                // another process may take a port between choosing and binding it
 	wordTimeout  = 2 * time.Second
 )
 
@@ -36,8 +36,8 @@ type Server struct {
 	paused  bool
 	stopped bool
 
-	words    sync.Mutex // one question at a time, so that they can be counted
-	baseline int64      // packets the server had counted, our questions included
+	words    sync.Mutex // one four-letter word at a time, so that they can be counted
+	baseline int64      // packets the server had counted, four-letter words included
 }
 
 // Start runs a standalone server and returns when it serves.
@@ -133,7 +133,7 @@ func (s *Server) launch() error {
 // errEnded: the process ended by itself, most likely because its port is taken.
 var errEnded = errors.New("server process ended")
 
-// ready waits until the server serves. It asks for the configuration, so that a stranger who took
+// ready waits until the server serves. It asks for the configuration, so that another program on
 // our port is not mistaken for our server.
 func (s *Server) ready(within time.Duration) error {
 	s.mu.Lock()
@@ -247,7 +247,7 @@ func (s *Server) Stop() error {
 	return s.data.remove()
 }
 
-// Word asks a four-letter word ("srvr", "cons", "wchs", "dump", ...).
+// Word sends a four-letter word ("srvr", "cons", "wchs", "dump", ...) and returns the answer.
 func (s *Server) Word(word string) (string, error) {
 	s.words.Lock()
 	defer s.words.Unlock()
@@ -262,7 +262,7 @@ func (s *Server) word(word string) (string, error) {
 	if strings.HasPrefix(answer, notServing) {
 		return "", fmt.Errorf("realzk: %s to %s: %s", word, s.addr, strings.TrimSpace(answer))
 	}
-	s.baseline++ // the server counts the question as a packet
+	s.baseline++ // the server counts the word as a packet
 	return answer, nil
 }
 

@@ -34,7 +34,7 @@ func freeze(_ venue.Ensemble, s venue.Server) error  { return s.Pause() }
 func thaw(_ venue.Ensemble, s venue.Server) error    { return s.Resume() }
 
 // A server that is cut off from the leader goes on answering pings and reads for a while. The
-// holders behind it must know before the leader ends their sessions.
+// holders behind it must learn of their loss before the leader ends their sessions.
 func memberCutOff(t *testing.T, short venue.Ensemble) {
 	random := seeded(t)
 	watchTimers(t)

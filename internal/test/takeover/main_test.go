@@ -66,7 +66,7 @@ func setting(t *testing.T, name string, short, long int) int {
 	return short
 }
 
-// seeded is where a test's random choices come from.
+// seeded returns the source of a test's random choices.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	any := int(rand.Uint32())
@@ -75,7 +75,8 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), 0))
 }
 
-// beside has the short tests run side by side. What a campaign measures has the machine to itself.
+// beside runs the short tests in parallel. A campaign's measurements have the machine to
+// themselves.
 func beside(t *testing.T) {
 	t.Helper()
 	if !campaign() {

@@ -61,7 +61,7 @@ type sitting struct {
 // news is the loss as seen by a goroutine that waited on Lost.
 type news struct {
 	due int64 // the deadline, if it was what ended the hold
-	at  int64 // when he woke up
+	at  int64 // when the goroutine woke up
 }
 
 // grant is what is true when the acquiring call of the next one has returned.
@@ -73,7 +73,7 @@ type grant struct {
 	state zk.State
 }
 
-// sit takes the lock, and returns when the next one stands in line.
+// sit takes the lock, and returns when the next waiter has queued.
 func (s *seat) sit(ctx context.Context) *sitting {
 	s.Helper()
 	h, err := s.take(ctx)
@@ -103,8 +103,8 @@ func (s *seat) sit(ctx context.Context) *sitting {
 	return a
 }
 
-// lost waits until the next one holds, asserts that the first one knew before, and notes how it
-// was. The next one then gives the lock back.
+// lost waits until the next waiter holds, asserts that the first holder knew of its loss before,
+// and records the times. The next one then releases the lock.
 func (a *sitting) lost(what string, fault int64, to *tally) {
 	a.Helper()
 	test.Within(a, patience, "the next one holds", func() { <-a.next.Done })
@@ -127,7 +127,7 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 		a.Errorf("%v: told neither at the deadline nor before the grant", l)
 	case l.due >= l.granted && n.due != n.at:
 		a.Errorf("%v: the deadline lies behind the grant", l)
-	case a.own: // he let the next one in himself, once he knew
+	case a.own: // the holder's own delete granted the lock, once it knew
 	case l.due > a.timeout && n.due != n.at:
 		a.Errorf("%v: the deadline lies more than the session timeout behind the fault", l)
 	case l.told >= l.granted+slow:
@@ -175,8 +175,8 @@ func now(v venue.Venue) int64 {
 	return history.Now()
 }
 
-// stood is for how long this process has not run since then, all in all. In virtual time it always
-// runs.
+// stood returns for how long this process has not run since then, in total. In virtual time it
+// always runs.
 func (s *seat) stood(since int64) time.Duration {
 	if s.venue.Virtual() {
 		return 0
@@ -200,7 +200,7 @@ func (a *sitting) packet(f *proxy.Fault) (struck bool) {
 	return struck
 }
 
-// survived gives the lock back if it is still held, and then to the next one.
+// survived releases the lock if it is still held, and then that of the next holder.
 func (a *sitting) survived() bool {
 	a.Helper()
 	err := a.hold.Release(context.Background())

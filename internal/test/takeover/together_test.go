@@ -11,9 +11,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// together are the holders behind one server, all of whom one fault strikes. They have connections
-// of their own and began at different instants, so the fault meets each at another point between
-// its heartbeats.
+// together are the holders behind one server, which one fault strikes together. They have
+// connections of their own and began at different instants, so the fault meets each at another
+// point between its heartbeats.
 type together struct {
 	*testing.T
 	random   *rand.Rand
@@ -47,7 +47,7 @@ func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, 
 	return g
 }
 
-// lost notes the losses of all; the fault lasts until the last one.
+// lost records the losses of all; the fault lasts until the last one.
 func (g *together) lost(what string, fault int64, to *tally) {
 	g.Helper()
 	to.event(what)

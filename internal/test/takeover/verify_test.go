@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// stale: a follower that is cut off goes on serving reads for 10 seconds.
+// stale lets a follower that is cut off go on serving reads for 10 seconds.
 var stale = venue.Options{Partitions: true, SyncLimit: 10 * time.Second}
 
 // Behind a follower that is cut off a read still finds the node of a lock that another holder has
