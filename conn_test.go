@@ -168,7 +168,7 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// All recipes are below the chroot, and say nothing of it.
+// All recipes are below the chroot, and their errors do not show it.
 func TestWithChroot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -221,7 +221,7 @@ func TestConnectRefusesAChrootThatIsNone(t *testing.T) {
 	}
 }
 
-// Of two that close at once one tells what came of it, and none returns before that is known.
+// Of two goroutines that close at once one gets the result, and none returns before it is known.
 func TestTwoClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := zktest.NewServer(t).Host("a")
@@ -267,7 +267,8 @@ func TestOptionsCanBeShared(t *testing.T) {
 	})
 }
 
-// A Connect that fails tells no more of the session, however long the function takes.
+// A Connect that fails calls the function with no further event of the session, however long the
+// function takes.
 func TestSessionEventsEndWithConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)

@@ -1,4 +1,4 @@
-// Package goid tells the calling goroutine's number.
+// Package goid returns the calling goroutine's number.
 package goid
 
 import (
@@ -13,9 +13,9 @@ import (
 func ID() int64 { return current() }
 
 // current reads the number from the runtime's own structure, whose layout the goid package knows by
-// Go version. On a version it does not know it would be wrong without a word, so it is checked once
-// at start, and the number is read from a stack trace instead (microseconds, not nanoseconds) if it
-// disagrees.
+// Go version. On an unknown version it would silently return a wrong number. So it is checked once
+// at start, and if it disagrees the number is read from a stack trace instead (microseconds, not
+// nanoseconds).
 var current = choose(goid.Get)
 
 func choose(fast func() int64) func() int64 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// requester is on whose behalf the leader validates.
+// requester is the client on whose behalf the leader validates.
 type requester struct {
 	session int64
 	auth    []ident

@@ -12,8 +12,8 @@ type Rules struct {
 	// violation, so that a limit cannot be forgotten.
 	Limits []Limit
 
-	// Handoff: exclusive holders may pass one node, and so one token, on. Who got it may downgrade
-	// it, and has the token of all of them then.
+	// Handoff: exclusive holders may pass one node, and so one token, on. The last of them may
+	// downgrade it, and then has the token of all of them.
 	Handoff bool
 
 	// Reentrant: holds of one owner with one token are one hold.
@@ -55,7 +55,7 @@ type Violation struct {
 //   - an exclusive hold overlaps no other, a shared one only shared ones, and permits only permits,
 //     in total not more than the limit;
 //   - a hold that begins after a conflicting one has ended has the larger token. Between permits
-//     there is no such rule: who was granted first may be told last. A shared hold after an
+//     there is no such rule: the first grant may be the last to be recorded. A shared hold after an
 //     exclusive one of the same owner may have the same token: it was downgraded.
 //
 // Intervals are half open: one may begin at the instant at which another ends.

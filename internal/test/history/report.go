@@ -10,7 +10,7 @@ import (
 // it.
 const maxViolations = 20
 
-// Report is the answer of Check.
+// Report is the result of Check.
 type Report struct {
 	Violations []Violation // the first ones found
 	Total      int         // how many were found
