@@ -285,7 +285,7 @@ func TestSessionEventsEndWithConnect(t *testing.T) {
 		if err == nil {
 			t.Fatal("connected")
 		}
-		time.Sleep(time.Minute) // virtual: what is still to be told comes
+		time.Sleep(time.Minute) // virtual: calls that are still due come
 		if n := told.Load(); n != 1 {
 			t.Errorf("told of %d events, want the one that was under way", n)
 		}

@@ -52,7 +52,7 @@
 //     it had begun before goes on;
 //   - its clocks run at the right speed; they need not show the right time;
 //   - no other program deletes its node: then the next caller is granted the lock at once, and the
-//     holder hears of it a moment later.
+//     holder learns of it a moment later.
 //
 // docs/guarantees.md in the repository has a row for each failure.
 //

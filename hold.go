@@ -122,10 +122,10 @@ func (h *Hold) Token() int64 {
 // check of each node of the hold in front of ops. So writes to ZooKeeper itself are fenced without
 // a gap. Response i is that of ops[i].
 //
-// The error matches [ErrLost] or [ErrReleased] when the hold has ended, so a node of the caller's
-// that is missing, zk.ErrNoNode, is told from the loss of the lock. Any other refusal is that of
-// the first operation that failed. In both cases none has taken place. Bad input is an error at
-// once: what is no operation, and the flags of containers and of nodes with a time to live, whose
+// The error matches [ErrLost] or [ErrReleased] when the hold has ended; zk.ErrNoNode means that a
+// node of the caller's is missing, and not that the lock is lost. Any other refusal is that of the
+// first operation that failed. In both cases none has taken place. Bad input is an error at once: a
+// value that is no operation, and the flags of containers and of nodes with a time to live, whose
 // results the client cannot read.
 //
 // It waits for a connection as long as ctx lives; with the context of the hold, as long as that.

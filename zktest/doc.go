@@ -38,7 +38,8 @@
 // off from each other, and made to lag. A Host is where a program under test runs: its methods
 // break the network between it and the members (Partition, Cut, Delay, Freeze, Refuse), in one
 // direction if need be (Requests, Replies), and at one packet that matters (Next, Nth, Where). With
-// a.Next(zktest.Create, zktest.CutAfterCommit) the lock is asked for, and the client is not told.
+// a.Next(zktest.Create, zktest.CutAfterCommit) the server creates the lock's node, and the client
+// does not know.
 //
 // Programs that connect by themselves do so with Server.Addrs and Host.Dial. Programs in other
 // processes use ListenTCP, in real time.

@@ -131,9 +131,9 @@ func (h *Host) DialTimeout(network, addr string, timeout time.Duration) (net.Con
 	defer cancel()
 	conn, err := h.Dial(ctx, network, addr)
 	if err != nil && h.s.isStopping() {
-		// A client that the test has forgotten, and that Dial has noted for the test's failure,
-		// dials on a goroutine of its own, without end. There is no way to close it from here, and
-		// left alone it would end the bubble in a panic about a deadlock.
+		// A client that the test has not closed, and that Dial has recorded for the test's failure,
+		// dials on a goroutine of its own, without end. It cannot be closed from here, and would
+		// end the bubble in a panic about a deadlock.
 		runtime.Goexit()
 	}
 	return conn, err

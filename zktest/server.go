@@ -17,8 +17,8 @@ import (
 // time at all, and a goroutine that polls would stop the clock of its bubble.
 const latency = 50 * time.Microsecond
 
-// A Server is a ZooKeeper in memory: one server that stands alone, or an ensemble. It has a network
-// in memory of its own, on which Hosts reach it. All methods may be called from several goroutines.
+// A Server is a ZooKeeper in memory: a standalone server, or an ensemble. It has a network in
+// memory of its own, on which Hosts reach it. All methods may be called from several goroutines.
 type Server struct {
 	t        testing.TB
 	bubble   string // in which it was made
@@ -44,7 +44,7 @@ type settings struct {
 	seed uint64
 }
 
-// WithMembers makes an ensemble of n members. Default: 1, a server that stands alone.
+// WithMembers makes an ensemble of n members. Default: 1, a standalone server.
 func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n }) }
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20

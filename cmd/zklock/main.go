@@ -1,12 +1,12 @@
-// Zklock runs a command while it holds a lock in ZooKeeper, and shows who holds one and who waits.
-// It is for cron jobs and scripts: flock(1) over all machines.
+// Zklock runs a command while it holds a lock in ZooKeeper, and shows the holders and waiters of a
+// lock. It is for cron jobs and scripts: flock(1) over all machines.
 //
 //	zklock run /jobs/nightly -- ./nightly.sh
 //	zklock run -permits 4 /jobs/backup -- ./backup.sh
 //	zklock ls /jobs/nightly
 //	zklock dev
 //
-// `zklock help` has more; docs/zklock.md says what happens when a lock is lost.
+// `zklock help` has more; docs/zklock.md describes what happens when a lock is lost.
 package main
 
 import (

@@ -40,7 +40,7 @@ type behavior struct {
 	wholeRequests bool
 }
 
-// behaviorOf panics when the version is none: it stands in the code of a test.
+// behaviorOf panics on an invalid version: it is a constant in the code of a test.
 func behaviorOf(version string) behavior {
 	v := parseVersion(version)
 	debian := v == [3]int{3, 8, 0}

@@ -16,7 +16,7 @@ const (
 	shared    = "rw"
 )
 
-// job is what a driver is told. It is flat, so that a driver needs no library to read it.
+// job is the order to a driver. It is flat, so that a driver needs no library to read it.
 type job struct {
 	Servers  string `json:"servers"`
 	Path     string `json:"path"`

@@ -72,7 +72,7 @@ func canceledInLine(s *scene) {
 				h := holder.block()
 				ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
 				f := c.proxy.Nth(op, n, action)
-				// The last thing before the wait is to watch who is ahead.
+				// The last request before the wait watches the node ahead.
 				end := c.proxy.Where(func(r proxy.Request) bool {
 					return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
 				}, 1, proxy.HoldReply)

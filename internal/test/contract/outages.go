@@ -123,7 +123,7 @@ func neverConnected(s *scene) {
 	s.Must(c.proxy.Accept())
 	s.unlock(c.lock())
 
-	// Nor does one that waits in line while the connection goes.
+	// Nor does a queued waiter when the connection is lost.
 	h, c := s.client().block(), s.behind()
 	ctx, cancel := context.WithCancel(s.Ctx)
 	defer cancel()

@@ -128,7 +128,7 @@ func (c *client) begin(call lockFunc) *attempt {
 // ask begins a call that grants nothing.
 func (c *client) ask(call func(context.Context) error) *attempt { return c.begin(only(call)) }
 
-// wait begins a Lock that is the n-th in line.
+// wait begins a Lock that is the n-th in the queue.
 func (c *client) wait(n int) *attempt {
 	c.Helper()
 	a := c.begin(c.Lock)
@@ -136,7 +136,7 @@ func (c *client) wait(n int) *attempt {
 	return a
 }
 
-// waitToBlock begins a Block that is the n-th in line.
+// waitToBlock begins a Block that is the n-th in the queue.
 func (c *client) waitToBlock(n int) *attempt {
 	c.Helper()
 	a := c.begin(c.Block)

@@ -78,7 +78,7 @@ func (c *client) whole(members int) (paths []string) {
 	return paths
 }
 
-// open gives the directory to the witness, who looks at it at the end.
+// open lets the witness read the directory at the end.
 func (c *client) open() {
 	c.Helper()
 	if _, err := c.conn.SetACL(c.Dir, zk.WorldACL(zk.PermAll), -1); err != zk.ErrNoNode {

@@ -159,7 +159,7 @@ func (s *Stage) Is(err, want error) {
 	}
 }
 
-// InLine waits until so many nodes stand in line.
+// InLine waits until the queue has so many nodes.
 func (s *Stage) InLine(nodes int) {
 	s.Helper()
 	var last []string
@@ -174,13 +174,13 @@ func (s *Stage) InLine(nodes int) {
 	})
 }
 
-// Empty asserts that no node is left in line.
+// Empty asserts that no node is left in the queue.
 func (s *Stage) Empty() {
 	s.Helper()
 	test.AssertEmpty(s, s.Witness, s.Dir)
 }
 
-// EmptyNow asserts it without patience.
+// EmptyNow asserts it without waiting.
 func (s *Stage) EmptyNow() {
 	s.Helper()
 	if left := test.Children(s, s.Witness, s.Dir); len(left) > 0 {
@@ -201,7 +201,7 @@ func (s *Stage) CatchUp(conn *zk.Conn) {
 	s.Settle()
 }
 
-// Lost waits until a loss is told.
+// Lost waits until a loss is known.
 func (s *Stage) Lost(lost <-chan struct{}) {
 	s.Helper()
 	test.Within(s, soon, "the loss is told", func() { <-lost })

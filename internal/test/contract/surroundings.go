@@ -22,8 +22,8 @@ var surroundings = []scenario{
 	{"writes into the nodes in line are no news", writtenInto, 0},
 }
 
-// few requests take a waiter to its place, and from there to the end of its context: it stands in
-// line, looks, watches, and leaves. While nothing happens it asks nothing, however long that is.
+// few requests take a waiter to its place, and from there to the end of its context: it queues,
+// lists, watches, and leaves. While nothing happens it sends none, however long that is.
 const few = 20
 
 // waitsQuietly has a client wait for a second, in vain, and counts its requests.
@@ -118,8 +118,8 @@ func forgedForGood(s *scene) {
 	}
 }
 
-// behindTheOwnerless has nodes in line that belong to no session, as an administrator or a restore
-// may leave them. A name that is right counts.
+// behindTheOwnerless puts nodes into the queue that belong to no session, as an administrator or a
+// restore may leave them. A node with a member's name counts.
 func behindTheOwnerless(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
@@ -179,7 +179,7 @@ func writtenInto(s *scene) {
 	}
 	c.catchUp()
 	a.Waits()
-	// A look is a listing, and a watch for each node that was written into.
+	// A check is a listing, and a watch for each node that was written into.
 	look := 2 + len(names)
 	if n, most := c.proxy.Seen(proxy.AnyOp)-before, int64(writes*len(names)*look+few); n > most {
 		s.Errorf("%d requests after %d writes into each of %d nodes, want at most %d", n, writes, len(names), most)

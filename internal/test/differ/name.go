@@ -38,7 +38,7 @@ func (r *run) name(path string) string {
 	}
 }
 
-// rootName tells the roots of sequences in a listing of the top.
+// rootName matches the roots of sequences in a listing of the top.
 var rootName = regexp.MustCompile(`^d\d{9}$`)
 
 // children are sorted: they come in the order of a hash table. Roots of other sequences are left

@@ -534,8 +534,8 @@ func (r *run) lapse(s Step) {
 	r.touched(s.Conn)
 	if w := r.conns[s.Conn].wire; w != nil {
 		r.untilEnd(s.Conn, w)
-		// The end of the session is told to its own watches, too, and the connection is closed at
-		// once: whether the events still come through is a matter of microseconds.
+		// The end of the session is an event for its own watches, too, and the connection is closed
+		// at once: whether the events still arrive is a matter of microseconds.
 		r.group = slices.DeleteFunc(r.group, func(line string) bool {
 			return strings.HasPrefix(line, fmt.Sprintf("[%d] event", s.Conn))
 		})

@@ -7,7 +7,7 @@ import (
 )
 
 // Shrink looks for a shorter sequence that still differs. differs plays a sequence on both servers
-// and tells the difference, nil when there is none; it is asked at most tries times.
+// and returns the difference, nil when there is none; it is called at most tries times.
 func Shrink(d *Difference, tries int, differs func(Sequence) *Difference) *Difference {
 	s := &shrinker{best: d, tries: tries, differs: differs, kind: d.Kind()}
 	// What comes after the difference has no part in it.

@@ -33,7 +33,7 @@ func TestKazooReadAndWriteLock(t *testing.T) {
 	s.queues(b, a, theirs.party("c"))
 	s.downgrades(a, b, ours.party("c"))
 	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, []string{write}}, crowd)
-	// kazoo's readers starve while there are writers in line: see peer.py.
+	// kazoo's readers starve while writers are queued: see peer.py.
 	s.fights(corner{ours, []string{read, read, write}}, corner{theirs, []string{read}}, 1)
 	theirs.part()
 }

@@ -86,9 +86,9 @@ func password(conn *zk.Conn) []byte {
 	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)
 }
 
-// closeSession takes the session over with a second connection, as a client that reconnects would,
-// and says goodbye; both in one write, to be faster than the client. It reports whether the session
-// was over already.
+// closeSession resumes the session on a second connection, as a client that reconnects would, and
+// closes it; both in one write, to be faster than the client. It reports whether the session was
+// over already.
 func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {

@@ -32,7 +32,7 @@ func againFromFlags(ctx context.Context, args []string) (passed bool, err error)
 	flags.IntVar(&s.busy, "busy", 2, "how many `processes` keep the machine busy meanwhile")
 	flags.StringVar(&s.logs, "logs", "", "`directory` for the logs of runs that failed; default: a new temporary one")
 	if err := flags.Parse(args); err != nil {
-		return false, flag.ErrHelp // it has been told
+		return false, flag.ErrHelp // flag has printed it
 	}
 	s.command = flags.Args()
 	switch {

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// trouble is something that happens to one member of an ensemble, behind whom holders are. The next
-// ones are with the others.
+// trouble is a fault of one member of an ensemble with holders behind it. The next waiters are
+// behind the others.
 type trouble struct {
 	name   string
 	leader bool // to the leader, not a follower

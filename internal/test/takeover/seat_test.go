@@ -22,7 +22,7 @@ import (
 const (
 	// patience is for what should take seconds.
 	patience = 60 * time.Second
-	// lasting is the session timeout of those to whom nothing happens.
+	// lasting is the session timeout of clients without a fault.
 	lasting = 60 * time.Second
 )
 
@@ -34,7 +34,7 @@ type seat struct {
 	path    string
 	timeout time.Duration
 	holder  *zk.Conn
-	witness *zk.Conn // of the one who is next
+	witness *zk.Conn // of the next waiter
 	take    acquire
 	follow  acquire
 }
