@@ -21,26 +21,29 @@ type Conn struct{ connSlot }
 
 // Connect opens a connection to an ensemble and returns when a server has granted a session.
 // servers are the members, each "host:port" or "host" for port 2181. sessionTimeout is how long the
-// session shall live on, with its locks, while no server hears of the client; the server may grant
-// another one, by default 2 to 20 of its ticks.
+// session lives on, with its locks, while no server receives anything from the client; the server
+// may grant another timeout, by default 2 to 20 of its ticks.
 //
 // Compared with zk.Connect, a connection made here
-//   - reconnects within milliseconds instead of sleeping a second in front of every round over the servers;
-//   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s at most) instead
-//     of 6.7 session timeouts, and tries the others first for a while;
-//   - looks host names up again on every attempt, and checks a certificate against the host name, not the address;
+//   - reconnects within milliseconds instead of sleeping a second in front of every round over the
+//     servers;
+//   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s
+//     at most) instead of 6.7 session timeouts, and tries the others first for a while;
+//   - looks host names up again on every attempt, and checks a certificate against the host name,
+//     not the address;
 //   - drops the connection on a malformed frame instead of panicking;
-//   - sees to it that watches are set again after a reconnect, also when the server refuses that or the
-//     connection is lost again, and that they miss no change in between;
+//   - sets watches again after a reconnect, also when the server refuses that or the connection is
+//     lost again, so that they miss no change in between;
 //   - closes within milliseconds also while no server can be reached;
-//   - knows the session timeout that the server granted and the instant until which its session is sure to live.
+//   - knows the session timeout that the server granted and the instant until which its session is
+//     sure to live.
 //
 // Calls wait while no server can be reached: they never fail with zk.ErrNoServer. A program that
 // needs a limit sets one around the call; the locks do so by their contexts.
 //
 // Connect fails
-//   - at once on bad input: no servers, an address that is none, a session timeout below a millisecond or above 24
-//     days, a user name that is empty or contains a colon;
+//   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
+//     or above 24 days, a user name that is empty or contains a colon;
 //   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
 //   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
 //
@@ -87,10 +90,10 @@ func (c *Conn) SessionTimeout() time.Duration {
 	return 0
 }
 
-// Close ends the session. All holds on the connection are lost, and their nodes are deleted by the
-// server. Calls that wait return an error that matches zk.ErrClosing. It waits up to a second for
-// the server's answer; the error says that none came: then the nodes may stay until the session
-// timeout is over. From the second call on it returns nil, when the first has returned.
+// Close ends the session. All holds on the connection are lost, and the server deletes their nodes.
+// Calls that wait return an error that matches zk.ErrClosing. Close waits up to a second for the
+// server's answer; the error says that none came: then the nodes may stay until the session timeout
+// is over. From the second call on it returns nil, when the first has returned.
 func (c *Conn) Close() error {
 	if c.Client() == nil {
 		return nil // a zero Conn
@@ -130,11 +133,11 @@ func WithDialer(dial func(ctx context.Context, network, address string) (net.Con
 	return slot.Connect{Wire: wire.WithDialer(dial)}
 }
 
-// WithSessionEvents has f told of the session, in the order of events: connected, disconnected,
-// expired, as the channel of zk.Connect does; not of watches. f is called on a goroutine of its own
-// and may use the connection; while it runs, later events wait. The first calls come before Connect
-// returns, and one may come a moment after [Conn.Close] has. Given several times, all are told.
-// Default: none.
+// WithSessionEvents calls f with the events of the session, in order: connected, disconnected,
+// expired, as the channel of zk.Connect delivers them; not those of watches. f is called on a
+// goroutine of its own and may use the connection; while it runs, later events wait. The first
+// calls come before Connect returns, and one may come a moment after [Conn.Close] has. Given
+// several times, each function gets all events. Default: none.
 func WithSessionEvents(f func(zk.Event)) ConnectOption {
 	return slot.Connect{Wire: wire.WithSessionEvents(f)}
 }

@@ -71,7 +71,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Each session event comes once, in order, to a function that may use the connection and takes its time.
+// Each session event comes once, in order, to a function that may use the connection and takes its
+// time.
 func TestWithSessionEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -167,7 +168,7 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// All recipes are below the chroot, and say nothing of it.
+// All recipes are below the chroot, and their errors do not show it.
 func TestWithChroot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -220,7 +221,7 @@ func TestConnectRefusesAChrootThatIsNone(t *testing.T) {
 	}
 }
 
-// Of two that close at once one tells what came of it, and none returns before that is known.
+// Of two goroutines that close at once one gets the result, and none returns before it is known.
 func TestTwoClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := zktest.NewServer(t).Host("a")
@@ -266,7 +267,8 @@ func TestOptionsCanBeShared(t *testing.T) {
 	})
 }
 
-// A Connect that fails tells no more of the session, however long the function takes.
+// A Connect that fails calls the function with no further event of the session, however long the
+// function takes.
 func TestSessionEventsEndWithConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -283,7 +285,7 @@ func TestSessionEventsEndWithConnect(t *testing.T) {
 		if err == nil {
 			t.Fatal("connected")
 		}
-		time.Sleep(time.Minute) // virtual: what is still to be told comes
+		time.Sleep(time.Minute) // virtual: calls that are still due come
 		if n := told.Load(); n != 1 {
 			t.Errorf("told of %d events, want the one that was under way", n)
 		}

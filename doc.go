@@ -36,8 +36,8 @@
 //   - A function takes the lock and calls itself: [github.com/zklocks/zklocks/reentrant].
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
 //
-// All queue callers in the order of arrival, and list who holds and who waits. Package
-// [github.com/zklocks/zklocks/observe] tells metrics and logs what happens to them. Package
+// All queue callers in the order of arrival, and list their holders and waiters. Package
+// [github.com/zklocks/zklocks/observe] reports what happens to them to metrics and logs. Package
 // [github.com/zklocks/zklocks/zktest] is for tests of programs that use them, without a server.
 //
 // # What is guaranteed
@@ -48,11 +48,11 @@
 // Tokens grow from each holder to the next conflicting one.
 //
 // A holder is told of a loss before the lock is granted to another as long as
-//   - its process runs: one that was stopped finds out at its first look, but what it had begun
-//     before goes on;
+//   - its process runs: one that was stopped learns of the loss at its first call of Held, but what
+//     it had begun before goes on;
 //   - its clocks run at the right speed; they need not show the right time;
 //   - no other program deletes its node: then the next caller is granted the lock at once, and the
-//     holder hears of it a moment later.
+//     holder learns of it a moment later.
 //
 // docs/guarantees.md in the repository has a row for each failure.
 //

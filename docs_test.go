@@ -1,6 +1,5 @@
-// Package zklocks_test keeps the documents true: the code in them is that of the
-// examples, which run, their links lead somewhere, and the tests that they name
-// exist.
+// Package zklocks_test keeps the documents true: the code in them is that of the examples, which
+// run, their links lead somewhere, and the tests that they name exist.
 package zklocks_test
 
 import (
@@ -33,8 +32,8 @@ func flat(code string) string {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// The README's example is the code of an example that runs. It has its imports, so it can be pasted into a program that
-// has a rewrite of its own. The package comment shows the same.
+// The README's example is the code of an example that runs. It has its imports, so it can be pasted
+// into a program that has a rewrite of its own. The package comment shows the same.
 func TestReadmeShowsAnExample(t *testing.T) {
 	blocks := goBlock.FindAllStringSubmatch(read(t, "README.md"), -1)
 	if len(blocks) != 1 {
@@ -212,8 +211,7 @@ func testsIn(t *testing.T, line string) int {
 	return tests
 }
 
-// Each row of the table of faults ends with a test that exists, or with why there
-// is none.
+// Each row of the table of faults ends with a test that exists, or with why there is none.
 func TestTheTestsOfFaultsExist(t *testing.T) {
 	rows, tests := 0, 0
 	for line := range strings.Lines(read(t, "docs/faults.md")) {

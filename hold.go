@@ -43,14 +43,14 @@ func (h *Hold) Release(ctx context.Context) error {
 	return ErrLost
 }
 
-// Held reports whether the lock is still held: not released, not lost, and its session not run out
+// Held reports whether the lock is still held: not released, not lost, and its session not expired
 // by the local clocks. It is local and cheap. In a process that was stopped for too long the first
-// look says false. The call that sets the watch on the node may still say true when the node has
-// been deleted: ask [Hold.Verify] where that matters.
+// call returns false. The call that sets the watch on the node may still return true when the node
+// has been deleted: use [Hold.Verify] where that matters.
 func (h *Hold) Held() bool { return h.Err() == nil }
 
-// Err is nil while the lock is held, as [Hold.Held] says it, and then what ended the hold: an error
-// that matches [ErrLost] and tells the cause, or [ErrReleased].
+// Err returns nil while the lock is held, as reported by [Hold.Held], and then what ended the hold:
+// an error that matches [ErrLost] and has the cause, or [ErrReleased].
 func (h *Hold) Err() error {
 	if g := h.grant(); g != nil {
 		return g.State().Look()
@@ -66,7 +66,8 @@ var closed = func() chan struct{} {
 }()
 
 // Lost returns a channel that is closed when the lock is lost, and stays open when it is released.
-// It is closed before another process can hold the lock by a deletion of this one's.
+// It is closed before this process deletes the node of a lost hold, after which another process can
+// hold the lock.
 func (h *Hold) Lost() <-chan struct{} {
 	if g := h.grant(); g != nil {
 		return g.State().Lost()
@@ -75,8 +76,8 @@ func (h *Hold) Lost() <-chan struct{} {
 }
 
 // Context returns a context that ends with parent or with the hold. Its context.Cause then matches
-// [ErrLost] or [ErrReleased]. Of a reentrant lock it carries the ownership: who calls Lock with it
-// enters again.
+// [ErrLost] or [ErrReleased]. The context of a reentrant lock carries the ownership: a call of Lock
+// with it enters again.
 //
 // Make it from the context of the work, not from one that bounds the wait for the lock: that would
 // end the work, too.
@@ -89,14 +90,14 @@ func (h *Hold) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Deadline returns the instant at which the lock will be taken for lost if nothing more is heard
-// from the servers; until then no other process can have it, unless a program deletes the node. It
-// is the zero time when the hold has ended.
+// Deadline returns the instant at which the lock counts as lost unless a server answers before;
+// until then no other process can hold it, unless a program deletes the node. It is the zero time
+// when the hold has ended.
 //
 // It moves on with each heartbeat that is answered, every three tenths of the session timeout or
-// so: look again when a timer that was set by it has fired, and do not end work by
+// so: call it again when a timer that was set by it has fired, and do not end work by
 // context.WithDeadline at it. A program that needs a while to stop can begin before the loss. To
-// decide whether to go on, ask Held, which looks at more than one clock.
+// decide whether to go on, call Held, which reads more than one clock.
 func (h *Hold) Deadline() time.Time {
 	if g := h.grant(); g != nil {
 		return g.Deadline()
@@ -121,10 +122,10 @@ func (h *Hold) Token() int64 {
 // check of each node of the hold in front of ops. So writes to ZooKeeper itself are fenced without
 // a gap. Response i is that of ops[i].
 //
-// The error matches [ErrLost] or [ErrReleased] when the hold has ended, so a node of the caller's
-// that is missing, zk.ErrNoNode, is told from the loss of the lock. Any other refusal is that of
-// the first operation that failed. In both cases none has taken place. Bad input is an error at
-// once: what is no operation, and the flags of containers and of nodes with a time to live, whose
+// The error matches [ErrLost] or [ErrReleased] when the hold has ended; zk.ErrNoNode means that a
+// node of the caller's is missing, and not that the lock is lost. Any other refusal is that of the
+// first operation that failed. In both cases none has taken place. Bad input is an error at once: a
+// value that is no operation, and the flags of containers and of nodes with a time to live, whose
 // results the client cannot read.
 //
 // It waits for a connection as long as ctx lives; with the context of the hold, as long as that.
@@ -154,9 +155,9 @@ func (h *Hold) Guard(ops ...any) []any {
 	return append([]any{guard}, ops...)
 }
 
-// Verify asks a quorum of the ensemble whether the nodes of the hold still exist, which a server
-// that is behind cannot answer wrongly. The error matches [ErrLost] or [ErrReleased] when the hold
-// has ended, and ctx's error when there was no answer.
+// Verify asks a quorum of the ensemble whether the nodes of the hold still exist, so a server that
+// is behind cannot answer wrongly. The error matches [ErrLost] or [ErrReleased] when the hold has
+// ended, and ctx's error when there was no answer.
 func (h *Hold) Verify(ctx context.Context) error {
 	if g := h.grant(); g != nil {
 		return g.Verify(ctx)

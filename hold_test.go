@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// A Hold that no lock has granted is lost, whatever it is asked.
+// A Hold that no lock has granted is lost, whichever method is called.
 func TestTheZeroHoldIsLost(t *testing.T) {
 	var hold zklocks.Hold
 	ctx := t.Context()
@@ -34,7 +34,7 @@ func TestTheZeroHoldIsLost(t *testing.T) {
 	}
 }
 
-// What the types embed is out of the reach of programs.
+// Programs cannot reach what the types embed.
 func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 	for _, tc := range []struct {
 		value   any

@@ -27,9 +27,9 @@ type Locker interface {
 // The error is that of lock, if the lock was not granted: then work was not called. Otherwise it is
 // that of work. If the hold is known to be lost by the time it is released the error matches
 // [ErrLost], also when work returned nil: another process may have held the lock before work was
-// over. If ctx has ended by then the release goes on in the background, and its result is not told.
-// A release that fails is reported together with work's error. If work itself has released hold, it
-// decides what that means.
+// over. If ctx has ended by then the release goes on in the background, and Do does not report its
+// result. A release that fails is reported together with work's error. If work itself has released
+// hold, it decides what that means.
 func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
 	hold, err := lock(ctx)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// What is written behind the guard of a hold that no lock has granted is not written.
+// A write behind the guard of a hold that no lock has granted fails.
 func TestTheGuardOfTheZeroHoldFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := zktest.NewServer(t).Host("a").Connect(t, 4*time.Second).Client()

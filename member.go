@@ -18,6 +18,6 @@ type Member struct {
 	Session int64        // that the nodes belong to
 	Token   int64        // the fencing token that goes with the nodes
 	Data    []byte       // what the node contains, see WithData
-	Host    string       // of the process that made it, if the data tell it; else empty
+	Host    string       // of the process that created the node, if the data has it; else empty
 	Pid     int          // and its number; else 0
 }

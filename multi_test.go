@@ -17,7 +17,8 @@ import (
 
 var open = zk.WorldACL(zk.PermAll)
 
-// What the client could not tell to be done or not is refused before it is sent, and so is what is no operation.
+// An operation whose result the client could not interpret is refused before it is sent, and so is
+// a value that is no operation.
 func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -46,7 +47,7 @@ func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	})
 }
 
-// A downgrade that goes on without its caller, for the network is gone, holds up no other caller.
+// A downgrade that goes on without its caller, because the network is down, blocks no other caller.
 func TestMultiAndVerifyEndWithTheirContextsBesideADowngrade(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -81,7 +82,8 @@ func TestMultiAndVerifyEndWithTheirContextsBesideADowngrade(t *testing.T) {
 	})
 }
 
-// Readers share a node, which stays when one of them releases: what that one has not sent by then is not sent.
+// Readers share a node, which stays when one of them releases. A transaction that this reader has
+// not sent by then is not sent.
 func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		a, err := d.lock.RLock(d.Context())

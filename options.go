@@ -37,8 +37,8 @@ func WithData(data []byte) Option {
 	return slot.Common(func(cfg *queue.Config) { cfg.Data = data })
 }
 
-// WithObserver has o told of what happens to a lock, see package observe. Given several times, all
-// of them are. The default is none.
+// WithObserver reports the events of a lock to o, see package observe. Given several times, each
+// observer gets all events. The default is none.
 func WithObserver(o observe.Observer) Option {
 	return slot.Common(func(cfg *queue.Config) { cfg.Observers = append(slices.Clip(cfg.Observers), o) })
 }

@@ -16,7 +16,7 @@ import (
 // than the part that is wrong.
 func ParseServers(s string) (servers []string, chroot string, err error) {
 	list, path, found := strings.Cut(s, "/")
-	if strings.Contains(s, "@") { // a password may stand in front of it: do not show it
+	if strings.Contains(s, "@") { // the part in front may be a password: do not show it
 		return nil, "", errors.New("zklocks: a connect string with an @ in it: credentials belong into WithDigestAuth")
 	}
 	if strings.Contains(path, ",") {

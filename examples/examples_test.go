@@ -23,7 +23,8 @@ const (
 	maxLines = 100         // of an example; few read a longer one
 	limit    = time.Minute // an example gives up by itself before
 
-	// The demo compiles the examples first, on a fresh machine with the standard library, and then runs four of them.
+	// The demo compiles the examples first, on a fresh machine with the standard library, and then
+	// runs four of them.
 	demoLimit = 5 * time.Minute
 )
 
@@ -122,7 +123,7 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// run asserts how an example ends, and what it says last.
+// run asserts how an example ends, and what it prints last.
 func run(t *testing.T, limit time.Duration, cmd *exec.Cmd, status int, lastLine string) {
 	t.Helper()
 	var out []byte
@@ -166,8 +167,8 @@ func interrupt(t *testing.T, cmd *exec.Cmd) {
 			t.Errorf("nothing printed: %v", err)
 		}
 		_ = cmd.Process.Signal(os.Interrupt)
-		// Its workers have inherited no end of this pipe, only of its own. That
-		// they are gone is told by its exit: it waits for them.
+		// Its workers have not inherited this pipe, only the example's own. Its exit shows that
+		// they have ended: it waits for them.
 		_, _ = io.Copy(io.Discard, lines)
 		_ = cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != 130 || errs.String() != "joblimit: interrupted\n" {
@@ -180,8 +181,7 @@ func command(dir, servers, example string, args ...string) *exec.Cmd {
 	return exec.Command(filepath.Join(dir, example), append([]string{"-servers", servers}, args...)...)
 }
 
-// build builds the examples without the race detector: it is the library's tests
-// that need it.
+// build builds the examples without the race detector: it is the library's tests that need it.
 func build(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	args := []string{"build", "-o", dir, "./demo"}

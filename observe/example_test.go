@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// logged tells a log what happens to locks.
+// logged logs what happens to locks.
 func logged(l *slog.Logger) observe.Observer {
 	return observe.Observer{
 		Queued:   func(e observe.Queued) { l.Info("queued", "path", e.Path, "kind", e.Kind, "ahead", e.Ahead) },
@@ -25,7 +25,7 @@ func logged(l *slog.Logger) observe.Observer {
 	}
 }
 
-// Five lines have log/slog tell what happens.
+// Five lines log the events with log/slog.
 func Example_slog() {
 	ctx := context.Background()
 	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)

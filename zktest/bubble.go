@@ -11,10 +11,10 @@ import (
 // started is a time of the real clock, because package variables are set outside of any bubble.
 var started = time.Now()
 
-// bubble says in which synctest bubble the calling goroutine runs: two answers are equal in the same
-// bubble only, and "" is outside of all. Package testing/synctest does not tell, but the first line
-// of a goroutine's stack does. Should that line change, all bubbles look like one: their clock, which
-// begins with the year 2000, still tells them from the outside.
+// bubble identifies the synctest bubble that the calling goroutine runs in: two results are equal
+// in the same bubble only, and "" is outside of all. Package testing/synctest does not tell, but
+// the first line of a goroutine's stack does. Should that line change, all bubbles look like one:
+// their clock, which begins with the year 2000, still distinguishes them from the outside.
 func bubble() string {
 	var head [128]byte
 	line, _, _ := bytes.Cut(head[:runtime.Stack(head[:], false)], []byte("]:"))
@@ -27,8 +27,8 @@ func bubble() string {
 	return ""
 }
 
-// wrongT reports that t does not belong to the bubble that the caller runs in. Its cleanups would run
-// outside, when the bubble has ended and panicked.
+// wrongT reports that t does not belong to the bubble that the caller runs in. Its cleanups would
+// run outside, when the bubble has ended and panicked.
 func wrongT(t testing.TB) (wrong bool) {
 	own, ok := t.(interface{ Deadline() (time.Time, bool) })
 	if !ok || bubble() == "" {
@@ -40,7 +40,7 @@ func wrongT(t testing.TB) (wrong bool) {
 	return true
 }
 
-// foreign says why the caller cannot use what was made in the bubble named home; "" if it can.
+// foreign returns why the caller cannot use what was made in the bubble named home; "" if it can.
 func foreign(home string) string {
 	switch here := bubble(); {
 	case here == home:

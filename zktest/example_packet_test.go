@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// theReplyIsLost has the server queue the request for a lock. The connection ends before the client
-// hears of it.
+// theReplyIsLost has the server execute the request for a lock. The connection ends before the
+// client gets the reply.
 func theReplyIsLost(t *testing.T) {
 	here := zktest.NewServer(t).Host("here")
 	lock := rwlock.New(here.Connect(t, 10*time.Second), "/jobs/nightly")
@@ -28,7 +28,8 @@ func theReplyIsLost(t *testing.T) {
 	}
 }
 
-// A connection ends at the worst moment: the server has done the work, and the client is not told.
+// A connection ends at the worst moment: the server has executed the request, and the client does
+// not know.
 func ExampleHost_Next() {
 	var t *testing.T // of the test function
 	synctest.Test(t, theReplyIsLost)

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// theJobStops cuts off the machine that a job runs on. The job must have stopped when another machine
-// gets the lock.
+// theJobStops cuts off the machine that a job runs on. The job must have stopped when another
+// machine gets the lock.
 func theJobStops(t *testing.T) {
 	s := zktest.NewServer(t)
 	here, there := s.Host("here"), s.Host("there")
@@ -37,8 +37,8 @@ func theJobStops(t *testing.T) {
 	}
 }
 
-// A machine loses the network while it holds a lock. The test takes ten seconds of virtual time, and
-// some milliseconds of real time.
+// A machine loses the network while it holds a lock. The test takes ten seconds of virtual time,
+// and some milliseconds of real time.
 func ExampleHost_Partition() {
 	var t *testing.T // of the test function
 	synctest.Test(t, theJobStops)

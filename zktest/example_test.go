@@ -13,13 +13,15 @@ func TestTheOldHolderKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
 		a, b := s.Host("a"), s.Host("b")
-		old, err := rwlock.New(a.Connect(t, 10*time.Second), "/jobs/nightly").Lock(t.Context())
+		here := rwlock.New(a.Connect(t, 10*time.Second), "/jobs/nightly")
+		old, err := here.Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.Partition()
-		// Virtual seconds later, when the server has given up the session of a.
-		next, err := rwlock.New(b.Connect(t, 10*time.Second), "/jobs/nightly").Lock(t.Context())
+		// Virtual seconds later, when the server has expired the session of a.
+		there := rwlock.New(b.Connect(t, 10*time.Second), "/jobs/nightly")
+		next, err := there.Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

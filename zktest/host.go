@@ -58,8 +58,8 @@ func newHost(s *Server, name, made string) *Host {
 // Name is what the host was called.
 func (h *Host) Name() string { return h.name }
 
-// Connect connects the host to the server by [zklocks.Connect], and closes the connection at t's cleanup,
-// if it has not been closed before. t fails when there is no session after 15 seconds. A
+// Connect connects the host to the server by [zklocks.Connect], and closes the connection at t's
+// cleanup, if it has not been closed before. t fails when there is no session after 15 seconds. A
 // zklocks.WithDialer among opts has no effect: the host is the dialer.
 func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zklocks.ConnectOption) *zklocks.Conn {
 	t.Helper()
@@ -78,9 +78,9 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 	}
 	t.Cleanup(func() {
 		if bubble() != "" {
-			// Of two goroutines that close a connection the second waits for a mutex, and the clock of the
-			// bubble, which the first may need, stands still. A Close that the test has begun ends within
-			// a second.
+			// Of two goroutines that close a connection the second waits for a mutex, and the clock
+			// of the bubble, which the first may need, stands still. A Close that the test has
+			// begun ends within a second.
 			time.Sleep(time.Second + time.Millisecond)
 		}
 		conn.Close()
@@ -131,9 +131,9 @@ func (h *Host) DialTimeout(network, addr string, timeout time.Duration) (net.Con
 	defer cancel()
 	conn, err := h.Dial(ctx, network, addr)
 	if err != nil && h.s.isStopping() {
-		// A client that the test has forgotten, and that Dial has noted for the test's failure, dials on
-		// a goroutine of its own, without end. There is no way to close it from here, and left alone it
-		// would end the bubble in a panic about a deadlock.
+		// A client that the test has not closed, and that Dial has recorded for the test's failure,
+		// dials on a goroutine of its own, without end. It cannot be closed from here, and would
+		// end the bubble in a panic about a deadlock.
 		runtime.Goexit()
 	}
 	return conn, err
@@ -160,8 +160,8 @@ func (h *Host) Replies() Link { return h.all().Replies() }
 // arrives, not even the end of a connection. New connections wait.
 func (h *Host) Partition() { h.all().Partition() }
 
-// Heal ends Partition, Delay and Freeze, of To, Requests and Replies, too. Connections that have lost
-// bytes are cut.
+// Heal ends Partition, Delay and Freeze, of To, Requests and Replies, too. Connections that have
+// lost bytes are cut.
 func (h *Host) Heal() { h.all().Heal() }
 
 // Cut ends the host's connections now, as a firewall or a switch that restarts does. New ones get
@@ -238,8 +238,8 @@ func (l Link) Heal() {
 	}
 }
 
-// Cut ends connections now. In one direction, the receiving end alone learns of it, and the other one
-// when it next writes.
+// Cut ends connections now. In one direction, the receiving end alone learns of it, and the other
+// one when it next writes.
 func (l Link) Cut() { l.path("Cut").Cut() }
 
 // Delay has each packet arrive that much later, in order.

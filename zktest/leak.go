@@ -15,7 +15,7 @@ import (
 	"github.com/zklocks/zklocks/internal/memnet"
 )
 
-// clients knows the connections that hosts have dialed, to name those that a test leaves open.
+// clients records the connections that hosts have dialed, to name those that a test leaves open.
 type clients struct {
 	mu     sync.Mutex
 	dialed []*dialed
@@ -38,7 +38,7 @@ func (d *dialed) String() string {
 	return fmt.Sprintf("host %q, made near %s", d.host.name, d.made)
 }
 
-// dials notes that a client begins to dial.
+// dials records that a client begins to dial.
 func (c *clients) dials(ctx context.Context, h *Host) *dialed {
 	d := &dialed{host: h, end: liveness.Closer(ctx), late: h.s.isStopping()}
 	stack := stackOf(false)
@@ -116,7 +116,7 @@ var (
 	frame     = regexp.MustCompile(`(?m)^(\S+)\(.*\)\n\t(\S+):(\d+)`)
 )
 
-// libraries are the packages whose frames do not tell where a client was made, besides those of Go.
+// libraries are the packages whose frames do not show where a client was made, besides those of Go.
 var libraries = regexp.MustCompile(`^github\.com/(go-zookeeper/zk|zklocks/zklocks(/internal/wire|/zktest)?)\.`)
 
 // goroot is the folder of Go's own packages, "" in a program built with -trimpath.
@@ -130,14 +130,16 @@ func ofGo(function, file string) bool {
 	if goroot != "" {
 		return strings.HasPrefix(file, goroot)
 	}
-	// Without folders only the paths of packages are left, and those of Go have no dot before a slash.
+	// Without folders only the paths of packages are left, and those of Go have no dot before a
+	// slash.
 	path, _, _ := strings.Cut(function, "/")
 	return path == function || !strings.Contains(path, ".")
 }
 
 // madeNear finds about where the client was made that dials now: in this stack, or in that of the
 // goroutine that started this one. The clients dial on a goroutine of their own; the one that makes
-// them waits for the first session, or has gone on to what it waits for next. "" if it is in neither.
+// them waits for the first session, or has gone on to what it waits for next. "" if it is in
+// neither.
 func madeNear(stack string) string {
 	for range 4 { // generations of goroutines
 		for _, f := range frame.FindAllStringSubmatch(stack, -1) {

@@ -23,13 +23,14 @@ type Member struct {
 	closed    bool
 }
 
-// ID is the member's number; the first is 1.
+// ID returns the member's number; the first is 1.
 func (m *Member) ID() int { return m.m.ID() }
 
-// Addr is the member's address, one of Server.Addrs.
+// Addr returns the member's address, one of Server.Addrs.
 //
-// It is on the loopback interface and has a port on which no program listens, so that a client without
-// the dialer of a Host is refused by the system at once, on any machine, instead of waiting for it.
+// It is on the loopback interface and has a port on which no program listens, so that a client
+// without the dialer of a Host is refused by the system at once, on any machine, instead of
+// waiting.
 func (m *Member) Addr() string { return fmt.Sprintf("127.0.0.1:%d", m.ID()) }
 
 // inMemory is where the member listens in the network in memory.
@@ -46,7 +47,7 @@ func (m *Member) listenInMemory() {
 	}
 }
 
-// listen has the member accept connections, now and, by again, after each restart.
+// listen makes the member accept connections, now and, by again, after each restart.
 func (m *Member) listen(first net.Listener, again func() (net.Listener, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -80,7 +81,8 @@ func (m *Member) close() {
 	m.serving.Wait()
 }
 
-// Kill ends the member's process: its connections are cut, and new ones are refused. Its data stays.
+// Kill ends the member's process: its connections are cut, and new ones are refused. Its data
+// stays.
 func (m *Member) Kill() {
 	m.s.check("Kill")
 	m.kill()
@@ -134,6 +136,6 @@ func (m *Member) Isolate() { m.s.check("Isolate"); m.m.Isolate() }
 // Heal ends an Isolate.
 func (m *Member) Heal() { m.s.check("Heal"); m.m.Heal() }
 
-// Lag has the member learn of changes that much later than the leader makes them, so that its clients
-// read old data. It has no effect on a leader.
+// Lag makes the member apply changes that much later than the leader makes them, so that its
+// clients read old data. It has no effect on a leader.
 func (m *Member) Lag(d time.Duration) { m.s.check("Lag"); m.m.Lag(d) }

@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// stand is a testing.TB that stands in for a test that fails.
+// stand is a testing.TB for a test that must fail.
 type stand struct {
 	testing.TB
 	ctx context.Context
@@ -145,7 +145,7 @@ func TestConnectionsThatAreBeingClosed(t *testing.T) {
 		must(t, err)
 		_, _, err = plain.Exists("/")
 		must(t, err)
-		a.Freeze() // closing takes a second, for no server answers
+		a.Freeze() // closing takes a second, because no server answers
 		go conn.Close()
 		go plain.Close()
 	})
@@ -211,7 +211,7 @@ func TestRealConnectionsInABubble(t *testing.T) {
 		fails(t, func(t testing.TB) { s.ListenTCP(t) }, "ListenTCP in a synctest bubble")
 		fails(t, func(t testing.TB) { s.Host("a").ListenTCP(t) }, "ListenTCP in a synctest bubble")
 
-		// The system refuses a client that forgets the dialer, at once.
+		// The system refuses a client without the Host's dialer, at once.
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := zklocks.Connect(ctx, s.Addrs(), 10*time.Second)

@@ -11,8 +11,8 @@ import (
 type Op int
 
 const (
-	// Any is every request that the program makes: all but Handshake, Ping, Rewatch, Auth and Close,
-	// which the client makes by itself.
+	// Any is every request that the program makes: all but Handshake, Ping, Rewatch, Auth and
+	// Close, which the client makes by itself.
 	Any Op = iota
 	// Create creates an ephemeral node, alone or within a multi: a lock or a permit is asked for.
 	Create
@@ -20,12 +20,13 @@ const (
 	Mkdir
 	// Delete deletes, alone or within a multi: a lock is given back.
 	Delete
-	// Move is a multi that creates an ephemeral node and deletes another, as a downgrade does. It is
-	// a Create and a Delete, too.
+	// Move is a multi that creates an ephemeral node and deletes another, as a downgrade does. It
+	// is a Create and a Delete, too.
 	Move
 	// List is getChildren, with or without a watch.
 	List
-	// Read is getData, with or without a watch, and the locks' request that watches many nodes at once.
+	// Read is getData, with or without a watch, and the locks' request that watches many nodes at
+	// once.
 	Read
 	// Exists is exists, with or without a watch.
 	Exists
@@ -74,7 +75,7 @@ func (o Op) String() string {
 
 // Request is what a Where function gets to see of a request.
 type Request struct {
-	Op    Op       // the most telling kind: Move, not Create
+	Op    Op       // the most specific kind: Move, not Create
 	Paths []string // of every operation in it, in order
 	Watch bool     // it is a read that leaves a watch
 
@@ -132,24 +133,24 @@ func (a Action) inside() proxy.Action {
 	}[a.do]
 }
 
-// String says it in words.
+// String describes the action.
 func (a Action) String() string { return a.inside().String() }
 
 var (
 	// CutBefore cuts the connection in place of sending the request: the server never sees it.
 	CutBefore = Action{do: cutBefore}
-	// CutOnSend sends the request and cuts at once. The server gets it, and works on it while the
-	// client may already be back.
+	// CutOnSend sends the request and cuts at once. The server gets it, and may still execute it
+	// when the client has reconnected.
 	CutOnSend = Action{do: cutOnSend}
-	// CutAfterCommit sends the request, waits for the reply, swallows it and cuts: the work is done
-	// and the client does not know.
+	// CutAfterCommit sends the request, waits for the reply, drops it and cuts: the request is
+	// executed and the client does not know.
 	CutAfterCommit = Action{do: cutAfterCommit}
 	// HoldRequest keeps the request, and what follows it on its connection, until Fault.Release.
 	HoldRequest = Action{do: holdRequest}
 	// HoldReply keeps the reply, and what follows it on its connection, until Fault.Release.
 	HoldReply = Action{do: holdReply}
 	// LoseRequest loses the request, and what follows it on its connection, which stays: the client
-	// has to notice that no reply comes.
+	// has to detect that no reply comes.
 	LoseRequest = Action{do: loseRequest}
 	// LoseReply sends the request and loses the reply, and what follows it on its connection, which
 	// stays.
@@ -162,9 +163,9 @@ func DelayRequest(d time.Duration) Action { return Action{do: delayRequest, wait
 // DelayReply keeps the reply, and what follows it on its connection, for that long.
 func DelayReply(d time.Duration) Action { return Action{do: delayReply, wait: d} }
 
-// Answer has the request answered with an error code of ZooKeeper's, and the server does not get it:
-// -127 is that of a server with too much to do, -102 is zk.ErrNoAuth. A Handshake is not answered.
-// It panics if code is 0, which is no error.
+// Answer answers the request with an error code of ZooKeeper's, and the server does not get it:
+// -127 is that of an overloaded server, -102 is zk.ErrNoAuth. A Handshake is not answered. It
+// panics if code is 0, which is no error.
 func Answer(code int32) Action {
 	if code == 0 {
 		panic("zktest: Answer: 0 is no error")
@@ -172,18 +173,18 @@ func Answer(code int32) Action {
 	return Action{do: answer, code: code}
 }
 
-// Fault is one thing that will go wrong, once.
+// Fault is one fault, which strikes once.
 type Fault struct{ f *proxy.Fault }
 
 // Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
-// answered. With CutAfterCommit, HoldReply and LoseReply the server has done the work by then. It is
-// never closed if the connection ends first.
+// answered. With CutAfterCommit, HoldReply and LoseReply the server has executed the request by
+// then. It is never closed if the connection ends first.
 func (f *Fault) Fired() <-chan struct{} { return f.f.Fired() }
 
-// Release lets go what is held. Before the fault has struck, it makes the hold of no length.
+// Release sends on what is held. Before the fault has struck, it makes the hold of no length.
 func (f *Fault) Release() { f.f.Release() }
 
-// Cancel disarms the fault if it has not struck, and lets go what it holds.
+// Cancel disarms the fault if it has not struck, and sends on what it holds.
 func (f *Fault) Cancel() { f.f.Cancel() }
 
 // Next arms a fault for the host's next request of that kind, to any member.
@@ -199,8 +200,8 @@ func (h *Host) Nth(op Op, n int, action Action) *Fault {
 	return &Fault{h.proxy.Nth(ops[op], n, action.inside())}
 }
 
-// Where arms a fault for the host's n-th request for which match returns true. match must only look:
-// it must call no method of the Host.
+// Where arms a fault for the host's n-th request for which match returns true. match must only
+// look: it must call no method of the Host.
 func (h *Host) Where(match func(Request) bool, n int, action Action) *Fault {
 	if match == nil {
 		panic("zktest: Where: no function")
@@ -216,7 +217,7 @@ func atLeastFirst(method string, n int) {
 	}
 }
 
-// Seen is how many requests of that kind the servers got from the host.
+// Seen returns how many requests of that kind the servers got from the host.
 func (h *Host) Seen(op Op) int64 {
 	if !op.known() {
 		panic("zktest: Seen: unknown Op")

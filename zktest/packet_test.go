@@ -76,7 +76,7 @@ func TestPacketFaults(t *testing.T) {
 				default:
 					t.Error("the fault did not strike")
 				}
-				time.Sleep(time.Millisecond) // the server may have the request and not be done
+				time.Sleep(time.Millisecond) // the server may have the request and not have executed it
 				if n := o.nodes(t) - 1; n != c.nodes {
 					t.Errorf("it has made %d nodes, want %d", n, c.nodes)
 				}
@@ -150,7 +150,7 @@ func TestWhere(t *testing.T) {
 	})
 }
 
-// Each request is what its name says.
+// Each request has the kind that its name says.
 func TestOps(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := newOne(t)

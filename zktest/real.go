@@ -9,13 +9,13 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// Real returns the addresses of real ZooKeeper servers, for a test that is to run on one, in real time:
-// those in the environment variable ZK_SERVERS ("host:port,host:port"); without it that of a server
-// which it starts for t, with Java, from the folder in ZK_HOME or where packages install it. Where
-// neither is found, the test is skipped with a sentence that says so.
+// Real returns the addresses of real ZooKeeper servers, for a test that is to run on one, in real
+// time: those in the environment variable ZK_SERVERS ("host:port,host:port"); without it that of a
+// server which it starts for t, with Java, from the folder in ZK_HOME or where packages install it.
+// Where neither is found, the test is skipped with a sentence that says so.
 //
-// The server it starts has a tick of 100ms, so that it grants session timeouts of 200ms to a minute.
-// t fails in a synctest bubble, in which real connections do not work.
+// The server it starts has a tick of 100ms, so that it grants session timeouts of 200ms to a
+// minute. t fails in a synctest bubble, in which real connections do not work.
 func Real(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "Real")

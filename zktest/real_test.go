@@ -37,7 +37,7 @@ func TestRealServersThatAreNamed(t *testing.T) {
 // TestRealIsAskedFor is what TestRealWithoutJava runs in another process.
 func TestRealIsAskedFor(t *testing.T) { zktest.Real(t) }
 
-// Without Java the test is skipped, and says what to do.
+// Without Java the test is skipped, with a message what to do.
 func TestRealWithoutJava(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

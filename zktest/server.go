@@ -13,12 +13,12 @@ import (
 	"github.com/zklocks/zklocks/internal/memzk"
 )
 
-// latency is how long a packet is under way between a host and a server. Without it an answer takes no
-// time at all, and a goroutine that asks again and again would stop the clock of its bubble.
+// latency is how long a packet travels between a host and a server. Without it an answer takes no
+// time at all, and a goroutine that polls would stop the clock of its bubble.
 const latency = 50 * time.Microsecond
 
-// A Server is a ZooKeeper in memory: one server that stands alone, or an ensemble. It has a network
-// in memory of its own, on which Hosts reach it. All methods may be called from several goroutines.
+// A Server is a ZooKeeper in memory: a standalone server, or an ensemble. It has a network in
+// memory of its own, on which Hosts reach it. All methods may be called from several goroutines.
 type Server struct {
 	t        testing.TB
 	bubble   string // in which it was made
@@ -44,13 +44,13 @@ type settings struct {
 	seed uint64
 }
 
-// WithMembers makes an ensemble of n members. Default: 1, a server that stands alone.
+// WithMembers makes an ensemble of n members. Default: 1, a standalone server.
 func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n }) }
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
-// ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a session
-// expires up to one tick late. Default: 2s, as in ZooKeeper's sample configuration, which grants 4s
-// to 40s.
+// ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a
+// session expires up to one tick late. Default: 2s, as in ZooKeeper's sample configuration, which
+// grants 4s to 40s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 
 // WithVersion sets which version's behavior is imitated, as in "3.8.0". Default: the newest that is
@@ -63,20 +63,20 @@ func WithContainerCheck(d time.Duration) Option {
 	return option(func(s *settings) { s.ContainerCheck = d })
 }
 
-// WithSeed sets the seed of what the server draws by lot: the order in which an expired session's
-// nodes are deleted, and who of equal members leads. Default: 1. The order in which goroutines of one
-// instant run is Go's and has no seed.
+// WithSeed sets the seed of what the server leaves to chance: the order in which an expired
+// session's nodes are deleted, and which of equal members leads. Default: 1. The order in which
+// goroutines of one instant run is Go's and has no seed.
 func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = seed }) }
 
-// WithLog has f told in words what members and sessions do; t.Log's Log fits by
+// WithLog calls f with a text for each event of members and sessions; t.Log's Log fits by
 //
 //	zktest.WithLog(func(s string) { t.Log(s) })
 //
-// Default: silence.
+// Default: none.
 func WithLog(f func(string)) Option { return option(func(s *settings) { s.Log = f }) }
 
-// NewServer starts a Server that stops at t's cleanup. Then all connections must be closed: those of
-// Host.Connect are, and t fails for each other one.
+// NewServer starts a Server that stops at t's cleanup. Then all connections must be closed: those
+// of Host.Connect are, and t fails for each other one.
 //
 // In a synctest bubble t is the one that synctest.Test passes to its function.
 func NewServer(t testing.TB, opts ...Option) *Server {
@@ -117,7 +117,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// stop runs at cleanup, after all that the test has deferred and cleaned up itself.
+// stop runs at cleanup, after everything that the test has deferred and cleaned up itself.
 func (s *Server) stop() {
 	s.t.Helper()
 	if why := foreign(s.bubble); why != "" {
@@ -128,7 +128,7 @@ func (s *Server) stop() {
 	s.network.Between(memnet.Any, memnet.Any).Heal()
 	open := s.await(s.clients.open)
 	s.mu.Lock()
-	s.stopping = true // a client that still lives shows by a dial
+	s.stopping = true // a client that still runs dials
 	hosts := s.hosts
 	s.mu.Unlock()
 	for _, m := range s.members {
@@ -158,7 +158,7 @@ func (s *Server) stop() {
 		}
 	}
 	if s.bubble != "" {
-		// What is left of clients ends by timers, and the clock of a bubble stands still when its
+		// The rest of the clients ends by timers, and the clock of a bubble stands still when its
 		// function has returned.
 		time.Sleep(time.Minute)
 	}
@@ -170,8 +170,8 @@ func (s *Server) isStopping() bool {
 	return s.stopping
 }
 
-// await gives clients that are being closed the time that they need, and returns those that are left.
-// If a member is dead or paused that is as long as the client waits for it.
+// await waits for clients that are being closed, and returns those that are left. If a member is
+// dead or paused it waits as long as the client does.
 func (s *Server) await(open func() []*dialed) []*dialed {
 	patience := 2 * time.Second
 	if s.bubble != "" {
@@ -187,8 +187,9 @@ func (s *Server) await(open func() []*dialed) []*dialed {
 	}
 }
 
-// Addrs are the addresses of the members. They lead somewhere by way of Host.Dial and Host.DialTimeout
-// only: no real port is open, and a client with a dialer of its own is refused at once. See ListenTCP.
+// Addrs returns the addresses of the members. Only Host.Dial and Host.DialTimeout can connect to
+// them: no real port is open, and a client with a dialer of its own is refused at once. See
+// ListenTCP.
 func (s *Server) Addrs() []string {
 	var addrs []string
 	for _, m := range s.members {
@@ -214,13 +215,14 @@ func (s *Server) Host(name string) *Host {
 	return h
 }
 
-// Expire ends a session now, as the server does when it has not heard of the client for the session
-// timeout: its ephemeral nodes are deleted, its locks are free. The client hears of a lost connection,
-// and of the expiry when it has connected again. conn is a *zk.Conn, such as zklocks.Conn.Client
-// returns.
+// Expire ends a session now, as the server does when it has received nothing from the client for
+// the session timeout: its ephemeral nodes are deleted, its locks are free. The client first loses
+// its connection, and gets the expiry when it has connected again. conn is a *zk.Conn, such as
+// zklocks.Conn.Client returns.
 //
-// In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can only begin, and
-// the session ends when it has a majority again, or with its successor when the session has timed out there.
+// In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can
+// only begin, and the session ends when it has a majority again, or with its successor when the
+// session has timed out there.
 func (s *Server) Expire(conn interface{ SessionID() int64 }) {
 	s.t.Helper()
 	s.check("Expire")
@@ -238,8 +240,8 @@ func (s *Server) Expire(conn interface{ SessionID() int64 }) {
 	}
 }
 
-// Restart restarts all members at once, as after a power cut. Data and sessions stay, and each session
-// gets its full timeout again. Clients connect again by themselves.
+// Restart restarts all members at once, as after a power cut. Data and sessions stay, and each
+// session gets its full timeout again. Clients connect again by themselves.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.check("Restart")
@@ -251,11 +253,11 @@ func (s *Server) Restart() {
 	}
 }
 
-// Members are all members, in the order of Addrs.
+// Members returns all members, in the order of Addrs.
 func (s *Server) Members() []*Member { return slices.Clone(s.members) }
 
-// Leader is the member that leads; nil while none does. A leader that is paused or isolated is one
-// until the others have elected another.
+// Leader returns the member that leads; nil while none does. A leader that is paused or isolated is
+// one until the others have elected another.
 func (s *Server) Leader() *Member {
 	m := s.ensemble.Leader()
 	if m == nil {
@@ -264,9 +266,9 @@ func (s *Server) Leader() *Member {
 	return s.members[m.ID()-1]
 }
 
-// Elect makes m the leader, as after the death of the present one: all clients have to connect again,
-// and each session gets its full timeout again. t fails if m cannot lead: it is dead or paused, or
-// reaches no majority.
+// Elect makes m the leader, as after the death of the current one: all clients have to connect
+// again, and each session gets its full timeout again. t fails if m cannot lead: it is dead or
+// paused, or reaches no majority.
 func (s *Server) Elect(m *Member) {
 	s.t.Helper()
 	s.check("Elect")

@@ -19,10 +19,10 @@ func inBubble(t testing.TB, what string) {
 	}
 }
 
-// ListenTCP opens a real port on the loopback interface for each member and returns their addresses,
-// for programs that cannot take a dialer, such as other processes. A member that is dead listens when
-// it is restarted. The faults of Hosts do not concern what connects there; see Host.ListenTCP. t fails
-// in a synctest bubble, in which real connections do not work.
+// ListenTCP opens a real port on the loopback interface for each member and returns their
+// addresses, for programs that cannot take a dialer, such as other processes. A member that is dead
+// listens when it is restarted. The faults of Hosts do not concern what connects there; see
+// Host.ListenTCP. t fails in a synctest bubble, in which real connections do not work.
 func (s *Server) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
@@ -42,9 +42,9 @@ func (s *Server) ListenTCP(t testing.TB) []string {
 	return addrs
 }
 
-// ListenTCP opens a real port on the loopback interface for each member, and returns their addresses.
-// What connects there is on the host: all its faults concern it. The ports are closed at t's cleanup.
-// t fails in a synctest bubble, in which real connections do not work.
+// ListenTCP opens a real port on the loopback interface for each member, and returns their
+// addresses. What connects there is on the host: all its faults concern it. The ports are closed at
+// t's cleanup. t fails in a synctest bubble, in which real connections do not work.
 func (h *Host) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
@@ -66,7 +66,7 @@ func (h *Host) ListenTCP(t testing.TB) []string {
 	return addrs
 }
 
-// A bridge leads from real connections to the network in memory.
+// A bridge forwards real connections to the network in memory.
 type bridge struct {
 	h      *Host
 	to     int // member
@@ -141,7 +141,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// pipe passes on what is read, and how it ends.
+// pipe forwards what is read, and how it ends.
 func pipe(to halfCloser, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		reset(to)
@@ -151,7 +151,7 @@ func pipe(to halfCloser, from net.Conn) {
 	_ = to.CloseWrite()
 }
 
-// reset ends a connection without the order that Close has.
+// reset ends a connection by a TCP reset, where Close would send what is left.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

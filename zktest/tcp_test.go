@@ -21,8 +21,9 @@ func dialReal(t *testing.T, addrs []string) *zk.Conn {
 	return conn.Client()
 }
 
-// refuses waits until the system refuses connections to the address of a dead member. That is not at once while another test
-// starts a process: between fork and exec that process has a copy of each socket, the one that listened, too.
+// refuses waits until the system refuses connections to the address of a dead member. That is not
+// at once while another test starts a process: between fork and exec that process has a copy of
+// each socket, the one that listened, too.
 func refuses(t *testing.T, addr string) {
 	t.Helper()
 	eventually(t, 20*time.Second, func() error {
@@ -45,7 +46,7 @@ func TestListenTCP(t *testing.T) {
 	conn := dialReal(t, addrs)
 	_, err := conn.Create("/x", nil, 0, acl)
 	must(t, err)
-	s.Host("a").Partition() // is none of its business
+	s.Host("a").Partition() // does not affect it
 	_, err = answers(conn)
 	must(t, err)
 
@@ -99,7 +100,7 @@ func TestListenTCPOfAHost(t *testing.T) {
 	eventually(t, 20*time.Second, exists(conn, "/y"))
 
 	a.Partition()
-	c, err := net.Dial("tcp", addrs[0]) // the system accepts, and nothing answers
+	c, err := net.Dial("tcp", addrs[0]) // the system accepts, and no program answers
 	must(t, err)
 	defer c.Close()
 	must(t, c.SetDeadline(time.Now().Add(50*time.Millisecond)))

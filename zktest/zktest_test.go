@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// bubble runs a test in a bubble, beside others.
+// bubble runs a test in a bubble, in parallel with others.
 func bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -55,7 +55,7 @@ func exists(conn *zk.Conn, path string) func() error {
 	}
 }
 
-// answers is the time until conn's next request is answered, and how.
+// answers returns the time until conn's next request is answered, and its error.
 func answers(conn *zk.Conn) (took time.Duration, err error) {
 	began := time.Now()
 	_, _, err = conn.Exists("/")
@@ -482,8 +482,8 @@ func TestConnectTakesOptions(t *testing.T) {
 	})
 }
 
-// Outside of a bubble all is the same, in real time. Sessions are so long that none ends on a busy machine
-// but the one that is ended.
+// Outside of a bubble all is the same, in real time. Sessions are so long that none ends on a busy
+// machine but the one that is ended.
 func TestInRealTime(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)

@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// child is the command, in a process group of its own, so that what it starts
-// can be ended along with it.
+// child is the command, in a process group of its own, so that zklock can end the processes that it
+// starts together with it.
 type child struct {
 	pid   int // also the number of the group
 	ended chan syscall.WaitStatus
 	tty   *terminal
 }
 
-// starterName is what a process of this program is called that is about to become the command.
+// starterName is argv[0] of a process of this program that is about to become the command.
 const starterName = "zklock-start"
 
 // The starter's files beside the standard ones.
@@ -28,9 +28,9 @@ const (
 	starterFail            // it writes the number of the error if it cannot
 )
 
-// startChild calls known with the group's number when the command has a process and has not begun: what
-// it starts itself must not come before the guard knows the group. So the process waits for a byte,
-// and only then becomes the command.
+// startChild calls known with the group's number when the command has a process and has not begun:
+// the command must not start processes before the guard knows the group. So the process waits for a
+// byte, and only then becomes the command.
 func startChild(argv, env []string, known func(group int)) (*child, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
@@ -66,11 +66,11 @@ func startChild(argv, env []string, known func(group int)) (*child, error) {
 	}
 	c := &child{pid: p.Pid, ended: make(chan syscall.WaitStatus, 1), tty: tty}
 	known(c.pid)
-	_, _ = release.Write([]byte{1})  // of a starter that was killed wait tells
+	_, _ = release.Write([]byte{1})  // the starter was killed: wait reports how
 	text, err := io.ReadAll(failure) // ends when the command has begun, or the starter has ended
 	if number, e := strconv.Atoi(string(text)); err == nil && e == nil {
 		_, _ = p.Wait()
-		tty.takeBack() // it was lent before the program was found not to run
+		tty.takeBack() // the terminal was lent before the program was found not to run
 		return nil, cannotRun(argv[0], &fs.PathError{Op: "exec", Path: path, Err: syscall.Errno(number)})
 	}
 	go c.wait()
@@ -82,7 +82,7 @@ func starter(path string, argv []string) int {
 	syscall.CloseOnExec(starterGo)
 	syscall.CloseOnExec(starterFail)
 	if n, _ := os.NewFile(starterGo, "go").Read(make([]byte, 1)); n == 0 {
-		return exitFailed // zklock has gone
+		return exitFailed // zklock has ended
 	}
 	err := syscall.Exec(path, argv, os.Environ())
 	var number syscall.Errno
@@ -99,16 +99,16 @@ func cannotRun(name string, err error) error {
 	return fail(exitNotRun, "%s: %w", name, errors.Unwrap(err))
 }
 
-// wait is not that of package os, for it must also hear of ^Z: the terminal has
-// stopped the command, and a program that waits for zklock would not be told. A lock
-// should not be held by a process that sleeps, so the command goes on.
+// wait is not that of package os, because it must also report ^Z: when the terminal stops the
+// command, a program that waits for zklock would not learn of it. A process that is stopped should
+// not hold a lock, so wait continues the command.
 func (c *child) wait() {
 	for {
 		var status syscall.WaitStatus
 		_, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED, nil)
 		switch {
 		case err == syscall.EINTR:
-		case err != nil: // cannot be: it is ours
+		case err != nil: // impossible: it is our child
 			c.ended <- syscall.WaitStatus(exitFailed << 8)
 			return
 		case !status.Stopped():
@@ -123,8 +123,8 @@ func (c *child) wait() {
 // signal goes to the whole group.
 func (c *child) signal(sig syscall.Signal) { _ = syscall.Kill(-c.pid, sig) }
 
-// gone reports whether no process of the group is left. Those that have lost their
-// parent are ours to bury, see adoptOrphans; elsewhere the system does it.
+// gone reports whether no process of the group is left. zklock must wait for those that have lost
+// their parent, see adoptOrphans; elsewhere the system does it.
 func (c *child) gone() bool {
 	for {
 		pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil)
@@ -135,7 +135,7 @@ func (c *child) gone() bool {
 	return syscall.Kill(-c.pid, 0) == syscall.ESRCH
 }
 
-// code is what a shell would say of the command's end.
+// code returns the exit code that a shell would report for the command.
 func code(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return killedBy(status.Signal())

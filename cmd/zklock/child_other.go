@@ -9,7 +9,7 @@ import (
 
 func self() (string, error) { return os.Executable() }
 
-// Elsewhere the command dies by the guard alone.
+// On other systems only the guard ends the command.
 func diesWithUs(*syscall.SysProcAttr) {}
 
 func adoptOrphans() {}

@@ -25,7 +25,7 @@ Writes a script for the shell.
 	return c
 }
 
-// takesValue: a boolean flag stands alone.
+// takesValue reports whether a flag has a value; a boolean flag has none.
 func takesValue(f *flag.Flag) bool {
 	b, ok := f.Value.(interface{ IsBoolFlag() bool })
 	return !ok || !b.IsBoolFlag()

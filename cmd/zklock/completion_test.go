@@ -27,8 +27,8 @@ func TestBashCompletes(t *testing.T) {
 	}
 }
 
-// Where there is no zsh or fish to ask, at least each command and flag is in the
-// script, and every quote has its end.
+// Where zsh or fish is not installed, at least each command and flag is in the script, and every
+// quote is closed.
 func TestScriptsNameAllCommandsAndFlags(t *testing.T) {
 	t.Parallel()
 	for shell, script := range map[string]string{"zsh": zsh(commands()), "fish": fish(commands())} {

@@ -14,7 +14,7 @@ import (
 
 const defaultServer = "127.0.0.1:2181"
 
-// servers are the flags that say where ZooKeeper is.
+// servers are the flags that name the ensemble.
 type servers struct {
 	addrs   string
 	timeout time.Duration
@@ -35,7 +35,7 @@ func (s *servers) list() []string {
 	return nil
 }
 
-// connect looks for a server for as long as a session would live.
+// connect tries the servers for as long as a session would live.
 func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	if s.timeout <= 0 {
 		return nil, usage("-timeout %v: it must be positive", s.timeout)
@@ -56,10 +56,11 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	}
 }
 
-// unprefixed is an error of zklocks.Connect without the name of the package, which is nearly that of this program.
+// unprefixed returns an error of zklocks.Connect without the name of the package, which is nearly
+// that of this program.
 func unprefixed(err error) string { return strings.TrimPrefix(err.Error(), "zklocks: ") }
 
-// checkPath refuses what cannot be a path before a server is asked.
+// checkPath refuses an invalid path before it connects to a server.
 func checkPath(args []string) (path string, rest []string, err error) {
 	switch {
 	case len(args) == 0:

@@ -14,11 +14,11 @@ import (
 	"github.com/zklocks/zklocks/internal/memzk"
 )
 
-// sessionLimit is the longest session that ZooKeeper grants where nothing is configured. A short
+// sessionLimit is the longest session that ZooKeeper grants with its default configuration. A short
 // -tick does not make it shorter.
 const sessionLimit = 40 * time.Second
 
-// devServer is what `zklock dev` is told.
+// devServer holds the flags of `zklock dev`.
 type devServer struct {
 	host string
 	port int

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// duration is the value of a flag. What is none gets an error that shows one, where that of package flag says "parse error".
+// duration is the value of a flag. The error for an invalid value shows a valid one, where that of
+// package flag says "parse error".
 type duration time.Duration
 
 func durationVar(flags *flag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// What zklock itself exits with. All other codes are the command's own. They lie
-// where other tools that run commands have theirs: timeout(1) exits with 124 when
-// time is up, the shell with 126 and 127 for commands that do not run.
+// The exit codes of zklock itself. All others are the command's. They are those of other tools that
+// run commands: timeout(1) exits with 124 after its time limit, the shell with 126 and 127 for
+// commands that do not run.
 const (
 	exitBusy      = 120
 	exitLost      = 121
@@ -22,11 +22,11 @@ const (
 	exitSignalled = 128 // plus the signal's number
 )
 
-// exit is an error that knows the code to exit with.
+// exit is an error with the code to exit with.
 type exit struct {
 	code int
-	err  error  // nil: nothing to say
-	hint string // at what to do; empty: none
+	err  error  // nil: no message
+	hint string // a hint what to do; empty: none
 }
 
 func (e exit) Error() string {
@@ -47,10 +47,10 @@ func usage(format string, args ...any) error {
 	return exit{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
-// killedBy is how a shell reports an end by a signal.
+// killedBy is the code with which a shell reports an end by a signal.
 func killedBy(sig syscall.Signal) int { return exitSignalled + int(sig) }
 
-// report says what went wrong and returns the code.
+// report prints what went wrong and returns the code.
 func report(c *command, err error) int {
 	if err == nil {
 		return 0
@@ -73,7 +73,7 @@ func report(c *command, err error) int {
 	return code
 }
 
-// say is for people: standard output is the command's.
+// say prints to standard error: standard output is the command's.
 func say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "zklock: "+format+"\n", args...)
 }

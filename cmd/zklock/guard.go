@@ -11,21 +11,20 @@ import (
 	"time"
 )
 
-// guardName is what a process of this program is called that guards a command.
+// guardName is argv[0] of a process of this program that guards a command.
 const guardName = "zklock-guard"
 
-// watcher is zklock's end of the pipe to the guard: a second process that ends
-// the command's group when zklock cannot, because it was killed or stopped. The
-// guard reads the group's number, then again and again for how much longer the
-// group may run, and in the end "done". The end of the pipe without it means that
-// zklock is dead.
+// watcher is zklock's end of the pipe to the guard: a second process that ends the command's group
+// when zklock cannot, because zklock was killed or stopped. The guard reads the group's number,
+// then again and again for how much longer the group may run, and at last "done". If the pipe ends
+// without it, zklock is dead.
 type watcher struct {
 	pipe *os.File
 	cmd  *exec.Cmd
 }
 
-// startGuard is called before the command is started, so that there is no moment
-// without one.
+// startGuard is called before the command is started, so that the command never runs without a
+// guard.
 func startGuard() (*watcher, error) {
 	path, err := self()
 	if err != nil {
@@ -37,7 +36,7 @@ func startGuard() (*watcher, error) {
 	}
 	defer in.Close()
 	cmd := &exec.Cmd{Path: path, Args: []string{guardName}, Stdin: in, Stderr: os.Stderr}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends zklock's group must not end the guard
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal that ends zklock's group must not end the guard
 	if err := cmd.Start(); err != nil {
 		pipe.Close()
 		return nil, fmt.Errorf("starting a second process to watch over the command: %w", err)
@@ -46,7 +45,7 @@ func startGuard() (*watcher, error) {
 }
 
 func (w *watcher) tell(format string, args ...any) {
-	_ = w.pipe.SetWriteDeadline(time.Now().Add(time.Second)) // a guard that is stopped must not stop us
+	_ = w.pipe.SetWriteDeadline(time.Now().Add(time.Second)) // a guard that is stopped must not block zklock
 	fmt.Fprintf(w.pipe, format+"\n", args...)
 }
 

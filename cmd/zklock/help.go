@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// overview is what `zklock help` says.
+// overview is the text of `zklock help`.
 func overview(all []*command) string {
 	var b strings.Builder
 	b.WriteString(`zklock runs a command while it holds a lock in ZooKeeper.
@@ -29,8 +29,8 @@ Where the servers are: -servers host:port,..., else ZK_SERVERS, else 127.0.0.1:2
 	return b.String()
 }
 
-// help is what `zklock COMMAND -help` says: what it does, by example, and then
-// the flags.
+// help is the text of `zklock COMMAND -help`: what the command does, by example, and then the
+// flags.
 func (c *command) help() string {
 	var b strings.Builder
 	usage := strings.TrimSpace("zklock " + c.name + " [flags] " + c.args)
@@ -51,8 +51,8 @@ func (c *command) help() string {
 // flagWidth is that of the longest flag with its value.
 const flagWidth = len("-kill-after duration")
 
-// described is what a flag's value is called, and what the flag is for. Its usage may begin with the name of
-// the value, quoted and with a colon, which is not said twice.
+// described returns the name of a flag's value, and the flag's purpose. The usage may begin with
+// the name of the value, quoted and with a colon, which is not repeated.
 func described(f *flag.Flag) (value, text string) {
 	value, text = flag.UnquoteUsage(f)
 	return value, strings.TrimPrefix(text, value+": ")

@@ -18,7 +18,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// line is who holds and who waits at a path, as -json shows it.
+// line lists the holders and waiters at a path, as -json shows them.
 type line struct {
 	Path    string   `json:"path"`
 	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; several, if they are mixed; empty if no node is there
@@ -60,8 +60,8 @@ var kinds = map[observe.Kind]string{
 	observe.Read: "read", observe.Write: "write", observe.Mutex: "lock", observe.Permits: "permit",
 }
 
-// look finds out what kind of lock is at a path by the nodes there: each recipe
-// ignores the nodes of the others.
+// look determines the kind of lock at a path from its nodes: each recipe ignores the nodes of the
+// others.
 func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	l := &line{Path: path, Members: []member{}}
 	for _, recipe := range []struct {
@@ -93,7 +93,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	return l, nil
 }
 
-// permits is the number that a semaphore has stored at its path, 0 if there is none.
+// permits returns the number that a semaphore has stored at its path, 0 if there is none.
 func permits(ctx context.Context, conn *zklocks.Conn, path string) (int, error) {
 	type answer struct {
 		data []byte
@@ -124,7 +124,7 @@ func permits(ctx context.Context, conn *zklocks.Conn, path string) (int, error) 
 	}
 }
 
-// lostOnTheWay: the connection went while the answer was on its way.
+// lostOnTheWay reports whether the connection was lost before the answer arrived.
 func lostOnTheWay(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) ||

@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// observer is what `ls` and `watch` have in common.
+// observer is the common part of `ls` and `watch`.
 type observer struct {
 	servers
 	json bool

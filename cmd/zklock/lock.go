@@ -11,7 +11,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// lock says which one to take, and how.
+// lock is the lock to take, and how.
 type lock struct {
 	path    string
 	shared  bool

@@ -17,8 +17,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// stubborn is a command that does not listen to SIGTERM, and starts another that
-// does not either. It says its number, which is its group's, and that one's.
+// stubborn is a command that ignores SIGTERM, and starts another that ignores it, too. It prints
+// its number, which is its group's, and that of the other.
 const stubborn = `trap "" TERM; sleep 1000 & echo pids $$ $!; while :; do read line; done`
 
 // pids are the processes of a stubborn command.
@@ -36,8 +36,7 @@ func pids(t *testing.T, c *realzk.Child) []int {
 	return list
 }
 
-// alive tells which of the processes may still do something. One that has ended
-// and that no process has waited for cannot.
+// alive returns which of the processes can still run. A zombie cannot.
 func alive(pids []int) (some []int) {
 	for _, pid := range pids {
 		if syscall.Kill(pid, 0) == syscall.ESRCH {
@@ -54,9 +53,9 @@ func alive(pids []int) (some []int) {
 	return some
 }
 
-// diedAt yields when the last of them has died. Nothing tells of the death of
-// processes that are not ours, so it looks, each millisecond: more often would take
-// the processor from those whose time is measured.
+// diedAt yields when the last of them has died. No signal reports the death of processes that are
+// not our children, so it polls each millisecond: polling more often would take CPU time from the
+// processes whose time is measured.
 func diedAt(pids []int) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {
@@ -70,7 +69,8 @@ func diedAt(pids []int) <-chan time.Time {
 	return at
 }
 
-// grant is when the next one held the lock, and who of the former was alive then.
+// grant is when the next holder got the lock, and which processes of the former one were alive
+// then.
 type grant struct {
 	hold  *zklocks.Hold
 	at    time.Time
@@ -164,9 +164,9 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 	}
 }
 
-// The guard has ended the command before zklock could, which is told as a loss: the code is not that of
-// a command that SIGKILL has ended.
-// Here zklock is stopped by the first thing that the command does: the guard knows of the command by then.
+// When the guard ends the command before zklock can, zklock reports a loss: the code is not that of
+// a command that SIGKILL has ended. The first thing that the command does here is to stop zklock:
+// the guard knows of the command by then.
 func TestTheGuardsEndIsALoss(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -179,7 +179,7 @@ func TestTheGuardsEndIsALoss(t *testing.T) {
 	free(t, path)
 }
 
-// The lock is gone and may be another's already: there is nothing to be waited for.
+// The lock is lost and another process may hold it already: there is nothing to wait for.
 func TestACommandWhoseLockIsGoneIsKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, do := range map[string]func(t *testing.T, p *proxy.Proxy, path string){

@@ -1,12 +1,12 @@
-// Zklock runs a command while it holds a lock in ZooKeeper, and shows who holds
-// one and who waits. It is for cron jobs and scripts: flock(1) over all machines.
+// Zklock runs a command while it holds a lock in ZooKeeper, and shows the holders and waiters of a
+// lock. It is for cron jobs and scripts: flock(1) over all machines.
 //
 //	zklock run /jobs/nightly -- ./nightly.sh
 //	zklock run -permits 4 /jobs/backup -- ./backup.sh
 //	zklock ls /jobs/nightly
 //	zklock dev
 //
-// `zklock help` has more; docs/zklock.md says what happens when a lock is lost.
+// `zklock help` has more; docs/zklock.md describes what happens when a lock is lost.
 package main
 
 import (
@@ -17,9 +17,8 @@ import (
 	"runtime"
 )
 
-// The system kills a child with the *thread* that has started it, see
-// diesWithUs. The main thread lives as long as the process, so main stays on it
-// and is the one who starts commands.
+// The system kills a child with the *thread* that has started it, see diesWithUs. The main thread
+// lives as long as the process, so main stays on it and starts the commands.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -32,7 +31,7 @@ func main() {
 	os.Exit(zklock(os.Args[1:]))
 }
 
-// command is one of the words behind zklock.
+// command is one of zklock's commands.
 type command struct {
 	name  string
 	args  string // behind the flags
@@ -42,9 +41,9 @@ type command struct {
 	run   func(args []string) error
 }
 
-// The standard library's flags are all that is needed: they are long with a
-// single dash, and end at the first argument that is none, which is the path. A
-// library for commands would be larger than what it saves here.
+// The standard library's flags are enough: they are long with a single dash, and end at the first
+// argument that is none, which is the path. A library for commands would be larger than what it
+// saves here.
 func newCommand(name, args, short, long string) *command {
 	c := &command{name: name, args: args, short: short, long: long, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
 	c.flags.SetOutput(discard{})
@@ -99,7 +98,7 @@ func asksForHelp(word string) bool {
 	return word == "help" || word == "-h" || word == "-help" || word == "--help"
 }
 
-// discard is where package flag writes: its messages come back as errors, too.
+// discard is the output of package flag: its messages come back as errors, too.
 type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }

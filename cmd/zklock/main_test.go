@@ -48,7 +48,7 @@ func zklockCommand(t *testing.T, servers string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// ends asserts how it exits, and what it says then.
+// ends asserts the exit code, and what zklock printed.
 func ends(t *testing.T, c *realzk.Child, code int, words ...string) {
 	t.Helper()
 	got, cries := c.Ends()

@@ -15,7 +15,7 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// order is what the user has asked `zklock run` for.
+// order holds the arguments of `zklock run`.
 type order struct {
 	servers
 	lock
@@ -101,8 +101,8 @@ func (o *order) read(args []string, c *command) (err error) {
 	return nil
 }
 
-// describe is what others see of who holds the lock. Not the arguments: there may
-// be secrets in them.
+// describe is what other clients see of the holder. It has no arguments: there may be secrets in
+// them.
 func describe(argv []string) []byte {
 	host, _ := os.Hostname()
 	text, _ := json.Marshal(struct {
@@ -188,8 +188,8 @@ func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, er
 	return nil, err
 }
 
-// release gives the lock back. If no server answers, closing the connection is
-// the next best, and the end of the session the last.
+// release releases the lock. If no server answers it closes the connection, and if that fails the
+// server ends the session after its timeout.
 func (o *order) release(conn *zklocks.Conn, h *zklocks.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), conn.SessionTimeout()/4)
 	defer cancel()

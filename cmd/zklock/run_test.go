@@ -158,7 +158,7 @@ func TestNoServer(t *testing.T) {
 		"no server: connect to "+p.Addr(), "after 1", "refused", "\nzklock: set ZK_SERVERS or -servers, or start one with zklock dev\n")
 }
 
-// inLine waits until so many nodes stand in line.
+// inLine waits until the queue has so many nodes.
 func inLine(t *testing.T, dir string, n int) {
 	t.Helper()
 	inLineAt(t, realzk.Some(t)[0], dir, n)

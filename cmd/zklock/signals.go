@@ -6,14 +6,14 @@ import (
 	"syscall"
 )
 
-// passedOn are the signals that a user or a service manager sends to zklock and
-// means for the command.
+// passedOn are the signals that a user or a service manager sends to zklock and that are meant for
+// the command.
 var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGWINCH,
 }
 
-// catch has these signals come through a channel. What is ignored, as nohup(1)
-// does with SIGHUP, stays ignored.
+// catch delivers these signals on a channel. A signal that is ignored, as nohup(1) does with
+// SIGHUP, stays ignored.
 func catch() <-chan os.Signal {
 	var caught []os.Signal
 	for _, sig := range passedOn {
@@ -26,5 +26,5 @@ func catch() <-chan os.Signal {
 	return c
 }
 
-// fatal reports whether a signal ends processes that do not care about it.
+// fatal reports whether a signal ends a process that does not handle it.
 func fatal(sig os.Signal) bool { return sig != syscall.SIGCONT && sig != syscall.SIGWINCH }

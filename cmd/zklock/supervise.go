@@ -9,15 +9,15 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// supervisor sees to it that no process of the command's group outlives the lock.
+// supervisor ensures that no process of the command's group outlives the lock.
 //
 //	time ──▶   last answer        SIGTERM          SIGKILL   deadline
 //	               │                 │◀─ kill-after ─▶│◀ reserve ▶│
 //
-// Until the deadline no other process can hold the lock, unless a program deletes its
-// node. A heartbeat that is answered moves all of that on; when one is late the
-// deadline is at least two fifths of a session timeout away (less a few round trips), and
-// -kill-after is at most a quarter. So a lock that is well is never given up.
+// Until the deadline no other process can hold the lock, unless a program deletes its node. Each
+// heartbeat that is answered moves all of these times on; when one is late the deadline is at least
+// two fifths of a session timeout away (less a few round trips), and -kill-after is at most a
+// quarter. So a lock that is not in danger is never given up.
 type supervisor struct {
 	path      string
 	hold      *zklocks.Hold
@@ -29,7 +29,7 @@ type supervisor struct {
 
 	lost    error     // why the command is ended, nil if it ends by itself
 	killAt  time.Time // when its time is up, once it has been asked to end
-	guarded time.Time // when the guard ends it, unless it is told of a later time before
+	guarded time.Time // when the guard ends it, unless allow sends a later time before
 }
 
 // runHolding runs the command and returns when no process of its group is left.
@@ -38,7 +38,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	if s.reserve = s.timeout / 16; s.killAfter == 0 {
 		s.killAfter = s.timeout / 4
 	}
-	lost := h.Lost() // and have the node watched from now on
+	lost := h.Lost() // and watch the node from now on
 	var err error
 	if s.guard, err = startGuard(); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 				s.lose(errLate)
 			}
 			if !s.child.gone() {
-				s.end() // what it has left behind
+				s.end() // processes that it has left behind
 			}
 		case <-lost:
 			lost = nil
@@ -85,7 +85,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		}
 		next.Reset(s.look())
 		if ended == nil {
-			next.Reset(10 * time.Millisecond) // no signal tells when the last of a group has gone
+			next.Reset(10 * time.Millisecond) // no signal reports that the last process of a group has ended
 		}
 	}
 	if s.lost != nil {
@@ -100,12 +100,12 @@ func (s *supervisor) look() time.Duration {
 	deadline := s.hold.Deadline()
 	switch {
 	case deadline.IsZero() || !s.hold.Held():
-		// Another process may hold it already: the node was deleted, the server has
-		// ended the session, or this machine stood still. No time for a farewell.
+		// Another process may hold it already: the node was deleted, the server has ended the
+		// session, or this machine stood still. There is no time for a SIGTERM.
 		s.lose(errGone)
 		s.killAt = now
 	case s.killAt.IsZero() && s.overdue():
-		// The guard has ended it by now, or does at once. A deadline that has moved on comes too late.
+		// The guard has ended it by now, or does at once. A later deadline arrives too late.
 		s.lose(errLate)
 		s.killAt = now
 	case deadline.Sub(now) <= s.killAfter+s.reserve && s.killAt.IsZero():
@@ -129,18 +129,18 @@ func (s *supervisor) look() time.Duration {
 // end asks the group to end.
 func (s *supervisor) end() {
 	s.child.signal(syscall.SIGTERM)
-	s.child.signal(syscall.SIGCONT) // one that is stopped cannot hear it
+	s.child.signal(syscall.SIGCONT) // a stopped process handles no signal
 	s.killAt = time.Now().Add(s.killAfter)
 }
 
-// allow tells the guard for how much longer the command may run.
+// allow sends to the guard for how much longer the command may run.
 func (s *supervisor) allow(deadline time.Time) {
 	s.guarded = deadline.Add(-s.reserve)
 	s.guard.allow(time.Until(s.guarded))
 }
 
-// overdue reports whether the guard's time is up. The guard's timer is set after guarded is, so it may
-// strike a moment later, never before.
+// overdue reports whether the guard's time is up. The guard's timer is set after guarded is, so it
+// may fire a moment later, never before.
 func (s *supervisor) overdue() bool {
 	return !s.guarded.IsZero() && !time.Now().Before(s.guarded)
 }

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// table shows a line to people. The standard library's tabwriter does: there is
-// one small table, and what it shows must fit into pipes and mails, too.
+// table prints a line for people. The standard library's tabwriter is enough: there is one small
+// table, and its output must fit into pipes and mails, too.
 func (l *line) table(now time.Time) string {
 	var b strings.Builder
 	b.WriteString(l.Path + ": " + l.summary() + "\n")
@@ -58,11 +58,11 @@ func (l *line) summary() string {
 	return text + fmt.Sprintf("%d holding, %d waiting", holding, len(l.Members)-holding)
 }
 
-// age is what has passed since a server's clock showed something; it may go a
-// little ahead of ours.
+// age is the time since a server's clock showed something; that clock may be a little ahead of
+// ours.
 func age(d time.Duration) time.Duration { return max(0, d).Round(time.Second) }
 
-// printable keeps what others have written from moving our cursor.
+// printable removes what could move our cursor from text that other clients have written.
 func printable(data string) string {
 	const most = 80
 	text := []rune(strings.Map(func(r rune) rune {

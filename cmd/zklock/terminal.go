@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the one that zklock is in the foreground of; nil if there is none.
-// The command has a group of its own, which must be in front to read what is
-// typed, and to get the signals of ^C and ^\ first hand.
+// terminal is the terminal whose foreground group zklock is in; nil if there is none. The command
+// has a group of its own, which must be in the foreground to read from the terminal, and to get the
+// signals of ^C and ^\ directly.
 type terminal struct{ fd int }
 
 func ourTerminal() *terminal {
@@ -28,11 +28,10 @@ func (t *terminal) lendTo(attr *syscall.SysProcAttr) {
 	}
 }
 
-// takeBack is for the program that comes after zklock in the same group: a script that
-// goes on.
+// takeBack is for the program that continues after zklock in the same group: a script.
 func (t *terminal) takeBack() {
 	if t != nil {
-		signal.Ignore(syscall.SIGTTOU) // which a process that is not in front gets for it
+		signal.Ignore(syscall.SIGTTOU) // sent to a process in the background that does this
 		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, syscall.Getpgrp())
 	}
 }

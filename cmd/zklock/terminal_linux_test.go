@@ -88,8 +88,8 @@ func (s *screen) types(text string) {
 	}
 }
 
-// At a terminal the command is in front: it reads what is typed, is ended by ^C,
-// is not put to sleep by ^Z; and the program that comes after zklock has the terminal back.
+// At a terminal the command is in the foreground: it reads what is typed, ^C ends it, ^Z does not
+// stop it; and the program that runs after zklock has the terminal back.
 func TestAtATerminal(t *testing.T) {
 	path := test.Path(t)
 	s := atTerminal(t, `"$0" run "$1" -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000'

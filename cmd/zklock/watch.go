@@ -40,8 +40,8 @@ until ^C. It asks the servers only when something has changed.
 	return c
 }
 
-// calm is how long changes are collected before the line is read again: locks
-// may change hands a thousand times a second.
+// calm is how long changes are collected before the line is read again: a lock may change its
+// holder a thousand times a second.
 const calm = 100 * time.Millisecond
 
 func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
@@ -92,8 +92,7 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 	}
 }
 
-// print shows the line: in place on a terminal, else below what was shown last,
-// unless it is that.
+// print prints the line: in place on a terminal, else below the last one, unless they are equal.
 func (o *observer) print(l *line, live bool, last string) string {
 	same := fmt.Sprint(*l)
 	switch {
@@ -113,8 +112,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// changes yields after each change of what look looks at, and at the start. The
-// watch is set before, so that no change falls in between.
+// changes yields after each change of what look reads, and at the start. The watch is set before
+// look is called, so that no change is missed.
 func changes(conn *zk.Conn, path string) <-chan struct{} {
 	changed := make(chan struct{}, 1)
 	children := func(dir string) (<-chan zk.Event, error) {
@@ -147,7 +146,7 @@ func changes(conn *zk.Conn, path string) <-chan struct{} {
 				if err == nil {
 					<-events
 				} else {
-					time.Sleep(time.Second) // a right is missing, which look tells; or the connection was lost
+					time.Sleep(time.Second) // a right is missing, which look reports; or the connection was lost
 				}
 			}
 		}()

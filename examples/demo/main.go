@@ -1,5 +1,5 @@
-// Demo runs the examples, one after the other. It stops at the first that fails,
-// with its exit status.
+// Demo runs the examples, one after the other. It stops at the first that fails, with its exit
+// status.
 //
 //	go run ./examples/demo                               on a ZooKeeper in this process's memory
 //	go run ./examples/demo -servers zk1:2181,zk2:2181    on real servers
@@ -108,8 +108,8 @@ func demo(ctx context.Context, servers string) (int, error) {
 	return 0, nil
 }
 
-// inMemory serves ZooKeeper's protocol on a free port of the loopback interface. The examples
-// are processes of their own, so they need a real port.
+// inMemory serves ZooKeeper's protocol on a free port of the loopback interface. The examples are
+// processes of their own, so they need a real port.
 func inMemory() (addr string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,12 +1,12 @@
-// Fencing: holder A is frozen with SIGSTOP in mid-work, as a suspended machine
-// would be. Its session expires, and B gets the lock. Then A goes on and writes
-// once more, not knowing better. The store has seen B's larger token by then and
-// refuses A's; so does ZooKeeper, where the write stands behind the hold's Guard.
+// Fencing: holder A is frozen with SIGSTOP in mid-work, as a suspended machine would be. Its
+// session expires, and B gets the lock. Then A goes on and writes once more, without knowing of its
+// loss. The store has seen B's larger token by then and refuses A's; so does ZooKeeper, where the
+// write comes after the hold's Guard in a transaction.
 //
 //	go run ./examples/fencing -servers host:2181
 //
-// It fails (exit status 1) when either late write is accepted, or when A's hold
-// claims at A's first look after the pause to be held.
+// It fails (exit status 1) when either late write is accepted, or when A's hold still reports
+// itself held at A's first call after the pause.
 package main
 
 import (

@@ -1,14 +1,14 @@
-// Inventory: shops read a stock of goods that clerks rewrite, bin after bin. The
-// sum never changes: who counts another one has read in the midst of a rewrite.
-// A clerk writes by hold.Multi, so no step of a rewrite takes place without its lock,
-// and downgrades to read back what it wrote, beside other readers.
+// Inventory: shops read a stock of goods that clerks rewrite, bin after bin. The sum never changes:
+// a shop that counts another one has read in the midst of a rewrite. A clerk writes by hold.Multi,
+// so no step of a rewrite takes place without its lock, and downgrades to read back what it wrote,
+// beside other readers.
 //
 //	go run ./examples/inventory -servers host:2181
 //	go run ./examples/inventory -servers host:2181 -unlocked
 //
-// It fails (exit status 1) at the first torn read, when a clerk reads back what it
-// did not write, and when reads never overlapped or no clerk rewrote. The second
-// command locks no process out, and must fail: so the check is a real one.
+// It fails (exit status 1) at the first torn read, when a clerk reads back what it did not write,
+// and when reads never overlapped or no clerk rewrote. The second command takes no lock, and must
+// fail: so the check is a real one.
 package main
 
 import (

@@ -1,12 +1,12 @@
-// Joblimit: many worker processes, at most N of them at work at once. It shows
-// who runs and who waits, kills one in mid-job with SIGKILL, as a crash would,
-// and the next in line takes its place when the dead one's session has expired.
+// Joblimit: many worker processes, at most N of them at work at once. It shows which workers run
+// and which wait, kills one in mid-job with SIGKILL, as a crash would, and the next waiter gets its
+// permit when the dead worker's session has expired.
 //
 //	go run ./examples/joblimit -servers host:2181
 //
-// It fails (exit status 1) when more than N ever worked at once, when N never
-// did, or when no worker took the dead one's place in time. That is measured without
-// asking the lock: workers tell the start and end of each job through one pipe.
+// It fails (exit status 1) when more than N ever worked at once, when N never did, or when no
+// worker got the dead one's permit in time. That is measured without the lock: workers report the
+// start and end of each job through one pipe.
 package main
 
 import (
@@ -46,11 +46,11 @@ func work(ctx context.Context, c *crew.Crew) error {
 			defer c.Say("end")
 			select {
 			case <-time.After(time.Duration(300+rand.IntN(300)) * time.Millisecond): // the job
-			case <-ctx.Done(): // the permit is lost, or we shall stop
+			case <-ctx.Done(): // the permit is lost, or the example ends
 			}
 			return nil
 		})
-		if err != nil && !errors.Is(err, zklocks.ErrLost) { // who has lost a permit asks for another
+		if err != nil && !errors.Is(err, zklocks.ErrLost) { // a worker that has lost its permit asks for another
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	return c.Proved("%d jobs, never more than %d at once; a killed worker was replaced after %.1f s", jobs.Done, jobs.Most, took)
 }
 
-// view shows who runs and who waits, which any process can ask ZooKeeper.
+// view shows which workers run and which wait, which any process can ask ZooKeeper.
 func view(ctx context.Context, c *crew.Crew) {
 	conn, err := zklocks.Connect(ctx, c.Servers, session)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Metrics: locks whose waits, holds and losses Prometheus and OpenTelemetry see.
-// It works under locks and serves what it counts.
+// Metrics exports the waits, holds and losses of locks to Prometheus and OpenTelemetry. It works
+// under locks and serves what it counts.
 //
 //	go run . -servers host:2181       # then: curl localhost:9464/metrics
 //	go run . -servers host:2181 -otel # every 5 s, what OpenTelemetry would export

@@ -1,12 +1,12 @@
-// Treewalk: a function takes a lock and calls itself for each child of a node,
-// which takes the lock again, level by level. Each branch of the root is walked
-// by a goroutine of its own, which joins by the context of the hold that Do passes on.
+// Treewalk: a function takes a lock and calls itself for each child of a node, which takes the lock
+// again, level by level. Each branch of the root is walked by a goroutine of its own, which joins
+// by the context of the hold that Do passes on.
 //
 //	go run ./examples/treewalk -servers host:2181
 //
-// It fails (exit status 1) when an outsider gets the lock during the walk, be it
-// over another connection or a goroutine without the context; when holds are
-// miscounted; when the lock node goes before the last Release, or stays after it.
+// It fails (exit status 1) when an outsider gets the lock during the walk, be it over another
+// connection or a goroutine without the context; when holds are miscounted; when the lock node goes
+// before the last Release, or stays after it.
 package main
 
 import (
@@ -77,7 +77,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	refused := make(chan int)
 	go func() { refused <- intrude(during, c, "a goroutine without the context", mu) }()
 	go func() { refused <- intrude(during, c, "another connection", theirs) }()
-	next := make(chan error, 1) // in line behind us
+	next := make(chan error, 1) // queued behind our node
 	go func() { _, err := theirs.Lock(ctx); next <- err }()
 	err = walk(ctx, mu, tree, "main", 2)
 	cancel()

@@ -1,4 +1,4 @@
-// Package goid tells the calling goroutine's number.
+// Package goid returns the calling goroutine's number.
 package goid
 
 import (
@@ -9,14 +9,13 @@ import (
 	"github.com/petermattis/goid"
 )
 
-// ID returns the number of the calling goroutine. Numbers are never reused
-// within a process.
+// ID returns the number of the calling goroutine. Numbers are never reused within a process.
 func ID() int64 { return current() }
 
-// current reads the number from the runtime's own structure, whose layout the
-// goid package knows by Go version. On a version it does not know it would be
-// wrong without a word, so it is checked once at start, and the number is read
-// from a stack trace instead (microseconds, not nanoseconds) if it disagrees.
+// current reads the number from the runtime's own structure, whose layout the goid package knows by
+// Go version. On an unknown version it would silently return a wrong number. So it is checked once
+// at start, and if it disagrees the number is read from a stack trace instead (microseconds, not
+// nanoseconds).
 var current = choose(goid.Get)
 
 func choose(fast func() int64) func() int64 {
@@ -30,9 +29,8 @@ func choose(fast func() int64) func() int64 {
 	return fast
 }
 
-// fromStack reads the number from the first line of a stack trace, "goroutine
-// 18 [running]:", which has had this form since Go 1.0. A small buffer keeps
-// the runtime from printing the frames.
+// fromStack reads the number from the first line of a stack trace, "goroutine 18 [running]:", which
+// has had this form since Go 1.0. A small buffer keeps the runtime from printing the frames.
 func fromStack() int64 {
 	var buf [40]byte
 	line := buf[:runtime.Stack(buf[:], false)]

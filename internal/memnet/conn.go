@@ -71,7 +71,7 @@ func (c *Conn) error(op string, err error) error {
 func past(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
 
 // Read waits for data. As with TCP, a deadline that has passed comes before data that has arrived,
-// and that comes before the news that the connection has ended.
+// and that comes before the end of the connection.
 func (c *Conn) Read(p []byte) (int, error) {
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
@@ -99,8 +99,9 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// arm has Read woken at its deadline; caller holds mu. The alarm is left alone if it comes earlier:
-// a client that moves its deadline before each Read costs one timer in each deadline's time.
+// arm makes Read wake up at its deadline; caller holds mu. The alarm is left alone if it comes
+// earlier: a client that moves its deadline before each Read costs one timer in each deadline's
+// time.
 func (c *Conn) arm() {
 	at := c.readDeadline
 	if at.IsZero() || !c.alarmAt.IsZero() && !at.Before(c.alarmAt) {
@@ -208,7 +209,7 @@ func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(&t, &t) }
 // SetReadDeadline wakes a Read that waits, if the deadline has passed.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(&t, nil) }
 
-// SetWriteDeadline has a later Write fail if it comes after the deadline.
+// SetWriteDeadline makes a later Write fail if it comes after the deadline.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(nil, &t) }
 
 func (c *Conn) setDeadlines(read, write *time.Time) error {
@@ -227,7 +228,7 @@ func (c *Conn) setDeadlines(read, write *time.Time) error {
 	return nil
 }
 
-// send has a packet travel to the other end; it does not keep p.data. Caller holds mu.
+// send makes a packet travel to the other end; it does not keep p.data. Caller holds mu.
 func (c *Conn) send(p packet) {
 	to := c.peer
 	switch {
@@ -246,13 +247,13 @@ func (c *Conn) send(p packet) {
 	}
 }
 
-// lose drops what is under way to this end, now and later; caller holds mu.
+// lose drops the packets in flight to this end, now and later; caller holds mu.
 func (c *Conn) lose() {
 	c.lossy = true
 	c.drop()
 }
 
-// drop forgets what is under way to this end; caller holds mu.
+// drop drops the packets in flight to this end; caller holds mu.
 func (c *Conn) drop() {
 	c.flight = nil
 	if c.next != nil {
@@ -260,7 +261,7 @@ func (c *Conn) drop() {
 	}
 }
 
-// schedule has the first packet of flight arrive when it is due; caller holds mu.
+// schedule makes the first packet of flight arrive when it is due; caller holds mu.
 func (c *Conn) schedule() {
 	if c.way.frozen || len(c.flight) == 0 {
 		return

@@ -107,7 +107,7 @@ func (p Path) Freeze() { p.set(rule{what: frozen, on: true}) }
 // Thaw ends Freeze: what was kept arrives.
 func (p Path) Thaw() { p.set(rule{what: frozen}) }
 
-// Delay has what is sent from now on arrive that much later, in order. 0 ends it.
+// Delay delays what is sent from now on by that much, in order. 0 ends it.
 func (p Path) Delay(d time.Duration) { p.set(rule{what: delay, delay: d}) }
 
 // Heal ends Partition, Freeze and Delay. Connections that have lost bytes are cut, because a stream

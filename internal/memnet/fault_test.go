@@ -204,7 +204,7 @@ func TestLatencyIsNotHealed(t *testing.T) {
 			}
 			p.Between("a", memnet.Any).Heal()
 		}
-		// A goroutine that asks again and again does not stop the clock.
+		// A goroutine that polls does not stop the clock.
 		go func() { _, _ = io.Copy(p.b, p.b) }()
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 			write(t, p.a, "x")

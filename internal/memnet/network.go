@@ -103,10 +103,10 @@ func (n *Network) Close() {
 	n.wake()
 }
 
-// SetLatency has what is sent from now on between different hosts arrive that much later, in addition
-// to any Path.Delay, and whatever is healed. It is 0 in a new Network, where answers take no time. In
-// a synctest bubble a goroutine that asks again and again then stops the clock, because there is
-// always something to do.
+// SetLatency delays what is sent from now on between different hosts by that much, in addition to
+// any Path.Delay, and whatever is healed. It is 0 in a new Network, where answers take no time. In
+// a synctest bubble a goroutine that polls then stops the clock, because some goroutine can always
+// run.
 func (n *Network) SetLatency(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +114,7 @@ func (n *Network) SetLatency(d time.Duration) {
 	n.reroute()
 }
 
-// wake lets waiting dials look again; caller holds mu.
+// wake makes waiting dials try again; caller holds mu.
 func (n *Network) wake() {
 	close(n.changed)
 	n.changed = make(chan struct{})
@@ -215,7 +215,8 @@ func (l *Listener) close() {
 // Addr is the address that the listener has.
 func (l *Listener) Addr() net.Addr { return l.addr }
 
-// timeoutError is what a dial returns whose context ran out of time, as the error of package net is.
+// timeoutError is what a dial returns whose context ran out of time, as the error of package net
+// is.
 type timeoutError struct{}
 
 func (timeoutError) Error() string   { return "i/o timeout" }
@@ -226,8 +227,8 @@ func (timeoutError) Is(err error) bool {
 }
 
 // DialContext connects the host to an address. It fails at once when no listener has the address,
-// after the delay of the network. While a partition or a freeze keeps the two hosts apart, in either
-// direction, it waits until that ends or ctx does.
+// after the delay of the network. While a partition or a freeze keeps the two hosts apart, in
+// either direction, it waits until that ends or ctx does.
 func (h *Host) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(addr), Err: err}

@@ -19,7 +19,7 @@ const (
 	permAdmin  int32 = 16
 )
 
-// ident is who an ACL is for, or who a client has proved to be.
+// ident is the identity that an ACL is for, or that a client has proved.
 type ident struct{ scheme, id string }
 
 type acl struct {
@@ -34,7 +34,7 @@ var (
 	openWire = appendACL(nil, openACL)[4:]
 )
 
-// cutOpenACL spares the decoder the ACL that nearly all nodes have.
+// cutOpenACL avoids decoding the ACL that nearly all nodes have.
 func cutOpenACL(b []byte) (rest []byte, ok bool) { return bytes.CutPrefix(b, openWire) }
 
 // allows says whether one of these identities has one of these permissions.
@@ -90,8 +90,8 @@ func maskedWith(ip []byte, mask net.IPMask) []byte {
 	return v
 }
 
-// address returns 4 bytes or 16, or nil for what is no IP address. It is as lenient as ZooKeeper: four
-// numbers, leading zeros and all.
+// address returns 4 bytes or 16, or nil for what is no IP address. It is as lenient as ZooKeeper:
+// four numbers, leading zeros and all.
 func address(s string) []byte {
 	if strings.Contains(s, ":") {
 		if strings.Contains(s, ".") {

@@ -3,7 +3,7 @@ package memzk
 import "time"
 
 // alarm calls a function once at a set time, with mu held. Unlike a ticker it does nothing while
-// nothing is due, so that a bubble of synctest can see that all is still.
+// nothing is due, so that a bubble of synctest can detect that all its goroutines wait.
 type alarm struct {
 	e     *Ensemble
 	do    func()

@@ -45,7 +45,7 @@ func (c *client) dial(string, string, time.Duration) (net.Conn, error) {
 	return near, nil
 }
 
-// moveTo has the client connect to another member.
+// moveTo makes the client connect to another member.
 func (c *client) moveTo(m *Member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

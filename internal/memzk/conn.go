@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// sessionlessTimeout is how long a connection may be silent before it has a session, and the
-// length of the buckets in which a member closes connections that are silent for longer than
-// their session's timeout.
+// sessionlessTimeout is how long a connection may be silent before it has a session, and the length
+// of the buckets in which a member closes connections that are silent for longer than their
+// session's timeout.
 const sessionlessTimeout = 10 * time.Second
 
 // conn is one client's connection. All fields but nc, wake, gone and done are guarded by
@@ -25,7 +25,7 @@ type conn struct {
 	session     int64
 	timeout     time.Duration
 	auth        []ident
-	readOnly    bool // the client knows of read-only servers and wants to be told
+	readOnly    bool // the client knows of read-only servers and asks for that flag
 	initialized bool // a connect request has come
 	established bool // and has been answered
 	ready       chan struct{}
@@ -65,8 +65,8 @@ func (m *Member) newConn(nc net.Conn) *conn {
 	return c
 }
 
-// read is the reading goroutine: it handles each request and writes what came of it, unless the
-// writing goroutine is at it.
+// read is the reading goroutine: it handles each request and writes the output, unless the writing
+// goroutine is writing.
 func (c *conn) read() {
 	e := c.m.e
 	buf := make([]byte, 4096)
@@ -182,7 +182,7 @@ func (c *conn) awaitSession() bool {
 	return !c.closed && !c.ending
 }
 
-// own makes the caller the one who writes output, if no other goroutine is. Who owns must flush.
+// own makes the caller the goroutine that writes output, if no other one is. The owner must flush.
 func (c *conn) own() bool {
 	if c.writing {
 		return false
@@ -227,7 +227,7 @@ func (c *conn) write() {
 	}
 }
 
-// wrote has the output written that was just added.
+// wrote schedules the output that was just added to be written.
 func (c *conn) wrote() {
 	c.sent++
 	c.m.packetsOut++
@@ -314,7 +314,7 @@ func (c *conn) connect(d *decoder) {
 		m.openSession(c)
 		return
 	}
-	// As in ZooKeeper, the older connection goes before the password is looked at.
+	// As in ZooKeeper, the older connection is closed before the password is checked.
 	if old := m.bySession[id]; old != nil {
 		old.shut()
 	}

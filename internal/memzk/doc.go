@@ -31,8 +31,8 @@
 // What differs on purpose: order that ZooKeeper leaves to chance (of ephemeral nodes deleted with
 // their session, of names in a listing, of a client's identities); a client's request of the type
 // that servers use among themselves to open a session (-10), which is refused here; and names at
-// the end of the sequence: there numbers repeat, as in ZooKeeper, but for creates in flight at once,
-// which get negative numbers there.
+// the end of the sequence: there numbers repeat, as in ZooKeeper, but for creates in flight at
+// once, which get negative numbers there.
 //
 // # Locks
 //

@@ -25,21 +25,21 @@ type Config struct {
 	// patches) or "3.9.3". Empty: the newest one that is known here.
 	Version string
 
-	// SyncLimit is for how many ticks members bear not to hear of each other; 0: 5. InitLimit is
-	// accepted because ZooKeeper has it; members join within it here.
+	// SyncLimit is after how many ticks without a packet members drop each other; 0: 5. InitLimit
+	// is accepted because ZooKeeper has it; members join within it here.
 	SyncLimit, InitLimit int
 
-	// Phase is how much of a tick is over at the start. Sessions end at whole ticks, and the leader pings
-	// its followers at times that have nothing to do with these.
+	// Phase is how much of a tick is over at the start. Sessions end at whole ticks, and the leader
+	// pings its followers at times that have nothing to do with these.
 	Phase time.Duration
 
 	// Random is the seed of passwords and of what ZooKeeper leaves to chance: the order in which a
-	// session's nodes are deleted, and who of equal members is elected. It is used by Start only.
+	// session's nodes are deleted, and which of equal members is elected. It is used by Start only.
 	// Nil: seeded by the system.
 	Random *rand.Rand
 
-	// Log is told in words what members and sessions do. Nil: silence. It is called from many
-	// goroutines.
+	// Log is called with a text for each event of members and sessions. Nil: none. It is called
+	// from many goroutines.
 	Log func(string)
 }
 
@@ -77,8 +77,8 @@ type entry struct {
 	r *request
 }
 
-// Start starts an ensemble, which has a leader at once. For use in a bubble of synctest, it is called in
-// that bubble: its timers belong there.
+// Start starts an ensemble, which has a leader at once. For use in a bubble of synctest, it is
+// called in that bubble: its timers belong there.
 func Start(cfg Config) *Ensemble {
 	if cfg.Members < 0 || cfg.Tick < 0 {
 		panic(fmt.Sprintf("memzk: a Config with %d members and a tick of %v", cfg.Members, cfg.Tick))
@@ -122,7 +122,7 @@ func (e *Ensemble) now() time.Duration { return time.Since(e.start) }
 
 func (e *Ensemble) lock() { e.mu.Lock() }
 
-// unlock does what must not be done under mu: I/O, and calls of foreign code.
+// unlock does what must not be done while mu is held: I/O, and calls of foreign code.
 func (e *Ensemble) unlock() {
 	conns, notes := e.toClose, e.notes
 	e.toClose, e.notes = nil, nil
@@ -182,7 +182,7 @@ func (m *Member) commit(x *txn, r *request) {
 	e.trim()
 }
 
-// apply is where a member's state changes, and where its clients hear of it.
+// apply is where a member's state changes, and where the events for its clients arise.
 func (m *Member) apply(x *txn, r *request) {
 	res := m.tree.apply(x)
 	m.applied++
@@ -206,7 +206,7 @@ func (m *Member) apply(x *txn, r *request) {
 	}
 }
 
-// receive takes all that is in the log. Without a lag it applies it, too.
+// receive receives everything in the log. Without a lag it applies it, too.
 func (m *Member) receive() {
 	e := m.e
 	for m.received < e.end() {
@@ -254,7 +254,7 @@ func (m *Member) catchUp(index int) {
 	m.received = max(m.received, m.applied)
 }
 
-// trim drops entries that nothing needs. A follower must apply each, because its clients watch. A
+// trim drops entries that no member needs. A follower must apply each, because its clients watch. A
 // member that has no leader has no clients, and may be left so far behind that it copies the state.
 func (e *Ensemble) trim() {
 	if len(e.log)%e.trimEvery != 0 {
@@ -320,8 +320,8 @@ func (m *Member) join(leader *Member) {
 	leader.watchQuorum()
 }
 
-// usableLeader is the one that members can join. One that has been deposed and does not know it yet
-// is none, even if the newest cannot be reached: it does not have all transactions.
+// usableLeader returns the leader that members can join. One that has been deposed and does not
+// know it yet is none, even if the newest cannot be reached: it does not have all transactions.
 func (e *Ensemble) usableLeader() *Member {
 	for _, m := range e.members {
 		if m.role == leading && m.epoch == e.epoch && m.usable() {
@@ -331,7 +331,7 @@ func (e *Ensemble) usableLeader() *Member {
 	return nil
 }
 
-// seek has members without a leader join one, or elect one. It is called whenever that may have
+// seek makes members without a leader join one, or elect one. It is called whenever that may have
 // become possible.
 func (e *Ensemble) seek() {
 	if e.stopped || len(e.members) == 1 {
@@ -423,7 +423,7 @@ func (e *Ensemble) leader() *Member {
 	return l
 }
 
-// Expire has the leader end a session now, as its timer would. It returns false if there is no
+// Expire makes the leader end a session now, as its timer would. It returns false if there is no
 // such session, or no leader.
 func (e *Ensemble) Expire(session int64) bool {
 	e.lock()

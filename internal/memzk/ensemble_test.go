@@ -249,7 +249,7 @@ func TestALeaderWithoutMajorityCommitsNothing(t *testing.T) {
 	})
 }
 
-// rawSession2 says whether a handshake is answered within a second.
+// rawSession2 reports whether a handshake is answered within a second.
 func rawSession2(t *testing.T, m *Member) (*raw, bool) {
 	r := rawTo(t, m)
 	r.sendConnect(0, 0, make([]byte, 16), 10*time.Second)
@@ -416,7 +416,7 @@ func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
 	})
 }
 
-// Its timers have gone on: it takes sessions for over that live at the new leader.
+// Its timers have run on: sessions that are alive at the new leader have expired here.
 func TestADeposedLeaderThatWasPausedTakesSessionsForOver(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		r := rawSession(t, l, 10*time.Second)
@@ -438,7 +438,8 @@ func TestADeposedLeaderThatWasPausedTakesSessionsForOver(t *testing.T) {
 	})
 }
 
-// The client sets its watches again at the member it moves to, and hears what it has missed.
+// The client sets its watches again at the member it moves to, and gets the events that it has
+// missed.
 func TestAClientMovesWithItsWatches(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		c, other := connect(t, f, 10*time.Second), rawSession(t, l, 10*time.Second)
@@ -528,7 +529,7 @@ func TestAPausedFollowerCatchesUp(t *testing.T) {
 	}
 }
 
-// The old connection of a session that has moved ends without a word at its next write.
+// The old connection of a session that has moved is closed without a reply at its next write.
 func TestASessionMoves(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		for name, c := range map[string]struct{ from, to *Member }{
@@ -614,8 +615,8 @@ func TestElectHandsLeadershipOver(t *testing.T) {
 		if !r.ended(0) {
 			t.Error("the connection did not drop")
 		}
-		// The first zxid of the epoch is the leader's only, until there is a transaction: a client that
-		// has seen it is refused by the others.
+		// The first zxid of the epoch is the leader's only, until there is a transaction: a client
+		// that has seen it is refused by the others.
 		if f.Zxid() != 2<<32 || g.Zxid() != 1<<32+2 {
 			t.Errorf("zxids %x, %x", f.Zxid(), g.Zxid())
 		}
@@ -741,8 +742,8 @@ func TestWithoutMajorityThereIsNoLeader(t *testing.T) {
 	})
 }
 
-// Whatever is broken and mended in a row: no answered write is lost, and in the end all members
-// have the same state.
+// Whatever faults come and go in a row: no answered write is lost, and in the end all members have
+// the same state.
 func TestFaultsInARow(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -776,7 +777,7 @@ func TestFaultsInARow(t *testing.T) {
 		}
 		steps := []func(*Member){
 			(*Member).Kill, (*Member).Pause, (*Member).Isolate, (*Member).Restart, (*Member).Resume, (*Member).Heal,
-			(*Member).Restart, (*Member).Resume, (*Member).Heal, // so that a majority is well, mostly
+			(*Member).Restart, (*Member).Resume, (*Member).Heal, // so that mostly a majority is up
 			func(m *Member) { m.Lag(time.Second) }, func(m *Member) { m.Lag(0) }, func(m *Member) { e.Elect(m) },
 		}
 		for range 300 {
@@ -821,7 +822,7 @@ func TestFaultsInARow(t *testing.T) {
 	})
 }
 
-// wander has the client try any member at each connection.
+// wander makes the client try any member at each connection.
 func (c *client) wander(m []*Member, random *rand.Rand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -836,7 +837,7 @@ func (t *tree) stats() map[string]stat {
 	return stats
 }
 
-// check looks at what must hold at any time.
+// check asserts what must hold at any time.
 func check(t *testing.T, e *Ensemble) {
 	t.Helper()
 	e.lock()

@@ -305,7 +305,7 @@ func forVersion(want, version string) string {
 	return want
 }
 
-// play sends a request and tells in words what comes back. The zxid is told if it is asked for.
+// play sends a request and describes what comes back, with the zxid if that is asked for.
 func (r *raw) play(s step, want string, before int64) string {
 	if s.op == 0 {
 		if r.ended(time.Second) {
@@ -504,7 +504,7 @@ func TestEventsCarryTheZxidOfTheirCauseSince39(t *testing.T) {
 			if event.xid != xidEvent || event.zxid != map[bool]int64{true: reply.zxid, false: -1}[carries] {
 				t.Errorf("%s: event %+v, reply %+v", version, event, reply)
 			}
-			// What setWatches tells has no single cause.
+			// Events of setWatches have no single cause.
 			if p := r.call(opSetWatches, setWatchesBody(0, []string{"/a"}, nil, nil)); p.xid != xidEvent || p.zxid != -1 {
 				t.Errorf("%s: %+v", version, p)
 			}

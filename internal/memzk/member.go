@@ -32,7 +32,7 @@ type Member struct {
 	alive, paused, isolated bool
 	gate                    chan struct{} // closed when a paused member resumes, or dies
 	role                    role
-	leader                  *Member // whom it follows; itself, if it leads
+	leader                  *Member // the member that it follows; itself, if it leads
 	epoch                   int64   // of its leader
 
 	// The log, by index: received is on this member's disk, applied is in its tree.
@@ -46,9 +46,9 @@ type Member struct {
 	conns       map[*conn]struct{}
 	bySession   map[int64]*conn
 	touched     map[int64]time.Duration // sessions in use since the last ping, with their timeouts
-	outbox      []func(leader *Member)  // what waits for the leader to be reached
+	outbox      []func(leader *Member)  // requests that wait until the leader can be reached
 	syncs       []*request
-	heard       time.Duration // when leader and member last heard each other, once they do not
+	heard       time.Duration // when leader and member last exchanged a packet, once they cannot
 
 	// Of a leader.
 	tracker   *tracker
@@ -139,7 +139,7 @@ func (m *Member) ServeConn(nc net.Conn) {
 	c.read()
 	e.lock()
 	if c.ending && c.writing && !c.closed {
-		// The writing goroutine has the last words, and closes the connection after them.
+		// The writing goroutine writes the rest, and then closes the connection.
 		e.unlock()
 		<-c.gone
 		e.lock()
@@ -149,10 +149,11 @@ func (m *Member) ServeConn(nc net.Conn) {
 	close(c.done)
 }
 
-// serves says whether clients are answered at all: a member without a leader hangs up.
+// serves reports whether clients are answered at all: a member without a leader closes their
+// connections.
 func (m *Member) serves() bool { return m.alive && m.role != looking }
 
-// usable says whether other members can talk to it.
+// usable reports whether other members can reach it.
 func (m *Member) usable() bool { return m.alive && !m.paused && !m.isolated }
 
 func (m *Member) dropClients() {
@@ -318,7 +319,7 @@ func (m *Member) Heal() {
 	e.seek()
 }
 
-// seeLinks has a member that goes on or can be reached again notice what has ended meanwhile.
+// seeLinks makes a member that resumes or can be reached again detect what has ended meanwhile.
 func (m *Member) seeLinks() {
 	switch m.role {
 	case leading:
@@ -337,11 +338,11 @@ func (m *Member) seeLinks() {
 	}
 }
 
-// overdue says whether a follower and its leader cannot reach each other and the time that they
-// bear that is over: it ended while one of them was paused and could not notice.
+// overdue reports whether a follower and its leader cannot reach each other and the sync limit is
+// over: it ended while one of them was paused and could not act.
 func (m *Member) overdue() bool { return !m.linked() && !m.silenceAlarm.set }
 
-// Lag has the member apply transactions so much later than they are committed. It has no effect
+// Lag makes the member apply transactions so much later than they are committed. It has no effect
 // on a leader, and a member that joins a leader first applies all.
 func (m *Member) Lag(d time.Duration) {
 	m.e.lock()
@@ -352,13 +353,13 @@ func (m *Member) Lag(d time.Duration) {
 	}
 }
 
-// linked says whether this follower and its leader reach each other.
+// linked reports whether this follower and its leader reach each other.
 func (m *Member) linked() bool {
 	return m.role == following && m.usable() && m.leader.usable() &&
 		m.leader.role == leading && m.leader.followers[m]
 }
 
-// linkDown starts the time after which a follower and its leader give each other up.
+// linkDown starts the time after which a follower and its leader drop each other.
 func (m *Member) linkDown() {
 	if m.role != following || m.linked() || m.silenceAlarm.set {
 		return
@@ -367,14 +368,15 @@ func (m *Member) linkDown() {
 	m.silenceAlarm.at(m.heard + m.e.syncTimeout())
 }
 
-// lastContact is when a leader last heard its followers: at its last ping or proposal.
+// lastContact returns when a leader last had a packet from its followers: at its last ping or
+// proposal.
 func (m *Member) lastContact() time.Duration {
 	half := m.e.cfg.Tick / 2
 	return max(m.contact, m.since+(m.e.now()-m.since)/half*half)
 }
 
-// silence is the alarm of a follower that has heard nothing of its leader for too long, and the
-// leader nothing of it.
+// silence is the alarm of a follower and its leader that have received nothing from each other for
+// too long.
 func (m *Member) silence() {
 	if m.role != following || m.linked() {
 		return
@@ -384,14 +386,14 @@ func (m *Member) silence() {
 		delete(l.followers, m)
 		l.watchQuorum()
 	}
-	// A member that is paused notices when it goes on.
+	// A member that is paused acts when it resumes.
 	if m.alive && !m.paused {
 		m.e.note("member %d gives up member %d, its leader", m.id, l.id)
 		m.leave()
 	}
 }
 
-// lostLeader is told that the leader's process has ended or has stopped leading.
+// lostLeader is called when the leader's process has ended or has stopped leading.
 func (m *Member) lostLeader(l *Member) {
 	if !m.alive || m.role != following || m.leader != l {
 		return
@@ -403,7 +405,7 @@ func (m *Member) lostLeader(l *Member) {
 	m.leave()
 }
 
-// linkUp is called when a follower may reach its leader again before either has given up.
+// linkUp is called when a follower may reach its leader again before either has dropped the other.
 func (m *Member) linkUp() {
 	if !m.linked() {
 		return
@@ -420,8 +422,8 @@ func (m *Member) linkUp() {
 	m.setPingAlarm()
 }
 
-// setPingAlarm makes sure that a session in use is told to the leader with its next ping. The
-// leader pings twice a tick, but only a ping that has something to bring needs to take place.
+// setPingAlarm ensures that the leader learns of a session in use with its next ping. The leader
+// pings twice a tick, but only a ping that transmits such sessions needs to take place.
 func (m *Member) setPingAlarm() {
 	if m.role == following && len(m.touched) > 0 && m.linked() {
 		half := m.e.cfg.Tick / 2
@@ -446,7 +448,7 @@ func (m *Member) ping() {
 	}
 }
 
-// hasQuorum says whether a majority can receive what the leader proposes now.
+// hasQuorum reports whether a majority can receive what the leader proposes now.
 func (m *Member) hasQuorum() bool {
 	if len(m.e.members) == 1 {
 		return true
@@ -507,8 +509,8 @@ func (m *Member) openSession(c *conn) {
 	m.toLeader(r, (*Member).process)
 }
 
-// resumeSession asks the leader whether the session is alive. A leader decides alone, and so may
-// be wrong if it has been deposed.
+// resumeSession asks the leader whether the session is alive. A leader decides alone, and so may be
+// wrong if it has been deposed.
 func (m *Member) resumeSession(c *conn) {
 	r := &request{c: c, from: m, session: c.session}
 	m.toLeader(r, (*Member).validateSession)

@@ -133,7 +133,7 @@ func (r *raw) call(op int32, body []byte) packet {
 	return r.next()
 }
 
-// silent says whether nothing comes for so long.
+// silent reports whether no packet arrives for so long.
 func (r *raw) silent(d time.Duration) bool {
 	r.t.Helper()
 	r.nc.SetReadDeadline(time.Now().Add(d))
@@ -143,8 +143,8 @@ func (r *raw) silent(d time.Duration) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// ended says whether the connection ends within that time, without a packet. Even if that is no time,
-// goroutines that are at it come to their end.
+// ended reports whether the connection ends within that time, without a packet. Even if that is no
+// time, goroutines that are ending it can finish.
 func (r *raw) ended(d time.Duration) bool {
 	r.t.Helper()
 	r.nc.SetReadDeadline(time.Now().Add(d + time.Millisecond))

@@ -72,8 +72,8 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	}
 }
 
-// touch tells the leader's timer that the session is in use: at once if this member leads, else
-// with the answer to the leader's next ping.
+// touch records at the leader's timer that the session is in use: at once if this member leads,
+// else with the answer to the leader's next ping.
 func (m *Member) touch(c *conn) bool {
 	if m.role == leading {
 		return m.tracker.touch(c.session, m.e.now(), c.timeout)
@@ -83,8 +83,8 @@ func (m *Member) touch(c *conn) bool {
 	return true
 }
 
-// toLeader has the leader do something with the request: now, when it can be reached again, or
-// never, when this member gives the leader up.
+// toLeader makes the leader do something with the request: now, when it can be reached again, or
+// never, when this member drops the leader.
 func (m *Member) toLeader(r *request, do func(leader *Member, r *request)) {
 	switch {
 	case m.role == leading:
@@ -117,8 +117,8 @@ func (m *Member) process(r *request) {
 	m.commit(x, r)
 }
 
-// processSync is the leader's: the member may answer when it has applied all that was committed.
-// It needs no majority, unless writes wait for one.
+// processSync is the leader's: the member may answer when it has applied all that was committed. It
+// needs no majority, unless writes wait for one.
 func (m *Member) processSync(r *request) {
 	if len(m.stalled) > 0 {
 		r.keep()
@@ -151,8 +151,8 @@ func (r *request) finish(res result) {
 	r.c.drain()
 }
 
-// prepare validates a request against the leader's state, which is that after all transactions.
-// A request that fails is a transaction, too. The code is for a request that cannot be read.
+// prepare validates a request against the leader's state, which is that after all transactions. A
+// request that fails is a transaction, too. The code is for a request that cannot be read.
 func (m *Member) prepare(r *request) (*txn, int32) {
 	x := &txn{kind: opError, session: r.session}
 	switch r.op {
@@ -292,7 +292,7 @@ func (d *draft) op(who requester, o op) (txn, int32) {
 }
 
 // prepareMulti validates each operation with the effects of those before it. If one fails, none
-// takes place, and the transaction tells which.
+// takes place, and the transaction says which.
 func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int32) {
 	whole := &txn{kind: opError, session: r.session, code: codeMarshalling}
 	ops, ok := m.readMulti(r.body)
@@ -337,8 +337,8 @@ func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int
 	return x, codeOK
 }
 
-// readMulti returns the operations up to the one that cannot be read, if there is one: that with it when
-// its ACL is at fault.
+// readMulti returns the operations up to the one that cannot be read, if there is one: that with it
+// when its ACL is at fault.
 func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
 	d := decoder{b: body}
 	for {
@@ -407,7 +407,7 @@ func (c *conn) answerWrite(r *request) {
 	res := &r.res
 	c.lastZxid = zxid
 	if res.code == codeSessionMoved || movedInMulti(res) {
-		// A client that has moved must not hear of it here: the connection just ends.
+		// A client that has moved must not get the reply here: the connection just ends.
 		c.end()
 		return
 	}
@@ -479,12 +479,12 @@ func appendSubResult(b []byte, r *result) []byte {
 	return b
 }
 
-// answerRead looks at the member's own state.
+// answerRead reads the member's own state.
 func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	zxid := m.tree.zxid
 	c.lastZxid = zxid
-	// Only the leader knows where a session is: at another member reads go on until the
-	// connection ends.
+	// Only the leader knows where a session is: at another member reads go on until the connection
+	// ends.
 	if m.role == leading {
 		switch code := m.tracker.check(c.session, m); code {
 		case codeOK:
@@ -688,7 +688,7 @@ func appendIdentities(b []byte, auth []ident) []byte {
 }
 
 // setWatches is what a client sends after it has connected again: the watches it had, and the last
-// zxid it has seen. What has happened since is told at once.
+// zxid it has seen. The events since then are sent at once.
 func (m *Member) setWatches(c *conn, op int32, d *decoder) int32 {
 	seen := d.int64()
 	data, exist, child := d.strings(), d.strings(), d.strings()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// session is what the leader knows of a session, in its memory only: a new leader starts all
-// timers with a full timeout.
+// session is what the leader knows of a session, in its memory only: a new leader starts all timers
+// with a full timeout.
 type session struct {
 	id      int64
 	expires time.Duration // since the start of the ensemble
@@ -40,7 +40,8 @@ func (t *tracker) track(id int64, now, timeout time.Duration) *session {
 	return s
 }
 
-// touch is told of each request and ping. It returns false for a session that is over or closing.
+// touch is called with each request and ping. It returns false for a session that is over or
+// closing.
 func (t *tracker) touch(id int64, now, timeout time.Duration) bool {
 	s := t.sessions[id]
 	if s == nil || s.closing {
@@ -115,7 +116,7 @@ func firstSession(member int, now time.Time) int64 {
 	return int64(member)<<56 | int64(uint64(now.UnixMilli())<<24>>8)
 }
 
-// startSessions has a new leader time all sessions that there are.
+// startSessions makes a new leader time all existing sessions.
 func (m *Member) startSessions() {
 	m.tracker = newTracker(m.e.cfg.Tick)
 	now := m.e.now()
@@ -125,8 +126,8 @@ func (m *Member) startSessions() {
 	m.setSessionAlarm()
 }
 
-// setSessionAlarm is called when a timer may have become the first. Touches only move timers
-// away: then the alarm comes too early, once, and is set again.
+// setSessionAlarm is called when a timer may have become the first. Touches only move timers away:
+// then the alarm comes too early, once, and is set again.
 func (m *Member) setSessionAlarm() {
 	if at, ok := m.tracker.next(); ok {
 		m.sessionAlarm.at(at)

@@ -143,7 +143,7 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 		if !shy.silent(19*time.Second) || !shy.ended(time.Second) {
 			t.Errorf("a connection without a handshake, after %v", e.now())
 		}
-		r := rawSession(t, f, 12*time.Second) // at 20 s, and over at 34 s if the leader hears of it
+		r := rawSession(t, f, 12*time.Second) // at 20 s, and expired at 34 s if the leader learns of it
 		f.Isolate()
 		e.Elect(e.Members()[1])
 		if !r.ended(10 * time.Second) {
@@ -237,7 +237,7 @@ func TestStop(t *testing.T) {
 		if !late.ended(time.Second) {
 			t.Error("a stopped ensemble serves")
 		}
-		// What is done to it has no effect, and leaves no timer behind.
+		// Requests for it have no effect, and leave no timer.
 		for _, m := range m {
 			m.Resume()
 			m.Heal()
@@ -311,8 +311,8 @@ func TestWords(t *testing.T) {
 	})
 }
 
-// The client hears all that was said before the connection ends, even when another goroutine than the one that reads
-// requests is at writing it.
+// The client receives everything that was sent before the connection ends, even when another
+// goroutine than the one that reads requests is writing it.
 func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()[0]

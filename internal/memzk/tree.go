@@ -95,7 +95,7 @@ type txn struct {
 	paths   []string // of a closed session: its ephemeral nodes, in the order in which they go
 }
 
-// result is what a member tells the client of a transaction.
+// result is what a member sends the client of a transaction.
 type result struct {
 	kind int32
 	code int32

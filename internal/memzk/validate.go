@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// requester is on whose behalf the leader validates.
+// requester is the client on whose behalf the leader validates.
 type requester struct {
 	session int64
 	auth    []ident
@@ -113,8 +113,8 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 		return txn{}, codeNoChildren
 	}
 	x := txn{kind: kind, path: path, data: data, acl: list, version: parent.creates + 1}
-	// The kind of the request decides, not the flags: a create with the flag of a container makes
-	// a plain node.
+	// The kind of the request decides, not the flags: a create with the flag of a container makes a
+	// plain node.
 	switch {
 	case kind == opCreateContainer:
 		x.owner = ownerContainer

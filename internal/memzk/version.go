@@ -15,8 +15,8 @@ const newest = "3.9.5"
 type behavior struct {
 	// zxidInEvents: the header of an event carries the zxid of its cause (ZOOKEEPER-4655), not -1.
 	zxidInEvents bool
-	// readForEvents: a client without READ on a node gets no events of it (ZOOKEEPER-4799). Debian's
-	// 3.8.0 has that patch.
+	// readForEvents: a client without READ on a node gets no events of it (ZOOKEEPER-4799).
+	// Debian's 3.8.0 has that patch.
 	readForEvents bool
 	// readForExists: exists needs READ (ZOOKEEPER-2590).
 	readForExists bool
@@ -24,14 +24,14 @@ type behavior struct {
 	// answered, because the server fails to encode its reply.
 	checkAlone bool
 	// create2InMulti: a create2 in a multi is answered with a Stat (ZOOKEEPER-4026). Since then a
-	// create in a multi whose flags are unknown, or those of a TTL node, cannot be read, nor can one
-	// whose ACL is null.
+	// create in a multi whose flags are unknown, or those of a TTL node, cannot be read, nor can
+	// one whose ACL is null.
 	create2InMulti bool
 	// watchModes: a connection can have a standard, a persistent and a recursive watch on one path
 	// at a time, and removes them one by one (ZOOKEEPER-4466, 4471). Before, the last one counts.
 	watchModes bool
-	// readOnlyAlways: the answer to a connect request tells whether the server is read-only even
-	// if the client does not know of that (ZOOKEEPER-4814).
+	// readOnlyAlways: the answer to a connect request tells whether the server is read-only even if
+	// the client does not know of that (ZOOKEEPER-4814).
 	readOnlyAlways bool
 	// ipv6: ACLs of the scheme ip can have IPv6 addresses.
 	ipv6 bool
@@ -40,7 +40,7 @@ type behavior struct {
 	wholeRequests bool
 }
 
-// behaviorOf panics when the version is none: it stands in the code of a test.
+// behaviorOf panics on an invalid version: it is a constant in the code of a test.
 func behaviorOf(version string) behavior {
 	v := parseVersion(version)
 	debian := v == [3]int{3, 8, 0}

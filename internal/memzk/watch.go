@@ -143,7 +143,7 @@ func (w *watches) forget(c *conn) {
 	}
 }
 
-// fired collects who is to be told, and uses up the standard watches.
+// fired collects the connections that get the event, and uses up the standard watches.
 func (w *watches) fired(table *watchTable, of func(*conn) map[string]struct{}, path string, kind int32) []*conn {
 	hit := w.hit[:0]
 	list := table.paths[path]
@@ -206,7 +206,8 @@ func (w *watches) changed(path string, zxid int64, list []acl) {
 	w.tell(w.fired(&w.data, dataPathsOf, path, eventChanged), eventChanged, path, zxid, list)
 }
 
-// deleted tells a connection once of the node, even if it watches both its data and its children.
+// deleted sends a connection one event for the node, even if it watches both its data and its
+// children.
 func (w *watches) deleted(path, parent string, zxid int64, list, parentACL []acl) {
 	told := w.fired(&w.data, dataPathsOf, path, eventDeleted)
 	w.tell(told, eventDeleted, path, zxid, list)

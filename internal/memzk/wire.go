@@ -90,7 +90,7 @@ type decoder struct {
 	bad, null bool
 }
 
-// failed says whether the request is answered with codeMarshalling.
+// failed reports whether the request is answered with codeMarshalling.
 func (d *decoder) failed() bool { return d.bad || d.null }
 
 func (d *decoder) take(n int) []byte {
@@ -209,7 +209,8 @@ func appendBytes(b []byte, v []byte) []byte {
 	return append(appendInt32(b, int32(len(v))), v...)
 }
 
-// appendString encodes as Java does: a character beyond U+FFFF is two surrogates, of three bytes each.
+// appendString encodes as Java does: a character beyond U+FFFF is two surrogates, of three bytes
+// each.
 func appendString(b []byte, v string) []byte {
 	start := len(b)
 	b = appendInt32(b, int32(len(v)))

@@ -1,6 +1,6 @@
-// Package slot is how the recipe packages fill the types of the root package. Each of these embeds
-// a type of this package that has no exported field or method, so their documentation shows nothing
-// of it and no program can reach it; the functions here take only types that embed one.
+// Package slot connects the recipe packages with the types of the root package. Each of these
+// embeds a type of this package that has no exported field or method, so their documentation does
+// not show it and no program can reach it; the functions here take only types that embed one.
 package slot
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A Grant is what a recipe puts into a zklocks.Hold. Its methods are those of the Hold, which
+// A Grant is what a recipe stores in a zklocks.Hold. Its methods are those of the Hold, which
 // documents them.
 type Grant interface {
 	Release(ctx context.Context) error
@@ -41,10 +41,10 @@ func (h *Hold) holdSlot() *Hold { return h }
 // A Holder embeds a Hold.
 type Holder interface{ holdSlot() *Hold }
 
-// Put makes a Hold that of a grant, before another goroutine has it.
+// Put stores a grant in a Hold, before another goroutine has the Hold.
 func Put(h Holder, g Grant) { h.holdSlot().grant = g }
 
-// Get is the grant of a Hold, nil for the zero Hold.
+// Get returns the grant of a Hold, nil for the zero Hold.
 func Get(h Holder) Grant { return h.holdSlot().grant }
 
 // Conn is embedded by zklocks.Conn.
@@ -63,15 +63,16 @@ func (c *Conn) connSlot() *Conn { return c }
 // A Connector embeds a Conn.
 type Connector interface{ connSlot() *Conn }
 
-// PutConn makes a Conn that of a client, before another goroutine has it. defaults are the options
-// of its locks.
+// PutConn stores a client in a Conn, before another goroutine has the Conn. defaults are the
+// options of its locks.
 func PutConn(c Connector, client *zk.Conn, link *liveness.Link, chroot Chroot, defaults ...Common) {
 	slot := c.connSlot()
 	slot.client, slot.link, slot.chroot, slot.defaults = client, link, chroot, defaults
 	slot.closed = make(chan struct{})
 }
 
-// Path is where the lock is whose path a program has given. An invalid one stays so.
+// Path returns the path of the lock on the server for the path that a program has given. An invalid
+// path is returned unchanged.
 func Path(c Connector, path string) string {
 	chroot := string(c.connSlot().chroot)
 	if znode.ValidatePath(path) != nil {
@@ -80,14 +81,14 @@ func Path(c Connector, path string) string {
 	return chroot + path
 }
 
-// ErrNoConn is what is wrong with a lock that was made without a Conn.
+// ErrNoConn is the error of a lock that was made without a Conn.
 var ErrNoConn = errors.New("the connection is nil")
 
-// Client is the connection in a Conn.
+// Client returns the connection in a Conn.
 func Client(c Connector) *zk.Conn { return c.connSlot().client }
 
-// Close closes a Conn once. Only the first call tells the result, and none returns before it is
-// known.
+// Close closes a Conn once. Only the first call returns the result of with, and no call returns
+// before that is known.
 func Close(c Connector, with func() error) error {
 	slot := c.connSlot()
 	if slot.closing.Swap(true) {
@@ -98,10 +99,10 @@ func Close(c Connector, with func() error) error {
 	return with()
 }
 
-// Link is what that connection knows about itself.
+// Link returns what package liveness knows about the connection.
 func Link(c Connector) *liveness.Link { return c.connSlot().link }
 
-// Defaults is the configuration of a lock on this connection without options of its own.
+// Defaults returns the configuration of a lock on this connection without options of its own.
 func Defaults(c Connector) queue.Config {
 	cfg := queue.Default()
 	for _, option := range c.connSlot().defaults {
@@ -110,7 +111,7 @@ func Defaults(c Connector) queue.Config {
 	return cfg
 }
 
-// noCopy has go vet report copies.
+// noCopy makes go vet report copies.
 type noCopy struct{}
 
 func (noCopy) Lock()   {}

@@ -10,8 +10,8 @@ import (
 
 const emptyTimeout = 10 * time.Second
 
-// AssertEmpty waits until dir has no children, or does not exist; after 10
-// seconds it fails, and shows who is left.
+// AssertEmpty waits until dir has no children, or does not exist; after 10 seconds it fails, and
+// shows the children.
 func AssertEmpty(tb testing.TB, conn *zk.Conn, dir string) {
 	tb.Helper()
 	var left []string
@@ -31,8 +31,8 @@ func Eventually(tb testing.TB, within time.Duration, what string, cond func() bo
 	}
 }
 
-// Within fails when f takes longer than d. It does not wait for an f that
-// hangs: the goroutine stays, for the stack dump to show where.
+// Within fails when f takes longer than d. It does not wait for an f that hangs: the goroutine
+// stays, for the stack dump to show where.
 func Within(tb testing.TB, d time.Duration, what string, f func()) {
 	tb.Helper()
 	began := time.Now()

@@ -10,8 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Path is a lock path for this test alone: the test's name and a random end.
-// Nothing is created.
+// Path is a lock path for this test alone: the test's name and a random end. Nothing is created.
 func Path(tb testing.TB) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -23,8 +22,8 @@ func Path(tb testing.TB) string {
 	return "/" + name + "-" + strings.ToLower(rand.Text()[:10])
 }
 
-// Children are dir's children, sorted; nil when dir does not exist. A lost
-// connection is waited out.
+// Children are dir's children, sorted; nil when dir does not exist. A lost connection is waited
+// out.
 func Children(tb testing.TB, conn *zk.Conn, dir string) []string {
 	tb.Helper()
 	var names []string

@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// What the wire costs per call: compare with the client as it comes.
+// What a packetConn costs per call: compare with the bare client.
 func BenchmarkExists(b *testing.B) {
 	for _, tc := range []struct {
 		name    string

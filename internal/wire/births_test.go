@@ -11,7 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// The header of a reply tells the zxid of a create, however the create is sent.
+// The header of a reply contains the zxid of a create, however the create is sent.
 func TestTheZxidOfACreateIsTold(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

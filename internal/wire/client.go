@@ -18,7 +18,8 @@ import (
 
 var errClosed = errors.New("zklocks: closed")
 
-// client is all that stands around one *zk.Conn: its dialer, its callback, and what the wires report.
+// client holds what belongs to one *zk.Conn: its dialer, its event callback, and what its
+// packetConns report.
 type client struct {
 	settings
 	link  *liveness.Link
@@ -30,19 +31,19 @@ type client struct {
 	ready chan struct{} // closed when there is the first session
 	begun sync.Once
 
-	work     sync.WaitGroup // calls of Connect itself
-	watched  atomic.Bool    // a request of this session has set a watch
-	markless atomic.Bool    // a server takes no watch back
+	work            sync.WaitGroup // calls of Connect itself
+	watched         atomic.Bool    // a request of this session has set a watch
+	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
-	mu       sync.Mutex
-	conn     *zk.Conn // nil until the first session
-	current  *wire
-	up       bool   // the current wire has a session
-	idle     bool   // the client has ended its send loop, and not begun another one
-	turns    uint64 // counts the changes of idle
-	guarded  bool   // guard is running
-	lastFail error
-	since    int64 // the zxid since which the client may have missed changes of what it watches; 0: none. See rewatch
+	mu          sync.Mutex
+	conn        *zk.Conn // nil until the first session
+	current     *packetConn
+	up          bool   // the current packetConn has a session
+	idle        bool   // the client has ended its send loop, and not begun another one
+	idleChanges uint64 // counts the changes of idle
+	detecting   bool   // detectClose is running
+	lastFail    error
+	since       int64 // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {
@@ -58,13 +59,14 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 	return c
 }
 
-// dial is the client's zk.Dialer. The client's own timeout is ignored: it knows neither the session's nor the server.
+// dial is the client's zk.Dialer. It ignores the client's own timeout, which depends neither on the
+// session's nor on the server.
 func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error) {
 	c.mu.Lock()
 	last := c.current
 	c.mu.Unlock()
 	if last != nil {
-		last.Close() // the client forgets to when the session has expired
+		last.Close() // the client does not close it when the session has expired
 	}
 	if err := sleep(c.quit, c.hosts.pause()); err != nil {
 		return nil, errClosed
@@ -85,7 +87,7 @@ func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error)
 }
 
 // open connects to one address of the server, within the limit that hosts sets.
-func (c *client) open(network, server string) (*wire, error) {
+func (c *client) open(network, server string) (*packetConn, error) {
 	address, limit, err := c.hosts.address(c.quit, server, c.settings.dial == nil)
 	if err != nil {
 		return nil, err
@@ -102,14 +104,14 @@ func (c *client) open(network, server string) (*wire, error) {
 	}
 	if err != nil {
 		if ctx.Err() == context.DeadlineExceeded || errors.Is(err, os.ErrDeadlineExceeded) {
-			c.hosts.fined(address, limit)
+			c.hosts.penalize(address, limit)
 		}
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	return newWire(c, conn, address, limit), nil
+	return newPacketConn(c, conn, address, limit), nil
 }
 
-// secure begins TLS. The name to check is the one that the user gave, as only that one is in a certificate.
+// secure begins TLS. It checks the name that the user gave, as only that one is in a certificate.
 func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
 	config := c.tls.Clone()
 	if config.ServerName == "" {
@@ -123,14 +125,14 @@ func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.
 	return secured, nil
 }
 
-// event is the client's zk.EventCallback. The client waits for it, holding locks at times: it must neither block nor call
-// the connection.
+// event is the client's zk.EventCallback. The client waits for it, at times with its mutexes held,
+// so it must neither block nor call the connection.
 func (c *client) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
 	}
 	for _, t := range c.events {
-		t.tell(e)
+		t.notify(e)
 	}
 	switch e.State {
 	case zk.StateHasSession:
@@ -138,21 +140,22 @@ func (c *client) event(e zk.Event) {
 	case zk.StateExpired:
 		c.expired()
 	case zk.StateDisconnected:
-		c.resting()
+		c.markIdle()
 		if c.quit.Err() != nil {
-			// The client now answers everything in its queue and ends. Close may be about to put its last request there,
-			// and would wait a second for the answer if it came too late.
+			// The client now answers everything in its queue and ends. Close may be about to put
+			// its last request there, and would wait a second for the answer if the request came
+			// too late.
 			time.Sleep(2 * time.Millisecond)
 		}
 	}
 }
 
-// connected is told by a wire, under its mutex, before the client knows.
+// connected is called by a packetConn that holds its mu, before the client knows.
 func (c *client) connected(session int64, granted time.Duration, asked time.Time) {
 	c.mu.Lock()
 	c.up = true
 	c.idle = false
-	c.turns++
+	c.idleChanges++
 	c.mu.Unlock()
 	c.hosts.granted(granted)
 	c.link.Connected(session, granted, asked)
@@ -166,8 +169,8 @@ func (c *client) expired() {
 	c.link.Expired()
 }
 
-// failed is told by a wire that has come to its end, before the client knows.
-func (c *client) failed(w *wire, hadSession bool, err error) {
+// failed is called by a packetConn that has ended, before the client knows.
+func (c *client) failed(w *packetConn, hadSession bool, err error) {
 	if !hadSession {
 		c.note(err)
 	}
@@ -179,14 +182,14 @@ func (c *client) failed(w *wire, hadSession bool, err error) {
 	}
 }
 
-// down notes that there is no connection. A wire sees it before the client does.
+// down records that there is no connection. A packetConn sees that before the client does.
 func (c *client) down() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lost()
 }
 
-// lost does it; caller holds mu.
+// lost does what down does; caller holds mu.
 func (c *client) lost() {
 	if c.up {
 		c.up = false
@@ -194,27 +197,27 @@ func (c *client) lost() {
 	}
 }
 
-// resting notes that the client sends nothing now, and has somebody look out for a Close.
-func (c *client) resting() {
+// markIdle records that the client sends nothing now, and starts detectClose.
+func (c *client) markIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lost()
 	if !c.idle {
 		c.idle = true
-		c.turns++
+		c.idleChanges++
 	}
-	c.post()
+	c.startDetector()
 }
 
-// post starts guard if it is needed; caller holds mu.
-func (c *client) post() {
-	if c.idle && !c.guarded && c.conn != nil && c.quit.Err() == nil {
-		c.guarded = true
-		go c.guard(c.conn)
+// startDetector starts detectClose if it is needed; caller holds mu.
+func (c *client) startDetector() {
+	if c.idle && !c.detecting && c.conn != nil && c.quit.Err() == nil {
+		c.detecting = true
+		go c.detectClose(c.conn)
 	}
 }
 
-// close closes the connection for a dialer that knows of no one else who will.
+// close closes the connection for a dialer whose caller does not close it.
 func (c *client) close() {
 	c.mu.Lock()
 	conn := c.conn
@@ -224,9 +227,9 @@ func (c *client) close() {
 	}
 }
 
-// closed notes that the user has closed the connection, and ends what hangs.
+// closed records that the user has closed the connection, and ends calls that hang.
 func (c *client) closed() {
-	c.goodbye()
+	c.beginClose()
 	c.mu.Lock()
 	w := c.current
 	c.mu.Unlock()
@@ -235,14 +238,14 @@ func (c *client) closed() {
 	}
 }
 
-// goodbye is closed for a wire on which the client is just about to end the session.
-func (c *client) goodbye() {
+// beginClose is called when the client is about to end the session, or has been closed.
+func (c *client) beginClose() {
 	c.link.MarkClosed()
 	c.hosts.close()
 	c.leave()
 }
 
-// note keeps the reason why an attempt failed, for Connect's error.
+// note records why an attempt failed, for Connect's error.
 func (c *client) note(err error) {
 	if c.quit.Err() != nil || errors.Is(err, net.ErrClosed) || errors.Is(err, errClosed) {
 		return

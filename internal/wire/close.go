@@ -8,10 +8,10 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-var errUnheard = errors.New("zklocks: close: no server has answered: the session, and its nodes, may stay until its timeout is over")
+var errUnconfirmed = errors.New("zklocks: close: no server has answered: the session, and its nodes, may stay until its timeout is over")
 
-// Close closes a connection and says whether a server has ended its session. From the second call
-// on it returns nil.
+// Close closes a connection and reports whether a server has ended its session. From the second
+// call on it returns nil.
 func Close(conn *zk.Conn) error {
 	l := liveness.Of(conn)
 	closed, session := l.IsClosed(), l.Session()
@@ -19,5 +19,5 @@ func Close(conn *zk.Conn) error {
 	if closed || session == 0 || l.HasParted() {
 		return nil
 	}
-	return errUnheard
+	return errUnconfirmed
 }

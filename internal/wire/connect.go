@@ -15,16 +15,18 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// Connect opens a connection to an ensemble and returns when the server has granted a session. servers are the members, each
-// "host:port" or "host" for port 2181. sessionTimeout is how long the session shall live on, with its locks, while no
-// server hears of the client; the server may grant another one, by default 2 to 20 of its ticks.
+// Connect opens a connection to an ensemble and returns when the server has granted a session.
+// servers are the members, each "host:port" or "host" for port 2181. sessionTimeout is how long the
+// session lives on, with its locks, while no server receives anything from the client; the server
+// may grant another timeout, by default 2 to 20 of its ticks.
 //
-// The connection is the caller's to close, and its only user of session events: they are not passed on. It makes itself
-// anew when it is lost, for as long as it takes, and gets a new session when the old one has expired.
+// The caller closes the connection. Session events are not passed on, except to WithSessionEvents.
+// A lost connection reconnects, for as long as it takes, and gets a new session when the old one
+// has expired.
 //
 // Connect fails
-//   - at once on bad input: no servers, an address that is none, a session timeout below a millisecond or above 24 days,
-//     a user name that is empty or contains a colon;
+//   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
+//     or above 24 days, a user name that is empty or contains a colon;
 //   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
 //   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
 //
@@ -44,7 +46,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	}
 	for _, a := range s.auth {
 		if a.user == "" || strings.Contains(a.user, ":") {
-			// Not shown: who gives "user:password" for the user would find it in a log.
+			// Not shown: a caller that passes "user:password" as the user would find it in a log.
 			return nil, errors.New("zklocks: WithDigestAuth: the user name must be neither empty nor contain a colon")
 		}
 	}
@@ -65,7 +67,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
 	go func() {
-		for range events { // the callback has seen them; their end is the client's
+		for range events { // the callback has seen them; the channel is closed when the client ends
 		}
 		c.closed()
 		close(c.gone)
@@ -97,16 +99,16 @@ func (c *client) start(ctx context.Context, conn *zk.Conn) error {
 			return err
 		}
 	}
-	// From now on the user may close the connection, perhaps while it is lost.
+	// From now on the user may close the connection, also while it is lost.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn = conn
-	c.post()
+	c.startDetector()
 	return nil
 }
 
-// authenticate adds credentials, and asks for something, as a server that refuses them may close the connection right
-// after its answer.
+// authenticate sends credentials, and then a read: a server that refuses them may close the
+// connection right after its answer.
 func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials) error {
 	done := make(chan error, 1)
 	c.work.Go(func() {
@@ -127,8 +129,7 @@ func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials)
 	}
 }
 
-// insist repeats a call as long as the reason why it fails is the connection, or a server that has
-// too much to do.
+// insist repeats a call while it fails because of the connection or of an overloaded server.
 func insist(ctx context.Context, call func() error) error {
 	for {
 		err := call()
@@ -145,7 +146,7 @@ func insist(ctx context.Context, call func() error) error {
 	}
 }
 
-// shutdown closes a connection that no user has seen, and waits until nothing is left of it.
+// shutdown closes a connection that Connect has not returned, and waits until all of it has ended.
 func (c *client) shutdown(conn *zk.Conn) {
 	for _, t := range c.events {
 		t.stop()
@@ -154,12 +155,13 @@ func (c *client) shutdown(conn *zk.Conn) {
 	up := c.up
 	c.mu.Unlock()
 	if !up {
-		// Stop the client first and close it then: while it is looking for a server, nobody would answer Close.
+		// Stop the client before closing it: while it is looking for a server, no goroutine answers
+		// Close.
 		c.closed()
 		timer := time.NewTimer(100 * time.Millisecond)
 		defer timer.Stop()
 		select {
-		case <-c.hosts.parked:
+		case <-c.hosts.stopped:
 		case <-timer.C:
 		}
 	}
@@ -169,14 +171,14 @@ func (c *client) shutdown(conn *zk.Conn) {
 	<-c.gone
 }
 
-// Addresses are the servers with their ports. The error says which of them is none.
+// Addresses returns the servers with their ports. The error says which of them is invalid.
 func Addresses(servers []string) ([]string, error) {
 	if len(servers) == 0 {
 		return nil, errors.New("zklocks: no servers given")
 	}
 	addresses := make([]string, 0, len(servers))
 	for _, s := range servers {
-		if strings.Contains(s, "@") { // somebody's password may stand in front of it: do not show it
+		if strings.Contains(s, "@") { // the part in front may be a password: do not show it
 			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
 		}
 		address := s

@@ -65,10 +65,12 @@ func TestContextDoneBefore(t *testing.T) {
 	}
 }
 
-// pauses are what the client's end takes in virtual time: a few ms in which it lets a Close get in.
+// pauses is how long the client takes to end, in virtual time: a few ms in which a Close can
+// arrive.
 const pauses = 5 * time.Millisecond
 
-// givesUp connects to an address where no session is to be had, and looks at the error. It returns how long it took.
+// givesUp connects to an address that grants no session, and checks the error. It returns how long
+// Connect took.
 func givesUp(t *testing.T, patience time.Duration, says string, address string, opts ...wire.Option) time.Duration {
 	t.Helper()
 	leak := goleak.IgnoreCurrent()
@@ -92,7 +94,8 @@ func givesUp(t *testing.T, patience time.Duration, says string, address string, 
 	return took
 }
 
-// An address where no program listens, one that accepts and says nothing, one that closes. Not parallel: goroutines are looked for.
+// Addresses where no program listens, where one accepts and sends nothing, where one closes. Not
+// parallel: the test counts goroutines.
 func TestConnectGivesUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		serve func(net.Conn)
@@ -164,7 +167,7 @@ func TestConnectSaysWhereItHasTriedAndForHowLong(t *testing.T) {
 	})
 }
 
-// Not parallel: goroutines are looked for.
+// Not parallel: the test counts goroutines.
 func TestConnectAndClose(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		servers := v.Servers(t)

@@ -11,9 +11,10 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A server may answer nobody who has not said who he is, and end the connection. Whoever has credentials does not notice.
-// Whoever has none is told by the first call. Later ones find no connection that lasts, an outage as any other: they
-// wait, and the server is not hammered at. Only a real server can be told to demand credentials.
+// A server may refuse requests without credentials, and close the connection. A client with
+// credentials does not notice. A client without any gets the error from its first call. Its later
+// calls find no connection that lasts, which is an outage as any other: they wait, and the client
+// pauses between attempts. Only a real server can be configured to demand credentials.
 func TestServerThatDemandsCredentials(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {

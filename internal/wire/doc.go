@@ -1,4 +1,5 @@
-// Package wire makes connections to ZooKeeper by go-zookeeper's client whose weak spots are cured, without a fork of it:
-// zklocks.Connect documents what it does. The client dials through this package, so each packet passes a wire, which
-// looks at it, keeps some back, and sends others of its own.
+// Package wire connects to ZooKeeper with go-zookeeper's client and works around that client's
+// defects without a fork of it; zklocks.Connect documents what it does. The client dials through
+// this package, so every packet passes a packetConn, which inspects it, delays some, and sends
+// requests of its own.
 package wire

@@ -15,7 +15,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A restarted server has its session back with the next attempt: no second of sleep, no new session.
+// After a restart of the server the next attempt resumes the session: no second of sleep, no new
+// session.
 func TestRestartedServer(t *testing.T) {
 	t.Parallel()
 	const longestPause = 400 * time.Millisecond
@@ -40,7 +41,7 @@ func TestRestartedServer(t *testing.T) {
 	})
 }
 
-// A cut alone, with the server in reach.
+// A cut connection, while the server can be reached.
 func TestCutReconnectsAtOnce(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -72,7 +73,7 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 	})
 }
 
-// A frozen server accepts connections, as the kernel does that for it, and says nothing.
+// A frozen server accepts connections, because the kernel does that, and sends nothing.
 func TestFrozenMember(t *testing.T) {
 	t.Parallel()
 	const (
@@ -140,7 +141,8 @@ func TestFrozenMember(t *testing.T) {
 	}
 }
 
-// Close must not wait for servers that do not answer, and must leave nothing running. Not parallel: goroutines are looked for.
+// Close must not wait for servers that do not answer, and must leave no goroutine. Not parallel:
+// the test counts goroutines.
 func TestCloseDuringOutage(t *testing.T) {
 	type scene struct {
 		server venue.Server
@@ -165,7 +167,7 @@ func TestCloseDuringOutage(t *testing.T) {
 			must(t, s.server.Kill())
 			time.Sleep(1500 * time.Millisecond) // until there are long pauses
 		}},
-		// Here the client's Close waits a second for the answer to its goodbye, as it should.
+		// Here the client's Close waits a second for the answer to its last request, as it should.
 		{"muted while connected", time.Second + pauses, func(t *testing.T, s scene) { s.proxy.Mute() }},
 		{"paused while connected", time.Second + pauses, func(t *testing.T, s scene) { must(t, s.server.Pause()) }},
 	} {
@@ -175,7 +177,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
 				l := liveness.Of(conn)
-				// Callers wait, as always in real life, and more of them than fit into the client's queue.
+				// Callers wait, and more of them than fit into the client's queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
 				for range 10 {
@@ -200,15 +202,15 @@ func TestCloseDuringOutage(t *testing.T) {
 	}
 }
 
-// clientRuns says whether any goroutine is in the client's or in our code.
+// clientRuns reports whether any goroutine is in the client's or in our code.
 func clientRuns() bool {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
 	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*client)"))
 }
 
-// Alive must turn false before anybody else can see the session's nodes vanish. The server is muted at some moment, so
-// that the client does not know what the server knows.
+// Alive must return false before another client can see the session's nodes deleted. The server is
+// muted at some moment, so that the client does not know what the server knows.
 func TestDeadlineBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
@@ -227,7 +229,7 @@ func TestDeadlineBeforeExpiry(t *testing.T) {
 	})
 }
 
-// beats sends heartbeats, as the locks send them, for a while.
+// beats sends heartbeats for a while, as the locks do.
 func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
 	t.Helper()
 	l := liveness.Of(conn)
@@ -242,8 +244,9 @@ func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
 	}
 }
 
-// deadBeforeExpiry cuts conn off, by a way in which it hears no more of its server, and tells how long its session was known to
-// be dead before its nodes vanished.
+// deadBeforeExpiry cuts conn off in one of the ways in which it receives nothing more from its
+// server, and returns how long before the deletion of its nodes the client knew that its session
+// may have ended.
 func deadBeforeExpiry(t *testing.T, conn, witness *zk.Conn, off func()) time.Duration {
 	t.Helper()
 	l, session, path := liveness.Of(conn), conn.SessionID(), test.Path(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A follower that freezes takes with it what it has not told the leader about its clients. The deadline must not count
-// packets that only it has seen.
+// A follower that freezes may not have told the leader about its clients' last packets. The
+// deadline must not count packets that only the follower has seen.
 func TestDeadlineOnFrozenFollower(t *testing.T) {
 	t.Parallel()
 	const (

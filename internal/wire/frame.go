@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// The client trusts what a server sends: a length below 16 or a count of 4 billion children ends the process, in a
-// goroutine where nobody can recover. What is needed to keep that from happening is checked here, and no more.
+// The client trusts what a server sends: a length below 16 or a count of 4 billion children ends
+// the process, in a goroutine where no caller can recover. The checks here prevent that, and check
+// no more.
 const (
 	lengthSize  = 4
 	replyHeader = 16 // xid, zxid, error
@@ -51,8 +52,8 @@ var errFrame = errors.New("malformed frame from the server")
 func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// connectRequest finds the session that the client asks to go on with in its first packet, and the timeout and the
-// password that go with it.
+// connectRequest returns the session that the client asks to resume in its first packet, with its
+// timeout and password.
 func connectRequest(p []byte) (session int64, timeout int32, password []byte) {
 	if len(p) < 32 {
 		return 0, 0, nil
@@ -60,7 +61,8 @@ func connectRequest(p []byte) (session int64, timeout int32, password []byte) {
 	return int64At(p, 20), int32At(p, 16), p[32:]
 }
 
-// connectReply reads the answer to it, length included. Session 0 means that the session has expired.
+// connectReply reads the answer to it, length included. Session 0 means that the session has
+// expired.
 func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 	n := len(b) - lengthSize
 	if n < minHandshake {
@@ -80,8 +82,8 @@ func request(p []byte) (xid, op int32) {
 	return int32At(p, 4), int32At(p, 8)
 }
 
-// created reads the path that a request creates, a Multi as its first operation or behind a check; nil if it creates
-// nothing.
+// created returns the path that a request creates, a Multi as its first operation or right after a
+// check; nil if it creates nothing.
 func created(op int32, p []byte) []byte {
 	const header = 9 // of an operation in a Multi: type, done, error
 	at := 12         // behind length, xid, operation
@@ -117,7 +119,7 @@ func watchEvent(b []byte) (kind int32, path []byte, ok bool) {
 	return int32At(b, 0), b[12 : 12+n], true
 }
 
-// setsWatch says whether a request leaves a watch: the flag is the last byte of those that can.
+// setsWatch reports whether a request sets a watch: the flag is the last byte of those that can.
 func setsWatch(op int32, p []byte) bool {
 	switch op {
 	case opExists, opGetData, opGetChildren, opGetChildren2:
@@ -126,11 +128,12 @@ func setsWatch(op int32, p []byte) bool {
 	return false
 }
 
-// checkBody looks for what the client's decoder cannot stand: a length or a count that it allocates before it looks whether
-// the bytes are there, and a result of a Multi without an end. size is that of the body, head its first bytes.
+// checkBody refuses what the client's decoder cannot handle: a length or a count that it allocates
+// before it checks whether the bytes are there, and a Multi result without an end. size is that of
+// the body, head its first bytes.
 //
-// One that is missing is no better than a wrong one. The client decodes in a buffer that it uses again and again, and reads
-// on in what an earlier reply has left there.
+// A missing length is as bad as a wrong one. The client reuses its buffer, and would read on in the
+// bytes of an earlier reply.
 func checkBody(op int32, size int, head []byte) error {
 	element, none := 0, int32(0) // bytes that an element takes at least, and the count that stands for a nil
 	switch op {
@@ -154,7 +157,7 @@ func checkBody(op int32, size int, head []byte) error {
 	return nil
 }
 
-// checkMulti walks over the results, each with a header of type, done and error.
+// checkMulti reads the results, each with a header of type, done and error.
 func checkMulti(b []byte) error {
 	const header, stat = 9, 68
 	for at := 0; ; {
@@ -187,8 +190,8 @@ func checkMulti(b []byte) error {
 	}
 }
 
-// touches reports whether a server that answers so has noted that the session is in use. It looks at
-// credentials, and whether the client has shown any that it demands, before that.
+// touches reports whether a server that answers so has recorded that the session is in use. Before
+// it does that, it checks credentials, and whether the client has sent any that it demands.
 func touches(op, code int32) bool {
 	return op != opSetAuth && code != codeAuthFailed && code != codeDemandsSASL
 }

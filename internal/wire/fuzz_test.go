@@ -15,7 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// A script is a server that says what it has to say, and does not listen.
+// A script is a server that sends fixed bytes, and does not read.
 type script struct{ *bytes.Reader }
 
 func (script) Write(p []byte) (int, error)      { return len(p), nil }
@@ -26,8 +26,8 @@ func (script) SetDeadline(time.Time) error      { return nil }
 func (script) SetReadDeadline(time.Time) error  { return nil }
 func (script) SetWriteDeadline(time.Time) error { return nil }
 
-// Whatever a server says, the client gets it unchanged and in whole frames, each of a length that it can stand, or the
-// connection ends.
+// Whatever a server sends, the client receives it unchanged and in whole frames, each of a length
+// that the client can handle, or the connection ends.
 func FuzzWire(f *testing.F) {
 	hello := handshakeFrame(fakeSession, 4000, 16)
 	for _, said := range [][]byte{
@@ -49,7 +49,7 @@ func FuzzWire(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		c := newClient([]string{"zk:1"}, 4*time.Second, settings{logger: quiet{}})
 		defer c.leave()
-		w := newWire(c, script{bytes.NewReader(said)}, "zk:1", time.Second)
+		w := newPacketConn(c, script{bytes.NewReader(said)}, "zk:1", time.Second)
 		w.Write(make([]byte, 49)) // a handshake that asks for a new session
 		var heard []byte
 		for n := 0; ; n++ {
@@ -77,7 +77,7 @@ func FuzzWire(f *testing.F) {
 			if n > 0 {
 				continue
 			}
-			for i, op := range ops { // only now: the wire forgets what it sees before it has a session
+			for i, op := range ops { // only now: the packetConn forgets requests from before the session
 				request := binary.BigEndian.AppendUint32(word(8), uint32(i+1))
 				w.Write(binary.BigEndian.AppendUint32(request, uint32(op)))
 			}
@@ -88,8 +88,8 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// The client's decoder must survive whatever passes our check, for what it cannot stand ends the process. Here it does the
-// decoding itself, of an answer to one call.
+// The client's decoder must survive whatever passes our check, because a panic in it ends the
+// process. Here the test decodes the answer to one call itself.
 func FuzzReply(f *testing.F) {
 	var said atomic.Pointer[[]byte]
 	server := newFakeServer(f)
@@ -154,14 +154,14 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// What a handshake asks for is what its farewell grants.
+// A fakeClose grants the session that the handshake asks for.
 func FuzzFarewell(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, 49))
 	f.Add(slices.Concat(make([]byte, 16), word(4000), make([]byte, 7), []byte{1}, word(16), make([]byte, 17)))
 	f.Fuzz(func(t *testing.T, hello []byte) {
 		session, timeout, password := connectRequest(hello)
-		bye := newFarewell(session, timeout, password)
+		bye := newFakeClose(session, timeout, password)
 		if bye == nil {
 			if session != 0 {
 				t.Error("no farewell for a session")
@@ -212,7 +212,7 @@ func FuzzServers(f *testing.F) {
 	})
 }
 
-// No body makes the check itself fail in another way than by its error.
+// Whatever the body, the check returns, with or without an error.
 func FuzzCheckBody(f *testing.F) {
 	f.Add(int32(opMulti), []byte{0, 0, 0, 1, 0, 0, 0, 0, 0})
 	f.Add(int32(opGetChildren2), []byte{0x7f, 0xff, 0xff, 0xff})

@@ -12,46 +12,50 @@ import (
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 400 * time.Millisecond
-	// A connection that lived shorter than this does not set the pauses back, or a server that throws its clients out would
-	// be asked a thousand times a second.
+	// A connection that lived shorter than settled does not reset the pauses. Otherwise a server
+	// that disconnects its clients would get a thousand connections a second.
 	settled = time.Second
-	// An address that hung is left alone for so many times as long as it cost, as long as there are others.
-	benching = 4
-	// longestTry bounds what the first attempt at a server that accepts but does not answer may cost. A healthy one answers in
-	// milliseconds; but one that is just starting was seen to leave a handshake unanswered, now and then.
+	// backoff is how many times as long an address that did not answer is avoided as the attempt
+	// took, while there are other addresses.
+	backoff = 4
+	// longestTry bounds the first attempt at a server that accepts but does not answer. A healthy
+	// server answers in milliseconds; one that is just starting was seen to leave a handshake
+	// unanswered now and then.
 	longestTry  = time.Second
 	shortestTry = 50 * time.Millisecond
 )
 
-// hosts is the client's HostProvider. It decides which server comes next, how long to pause before, and how long to wait for
-// its answer.
+// hosts is the client's HostProvider. It decides which server comes next, how long to pause before,
+// and how long to wait for its answer.
 //
-// The client asks Next under a mutex that all its state changes need, so Next only picks; all that takes time is left
-// to the dialer. And it never says retryStart before the end: the client would sleep a second and fail every waiting call.
+// The client calls Next while it holds a mutex that all its state changes need, so Next only picks;
+// the dialer does everything that takes time. Next does not return retryStart before the client is
+// closed: then the client sleeps a second and fails every waiting call.
 type hosts struct {
 	resolve func(ctx context.Context, host string) ([]string, error)
 	now     func() time.Time
 
-	mu      sync.Mutex
-	timeout time.Duration // of the session
-	list    []*host
-	next    int
-	tries   int // since the last connection that settled
-	since   time.Time
-	hung    map[string]penalty
-	closed  bool
-	parked  chan struct{} // closed when the client has learned that it is the end
-	once    sync.Once
+	mu        sync.Mutex
+	timeout   time.Duration // of the session
+	list      []*host
+	next      int
+	tries     int // attempts since the last connection that lived for settled
+	since     time.Time
+	penalties map[string]penalty
+	closed    bool
+	stopped   chan struct{} // closed when Next has told the client to end
+	once      sync.Once
 }
 
-// A host is one entry of the list given to Connect. addresses are those its name stood for last, one of which is dialed.
+// A host is one entry of the list given to Connect. addresses are the results of the last lookup of
+// its name, one of which is dialed.
 type host struct {
 	given     string
 	addresses []string
 	turn      int
 }
 
-// A penalty is what an address gets that accepted and then said nothing.
+// A penalty records how often an address accepted and did not answer, and until when it is avoided.
 type penalty struct {
 	times int
 	until time.Time
@@ -59,13 +63,13 @@ type penalty struct {
 
 func newHosts(servers []string, timeout time.Duration) *hosts {
 	h := &hosts{
-		timeout: timeout,
-		resolve: net.DefaultResolver.LookupHost,
-		now:     time.Now,
-		hung:    make(map[string]penalty),
-		parked:  make(chan struct{}),
+		timeout:   timeout,
+		resolve:   net.DefaultResolver.LookupHost,
+		now:       time.Now,
+		penalties: make(map[string]penalty),
+		stopped:   make(chan struct{}),
 	}
-	for _, i := range rand.Perm(len(servers)) { // or all clients would flock to the first server
+	for _, i := range rand.Perm(len(servers)) { // or all clients would connect to the first server
 		h.list = append(h.list, &host{given: servers[i], addresses: []string{servers[i]}, turn: rand.IntN(64)})
 	}
 	return h
@@ -77,14 +81,14 @@ func (h *hosts) Init([]string) error { return nil }
 // Len is part of zk.HostProvider.
 func (h *hosts) Len() int { return len(h.list) }
 
-// Next is part of zk.HostProvider: the next server, another one than the last.
+// Next is part of zk.HostProvider. It returns the next server, another one than the last.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		// Only now: it is the one way to make a client end that is looking for a server. Without it connect() would
-		// never notice that it was closed.
-		h.once.Do(func() { close(h.parked) })
+		// Not before: retryStart is the only way to end a client that is looking for a server.
+		// Without it connect() would never notice that it was closed.
+		h.once.Do(func() { close(h.stopped) })
 		return h.list[h.next].given, true
 	}
 	now := h.now()
@@ -99,7 +103,7 @@ func (h *hosts) Next() (server string, retryStart bool) {
 	return h.list[pick].given, false
 }
 
-// Connected is part of zk.HostProvider: a handshake went well.
+// Connected is part of zk.HostProvider. It is called after a handshake that succeeded.
 func (h *hosts) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,8 +117,8 @@ func (h *hosts) close() {
 	h.closed = true
 }
 
-// pause is how long to wait before the attempt that comes now: not at all during the first round after a working
-// connection, then longer with each full round.
+// pause returns how long to wait before the next attempt: not at all during the first round after a
+// working connection, then longer with each full round.
 func (h *hosts) pause() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,8 +146,9 @@ func (h *hosts) pause() time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// address picks what to dial for a server that Next returned, and how long it may take to answer. Names are looked up each
-// time, for servers move; if that fails the addresses of the last time serve.
+// address picks what to dial for a server that Next returned, and how long it may take to answer.
+// Names are looked up each time, as servers move. If the lookup fails the addresses of the last one
+// are used.
 func (h *hosts) address(ctx context.Context, given string, lookup bool) (address string, limit time.Duration, err error) {
 	x := h.find(given)
 	if lookup {
@@ -159,7 +164,7 @@ func (h *hosts) address(ctx context.Context, given string, lookup bool) (address
 	}
 	x.turn = at + 1
 	address = x.addresses[at]
-	return address, h.limit(h.hung[address].times), nil
+	return address, h.limit(h.penalties[address].times), nil
 }
 
 func (h *hosts) lookup(ctx context.Context, x *host) error {
@@ -181,7 +186,7 @@ func (h *hosts) lookup(ctx context.Context, x *host) error {
 		}
 		return err
 	}
-	slices.Sort(found) // resolvers shuffle, which would let the turn hit one address twice and another never
+	slices.Sort(found) // resolvers shuffle, and then turn could hit one address twice and another never
 	x.addresses = x.addresses[:0:0]
 	for _, ip := range slices.Compact(found) {
 		x.addresses = append(x.addresses, net.JoinHostPort(ip, port))
@@ -189,40 +194,42 @@ func (h *hosts) lookup(ctx context.Context, x *host) error {
 	return nil
 }
 
-// limit is how long an address may take to answer that hung so many times before. Not more than a sixth of the session at
-// first: a silent server is noticed after two thirds, and the rest must do for two more attempts. Longer for one that
-// hung, or a slow ensemble would never be reached. Caller holds mu.
+// limit returns how long an address may take to answer that has hung so many times before. At first
+// it is at most a sixth of the session timeout: the client notices a silent server after two
+// thirds, and the rest must be enough for two more attempts. It is longer for an address that hung,
+// or a slow ensemble would never be reached. Caller holds mu.
 func (h *hosts) limit(times int) time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
 	return min(first<<min(times, 8), max(first, h.timeout*2/3))
 }
 
-// granted replaces the session timeout that was asked for.
+// granted replaces the session timeout that the client asked for.
 func (h *hosts) granted(timeout time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.timeout = timeout
 }
 
-// fined notes that an address hung for its limit.
-func (h *hosts) fined(address string, limit time.Duration) {
+// penalize records that an address did not answer within its limit.
+func (h *hosts) penalize(address string, limit time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.hung[address] = penalty{h.hung[address].times + 1, h.now().Add(benching * limit)}
+	h.penalties[address] = penalty{h.penalties[address].times + 1, h.now().Add(backoff * limit)}
 }
 
-// answered notes that an address answered.
+// answered records that an address answered.
 func (h *hosts) answered(address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.hung, address)
+	delete(h.penalties, address)
 }
 
-// free returns the index of the next address of x that is not benched, -1 if all are; caller holds mu.
+// free returns the index of the next address of x that is not avoided, -1 if all are; caller holds
+// mu.
 func (h *hosts) free(x *host, now time.Time) int {
 	for i := range x.addresses {
 		at := (x.turn + i) % len(x.addresses)
-		if !now.Before(h.hung[x.addresses[at]].until) {
+		if !now.Before(h.penalties[x.addresses[at]].until) {
 			return at
 		}
 	}

@@ -97,13 +97,13 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 	if limit != time.Second {
 		t.Errorf("limit %v, want a sixth of 6s", limit)
 	}
-	h.fined("a:1", limit)
+	h.penalize("a:1", limit)
 	for range 20 {
 		if s, _ := h.Next(); s == "a:1" {
 			t.Fatal("asked the server that hangs, with two others to ask")
 		}
 	}
-	*now = now.Add(benching * limit)
+	*now = now.Add(backoff * limit)
 	var again []string
 	for range 3 {
 		s, _ := h.Next()
@@ -119,7 +119,7 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 			if s != "a:1" && limit != want {
 				t.Errorf("%s: limit %v, want %v", s, limit, want)
 			}
-			h.fined(s, limit)
+			h.penalize(s, limit)
 		}
 		h.Next()
 	}
@@ -182,7 +182,7 @@ func TestNamesAreLookedUpAnew(t *testing.T) {
 	}
 	// One address of a name hangs: the others first.
 	answer("10.0.0.1", "10.0.0.2")
-	h.fined("10.0.0.1:2181", time.Second)
+	h.penalize("10.0.0.1:2181", time.Second)
 	for _, a := range dialed(5) {
 		if a != "10.0.0.2:2181" {
 			t.Errorf("dialed %v", a)

@@ -28,8 +28,8 @@ func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []strin
 	return conn
 }
 
-// call makes one call, and fails the test if it takes longer than within or does not succeed. Calls that were lost with
-// their connection are repeated, as the locks do.
+// call makes one call, and fails the test if it takes longer than within or does not succeed. Calls
+// that were lost with their connection are repeated, as the locks do.
 func call(t testing.TB, conn *zk.Conn, within time.Duration) (took time.Duration) {
 	t.Helper()
 	start := time.Now()

@@ -5,32 +5,34 @@ import (
 	"math"
 )
 
-// A mark is a node that is made and deleted in the transaction that deletes the node it belongs to, so nobody ever sees
-// it: but whoever waits for its creation is told, and knows more than that a node has gone. Waiting for both takes no
-// request more than waiting for one.
+// A mark is a node that is created and deleted in the same transaction that deletes the node it
+// belongs to, so no client ever reads it. But a waiter that watches for its creation gets an event,
+// and so knows that the owner deleted the node. Watching both takes no more requests than watching
+// one.
 //
-// Of a watch on the creation of a node the server keeps hold until that happens. So when a node goes without its mark, the
-// wire takes that watch back (RemoveWatches, in servers from 3.5 on; those before it get no more of them).
+// A server keeps a watch for the creation of a node until the node is created. So when a node is
+// deleted without its mark, the packetConn removes that watch (RemoveWatches, in servers from 3.5
+// on; on older ones no more marks are watched).
 
-// xidUnwatch is that of this request, as xidWatches is that of the other.
+// xidUnwatch is the xid of RemoveWatches, as xidWatches is that of SetWatches.
 const xidUnwatch = -9
 
-// marks are those that one wire waits for: the path of the node for that of its mark. Two who wait for one node may wait
-// for different marks of it.
+// marks maps the path of each mark that is watched on one packetConn to the path of its node. Two
+// waiters for one node may watch different marks of it.
 type marks map[string]string
 
-// unwatch takes the watch on a mark back, unless somebody waits for it again.
-func (w *wire) unwatch(mark string) {
+// unwatch removes the watch on a mark, unless a waiter watches it again.
+func (w *packetConn) unwatch(mark string) {
 	p := binary.BigEndian.AppendUint32(nil, uint32(8+4+len(mark)+4))
 	p = binary.BigEndian.AppendUint32(p, xidUnwatch&math.MaxUint32)
 	p = binary.BigEndian.AppendUint32(p, opRemoveWatches)
 	p = appendString(p, mark)
 	p = binary.BigEndian.AppendUint32(p, dataWatches)
-	again := func() { w.unwatch(mark) }
-	w.send(packet{xid: xidUnwatch, op: opRemoveWatches, again: again}, p, func() bool { return !w.watches.waitFor(mark) })
+	resend := func() { w.unwatch(mark) }
+	w.send(packet{xid: xidUnwatch, op: opRemoveWatches, resend: resend}, p, func() bool { return !w.watches.waitFor(mark) })
 }
 
-// waitFor reports whether somebody waits for a mark.
+// waitFor reports whether a waiter watches a mark.
 func (s *watches) waitFor(mark string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,12 +40,13 @@ func (s *watches) waitFor(mark string) bool {
 	return waits
 }
 
-// dataWatches are those on data, and on nodes to come.
+// dataWatches is the type of watches on data and on nodes to be created.
 const dataWatches = 2
 
-// unwatched takes the answer to that. Any but one is as good as the other: the watch may have fired meanwhile.
-func (c *client) unwatched(code int32) {
+// unwatchReplied handles the answer to RemoveWatches. All codes but one mean the same: the watch
+// may have fired meanwhile.
+func (c *client) unwatchReplied(code int32) {
 	if code == codeUnimplemented {
-		c.markless.Store(true)
+		c.noRemoveWatches.Store(true)
 	}
 }

@@ -73,14 +73,15 @@ func TestMarks(t *testing.T) {
 				if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted {
 					t.Errorf("where no mark was asked for a watch hears %+v", e)
 				}
-				// One that will not come is watched no more.
+				// A mark that will not be created is watched no more.
 				test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
 			})
 		})
 	}
 }
 
-// Nodes that are there no more, and go without their marks, one after the other: nothing is left of either.
+// Nodes that do not exist, and nodes that are deleted without their marks, one after the other: no
+// watch is left.
 func TestMarksThatNeverCome(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -109,8 +110,8 @@ func TestMarksThatNeverCome(t *testing.T) {
 	})
 }
 
-// Somebody asks for a mark when another of the process has asked for it, too; it comes
-// before the second request is at the server, and will not come again.
+// A waiter watches a mark that another waiter of the process watches already. The mark is created
+// before the second request reaches the server, and will not be created again.
 func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -21,13 +21,13 @@ type settings struct {
 	auth   []credentials
 	tls    *tls.Config
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
-	events []*teller // are told of session events
+	events []*notifier // called with session events
 }
 
 type credentials struct{ user, password string }
 
-// WithLogger sends the client's messages (lost connections, failed attempts) to l. Default: they are dropped; errors
-// reach the caller in other ways. l may be called from several goroutines.
+// WithLogger sends the client's messages (lost connections, failed attempts) to l. Default: they
+// are dropped; errors reach the caller in other ways. l may be called from several goroutines.
 func WithLogger(l zk.Logger) Option {
 	return option(func(s *settings) {
 		if l != nil {
@@ -36,18 +36,19 @@ func WithLogger(l zk.Logger) Option {
 	})
 }
 
-// WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme "digest". Given twice,
-// the connection has both identities. Default: none.
+// WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme
+// "digest". Given twice, the connection has both identities. Default: none.
 //
-// A wrong password is not an error: the server takes any pair and merely counts the connection as another identity,
-// whose calls then fail with zk.ErrNoAuth. Connect fails only if the server refuses the scheme itself.
-// The password travels in clear text; combine with WithTLS.
+// A wrong password is not an error: the server takes any pair and merely counts the connection as
+// another identity, whose calls then fail with zk.ErrNoAuth. Connect fails only if the server
+// refuses the scheme itself. The password travels in clear text; combine with WithTLS.
 func WithDigestAuth(user, password string) Option {
 	return option(func(s *settings) { s.auth = append(s.auth, credentials{user, password}) })
 }
 
-// WithTLS talks TLS to the servers' secureClientPort. The certificate is checked against the host name as given to
-// Connect unless config.ServerName is set; config is cloned and may be nil. Default: no TLS.
+// WithTLS talks TLS to the servers' secureClientPort. The certificate is checked against the host
+// name as given to Connect unless config.ServerName is set; config is cloned and may be nil.
+// Default: no TLS.
 func WithTLS(config *tls.Config) Option {
 	if config == nil {
 		config = &tls.Config{}
@@ -56,23 +57,26 @@ func WithTLS(config *tls.Config) Option {
 	return option(func(s *settings) { s.tls = config })
 }
 
-// WithDialer opens the network connections, for a SOCKS proxy or a test. dial gets each address as given to Connect, host
-// name and port, and must end when its context does. Default: look the name up, dial one of its addresses by TCP.
+// WithDialer opens the network connections, for a SOCKS proxy or a test. dial gets each address as
+// given to Connect, host name and port, and must end when its context does. Default: look the name
+// up, dial one of its addresses by TCP.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return option(func(s *settings) { s.dial = dial })
 }
 
-// WithSessionEvents has f told of all events of the session, in their order, on a goroutine of its own.
+// WithSessionEvents calls f with all events of the session, in their order, on a goroutine of its
+// own.
 func WithSessionEvents(f func(zk.Event)) Option {
 	return option(func(s *settings) {
 		if f != nil {
-			s.events = append(s.events, &teller{f: f})
+			s.events = append(s.events, &notifier{f: f})
 		}
 	})
 }
 
-// A teller calls f with one event after another, however long f takes. It has a goroutine while there are events.
-type teller struct {
+// A notifier calls f with one event after another, however long f takes. It has a goroutine while
+// there are events.
+type notifier struct {
 	f func(zk.Event)
 
 	mu      sync.Mutex
@@ -81,34 +85,34 @@ type teller struct {
 	stopped bool
 }
 
-func (t *teller) tell(e zk.Event) {
+func (t *notifier) notify(e zk.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting = append(t.waiting, e)
-	t.goOnLocked()
+	t.startLocked()
 }
 
-func (t *teller) goOnLocked() {
+func (t *notifier) startLocked() {
 	if !t.calling && !t.stopped && len(t.waiting) > 0 {
 		t.calling = true
 		go t.call()
 	}
 }
 
-// stop has no event told any more; a call that is under way ends by itself.
-func (t *teller) stop() {
+// stop drops the events that f was not called with yet; a call in progress ends by itself.
+func (t *notifier) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stopped = true
 }
 
-// call tells what waits. If f ends the goroutine, another one goes on.
-func (t *teller) call() {
+// call calls f with the waiting events. If f ends the goroutine, another one goes on.
+func (t *notifier) call() {
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.calling = false
-		t.goOnLocked()
+		t.startLocked()
 	}()
 	for {
 		t.mu.Lock()

@@ -11,9 +11,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A request for the first watch of a connection may wait in the client while that connects again, and be
-// answered before the client has looked for watches to set again. It would then find this one, and read the
-// last zxid beside the goroutine that stores it. So the answer is held back, but only then.
+// A request for the first watch of a connection may wait in the client's queue during a reconnect,
+// and be answered before the client has searched for watches to set again. The client would then
+// find this one, and read the last zxid while another goroutine stores it. So the answer is
+// delayed, but only then.
 func TestTheFirstWatchAfterAReconnectIsHeldBack(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

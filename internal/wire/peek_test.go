@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A deep is a server that notes through how many buffers it is read.
+// A deep is a server that records through how many buffers it is read.
 type deep struct {
 	script
-	some  *rand.Rand // how much it says at once
+	some  *rand.Rand // how much it sends at once
 	depth int
 }
 
@@ -34,9 +34,9 @@ func (d *deep) Read(p []byte) (int, error) {
 	return d.script.Read(p[:min(len(p), 1+d.some.IntN(100_000))])
 }
 
-// A reply that is larger than any before it gets a larger buffer. It takes the place of the former
-// one, which would keep its memory otherwise until the connection ends: of replies that grow a
-// little each time, all the buffers.
+// A reply that is larger than any before it gets a larger buffer. It replaces the previous buffer.
+// If it read from that one, replies that grow a little each time would keep all their buffers until
+// the connection ends.
 func TestABufferThatGrowsReplacesTheFormerOne(t *testing.T) {
 	const replies, smallest, step = 100, readBuffer / 9, 100
 	hello := handshakeFrame(fakeSession, 4000, 16)
@@ -53,10 +53,10 @@ func TestABufferThatGrowsReplacesTheFormerOne(t *testing.T) {
 	c := newClient([]string{"zk:1"}, 4*time.Second, settings{logger: quiet{}})
 	defer c.leave()
 	server := &deep{script: script{bytes.NewReader(said)}, some: rand.New(rand.NewPCG(1, 2))}
-	w := newWire(c, server, "zk:1", time.Second)
+	w := newPacketConn(c, server, "zk:1", time.Second)
 	w.Write(make([]byte, 49)) // a handshake that asks for a new session
 	heard := make([]byte, len(said))
-	if _, err := io.ReadFull(w, heard[:len(hello)]); err != nil { // what is sent before it is not noted
+	if _, err := io.ReadFull(w, heard[:len(hello)]); err != nil { // requests from before the session are not recorded
 		t.Fatal(err)
 	}
 	for i := range replies {

@@ -6,8 +6,8 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// pending holds the packets that were sent and not answered yet, in order. Replies come in the same order, but for those
-// to credentials, which the server gives at once.
+// pending holds the packets that were sent and not answered yet, in order. Replies come in the same
+// order, except those to credentials, which the server sends at once.
 type pending struct {
 	sent []packet
 	head int
@@ -16,12 +16,12 @@ type pending struct {
 type packet struct {
 	xid, op int32
 	at      time.Time
-	birth   *liveness.Birth // somebody wants to know the zxid of the reply; or nil
-	again   func()          // sends it once more if the server throws it away; nil if that is not the wire's to do
+	birth   *liveness.Birth // the caller that wants to know the zxid of the reply, or nil
+	resend  func()          // sends it again if the server drops it; nil if the client does that
 }
 
 func (q *pending) push(p packet) {
-	// Reuse the room in front before growing: a busy connection never has an empty queue.
+	// Reuse the space in front before growing: a busy connection never has an empty queue.
 	if len(q.sent) == cap(q.sent) && q.head > len(q.sent)/2 {
 		q.sent = q.sent[:copy(q.sent, q.sent[q.head:])]
 		q.head = 0
@@ -29,7 +29,7 @@ func (q *pending) push(p packet) {
 	q.sent = append(q.sent, p)
 }
 
-// pop takes out the packet that a reply with this xid answers.
+// pop removes and returns the packet that a reply with this xid answers.
 func (q *pending) pop(xid int32) (packet, bool) {
 	for i := q.head; i < len(q.sent); i++ {
 		p := q.sent[i]

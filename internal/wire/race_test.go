@@ -16,9 +16,10 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// Watches are set and calls wait while the connection is cut again and again: under the race detector this shows whether the
-// watches are sent again before the first reply. In real time, too: there goroutines run beside each other in another way, and
-// the system's network orders other things than ours.
+// Watches are set and calls wait while the connection is cut again and again: under the race
+// detector this shows whether the watches are set again before the first reply. It also runs in
+// real time: goroutines interleave differently there, and the system's network orders other events
+// than memnet.
 func TestChaos(t *testing.T) {
 	for _, auth := range []bool{false, true} {
 		for name, at := range map[string]func(*testing.T, func(*testing.T, venue.Venue)){"virtual": venue.InMemory, "TCP": venue.OnReal} {

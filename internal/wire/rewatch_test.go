@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// A rewatcher is a server that notes how a client sets its watches again after a reconnect, and
-// answers that as the test says. A getACL ends the connection.
+// A rewatcher is a server that records how a client sets its watches again after a reconnect, and
+// answers as the test says. A getACL ends the connection.
 type rewatcher struct {
 	*fakeServer
 	sets chan []byte // the requests that set watches again, without their xids
@@ -54,7 +54,7 @@ func newRewatcher(t *testing.T, code func(connection, set int64) (int32, bool)) 
 	return r, conn
 }
 
-// set is the next request that sets watches again, and the zxid in it.
+// set returns the next request that sets watches again, and the zxid in it.
 func (r *rewatcher) set(t *testing.T) (p []byte, zxid int64) {
 	t.Helper()
 	select {
@@ -66,7 +66,7 @@ func (r *rewatcher) set(t *testing.T) (p []byte, zxid int64) {
 	}
 }
 
-// cut has the server end the connection.
+// cut makes the server end the connection.
 func cut(t *testing.T, conn *zk.Conn) {
 	t.Helper()
 	if _, _, err := conn.GetACL("/"); err == nil {
@@ -85,8 +85,8 @@ func (r *rewatcher) get(t *testing.T, conn *zk.Conn, zxid int64) {
 	t.Error("no answer")
 }
 
-// A server that has too much to do throws the request away by which the client sets its watches
-// again. The client would note that in its log and wait for events that no server will send.
+// An overloaded server drops the request by which the client sets its watches again. The client
+// would only log that, and wait for events that no server will send.
 func TestWatchesThatAreThrottledAreSetAgain(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestWatchesThatAreThrottledAreSetAgain(t *testing.T) {
 	})
 }
 
-// What refuses the watches in another way is no server for this client: the connection ends, and
-// the next one sets them for all the changes since the last connection that had them.
+// A server that refuses the watches in another way is of no use to this client: the connection
+// ends, and the next one sets them for all changes since the last connection that had them.
 func TestWatchesThatAreRefusedAreSetAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code    int32
@@ -147,7 +147,7 @@ func TestWatchesThatAreRefusedAreSetAgain(t *testing.T) {
 				if _, zxid := r.set(t); zxid != 1000 {
 					t.Errorf("set for changes since %d", zxid)
 				}
-				r.get(t, conn, 2000) // the client takes that for the last it has heard of
+				r.get(t, conn, 2000) // the client takes that for the last zxid it has received
 				if !tc.answers {
 					cut(t, conn)
 				}
@@ -164,9 +164,10 @@ func TestWatchesThatAreRefusedAreSetAgain(t *testing.T) {
 	}
 }
 
-// One answer is not that to all. A request of the last connection may be in the client's queue still, and come beside
-// that of this one, which has watches that the other has not. And the client sets very many watches again by several
-// requests, each when the one before is answered.
+// One answer does not answer all requests. A request of the previous connection may still be in the
+// client's queue, and be sent beside that of this one, which has watches that the other has not.
+// And the client sets very many watches again by several requests, each when the previous one is
+// answered.
 func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
 	for name, tc := range map[string]struct{ requests, answers, size int }{
 		"one of two":          {2, 1, 100},
@@ -175,7 +176,7 @@ func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newClient([]string{"zk:2181"}, time.Second, settings{})
 			on := func() (set func(zxid int64) int64, granted func()) {
-				w := newWire(c, nil, "zk:2181", time.Second)
+				w := newPacketConn(c, nil, "zk:2181", time.Second)
 				c.current = w
 				set = func(zxid int64) int64 {
 					p := slices.Concat(word(int32(tc.size)), word(1), word(opSetWatches), binary.BigEndian.AppendUint64(nil, uint64(zxid)))
@@ -199,7 +200,7 @@ func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// A mark that is watched no more is taken back, however often the server throttles that.
+// A mark that is watched no more is removed, however often the server throttles that.
 func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -235,8 +236,8 @@ func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 	})
 }
 
-// Connect asks for something to see whether its credentials are refused. That the server has too
-// much to do is no refusal.
+// Connect sends a read to see whether its credentials are refused. An overloaded server is no
+// refusal.
 func TestConnectGoesOnWhenThrottled(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

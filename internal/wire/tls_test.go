@@ -37,7 +37,7 @@ func TestTLS(t *testing.T) {
 		server := realzk.StandaloneTLS(t, ca, ca.Issue(t, "localhost", time.Now().Add(time.Hour)), realzk.Options{})
 		config := &tls.Config{RootCAs: ca.Pool}
 
-		// By name, which the stock client replaces by an address that no certificate has.
+		// By name, which the bare client replaces by an address that no certificate has.
 		conn := connect(t, v, 4*time.Second, []string{server.TLSAddr}, wire.WithTLS(config))
 		call(t, conn, 2*time.Second)
 		if !liveness.Of(conn).Alive(conn.SessionID()) {
@@ -54,8 +54,8 @@ func TestTLS(t *testing.T) {
 	})
 }
 
-// What must not be trusted is refused, and the error says why. The logger is told as well, each time: then this test has seen
-// enough, and gives up.
+// A certificate that must not be trusted is refused, and the error says why. The logger receives
+// each attempt: the test gives up when it has enough of them.
 func TestTLSRefused(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
@@ -93,7 +93,7 @@ func TestTLSRefused(t *testing.T) {
 	})
 }
 
-// A certificate of the client's own is an identity, too, which ZooKeeper calls x509.
+// A certificate of the client is an identity, too, of ZooKeeper's scheme x509.
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	venue.OnReal(t, func(t *testing.T, v venue.Venue) {
@@ -137,7 +137,7 @@ func TestClientCertificate(t *testing.T) {
 	})
 }
 
-// lines is a logger that remembers.
+// lines is a logger that keeps its messages.
 type lines struct {
 	mu   sync.Mutex
 	said []string
@@ -149,7 +149,7 @@ func (l *lines) Printf(format string, args ...any) {
 	l.said = append(l.said, fmt.Sprintf(format, args...))
 }
 
-// waiting is one that tells when it has heard something.
+// waiting is a logger that signals its first message.
 type waiting struct {
 	lines
 	what string

@@ -20,12 +20,14 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// What the locks take for granted of the client, github.com/go-zookeeper/zk, asked of the client itself and of a real server:
-// a new version that does otherwise is noticed here and not in a lock. What is asked as well in other places: that requests
-// of one session may run in the next, internal/zkclient TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent
-// again, TestDigestAuth, TestChaos and TestFailedWrites; that Close ends with all that is under way, TestCloseDuringOutage.
+// What the locks assume of the client, github.com/go-zookeeper/zk, tested with the client itself
+// and a real server: a new version that behaves differently fails here and not in a lock. Other
+// tests of such assumptions: that requests of one session may run in the next, internal/zkclient
+// TestACreateCarriedIntoAnotherSessionIsNotOurs; that credentials are sent again, TestDigestAuth,
+// TestChaos and TestFailedWrites; that Close ends while calls are in progress,
+// TestCloseDuringOutage.
 
-// upstream runs a test with the client as it is, and as wire makes it.
+// upstream runs a test with the bare client, and with one of package wire.
 func upstream(t *testing.T, test func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn)) {
 	t.Parallel()
 	for name, by := range map[string]func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn{
@@ -108,7 +110,7 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 		var readers sync.WaitGroup
 		for range 4 {
 			if bare {
-				break // a request that meets the goodbye can hang the client's own goroutine, now and then
+				break // a request that meets the end of the session can hang the client's own goroutine, now and then
 			}
 			readers.Go(func() {
 				for err := error(nil); err == nil; {
@@ -131,8 +133,8 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 	})
 }
 
-// More watches than fit into one request are sent again after a reconnect, those whose node has changed meanwhile fire, and
-// the end of the session is told to the rest.
+// More watches than fit into one request are set again after a reconnect, those whose node has
+// changed meanwhile fire, and the rest get the end of the session.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
 	const watches = 1500
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
@@ -183,7 +185,7 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 		if conn.SessionID() != session {
 			t.Fatal("another session")
 		}
-		// Two for one: an event comes once, and the channel is closed then.
+		// Two watches on one node: each gets its event once, and then its channel is closed.
 		must(t, witness.Delete(path(1), -1))
 		if e := hears(1); e.Type != zk.EventNodeDeleted {
 			t.Errorf("after the reconnect a watch hears %+v", e)
@@ -203,7 +205,8 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 	})
 }
 
-// An event comes before any answer that shows what it is about: who has seen the answer finds it there.
+// An event arrives before any answer that shows its change: a goroutine that has the answer finds
+// the event in the channel.
 func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
 		conn, witness := connect(), v.Connect(t, 20*time.Second)
@@ -230,7 +233,8 @@ func TestUpstreamTellsEventsBeforeAnswers(t *testing.T) {
 	})
 }
 
-// Without a server the bare client fails what waits; that of wire goes on waiting.
+// Without a server the bare client fails the calls that wait; those of a connection of package wire
+// go on waiting.
 func TestUpstreamWithoutAServer(t *testing.T) {
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -264,7 +268,7 @@ func TestUpstreamWithoutAServer(t *testing.T) {
 	})
 }
 
-// A server that takes its time, but less than the client gives it, is no lost one.
+// A server that is slow, but faster than the client's timeout, is not lost.
 func TestUpstreamWaitsForASlowServer(t *testing.T) {
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -286,7 +290,7 @@ func TestUpstreamWaitsForASlowServer(t *testing.T) {
 	})
 }
 
-// A listing of more than the MiB at which the Java client ends comes through; a request of more than that does not.
+// A listing above 1 MiB, at which the Java client fails, arrives; a request above 1 MiB does not.
 func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 	const nodes, each = 8000, 150
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
@@ -311,7 +315,7 @@ func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 	})
 }
 
-// wire reads what the client writes, and takes each Write for one packet.
+// packetConn reads what the client writes, and takes each Write for one packet.
 func TestUpstreamWritesWholePackets(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {

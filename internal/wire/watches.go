@@ -11,37 +11,40 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// The protocol has a request that sets data watches on any number of nodes, SetWatches, by which clients set theirs again
-// after a reconnect. The client library uses it for that alone, and has one request for each node otherwise. Who waits for N
-// permits has N nodes to watch, so the wire sends it on its own, and keeps the answer from the client, which never asked.
+// The protocol has a request that sets data watches on any number of nodes, SetWatches, by which
+// clients set their watches again after a reconnect. The client library uses it for that alone, and
+// otherwise sends one request per node. A caller that waits for N permits watches N nodes, so the
+// packetConn sends SetWatches itself, and keeps the answer from the client, which did not ask.
 //
-// The server answers for a node that does not exist by an event ahead of the answer. A watch that was set in this way ends
-// with the network connection, and its waiter looks again.
+// If the node of a watch set in this way does not exist, the server sends its event ahead of the
+// answer. The watch ends with the network connection, and then the waiter lists again.
 
 const (
-	// xidWatches is what the Java client uses for it. Ours counts upwards from 1.
+	// xidWatches is the xid that the Java client uses for SetWatches. go-zookeeper counts upwards
+	// from 1.
 	xidWatches = -8
-	// mostWatches bounds the bytes of the paths in one request, as the server's limit may be lowered, too.
+	// mostWatches bounds the bytes of the paths in one request, because the server's limit may be
+	// lowered, too.
 	mostWatches = 128 << 10
 )
 
-// watches are those that were set by one wire.
+// watches are those that were set on one packetConn.
 type watches struct {
 	mu    sync.Mutex
 	of    map[string][]watch
 	marks marks
-	sent  []*batch // and not answered yet, in order
+	sent  []*batch // requests not answered yet, in order
 }
 
-// watch is one of those on a node.
+// watch is one watch on a node.
 type watch struct {
 	events chan zk.Event
 	batch  *batch
 	at     int    // in the batch
-	mark   string // by which it hears of the node's end, if that has this mark; or ""
+	mark   string // the mark that also fires it, or ""
 }
 
-// fire tells of an event, once. The server sends that of a node that does not exist ahead of the answer.
+// fire sends an event, once. The server sends that of a node that does not exist ahead of the answer.
 func (w watch) fire(e zk.Event) {
 	if e.Type == zk.EventNodeDeleted && !w.batch.answered {
 		w.batch.absent[w.at] = true
@@ -53,8 +56,8 @@ func (w watch) fire(e zk.Event) {
 // batch is one request.
 type batch struct {
 	paths  []string
-	mark   string // of the first of these; "" for none
-	stale  bool   // the mark was made before the answer came
+	mark   string // of the first path; "" for none
+	stale  bool   // the mark was created before the answer came
 	events []chan zk.Event
 	absent []bool // by node: it did not exist when the server was asked
 	answer chan error
@@ -62,15 +65,16 @@ type batch struct {
 	answered bool
 }
 
-// watchAll sets a data watch on each node and waits for the answer. Each channel yields one event and is closed then:
-// zk.EventNotWatching if the connection ended first. That of a node that did not exist is nil. mark is that of the first
+// watchAll sets a data watch on each node and waits for the answer. Each channel yields one event
+// and is then closed: zk.EventNotWatching if the connection ended first. The channel of a node that
+// did not exist is nil. mark is that of the first
 // node, or "".
 func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
-	w, err := c.speaking()
+	w, err := c.pastAuthConn()
 	if err != nil {
 		return nil, err
 	}
-	if c.markless.Load() {
+	if c.noRemoveWatches.Load() {
 		mark = ""
 	}
 	events := make([]<-chan zk.Event, 0, len(paths))
@@ -97,9 +101,10 @@ func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error
 	return events, nil
 }
 
-// speaking returns the wire once the client has sent something on it. Before that it may still be about to send the
-// credentials, which have to be first: there are servers that talk to nobody without.
-func (c *client) speaking() (*wire, error) {
+// pastAuthConn returns the current packetConn once the client has sent a request other than
+// credentials on it. Before that the client may still be about to send the credentials, which must
+// be first: some servers refuse all other requests without them.
+func (c *client) pastAuthConn() (*packetConn, error) {
 	for range 2 {
 		c.mu.Lock()
 		w, conn := c.current, c.conn
@@ -108,19 +113,19 @@ func (c *client) speaking() (*wire, error) {
 			return nil, zk.ErrConnectionClosed
 		}
 		w.mu.Lock()
-		spoken := w.spoken
+		pastAuth := w.pastAuth
 		w.mu.Unlock()
-		if spoken {
+		if pastAuth {
 			return w, nil
 		}
 		if _, _, err := conn.Exists("/"); err != nil {
 			return nil, err
 		}
 	}
-	return nil, zk.ErrConnectionClosed // made anew meanwhile
+	return nil, zk.ErrConnectionClosed // reconnected meanwhile
 }
 
-// markOf is the mark of one of the paths, or "".
+// markOf returns the mark of one of the paths, or "".
 func (b *batch) markOf(i int) string {
 	if i == 0 {
 		return b.mark
@@ -137,21 +142,21 @@ func newBatch(paths []string, mark string) *batch {
 }
 
 // ask sends the request of a batch.
-func (w *wire) ask(b *batch) {
+func (w *packetConn) ask(b *batch) {
 	add := func() bool { w.watches.add(b); return true }
 	if !w.send(packet{xid: xidWatches, op: opSetWatches}, b.request(), add) {
 		b.answer <- zk.ErrConnectionClosed
 	}
 }
 
-// send sends a request of the wire's own, beside what the client sends, if there is a session to send it in, and about,
-// which comes right before it, does not object.
-func (w *wire) send(as packet, p []byte, about func() bool) bool {
+// send sends a request of the packetConn's own between those of the client, if there is a session
+// to send it in and ready, which is called right before, returns true.
+func (w *packetConn) send(as packet, p []byte, ready func() bool) bool {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	w.mu.Lock()
-	// On one that brought no session the client reads no more.
-	sends := w.phase == running && w.granted && w.giveUp.IsZero() && about()
+	// On a connection without a session the client reads no more.
+	sends := w.phase == running && w.granted && w.giveUp.IsZero() && ready()
 	if sends {
 		as.at = time.Now()
 		w.pending.push(as)
@@ -165,8 +170,8 @@ func (w *wire) send(as packet, p []byte, about func() bool) bool {
 	return sends
 }
 
-// request is the packet. The zxid in it is that from which on the client wants to be told of changes: of none, the watches
-// are new.
+// request returns the packet. The zxid in it is that from which on the client wants changes: of
+// none, as the watches are new.
 func (b *batch) request() []byte {
 	size := 8 + 8 + 3*4
 	for _, path := range b.paths {
@@ -183,11 +188,11 @@ func (b *batch) request() []byte {
 	p = binary.BigEndian.AppendUint32(p, opSetWatches)
 	p = binary.BigEndian.AppendUint64(p, math.MaxInt64)
 	p = appendStrings(p, b.paths)
-	p = appendStrings(p, marks)                // as nodes to come
-	return binary.BigEndian.AppendUint32(p, 0) // none of children
+	p = appendStrings(p, marks)                // as nodes to be created
+	return binary.BigEndian.AppendUint32(p, 0) // no child watches
 }
 
-// appendStrings appends them as the protocol has them.
+// appendStrings appends strings in the protocol's encoding.
 func appendStrings(p []byte, all []string) []byte {
 	p = binary.BigEndian.AppendUint32(p, uint32(len(all)))
 	for _, s := range all {
@@ -200,7 +205,8 @@ func appendString(p []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(p, uint32(len(s))), s...)
 }
 
-// add notes a batch before it is sent: the events of nodes that are gone come before the answer.
+// add records a batch before it is sent, because the events of missing nodes come before the
+// answer.
 func (s *watches) add(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +222,8 @@ func (s *watches) add(b *batch) {
 	s.sent = append(s.sent, b)
 }
 
-// answered takes the answer to the oldest batch. stale is a mark that the server has to be told to forget, or "".
+// answered handles the answer to the oldest batch. stale is a mark whose watch must be removed, or
+// "".
 func (s *watches) answered(code int32) (stale string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -236,7 +243,7 @@ func (s *watches) answered(code int32) (stale string) {
 	return ""
 }
 
-// drop forgets batches that nobody waits for.
+// drop removes the watches of batches that no caller waits for.
 func (s *watches) drop(batches []*batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,15 +252,15 @@ func (s *watches) drop(batches []*batch) {
 	}
 }
 
-// forget forgets the watches of a batch, if they have not ended; caller holds mu.
+// forget removes the watches of a batch that have not fired; caller holds mu.
 func (s *watches) forget(b *batch) {
 	for i, path := range b.paths {
 		s.take(path, func(w watch) bool { return w.events == b.events[i] })
 	}
 }
 
-// take takes some of the watches on a node away, if there are any left, and the marks that nobody waits for any more
-// without them; caller holds mu.
+// take removes and returns the watches on a node that match, and the marks that no remaining watch
+// needs; caller holds mu.
 func (s *watches) take(path string, which func(watch) bool) (taken []watch, unmarked []string) {
 	var left []watch
 	for _, w := range s.of[path] {
@@ -278,15 +285,16 @@ func (s *watches) take(path string, which func(watch) bool) (taken []watch, unma
 	return taken, unmarked
 }
 
-// fire tells those who watch a node of an event. Its mark is news only to those who wait for that one: the others hear
-// of the deletion, which comes next. unmarked are the marks whose watches are of no more use.
+// fire sends an event to the watches of a node. The creation of a mark goes only to the watches
+// with that mark: the others fire by the deletion, which comes next. unmarked are the marks whose
+// watches are no longer needed.
 func (s *watches) fire(path string, e zk.Event) (unmarked []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.Path = path
 	var told []watch
 	if e.Type == zk.EventNodeCreated {
-		for _, b := range s.sent { // the server may wait for it from now on
+		for _, b := range s.sent { // the server may set the watch only after this creation
 			b.stale = b.stale || b.mark == path
 		}
 		told, _ = s.take(s.marks[path], func(w watch) bool { return w.mark == path })
@@ -299,7 +307,8 @@ func (s *watches) fire(path string, e zk.Event) (unmarked []string) {
 	return unmarked
 }
 
-// end ends all watches with their connection. None is added any more: the wire is broken by now.
+// end ends all watches when their connection ends. None can be added later: the packetConn is in
+// phase broken.
 func (s *watches) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +324,7 @@ func (s *watches) end() {
 	s.sent = nil
 }
 
-// codeError is the error for a code, in the words of the client.
+// codeError returns the client's error for a code.
 func codeError(code int32) error {
 	switch code {
 	case 0:

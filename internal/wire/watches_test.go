@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// nodes makes so many of them, and returns their paths.
+// nodes creates so many nodes, and returns their paths.
 func nodes(t *testing.T, conn *zk.Conn, n int) []string {
 	t.Helper()
 	dir := test.Path(t)
@@ -58,7 +58,7 @@ func set(t *testing.T, conn *zk.Conn, path string) {
 	must(t, err)
 }
 
-// answered waits until the connection has heard all that came before.
+// answered waits until the connection has received everything sent before.
 func answered(t *testing.T, conn *zk.Conn) {
 	t.Helper()
 	must(t, errOf(conn.Sync("/")))
@@ -134,7 +134,7 @@ func TestWatchAllTwice(t *testing.T) {
 	})
 }
 
-// More than a request holds.
+// More paths than fit into one request.
 func TestWatchAllOfThousands(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -157,8 +157,8 @@ func TestWatchAllOfThousands(t *testing.T) {
 	})
 }
 
-// Wherever the connection ends, whoever asks gets an error, and whoever waits hears of it before a new connection can tell
-// anything else.
+// Wherever the connection ends, a caller that is setting watches gets an error, and a waiter gets
+// the end of its watch before a new connection can deliver anything else.
 func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 	for name, action := range map[string]proxy.Action{
 		"before the request": proxy.CutBefore, "without an answer": proxy.CutAfterCommit,
@@ -199,8 +199,8 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 	}
 }
 
-// Both set watches and lose connections: for the race detector, and for the client's bookkeeping, which must not see
-// our answers.
+// The client and the packetConn both set watches and lose connections: for the race detector, and
+// for the client's bookkeeping, which must not see the packetConn's answers.
 func TestWatchAllAmongOthers(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -241,7 +241,7 @@ func TestWatchAllAmongOthers(t *testing.T) {
 	})
 }
 
-// silentUntilTheEnd lets a watch hear of nothing but the end of its connection.
+// silentUntilTheEnd fails unless the only event of a watch is the end of its connection.
 func silentUntilTheEnd(t *testing.T, watches []<-chan zk.Event) {
 	t.Helper()
 	for _, ch := range watches {
@@ -255,8 +255,8 @@ func silentUntilTheEnd(t *testing.T, watches []<-chan zk.Event) {
 	}
 }
 
-// There are servers that talk to nobody without credentials: they are the first thing on each connection, whoever is
-// in a hurry.
+// Some servers refuse all requests without credentials: these are the first packets on each
+// connection, also when a waiter wants to watch at once.
 func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -266,7 +266,7 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 		paths := nodes(t, witness, 3)
 		answered(t, conn)
 		var mu sync.Mutex
-		var asked []proxy.Op // on the present connection
+		var asked []proxy.Op // on the current connection
 		p.OnRequest(func(op proxy.Op) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -296,7 +296,8 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 	})
 }
 
-// The connection ends between the first request and the second: those that are set have ended with it.
+// The connection ends between the first request and the second: the watches that are set have ended
+// with it.
 func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -312,7 +313,7 @@ func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
 	})
 }
 
-// The server throws the request away by which the client sets its watches again after a reconnect.
+// The server drops the request by which the client sets its watches again after a reconnect.
 func TestWatchesOnAServerThatThrottles(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, witness *zk.Conn, path string){
 		"changed": set,

@@ -22,8 +22,8 @@ import (
 
 const fakeSession = 0x77
 
-// A fakeServer speaks just enough of the protocol to shake hands and answer pings and reads, and says whatever the test
-// wants in between.
+// A fakeServer implements just enough of the protocol to grant sessions and answer pings and reads,
+// and sends what the test wants in between.
 type fakeServer struct {
 	t          testing.TB
 	network    *memnet.Network
@@ -31,7 +31,8 @@ type fakeServer struct {
 	handshakes atomic.Int64
 	wg         sync.WaitGroup
 
-	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for the sane thing.
+	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for
+	// the default answer.
 	welcome func(n int64, c net.Conn) bool
 	answer  func(n int64, c net.Conn, xid, op int32) bool
 	// packet sees each request; it may be nil.
@@ -148,7 +149,7 @@ func handshakeFrame(session uint64, timeout, password uint32) []byte {
 
 func word(n int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 
-// Whatever the first connection says, the second one must work, and the process must live.
+// Whatever the first connection sends, the second one must work, and the process must not end.
 func TestMalformedHandshake(t *testing.T) {
 	for name, bytes := range map[string][]byte{
 		"nothing, and closes":   nil,
@@ -182,7 +183,8 @@ func TestMalformedHandshake(t *testing.T) {
 	}
 }
 
-// A server that sends the length of the handshake and no more: the client's second read has no deadline.
+// A server that sends the length of the handshake and no more: the client's second read has no
+// deadline.
 func TestHandshakeThatStops(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -265,7 +267,7 @@ func TestMalformedReply(t *testing.T) {
 	}
 }
 
-// The bodies that the decoder copes with must not be taken for malformed.
+// Bodies that the decoder can handle must not be refused as malformed.
 func TestSoundBodies(t *testing.T) {
 	stat := make([]byte, 68)
 	join := func(parts ...[]byte) (b []byte) {
@@ -317,7 +319,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// The expiry is told with session 0; a new session follows.
+// An expiry is an answer with session 0; a new session follows.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -350,7 +352,7 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-// The requests' times come from before they were sent, and each answer is told.
+// The requests' times are from before they were sent, and each answer is recorded.
 func TestAnswersAreTimed(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -383,7 +385,7 @@ func TestAnswersAreTimed(t *testing.T) {
 	})
 }
 
-// The server refuses to set watches: the caller is told, and nothing is left of them.
+// The server refuses to set watches: the caller gets the error, and no watch is left.
 func TestWatchAllRefused(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -409,7 +411,7 @@ func TestWatchAllRefused(t *testing.T) {
 	})
 }
 
-// Answers have nothing in them that tells whose they are: they come in the order of the requests.
+// Answers do not identify their request: they come in the order of the requests.
 func TestTwoWatchAllAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
@@ -458,7 +460,7 @@ func TestTwoWatchAllAtOnce(t *testing.T) {
 	})
 }
 
-// A server that can not take a watch back is asked for no more marks.
+// A server that cannot remove a watch gets no more watches for marks.
 func TestMarksOnAnOldServer(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {

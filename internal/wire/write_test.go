@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// A brokenConn fails the first Write of an operation, and tells its reader late.
+// A brokenConn fails the first Write of an operation, and its Read fails later.
 type brokenConn struct {
 	net.Conn
 	op     *atomic.Int32 // 0: none
@@ -75,8 +75,8 @@ func TestFailedWrites(t *testing.T) {
 		}
 	}
 
-	// While the wire knows already and the client does not, its send loop still takes requests, and fails them. That must not
-	// look like a Close.
+	// Between the packetConn's error and the client's, the client's send loop still takes requests,
+	// and fails them. That must not look like a Close.
 	t.Run("of a call", func(t *testing.T) {
 		t.Parallel()
 		inBubble(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package znode knows the names of the nodes that stand in line for a lock:
-// how they are built, read and ordered. It is pure: no connection, no I/O.
+// Package znode builds, parses and orders the names of the nodes in a lock's queue. It is pure: no
+// connection, no I/O.
 package znode
 
 import (
@@ -9,41 +9,41 @@ import (
 	"strings"
 )
 
-// Kind is the word in front of a node's sequence number, with the hyphen if it
-// has one. It says what the node asks for.
+// Kind is the word in front of a node's sequence number, with the hyphen if it has one. It says
+// what the node asks for.
 type Kind string
 
-// The kinds of members. Lock is also the word that Curator's InterProcessMutex
-// and go-zookeeper's zk.Lock use, so all three stand in one line.
+// The kinds of members. Lock is also the word that Curator's InterProcessMutex and go-zookeeper's
+// zk.Lock use, so all three share one queue.
 const (
 	Read   Kind = "read-"
 	Write  Kind = "write-"
 	Lock   Kind = "lock-"
 	Permit Kind = "permit-"
 
-	// Those of Curator's InterProcessReadWriteLock.
+	// Kinds of Curator's InterProcessReadWriteLock.
 	CuratorRead  Kind = "__READ__"
 	CuratorWrite Kind = "__WRIT__"
 
-	// Those of kazoo: the first of its ReadLock, the other of its Lock and WriteLock.
+	// Kinds of kazoo: the first of its ReadLock, the other of its Lock and WriteLock.
 	KazooRead Kind = "__rlock__"
 	KazooLock Kind = "__lock__"
 )
 
-// bare reports whether names of this kind begin with the ID's hexadecimal digits
-// and nothing else, as kazoo writes them.
+// bare reports whether names of this kind begin with the ID's hexadecimal digits and nothing else,
+// as kazoo writes them.
 func (k Kind) bare() bool { return k == KazooRead || k == KazooLock }
 
 // Node is a member's node in a lock's directory.
 type Node struct {
 	Name string // as the directory lists it
-	ID   string // what its maker chose before the create; empty if the name has none
+	ID   string // chosen by the process that created it, before the create; empty if the name has none
 	Kind Kind
 	Seq  int64 // as the server numbered it
 }
 
-// protected marks names that carry an ID chosen before the create (Curator's
-// withProtection), so that a create whose reply was lost can be found again.
+// protected marks names that carry an ID chosen before the create (Curator's withProtection), so
+// that a create whose reply was lost can be found again.
 const protected = "_c_"
 
 // NewID returns a random version 4 UUID in its dashed form, as Curator writes it.
@@ -52,7 +52,7 @@ func NewID() string {
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails: it ends the program instead
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	text := make([]byte, 0, 36) // by hand: Sprintf takes half a dozen allocations, each time that somebody queues
+	text := make([]byte, 0, 36) // not Sprintf, which allocates half a dozen times for each node
 	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
 		if i > 0 {
 			text = append(text, '-')
@@ -70,17 +70,16 @@ func Prefix(id string, kind Kind) string {
 	return protected + id + "-" + string(kind)
 }
 
-// As returns the node that takes n's place in line under another kind: same ID,
-// same sequence number.
+// As returns the node that replaces n in the queue under another kind: same ID, same sequence
+// number.
 func (n Node) As(kind Kind) Node {
 	n.Kind = kind
 	n.Name = Prefix(n.ID, kind) + fmt.Sprintf("%010d", n.Seq)
 	return n
 }
 
-// Parse reads a child's name. It reports false for a child that is none of the
-// given kinds: such a child belongs to somebody else and is neither an error
-// nor anything to wait for.
+// Parse parses a child's name. It returns false for a child that is none of the given kinds:
+// another recipe or program owns it, and it is neither an error nor waited for.
 func Parse(name string, kinds ...Kind) (Node, bool) {
 	word, digits := splitSequence(name)
 	if digits == "" {
@@ -90,8 +89,7 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 		id, ok := strings.CutSuffix(word, string(kind))
 		negative := false
 		if !ok {
-			// A hyphen behind the kind is the sign of a counter that has
-			// passed 2^31.
+			// A hyphen after the kind is the sign of a counter that has passed 2^31.
 			if id, negative = strings.CutSuffix(word, string(kind)+"-"); !negative {
 				continue
 			}
@@ -116,8 +114,8 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 	return Node{}, false
 }
 
-// splitSequence cuts the sequence number off a name. The server writes an int
-// as %010d: ten digits, or a sign and nine or ten.
+// splitSequence cuts the sequence number off a name. The server writes an int as %010d: ten digits,
+// or a sign and nine or ten.
 func splitSequence(name string) (word, digits string) {
 	i := len(name)
 	for i > 0 && '0' <= name[i-1] && name[i-1] <= '9' {
@@ -129,8 +127,8 @@ func splitSequence(name string) (word, digits string) {
 	return name[:i], name[i:]
 }
 
-// cutID reads what stands before the kind: nothing, or a protected ID of 32 hex
-// digits (zk.Lock) or 36 characters (Curator, ourselves). A bare one is 32 digits.
+// cutID reads what precedes the kind: nothing, or a protected ID of 32 hex digits (zk.Lock) or 36
+// characters (Curator, this library). A bare one is 32 digits.
 func cutID(s string, bare bool) (id string, ok bool) {
 	if s == "" {
 		return "", true
@@ -156,7 +154,7 @@ func isID(s string) bool {
 	return true
 }
 
-// inID is a table, as listings of a thousand names are read at each hand-over.
+// inID is a table for speed: at each handover a listing of a thousand names may be read.
 var inID = func() (in [256]bool) {
 	for _, c := range []byte("0123456789abcdefABCDEF-") {
 		in[c] = true

@@ -156,7 +156,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A listing gives an order of what it reads, without anybody twice, or an error.
+// A listing gives an order of its members, without duplicates, or an error.
 func FuzzLine(f *testing.F) {
 	const id = "_c_0f8fad5b-d9cb-469f-a165-70867728950e-"
 	f.Add("lock-0000000001\nREADME\nlock-0000000000")

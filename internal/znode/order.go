@@ -6,14 +6,12 @@ import (
 	"slices"
 )
 
-// A directory's sequence counter is a signed 32-bit number. A real server does
-// not wrap it at the end as documented: the counter sticks, several nodes get
-// 2147483647, or negative numbers repeat, and whoever orders by them grants
-// twice. So nobody queues near the end, and an empty directory is deleted in
-// time, which starts the count anew.
+// A directory's sequence counter is a signed 32-bit number. A real server does not wrap it at the
+// end as documented: the counter sticks, several nodes get 2147483647, or negative numbers repeat,
+// and a client that orders by them grants twice. So no client queues near the end, and an empty
+// directory is deleted in time, which resets the counter.
 const (
-	// lastSequence is where queuing ends: 2^20 creates of margin for those
-	// whose creates are already on their way.
+	// lastSequence is where queuing ends: 2^20 creates of margin for creates that are in flight.
 	lastSequence = 1<<31 - 1<<20
 	// renewSequence is from where each release tries to delete the directory.
 	renewSequence = 1 << 30
@@ -22,17 +20,15 @@ const (
 // ErrSequence means that the directory's sequence numbers no longer give an order.
 var ErrSequence = errors.New("the directory's sequence numbers are used up: let the lock fall idle and delete its directory, which starts the count anew")
 
-// ErrTwice means that two members have one sequence number, though the numbers are
-// not used up. No sound server shows that; one that has kept a node which the
-// others never had does.
+// ErrTwice means that two members have one sequence number, though the numbers are not used up. No
+// sound server shows that; a server that has kept a node which the others never had does.
 var ErrTwice = errors.New("two members have one sequence number: this server does not have the data of the others")
 
-// Worn reports whether the directory should be deleted at the next chance. That of
-// kazoo's names must stay: a kazoo lock makes it once and fails when it has gone.
+// Worn reports whether the directory should be deleted at the next chance. A directory of kazoo's
+// names must stay: a kazoo lock creates it once and fails when it is gone.
 func (n Node) Worn() bool { return n.Seq >= renewSequence && !n.Kind.bare() }
 
-// Usable returns an error that matches ErrSequence if a node with this number
-// must not queue.
+// Usable returns an error that matches ErrSequence if a node with this number must not queue.
 func (n Node) Usable() error {
 	if n.Seq < 0 || n.Seq >= lastSequence {
 		return fmt.Errorf("%w (sequence %d)", ErrSequence, n.Seq)
@@ -40,10 +36,9 @@ func (n Node) Usable() error {
 	return nil
 }
 
-// Line reads a listing: the members of the given kinds in the order of their
-// sequence numbers, everything else left out. It refuses a line whose order cannot
-// be trusted: with negative numbers (ErrSequence) or repeated ones (ErrTwice). Of
-// two that may share a number either may come first.
+// Line returns the members of the given kinds in a listing, in the order of their sequence numbers.
+// It refuses a listing whose order cannot be trusted: one with negative numbers (ErrSequence) or
+// repeated ones (ErrTwice). Of two members that may share a number either may come first.
 func Line(children []string, kinds ...Kind) ([]Node, error) {
 	line := make([]Node, 0, len(children))
 	for _, name := range children {
@@ -63,8 +58,7 @@ func Line(children []string, kinds ...Kind) ([]Node, error) {
 	return line, nil
 }
 
-// order sorts by sequence number. It sorts numbers and not nodes, which are seven
-// times as large.
+// order sorts by sequence number. It sorts numbers and not nodes, which are seven times as large.
 func order(line []Node) {
 	const (
 		shift = 28      // for the place in the listing
@@ -81,11 +75,11 @@ func order(line []Node) {
 		if from(start) == start {
 			continue
 		}
-		// Once around the circle of those that take each other's places.
+		// Once around a cycle of nodes that take each other's index.
 		first, to := line[start], start
 		for next := from(to); next != start; next = from(to) {
 			line[to] = line[next]
-			keys[to] = uint64(to) // has its own
+			keys[to] = uint64(to) // its own node is there now
 			to = next
 		}
 		line[to] = first
@@ -93,15 +87,15 @@ func order(line []Node) {
 	}
 }
 
-// downgrading reports whether two with one number may be one holder in a JVM: from
-// 5.5.0 on Curator's downgrade makes the read node with the number of the write
-// node, and deletes that later.
+// downgrading reports whether two nodes with one number may be one holder in a JVM: from 5.5.0 on
+// Curator's downgrade creates the read node with the number of the write node, and deletes that
+// later.
 func downgrading(a, b Node) bool {
 	return a.Kind == CuratorRead && b.Kind == CuratorWrite || a.Kind == CuratorWrite && b.Kind == CuratorRead
 }
 
-// Alone returns an error that matches ErrTwice if another member has n's number. We
-// never share one, whatever the others do.
+// Alone returns an error that matches ErrTwice if another member has n's number. Nodes of this
+// library never share one.
 func (n Node) Alone(line []Node) error {
 	for _, other := range line {
 		if other.Seq == n.Seq && other.Name != n.Name {

@@ -7,14 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// maxPath keeps the requests that name the path, or a node below it, far below the
-// 1 MiB that a server reads: what is longer it answers by closing the
-// connection, which looks like any other lost one and would be tried for ever.
+// maxPath keeps the requests that name the path, or a node below it, far below the 1 MiB that a
+// server reads: it answers a longer request by closing the connection, which looks like any other
+// lost connection and would be retried forever.
 const maxPath = 64 << 10
 
-// ValidatePath returns an error that says what is wrong with the path of a
-// lock. It accepts only what every server accepts, so that a bad path is an
-// error at once and nothing is left behind.
+// ValidatePath returns an error that says what is wrong with the path of a lock. It accepts only
+// what every server accepts, so that a bad path is an error at once and nothing is left behind.
 func ValidatePath(path string) error {
 	switch {
 	case path == "":

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What is accepted is what it looks like: no other spelling of another path. And
-// what is put below it, or below its parent, stays there.
+// An accepted path has no other spelling. A node created below it, or below its parent, stays
+// there.
 func FuzzValidatePath(f *testing.F) {
 	for _, p := range []string{
 		"", "/", "a", "/a", "/a/", "//a", "/a//b", "/a/./b", "/a/../b", "/..", "/a/b..c/.d", "/zookeeper", "/zookeeper/x",

@@ -1,6 +1,6 @@
-// Package crew lets an example be several processes: it starts its own program
-// again as workers, hears what they say, and stops, freezes or kills them. It
-// knows nothing of locks, so that what it measures does not rest on them.
+// Package crew runs an example as several processes: it starts its own program again as workers,
+// reads their reports, and stops, freezes or kills them. It does not use locks, so that its
+// measurements do not depend on them.
 package crew
 
 import (
@@ -27,19 +27,19 @@ const (
 	nameEnv = "ZKLOCKS_EXAMPLE_WORKER"
 	pathEnv = "ZKLOCKS_EXAMPLE_PATH"
 
-	failed = "failed:" // what a worker says last
+	failed = "failed:" // a worker's last report
 
 	// tooLong is for an example that hangs.
 	tooLong = 45 * time.Second
 
-	// patience is for workers that were told to stop: they finish their step and
-	// close their session.
+	// patience is for workers that were told to stop: they finish their step and close their
+	// session.
 	patience = 3 * time.Second
 )
 
 var errInterrupted = errors.New("interrupted")
 
-// Crew is what the leading process has of its workers, or a worker of itself.
+// Crew is the leading process's set of workers, or a worker's own state.
 type Crew struct {
 	Servers []string
 	Path    string // for the nodes of this run, removed at its end
@@ -56,22 +56,22 @@ type Crew struct {
 	workers map[string]*Worker
 }
 
-// Line is what a worker said. All come through one pipe, so they are in the
-// order in which they were said, over all workers.
+// Line is a report of a worker. All come through one pipe, so they are in the order in which they
+// were written, over all workers.
 type Line struct {
 	From, Text string
 	At         time.Time
 }
 
-// Int is the number that was said.
+// Int is the number in the report.
 func (l Line) Int() int64 {
 	n, _ := strconv.ParseInt(l.Text, 10, 64)
 	return n
 }
 
-// Main runs lead, or work in a process that Start has started. The context ends
-// on an interrupt, when a worker fails or ends, and in a worker when the leading
-// process ends, however it ends. An error of lead makes the exit status 1.
+// Main runs lead, or work in a process that Start has started. The context ends on an interrupt,
+// when a worker fails or ends, and in a worker when the leading process ends, however it ends. An
+// error of lead makes the exit status 1.
 func Main(lead, work func(context.Context, *Crew) error) {
 	servers := flag.String("servers", envOr("ZK_SERVERS", "127.0.0.1:2181"), "ZooKeeper servers, `host:port,...`; default from ZK_SERVERS")
 	flag.Parse()
@@ -87,8 +87,8 @@ func Main(lead, work func(context.Context, *Crew) error) {
 		cancel:  cancel,
 		workers: map[string]*Worker{},
 	}
-	// SIGPIPE also comes from a connection to ZooKeeper that breaks, and means
-	// nothing then. Prints that go nowhere say so by their errors.
+	// SIGPIPE also comes from a connection to ZooKeeper that breaks, and means nothing then. Prints
+	// to a closed pipe return errors.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -157,8 +157,8 @@ func (c *Crew) open() error {
 	return nil
 }
 
-// Next is the next line of a worker; an error when ctx ends first. What a worker
-// said before it was killed may be unheard by then, and is left out.
+// Next returns the next line of a worker; an error when ctx ends first. Lines that a worker wrote
+// before it was killed may be unread by then, and are left out.
 func (c *Crew) Next(ctx context.Context) (Line, error) {
 	for {
 		select {
@@ -173,17 +173,17 @@ func (c *Crew) Next(ctx context.Context) (Line, error) {
 	}
 }
 
-// Fail ends everything: what the example claims is not true.
+// Fail ends everything: the example's claim is false.
 func (c *Crew) Fail(format string, args ...any) { c.cancel(fmt.Errorf(format, args...)) }
 
-// Say is a worker's line to the leading process.
+// Say sends a worker's line to the leading process.
 func (c *Crew) Say(format string, args ...any) {
 	// One write, below the size up to which a pipe keeps writes whole.
 	_, _ = io.WriteString(os.Stdout, c.Name+" "+fmt.Sprintf(format, args...)+"\n")
 }
 
-// Repeat does a worker's work in n goroutines again and again, with a pause in
-// between, until it fails.
+// Repeat does a worker's work in n goroutines again and again, with a pause in between, until it
+// fails.
 func (c *Crew) Repeat(ctx context.Context, n int, pause time.Duration, work func(i int) error) error {
 	failed := make(chan error, n)
 	for i := range n {
@@ -201,14 +201,13 @@ func (c *Crew) Repeat(ctx context.Context, n int, pause time.Duration, work func
 	return <-failed
 }
 
-// Task says that a part of a worker starts, and the function it returns that it
-// ends.
+// Task reports that a part of a worker starts, and the function it returns that it ends.
 func (c *Crew) Task(part int) (end func()) {
 	c.Say("start %d", part)
 	return func() { c.Say("end %d", part) }
 }
 
-// Hear is the next order to this worker; an error when ctx ends first.
+// Hear returns the next order to this worker; an error when ctx ends first.
 func (c *Crew) Hear(ctx context.Context) (string, error) {
 	select {
 	case order := <-c.orders:
@@ -218,8 +217,8 @@ func (c *Crew) Hear(ctx context.Context) (string, error) {
 	}
 }
 
-// listen takes the orders to this worker. They end when the leading process
-// does, also when that is killed.
+// listen reads the orders to this worker. They end when the leading process does, also when that is
+// killed.
 func (c *Crew) listen() {
 	c.orders = make(chan string, 16)
 	go func() {
@@ -302,7 +301,7 @@ func (c *Crew) Tag(name string) string {
 	return name
 }
 
-// Tell gives the worker an order, for Hear.
+// Tell sends the worker an order, for Hear.
 func (w *Worker) Tell(order string) { _, _ = io.WriteString(w.orders, order+"\n") }
 
 // Kill ends the worker with SIGKILL. When it returns the worker is gone.
@@ -319,15 +318,14 @@ func (w *Worker) Freeze() {
 	}
 }
 
-// Thaw has a frozen worker go on, with SIGCONT.
+// Thaw continues a frozen worker, with SIGCONT.
 func (w *Worker) Thaw() {
 	if err := thaw(w.cmd.Process); err != nil {
 		w.crew.Fail("thaw %s: %w", w.Name, err)
 	}
 }
 
-// stop ends all workers: by their own will if possible, so that they close
-// their sessions.
+// stop ends all workers: by a request if possible, so that they close their sessions.
 func (c *Crew) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -335,7 +333,7 @@ func (c *Crew) stop() {
 		return
 	}
 	go func() {
-		for range c.lines { // a worker may stand in front of a full pipe
+		for range c.lines { // a worker may block on a full pipe
 		}
 	}()
 	for _, w := range c.workers {

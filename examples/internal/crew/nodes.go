@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// reach tries the servers, so that a wrong address is told soon.
+// reach tries the servers, so that a wrong address is reported soon.
 func (c *Crew) reach(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -25,8 +25,8 @@ func (c *Crew) reach(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes the nodes of this run. A server that cannot be reached keeps
-// them; they are few and no program waits for them.
+// sweep removes the nodes of this run. A server that cannot be reached keeps them; they are few and
+// no program waits for them.
 func (c *Crew) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -58,8 +58,8 @@ func removeAll(conn *zk.Conn, path string) {
 	}
 }
 
-// Answer calls f until a server has answered, for a request that may be made
-// twice: a lost connection says nothing about what became of it.
+// Answer calls f until a server has answered, for a request that may be made twice: after a lost
+// connection it is not known whether the request was executed.
 func Answer(f func() error) error {
 	for {
 		err := f()

@@ -14,14 +14,14 @@ const (
 	reprint = 500 * time.Millisecond
 )
 
-// screen prints lines that stay, each with the time since the start, and one
-// that is redrawn below them.
+// screen prints lines that stay, each with the time since the start, and one that is redrawn below
+// them.
 type screen struct {
 	mu       sync.Mutex
 	begun    time.Time
 	terminal bool
 	live     bool      // the last line is a live view
-	ended    bool      // the last word is said: no live view any more
+	ended    bool      // the verdict is printed: no live view any more
 	printed  time.Time // the last live view
 }
 
@@ -33,7 +33,7 @@ func (s *screen) begin() {
 
 func (s *screen) stamp() string { return fmt.Sprintf("%5.1fs  ", time.Since(s.begun).Seconds()) }
 
-// print stops the example when its reader has gone, as with "| head".
+// print stops the example when the reader of its output has ended, as with "| head".
 func (c *Crew) print(text string) {
 	if _, err := os.Stdout.WriteString(text); err != nil {
 		c.cancel(errInterrupted)
@@ -49,8 +49,8 @@ func (c *Crew) Note(format string, args ...any) {
 	c.print(s.stamp() + fmt.Sprintf(format, args...) + "\n")
 }
 
-// Live shows what is going on now: on a terminal the line is redrawn in place,
-// elsewhere a new one is printed twice a second.
+// Live shows what is going on now: on a terminal the line is redrawn in place, elsewhere a new one
+// is printed twice a second.
 func (c *Crew) Live(format string, args ...any) {
 	s := &c.screen
 	s.mu.Lock()
@@ -67,8 +67,7 @@ func (c *Crew) Live(format string, args ...any) {
 	}
 }
 
-// Proved prints what the example has proved; if something has failed it returns
-// that instead.
+// Proved prints what the example has proved; if something has failed it returns that instead.
 func (c *Crew) Proved(format string, args ...any) error {
 	if err := context.Cause(c.ctx); err != nil {
 		return err

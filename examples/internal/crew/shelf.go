@@ -12,12 +12,12 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// step is how long one step of work on a shelf takes, so that the steps of
-// others would fall in between.
+// step is how long one step of work on a shelf takes, so that the steps of others would fall in
+// between.
 const step = 2 * time.Millisecond
 
-// Shelf is a row of numbers, each in a node of its own: it takes several steps
-// to read it, and to write it.
+// Shelf is a row of numbers, each in a node of its own: it takes several steps to read it, and to
+// write it.
 type Shelf struct {
 	Conn *zk.Conn
 	Path string
@@ -26,8 +26,7 @@ type Shelf struct {
 
 func (s Shelf) node(i int) string { return fmt.Sprintf("%s/bin%d", s.Path, i) }
 
-// MakeShelf makes the nodes of a shelf at c.Path. When that fails, everything
-// does.
+// MakeShelf makes the nodes of a shelf at c.Path. When that fails, everything does.
 func (c *Crew) MakeShelf(ctx context.Context, numbers []int) {
 	if err := c.makeShelf(ctx, numbers); err != nil {
 		c.Fail("make the shelf: %w", err)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Tally counts who is at work, by the lines "start" and "end" of the workers;
-// a word behind tells the parts of one worker apart, as in "start 3".
+// Tally counts the workers at work, by their lines "start" and "end"; a word after that
+// distinguishes the parts of one worker, as in "start 3".
 type Tally struct {
 	Most int            // at once
 	Done int            // have ended
@@ -18,8 +18,8 @@ type Tally struct {
 	working map[string]bool
 }
 
-// Tally returns a count that fails the example when more than limit are at work;
-// 0: any number may be.
+// Tally returns a count that fails the example when more than limit are at work; 0: any number may
+// be.
 func (c *Crew) Tally(limit int) *Tally {
 	return &Tally{crew: c, limit: limit, working: map[string]bool{}, Said: map[string]int{}}
 }
@@ -29,8 +29,8 @@ func (t *Tally) Run(ctx context.Context, d time.Duration, then func()) {
 	_, _ = t.run(ctx, d, func(Line) bool { then(); return false })
 }
 
-// RunUntilFull counts until as many are at work as may be, and returns the line
-// of the one that has just begun; an error when that takes longer than d.
+// RunUntilFull counts until as many are at work as may be, and returns the line of the one that has
+// just begun; an error when that takes longer than d.
 func (t *Tally) RunUntilFull(ctx context.Context, d time.Duration) (Line, error) {
 	return t.run(ctx, d, func(l Line) bool {
 		return strings.HasPrefix(l.Text, "start") && len(t.working) == t.limit
@@ -66,7 +66,7 @@ func (t *Tally) count(l Line) {
 	}
 }
 
-// Gone takes into account that a worker is dead.
+// Gone records that a worker is dead.
 func (t *Tally) Gone(name string) {
 	for key := range t.working {
 		if strings.HasPrefix(key, name+" ") {

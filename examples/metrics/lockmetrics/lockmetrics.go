@@ -1,5 +1,5 @@
-// Package lockmetrics counts what happens to locks. One observer feeds Prometheus
-// or OpenTelemetry, whichever the instruments belong to.
+// Package lockmetrics counts what happens to locks. One observer feeds Prometheus or OpenTelemetry,
+// depending on the instruments.
 package lockmetrics
 
 import (
@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// instruments are what the observer writes to. Each takes the values of its
-// labels: path and kind, and one more where it has three.
+// instruments are what the observer writes to. Each takes the values of its labels: path and kind,
+// and one more where it has three.
 type instruments struct {
 	waiting func(n int, labels ...string)
 	holding func(n int, labels ...string)
@@ -47,8 +47,8 @@ var (
 	seconds = []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300}
 )
 
-// observer is the one for both. What a path, a cause or a token may be has no
-// bounds: use few paths, and let the log tell why a lock was lost.
+// observer is the one for both. The values of a path, a cause or a token are unbounded: use few
+// paths, and log why a lock was lost.
 func (i instruments) observer() observe.Observer {
 	return observe.Observer{
 		Queued: func(e observe.Queued) {

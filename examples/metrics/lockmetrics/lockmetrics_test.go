@@ -113,8 +113,8 @@ func TestBothCountRealTraffic(t *testing.T) {
 	traffic.Run(ctx, conn, root)
 	<-cut.Fired()
 
-	// One request is lost whose caller has time to ask again: the traffic's may
-	// give up before there is a connection.
+	// One request is lost whose caller has time to ask again: the traffic's may give up before
+	// there is a connection.
 	lost := p.Next(proxy.CreateOp, proxy.CutBefore)
 	mu := reentrant.New(conn, root+"/tree")
 	h, err := mu.Lock(t.Context())

@@ -6,8 +6,8 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Prometheus registers the metrics and returns the observer that feeds them. One
-// serves all locks of a process.
+// Prometheus registers the metrics and returns the observer that feeds them. One serves all locks
+// of a process.
 func Prometheus(registry prometheus.Registerer) observe.Observer {
 	gauge := func(d description) func(int, ...string) {
 		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: d.name, Help: d.help}, d.labels)

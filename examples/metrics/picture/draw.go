@@ -80,8 +80,8 @@ func panels(samples []sample) []panel {
 	}
 }
 
-// quantile is how Prometheus estimates one: by a straight line within a bucket.
-// Where nothing was observed there is no value.
+// quantile is how Prometheus estimates one: by a straight line within a bucket. Where nothing was
+// observed there is no value.
 func quantile(q float64, before, after map[float64]float64) float64 {
 	bounds := slices.Sorted(maps.Keys(after))
 	if len(bounds) == 0 {

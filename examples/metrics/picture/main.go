@@ -1,6 +1,6 @@
-// Picture draws what a dashboard of the metrics shows, from figures of a real run:
-// it starts a ZooKeeper, works under locks, scrapes itself by HTTP twice a second,
-// cuts the connection for a while, and deletes the node of a holder.
+// Picture draws what a dashboard of the metrics shows, from figures of a real run: it starts a
+// ZooKeeper, works under locks, scrapes itself by HTTP twice a second, cuts the connection for a
+// while, and deletes the node of a holder.
 //
 //	go run ./picture -o ../../docs/dashboard.svg
 package main
@@ -111,7 +111,7 @@ func run(length time.Duration) ([]sample, error) {
 	}
 }
 
-// breakThings is the trouble in the middle.
+// breakThings injects the faults in the middle.
 func breakThings(ctx context.Context, proxy *proxy.Proxy, hand *zk.Conn, length time.Duration) error {
 	wait := func(d time.Duration) {
 		select {

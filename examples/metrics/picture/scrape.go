@@ -30,8 +30,8 @@ func scrape(url string) (sample, error) {
 	return sample{families: families}, err
 }
 
-// value sums a gauge or a counter, or the observations of a histogram, over all
-// series that have this label; "" takes all.
+// value sums a gauge or a counter, or the observations of a histogram, over all series that have
+// this label; "" takes all.
 func (s sample) value(name, label string) float64 {
 	sum := 0.0
 	for _, m := range s.families[name].GetMetric() {

@@ -1,5 +1,5 @@
-// Package traffic is some work under locks, as a service might do it. It does not know that it is observed:
-// the observers are those of its connection.
+// Package traffic does some work under locks, as a service might. It has no code for metrics: the
+// observers are those of its connection.
 package traffic
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// Run reads and rewrites an index, converts with three permits, and walks a tree,
-// each on several goroutines, until ctx ends.
+// Run reads and rewrites an index, converts with three permits, and walks a tree, each on several
+// goroutines, until ctx ends.
 func Run(ctx context.Context, conn *zklocks.Conn, root string) {
 	index := rwlock.New(conn, root+"/index")
 	jobs := semaphore.New(conn, root+"/jobs", 3)
@@ -26,7 +26,7 @@ func Run(ctx context.Context, conn *zklocks.Conn, root string) {
 		for range goroutines {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					// Who gets no lock in time does something else for a while.
+					// A worker that gets no lock in time does something else for a while.
 					one, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 					if turn(one) != nil {
 						pause(ctx, 50*time.Millisecond)

@@ -1,4 +1,4 @@
-// Package arch holds no code, only the tests that keep the imports of this module pointing one way.
+// Package arch has no code, only the tests that keep the imports of this module pointing one way.
 package arch
 
 import (
@@ -30,13 +30,15 @@ const (
 	goleak     = "go.uber.org/goleak"
 )
 
-// recipe is what each public lock package may import. No recipe is in it: they never import each other.
+// recipe is what each public lock package may import. No recipe is in it: they never import each
+// other.
 var recipe = []string{
 	root, "internal/slot", "internal/queue", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror,
 }
 
-// house says what each package of the library may import besides the standard library; paths without a dot are ours.
-// Every list points down, so a cycle or an arrow that points up cannot be written here by accident.
+// house says what each package of the library may import besides the standard library; paths
+// without a dot are ours. Every list points down, so a cycle or an arrow that points up cannot be
+// written here by accident.
 var house = map[string][]string{
 	root: {
 		"internal/slot", "internal/wire", "internal/liveness", "internal/hold", "internal/queue", "internal/znode", "observe", zk,
@@ -59,17 +61,19 @@ var house = map[string][]string{
 	"internal/memzk":      {},
 }
 
-// inner packages are the ways past the public API. For each, the packages that may import it, beside their tests and
-// the test tools.
+// inner packages are the ways past the public API. For each, the packages that may import it,
+// beside their tests and the test tools.
 var inner = map[string][]string{
 	"internal/wire": {root, "internal/slot"},
 	"internal/slot": {root, "rwlock", "semaphore", "reentrant"},
 }
 
-// pure packages decide and never act. Only direct imports count: fmt reaches os, and nobody does I/O by way of fmt.Errorf.
+// pure packages compute and do no I/O. Only direct imports count: fmt imports os, but fmt.Errorf
+// does no I/O.
 var pure = []string{"internal/hold", "internal/znode", "observe"}
 
-// noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it: internal/zkclient does that.
+// noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it:
+// internal/zkclient does that.
 var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
 
 // pkg is what `go list -json` tells about a package.
@@ -84,7 +88,8 @@ type pkg struct {
 	XTestImports []string
 }
 
-// check returns a line for each import that points the wrong way. Keys and imports of this module are relative to it.
+// check returns a line for each import that points the wrong way. Keys and imports of this module
+// are relative to it.
 func check(pkgs map[string]pkg) []string {
 	var bad []string
 	for _, path := range slices.Sorted(maps.Keys(pkgs)) {
@@ -268,8 +273,9 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 	}
 }
 
-// TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context in front, a guess at what a lost answer
-// means and a look at the session id. All of that is in internal/zkclient; a call from anywhere else goes round it.
+// TestOnlySessionCallsTheConnection: each call on a *zk.Conn needs a context, a guess what a lost
+// answer means, and a check of the session id. All of that is in internal/zkclient; a call from any
+// other package would bypass it.
 func TestOnlySessionCallsTheConnection(t *testing.T) {
 	deps := list(t, "-export", "-deps", module+"/...", zk)
 	l := newLoader(deps)
@@ -291,7 +297,8 @@ func TestOnlySessionCallsTheConnection(t *testing.T) {
 		}
 		bad, err := l.calls(p.ImportPath, files)
 		if err != nil {
-			// A package that does not compile says so by itself; here what could be understood has been looked at.
+			// A package that does not compile fails elsewhere; here the parts that could be
+			// type-checked are checked.
 			t.Log(err)
 		}
 		for _, line := range bad {
@@ -336,7 +343,8 @@ func TestOnlySessionCallsTheConnection(t *testing.T) {
 	}
 }
 
-// loader type-checks a package against the compiled form of what it imports: exact, and without golang.org/x/tools.
+// loader type-checks a package against the compiled form of what it imports: exact, and without
+// golang.org/x/tools.
 type loader struct {
 	fset *token.FileSet
 	imp  types.Importer
@@ -362,8 +370,8 @@ func (l *loader) parse(name string, src []byte) (*ast.File, error) {
 	return parser.ParseFile(l.fset, name, src, parser.SkipObjectResolution)
 }
 
-// calls returns a line for each way to use a *zk.Conn other than to name its type. With an error the lines are those of
-// the part that could be understood.
+// calls returns a line for each way to use a *zk.Conn other than to name its type. With an error
+// the lines are those of the part that could be understood.
 func (l *loader) calls(path string, files []*ast.File) ([]string, error) {
 	client, err := l.imp.Import(zk)
 	if err != nil {
@@ -410,7 +418,8 @@ func (l *loader) calls(path string, files []*ast.File) ([]string, error) {
 	return bad, errors.Join(problems...)
 }
 
-// list runs go list, which also compiles what is asked for with -export. Packages with errors are listed all the same.
+// list runs go list, which also compiles what is asked for with -export. Packages with errors are
+// listed all the same.
 func list(t *testing.T, args ...string) []pkg {
 	t.Helper()
 	fields := "-json=ImportPath,Dir,Export,GoFiles,CgoFiles,Imports,TestImports,XTestImports"

@@ -18,11 +18,10 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// requests makes the requests that a fair lock or semaphore of this kind takes, with
-// names such as ours, by which a node is found again whose reply was lost. It does
-// nothing else: it cares neither for lost replies nor for sessions, contexts
-// or tokens, and trusts everybody in the line. What it reaches is what there is to
-// be had.
+// requests sends the requests that a fair lock or semaphore of this kind needs, with names such as
+// ours, by which a node is found again whose reply was lost. It does nothing else: it handles
+// neither lost replies nor sessions, contexts or tokens, and assumes that every waiter watches the
+// node ahead of its own. So its figures are the upper bound.
 type requests struct {
 	job
 	conn *zk.Conn
@@ -102,8 +101,8 @@ func (r *requests) permit() (node string, err error) {
 	return node, err
 }
 
-// lock waits for the writers ahead or, to write, for everybody. It may be that those
-// behind wait for a mark.
+// lock waits for the writers ahead or, to write, for all members ahead. A waiter behind may watch a
+// mark.
 func (r *requests) lock(read bool) (node string, marked bool, err error) {
 	kind := znode.Write
 	if read {
@@ -212,9 +211,8 @@ func (r *requests) paths(names []string) []string {
 	return paths
 }
 
-// localMutex is a sync.RWMutex: what a join could cost at the least. It may look
-// whether a session lives when it is locked and when it is unlocked, as whoever says
-// that a lock is held must.
+// localMutex is a sync.RWMutex: the least that a join could cost. It may check whether a session
+// lives when it is locked and when it is unlocked, as a lock must before it says that it is held.
 type localMutex struct {
 	mu    *sync.RWMutex
 	alive func() bool

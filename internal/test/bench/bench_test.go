@@ -60,9 +60,9 @@ func slower(t *testing.T, s settings) []result {
 	return l.measure(t, speed)
 }
 
-// TestHarness goes the whole way with little, so that the harness works when it
-// is needed. Two figures are no matter of time and are checked: how many
-// requests a cycle takes when nobody is in the way.
+// TestHarness runs the whole benchmark on a small scale, so that the harness works when it is
+// needed. Two figures do not depend on time and are checked: how many requests a cycle takes
+// without contention.
 func TestHarness(t *testing.T) {
 	l := newLaboratory(t, settings{Name: "harness", Rounds: 1, For: 300 * time.Millisecond}, ours, again, zkLock)
 	var results []result

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// drawing is an SVG picture. Its colours follow the reader's theme, light or
-// dark; it has no background of its own.
+// drawing is an SVG picture. Its colours follow the reader's theme, light or dark; it has no
+// background of its own.
 type drawing struct {
 	width, height float64
 	body          strings.Builder
@@ -63,8 +63,8 @@ func (d *drawing) String() string {
 		d.width, d.height, d.width, d.height) + style + d.body.String() + "</svg>\n"
 }
 
-// ratios draws how many times as fast as each peer we are, a bar for each, on a
-// logarithmic scale that begins at "as fast": to the left is slower.
+// ratios draws how many times as fast as each peer we are, a bar for each, on a logarithmic scale
+// that begins at "as fast": to the left is slower.
 func ratios(results []result) string {
 	const (
 		left, right, top = 300.0, 80.0, 70.0
@@ -135,8 +135,8 @@ func ratios(results []result) string {
 // point is one measurement of a line chart.
 type point struct{ x, y float64 }
 
-// growth draws how a cost grows with the number of those who wait, which has a
-// logarithmic scale; the cost has none, and begins at 0.
+// growth draws how a cost grows with the number of waiters, on a logarithmic scale; the cost's
+// scale is linear and begins at 0.
 func growth(title string, peers []string, series map[string][]point, unit func(float64) string) string {
 	const left, right, top, bottom = 80.0, 90.0, 80.0, 50.0
 	d := &drawing{width: 720, height: 360}

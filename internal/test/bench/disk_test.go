@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// slowDisk is what a server's environment needs so that each flush of its disk
-// takes that much longer. Only system calls see it: the server is as it is.
+// slowDisk is what a server's environment needs so that each flush of its disk takes that much
+// longer. Only system calls see it: the server is as it is.
 func slowDisk(t *testing.T, longer time.Duration) (env []string) {
 	t.Helper()
 	if longer == 0 {
@@ -35,7 +35,7 @@ func compiler() string {
 	return "cc"
 }
 
-// Without it the tables would be of the fast disk, and nobody would notice.
+// Without this test the tables could be those of the fast disk, and no test would notice.
 func TestADiskThatTakesItsTime(t *testing.T) {
 	const longer = 50 * time.Millisecond
 	realzk.Installed(t) // before a compiler is looked for

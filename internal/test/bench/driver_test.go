@@ -18,8 +18,8 @@ import (
 
 // lockers are one connection and a lock on it.
 type lockers interface {
-	// worker makes what one worker repeats. Objects that are meant to be shared
-	// by the goroutines of a process are.
+	// worker makes what one worker repeats. Objects that are meant to be shared by the goroutines
+	// of a process are.
 	worker() (acquire func(ctx context.Context, read bool) (release func() error, err error))
 	close()
 }
@@ -34,7 +34,7 @@ var libraries = map[string]func(ctx context.Context, j job) (lockers, error){
 	looking:  openLooking,
 }
 
-// drive is the life of a driver. What it returns is the exit code.
+// drive runs a driver. It returns the exit code.
 func drive(library string) int {
 	fmt.Println("hello", runtime.Version())
 	lines := realzk.Lines()
@@ -145,11 +145,10 @@ func run(ctx context.Context, j job, crew []*worker) answer {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// tooMany errors end a worker: what is wrong will not mend itself.
+// tooMany errors end a worker: the cause will not go away.
 const tooMany = 10
 
-// window is the measured time. Whoever looks at the clock tells those who do not
-// how far it is.
+// window is the measured time. Workers that read the clock pass the state on to the others.
 type window struct {
 	from, until time.Time
 	reached     atomic.Int32
@@ -191,8 +190,8 @@ type worker struct {
 	err        error // the first
 }
 
-// Two looks at the clock take as long as a lock that costs no request. So after an
-// operation that was short some are counted only.
+// Two looks at the clock take as long as a lock that costs no request. So after an operation that
+// was short some are counted only.
 const (
 	short = 10 * time.Microsecond
 	every = 16 // is timed
@@ -245,11 +244,11 @@ func (w *worker) cycle(ctx context.Context) bool {
 	return at != after
 }
 
-// noGoroutines gives those of the connections time to end.
+// noGoroutines waits for the connections' goroutines to end.
 func noGoroutines() error {
 	var err error
 	for began := time.Now(); time.Since(began) < 10*time.Second; {
-		// It looks again and again itself, for up to half a second.
+		// It retries by itself, for up to half a second.
 		if err = goleak.Find(goleak.IgnoreAnyFunction(listener)); err == nil {
 			return nil
 		}

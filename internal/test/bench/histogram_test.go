@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// fine is the number of buckets for each power of two: a latency is known to
-// about 1.5 percent. Millions of joins a second leave no room for a list.
+// fine is the number of buckets for each power of two: a latency is known to about 1.5 percent.
+// Millions of joins a second leave no room for a list.
 const fine = 64
 
 // histogram counts durations in nanoseconds.

@@ -4,8 +4,8 @@ import "time"
 
 const (
 	childEnv = "BENCH_CHILD"
-	// sessionTimeout is long, for nothing is broken on purpose; and it keeps
-	// pings and heartbeats, which the server counts as requests, out of the picture.
+	// sessionTimeout is long, for nothing is broken on purpose; and it keeps pings and heartbeats,
+	// which the server counts as requests, out of the picture.
 	sessionTimeout = 40 * time.Second
 )
 
@@ -16,8 +16,7 @@ const (
 	shared    = "rw"
 )
 
-// job is what a driver is told. It is flat, so that a driver needs no library to
-// read it.
+// job is the order to a driver. It is flat, so that a driver needs no library to read it.
 type job struct {
 	Servers  string `json:"servers"`
 	Path     string `json:"path"`
@@ -33,10 +32,9 @@ type job struct {
 	Timeout  int    `json:"timeout"`  // of the sessions, milliseconds
 }
 
-// answer is what the driver has measured. A cycle is: acquire, release. Those
-// count as operations whose lock was granted within the measured time; the
-// latency is that from the call to the grant; of short ones a driver may time a
-// sample.
+// answer is what the driver has measured. A cycle is: acquire, release. Those count as operations
+// whose lock was granted within the measured time; the latency is that from the call to the grant;
+// of short ones a driver may time a sample.
 type answer struct {
 	Operations int64   `json:"operations"`
 	Cycles     int64   `json:"cycles"` // all since "go", those of the warm-up and of the end included

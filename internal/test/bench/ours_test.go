@@ -14,8 +14,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// ourLocks are one connection and one value for all its workers, as a program
-// would have them.
+// ourLocks are one connection and one value for all its workers, as a program would have them.
 type ourLocks struct {
 	conn *zklocks.Conn
 	mode string
@@ -43,8 +42,8 @@ func openOurs(ctx context.Context, j job) (lockers, error) {
 func (l *ourLocks) close() { _ = l.conn.Close() }
 
 func (l *ourLocks) worker() func(context.Context, bool) (func() error, error) {
-	// The hold is kept here and not in a closure for each cycle, whose
-	// allocation would be the harness's and not the lock's.
+	// The hold is kept here and not in a closure for each cycle, whose allocation would be the
+	// harness's and not the lock's.
 	var held *zklocks.Hold
 	release := func() error { return held.Release(context.Background()) }
 	return func(ctx context.Context, read bool) (func() error, error) {
@@ -90,8 +89,8 @@ func (m *mutexes) worker() func(context.Context, bool) (func() error, error) {
 	}
 }
 
-// zkLocks are one connection; each worker has a zk.Lock of its own on it, for
-// one value cannot be shared.
+// zkLocks are one connection; each worker has a zk.Lock of its own on it, for one value cannot be
+// shared.
 type zkLocks struct {
 	conn *zk.Conn
 	path string

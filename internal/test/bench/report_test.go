@@ -24,8 +24,8 @@ const (
 	ratiosChart   = "benchmarks-ratios.svg"
 	requestsChart = "benchmarks-requests.svg"
 	handOverChart = "benchmarks-handover.svg"
-	// localFile is what make bench-local printed: the costs within a process,
-	// in the form that benchstat compares.
+	// localFile is what make bench-local printed: the costs within a process, in the form that
+	// benchstat compares.
 	localFile = "benchmarks-local.txt"
 	// figuresFile is what make bench prints: the page shows a part of it.
 	figuresFile = "benchmarks-figures.txt"
@@ -250,8 +250,7 @@ func firstMatch(text, pattern string) string {
 	return "unknown"
 }
 
-// readLocal reads what go test -bench has printed. Without the file the page has
-// no such section.
+// readLocal reads what go test -bench has printed. Without the file the page has no such section.
 func readLocal(name string) ([]local, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

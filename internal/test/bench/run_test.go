@@ -36,8 +36,8 @@ type result struct {
 	rounds           []float64 // the same of each
 }
 
-// against is how many times as fast as a peer r is: the median of the rounds' ratios.
-// What a machine is at the same time busy with slows both of a round.
+// against is how many times as fast as a peer r is: the median of the rounds' ratios. What a
+// machine is at the same time busy with slows both of a round.
 func (r result) against(peer result) float64 {
 	var ratios []float64
 	for i, n := range peer.rounds {
@@ -51,7 +51,7 @@ func (r result) against(peer result) float64 {
 	return median(ratios)
 }
 
-// laboratory is the server and whoever is measured on it.
+// laboratory is the server and the peers that are measured on it.
 type laboratory struct {
 	settings
 	server  *realzk.Server
@@ -60,9 +60,9 @@ type laboratory struct {
 	paths   int
 }
 
-// newLaboratory starts a server that waits for the disk at each commit, as in
-// production: its log is where temporary files are, not in memory. If that disk is
-// too good to be true, s.Disk makes it slower.
+// newLaboratory starts a server that waits for the disk at each commit, as in production: its log
+// is where temporary files are, not in memory. If that disk is unusually fast, s.Disk makes it
+// slower.
 func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	t.Helper()
 	server := realzk.Standalone(t, realzk.Options{
@@ -77,8 +77,8 @@ func newLaboratory(t *testing.T, s settings, names ...string) *laboratory {
 	return &laboratory{settings: s, server: server, peers: peers, skipped: skipped}
 }
 
-// measure goes through all workloads, round after round, the peers of each in an
-// order of its own: whom they come after is no advantage to anybody.
+// measure runs all workloads, round after round, the peers of each in a random order, so that no
+// peer gains from the one before it.
 func (l *laboratory) measure(t *testing.T, workloads []workload) []result {
 	t.Helper()
 	samples := map[string]map[string][]sample{}
@@ -115,8 +115,8 @@ func (l *laboratory) present(w workload) []*peer {
 	return some
 }
 
-// warmUp has everybody do a bit of everything, for the sake of the compilers in
-// the server and in the peers.
+// warmUp makes every peer do a bit of everything, for the JIT compilers in the server and in the
+// peers.
 func (l *laboratory) warmUp(t *testing.T, workloads []workload) {
 	t.Helper()
 	quick := *l
@@ -211,8 +211,8 @@ func processorTime(pid int) time.Duration {
 	if err != nil {
 		return 0
 	}
-	// The name, in parentheses, may contain anything; behind it the 12th and the
-	// 13th field are ticks of 10 ms as a user and as the system.
+	// The name, in parentheses, may contain anything; behind it the 12th and the 13th field are
+	// ticks of 10 ms as a user and as the system.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var sum time.Duration
 	for _, field := range fields[11:13] {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Of locks that take no time at all every grant in the measured time is counted,
-// up to the few between that and the next look at the clock.
+// Of locks that take no time at all every grant in the measured time is counted, up to the few
+// between that and the next look at the clock.
 func TestShortOperationsAreAllCounted(t *testing.T) {
 	const workers = 4
 	crew := make([]*worker, workers)

@@ -7,8 +7,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// costs are what the server has to do, taken from a run, in microseconds of one
-// processor of its own.
+// costs are what the server has to do, taken from a run, in microseconds of one processor of its
+// own.
 type costs struct {
 	Write    float64 // a create or a delete
 	Read     float64 // a listing, or a look at a node
@@ -16,9 +16,9 @@ type costs struct {
 	Reads    float64 // of a cycle with others waiting
 }
 
-// capacity is what an ensemble can do, on paper: every member does all writes,
-// and those reads whose sessions it has. The leader's extra work is not in it,
-// nor is the network, so it is a bound from above.
+// capacity is what an ensemble can do, on paper: every member does all writes, and those reads
+// whose sessions it has. The leader's extra work is not in it, nor is the network, so it is a bound
+// from above.
 type capacity struct {
 	Members                         int
 	Free, Contended, Locks, Holders string
@@ -29,22 +29,21 @@ func (c costs) perMember(members int, reads float64) float64 {
 	return 2*c.Write + reads*c.Read/float64(members)
 }
 
-// cycles is how many a second there can be if each member has one processor for
-// them.
+// cycles is how many a second there can be if each member has one processor for them.
 func (c costs) cycles(members int, reads float64) float64 {
 	return 1e6 / c.perMember(members, reads)
 }
 
-// sessions is how many that hold locks and do nothing else can be kept alive:
-// each sends a heartbeat, which is a write, not quite every quarter of its timeout,
-// and as many pings, which end at the member it is connected to.
+// sessions is how many that hold locks and do nothing else can be kept alive: each sends a
+// heartbeat, which is a write, not quite every quarter of its timeout, and as many pings, which end
+// at the member it is connected to.
 func (c costs) sessions(members int, timeout float64) float64 {
 	heartbeats := 4 / timeout
 	return 1e6 / (heartbeats * (c.Write + c.Read/float64(members)))
 }
 
-// measuredCosts solves for the costs of a write and a read. A free cycle of ours is
-// two writes; one of zk.Lock lists as well.
+// measuredCosts solves for the costs of a write and a read. A free cycle of ours is two writes; one
+// of zk.Lock lists as well.
 func measuredCosts(speed, queues []result) (costs, bool) {
 	idle, ok1 := find(speed, free.name, ours)
 	listing, ok2 := find(speed, free.name, zkLock)

@@ -55,8 +55,7 @@ func parse[T any](t *testing.T, name string, into *T, read func(string) (T, erro
 	*into = v
 }
 
-// patient is a run of the same length with longer rounds, for lines in which one
-// waits for seconds.
+// patient is a run of the same length with longer rounds, for lines in which one waits for seconds.
 func (s settings) patient() settings {
 	rounds := max(1, s.Rounds/4)
 	s.For = s.For * time.Duration(s.Rounds) / time.Duration(rounds)

@@ -100,8 +100,8 @@ func rows(results []result) []row {
 	return all
 }
 
-// limit tells what whoever does the least could reach against a peer; "" if nobody
-// was measured who does.
+// limit returns how fast the peer with the fewest requests is against a peer; "" if no such peer
+// was measured.
 func limit(results []result, peer result) string {
 	for _, least := range []string{bare, looking, inMemory} {
 		if floor, there := find(results, peer.workload.name, least); there {

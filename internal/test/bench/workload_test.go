@@ -72,13 +72,13 @@ var workloads = []workload{
 	free,
 }
 
-// free are locks that nobody is in the way of: what the server can do in all.
+// free are locks without contention: what the server can do in all.
 var free = workload{
 	name: "exclusive, 64 sessions, a lock each", job: job{Mode: exclusive, Sessions: 64, Workers: 64, Own: 1},
 	peers: []string{ours, again, zkLock, curator, kazoo},
 }
 
-// lines are exclusive locks with more and more who wait.
+// lines are exclusive locks with more and more waiters.
 var lines = []workload{
 	{name: "1 waits", job: line(1), peers: []string{ours, again, zkLock, curator}},
 	{name: "10 wait", job: line(10), peers: []string{ours, again, zkLock, curator}},
@@ -86,7 +86,7 @@ var lines = []workload{
 	{name: "1,000 wait", job: line(1000), peers: []string{ours, again}},
 }
 
-// wide are semaphores with more and more permits, and ten times as many who wait.
+// wide are semaphores with more and more permits, and ten times as many waiters.
 var wide = []workload{
 	{name: "1 permit, 10 wait", job: throng(1), peers: []string{ours, curator}},
 	{name: "10 permits, 100 wait", job: throng(10), peers: []string{ours, curator}},
@@ -97,8 +97,8 @@ func throng(n int) job {
 	return job{Mode: permits, Sessions: min(11*n, 101), Workers: 11 * n, Permits: n}
 }
 
-// line has so many waiters behind each holder, one for each session as long as
-// there are no more than 101, for a session of the Go client takes 3 MB.
+// line has so many waiters behind each holder, one for each session as long as there are no more
+// than 101, for a session of the Go client takes 3 MB.
 func line(waiters int) job {
 	return job{Mode: exclusive, Sessions: min(waiters+1, 101), Workers: waiters + 1}
 }

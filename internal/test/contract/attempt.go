@@ -40,7 +40,8 @@ type stage interface {
 
 type attempt = Attempt[*zklocks.Hold]
 
-// Begin begins a call. If tb is a Stage in memory, the assertions are as sharp as they can be there.
+// Begin begins a call. If tb is a Stage in memory, the assertions are as sharp as they can be
+// there.
 func Begin[H any](tb testing.TB, ctx context.Context, call func(context.Context) (H, error)) *Attempt[H] {
 	ctx, cancel := context.WithCancel(ctx)
 	a := &Attempt[H]{
@@ -117,8 +118,8 @@ func (a *Attempt[H]) Stop() {
 	a.Prompt()
 }
 
-// Prompt asserts that the call returned at once when its context ended. What
-// this machine, which may be busy, takes to wake any goroutine does not count.
+// Prompt asserts that the call returned at once when its context ended. The time that this machine,
+// which may be busy, needs to wake any goroutine does not count.
 func (a *Attempt[H]) Prompt() {
 	a.tb.Helper()
 	most := atOnce

@@ -72,7 +72,7 @@ func canceledInLine(s *scene) {
 				h := holder.block()
 				ahead := s.Dir + "/" + test.Children(s, s.Witness, s.Dir)[0]
 				f := c.proxy.Nth(op, n, action)
-				// The last thing before the wait is to watch who is ahead.
+				// The last request before the wait watches the node ahead.
 				end := c.proxy.Where(func(r proxy.Request) bool {
 					return r.Is(proxy.ReadOp) && slices.Contains(r.Paths, ahead)
 				}, 1, proxy.HoldReply)
@@ -102,8 +102,8 @@ func canceledInLine(s *scene) {
 	s.unlock(h)
 }
 
-// canceledAtGrant lets the two race. Whoever gets an error must have given the
-// lock back, or the next round could not begin.
+// canceledAtGrant lets the grant and the cancellation race. A caller that gets an error must have
+// given the lock back, or the next round could not begin.
 func canceledAtGrant(s *scene) {
 	const rounds = 60
 	holder, c := s.client(), s.client()
@@ -232,9 +232,10 @@ func thousandCanceled(s *scene) {
 		round()
 	}
 	test.Eventually(s, 5*time.Second, "the goroutines are gone", func() bool { return test.Goroutines() <= goroutines })
-	// What stays is one watch on the holder's nodes, on the directory and on the number of permits,
-	// as far as a waiter has come before it was canceled. A watch on a node of a canceled waiter, or
-	// on its mark, would stay as long as the connection. Marks are taken back in the background.
+	// One watch on the holder's nodes, on the directory and on the number of permits may stay, as
+	// far as a waiter had come before it was canceled. A watch on a node of a canceled waiter, or
+	// on its mark, would stay as long as the connection. Watches on marks are removed in the
+	// background.
 	test.Eventually(s, soon, "all that is watched exists", func() bool {
 		return !slices.ContainsFunc(s.Venue.Watched(s, c.conn.SessionID()), func(path string) bool {
 			exists, _, err := s.Witness.Exists(path)

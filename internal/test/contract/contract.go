@@ -1,12 +1,12 @@
 // Package contract is what every recipe promises, as one suite that runs over all of them: in
 // memory, in virtual time (Run), and on real servers, in real time (RunReal).
 //
-// A scenario is a function of a scene: a lock path of its own, clients that
-// come and go, and a witness who looks at the directory without a lock. When
-// it ends, while its clients are still connected, no node may be left in line.
+// A scenario is a function of a scene: a lock path of its own, clients that come and go, and a
+// witness, which is a client that reads the directory without a lock. When the scenario ends, while
+// its clients are still connected, the queue must have no node left.
 //
-// In memory no time passes but that which a scenario lets pass, so what happens at once is asserted
-// to take no time at all. On a real server the same takes a margin.
+// In memory no time passes except that which a scenario lets pass, so the tests assert that what
+// happens at once takes no time at all. On a real server they allow a margin.
 package contract
 
 import (
@@ -26,8 +26,8 @@ import (
 // Locker is one value of a recipe.
 type Locker struct {
 	zklocks.Locker
-	// Block takes the same lock in the way that makes Lock wait. It is Lock
-	// itself, but for locks that are shared.
+	// Block takes the same lock in the way that makes Lock wait. It is Lock itself, but for locks
+	// that are shared.
 	Block lockFunc
 	Queue func(context.Context) ([]zklocks.Member, error)
 }
@@ -41,7 +41,7 @@ func (l Locker) look(ctx context.Context) error {
 // lockFunc is a way to take a lock.
 type lockFunc = func(context.Context) (*zklocks.Hold, error)
 
-// only is a call that grants nothing, where one that does may stand, too.
+// only adapts a call that returns no hold to a lockFunc.
 func only(call func(context.Context) error) lockFunc {
 	return func(ctx context.Context) (*zklocks.Hold, error) { return nil, call(ctx) }
 }
@@ -49,7 +49,7 @@ func only(call func(context.Context) error) lockFunc {
 // Recipe is one way to lock.
 type Recipe struct {
 	Package string // in front of its errors
-	Lock    string // what its errors call Lock
+	Lock    string // the name of Lock in its errors
 	TryLock string // and TryLock
 
 	New func(conn *zklocks.Conn, path string, opts ...zklocks.Option) Locker
@@ -69,9 +69,9 @@ type Recipe struct {
 	Behind    int  // of one that waits for the holder alone
 }
 
-// Main is leaks.Main for packages whose tests mostly wait: for expiries, for
-// servers to come back. More of them at a time than there are processors does
-// no harm. A -parallel on the command line wins.
+// Main is leaks.Main for packages whose tests mostly wait: for expiries, for restarts of servers.
+// They may run more of them at a time than there are processors. A -parallel on the command line
+// takes precedence.
 func Main(m *testing.M) {
 	flag.Parse()
 	given := false

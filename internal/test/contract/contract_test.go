@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every scenario plays at both venues, Run and RunReal leave none out but those that do not fit a
-// recipe. What each needs is listed here.
+// Every scenario runs at both venues, except those that do not fit a recipe. What each needs is
+// listed here.
 func TestScenariosSayWhatTheyNeed(t *testing.T) {
 	count := map[needs]int{}
 	seen := map[string]bool{}

@@ -16,7 +16,7 @@ var costs = []scenario{
 	{"a cycle behind the holder takes as few requests as promised", fewBehind, 0},
 }
 
-// received is how many packets a client has sent, by the server's account.
+// received returns how many packets a client has sent, as counted by the server.
 func received(s *scene, c *client) int {
 	s.Helper()
 	answer, err := s.Venue.Shared(s).Word("cons")
@@ -72,7 +72,7 @@ func fewBehind(s *scene) {
 		c.catchUp()
 		s.unlock(got)
 	}
-	for range 3 { // then readers do not look out for writers each time any more
+	for range 3 { // then readers no longer check for writers each time
 		cycle()
 	}
 	const cycles = 4
@@ -90,8 +90,8 @@ func fewBehind(s *scene) {
 	}
 }
 
-// requests is how many the client's locks have made: without those that keep its session
-// alive, and without exists, which is what catchUp asks and a lock never does.
+// requests is how many the client's locks have made: without those that keep its session alive, and
+// without exists, which is what catchUp asks and a lock never does.
 func (c *client) requests() (n int64) {
 	for _, op := range []proxy.Op{proxy.CreateOp, proxy.ListOp, proxy.ReadOp, proxy.SetOp, proxy.DeleteOp} {
 		n += c.proxy.Seen(op)

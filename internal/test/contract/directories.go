@@ -97,8 +97,8 @@ func idleGoes(s *scene) {
 	})
 }
 
-// vanishing has somebody delete the directory whenever it is empty, as the
-// server does with containers, but as often as possible.
+// vanishing deletes the directory from another client whenever it is empty, as the server does with
+// containers, but as often as possible.
 func vanishing(s *scene) {
 	const rounds = 50
 	clients := []*client{s.client(), s.client(), s.client(), s.client()} // in memory no time passes beside the reaper
@@ -166,8 +166,8 @@ func deletedDirectory(s *scene) {
 	s.over(h, ctx)
 	got := a.Granted()
 	if got.Verify(s.Ctx) != nil {
-		// Of the two it heard first that the holder was gone: granted, and
-		// lost with the directory.
+		// It received the event of the holder's deletion first: granted, and lost with the
+		// directory.
 		s.over(got, got.Context(s.Ctx))
 		got = waiter.lock()
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Events are what an observer has been told, in order.
+// Events are what an observer has received, in order.
 type Events struct {
 	tb testing.TB
 
@@ -64,8 +64,7 @@ func Next[E any](e *Events, n int) E {
 	return some[n-1]
 }
 
-// Balanced asserts, when everything has ended, that every wait and every hold
-// had one end.
+// Balanced asserts, when everything has ended, that every wait and every hold had one end.
 func (e *Events) Balanced() {
 	e.tb.Helper()
 	sums := func() (waiting, holding int) {
@@ -77,7 +76,7 @@ func (e *Events) Balanced() {
 		}
 		return waiting, len(Of[observe.Granted](e)) - len(Of[observe.Released](e)) - len(Of[observe.Lost](e))
 	}
-	test.Eventually(e.tb, soon, "the last event", func() bool { // a loss is told a moment later
+	test.Eventually(e.tb, soon, "the last event", func() bool { // the observer gets a loss a moment later
 		waiting, holding := sums()
 		return waiting == 0 && holding == 0
 	})

@@ -43,7 +43,7 @@ func tokens(s *scene) {
 	s.Expire(c.conn)
 	next("after the expiry", c.lock())
 	s.kill(c.conn.SessionID())
-	c.catchUp() // a lock that is shared within the process goes on until it hears of it
+	c.catchUp() // a lock that is shared within the process goes on until its goroutine learns of it
 	h := c.lock()
 	next("after the node was deleted", h)
 	s.unlock(h)
@@ -104,7 +104,7 @@ func verifies(s *scene) {
 	s.kill(c.conn.SessionID())
 	s.over(h, ctx)
 
-	h = c.lock() // this one's node nobody watches
+	h = c.lock() // no waiter watches this one's node
 	s.kill(c.conn.SessionID())
 	if err := h.Verify(s.Ctx); err == nil {
 		s.Error("verified without a node")
@@ -112,8 +112,8 @@ func verifies(s *scene) {
 	s.over(h, h.Context(s.Ctx))
 }
 
-// A read would do against a server that knows all. Against one that is behind,
-// only a request that the quorum answers does.
+// A read is enough on a server that is up to date. On one that is behind, only a request that the
+// quorum answers is.
 func verifiesByTheQuorum(s *scene) {
 	conn, p := s.BehindFor(quietSession)
 	c := s.with(conn, p)

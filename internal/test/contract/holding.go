@@ -239,8 +239,8 @@ func askedByItsOwnContext(s *scene) {
 	}
 }
 
-// goroutinesExclude lets goroutines that Lock and goroutines that Block contend
-// for one value; no Block may be beside anything else.
+// goroutinesExclude lets goroutines that Lock and goroutines that Block contend for one value; no
+// Block may be beside anything else.
 func goroutinesExclude(s *scene) {
 	const goroutines, rounds = 10, 5
 	c := s.client()

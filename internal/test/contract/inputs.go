@@ -100,8 +100,8 @@ func nilConnection(s *scene) {
 	})
 }
 
-// A nil context is a mistake in the program, and the error of a deferred Release is seldom looked
-// at. What is held stays held, for the program may recover.
+// A nil context is a mistake in the program, and programs seldom check the error of a deferred
+// Release. The hold stays, because the program may recover.
 func nilContext(s *scene) {
 	c := s.client()
 	events := c.observed()

@@ -26,7 +26,7 @@ var losing = []scenario{
 	{"a hold tells its deadline, which moves on until nothing is heard", tellsTheDeadline, 0},
 }
 
-// over asserts all that is promised of a lost hold.
+// over asserts all promises about a lost hold.
 func (s *scene) over(h *zklocks.Hold, ctx context.Context) {
 	s.Helper()
 	s.Lost(h.Lost())
@@ -116,8 +116,8 @@ func expiredWhileUnlocking(s *scene) {
 	s.unlock(c.lock())
 }
 
-// requeued has somebody wait between a holder and another waiter, takes its
-// place away, and asserts that it gets the lock in the end, after the other.
+// requeued has a victim wait between a holder and another waiter, deletes the victim's node, and
+// asserts that it gets the lock in the end, after the other waiter.
 func requeued(s *scene, victim *client, away func()) {
 	holder, other := s.client(), s.client()
 	h := holder.block()
@@ -151,9 +151,9 @@ func expiredWhileWaiting(s *scene) {
 	requeued(s, victim, func() { s.Expire(victim.conn) })
 }
 
-// deletedWithTheHolder has a waiter find both events in its channels at once: its
-// own nodes were deleted, and so were those it waited for. The one came before
-// the other, but no select can tell.
+// deletedWithTheHolder has a waiter find both events in its channels at once: its own nodes were
+// deleted, and so were those it waited for. One came before the other, but a select cannot see
+// which.
 func deletedWithTheHolder(s *scene) {
 	holder, victim, other := s.client(), s.behind(), s.client()
 	for range 10 {
@@ -175,7 +175,7 @@ func deletedWithTheHolder(s *scene) {
 		s.Must(err)
 		watches.Release()
 		got := o.Granted()
-		s.inLine(2) // the victim stands in line anew, behind
+		s.inLine(2) // the victim has queued again, behind
 		victim.catchUp()
 		v.Waits()
 		s.unlock(got)
@@ -191,7 +191,7 @@ func closedWhileWaiting(s *scene) {
 	h := s.client().block()
 	a := c.wait(2)
 	c.catchUp()    // the client's own Close can hang if it meets a request under way
-	c.conn.Close() // which itself waits for up to a second for the server's goodbye
+	c.conn.Close() // which waits up to a second for the server to end the session
 	closed := time.Now()
 	s.Is(a.Failed(), zk.ErrClosing)
 	s.Within("failing", a.At.Sub(closed), 0)

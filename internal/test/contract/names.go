@@ -11,7 +11,7 @@ var names = []scenario{
 	{"foreign children are ignored", strangers, 0},
 }
 
-// strange names that are nobody's place in line, whatever the recipe.
+// strange names are no member's, whatever the recipe.
 var strange = []string{
 	"README", "_c_", "_c_x", "_c_-lock-0000000001", "x", "lock", "lock-", "read-", "write-", "permit-",
 	"lock-12", "read-1", "write-000000001", "permit-123456789", "lock-00000000ab", "write-0000000000x",
@@ -52,6 +52,6 @@ func strangers(s *scene) {
 	s.unlock(h)
 	members(0)
 	for _, name := range strange {
-		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1)) // nobody else did
+		s.Must(s.Witness.Delete(s.Dir+"/"+name, -1)) // no lock has deleted it
 	}
 }

@@ -33,7 +33,7 @@ func (c *client) observed() *Events {
 	return e
 }
 
-// about asserts what each event of a Lock says.
+// about asserts the fields that each event of a Lock has.
 func (s *scene) about(l observe.Lock, token int64) {
 	s.Helper()
 	permits := 1
@@ -82,7 +82,7 @@ func observedFree(s *scene) {
 	}
 }
 
-// ahead is how many nodes have to go when so many members stand in front.
+// ahead returns how many nodes must be deleted before the turn of a member with so many ahead.
 func (s *scene) ahead(members int) int { return (members-1)*s.r.Nodes + 1 }
 
 func observedWait(s *scene) {
@@ -178,7 +178,7 @@ func observedLoss(s *scene) {
 		{"node was deleted", func(c *client) { s.kill(c.conn.SessionID()) }},
 		{"session", func(c *client) { s.Expire(c.conn) }},
 		{"nothing was heard", func(c *client) { c.proxy.Mute() }},
-		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and tell so, before it says goodbye
+		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and send that event, before it confirms the end of the session
 	} {
 		conn, p := s.BehindFor(4 * time.Second)
 		c := s.with(conn, p)
@@ -237,7 +237,7 @@ func observedOrphan(s *scene) {
 	s.Empty()
 	o := Next[observe.Orphan](events, s.r.Nodes)
 	if s.r.Nodes == 1 {
-		s.about(o.Lock, 0) // nobody knows its token
+		s.about(o.Lock, 0) // no process knows its token
 	}
 	nodes := make(map[string]bool)
 	for _, o := range Of[observe.Orphan](events) {
@@ -253,7 +253,7 @@ func observedSurvivor(s *scene) {
 	c := s.behind()
 	events := c.observed()
 	h := c.lock()
-	c.proxy.MuteReplies() // the server hears the client knock, so the session lives on
+	c.proxy.MuteReplies() // the client's reconnects keep the session alive
 	s.Lost(h.Lost())
 	Next[observe.Lost](events, 1)
 	s.inLine(1)

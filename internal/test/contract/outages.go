@@ -46,8 +46,8 @@ func restarted(s *scene) {
 	s.Empty()
 }
 
-// watchesLost cuts a client that is back once more, when it sets its watches
-// again. Meanwhile the one that it watches goes.
+// watchesLost cuts a client that has reconnected once more, when it sets its watches again.
+// Meanwhile the node that it watches is deleted.
 func watchesLost(s *scene) {
 	holder, c := s.client(), s.behind()
 	for _, action := range cuts {
@@ -61,8 +61,8 @@ func watchesLost(s *scene) {
 		test.Within(s, soon, "it watches the holder", func() { <-watch.Fired() })
 		watch.Release()
 		c.catchUp()
-		// The client does so for those that it knows, the waiter for those that end with
-		// the connection.
+		// The client does so for its own watches, the waiter for those that end with the
+		// connection.
 		again := c.proxy.Where(func(r proxy.Request) bool { return r.Is(proxy.WatchesOp) || watches(r) }, 1, action)
 		c.proxy.Cut()
 		test.Within(s, soon, "it sets its watches again", func() { <-again.Fired() })
@@ -73,8 +73,8 @@ func watchesLost(s *scene) {
 	}
 }
 
-// cutAfterTheWait: the watches that a waiter sets end with the network connection, and
-// the holder that it becomes goes on with them.
+// cutAfterTheWait: the watches that a waiter sets end with the network connection, and the holder
+// that it becomes goes on with them.
 func cutAfterTheWait(s *scene) {
 	holder, c := s.client(), s.behind()
 	h := holder.block()
@@ -123,7 +123,7 @@ func neverConnected(s *scene) {
 	s.Must(c.proxy.Accept())
 	s.unlock(c.lock())
 
-	// Nor does one that waits in line while the connection goes.
+	// Nor does a queued waiter when the connection is lost.
 	h, c := s.client().block(), s.behind()
 	ctx, cancel := context.WithCancel(s.Ctx)
 	defer cancel()

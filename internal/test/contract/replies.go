@@ -23,12 +23,12 @@ var replies = []scenario{
 
 var (
 	cuts = []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
-	// A server that has too much to do throws requests away, and says so.
+	// An overloaded server drops requests, with an error.
 	throttled = []proxy.Action{proxy.Answer(-127)}
 )
 
-// cut is a fault that tells as soon as its request is there: the client may be
-// done before the connection is known to be cut.
+// cut is a fault that signals as soon as its request is there: the client may be done before the
+// connection is known to be cut.
 type cut struct {
 	*proxy.Fault
 	met atomic.Bool
@@ -53,8 +53,8 @@ func cutInLine(s *scene)         { s.faultsInLine(cuts) }
 func throttledWhenFree(s *scene) { s.faultsWhenFree(throttled) }
 func throttledInLine(s *scene)   { s.faultsInLine(throttled) }
 
-// faultsWhenFree has each request of a Lock and its Release meet the faults in turn.
-// The session lives on, so all must be well.
+// faultsWhenFree injects the faults, in turn, at each request of a Lock and its Release. The
+// session lives on, so both must succeed.
 func (s *scene) faultsWhenFree(actions []proxy.Action) {
 	c, other := s.behind(), s.client()
 	for _, action := range actions {

@@ -33,8 +33,8 @@ func (s *scene) as(user string, opts ...zklocks.Option) *client {
 	return s.with(conn, nil, opts...)
 }
 
-// protect makes the lock's directory and grants the world only some rights. The
-// client that it returns may do everything.
+// protect makes the lock's directory and grants the world only some rights. The client that it
+// returns may do everything.
 func (s *scene) protect(world int32) *client {
 	s.Helper()
 	s.makeDir(append(zk.DigestACL(zk.PermAll, "root", "secret"), zk.WorldACL(world)...))
@@ -53,7 +53,7 @@ func (s *scene) refuses(right string, call func() error) {
 	}
 }
 
-// saysRight asserts that an error names a right and what it is missing on.
+// saysRight asserts that an error names a right and the node that lacks it.
 func (s *scene) saysRight(err error) {
 	s.Helper()
 	for _, right := range []string{"READ on ", "CREATE on ", "WRITE on "} {
@@ -103,7 +103,7 @@ func mayNotWrite(s *scene) {
 	s.unlock(got)
 }
 
-// mayNotRead has the root wait beside, so that nobody else is in line.
+// mayNotRead has root hold the lock, so that the holder's are the only nodes in the queue.
 func mayNotRead(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite | zk.PermDelete)
 	c := s.client()
@@ -134,7 +134,7 @@ func mayNotDelete(s *scene) {
 	c.conn.Close() // the only way
 }
 
-// mayNotReadAhead has somebody whose list is for himself in front.
+// mayNotReadAhead puts a member ahead whose node only its owner may read.
 func mayNotReadAhead(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	ann := s.as("ann", zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret")))
@@ -150,7 +150,8 @@ func mayNotReadAhead(s *scene) {
 	s.unlock(bob.lock())
 }
 
-// mayNotCleanUp has no right but to make a node. Who looks first makes none.
+// mayNotCleanUp lets a client create a node and not delete it. A recipe that lists first creates
+// none.
 func mayNotCleanUp(s *scene) {
 	root := s.protect(zk.PermCreate | zk.PermWrite)
 	c := s.client()
@@ -174,8 +175,8 @@ func mayNotCleanUp(s *scene) {
 func listRefused(s *scene) {
 	c := s.client()
 	for _, acl := range []zk.ACL{
-		{Perms: zk.PermAll, Scheme: "auth"},                       // of somebody without credentials
-		{Perms: zk.PermAll, Scheme: "digest", ID: "without-hash"}, // of nobody
+		{Perms: zk.PermAll, Scheme: "auth"},                       // of a client without credentials
+		{Perms: zk.PermAll, Scheme: "digest", ID: "without-hash"}, // of no identity
 		{Perms: zk.PermAll, Scheme: "nonsense", ID: "x"},
 	} {
 		l := s.on(c.conn, zklocks.WithACL([]zk.ACL{acl}))

@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// scene is where a scenario plays.
+// scene is the lock path, the server and the clients of a scenario.
 type scene struct {
 	*Stage
 	r Recipe
@@ -24,16 +24,16 @@ func newScene(t *testing.T, v venue.Venue, r Recipe) *scene {
 	return &scene{NewStage(t, v, r.Below), r}
 }
 
-// at is the same scene on a server of its own.
+// at returns the same scene on a server of its own.
 func (s *scene) at(server string) *scene {
 	s.Helper()
 	return &scene{stageAt(s.T, s.Venue, s.r.Below, server), s.r}
 }
 
-// move goes on at another path.
+// move continues at another path.
 func (s *scene) move(path string) { s.Path, s.Dir = path, path+s.r.Below }
 
-// inLine waits until so many members stand in line.
+// inLine waits until the queue has so many members.
 func (s *scene) inLine(members int) {
 	s.Helper()
 	s.InLine(members * s.r.Nodes)
@@ -56,8 +56,8 @@ func (s *scene) nodes(session int64) map[string]*zk.Stat {
 	return nodes
 }
 
-// kill deletes the nodes of a session, as an administrator would; all at once,
-// for the library deletes the rest of a hold that has lost one.
+// kill deletes the nodes of a session, as an administrator would; all at once, because the library
+// deletes the rest of a hold that has lost one.
 func (s *scene) kill(session int64) {
 	s.Helper()
 	var all []any
@@ -68,7 +68,7 @@ func (s *scene) kill(session int64) {
 	s.Must(err)
 }
 
-// queue looks at the queue through a lock, members in order.
+// queue lists the queue through a lock, members in order.
 func (c *client) queue() []zklocks.Member {
 	c.Helper()
 	members, err := c.Queue(c.Ctx)
@@ -112,7 +112,7 @@ func (c *client) again() *client { return c.with(c.conn, c.proxy) }
 // lock takes the lock, which must be free.
 func (c *client) lock() *zklocks.Hold { c.Helper(); return c.begin(c.Lock).Granted() }
 
-// block takes it in the way that makes others wait.
+// block takes it in the way that makes other clients wait.
 func (c *client) block() *zklocks.Hold { c.Helper(); return c.begin(c.Block).Granted() }
 
 // unlock releases it without any error.
@@ -128,7 +128,7 @@ func (c *client) begin(call lockFunc) *attempt {
 // ask begins a call that grants nothing.
 func (c *client) ask(call func(context.Context) error) *attempt { return c.begin(only(call)) }
 
-// wait begins a Lock that is the n-th in line.
+// wait begins a Lock that is the n-th in the queue.
 func (c *client) wait(n int) *attempt {
 	c.Helper()
 	a := c.begin(c.Lock)
@@ -136,7 +136,7 @@ func (c *client) wait(n int) *attempt {
 	return a
 }
 
-// waitToBlock begins a Block that is the n-th in line.
+// waitToBlock begins a Block that is the n-th in the queue.
 func (c *client) waitToBlock(n int) *attempt {
 	c.Helper()
 	a := c.begin(c.Block)

@@ -23,7 +23,7 @@ var secrets = []scenario{
 	{"no error and no message of the log tells a secret", secretsKept, 0},
 }
 
-// journal is a logger that keeps what it is told, and takes errors as well.
+// journal is a logger that keeps its messages, and records errors as well.
 type journal struct {
 	mu     sync.Mutex
 	said   []string
@@ -36,7 +36,7 @@ func (j *journal) Printf(format string, args ...any) {
 	j.said = append(j.said, fmt.Sprintf(format, args...))
 }
 
-// fails notes an error, in all ways in which a program might print it.
+// fails records an error, in all ways in which a program might print it.
 func (s *scene) fails(j *journal, err error) {
 	s.Helper()
 	if err == nil {
@@ -60,7 +60,7 @@ func forms(secret []byte) []string {
 	}
 }
 
-// secretsKept lets everything fail that can, and looks through all that was said.
+// secretsKept makes every call fail that can, and searches all messages and errors.
 func secretsKept(s *scene) {
 	const password, data = "password-of-ann", "data-of-ann"
 	var said journal

@@ -22,8 +22,8 @@ var secured = []scenario{
 	{"with the default list anybody can take the lock away", openToAll, 0},
 }
 
-// overTLS plays on a server that speaks TLS, too. The function it returns
-// connects over TLS; what it hands out last cuts that connection.
+// overTLS plays on a server that speaks TLS, too. The function it returns connects over TLS; what
+// it hands out last cuts that connection.
 func overTLS(s *scene) (*scene, func(mine []zklocks.Option, opts ...wire.Option) (*client, func())) {
 	s.Helper()
 	ca := realzk.NewAuthority(s)
@@ -61,7 +61,7 @@ func (d *lastDialed) cut() {
 	d.conn.Close()
 }
 
-// whole reads the directory as somebody who may, and asserts how many stand there.
+// whole reads the directory as a client that may, and asserts how many members it has.
 func (c *client) whole(members int) (paths []string) {
 	c.Helper()
 	test.Eventually(c, soon, "members in line", func() bool {
@@ -78,7 +78,7 @@ func (c *client) whole(members int) (paths []string) {
 	return paths
 }
 
-// open gives the directory to the witness, who looks at it at the end.
+// open lets the witness read the directory at the end.
 func (c *client) open() {
 	c.Helper()
 	if _, err := c.conn.SetACL(c.Dir, zk.WorldACL(zk.PermAll), -1); err != zk.ErrNoNode {
@@ -164,7 +164,7 @@ func credentialsLast(s *scene) {
 	s.Empty()
 }
 
-// openToAll is why WithACL exists: this is what it keeps others from.
+// openToAll shows why WithACL exists: without it other clients can do this.
 func openToAll(s *scene) {
 	c, next := s.client(), s.client()
 	h := c.block()

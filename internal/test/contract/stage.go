@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	// session is longer than any pause of this machine: only what is made to
-	// expire does.
+	// session is longer than any pause of this machine: only what is made to expire does.
 	session = 15 * time.Second
 	// quietSession is so long that no heartbeat and no ping is due in a test.
 	quietSession = time.Minute
 )
 
-// Stage is a lock path on a server, and a witness who looks at it.
+// Stage is a lock path on a server, and a witness that reads it.
 type Stage struct {
 	*testing.T
 	Venue   venue.Venue
@@ -36,8 +35,8 @@ type Stage struct {
 	Witness *zk.Conn
 }
 
-// InMemory plays on a stage in memory, in virtual time, beside other tests. The directory is below
-// the path.
+// InMemory runs a test on a stage in memory, in virtual time, in parallel with others. The
+// directory is below the path.
 func InMemory(t *testing.T, below string, play func(*Stage)) {
 	t.Helper()
 	t.Parallel()
@@ -61,7 +60,7 @@ func stageAt(t *testing.T, v venue.Venue, below, server string) *Stage {
 	}
 }
 
-// Virtual tells whether the stage is in memory, where time passes only when all goroutines wait.
+// Virtual reports whether the stage is in memory, where time passes only when all goroutines wait.
 func (s *Stage) Virtual() bool { return s.Venue.Virtual() }
 
 // Settle returns, in memory, when all goroutines wait for the test or for time to pass: nothing is
@@ -80,8 +79,9 @@ func (s *Stage) Pass(d time.Duration) {
 	}
 }
 
-// Unsure asserts that an error of a transaction says by its text that it may have taken place, and by what it matches that
-// the answer is missing, and not that the hold has ended: that would say that nothing was done.
+// Unsure asserts that an error of a transaction says by its text that it may have taken place, and
+// by what it matches that the answer is missing, and not that the hold has ended: that would say
+// that nothing was done.
 func (s *Stage) Unsure(err, missing error) {
 	s.Helper()
 	s.Is(err, missing)
@@ -93,8 +93,8 @@ func (s *Stage) Unsure(err, missing error) {
 // AtOnce asserts that something took no time; on a real server, next to none.
 func (s *Stage) AtOnce(what string, took time.Duration) { s.Helper(); s.Within(what, took, 0) }
 
-// Within asserts that something took no longer than most. In memory that is exact. On a real server a busy machine
-// adds what it likes, so there it only shows that nothing hangs.
+// Within asserts that something took no longer than most. In memory that is exact. On a real server
+// a busy machine adds to it, so there it only shows that nothing hangs.
 func (s *Stage) Within(what string, took, most time.Duration) {
 	s.Helper()
 	if !s.Virtual() {
@@ -159,7 +159,7 @@ func (s *Stage) Is(err, want error) {
 	}
 }
 
-// InLine waits until so many nodes stand in line.
+// InLine waits until the queue has so many nodes.
 func (s *Stage) InLine(nodes int) {
 	s.Helper()
 	var last []string
@@ -174,13 +174,13 @@ func (s *Stage) InLine(nodes int) {
 	})
 }
 
-// Empty asserts that no node is left in line.
+// Empty asserts that no node is left in the queue.
 func (s *Stage) Empty() {
 	s.Helper()
 	test.AssertEmpty(s, s.Witness, s.Dir)
 }
 
-// EmptyNow asserts it without patience.
+// EmptyNow asserts it without waiting.
 func (s *Stage) EmptyNow() {
 	s.Helper()
 	if left := test.Children(s, s.Witness, s.Dir); len(left) > 0 {
@@ -188,8 +188,8 @@ func (s *Stage) EmptyNow() {
 	}
 }
 
-// CatchUp returns when what the server has sent to a client has arrived; in memory, when it has
-// had all its effects.
+// CatchUp returns when what the server has sent to a client has arrived; in memory, when it has had
+// all its effects.
 func (s *Stage) CatchUp(conn *zk.Conn) {
 	s.Helper()
 	for range 10 {
@@ -201,7 +201,7 @@ func (s *Stage) CatchUp(conn *zk.Conn) {
 	s.Settle()
 }
 
-// Lost waits until a loss is told.
+// Lost waits until a loss is known.
 func (s *Stage) Lost(lost <-chan struct{}) {
 	s.Helper()
 	test.Within(s, soon, "the loss is told", func() { <-lost })

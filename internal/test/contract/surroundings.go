@@ -22,9 +22,8 @@ var surroundings = []scenario{
 	{"writes into the nodes in line are no news", writtenInto, 0},
 }
 
-// few requests take a waiter to its place, and from there to the end of its
-// context: it stands in line, looks, watches, and leaves. While nothing happens
-// it asks nothing, however long that is.
+// few requests take a waiter to its place, and from there to the end of its context: it queues,
+// lists, watches, and leaves. While nothing happens it sends none, however long that is.
 const few = 20
 
 // waitsQuietly has a client wait for a second, in vain, and counts its requests.
@@ -41,9 +40,8 @@ func (c *client) waitsQuietly() {
 	}
 }
 
-// forge loses the reply of a create, or the create itself, and has somebody else
-// make a node of the same name before the client looks for its own: under
-// a number that is smaller than any other.
+// forge loses the reply of a create, or the create itself, and has another client create a node of
+// the same name before the victim looks for its own: with a number that is smaller than any other.
 func (c *client) forge(action proxy.Action, flags int32) (a *attempt, path string) {
 	c.Helper()
 	f := c.proxy.Where(func(r proxy.Request) bool {
@@ -91,9 +89,9 @@ func forged(s *scene) {
 	}
 }
 
-// forgedForGood has somebody make one that cannot be deleted, for it has a child.
-// The client must not hold by it, and must not leave its own one in line, where
-// it would wait for itself.
+// forgedForGood has another client forge a node that cannot be deleted, because it has a child. The
+// victim must not hold by it, and must not leave its own node in the queue, where it would wait for
+// itself.
 func forgedForGood(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
@@ -120,8 +118,8 @@ func forgedForGood(s *scene) {
 	}
 }
 
-// behindTheOwnerless has nodes in line that belong to no session, as an
-// administrator or a restore may leave them. A name that is right counts.
+// behindTheOwnerless puts nodes into the queue that belong to no session, as an administrator or a
+// restore may leave them. A node with a member's name counts.
 func behindTheOwnerless(s *scene) {
 	s.makeDir(zk.WorldACL(zk.PermAll))
 	c := s.behind()
@@ -163,8 +161,8 @@ func amongStrangers(s *scene) {
 	}
 }
 
-// writtenInto has somebody write into all nodes in line, again and again: it
-// changes nothing, and each time costs a waiter one look at most.
+// writtenInto has another client write into all nodes of the queue, again and again: that changes
+// nothing, and each time costs a waiter one listing at most.
 func writtenInto(s *scene) {
 	const writes = 50
 	c := s.behind()
@@ -181,7 +179,7 @@ func writtenInto(s *scene) {
 	}
 	c.catchUp()
 	a.Waits()
-	// A look is a listing, and a watch for each node that was written into.
+	// A check is a listing, and a watch for each node that was written into.
 	look := 2 + len(names)
 	if n, most := c.proxy.Seen(proxy.AnyOp)-before, int64(writes*len(names)*look+few); n > most {
 		s.Errorf("%d requests after %d writes into each of %d nodes, want at most %d", n, writes, len(names), most)

@@ -164,7 +164,8 @@ func multiEnds(s *scene) {
 	}
 }
 
-// multiLoses has nothing else ask for the node, so that the transaction is the first to find out.
+// multiLoses has no other request for the node, so that the transaction is the first to detect the
+// loss.
 func multiLoses(s *scene) {
 	n := s.target()
 	c := s.client()

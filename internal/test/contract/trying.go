@@ -41,8 +41,8 @@ func tryTaken(s *scene) {
 	s.unlock(got)
 }
 
-// tryBehind has a waiter behind a holder that does not exclude the one who
-// tries, where the lock can be shared.
+// tryBehind has a waiter behind a holder that does not exclude the client that tries, where the
+// lock can be shared.
 func tryBehind(s *scene) {
 	holder, waiter, c := s.client(), s.client(), s.client()
 	h := holder.lock()

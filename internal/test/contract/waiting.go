@@ -58,8 +58,8 @@ func wakesOne(s *scene) {
 	for i := range waiters {
 		line = append(line, clients[i%len(clients)].wait(i+2))
 	}
-	// Each waiter watches the nodes of the one ahead, and the first its own, too. All
-	// do where releases have marks, and all but the first watch for those.
+	// Each waiter watches the nodes of the one ahead, and the first its own, too. All do where
+	// releases have marks, and all but the first watch for those.
 	watches := (waiters + 1) * s.r.Nodes
 	if s.r.Marks {
 		watches = 3*waiters - 1
@@ -85,8 +85,9 @@ func wakesOne(s *scene) {
 		if n := heard(bystander) - before; n != 0 {
 			s.Fatalf("release %d: %d notifications to one who is not next", i, n)
 		}
-		// Of each release hears the next in line, and of its own whoever has waited; of
-		// a mark, which the first two releases have not, the next hears, too.
+		// The next waiter gets the event of each release, and a holder that has waited gets that of
+		// its own; the next waiter also gets that of a mark, which the first two releases do not
+		// make.
 		want := (i + 1 + min(i, 1)) * s.r.Nodes
 		if s.r.Marks {
 			want = max(1, 3*i)

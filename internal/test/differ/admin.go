@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// SuperDigest is what a server must take for the superuser, whom no ACL stops: nodes that a sequence has
-// locked up are removed by it. The property is zookeeper.DigestAuthenticationProvider.superDigest.
+// SuperDigest is the digest that a server must accept as the superuser's, to whom no ACL applies:
+// it removes nodes that a sequence has locked up. The property is
+// zookeeper.DigestAuthenticationProvider.superDigest.
 var SuperDigest = "super:" + digest("super")[len("super:"):]
 
 // admin is a connection of the test itself.
@@ -70,7 +71,8 @@ func (a admin) ask(xid, code int32, body func(*encoder)) (answer, error) {
 	return answers[0], nil
 }
 
-// askAll sends requests of one kind in one piece. The xids do not matter here: replies come in order.
+// askAll sends requests of one kind in one piece. The xids do not matter here: replies come in
+// order.
 func (a admin) askAll(bodies []func(*encoder), xid, code int32) ([]answer, error) {
 	var packets []byte
 	for _, body := range bodies {
@@ -93,7 +95,7 @@ func (a admin) askAll(bodies []func(*encoder), xid, code int32) ([]answer, error
 		}
 		d := &decoder{b: packet}
 		if d.int() == xidEvent {
-			continue // the end of a session is told to its own watches, too
+			continue // the end of a session is also an event for its own watches
 		}
 		answers = append(answers, answer{d.long(), d.int(), d})
 	}
@@ -149,11 +151,13 @@ func (r *run) prepare(a admin) error {
 	return d.err
 }
 
-// cleanUp closes all sessions and removes the root: what is left of a sequence must not act in the next.
+// cleanUp closes all sessions and removes the root: what is left of a sequence must not act in the
+// next.
 func (r *run) cleanUp(a admin) error {
 	ended := map[int]bool{}
 	for i, c := range r.conns {
-		// The connection may have been refused and be that of no session: then the session is still there.
+		// The connection may have been refused and be that of no session: then the session is still
+		// there.
 		if c.wire != nil && !c.refused && !ended[c.session] {
 			answer, err := admin{c.wire, r.target}.ask(1, -11, nil)
 			ended[c.session] = err == nil && answer.code == 0

@@ -12,7 +12,7 @@ import (
 
 var rootPath = regexp.MustCompile(`^/d\d{9}`)
 
-// A server with a bug is the one in memory behind a connection that alters what it says.
+// A server with a bug is the one in memory behind a connection that alters what it sends.
 
 // altered passes packets of a server on, each as alter has it: as it is, changed, several or none.
 type altered struct {
@@ -54,7 +54,8 @@ func (c *altered) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite()
 func xidOf(packet []byte) int32  { return int32(binary.BigEndian.Uint32(packet)) }
 func codeOf(packet []byte) int32 { return int32(binary.BigEndian.Uint32(packet[12:])) }
 
-// TestBugsAreFound: each of these bugs is found within a few hundred sequences, and told in a few steps.
+// TestBugsAreFound: each of these bugs is found within a few hundred sequences, and reported in a
+// few steps.
 func TestBugsAreFound(t *testing.T) {
 	t.Parallel()
 	code := func(from, to int32) func() func([]byte) [][]byte {

@@ -14,8 +14,8 @@ type Difference struct {
 	Lines    [2][]string
 }
 
-// Compare finds the first step at which the transcripts differ, but for what the changes explain. excused are
-// the names of those that were needed.
+// Compare finds the first step at which the transcripts differ, but for what the changes explain.
+// excused are the names of those that were needed.
 func Compare(q Sequence, names [2]string, a, b Transcript, changes []Change) (d *Difference, excused []string) {
 	for i := range max(len(a), len(b)) {
 		lines := [2][]string{slices.Clone(at(a, i)), slices.Clone(at(b, i))}
@@ -68,7 +68,8 @@ func at(t Transcript, i int) []string {
 	return nil
 }
 
-// Kind is what makes two differences likely to be the same: the beginnings of the lines, which name the verb.
+// Kind is what makes two differences likely to be the same: the beginnings of the lines, which name
+// the verb.
 func (d *Difference) Kind() string {
 	a, b := d.firstLines()
 	return gist(a) + " / " + gist(b)

@@ -11,12 +11,13 @@ import (
 	"testing"
 )
 
-// recorded are the versions of Java servers whose answers to the sequences of the corpus are in testdata, so that
-// the server in memory is compared with them where there is no Java. DIFFER_RECORD=1 writes them again.
+// recorded are the versions of Java servers whose answers to the sequences of the corpus are in
+// testdata, so that the server in memory is compared with them where there is no Java.
+// DIFFER_RECORD=1 writes them again.
 var recorded = []string{"3.8.0", "3.9.3"}
 
-// readCorpus reads the sequences that once differed, and some that say what must be exact. How the server is set up
-// for one is in the beginning of its name.
+// readCorpus reads the sequences that once differed, and some that say what must be exact. How the
+// server is set up for one is in the beginning of its name.
 func readCorpus(t *testing.T) map[string]Sequence {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -85,8 +86,8 @@ func checkRecording(t *testing.T, target *Target, name string, q Sequence) {
 	}
 }
 
-// replay plays the corpus, as far as it is of that mode, and holds the recording of the Java server's version
-// against what it says now.
+// replay plays the corpus, as far as it is of that mode, and holds the recording of the Java
+// server's version against what it says now.
 func (p pair) replay(t *testing.T, kind string, corpus map[string]Sequence) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(corpus)) {

@@ -31,8 +31,8 @@ func Generate(seed, number int64) Sequence {
 	return q
 }
 
-// generator guesses what there is, so that most steps meet something. It does not ask: what fails must be
-// compared, too, and a sequence must be the same for all servers.
+// generator guesses what there is, so that most steps meet something. It does not ask: what fails
+// must be compared, too, and a sequence must be the same for all servers.
 type generator struct {
 	*rand.Rand
 	conns   int
@@ -81,9 +81,10 @@ func (g *generator) deleted(s Step) {
 // theme is what a sequence is mostly about. The numbers are weights.
 type theme struct {
 	name  string
-	auth  bool // ACLs that are not open, and clients that say who they are
+	auth  bool // ACLs that are not open, and clients that authenticate
 	verbs map[string]int
-	// bad is how many of a hundred paths are no good; burst, how many of a hundred steps are bursts.
+	// bad is how many of a hundred paths are no good; burst, how many of a hundred steps are
+	// bursts.
 	bad, burst int
 }
 
@@ -161,8 +162,8 @@ func (g *generator) verb(allowed func(string) bool) string {
 	panic("unreachable: the weights add up to the total")
 }
 
-// burst: what the server handles out of turn (auth) or ends the connection with can only be at an end,
-// for the order of its reply among the others is a matter of microseconds.
+// burst: what the server handles out of turn (auth) or ends the connection with can only be at an
+// end, for the order of its reply among the others is a matter of microseconds.
 func (g *generator) burst(conn int) Step {
 	s := Step{Conn: conn, Verb: "burst"}
 	if g.IntN(20) == 0 {
@@ -179,8 +180,8 @@ func (g *generator) burst(conn int) Step {
 	}
 	for i := range s.Ops {
 		if s.Ops[i].Verb == "createContainer" {
-			// With the flag of an ephemeral node Java takes it for one until the create has been applied, and so
-			// refuses children or not, as it comes.
+			// With the flag of an ephemeral node Java takes it for one until the create has been
+			// applied, and so refuses children or not, as it comes.
 			s.Ops[i].Flags = 4
 		}
 	}
@@ -194,8 +195,8 @@ func (g *generator) burst(conn int) Step {
 	return s
 }
 
-// inner is a step inside of another one. A packet that is too long ends the connection, at a time of which
-// nothing is known when there are others before it.
+// inner is a step inside of another one. A packet that is too long ends the connection, at a time
+// of which nothing is known when there are others before it.
 func (g *generator) inner(s Step) Step {
 	s.Conn = 0
 	s.Size = min(s.Size, 100000)
@@ -267,8 +268,8 @@ func (g *generator) one(conn int, verb string) Step {
 			s.Path, s.Literal = g.watched[g.IntN(len(g.watched))], false
 		}
 		if verb == "checkWatches" && s.Literal {
-			// What Java 3.8 says of a path without a slash depends on how many recursive watches it has
-			// ever had, on all connections.
+			// What Java 3.8 says of a path without a slash depends on how many recursive watches it
+			// has ever had, on all connections.
 			s.Path, s.Literal = "/a", false
 		}
 		s.Kind = int32(1 + g.IntN(3))
@@ -400,8 +401,8 @@ func (g *generator) create(s *Step) {
 	if s.Literal {
 		s.Flags &^= 2 // it would make a new node
 	}
-	// A sequential node of the root's own name would be one beside it, with a number that other sequences
-	// have counted up.
+	// A sequential node of the root's own name would be one beside it, with a number that other
+	// sequences have counted up.
 	if !s.Literal && s.Flags&2 != 0 && (g.IntN(3) > 0 || s.Path == "/") {
 		if s.Path == "/" {
 			s.Path += g.pick("s", "s", "-", "0")
@@ -414,8 +415,9 @@ func (g *generator) create(s *Step) {
 	if s.Verb == "createTTL" {
 		s.TTL = []int64{1, 1000, 1000, 3600000, 3600000, 1 << 40, 1<<40 - 1, 0, -1, math.MaxInt64, math.MinInt64}[g.IntN(11)]
 		if s.Flags != 5 && s.Flags != 6 {
-			// This request with flags of another kind and a negative time gets past the checks and ends a real
-			// server (seen with 3.8.0 and 3.9.3): "ttl cannot be negative", thrown while the log is applied.
+			// This request with flags of another kind and a negative time gets past the checks and
+			// ends a real server (seen with 3.8.0 and 3.9.3): "ttl cannot be negative", thrown
+			// while the log is applied.
 			s.TTL = max(s.TTL, 0)
 		}
 	}
@@ -511,7 +513,8 @@ func (g *generator) name() string {
 
 func (g *generator) badPath(s *Step) {
 	if g.IntN(2) == 0 {
-		// Writes here either fail or are undone by no one: no new nodes, and no data.
+		// These writes must fail, because no step undoes them: they create no node and change no
+		// data.
 		s.Literal = true
 		switch s.Verb {
 		case "setData", "setACL", "create", "create2", "createContainer", "createTTL":

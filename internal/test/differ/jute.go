@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// encoder writes jute, the encoding of ZooKeeper's packets. It shares no code with memzk, which is compared here: a
-// mistake that both made would be invisible.
+// encoder writes jute, the encoding of ZooKeeper's packets. It shares no code with memzk, which is
+// compared here: a mistake that both made would be invisible.
 type encoder struct{ b []byte }
 
 func (e *encoder) int(v int32)  { e.b = binary.BigEndian.AppendUint32(e.b, uint32(v)) }
@@ -95,7 +95,8 @@ func (d *decoder) buffer() []byte {
 
 func (d *decoder) string() string { return string(d.buffer()) }
 
-// count is the length of a vector, -1 for null. It is never more than could be in the rest of the packet.
+// count is the length of a vector, -1 for null. It is never more than could be in the rest of the
+// packet.
 func (d *decoder) count() int {
 	n := d.int()
 	if n < -1 || int(n) > len(d.b) {

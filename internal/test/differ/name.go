@@ -38,10 +38,11 @@ func (r *run) name(path string) string {
 	}
 }
 
-// rootName tells the roots of sequences in a listing of the top.
+// rootName matches the roots of sequences in a listing of the top.
 var rootName = regexp.MustCompile(`^d\d{9}$`)
 
-// children are sorted: they come in the order of a hash table. Roots of other sequences are left out.
+// children are sorted: they come in the order of a hash table. Roots of other sequences are left
+// out.
 func (r *run) children(path string, names []string) string {
 	if names == nil {
 		return "null"
@@ -53,7 +54,8 @@ func (r *run) children(path string, names []string) string {
 	return fmt.Sprintf("%q", names)
 }
 
-// zxid counts from the creation of the root, or from the last sweep. What happened before that is all the same.
+// zxid counts from the creation of the root, or from the last sweep. What happened before that is
+// all the same.
 func (r *run) zxid(z int64) string {
 	switch {
 	case z == 0 || z == -1:
@@ -78,8 +80,9 @@ func (r *run) owner(id int64) string {
 	return fmt.Sprintf("%#x", uint64(id))
 }
 
-// stat reads a stat. Times are not compared, but what can be said of them is: they are those of this test,
-// what one transaction did happened at one time, and nothing is changed before it is created.
+// stat reads a stat. Times are not compared, but what can be said of them is: they are those of
+// this test, what one transaction did happened at one time, and nothing is changed before it is
+// created.
 func (r *run) stat(path string, d *decoder) string {
 	czxid, mzxid := d.long(), d.long()
 	ctime, mtime := d.long(), d.long()

@@ -17,8 +17,8 @@ const maxConns = 4
 // defaultTimeout is what a client asks for that does not care, in milliseconds.
 const defaultTimeout = 30000
 
-// Target is a server to run sequences on, one at a time. No other client may write to it meanwhile, and none of its
-// sessions may expire by itself: each write takes a zxid, and they are compared.
+// Target is a server to run sequences on, one at a time. No other client may write to it meanwhile,
+// and none of its sessions may expire by itself: each write takes a zxid, and they are compared.
 type Target struct {
 	Name    string
 	Version string // as in srvr
@@ -27,8 +27,8 @@ type Target struct {
 	// Fresh, when it is not nil, makes a new server before each sequence, which Dial then reaches.
 	Fresh func()
 
-	// Idle is within what time a session expires that is used no more, Sweep within what time an empty
-	// container goes. Steps that wait for that wait as long.
+	// Idle is within what time a session expires that is used no more, Sweep within what time an
+	// empty container goes. Steps that wait for that wait as long.
 	Idle, Sweep time.Duration
 
 	Count Count
@@ -50,8 +50,8 @@ func (c *Count) answer(verb string, code int32) {
 	c.Answers[fmt.Sprintf("%s %d", verb, code)]++
 }
 
-// Transcript is what a server answered, a group of lines for each step. Lines of one group that come from
-// one connection are in the order in which they arrived there.
+// Transcript is what a server answered, a group of lines for each step. Lines of one group that
+// come from one connection are in the order in which they arrived there.
 type Transcript [][]string
 
 // run is one sequence on one target.
@@ -89,11 +89,13 @@ type top struct {
 	cversion, children int32
 }
 
-// ErrLate is returned by Run when so much time has passed between two requests of a session that it may have
-// expired, while the sequence does not want that: the machine was busy. Nothing can be said then.
+// ErrLate is returned by Run when so much time has passed between two requests of a session that it
+// may have expired, while the sequence does not want that: the machine was busy. Then the answers
+// mean nothing.
 var ErrLate = errors.New("differ: the machine was too slow for a session's timeout")
 
-// Run plays the sequence and tells what came of it. An error means that nothing can be said.
+// Run plays the sequence and returns what the server answered. An error means that the result is
+// unknown.
 func (t *Target) Run(q Sequence) (Transcript, error) {
 	t.runs++
 	r := &run{
@@ -156,8 +158,8 @@ func (r *run) step(s Step) {
 	}
 }
 
-// connect makes a connection. The one that this number stood for is cut; any other that has the same
-// session is the server's affair.
+// connect makes a connection. The one that this number stood for is cut; any other that has the
+// same session is the server's affair.
 func (r *run) connect(s Step) {
 	r.cut(s.Conn)
 	c := &r.conns[s.Conn]
@@ -252,8 +254,9 @@ func (r *run) sessionOf(g grant) int {
 	return len(r.sessions)
 }
 
-// cut closes the connection, and waits until the server has closed it, too: what Java does when the session comes
-// back on another connection while it still cleans up after the first is a matter of microseconds.
+// cut closes the connection, and waits until the server has closed it, too: what Java does when the
+// session comes back on another connection while it still cleans up after the first is a matter of
+// microseconds.
 func (r *run) cut(conn int) {
 	if w := r.conns[conn].wire; w != nil {
 		w.close()
@@ -261,8 +264,8 @@ func (r *run) cut(conn int) {
 	}
 }
 
-// request sends the steps in one piece, reads the replies, and then what other connections were sent
-// because of it.
+// request sends the steps in one piece, reads the replies, and then what other connections were
+// sent because of it.
 func (r *run) request(conn int, steps []Step) {
 	if !r.ask(conn, steps) {
 		return
@@ -276,8 +279,9 @@ func (r *run) request(conn int, steps []Step) {
 	}
 }
 
-// sortEnd: the nodes of a session that ends go in no certain order, so the events of that have none: those before
-// the reply to the close, and what other connections were sent, which is in the group from that index on.
+// sortEnd: the nodes of a session that ends go in no certain order, so the events of that have
+// none: those before the reply to the close, and what other connections were sent, which is in the
+// group from that index on.
 func (r *run) sortEnd(conn, from int) {
 	slices.Sort(r.group[from:])
 	end := slices.IndexFunc(r.group, func(line string) bool {
@@ -361,8 +365,8 @@ func (r *run) ask(conn int, steps []Step) (connected bool) {
 	return true
 }
 
-// touched notices when the session's last request was sent so long ago that the server may have given it up before
-// it got the one that is answered now.
+// touched detects that the session's last request was sent so long ago that the server may have
+// expired the session before it got the one that is answered now.
 func (r *run) touched(conn int) {
 	c := &r.conns[conn]
 	r.late = r.late || c.timeout > 0 && time.Since(c.used) >= c.timeout
@@ -377,16 +381,16 @@ type asked struct {
 // hesitation is how long a reply is waited for before the server is asked whether there is one.
 const hesitation = 200 * time.Millisecond
 
-// endingTime is how long a server may take to close a connection after its last words.
+// endingTime is how long a server may take to close a connection after its last packet.
 const endingTime = 5 * time.Second
 
-// replies reads until each request has its reply or will not get one: a server of old does not answer some.
-// A reply to a later request tells, and where there is none, a ping is one.
+// replies reads until each request has its reply or will not get one: a server of old does not
+// answer some. A reply to a later request tells, and where there is none, a ping is one.
 func (r *run) replies(conn int, w *wire, pending []asked) {
 	within, pinged, own, closes := hesitation, false, false, false
 	if slices.ContainsFunc(pending, func(a asked) bool { return a.step.ends() }) {
-		// A packet that arrives after the server has closed the connection makes it forget what it still had to
-		// send, so nothing is sent behind such a request. It has a reply.
+		// A packet that arrives after the server has closed the connection makes it forget what it
+		// still had to send, so nothing is sent behind such a request. It has a reply.
 		within, pinged = patience, true
 	}
 	for len(pending) > 0 {
@@ -441,8 +445,9 @@ func (s Step) ends() bool {
 	return false
 }
 
-// awaitEnd waits for the end of the connection. A ping would tell sooner that there is none, but Java sends
-// what it has for a connection that it closes, so whether the ping is answered is a matter of microseconds.
+// awaitEnd waits for the end of the connection. A ping would tell sooner that there is none, but
+// Java sends what it has for a connection that it closes, so whether the ping is answered is a
+// matter of microseconds.
 func (r *run) awaitEnd(conn int, w *wire) {
 	switch packet, err := w.receive(endingTime); {
 	case errors.Is(err, errSilent):
@@ -491,7 +496,8 @@ func (r *run) barrier(but int) {
 	}
 }
 
-// pong sends a ping and reads up to its answer: whatever the server had sent before comes before it.
+// pong sends a ping and reads up to its answer: whatever the server had sent before comes before
+// it.
 func (r *run) pong(conn int) {
 	w := r.conns[conn].wire
 	if w == nil {
@@ -522,14 +528,14 @@ func describe(err error) string {
 	return err.Error()
 }
 
-// lapse keeps a connection silent until its session has expired. Of one that is cut the server says nothing, so
-// that takes the time that it may take at most.
+// lapse keeps a connection silent until its session has expired. Of one that is cut the server says
+// nothing, so that takes the time that it may take at most.
 func (r *run) lapse(s Step) {
 	r.touched(s.Conn)
 	if w := r.conns[s.Conn].wire; w != nil {
 		r.untilEnd(s.Conn, w)
-		// The end of the session is told to its own watches, too, and the connection is closed at once: whether
-		// the events still come through is a matter of microseconds.
+		// The end of the session is an event for its own watches, too, and the connection is closed
+		// at once: whether the events still arrive is a matter of microseconds.
 		r.group = slices.DeleteFunc(r.group, func(line string) bool {
 			return strings.HasPrefix(line, fmt.Sprintf("[%d] event", s.Conn))
 		})
@@ -559,11 +565,12 @@ func (r *run) untilEnd(conn int, w *wire) {
 	}
 }
 
-// sweep sends what empties containers, and lets time pass, until the node is gone that the step names, or as long as a
-// sweep takes on an idle machine. No ping comes in between: the server sweeps when it likes to.
+// sweep sends what empties containers, and lets time pass, until the node is gone that the step
+// names, or as long as a sweep takes on an idle machine. No ping comes in between: the server
+// sweeps when it likes to.
 //
-// A Java server that is behind with its sweeps sweeps twice in a row, and asks for the same node twice. The second
-// request fails, and takes a zxid. So zxids are counted again from here.
+// A Java server that is behind with its sweeps sweeps twice in a row, and asks for the same node
+// twice. The second request fails, and takes a zxid. So zxids are counted again from here.
 func (r *run) sweep(s Step) {
 	if len(s.Ops) > 0 {
 		r.ask(s.Conn, s.Ops)

@@ -101,8 +101,8 @@ type pair [2]*Target
 
 func (p pair) names() [2]string { return [2]string{p[0].Name, p[1].Name} }
 
-// play plays a sequence on both at the same time. It plays it again when the machine was too busy to say anything:
-// that is known by the clock, whatever the servers have answered.
+// play plays a sequence on both at the same time. It plays it again when the machine was too busy
+// to say anything: that is known by the clock, whatever the servers have answered.
 func (p pair) play(t *testing.T, q Sequence) [2]Transcript {
 	t.Helper()
 	for range 20 {
@@ -130,7 +130,8 @@ func (p pair) playOnce(q Sequence) (scripts [2]Transcript, err error) {
 	return scripts, errors.Join(err, <-second)
 }
 
-// compare plays a sequence and tells in what the servers differ, but for what their versions explain.
+// compare plays a sequence and tells in what the servers differ, but for what their versions
+// explain.
 func (p pair) compare(t *testing.T, q Sequence) (*Difference, []string) {
 	t.Helper()
 	scripts := p.play(t, q)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Shrink looks for a shorter sequence that still differs. differs plays a sequence on both servers and
-// tells the difference, nil when there is none; it is asked at most tries times.
+// Shrink looks for a shorter sequence that still differs. differs plays a sequence on both servers
+// and returns the difference, nil when there is none; it is called at most tries times.
 func Shrink(d *Difference, tries int, differs func(Sequence) *Difference) *Difference {
 	s := &shrinker{best: d, tries: tries, differs: differs, kind: d.Kind()}
 	// What comes after the difference has no part in it.
@@ -127,8 +127,8 @@ func (s *shrinker) simplify() (better bool) {
 	return better
 }
 
-// plainer are the step's variants with one thing less in them. Each is plainer in the same order, so
-// this ends.
+// plainer are the step's variants with one thing less in them. Each is plainer in the same order,
+// so this ends.
 func plainer(s Step) []Step {
 	var list []Step
 	change := func(edit func(*Step)) {

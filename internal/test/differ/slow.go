@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// ShortSession is the timeout, in milliseconds, of the session that expires in sequences of GenerateLapse. It is
-// far longer than a step takes, or the session would expire by itself on a busy machine.
+// ShortSession is the timeout, in milliseconds, of the session that expires in sequences of
+// GenerateLapse. It is far longer than a step takes, or the session would expire by itself on a
+// busy machine.
 const ShortSession = 700
 
 // GenerateLapse makes a sequence in which a session expires: silent, or cut off before.
@@ -37,7 +38,7 @@ func GenerateLapse(seed, number int64) Sequence {
 			s.Path, s.Literal = "/a", false
 		}
 		q = append(q, s)
-		// Who is told of its end.
+		// The watches that get its end.
 		w := Step{Conn: g.IntN(g.conns), Verb: g.pick("exists", "getData", "getChildren2"), Path: s.Path, Watch: true}
 		q = append(q, w)
 	}
@@ -55,8 +56,8 @@ func GenerateLapse(seed, number int64) Sequence {
 	return q
 }
 
-// GenerateSweep makes a sequence in which containers and nodes with a time to live are swept away. Until the step
-// that waits for that, no container is empty that has had a child.
+// GenerateSweep makes a sequence in which containers and nodes with a time to live are swept away.
+// Until the step that waits for that, no container is empty that has had a child.
 func GenerateSweep(seed, number int64) Sequence {
 	g := newGenerator(seed, number)
 	q := Sequence{{Conn: 0, Verb: "connect"}, {Conn: 1, Verb: "connect"}}

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Step is one thing that a client does. A sequence of steps means the same on every server: paths are
-// below a root of the sequence's own, zxids are counted from the creation of that root, sessions are
-// named by the connection that had them.
+// Step is one thing that a client does. A sequence of steps means the same on every server: paths
+// are below a root of the sequence's own, zxids are counted from the creation of that root,
+// sessions are named by the connection that had them.
 //
-// As text a step is one line: the number of the connection, the verb, and the arguments that are not
-// zero as a JSON object. A burst and a multi have steps of their own inside.
+// As text a step is one line: the number of the connection, the verb, and the arguments that are
+// not zero as a JSON object. A burst and a multi have steps of their own inside.
 type Step struct {
 	Conn int    `json:"-"`
 	Verb string `json:"verb,omitempty"` // inside another step; else it stands before the object
@@ -28,8 +28,9 @@ type Step struct {
 	Null bool   `json:"null,omitempty"` // the data is null
 	Size int    `json:"size,omitempty"` // the data is that many bytes
 
-	// ACL has entries "31 world anyone"; nil stands for that one. A single "null" or "empty" is a list
-	// without entries. "digest NAME" stands for the digest of NAME:NAME, "digest! ID" for ID itself.
+	// ACL has entries "31 world anyone"; nil stands for that one. A single "null" or "empty" is a
+	// list without entries. "digest NAME" stands for the digest of NAME:NAME, "digest! ID" for ID
+	// itself.
 	ACL []string `json:"acl,omitempty"`
 
 	Flags   int32 `json:"flags,omitempty"`
@@ -49,8 +50,8 @@ type Step struct {
 	Scheme string `json:"scheme,omitempty"`
 	Auth   string `json:"auth,omitempty"`
 
-	// connect. Of is the number, plus one, of the connection whose last session is resumed; 0: a new
-	// session. Timeout is in milliseconds.
+	// connect. Of is the number, plus one, of the connection whose last session is resumed; 0: a
+	// new session. Timeout is in milliseconds.
 	Of       int    `json:"of,omitempty"`
 	Password string `json:"password,omitempty"` // "wrong", "short" or "zero"; else the right one
 	Timeout  int32  `json:"timeout,omitempty"`  // 0: 30000; for 0 itself say -1

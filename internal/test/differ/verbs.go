@@ -148,7 +148,8 @@ func encodeReconfig(_ *run, _ Step, e *encoder) {
 	e.long(-1)
 }
 
-// encodeMulti: a multi of the read kind cannot hold what is for the write kind, but it can be asked to.
+// encodeMulti: a multi of the read kind cannot hold what is for the write kind, but it can be asked
+// to.
 func encodeMulti(r *run, s Step, e *encoder) {
 	for _, op := range s.Ops {
 		v := verbs[op.Verb]
@@ -196,7 +197,7 @@ func encodeEntry(entry string, e *encoder) {
 	e.string(id)
 }
 
-// digest is how the server knows who says "name:name".
+// digest is the identity of a client that authenticates as "name:name".
 func digest(name string) string {
 	sum := sha1.Sum([]byte(name + ":" + name))
 	return name + ":" + base64.StdEncoding.EncodeToString(sum[:])
@@ -232,8 +233,8 @@ func decodeDataStat(r *run, s Step, d *decoder) string {
 	return "data=" + data(d.buffer()) + " " + r.stat(r.path(s), d)
 }
 
-// decodeACLStat: the order in which a server keeps the identities of one client is its own affair, so
-// digests that follow each other are sorted.
+// decodeACLStat: the order in which a server keeps the identities of one client is its own affair,
+// so digests that follow each other are sorted.
 func decodeACLStat(r *run, s Step, d *decoder) string {
 	n := d.count()
 	if n < 0 {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Change is something that a client sees of a server's version. Between a server that has it and one that
-// has not, it is no difference; between two of one version it is one.
+// Change is something that a client sees of a server's version. Between a server that has it and
+// one that has not, it is no difference; between two of one version it is one.
 type Change struct {
 	Name string
 	// In are the first versions that have it, one for each line of releases: "3.8.5", "3.9.3".
@@ -16,8 +16,8 @@ type Change struct {
 	In []string
 	// Line makes lines the same that differ by this alone. The servers' state is the same after it.
 	Line func(string) string
-	// Step says that the replies to step i may differ as they do. As the state may then differ, too, the
-	// sequence is not compared any further.
+	// Step says that the replies to step i may differ as they do. As the state may then differ,
+	// too, the sequence is not compared any further.
 	Step func(q Sequence, i int, lines [2][]string) bool
 }
 

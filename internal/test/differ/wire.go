@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// patience is how long a reply may take on a machine that is very busy. A server that never answers differs from one
-// that does.
+// patience is how long a reply may take on a machine that is very busy. A server that never answers
+// differs from one that does.
 const patience = 30 * time.Second
 
 var errSilent = errors.New("no answer")
@@ -33,8 +33,8 @@ func (w *wire) send(packet []byte) error {
 	return err
 }
 
-// receive returns the next packet, io.EOF when the server has closed the connection in whatever way,
-// errSilent when nothing comes.
+// receive returns the next packet, io.EOF when the server has closed the connection in whatever
+// way, errSilent when nothing comes.
 func (w *wire) receive(within time.Duration) ([]byte, error) {
 	if err := w.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func (w *wire) receive(within time.Duration) ([]byte, error) {
 	return packet, nil
 }
 
-// close ends the connection on this side and returns when the other side has done the same. What comes in between
-// is lost.
+// close ends the connection on this side and returns when the other side has done the same. What
+// comes in between is lost.
 func (w *wire) close() {
 	if half, ok := w.conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		for {

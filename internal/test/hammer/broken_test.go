@@ -8,8 +8,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// A lock that does not keep its word is found out: by the record, and by the
-// cells where they can see it.
+// A broken lock is found: by the record, and by the cells where they can see it.
 func TestBrokenLocksAreCaught(t *testing.T) {
 	for _, c := range []struct {
 		recipe, how string
@@ -33,8 +32,7 @@ func TestBrokenLocksAreCaught(t *testing.T) {
 			if c.recipe == "semaphore" {
 				j.Permits, j.Ceiling = permits, permits
 			}
-			// On a machine that has other things to do half a second may bring too few
-			// holds for two to meet.
+			// On a busy machine half a second may bring too few holds for two to overlap.
 			var found, seen bool
 			for deadline := time.Now().Add(time.Minute); !found || c.cells && !seen; {
 				r := hammer(t, s, j)

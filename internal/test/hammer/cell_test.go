@@ -6,11 +6,10 @@ import (
 	"unsafe"
 )
 
-// cell is what a lock protects: memory that all processes share. It finds two
-// in one place at the moment they are, whatever the clocks say. The zero value
-// is an empty place.
+// cell is what a lock protects: memory that all processes share. It finds two holders inside at the
+// moment it happens, whatever the clocks say. The zero value is an empty cell.
 type cell struct {
-	writer  atomic.Int64 // who is inside, 0: nobody
+	writer  atomic.Int64 // the writer that is inside, 0: none
 	readers atomic.Int64
 	permits atomic.Int64
 	sum     atomic.Int64 // of exclusive visits; read and written in two steps
@@ -18,7 +17,7 @@ type cell struct {
 	written atomic.Int64 // the largest token of a writer
 }
 
-// cellsAt sees cells in memory that the processes share.
+// cellsAt returns cells in memory that the processes share.
 func cellsAt(shared []byte, n int) []cell {
 	return unsafe.Slice((*cell)(unsafe.Pointer(&shared[0])), n)
 }
@@ -87,8 +86,8 @@ func (v *visit) written() {
 	v.cell.writer.CompareAndSwap(v.me, 0)
 }
 
-// read begins a shared visit. One who was a writer until now has the token of
-// the last one.
+// read begins a shared visit. A reader that was a writer until now has the token of the last
+// writer.
 func (v *visit) read(downgraded bool) {
 	c := v.cell
 	c.readers.Add(1)

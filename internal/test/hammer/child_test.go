@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// sessionTimeout is long: here nothing is broken on purpose, so a hold that
-	// is lost because the machine is busy would only blur the picture.
+	// sessionTimeout is long: no fault is injected here, so a hold could only be lost because the
+	// machine is busy, which would blur the result.
 	sessionTimeout = 40 * time.Second
-	// patience is for what should take seconds.
+	// patience bounds steps that should take seconds.
 	patience = 60 * time.Second
 )
 
-// child is the life of one process. What it returns is the exit code.
+// child runs one process. It returns the exit code.
 func child(order string) int {
 	var j job
 	if err := json.Unmarshal([]byte(order), &j); err != nil {
@@ -61,7 +61,7 @@ func child(order string) int {
 	return 0
 }
 
-// do is what the parent says: "go", or a round of the stress.
+// do runs what the parent orders: "go", or a round of the stress.
 func (j *job) do(conn *zklocks.Conn, word string) (outcome, error) {
 	if word == "go" {
 		return j.hammer(conn)
@@ -78,7 +78,7 @@ func cry(err error) int {
 	return 1
 }
 
-// listen ends the process when its parent has gone.
+// listen ends the process when its parent has ended.
 func listen(words chan<- string) {
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -87,11 +87,11 @@ func listen(words chan<- string) {
 	os.Exit(3)
 }
 
-// noGoroutines gives those of the connection time to end.
+// noGoroutines waits for the connection's goroutines to end.
 func noGoroutines() error {
 	var err error
 	for began := time.Now(); time.Since(began) < 10*time.Second; {
-		// It looks again and again itself, for up to half a second.
+		// It retries by itself, for up to half a second.
 		if err = goleak.Find(goleak.IgnoreAnyFunction(pkg + "listen")); err == nil {
 			return nil
 		}
@@ -109,9 +109,9 @@ type worker struct {
 	random *rand.Rand
 	rec    *history.Recorder
 	cells  []cell
-	until  time.Time // no call may last longer
+	until  time.Time // the end of each call
 
-	mu      sync.Mutex // joins have goroutines of their own
+	mu      sync.Mutex // joins run in goroutines of their own
 	outcome outcome
 }
 
@@ -127,7 +127,7 @@ func (w *worker) wrong(text string) {
 	w.outcome.wrong(w.who + ": " + text)
 }
 
-// recipes make what a worker repeats, on one of the paths.
+// recipes return what a worker repeats, on one of the paths.
 var recipes = map[string]func(conn *zklocks.Conn, j *job) func(w *worker, path int){
 	"rwlock":    rwlocks,
 	"semaphore": semaphores,
@@ -161,7 +161,7 @@ func (j *job) hammer(conn *zklocks.Conn) (outcome, error) {
 		workers[i] = w
 		wg.Go(func() {
 			for n := 0; n < j.Cycles || time.Now().Before(end); n++ {
-				path := 0 // three quarters of all want the same
+				path := 0 // three quarters of all want the same path
 				if w.random.IntN(4) == 0 {
 					path = w.random.IntN(len(j.Paths))
 				}

@@ -26,8 +26,8 @@ type result struct {
 	checking  time.Duration
 }
 
-// beside is something that goes on while the children hammer: it begins before
-// they do, and the returned function ends it and changes the rules.
+// beside runs while the children hammer: it begins before they do, and the returned function ends
+// it and changes the rules.
 type beside func(t *testing.T, r *result, j job) func(*history.Rules)
 
 // hammer starts the processes, and checks what they have done.
@@ -80,7 +80,7 @@ func hammer(t *testing.T, s settings, j job, besides ...beside) *result {
 	for _, end := range ends {
 		end(&rules)
 	}
-	// While the sessions live: their end would sweep up what the locks left.
+	// Check while the sessions live: their end would delete what the locks left.
 	witness := realzk.Connect(t, sessionTimeout)
 	for _, path := range j.Paths {
 		if j.Recipe == "semaphore" {
@@ -99,8 +99,8 @@ func hammer(t *testing.T, s settings, j job, besides ...beside) *result {
 	return r
 }
 
-// visits compares what the cells have counted with what the children have: an
-// update that was lost shows here.
+// visits compares what the cells have counted with what the children have: an update that was lost
+// shows here.
 func (r *result) visits(cells []cell) {
 	var sum int64
 	for i := range cells {
@@ -144,11 +144,11 @@ func (r *result) check(t *testing.T, rules history.Rules, records []string) {
 	t.Log(strings.Join(tally, ", "))
 }
 
-// processOf is the one whose name the owner's begins with.
+// processOf is the process whose name the owner's begins with.
 func processOf(h history.Hold) string { return h.Who[:3] }
 
-// contention counts what happened between processes and not within one, and
-// returns how long all of it took.
+// contention counts handovers and overlaps between processes, not within one, and returns how long
+// all of it took.
 func (r *result) contention(holds []history.Hold) time.Duration {
 	var first, end int64
 	slices.SortFunc(holds, func(a, b history.Hold) int { return int(a.Acquired - b.Acquired) })

@@ -20,16 +20,15 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// TestLostReplies has the server do what it is asked and the client not hear of
-// it, at each create and at each delete: 30 times each, or LOST times. Half of
-// the clients come back to the same member, half to another, which may be behind.
-// Each acquisition must have made its nodes once, and after the release none of
-// them may be there.
+// TestLostReplies has the server execute each create and each delete while its reply is lost: 30
+// times each, or LOST times. Half of the clients reconnect to the same member, half to another,
+// which may be behind. Each acquisition must have created its nodes once, and after the release
+// none of them may be left.
 func TestLostReplies(t *testing.T) {
 	want, clients := int64(30), 4
 	parse(t, "LOST", &want, func(v string) (int64, error) { clients = 16; return strconv.ParseInt(v, 10, 64) })
-	// The directories stay: a create that is refused, for there is none, is no
-	// create whose reply could be lost.
+	// The directories stay: a create that is refused because the directory is missing has no effect
+	// that could be lost.
 	e := realzk.Cluster(t, 3, realzk.Options{ContainerCheck: time.Hour})
 	l := &losses{TB: t, want: want / 2, witness: realzk.Connect(t, 20*time.Second, e.Addrs()...)}
 	began := time.Now()
@@ -68,7 +67,7 @@ type losses struct {
 	orphans, duplicates atomic.Int64
 }
 
-// forgetful is a client that does not hear what became of its requests.
+// forgetful is a client whose replies are lost.
 type forgetful struct {
 	*losses
 	moves   bool
@@ -156,7 +155,7 @@ func (c *forgetful) cycle(k taking) error {
 	return err
 }
 
-// losing does something whose request of that kind is done, and not answered.
+// losing runs a function whose request of that kind is executed, and not answered.
 func (c *forgetful) losing(op proxy.Op, count *[2]atomic.Int64, do func() error) error {
 	before := c.conn.Server()
 	var f *proxy.Fault
@@ -191,7 +190,7 @@ func (c *forgetful) seen(op proxy.Op) (n int64) {
 	return n
 }
 
-// look lists a directory as it is: the witness's member may be behind.
+// look lists a directory after a Sync, because the witness's member may be behind.
 func (c *forgetful) look(dir string) ([]string, error) {
 	if _, err := c.witness.Sync(dir); err != nil {
 		return nil, err

@@ -1,29 +1,28 @@
-// Package hammer has many processes fight for a few locks, records who held
-// them when, and checks the record.
+// Package hammer runs many processes that contend for a few locks, records which one held them
+// when, and checks the record.
 //
-// Each test starts a number of copies of its own binary. Each copy has one
-// connection and a number of goroutines that lock, try, give up at random
-// instants, downgrade, re-enter and unlock on two paths. What must be true is
-// looked at twice: while it happens, in memory that the processes share and
-// that trusts no clock (cells), and afterwards in the merged record (history).
-// A run in which nobody had to wait counts as failed.
+// Each test starts a number of copies of its own binary. Each copy has one connection and a number
+// of goroutines that lock, try, give up at random instants, downgrade, re-enter and unlock on two
+// paths. What must be true is checked twice: at run time, in memory that the processes share and
+// without clocks (cells), and afterwards in the merged record (history). A run in which no caller
+// had to wait counts as failed.
 //
 // The defaults suit `go test ./...`. The environment makes it larger:
 //
 //	HAMMER=20s              how long each recipe is hammered (3s)
 //	HAMMER_PROCESSES=20     how many processes (4)
 //	HAMMER_GOROUTINES=50    how many goroutines in each (10)
-//	HAMMER_SEED=1           what the random choices follow (printed by each run)
+//	HAMMER_SEED=1           seed of the random choices (printed by each run)
 //	ZK_SERVERS=host:port,.. an ensemble to use in place of a server of our own
 //
-// TestStress does the same while a nemesis breaks connections, sessions, nodes,
-// processes and servers. There a hold may be lost, and counts as certain up to
-// the last instant at which it said of itself that it was held:
+// TestStress does the same while a nemesis breaks connections, sessions, nodes, processes and
+// servers. There a hold may be lost, and counts as certain up to the last instant at which it
+// reported itself held:
 //
 //	STRESS=10m              how long (4s)
 //	STRESS_SERVERS=3        1: a single server, which is faster (1)
 //	STRESS_FAULTS=20        how many faults a second, without those of servers (40)
-//	STRESS_LULL=500ms       how long about between two faults of servers (1s)
+//	STRESS_LULL=500ms       mean time between two faults of servers (1s)
 //	STRESS_LOCKS=256        how many locks (24)
 //	STRESS_ROUND=10s        after how long the record is checked (30s)
 //	STRESS_PATIENCE=10s     how long a call may take (1m)
@@ -34,11 +33,11 @@
 //
 //	STRESS_BROKEN=1
 //
-// TestLostReplies has three servers do what they are asked and not say so:
+// TestLostReplies has three servers that execute requests and whose replies are lost:
 //
 //	LOST=10000              how many creates, and how many deletes (30)
 //
-// HAMMER_CHILD is how a copy is told what to do.
+// HAMMER_CHILD contains the orders for a copy.
 package hammer
 
 import (

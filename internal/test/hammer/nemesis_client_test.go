@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// What can befall a client on the wire: a cut at a request of each kind, and a
-// packet that is long under way.
+// Faults of a client's connection: a cut at a request of each kind, and a packet that is delayed
+// for long.
 var (
 	cuts   = []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit}
 	cutAt  = []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.MoveOp, proxy.ListOp, proxy.ReadOp, proxy.CheckOp, proxy.WatchesOp, proxy.ConnectOp}
@@ -18,7 +18,7 @@ var (
 	holdAt = []proxy.Op{proxy.CreateOp, proxy.DeleteOp, proxy.ListOp, proxy.ReadOp}
 )
 
-// clientDeck: in a short run, one of each sort comes first.
+// clientDeck holds the faults of clients. In a short run one of each sort comes first.
 func clientDeck(short bool) *deck {
 	d := &deck{
 		often: []string{
@@ -60,7 +60,7 @@ func parseWireCard(card string) (action proxy.Action, op proxy.Op, ok bool) {
 	return action, op, ok
 }
 
-// strike does to a client what the card says.
+// strike injects the fault of a card into a client.
 func (h *hand) strike(c *client, card string) bool {
 	defer h.say(c.name, "%s: %s", c.name, card)()
 	short, long := h.session/8, h.session*3/2
@@ -121,8 +121,8 @@ func (h *hand) freeze(c *client, d time.Duration) {
 	}
 }
 
-// expire ends the client's session at the server. Its proxies know of one each,
-// of which one is alive.
+// expire ends the client's session at the server. Each of its proxies knows of one session; one of
+// these is alive.
 func (h *hand) expire(c *client) bool {
 	struck := false
 	for i, p := range c.proxies {
@@ -157,7 +157,7 @@ func (h *hand) onTheWire(c *client, card string) bool {
 		}()
 	}
 	if op == proxy.WatchesOp || op == proxy.ConnectOp {
-		c.each((*proxy.Proxy).Cut) // these come with a connection
+		c.each((*proxy.Proxy).Cut) // these requests come with a new connection
 	}
 	late := time.NewTimer(h.session / 2)
 	defer late.Stop()

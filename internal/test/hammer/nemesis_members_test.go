@@ -7,9 +7,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// membersDeck: without a leader nobody locks, and a run in which nobody locks says
-// nothing. So the followers have their turn more often; and a member that was
-// killed takes its time to come back.
+// membersDeck strikes followers more often than the leader: without a leader no worker gets a lock,
+// and such a run proves nothing. A member that was killed takes a while to come back.
 func membersDeck() *deck {
 	one := []string{"isolate follower", "kill leader", "pause follower", "isolate leader", "kill follower", "pause leader"}
 	return &deck{
@@ -18,13 +17,13 @@ func membersDeck() *deck {
 	}
 }
 
-// quorumPatience is after what time members take each other for dead.
+// quorumPatience is how long a member may be silent before the others drop it.
 const quorumPatience = time.Second
 
-// assail breaks one member of the ensemble, and mends it before anything else
-// is broken: two of three must go on.
+// assail breaks one member of the ensemble, and repairs it before another member is broken: two of
+// three must serve.
 func (h *hand) assail(card string) bool {
-	// What strikes an ensemble that is still down strikes nothing.
+	// A fault of an ensemble that is still down has no effect.
 	for !h.whole() {
 		if !h.pause(20 * time.Millisecond) {
 			return false
@@ -41,8 +40,8 @@ func (h *hand) assail(card string) bool {
 	if err != nil {
 		return false
 	}
-	// Some are noticed by the other members and some are not; a few last longer
-	// than a session that nobody hears of.
+	// The other members notice some and do not notice others; a few last longer than a session
+	// whose client cannot be reached.
 	away := h.upTo(2 * quorumPatience)
 	if h.random.IntN(8) == 0 {
 		away = h.session + h.upTo(h.session)
@@ -51,8 +50,8 @@ func (h *hand) assail(card string) bool {
 	switch how {
 	case "kill":
 		err = s.Kill()
-		h.pause(away / 4) // and it takes its time to start
-		// It may not serve at once, in an election; whole will see.
+		h.pause(away / 4) // a restart takes a while, too
+		// It may not serve at once, because of an election; whole checks that.
 		if again := s.Restart(); again != nil && !s.Alive() {
 			h.t.Error(again)
 		}

@@ -13,11 +13,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// byHand is what the nemesis has taken from holders behind their backs: nodes
-// that it deleted, sessions that it ended at the server. Then the next holder
-// is let in before the old one can hear of it, and no lock can prevent that. So
-// these holds count as certain up to the instant before it was done and no
-// longer; each is known by its token, its node's exact name, or its session.
+// byHand records what the nemesis took from holders: nodes that it deleted, sessions that it ended
+// at the server. Then the next holder is granted the lock before the old one can learn of the loss,
+// and no lock can prevent that. So these holds count as certain only up to the instant before the
+// fault. Each is identified by its token, its node's exact name, or its session.
 type byHand struct {
 	tokens   map[lock]int64
 	nodes    map[string]int64
@@ -28,7 +27,7 @@ func (b *byHand) clear() {
 	b.tokens, b.nodes, b.sessions = make(map[lock]int64), make(map[string]int64), make(map[int64]int64)
 }
 
-// sessionEnds is called before a session is ended; what it returns afterwards.
+// sessionEnds is called before a session is ended; the returned function is called afterwards.
 func (n *nemesis) sessionEnds(id int64) func(really bool) {
 	at := history.Now()
 	return func(really bool) {
@@ -76,7 +75,7 @@ func (h *hand) meddle(paths []string, card string) bool {
 	return err == nil
 }
 
-// delete deletes one node and remembers whose it was.
+// delete deletes one node and records its owner.
 func (h *hand) delete(lockPath, dir, name string) bool {
 	node := path.Join(dir, name)
 	_, stat, err := h.admin.Exists(node)
@@ -96,7 +95,7 @@ func (h *hand) delete(lockPath, dir, name string) bool {
 	return true
 }
 
-// bySequence puts the first in line first; all names end in ten digits.
+// bySequence sorts by sequence number; all names end in ten digits.
 func bySequence(names []string) {
 	end := func(name string) string { return name[max(0, len(name)-10):] }
 	slices.SortFunc(names, func(a, b string) int {
@@ -110,7 +109,7 @@ func bySequence(names []string) {
 	})
 }
 
-// taken is when a hold was taken from its holder, if it was. node is that of a
+// taken returns when the nemesis took a hold from its holder, if it did. node is that of a
 // downgraded hold, "" for others.
 func (b *byHand) taken(h history.Hold, node string) (at int64, taken bool) {
 	note := func(t int64, ok bool) {
@@ -127,7 +126,7 @@ func (b *byHand) taken(h history.Hold, node string) (at int64, taken bool) {
 	return at, taken
 }
 
-// session is the one in the name of an owner.
+// session returns the session in the name of an owner.
 func session(who string) int64 {
 	_, text, _ := strings.Cut(who, "@")
 	id, _ := strconv.ParseInt(text, 16, 64)

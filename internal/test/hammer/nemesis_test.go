@@ -15,12 +15,12 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// nemesis breaks things while the children lock. Each of its hands deals with
-// one client, with the servers, or with the nodes; a hand does one thing at a
-// time, and takes what that is from a deck, so that each kind has its turn.
+// nemesis injects faults while the children lock. Each of its hands is a goroutine for one client,
+// for the servers, or for the nodes. A hand injects one fault at a time, and draws its kind from a
+// deck, so that each kind has its turn.
 type nemesis struct {
 	t       *testing.T
-	rate    float64       // faults per second, of all hands together but that of the servers
+	rate    float64       // faults per second, of all hands except that of the servers
 	lull    time.Duration // between two faults of the servers
 	session time.Duration
 	tick    time.Duration
@@ -38,14 +38,14 @@ type nemesis struct {
 	byHand byHand
 }
 
-// client is a child, and the ways by which it reaches the servers.
+// client is a child, with the proxies by which it reaches the servers.
 type client struct {
 	name    string
 	process *process
 	proxies []*proxy.Proxy
 }
 
-// event is what was done, for the reader of a violation.
+// event is a fault, for the reader of a violation.
 type event struct {
 	at, over int64  // over is 0 while it lasts
 	whom     string // a client or a path; "": the servers
@@ -59,8 +59,8 @@ type hand struct {
 	random *rand.Rand
 }
 
-// deck is dealt in a random order, without repetition until it is through. A
-// rare card is in every fourth deal only.
+// deck is dealt in a random order, without repetition until it is through. A rare card is in every
+// fourth deal only.
 type deck struct {
 	often, rarely []string
 	deals         int
@@ -87,15 +87,15 @@ func (n *nemesis) deal(kind string, random *rand.Rand) string {
 	return n.decks[kind].next(random)
 }
 
-// again puts back a card that has not struck.
+// again returns a card whose fault had no effect.
 func (n *nemesis) again(kind, card string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.decks[kind].left = append(n.decks[kind].left, card)
 }
 
-// say notes what is about to be done to whom; the returned function, that it is
-// over.
+// say records the fault that is about to be injected, and its target; the returned function records
+// its end.
 func (n *nemesis) say(whom, format string, args ...any) (over func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,7 +114,7 @@ func (n *nemesis) struck(card string) {
 	n.fired[card]++
 }
 
-// rage breaks things until ctx ends, and mends all of them.
+// rage injects faults until ctx ends, and repairs all of them.
 func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 	var hands sync.WaitGroup
 	hook := func(id uint64, share float64, kind string, play func(h *hand, card string) bool) {
@@ -130,7 +130,7 @@ func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 			}
 		})
 	}
-	// Nine of ten faults are on the wire.
+	// Nine of ten faults are of connections.
 	for i, c := range n.clients {
 		hook(1_000_000+uint64(i), 0.9/float64(len(n.clients)), "client", func(h *hand, card string) bool { return h.strike(c, card) })
 	}
@@ -141,8 +141,8 @@ func (n *nemesis) rage(ctx context.Context, round int, paths []string) {
 	hands.Wait()
 }
 
-// rest is the time between two faults: its share of the rate, or after a fault
-// of the servers, for some locks to be had; false: it is over.
+// rest waits between two faults, for the hand's share of the rate, or after a fault of the servers
+// for some locks to be granted. It returns false when the run is over.
 func (h *hand) rest(share float64) bool {
 	mean := h.lull
 	if share > 0 {
@@ -151,7 +151,7 @@ func (h *hand) rest(share float64) bool {
 	return h.pause(time.Duration(float64(mean) * min(h.random.ExpFloat64(), 4)))
 }
 
-// pause is true when it has taken its time, false when all is over.
+// pause returns true after that time, false when the run is over.
 func (h *hand) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// process is one child, seen by its parent. The two talk in lines: "ready",
-// then the parent says "go"; "done" with an outcome, then the parent looks
-// whether anything was left behind and says "close".
+// process is one child, seen by its parent. They exchange lines: the child sends "ready" and the
+// parent "go"; the child sends "done" with an outcome, then the parent checks whether anything was
+// left behind and sends "close".
 type process struct {
 	name  string
 	cmd   *exec.Cmd
@@ -39,8 +39,8 @@ func launch(t *testing.T, j job) *process {
 	}
 	p := &process{name: name(j.Process), cmd: exec.Command(self), said: make(chan string, 8)}
 	p.cmd.Env = append(os.Environ(), childEnv+"="+string(order),
-		// A program with the race detector stays a second longer, for races of
-		// goroutines that still run; a child has none left when it ends.
+		// A program with the race detector ends a second later, to find races of goroutines that
+		// still run; a child has none left when it ends.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	p.cmd.Stderr = &p.cries
 	dieWithUs(p.cmd)
@@ -67,7 +67,7 @@ func launch(t *testing.T, j job) *process {
 
 func name(process int) string { return fmt.Sprintf("p%02d", process) }
 
-// run stays with the child on one thread, whose end would end the child.
+// run keeps the child on one thread, because the end of that thread would end the child.
 func (p *process) run(stdout io.Reader, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -92,7 +92,7 @@ func (p *process) say(t *testing.T, word string) {
 	}
 }
 
-// hears waits until the child says word, and returns what follows it.
+// hears waits until the child sends word, and returns what follows it.
 func (p *process) hears(t *testing.T, word string, within time.Duration) string {
 	t.Helper()
 	late := time.NewTimer(within)
@@ -133,7 +133,7 @@ func (p *process) ends(t *testing.T, within time.Duration) {
 	}
 }
 
-// ended waits for the end of the child, and reports whether it was a good one.
+// ended waits for the end of the child, and reports whether it succeeded.
 func (p *process) ended(within time.Duration) bool {
 	late := time.NewTimer(within)
 	defer late.Stop()
@@ -149,7 +149,7 @@ func (p *process) ended(within time.Duration) bool {
 	}
 }
 
-// fail kills the child, for only then is all of its stderr there.
+// fail kills the child first, because only then is all of its stderr there.
 func (p *process) fail(t *testing.T, text string) {
 	t.Helper()
 	_ = p.cmd.Process.Kill()

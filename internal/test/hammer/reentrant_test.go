@@ -57,15 +57,15 @@ func mutexes(conn *zklocks.Conn, j *job) func(*worker, int) {
 	}
 }
 
-// recursion is one owner who takes the lock again and again.
+// recursion is one owner that takes the lock again and again.
 type recursion struct {
 	*worker
 	*stay
 	mutex *reentrant.Mutex
 }
 
-// again re-enters depth times, and returns the release of the hold that is left:
-// any of them may be the last.
+// again re-enters depth times, and returns the release of the hold that is left: any of them may be
+// the last.
 func (r *recursion) again(outer *zklocks.Hold, depth int) func(context.Context) error {
 	w := r.worker
 	if depth == 0 {
@@ -98,7 +98,7 @@ func (r *recursion) again(outer *zklocks.Hold, depth int) func(context.Context) 
 	return last
 }
 
-// join has others in by way of the context.
+// join has other goroutines enter with the context of the hold.
 func (r *recursion) join(outer *zklocks.Hold) {
 	w := r.worker
 	ctx := outer.Context(context.Background())

@@ -31,8 +31,8 @@ func resizing(first int, next func(random int) int) beside {
 		random := j.Seed
 		go func() {
 			defer close(stopped)
-			// Each change has everybody in line look anew, so the more there
-			// are the less often it may come.
+			// Each change makes every waiter list again, so the more waiters there are the less
+			// often it may come.
 			pace := time.NewTicker(j.For / 20)
 			defer pace.Stop()
 			over := time.NewTimer(j.For)

@@ -60,7 +60,7 @@ func TestSemaphore(t *testing.T) {
 	}
 }
 
-// The number of permits changes all the time. Who holds keeps what he has.
+// The number of permits changes all the time. A holder keeps its permits.
 func TestSemaphoreResized(t *testing.T) {
 	const first, most, least = 4, 8, 3
 	s := fromEnv(t)
@@ -73,7 +73,7 @@ func TestSemaphoreResized(t *testing.T) {
 	}
 	r := run()
 	fought := func() bool { return r.report.MaxPermits > first && r.together >= r.Processes }
-	for again := 0; again < 3 && !fought(); again++ { // a busy machine may bring too few together
+	for again := 0; again < 3 && !fought(); again++ { // on a busy machine too few holders may overlap
 		r = run()
 	}
 	r.fought(t, "permits", "busy", "canceled", "resized")

@@ -16,7 +16,7 @@ type settings struct {
 	Processes  int
 	Goroutines int
 	Seed       uint64
-	Cycles     int // each goroutine goes on until it has done so many: on a busy machine For alone may be too short
+	Cycles     int // each goroutine does at least so many: on a busy machine For alone may be too short
 }
 
 func fromEnv(t *testing.T) settings {
@@ -45,7 +45,7 @@ func parse[T any](t *testing.T, name string, into *T, read func(string) (T, erro
 	*into = v
 }
 
-// job is what one child is told.
+// job is the order to one child.
 type job struct {
 	settings
 	Process  int
@@ -61,8 +61,8 @@ type job struct {
 	Cells    string
 	Record   string
 
-	// Every so many acquisitions the child does something that no lock may do:
-	// the test of the test.
+	// Every so many acquisitions the child breaks a rule of the locks on purpose: the test of the
+	// test.
 	Break      string
 	BreakEvery int
 }
@@ -72,18 +72,18 @@ const childEnv = "HAMMER_CHILD"
 // The ways in which a child can break a lock on purpose.
 const (
 	breakGrant = "grant" // be inside without having acquired
-	breakToken = "token" // show a token from long ago
-	breakEarly = "early" // give the lock back, and stay inside
+	breakToken = "token" // report a token from long ago
+	breakEarly = "early" // release the lock, and stay inside
 )
 
-// outcome is what one child has to say, or all of them together.
+// outcome is the result of one child, or of all of them together.
 type outcome struct {
 	Tally      map[string]int64
 	Wrong      []complaint // the first ones
 	WrongTotal int
 }
 
-// complaint is what somebody found wrong at the moment it was.
+// complaint is a violation that a worker has seen at the moment it happened.
 type complaint struct {
 	At   int64
 	Text string

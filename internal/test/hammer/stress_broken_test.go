@@ -12,9 +12,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// Whoever reads of a violation finds the seed and what happened: here a child
-// is inside without having acquired, now and then.
-func TestAStressThatFindsSomethingTellsTheStory(t *testing.T) {
+// A report of a violation has the seed and what happened: here a child is inside without having
+// acquired, now and then.
+func TestAFindingIsReportedWithItsTimeline(t *testing.T) {
 	realzk.Installed(t)
 	self, err := os.Executable()
 	if err != nil {
@@ -42,9 +42,9 @@ func TestAStressThatFindsSomethingTellsTheStory(t *testing.T) {
 	}
 }
 
-// Two holders met between two of many others; what was broken long before is
-// told all the same, and what has nothing to do with them is not.
-func TestAStoryTellsWhatWasBroken(t *testing.T) {
+// Two holders overlap, among many other holds. The timeline has earlier faults than holds, and
+// leaves out faults of other clients.
+func TestATimelineShowsWhatWasBroken(t *testing.T) {
 	hold := func(who string, at int64) history.Hold {
 		return history.Hold{Path: "/p", Who: who, Acquired: at, Ended: at + 1}
 	}
@@ -55,13 +55,13 @@ func TestAStoryTellsWhatWasBroken(t *testing.T) {
 	}
 	marked := []history.Hold{hold("p00.00@2", moment-1), hold("p01.00@3", moment)}
 	s := &stress{T: t, nemesis: &nemesis{events: []*event{
-		{at: moment - 2*int64(storyBefore), over: moment - int64(storyBefore) - 1, text: "too long ago", whom: "p00"},
-		{at: moment - int64(storyBefore)/2, over: moment - 1, text: "cut", whom: "p00"},
+		{at: moment - 2*int64(timelineBefore), over: moment - int64(timelineBefore) - 1, text: "too long ago", whom: "p00"},
+		{at: moment - int64(timelineBefore)/2, over: moment - 1, text: "cut", whom: "p00"},
 		{at: moment - 2, text: "deleted", whom: "/p"},
 		{at: moment - 2, text: "paused"},
 		{at: moment - 2, text: "another's", whom: "p03"},
 	}}}
-	told := s.story("two at once", moment, "/p", append(holds, marked...), marked, "p00", "p01")
+	told := s.timeline("two at once", moment, "/p", append(holds, marked...), marked, "p00", "p01")
 	for _, want := range []string{
 		"two at once\n", "lines of holds before\n", " > ", "nemesis: cut\n", "nemesis: cut: over\n", "nemesis: deleted\n",
 		"nemesis: paused\n", "lines of holds behind",

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// bug is what the library could be like: a file of it, and what stands there in
-// place of what.
+// bug is a bug of the library: a file, and the text to replace in it.
 type bug struct{ name, file, old, new string }
 
 var bugs = []bug{
@@ -46,9 +45,9 @@ var bugs = []bug{
 
 const caughtWithin = time.Minute
 
-// What the stress is worth shows when it runs over a library that is wrong. It
-// builds the library three times over and runs each for up to a minute, so it is
-// skipped unless make stress-broken asks for it.
+// This shows that the stress finds bugs: it runs over a library that is broken. It builds the
+// library three times and runs each for up to a minute, so it is skipped unless make stress-broken
+// asks for it.
 func TestTheStressFindsBugs(t *testing.T) {
 	if os.Getenv("STRESS_BROKEN") == "" {
 		t.Skip("takes minutes: STRESS_BROKEN=1")
@@ -66,8 +65,8 @@ func TestTheStressFindsBugs(t *testing.T) {
 	}
 }
 
-// build makes this test program with the bug in it. The files in the tree are
-// not touched: the compiler reads a copy in the place of one.
+// build compiles this test program with the bug in it. The files in the tree are not changed: the
+// compiler reads a copy in place of one.
 func (b bug) build(t *testing.T, root string) (program string) {
 	t.Helper()
 	original := filepath.Join(root, filepath.FromSlash(b.file))
@@ -100,8 +99,8 @@ func (b bug) build(t *testing.T, root string) (program string) {
 	return program
 }
 
-// finding is what the stress says of two who hold together, of a holder that
-// does not know that it is none, and of a node that nobody deletes.
+// finding matches the stress's report of two holders at once, of a holder that does not know of its
+// loss, and of a node that no process deletes.
 var finding = regexp.MustCompile(`seed \d+: (orphan: |\S+: (overlap|too many|token order): |\S+: token \d+ was given|\S+: \S+ with token \d+ was still sure).*`)
 
 // caught runs the stress until it finds something, which it must.

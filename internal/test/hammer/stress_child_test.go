@@ -13,9 +13,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// round is what a child of the stress is told, again and again: fresh paths,
-// and files for what happens on them. So the record of a long run is checked in
-// pieces, and its directories fall idle.
+// round is the order to a child of the stress, one after the other: fresh paths, and files for the
+// record of what happens on them. So the record of a long run is checked in pieces, and its
+// directories fall idle.
 type round struct {
 	Number int
 	For    time.Duration
@@ -24,7 +24,7 @@ type round struct {
 	Record string
 }
 
-// record is what a child has to say of a round, beside its outcome.
+// record is the result of a child for a round, beside its outcome.
 type record struct {
 	Holds    []history.Hold
 	Lost     []lock           // holds that were found to be lost
@@ -40,7 +40,7 @@ type lock struct {
 
 // suspect is a hold that was still certain after a later one had been inside.
 type suspect struct {
-	Lock  lock // a field with a name, for gob leaves others out
+	Lock  lock // named, as gob leaves out embedded fields that are not exported
 	Who   string
 	At    int64
 	Later int64 // the token of that one
@@ -52,7 +52,7 @@ type storm struct {
 	round
 	conn  *zklocks.Conn
 	rec   *history.Recorder
-	locks []strain
+	locks []lockKind
 
 	mu     sync.Mutex
 	record record
@@ -68,7 +68,7 @@ func (j *job) stress(conn *zklocks.Conn, r round) (outcome, error) {
 	s := &storm{job: j, round: r, conn: conn, rec: history.NewRecorder(name(j.Process), nil)}
 	s.record.Nodes = make(map[string]int64)
 	for i, path := range r.Paths {
-		s.locks = append(s.locks, strains[i%len(strains)](conn, path))
+		s.locks = append(s.locks, lockKinds[i%len(lockKinds)](conn, path))
 	}
 	workers := make([]*worker, j.Goroutines)
 	end := time.Now().Add(r.For)
@@ -95,10 +95,10 @@ func (j *job) stress(conn *zklocks.Conn, r round) (outcome, error) {
 	return all, errors.Join(s.save(), unmap())
 }
 
-// choose: one in sixteen goes where it is crowded.
+// choose returns a path: one in sixteen choices is a crowded one.
 func (s *storm) choose(w *worker) int {
 	if w.chance(16) {
-		return w.random.IntN(len(strains))
+		return w.random.IntN(len(lockKinds))
 	}
 	return w.random.IntN(len(s.Paths))
 }

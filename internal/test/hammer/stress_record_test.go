@@ -8,7 +8,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// What a child knows reaches its parent.
+// The record of a child reaches its parent.
 func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	l := lock{"/a", 5}
 	s := &storm{round: round{Record: filepath.Join(t.TempDir(), "record")}, record: record{

@@ -33,9 +33,9 @@ type campaign struct {
 	Lull     time.Duration // between two faults of the servers
 	Linger   int
 	Short    bool          // a run of a few seconds, among other tests
-	Patience time.Duration // that callers have
+	Patience time.Duration // that a call may take
 	First    bool          // end with the first round in which something is wrong
-	Break    string        // what the children are to do wrong: the test of the test
+	Break    string        // how the children break the lock: the test of the test
 }
 
 func campaignFromEnv(t *testing.T) campaign {
@@ -73,7 +73,7 @@ type stress struct {
 	began    int64
 	dirs     []string // of all rounds
 	orphans  int
-	unused   int // directories that stay, for nobody ever stood in line there
+	unused   int // directories that stay, because no member ever queued there
 	unclosed int // children that ended with goroutines left over
 	differ   int // nodes that some members show and others do not
 }
@@ -108,7 +108,7 @@ func TestStress(t *testing.T) {
 func (s *stress) raise() {
 	const tick = 100 * time.Millisecond
 	opts := realzk.Options{Tick: tick, Partitions: true, Config: map[string]string{"snapCount": "1000000"}}
-	if s.For > time.Minute && s.Servers == 1 { // one that is killed again and again is better off with a quick start
+	if s.For > time.Minute && s.Servers == 1 { // a server that is killed again and again needs a quick start
 		opts.JVM = []string{"-XX:TieredStopAtLevel=4", "-Xmx768m"}
 	}
 	n := &nemesis{
@@ -123,8 +123,8 @@ func (s *stress) raise() {
 	} else {
 		n.session = 3 * time.Second
 		opts.Config["syncLimit"] = strconv.Itoa(int(quorumPatience / tick))
-		// A member reads its log from the last snapshot on when it comes back, and
-		// has to be through before the others give it up.
+		// A member that restarts reads its log from the last snapshot on, and must be done before
+		// the others drop it.
 		opts.Config["snapCount"] = "10000"
 		n.members = realzk.Cluster(s, s.Servers, opts)
 		n.servers = n.members.Addrs()
@@ -133,7 +133,7 @@ func (s *stress) raise() {
 	n.admin = s.admin
 	j := job{settings: s.settings, Session: n.session, Linger: s.Linger, Least: n.session / 100, Patience: s.Patience, Break: s.Break, BreakEvery: 50}
 	if s.Servers > 1 {
-		j.Least *= 10 // each request takes longer, and a line of callers who give up serves nobody
+		j.Least *= 10 // each request takes longer, and a queue of callers that give up serves none of them
 	}
 	for i := range s.Processes {
 		c := &client{name: name(i)}
@@ -198,15 +198,15 @@ func (s *stress) round(number int, length time.Duration) {
 	s.compare(r.Paths)
 	holds := s.judge(r.Paths, records, &n.byHand, &f)
 	if f.any() {
-		s.Error(s.stories(&f, holds))
+		s.Error(s.timelines(&f, holds))
 	}
 	os.RemoveAll(dir)
 	all, servers := s.faults()
 	s.Logf("round %d: %d cycles, %d faults, %d of servers, %d lost", number, s.cycles, all, servers, s.Tally["lost"])
 }
 
-// swept returns what is left of a line a while after all is over. The sessions
-// live, so nobody else would clean up.
+// swept returns the nodes left in a queue a while after the end of the run. The sessions live, so
+// the server deletes none of them.
 func (s *stress) swept(path, dir string, over time.Time) (orphans []orphan) {
 	s.dirs = append(s.dirs, dir)
 	left := test.Children(s, s.admin, dir)
@@ -237,9 +237,9 @@ func (s *stress) shownBy(node string) (members []string) {
 	return members
 }
 
-// compare asks each member for all lines, which are empty by now. What one shows
-// and another does not is something from which no client can protect itself: the
-// servers have lost or kept a transaction, and what else the run finds is void.
+// compare lists all queues, which are empty by now, on each member. If one member shows a node and
+// another does not, the servers have lost or kept a transaction: no client can protect itself from
+// that, and the other findings of the run are void.
 func (s *stress) compare(paths []string) {
 	if s.nemesis.members == nil {
 		return
@@ -267,9 +267,9 @@ func (s *stress) compare(paths []string) {
 	}
 }
 
-// gone waits until the server has removed the directories. It does not remove a
-// container that never had a child: that of a caller who gave up, or was refused
-// by a fault, between making the directory and standing in line.
+// gone waits until the server has removed the directories. It does not remove a container that
+// never had a child: that of a caller that gave up, or was refused by a fault, between creating the
+// directory and its node.
 func (s *stress) gone() {
 	for _, dir := range s.dirs {
 		unused := false
@@ -284,7 +284,7 @@ func (s *stress) gone() {
 	}
 }
 
-// end has the children end, and look at what they leave.
+// end ends the children, and checks what they leave.
 func (s *stress) end() {
 	for _, c := range s.nemesis.clients {
 		c.process.say(s.T, "close")
@@ -297,7 +297,7 @@ func (s *stress) end() {
 	}
 }
 
-// faults counts all that struck, and those of them that struck a server.
+// faults counts all faults that took effect, and those of servers among them.
 func (s *stress) faults() (all, servers int64) {
 	for card, n := range s.nemesis.fired {
 		all += n
@@ -308,8 +308,8 @@ func (s *stress) faults() (all, servers int64) {
 	return all, servers
 }
 
-// meaning fails a run in which too little happened. In the few seconds of a run
-// without STRESS not every fault has its turn, but one of each sort must have.
+// meaning fails a run in which too little happened. In the few seconds of a run without STRESS not
+// every fault has its turn, but one of each sort must have.
 func (s *stress) meaning() {
 	n := s.nemesis
 	fired := make(map[string]int64) // by card, in a short run by sort
@@ -355,14 +355,14 @@ func (s *stress) meaning() {
 	}
 }
 
-// shortSorts are the sorts of what does not befall one packet.
+// shortSorts are the sorts of faults that are not of one packet.
 var shortSorts = map[string]string{
 	"cut": "silence", "mute": "silence", "mute replies": "silence", "refuse": "silence", "stop": "silence",
 	"expire": "end of a session", "black hole": "end of a session", "deaf": "end of a session", "freeze": "end of a session",
 	"delete first": "deletion", "delete any": "deletion", "delete directory": "deletion",
 }
 
-// table is a row: what was done, and what came of it.
+// table has a row for each kind of fault, and its effect.
 func (s *stress) table(took time.Duration) string {
 	var faults, tally []string
 	for _, card := range slices.Sorted(maps.Keys(s.nemesis.fired)) {

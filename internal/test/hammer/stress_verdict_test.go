@@ -9,13 +9,13 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// verdict is what the records say.
+// verdict is the result of a round's records.
 type verdict struct {
-	cycles     int // nodes that were granted and given back
+	cycles     int // nodes that were granted and released
 	crossings  int
 	contended  int
 	violations int
-	unfenced   int // overlaps with what the nemesis had taken from its holder: the store must compare tokens
+	unfenced   int // overlaps with holds that the nemesis took: the store must compare tokens
 	checking   time.Duration
 }
 
@@ -39,7 +39,7 @@ func (s *stress) judge(paths, records []string, hand *byHand, f *found) map[stri
 		}
 		for _, h := range r.Holds {
 			l := lock{h.Path, h.Token}
-			// Whatever breaks, a token is given to one process alone.
+			// Whatever the fault, a token is given to one process only.
 			if of, known := granted[l]; known && h.Token != 0 && processOf(of) != processOf(h) {
 				s.violations++
 				f.doubts = append(f.doubts, doubt{h.Path, h.Acquired, fmt.Sprintf("token %d was given to two processes", h.Token), []history.Hold{of, h}})
@@ -53,7 +53,7 @@ func (s *stress) judge(paths, records []string, hand *byHand, f *found) map[stri
 
 	for i, path := range paths {
 		all := slices.Clone(byPath[path])
-		if n := history.Check(strainRules(i), all).Total; n > 0 {
+		if n := history.Check(kindRules(i), all).Total; n > 0 {
 			s.unfenced += n
 			for i, h := range all {
 				if at, taken := hand.taken(h, nodes[lock{h.Path, h.Token}]); taken && h.Ended > at {
@@ -61,7 +61,7 @@ func (s *stress) judge(paths, records []string, hand *byHand, f *found) map[stri
 				}
 			}
 		}
-		report := history.Check(strainRules(i), all)
+		report := history.Check(kindRules(i), all)
 		s.contended += report.Contended
 		s.unfenced -= report.Total
 		s.violations += report.Total

@@ -22,9 +22,8 @@ type held interface {
 // chance is true once in n times.
 func (w *worker) chance(n int) bool { return w.random.IntN(n) == 0 }
 
-// wait is the context of an acquisition: one in four gives up, at an instant
-// between a microsecond and two seconds that is as likely to be early as late;
-// some have given up before they ask.
+// wait returns the context of an acquisition: one in four gives up, at an instant between a
+// microsecond and two seconds whose logarithm is uniform; some contexts have ended before the call.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithDeadline(context.Background(), w.until)
 	switch {
@@ -37,14 +36,14 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// givingUp ends ctx at an instant that is as likely to be early as late.
+// givingUp ends ctx at an instant whose logarithm is uniform.
 func (w *worker) givingUp(ctx context.Context, cancel context.CancelFunc, least, most time.Duration) (context.Context, context.CancelFunc) {
 	after := time.Duration(float64(least) * math.Pow(float64(most)/float64(least), w.random.Float64()))
 	timer := time.AfterFunc(after, cancel)
 	return ctx, func() { timer.Stop(); cancel() }
 }
 
-// failed looks at the error of an acquisition that may have been given up.
+// failed checks the error of an acquisition that may have been given up.
 func (w *worker) failed(ctx context.Context, try bool, err error) bool {
 	switch {
 	case err == nil:
@@ -61,10 +60,10 @@ func (w *worker) failed(ctx context.Context, try bool, err error) bool {
 	return true
 }
 
-// broken says whether to break the lock now, for the test of the test.
+// broken reports whether to break the lock now, for the test of the test.
 func (w *worker) broken(how string) bool { return w.job.Break == how && w.chance(w.job.BreakEvery) }
 
-// token is the hold's, if it is to be believed.
+// token returns the hold's token, or a wrong one for the test of the test.
 func (w *worker) token(h held) int64 {
 	if w.broken(breakToken) {
 		return max(1, h.Token()-1000)
@@ -72,8 +71,7 @@ func (w *worker) token(h held) int64 {
 	return h.Token()
 }
 
-// dwell stays inside for a moment; now and then, once in rarely, for up to most,
-// so that others queue.
+// dwell stays inside for a moment; once in rarely for up to most, so that other callers queue.
 func (w *worker) dwell(rarely int, most time.Duration) {
 	if w.chance(rarely) {
 		w.linger(time.Duration(w.random.Int64N(int64(most))))
@@ -90,11 +88,11 @@ func (w *worker) linger(stay time.Duration) {
 	<-timer.C
 }
 
-// look asks the hold what it knows, some of the time: a hold that nobody asks
-// sets no watch, and that is another way through the code.
+// look calls the hold's methods, some of the time: a hold without such a call sets no watch, which
+// is another path through the code.
 func (w *worker) look(h held) {
 	if h == (fake{}) {
-		w.linger(5 * time.Millisecond) // without a right to be there: let others come
+		w.linger(5 * time.Millisecond) // not entitled to be inside: let other workers come
 	}
 	if w.chance(10) && !h.Held() {
 		w.wrong("lost, and nobody took it")
@@ -108,7 +106,7 @@ func (w *worker) look(h held) {
 	}
 }
 
-// release gives back, and some of the time does not wait for the answer.
+// release releases, and some of the time does not wait for the answer.
 func (w *worker) release(give func(context.Context) error) {
 	ctx, cancel := context.WithDeadline(context.Background(), w.until)
 	defer cancel()
@@ -172,7 +170,7 @@ func (s *stay) taking(n int, inside func()) {
 	span.End()
 }
 
-// fake is a hold of nothing.
+// fake is a hold without a lock.
 type fake struct{}
 
 func (fake) Held() bool                    { return true }

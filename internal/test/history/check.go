@@ -8,26 +8,26 @@ import (
 
 // Rules is what the locks promise beyond the rules that always hold.
 type Rules struct {
-	// Limits are the permits of semaphores. A hold of permits on a path that
-	// has none is a violation, so that a limit cannot be forgotten.
+	// Limits are the permits of semaphores. A hold of permits on a path that has none is a
+	// violation, so that a limit cannot be forgotten.
 	Limits []Limit
 
-	// Handoff: exclusive holders may pass one node, and so one token, on. Who
-	// got it may downgrade it, and has the token of all of them then.
+	// Handoff: exclusive holders may pass one node, and so one token, on. The last of them may
+	// downgrade it, and then has the token of all of them.
 	Handoff bool
 
 	// Reentrant: holds of one owner with one token are one hold.
 	Reentrant bool
 }
 
-// Limit is a number of permits and the time it was in force. For a count that
-// is changed, Since is when the change to it was called, and Until when the
-// change from it had returned, so the two overlap where nobody can tell.
+// Limit is a number of permits and the time it was in force. For a count that is changed, Since is
+// when the change to it was called, and Until when the change from it had returned, so the two
+// overlap where it cannot be known which one holds.
 type Limit struct {
 	Path    string // "": every path
 	Permits int
 	Since   int64
-	Until   int64 // 0: for ever
+	Until   int64 // 0: forever
 }
 
 // Rule names what a violation breaks.
@@ -41,8 +41,8 @@ const (
 	Malformed Rule = "malformed"   // a hold that ended before it began, or of an unknown kind
 )
 
-// Violation is one broken rule. The last of Holds is the one that broke it, by
-// beginning when it did.
+// Violation is one broken rule. The last of Holds is the one that broke it, by beginning when it
+// did.
 type Violation struct {
 	Rule  Rule
 	Path  string
@@ -52,18 +52,17 @@ type Violation struct {
 
 // Check sweeps over the holds of all recorders, in any order, in O(n log n):
 //
-//   - an exclusive hold overlaps no other, a shared one only shared ones, and
-//     permits only permits, in total not more than the limit;
-//   - a hold that begins after a conflicting one has ended has the larger
-//     token. Between permits there is no such rule: who was granted first may
-//     be told last. A shared hold after an exclusive one of the same owner may
-//     have the same token: it was downgraded.
+//   - an exclusive hold overlaps no other, a shared one only shared ones, and permits only permits,
+//     in total not more than the limit;
+//   - a hold that begins after a conflicting one has ended has the larger token. Between permits
+//     there is no such rule: the first grant may be the last to be recorded. A shared hold after an
+//     exclusive one of the same owner may have the same token: it was downgraded.
 //
 // Intervals are half open: one may begin at the instant at which another ends.
 //
-// A changed limit binds a hold if it was in force at some time between Called
-// and Acquired; holders keep what they have. So the permits held at one time
-// may come up to the largest limit that one of these holders may have met.
+// A changed limit binds a hold if it was in force at some time between Called and Acquired; holders
+// keep what they have. So the permits held at one time may come up to the largest limit that one of
+// these holders may have met.
 func Check(rules Rules, records ...[]Hold) *Report {
 	var all []Hold
 	for _, r := range records {
@@ -96,8 +95,8 @@ func Check(rules Rules, records ...[]Hold) *Report {
 	return report
 }
 
-// mergeReentries makes one hold of those that overlap, or touch, with the same
-// owner, kind and token.
+// mergeReentries makes one hold of those that overlap, or touch, with the same owner, kind and
+// token.
 func mergeReentries(holds []Hold) []Hold {
 	type key struct {
 		who   string
@@ -142,8 +141,8 @@ func (r Rules) limitFor(h Hold) (int, bool) {
 
 func conflict(a, b Kind) bool { return a == Exclusive || b == Exclusive || a != b }
 
-// badToken reports whether later, which began after earlier had ended and
-// conflicts with it, has a token that it must not have.
+// badToken reports whether later, which began after earlier had ended and conflicts with it, has a
+// token that it must not have.
 func (r Rules) badToken(earlier, later Hold) bool {
 	if earlier.Token == 0 || later.Token == 0 || earlier.Token < later.Token {
 		return false

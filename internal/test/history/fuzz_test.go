@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever is left of a record, it is read as holds, no more than it has lines,
-// which can be checked; or it is refused.
+// Whatever is left of a record, it is read as holds, no more than it has lines, which can be
+// checked; or it is refused.
 func FuzzRead(f *testing.F) {
 	var record bytes.Buffer
 	r := NewRecorder("somebody", &record)

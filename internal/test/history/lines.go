@@ -26,10 +26,9 @@ func (r *Recorder) write(l line) {
 	r.err = err
 }
 
-// Read takes the lines of one recorder. Holds that have no end in them end at
-// died, an instant before the recording process was killed; 0: they go on to
-// the end of the record. A last line that was cut short by the kill is left
-// out, for its caller never went on.
+// Read reads the lines of one recorder. Holds without an end in them end at died, an instant before
+// the recording process was killed; 0: they go on to the end of the record. A last line that was
+// cut short by the kill is left out, because its caller never went on.
 func Read(from io.Reader, died int64) ([]Hold, error) {
 	var holds []Hold
 	in := bufio.NewReader(from)

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// Recorder takes down holds from many goroutines.
+// Recorder records holds from many goroutines.
 type Recorder struct {
 	who string
 
@@ -15,10 +15,9 @@ type Recorder struct {
 	err   error
 }
 
-// NewRecorder records for who, the owner of all holds that do not name one. If
-// lines is not nil, beginnings and ends are written to it as they happen, one
-// JSON line each, so that the record of a process that is killed is there up
-// to its last moment; see Read.
+// NewRecorder records for who, the owner of all holds that do not name one. If lines is not nil,
+// beginnings and ends are written to it as they happen, one JSON line each, so that the record of a
+// process that is killed is there up to its last moment; see Read.
 func NewRecorder(who string, lines io.Writer) *Recorder {
 	return &Recorder{who: who, lines: lines}
 }
@@ -30,8 +29,8 @@ type Span struct {
 	once  sync.Once
 }
 
-// Begin notes a hold. It is called after the acquiring call has returned.
-// Acquired is set to now if it is 0.
+// Begin records a hold. It is called after the acquiring call has returned. Acquired is set to now
+// if it is 0.
 func (r *Recorder) Begin(h Hold) *Span {
 	if h.Acquired == 0 {
 		h.Acquired = Now()
@@ -48,12 +47,12 @@ func (r *Recorder) Begin(h Hold) *Span {
 	return s
 }
 
-// End notes that the hold is certain no longer: call it before the release,
-// and when loss is observed. The first call counts.
+// End records that the hold is certain no longer: call it before the release, and when loss is
+// observed. The first call counts.
 func (s *Span) End() { s.EndAt(Now()) }
 
-// EndAt is End for who finds out later when that was: the last instant at which
-// the hold said of itself that it was held.
+// EndAt is End for a caller that learns of the end later: at is the last instant at which the hold
+// reported itself held.
 func (s *Span) EndAt(instant int64) {
 	s.once.Do(func() {
 		r := s.rec

@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// maxViolations is how many a report keeps: a broken lock breaks every rule,
-// and nobody reads the thousandth.
+// maxViolations is how many a report keeps: a broken lock breaks every rule, and the first few show
+// it.
 const maxViolations = 20
 
-// Report is the answer of Check.
+// Report is the result of Check.
 type Report struct {
 	Violations []Violation // the first ones found
 	Total      int         // how many were found
 
-	// What follows shows whether the run meant anything: a lock that nobody
-	// fought for is always right.
+	// These show whether the run meant anything: a lock without contention is always right.
 	Holds      int
 	Owners     int
-	Handovers  int // exclusive holds whose predecessor was somebody else's
+	Handovers  int // exclusive holds whose predecessor had another owner
 	Contended  int // holds that were asked for while another was held (needs Called)
 	MaxShared  int // shared holds at one time on one path
 	MaxPermits int // permits at one time on one path

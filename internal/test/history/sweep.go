@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// sweep goes through the holds of one path in the order of their beginnings,
-// with those that have ended by then behind it.
+// sweep goes through the holds of one path in the order of their beginnings, with those that have
+// ended by then behind it.
 type sweep struct {
 	rules  Rules
 	path   string
@@ -27,9 +27,9 @@ type sweep struct {
 	hadExcluded bool
 }
 
-// tokens are those of ended holds. For each token two holders are enough: the
-// one rule that asks who it was asks for another than the one at hand. Only
-// where a token is handed on all of them are kept.
+// tokens are those of ended holds. For each token two holders are enough: the one rule that
+// compares owners asks for another owner than that of the current hold. Only where a token is
+// handed on all of them are kept.
 type tokens struct {
 	max   Hold // with the largest token
 	equal map[int64][]Hold
@@ -119,7 +119,7 @@ func (s *sweep) begin(i int) {
 	s.report.MaxPermits = max(s.report.MaxPermits, s.permits)
 }
 
-// contention counts what shows that the lock was fought for.
+// contention counts what shows that there was contention for the lock.
 func (s *sweep) contention(h Hold) {
 	if h.Called != 0 && (len(s.active) > 0 || s.lastEnd > h.Called) {
 		s.report.Contended++

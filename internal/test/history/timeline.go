@@ -14,8 +14,7 @@ const (
 	maxNeighbours = 6
 )
 
-// timeline draws the holds of a violation, and some of the others on the path
-// at that time:
+// timeline draws the holds of a violation, and some of the others on the path at that time:
 //
 //	> a exclusive, token 5  |=======|         0s .. 1.000001s
 //	> b exclusive, token 7         |========| 1s .. 2s

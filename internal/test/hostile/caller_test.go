@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// few requests take a member into its line, to its place or its error, and out
-// again. While nothing happens a waiter asks nothing.
+// few requests take a member into its queue, to its turn or its error, and out again. While nothing
+// happens a waiter sends none.
 const few = 20
 
 // caller is a lock value behind a proxy that counts, and a call of it.
@@ -33,8 +33,8 @@ func (c *caller) begin(t *testing.T, wait time.Duration, call acquire) {
 	c.attempt = contract.Begin(t, ctx, call)
 }
 
-// inVain asserts that the call has waited until its time was over, and returns
-// how many requests it has made.
+// inVain asserts that the call has waited until its time was over, and returns how many requests it
+// has made.
 func (c *caller) inVain(t *testing.T) (asked int64) {
 	t.Helper()
 	if err := c.attempt.Failed(); !errors.Is(err, context.DeadlineExceeded) {

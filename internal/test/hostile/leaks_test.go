@@ -19,9 +19,9 @@ import (
 const (
 	// session is longer than any pause of this machine.
 	session = 30 * time.Second
-	// expiring is that of sessions that are ended anyway. Now and then the client
-	// comes back into one that is just being closed, where nobody answers it
-	// any more; it notices after two thirds of the timeout.
+	// expiring is the timeout of sessions that are ended on purpose. Now and then the client
+	// resumes one that is just being closed, where the server answers it no more; it notices after
+	// two thirds of the timeout.
 	expiring = 6 * time.Second
 	// soon is more than any step needs on a busy machine, if it ends at all.
 	soon = 60 * time.Second
@@ -36,8 +36,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// hall is a lock on the shared server, somebody who looks at its line, and a
-// connection whose traces are measured.
+// hall is a lock on the shared server, a client that lists its queue, and a connection whose
+// watches and nodes are measured.
 type hall struct {
 	*testing.T
 	recipe
@@ -58,15 +58,15 @@ func newHall(t *testing.T, r recipe, timeout time.Duration) *hall {
 	}
 	h.meter = meter{t, h.conn}
 	h.makeDir(path)
-	// What the locks of a connection share goes with the last of them, and so would
-	// all that it has kept.
+	// What the locks of a connection share is freed with the last of them, and then the meter could
+	// not see it.
 	lasting := r.on(h.conn, path)
 	t.Cleanup(func() { runtime.KeepAlive(lasting) })
 	return h
 }
 
-// makeDir makes the directory of a lock as one that stays: whether a container has
-// been swept away when the nodes are counted is a matter of luck.
+// makeDir creates the directory of a lock as a persistent node: a container may be deleted by the
+// server before the nodes are counted.
 func (h *hall) makeDir(path string) {
 	h.Helper()
 	if h.below != "" {
@@ -77,7 +77,7 @@ func (h *hall) makeDir(path string) {
 	must(h, err)
 }
 
-// inLine waits until so many nodes stand in line, or more.
+// inLine waits until the queue has so many nodes, or more.
 func (h *hall) inLine(nodes int) {
 	h.Helper()
 	test.Eventually(h, soon, "nodes in line", func() bool { return len(test.Children(h, h.witness, h.dir)) >= nodes })
@@ -89,8 +89,8 @@ func (h *hall) only(nodes int) {
 	test.Eventually(h, soon, "nodes left in line", func() bool { return len(test.Children(h, h.witness, h.dir)) <= nodes })
 }
 
-// flat does something size times in all, a little at first and then in halves,
-// and asserts that what could grow does not.
+// flat does something size times in all, a little at first and then in halves, and asserts that the
+// figures do not grow.
 func (h *hall) flat(size, step int, do func(step int)) {
 	h.Helper()
 	began := time.Now()
@@ -119,8 +119,8 @@ func (h *hall) flat(size, step int, do func(step int)) {
 	h.Logf("%-9s %d in %v", h.name, size, time.Since(began).Round(time.Second))
 }
 
-// watchOnce has one waiter watch all that can be watched. The client cannot take
-// a watch back, so what is on nodes that live stays, for the next.
+// watchOnce has one waiter watch every node that can be watched. The client cannot remove a watch,
+// so those on nodes that live stay, for the next waiter.
 func (h *hall) watchOnce(holders int) {
 	h.Helper()
 	ctx, cancel := context.WithCancel(h.Context())
@@ -133,8 +133,8 @@ func (h *hall) watchOnce(holders int) {
 	h.only(holders)
 }
 
-// Waits that are canceled leave nothing: neither those that stood in line, nor
-// those whose create was still under way. Each has a lock value of its own.
+// Waits that are canceled leave nothing: neither those that had queued, nor those whose create was
+// still in flight. Each has a lock value of its own.
 func TestCanceledWaitsLeaveNothing(t *testing.T) {
 	size := setting(t, "CANCELED", 200, 100_000) / len(recipes)
 	each(t, func(t *testing.T, r recipe) {
@@ -168,9 +168,8 @@ func TestCanceledWaitsLeaveNothing(t *testing.T) {
 	})
 }
 
-// Sessions that expire under somebody who holds, somebody who waits and somebody
-// who holds and does not ask leave nothing. The waiter is the same all the time,
-// and stands in line again each time.
+// Sessions that expire under a holder, a waiter and a holder that calls no method of its hold leave
+// nothing. The waiter is the same all the time, and queues again each time.
 func TestLostSessionsLeaveNothing(t *testing.T) {
 	size := setting(t, "SESSIONS", 24, 10_000) / len(recipes)
 	each(t, func(t *testing.T, r recipe) {
@@ -222,8 +221,8 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 	})
 }
 
-// perWaiter is what a waiting goroutine may cost for each node that it has in line:
-// our part, and that of the client, which keeps an entry for each watch.
+// perWaiter is what a waiting goroutine may cost for each of its nodes: our part, and that of the
+// client, which keeps an entry for each watch.
 const perWaiter = 4 << 10
 
 func TestAWaiterCostsLittle(t *testing.T) {
@@ -232,15 +231,15 @@ func TestAWaiterCostsLittle(t *testing.T) {
 	t.Run("read, of one value", func(t *testing.T) { cost(t, recipes[1], false) })
 }
 
-// cost measures waiters of one line, each with a lock value of its own or all
-// with one, beside as many goroutines that wait for nothing but their context.
+// cost measures waiters of one queue, each with a lock value of its own or all with one, beside as
+// many goroutines that only wait for their context.
 func cost(t *testing.T, r recipe, own bool) {
 	waiters := setting(t, "WAITERS", 60, 1000)
 	h := newHall(t, r, session)
 	held, err := r.on(h.witness, h.path).block(t.Context())
 	must(t, err)
 	holders := len(test.Children(t, h.witness, h.dir))
-	// Readers of one value send one goroutine to stand in line for all of them.
+	// Readers of one value have one goroutine queue for all of them.
 	sent := 0
 	if r.shared {
 		sent = 1

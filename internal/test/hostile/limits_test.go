@@ -19,8 +19,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A quota that the server enforces is an error at once, for the number of nodes
-// and for their bytes; nothing stays in line, and holders are left alone.
+// A quota that the server enforces is an error at once, for the number of nodes and for their
+// bytes; no node stays in the queue, and holders keep their holds.
 func TestAQuotaThatIsUsedUp(t *testing.T) {
 	server := realzk.Standalone(t, realzk.Options{JVM: []string{"-Dzookeeper.enforceQuota=true"}})
 	witness := realzk.Connect(t, session, server.Addr())
@@ -94,8 +94,8 @@ func setQuota(t *testing.T, conn *zk.Conn, path, limits string) {
 	}
 }
 
-// A line of 20,000 takes more than the MiB at which Java's clients end a connection. A connection of
-// Connect reads it.
+// The listing of 20,000 members is larger than the 1 MiB at which Java's clients end a connection.
+// A connection of Connect reads it.
 func TestALineAboveTheClientsLimit(t *testing.T) {
 	const members, limit = 20_000, 1 << 20
 	server := realzk.Standalone(t, realzk.Options{})
@@ -144,7 +144,7 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 
 	own := 0
 	for _, c := range wide {
-		// Some of them stand in each other's way.
+		// Some of them wait for each other.
 		c.begin(t, soon, func(ctx context.Context) (*zklocks.Hold, error) {
 			held, err := c.lock(ctx)
 			if err == nil {
@@ -167,7 +167,7 @@ func TestALineAboveTheClientsLimit(t *testing.T) {
 	for _, c := range wide {
 		test.Within(t, soon, "it has had its turn", func() { <-c.attempt.Done })
 		must(t, c.attempt.Err)
-		// It looks each time that somebody goes whom it watched, at most.
+		// It lists at most once for each node that it watched and that was deleted.
 		if n := c.proxy.Seen(proxy.AnyOp) - c.before; n > 2*few {
 			t.Errorf("%s: %d requests until %d have gone", c.name, n, members)
 		}

@@ -1,16 +1,16 @@
-// Package hostile puts the locks into bad company: servers that can or will not,
-// limits, what is left of a directory's numbers; and counts what they leave
-// behind when they are canceled or lose their sessions over and over.
+// Package hostile runs the locks against hostile surroundings: servers that cannot or do not
+// execute requests, limits, directories whose sequence numbers are nearly used up; and counts what
+// the locks leave behind when they are canceled or lose their sessions over and over.
 //
-// What one connection and one directory suffice for is in the contract. The tests
-// run one after the other: most start servers, and some count what all have.
+// What one connection and one directory suffice for is in the contract. The tests run one after the
+// other: most start servers, and some count what all have.
 //
-// A little of the counting is part of `go test ./...`. With LEAKS=1 in the
-// environment it is the full size (make leaks), which these change:
+// A little of the counting is part of `go test ./...`. With LEAKS=1 in the environment it is the
+// full size (make leaks), which these change:
 //
 //	LEAKS_CANCELED=100000   waits that are canceled
 //	LEAKS_SESSIONS=10000    sessions that expire under holders and a waiter
-//	LEAKS_WAITERS=1000      waiters of one line, whose cost is measured
+//	LEAKS_WAITERS=1000      waiters of one queue, whose cost is measured
 package hostile
 
 import (

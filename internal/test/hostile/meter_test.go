@@ -30,11 +30,11 @@ func (f figures) String() string {
 		f.heap>>10, f.goroutines, f.watches, f.watched, f.nodes)
 }
 
-// slack is by how much a heap that is flat may differ between two readings: the
-// runtime's own tables and pools, and what the client is just reading into.
+// slack is by how much a heap that is flat may differ between two readings: the runtime's own
+// tables and pools, and what the client is just reading into.
 const slack = 512 << 10
 
-// grown says what is more than it was before.
+// grown reports what is more than it was before.
 func (f figures) grown(before figures) []string {
 	var grown []string
 	for _, g := range []struct {
@@ -54,14 +54,14 @@ func (f figures) grown(before figures) []string {
 	return grown
 }
 
-// meter reads the figures of this process, of one connection and of the shared
-// server, which no other test may use at the time.
+// meter reads the figures of this process, of one connection and of the shared server, which no
+// other test may use at the time.
 type meter struct {
 	testing.TB
 	conn *zk.Conn
 }
 
-// read waits until nothing goes on any more, and reads.
+// read waits until no request or goroutine is active, and reads.
 func (m meter) read() figures {
 	m.Helper()
 	var f figures
@@ -90,7 +90,7 @@ func (m meter) read() figures {
 	return f
 }
 
-// heap is what lives. Finalizers, weak pointers and cleanups take a second
+// heap returns the bytes that are reachable. Finalizers, weak pointers and cleanups take a second
 // collection, and pools a third.
 func heap() int64 {
 	var m runtime.MemStats
@@ -101,8 +101,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// clientWatches is how many entries the client has in its table of watches, which
-// it does not tell.
+// clientWatches returns the number of entries in the client's private table of watches.
 func clientWatches(conn *zk.Conn) int {
 	c := reflect.ValueOf(conn).Elem()
 	lock := (*sync.Mutex)(unsafe.Pointer(c.FieldByName("watchersLock").UnsafeAddr()))
@@ -111,7 +110,7 @@ func clientWatches(conn *zk.Conn) int {
 	return c.FieldByName("watchers").Len()
 }
 
-// The meter must see what it is there to see.
+// The meter must see what it measures.
 func TestTheMeterSeesALeak(t *testing.T) {
 	conn := realzk.Connect(t, session, realzk.Shared(t).Addr())
 	m := meter{t, conn}
@@ -122,7 +121,7 @@ func TestTheMeterSeesALeak(t *testing.T) {
 	path := test.Path(t)
 	_, err := conn.Create(path, nil, zk.FlagPersistent, open)
 	must(t, err)
-	for i := range 3 { // nodes that never come
+	for i := range 3 { // nodes that are never created
 		_, _, _, err := conn.ExistsW(path + strconv.Itoa(i))
 		must(t, err)
 	}

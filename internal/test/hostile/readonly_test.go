@@ -13,10 +13,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// A member of an ensemble without a quorum may serve reads (readonlymode.enabled),
-// as old as they are. Nobody is granted anything there: who asks waits until its
-// context ends, who holds is told of the loss, and who waits gets its turn when
-// there is a quorum again.
+// A member of an ensemble without a quorum may serve reads (readonlymode.enabled), as old as they
+// are. No lock is granted there: a new caller waits until its context ends, a holder loses its
+// hold, and a waiter gets its turn when there is a quorum again.
 func TestAReadOnlyMember(t *testing.T) {
 	const timeout = 4 * time.Second
 	ensemble := realzk.Cluster(t, 3, realzk.Options{JVM: []string{"-Dreadonlymode.enabled=true"}})
@@ -26,7 +25,7 @@ func TestAReadOnlyMember(t *testing.T) {
 		recipe
 		path  string
 		proxy *proxy.Proxy
-		free  locker // of a lock that nobody has
+		free  locker // of a free lock
 		own   locker // of one that the holder has
 		held  *zklocks.Hold
 		waits *contract.Attempt[*zklocks.Hold]

@@ -30,8 +30,8 @@ type recipe struct {
 	stored string // what the node at the path holds, if that is not where they stand
 	kind   znode.Kind
 	nodes  int // of one lock
-	// watches are what a waiter has behind one holder: on its own nodes, on those
-	// ahead, on the number of permits, on the directory to hear of writers.
+	// watches is how many watches a waiter has behind one holder: on its own nodes, on those ahead,
+	// on the number of permits, on the directory for writers.
 	watches int
 	shared  bool // lock does not make lock wait, and those of one value have one node
 	with    func(conn *zk.Conn, path string, data []byte) locker

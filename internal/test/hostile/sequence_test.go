@@ -20,8 +20,8 @@ import (
 // last is where queuing ends, see znode.Node.Usable.
 const last = 1<<31 - 1<<20
 
-// Directories whose numbers come to their end, on a real server: all recipes
-// at each of several places, after one pair of restarts.
+// Directories whose numbers come to their end, on a real server: all recipes at each of several
+// places, after one pair of restarts.
 func TestTheEndOfTheNumbers(t *testing.T) {
 	places := []struct {
 		name string
@@ -44,7 +44,7 @@ func TestTheEndOfTheNumbers(t *testing.T) {
 					_, err := conn.Create(path, []byte(r.stored), zk.FlagPersistent, open)
 					must(t, err)
 				}
-				// README has it stay when nobody is in line.
+				// README keeps the directory when the queue is empty.
 				for _, node := range []string{path + r.below, path + r.below + "/README"} {
 					_, err := conn.Create(node, nil, zk.FlagPersistent, open)
 					must(t, err)
@@ -86,8 +86,8 @@ func newBrink(t *testing.T, r recipe, server *realzk.Server, path string) *brink
 
 func (b *brink) line() []string { b.Helper(); return test.Children(b, b.witness, b.dir) }
 
-// refused asserts that every way to take the lock fails at once and says why,
-// that nothing stays in line but who stood there, and how much it asks.
+// refused asserts that every way to take the lock fails at once and says why, that no other node
+// stays in the queue, and how many requests it takes.
 func (b *brink) refused() {
 	b.Helper()
 	there := len(b.line())
@@ -107,11 +107,11 @@ func (b *brink) refused() {
 	test.Eventually(b, soon, "nothing is left", func() bool { return len(b.line()) == there })
 }
 
-// idle deletes what has the directory stay when nobody is in line.
+// idle deletes the node that keeps the directory when the queue is empty.
 func (b *brink) idle() { b.Helper(); must(b, b.witness.Delete(b.dir+"/README", -1)) }
 
-// marginBegins: those in front of the margin are served as ever, those behind it
-// fail, also while the others wait and when they have gone.
+// marginBegins: members ahead of the margin are served as ever, those behind it fail, also while
+// the others wait and when they have gone.
 func marginBegins(b *brink) {
 	held, err := b.on(b.witness, b.path).block(b.Context())
 	must(b, err)
@@ -132,13 +132,13 @@ func marginBegins(b *brink) {
 	renewed(b)
 }
 
-// numbersRunOut: the server gives the last number again and again, or goes on below
-// zero; whoever believed it would hold beside another.
+// numbersRunOut: the server assigns the last number again and again, or goes on below zero; a
+// client that trusted these numbers would hold beside another.
 func numbersRunOut(b *brink) {
 	for range 3 {
 		b.refused()
 	}
-	// Others do not refuse such numbers. Behind them nobody is served, either.
+	// Other clients do not refuse such numbers. No waiter behind them is served, either.
 	var others []string
 	for range 3 {
 		path, err := b.witness.Create(b.dir+"/"+znode.Prefix(znode.NewID(), b.kind), nil, zk.FlagEphemeral|zk.FlagSequence, open)
@@ -155,8 +155,8 @@ func numbersRunOut(b *brink) {
 	renewed(b)
 }
 
-// refusedOnce: the first who is refused when nobody else is in line gives the
-// directory up, as the error asks for.
+// refusedOnce: the first caller that is refused while the queue is empty deletes the directory, as
+// the error asks for.
 func refusedOnce(b *brink) {
 	b.Helper()
 	if _, err := b.on(b.conn, b.path).lock(b.Context()); !errors.Is(err, znode.ErrSequence) {
@@ -172,7 +172,7 @@ func numbers(paths []string) string {
 	return strings.Join(all, " ")
 }
 
-// wornIsGivenUp: long before the end a directory that falls idle is given up.
+// wornIsGivenUp: long before the end a directory whose queue is empty is deleted.
 func wornIsGivenUp(b *brink) {
 	held, err := b.on(b.conn, b.path).lock(b.Context())
 	must(b, err)
@@ -181,7 +181,7 @@ func wornIsGivenUp(b *brink) {
 	renewed(b)
 }
 
-// renewed asserts that the count begins anew.
+// renewed asserts that the count begins again at 0.
 func renewed(b *brink) {
 	b.Helper()
 	test.Eventually(b, soon, "the directory is given up", func() bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// A server that works on one request at a time, and throws those away that wait for more than a
-// millisecond. Waiters lose their connection now and then, so the requests are thrown away, too, by
+// A server that works on one request at a time, and drops those that wait for more than a
+// millisecond. Waiters lose their connection now and then, so the server also drops the requests by
 // which their watches are set again.
 func TestAServerThatThrottles(t *testing.T) {
 	server := realzk.Standalone(t, realzk.Options{JVM: []string{
@@ -59,8 +59,8 @@ func TestAServerThatThrottles(t *testing.T) {
 		}
 		done := make(chan struct{})
 		go func() { all.Wait(); close(done) }()
-		// Cuts come now and then, at no step that matters. They come to an end: on a busy machine
-		// a client may need longer than their distance to get anywhere.
+		// Cuts come now and then, at no step that matters. They come to an end: on a busy machine a
+		// client may need longer than their distance to get anywhere.
 		cut := time.NewTicker(50 * time.Millisecond)
 		defer cut.Stop()
 		for i := 0; i < 20; i++ {
@@ -71,7 +71,7 @@ func TestAServerThatThrottles(t *testing.T) {
 			}
 		}
 		test.Within(t, time.Minute, "all cycles are done", func() { <-done })
-		test.AssertEmpty(t, witness, path+r.below) // what is undone in the background takes a moment
+		test.AssertEmpty(t, witness, path+r.below) // the clean-up in the background takes a moment
 		if n := throttled(t, server) - before; n == 0 {
 			t.Error("nothing was throttled")
 		} else {
@@ -80,7 +80,7 @@ func TestAServerThatThrottles(t *testing.T) {
 	})
 }
 
-// throttled is how many requests a server has thrown away.
+// throttled returns how many requests a server has dropped.
 func throttled(t *testing.T, server *realzk.Server) int {
 	t.Helper()
 	values, err := server.Mntr()

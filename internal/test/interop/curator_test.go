@@ -29,8 +29,8 @@ func TestCuratorReadWriteLock(t *testing.T) {
 	s.queues(a, b, ours.party("c"))
 	s.queues(b, a, theirs.party("c"))
 	s.downgrades(a, b, theirs.party("c"))
-	// Until 5.5.0 Curator's downgrade lets a writer in that waits, of whichever
-	// library (CURATOR-621).
+	// Until 5.5.0 Curator's downgrade grants the lock to a writer that waits, of whichever library
+	// (CURATOR-621).
 	s.downgradesAlone(b, a, ours.party("c"))
 	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, []string{write, read}}, crowd)
 	theirs.part()

@@ -14,10 +14,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// fight is what each side is told: all its sessions take the lock so often each, as
-// the kinds in turn. Whoever writes adds one to the counter, a node that is
-// read and written in two steps and whatever its version; whoever reads sees that
-// it stays as it is.
+// fight is the order to each side: all its sessions take the lock so often each, as the kinds in
+// turn. A writer adds one to the counter, a node that is read and written in two steps and whatever
+// its version; a reader checks that the counter does not change.
 type fight struct {
 	counter string
 	kinds   []string
@@ -33,14 +32,12 @@ type corner struct {
 const (
 	fighters = 3  // of each side
 	cycles   = 30 // of each fighter
-	// crowd is how often the lock must have gone from one side to the other, or
-	// there was nothing to exclude. First come, first served: in truth it is
-	// nearly each time.
+	// crowd is how often the lock must have gone from one side to the other, or there was nothing
+	// to exclude. First come, first served: in truth it is nearly each time.
 	crowd = 2 * fighters * cycles / 8
 )
 
-// fought has the two fight, with so many crossings at least, and returns what is
-// wrong with it.
+// fought has the two fight, with so many crossings at least, and returns what is wrong with it.
 func (s *story) fought(a, b corner, least int) []string {
 	s.Helper()
 	counter, err := s.Witness.Create(test.Path(s), []byte("0"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
@@ -91,7 +88,7 @@ func crossings(holds []history.Hold) int {
 	return n
 }
 
-// Two that do not know each other's names: the fight can be lost.
+// Two sides that do not know each other's names: the fight can be lost.
 func TestAFightShowsWhoDoesNotExclude(t *testing.T) {
 	s := newStory(t)
 	wrong := s.fought(corner{ourMutex(s.Stage), []string{mutex}}, corner{ourRW(s.Stage), []string{write}}, crowd)

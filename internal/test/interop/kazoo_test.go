@@ -33,18 +33,17 @@ func TestKazooReadAndWriteLock(t *testing.T) {
 	s.queues(b, a, theirs.party("c"))
 	s.downgrades(a, b, ours.party("c"))
 	s.fights(corner{ours, []string{write, read, downgrade, read}}, corner{theirs, []string{write}}, crowd)
-	// kazoo's readers starve while there are writers in line: see peer.py.
+	// kazoo's readers starve while writers are queued: see peer.py.
 	s.fights(corner{ours, []string{read, read, write}}, corner{theirs, []string{read}}, 1)
 	theirs.part()
 }
 
-// Patterns have kazoo see our usual names. But it takes one of our options to see
-// kazoo's.
+// Patterns make kazoo see our usual names. It takes one of our options to see kazoo's.
 func TestKazooWithPatternsExcludesOneWayOnly(t *testing.T) {
 	s := newStory(t)
 	theirs := kazooAt(t, s.Path)
 	b := theirs.party("b")
-	// Ours goes when it is empty, even between two steps of kazoo's.
+	// The server deletes our directory when it is empty, even between two steps of kazoo's.
 	_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 	for _, c := range []struct {

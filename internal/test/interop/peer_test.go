@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// peer is a library in a process of its own. It is told a line and answers one:
+// peer is a library in a process of its own. It gets a line and answers with one:
 //
 //	take WHO KIND PATH                         ok    it has begun to
 //	holds WHO                                  holds yes, or holds no

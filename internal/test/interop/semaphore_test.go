@@ -48,8 +48,8 @@ func (s *story) refuses(path, why string) {
 	}
 }
 
-// stays lists the children that the server leaves alone. Curator's "locks" is a container,
-// empty while no thread waits for a permit: the server may sweep it at any time.
+// stays lists the children that the server leaves alone. Curator's "locks" is a container, empty
+// while no thread waits for a permit: the server may sweep it at any time.
 func (s *story) stays(path string) []string {
 	s.Helper()
 	return slices.DeleteFunc(test.Children(s, s.Witness, path), func(name string) bool { return name == "locks" })

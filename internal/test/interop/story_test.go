@@ -15,7 +15,7 @@ import (
 
 const soon = 30 * time.Second
 
-// story is told on one path, to which everybody comes in turn.
+// story is a sequence of steps on one path, in which the parties take turns.
 type story struct {
 	*contract.Stage
 	server *realzk.Server
@@ -27,7 +27,7 @@ func newStory(t *testing.T) *story {
 	return &story{contract.NewStage(t, venue.Real(), ""), server}
 }
 
-// asks has a party take the lock, and returns its node.
+// asks makes a party ask for the lock, and returns its node.
 func (s *story) asks(p party, kind string) (node string) {
 	s.Helper()
 	before := test.Children(s, s.Witness, s.Path)
@@ -49,7 +49,7 @@ func (s *story) another(before []string) (node string) {
 	return node
 }
 
-// takes has a party take the lock, which is free for it.
+// takes makes a party take the lock, which is free for it.
 func (s *story) takes(p party, kind string) (node string) {
 	s.Helper()
 	node = s.asks(p, kind)
@@ -57,8 +57,8 @@ func (s *story) takes(p party, kind string) (node string) {
 	return node
 }
 
-// waits asserts that a party that has asked waits for a node of somebody else:
-// it watches the node, as the server says, and does not say that it holds.
+// waits asserts that a party that has asked for the lock waits for another party's node: it watches
+// the node, as the server says, and does not say that it holds.
 func (s *story) waits(p party, node string) {
 	s.Helper()
 	_, stat, err := s.Witness.Get(s.Path + "/" + node)
@@ -115,8 +115,8 @@ func (s *story) together(first, second party) {
 	s.Empty()
 }
 
-// queues: a reader that comes behind a waiting writer of the other side waits for
-// it, and readers ahead of it do not.
+// queues: a reader that comes behind a waiting writer of the other side waits for it, and readers
+// ahead of it do not.
 func (s *story) queues(first, writer, late party) {
 	s.Helper()
 	ahead := s.takes(first, read)
@@ -135,8 +135,8 @@ func (s *story) queues(first, writer, late party) {
 	s.Empty()
 }
 
-// downgrades: one goes on reading, a writer that waits goes on waiting, and a
-// reader that waits may go.
+// downgrades: one party goes on reading, a writer that waits goes on waiting, and a reader that
+// waits is granted the lock.
 func (s *story) downgrades(first, writer, reader party) {
 	s.Helper()
 	node := s.takes(first, write)

@@ -1,5 +1,5 @@
-// Package leaks is the end of the tests of a package: servers are stopped, and no goroutine may be left.
-// It is apart from realzk for programs that import that without goleak.
+// Package leaks runs at the end of the tests of a package: it stops the servers, and no goroutine
+// may be left. It is separate from realzk for programs that import that without goleak.
 package leaks
 
 import (
@@ -16,9 +16,8 @@ import (
 
 const timeout = 5 * time.Second
 
-// Main is the body of TestMain: it runs the tests, stops the shared servers if
-// a test has started them, and fails the package when a goroutine is left over.
-// It does not return.
+// Main is the body of TestMain: it runs the tests, stops the shared servers if a test has started
+// them, and fails the package when a goroutine is left over. It does not return.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := realzk.StopShared(); err != nil {
@@ -26,8 +25,8 @@ func Main(m *testing.M) {
 		code = max(code, 1)
 	}
 	if code == 0 {
-		// goleak itself waits a second; a connection closed while its server is
-		// away takes longer to end on a busy machine.
+		// goleak itself waits a second; a connection closed while its server is away takes longer
+		// to end on a busy machine.
 		var err error
 		test.Poll(timeout, func() bool {
 			err = goleak.Find()

@@ -1,4 +1,5 @@
-// Package locks is for tests of locks that have made a connection by other means than zklocks.Connect.
+// Package locks is for tests of locks that have made a connection by other means than
+// zklocks.Connect.
 package locks
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// On is a connection as the recipes take it; nil for nil.
+// On returns a connection as the recipes take it; nil for nil.
 func On(conn *zk.Conn) *zklocks.Conn {
 	if conn == nil {
 		return nil

@@ -1,6 +1,6 @@
 // Package loopback serves an in-memory ZooKeeper on a port of the loopback interface, for tests
-// whose clients are other processes or dial by themselves. A test whose clients take a dialer uses a
-// network in memory instead, and virtual time.
+// whose clients are other processes or dial by themselves. A test whose clients take a dialer uses
+// a network in memory instead, and virtual time.
 package loopback
 
 import (

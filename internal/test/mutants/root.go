@@ -176,7 +176,7 @@ var ofTheFrontDoor = []mutant{
 		name: "close-reports-success-unheard",
 		pkg:  "internal/wire",
 		why:  "the nodes stay until the session times out, and the program is told that they are gone",
-		old:  `return errUnheard`,
+		old:  `return errUnconfirmed`,
 		new:  `return nil`,
 		test: inRoot("TestClose"),
 

@@ -27,27 +27,26 @@ const (
 )
 
 var (
-	// CutBefore cuts the connection in place of forwarding the request: the
-	// server never sees it.
+	// CutBefore cuts the connection in place of forwarding the request: the server never sees it.
 	CutBefore = Action{verb: cutBefore}
-	// CutOnSend forwards the request and cuts at once. The server gets it, and
-	// works on it while the client may already be back.
+	// CutOnSend forwards the request and cuts at once. The server gets it, and may still execute it
+	// when the client has reconnected.
 	CutOnSend = Action{verb: cutOnSend}
-	// CutAfterCommit forwards the request, waits for the server's reply,
-	// swallows it and cuts: the work is done and the client does not know.
+	// CutAfterCommit forwards the request, waits for the server's reply, drops it and cuts: the
+	// request is executed and the client does not know.
 	CutAfterCommit = Action{verb: cutAfterCommit}
-	// HoldRequest keeps the request, and what follows it on its connection,
-	// until Release. If the client gives up meanwhile, the request still
-	// arrives at its release, as a packet that was long under way.
+	// HoldRequest keeps the request, and what follows it on its connection, until Release. If the
+	// client gives up meanwhile, the request still arrives at its release, as a packet that was
+	// long under way.
 	HoldRequest = Action{verb: holdRequest}
-	// HoldReply keeps the reply, and what follows it on its connection (watch
-	// events, too), until Release.
+	// HoldReply keeps the reply, and what follows it on its connection (watch events, too), until
+	// Release.
 	HoldReply = Action{verb: holdReply}
-	// LoseRequest loses the request, and what follows it on its connection. The
-	// connection stays: the client has to notice that no reply comes.
+	// LoseRequest loses the request, and what follows it on its connection. The connection stays:
+	// the client has to detect that no reply comes.
 	LoseRequest = Action{verb: loseRequest}
-	// LoseReply forwards the request and loses the reply, and what follows it on
-	// its connection (watch events, too). The connection stays.
+	// LoseReply forwards the request and loses the reply, and what follows it on its connection
+	// (watch events, too). The connection stays.
 	LoseReply = Action{verb: loseReply}
 )
 
@@ -57,10 +56,9 @@ func DelayRequest(d time.Duration) Action { return Action{verb: holdRequest, wai
 // DelayReply is HoldReply with a Release d after the server's reply.
 func DelayReply(d time.Duration) Action { return Action{verb: holdReply, wait: max(d, 1)} }
 
-// Answer has the request answered with an error code of ZooKeeper's, such as
-// -127 of a server that has too much to do. In place of the request the server
-// gets a read of the root, so that the reply has the server's zxid and comes in
-// order. The handshake has no such reply: Answer does not count it.
+// Answer answers the request with an error code of ZooKeeper's, such as -127 of an overloaded
+// server. In place of the request the server gets a read of the root, so that the reply has the
+// server's zxid and comes in order. The handshake has no such reply: Answer does not count it.
 func Answer(code int32) Action { return Action{verb: answer, code: code} }
 
 var verbNames = [...]string{
@@ -78,7 +76,7 @@ func (a Action) String() string {
 	}
 }
 
-// Fault is one thing that will go wrong, once.
+// Fault is one fault, which strikes once.
 type Fault struct {
 	proxy  *Proxy
 	match  func(Request) bool
@@ -91,17 +89,15 @@ type Fault struct {
 	releaseOnce sync.Once
 }
 
-// Fired is closed when the fault has struck: the connection is cut, or the
-// packet is held, lost or answered. With CutAfterCommit, HoldReply and LoseReply
-// the server's reply is known to exist by then. It is never closed if the
-// connection goes first.
+// Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
+// answered. With CutAfterCommit, HoldReply and LoseReply the server's reply has arrived by then. It
+// is never closed if the connection ends first.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
 
-// Release lets go what is held. Before the fault has struck, it makes the hold
-// of no length.
+// Release sends on what is held. Before the fault has struck, it makes the hold of no length.
 func (f *Fault) Release() { f.releaseOnce.Do(func() { close(f.released) }) }
 
-// Cancel disarms the fault if it has not struck, and lets go what it holds.
+// Cancel disarms the fault if it has not struck, and sends on what it holds.
 func (f *Fault) Cancel() {
 	f.proxy.disarm(f)
 	f.Release()
@@ -109,7 +105,7 @@ func (f *Fault) Cancel() {
 
 func (f *Fault) fire() { f.fireOnce.Do(func() { close(f.fired) }) }
 
-// hold waits for Release; false: the connection went first.
+// hold waits for Release; false: the connection ended first.
 func (f *Fault) hold(gone <-chan struct{}) bool {
 	f.fire()
 	if f.action.wait > 0 {

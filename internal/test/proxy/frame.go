@@ -9,8 +9,7 @@ import (
 // maxFrame is far above the server's own limit of 1 MiB.
 const maxFrame = 64 << 20
 
-// ReadFrame reads one packet: four bytes of length and the body, which it
-// returns.
+// ReadFrame reads one packet: four bytes of length and the body, which it returns.
 func ReadFrame(r io.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -6,8 +6,7 @@ import (
 	"net"
 )
 
-// A Network is what a Proxy listens on and dials by: TCP, or a host of
-// internal/memnet.
+// A Network is what a Proxy listens on and dials by: TCP, or a host of internal/memnet.
 type Network interface {
 	// Listen listens on an address of the network's choice if addr is empty.
 	Listen(addr string) (net.Listener, error)

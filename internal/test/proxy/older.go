@@ -10,12 +10,11 @@ const (
 	endOfMulti    = 9     // and behind its last one
 )
 
-// HideContainers has the server answer a request for a container node as servers
-// before 3.5.1 do. There is no setting by which a newer one does. To a request of its
-// own kind an old server says that it does not know it, and closes the connection; so it
-// gets a number that no server knows. To a create in a Multi, of which the flags say that
-// it is to be a container, an old server says that its arguments are invalid; so it gets a
-// path that is. (If the parent is missing, too, an old server says that and not this.)
+// HideContainers makes the server answer a request for a container node as servers before 3.5.1 do.
+// No setting of a newer server does that. An old server refuses a request of that kind as unknown,
+// and closes the connection; so the request gets a number that no server knows. It refuses a create
+// in a Multi with the flags of a container as having invalid arguments; so the create gets an
+// invalid path. (If the parent is missing, too, an old server reports that and not this.)
 func (p *Proxy) HideContainers() { p.hideContainers.Store(true) }
 
 // aged changes a packet as the Proxy's age wants it.

@@ -5,27 +5,26 @@ import (
 	"slices"
 )
 
-// Op is a kind of request, as a test of locks wants to tell them apart.
+// Op is a kind of request, as tests of locks distinguish them.
 type Op int
 
 const (
-	// AnyOp is every request that the program makes: all but ConnectOp,
-	// PingOp, WatchesOp, AuthOp and CloseOp, which the client makes by itself.
+	// AnyOp is every request that the program makes: all but ConnectOp, PingOp, WatchesOp, AuthOp
+	// and CloseOp, which the client makes by itself.
 	AnyOp Op = iota
-	// CreateOp creates an ephemeral node, alone or within a multi: somebody
-	// stands in line.
+	// CreateOp creates an ephemeral node, alone or within a multi: a member queues.
 	CreateOp
 	// MkdirOp creates other nodes only: directories, containers.
 	MkdirOp
 	// DeleteOp deletes, alone or within a multi.
 	DeleteOp
-	// MoveOp is a multi that creates an ephemeral node and deletes another, as
-	// a downgrade does. It is a CreateOp and a DeleteOp, too.
+	// MoveOp is a multi that creates an ephemeral node and deletes another, as a downgrade does. It
+	// is a CreateOp and a DeleteOp, too.
 	MoveOp
 	// ListOp is getChildren, with or without a watch.
 	ListOp
-	// ReadOp is getData, with or without a watch, and wire's request that
-	// watches many nodes at once.
+	// ReadOp is getData, with or without a watch, and wire's request that watches many nodes at
+	// once.
 	ReadOp
 	// ExistsOp is exists, with or without a watch.
 	ExistsOp
@@ -65,7 +64,7 @@ func (o Op) String() string {
 
 // Request is what the proxy reads of a packet on its way to the server.
 type Request struct {
-	Op    Op       // the most telling kind: MoveOp, not CreateOp
+	Op    Op       // the most specific kind: MoveOp, not CreateOp
 	Paths []string // of every operation in it, in order
 	Watch bool     // a read that leaves a watch
 
@@ -137,7 +136,7 @@ func (r *Request) watches(d *decoder) {
 		return
 	}
 	d.take(8)     // the zxid
-	for range 2 { // nodes that there are, and nodes to come
+	for range 2 { // existing nodes, and nodes to be created
 		for n := d.int32(); n > 0 && !d.short; n-- {
 			r.Paths = append(r.Paths, d.string())
 		}
@@ -162,7 +161,7 @@ func readKind(code int32) Op {
 	return ListOp
 }
 
-// set makes the first the most telling.
+// set makes the first kind the most specific.
 func (r *Request) set(ops ...Op) {
 	r.Op = ops[0]
 	for _, op := range ops {
@@ -230,7 +229,7 @@ func (r *Request) multi(d *decoder) {
 		}
 	}
 	if len(made) == 0 {
-		in &^= 1 << CreateOp // what is deleted at once stands in no line: the mark of a release
+		in &^= 1 << CreateOp // a node that is deleted at once is no member: the mark of a release
 	}
 	has := func(op Op) bool { return in&(1<<op) != 0 }
 	switch {
@@ -251,7 +250,7 @@ func (r *Request) multi(d *decoder) {
 	}
 }
 
-// decoder reads ZooKeeper's encoding; after the end it answers zeros.
+// decoder reads ZooKeeper's encoding; after the end it returns zeros.
 type decoder struct {
 	rest  []byte
 	short bool

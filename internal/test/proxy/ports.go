@@ -11,18 +11,17 @@ const Host = "127.0.0.1"
 
 var lastPort atomic.Uint32
 
-// FreePorts finds n ports on which no program listens. They lie below the range
-// from which systems take the ports of outgoing connections: there, a client
-// that keeps dialling a killed server's port can be given that very port as
-// its own, connects to itself, and the server can never come back to it.
+// FreePorts finds n ports on which no program listens. They lie below the range from which systems
+// take the ports of outgoing connections: there, a client that keeps dialing a killed server's port
+// can be given that very port as its own, connects to itself, and the server can never come back to
+// it.
 //
-// All are held open until the last is found, so that they differ; in the
-// moment between closing and the server's bind one can still be stolen, which
-// is why starting retries.
+// All are held open until the last is found, so that they differ; between closing and the server's
+// bind another process can still take one, which is why starting retries.
 //
-// A server that is down, and a proxy that refuses, have nobody on their port. So
-// that nobody takes it, each process keeps to a lane of its own, more or less,
-// and goes once around it before it takes a port again.
+// No program listens on the port of a server that is down, or of a proxy that refuses. So that no
+// other process takes it, each process mostly keeps to a range of its own, and goes once around it
+// before it takes a port again.
 func FreePorts(n int) ([]int, error) {
 	const low, high, lanes = 15000, 32000, 50
 	const width = (high - low) / lanes

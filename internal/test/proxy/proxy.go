@@ -1,5 +1,5 @@
-// Package proxy stands between clients and servers, reads their packets, and breaks things at the one that
-// a test names. It works over TCP and over internal/memnet.
+// Package proxy forwards packets between clients and servers, decodes them, and injects a fault at
+// the packet that a test names. It works over TCP and over internal/memnet.
 package proxy
 
 import (
@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Proxy stands between clients and one server, understands their packets, and
-// breaks things at the packet that a test names.
+// Proxy forwards packets between clients and one server, decodes them, and injects a fault at the
+// packet that a test names.
 //
 //	p := proxy.For(t, server.Addr())
 //	conn := realzk.Connect(t, 4*time.Second, p.Addr())
@@ -44,7 +44,7 @@ type Proxy struct {
 	hideContainers atomic.Bool
 }
 
-// A door is one address of a Proxy, and where it leads.
+// A door is one address of a Proxy, and its target.
 type door struct {
 	network  Network
 	addr     string
@@ -52,7 +52,7 @@ type door struct {
 	listener net.Listener // nil while refusing
 }
 
-// direction says which way a packet goes.
+// direction is the way that a packet takes.
 type direction int
 
 const (
@@ -60,7 +60,7 @@ const (
 	toClient
 )
 
-// proxies lets Expire go around a proxy that is muted, refusing, or armed.
+// proxies lets Expire bypass a proxy that is muted, refusing, or armed.
 var proxies sync.Map // proxy address -> *Proxy
 
 // Behind is the server that addr leads to: addr itself, or what the proxy there forwards to.
@@ -80,7 +80,8 @@ func New(target string) (*Proxy, error) { return On(TCP{}, target) }
 // On is New on another network.
 func On(network Network, target string) (*Proxy, error) { return newProxy(network, target, false) }
 
-// NewBytes forwards bytes that need not be ZooKeeper's client protocol: such a Proxy forwards, cuts and mutes only.
+// NewBytes forwards bytes that need not be ZooKeeper's client protocol: such a Proxy forwards, cuts
+// and mutes only.
 func NewBytes(target string) (*Proxy, error) { return newProxy(TCP{}, target, true) }
 
 func newProxy(network Network, target string, bytes bool) (*Proxy, error) {
@@ -95,9 +96,9 @@ func newProxy(network Network, target string, bytes bool) (*Proxy, error) {
 	return p, nil
 }
 
-// Open gives the Proxy one more address, which leads to another target, perhaps
-// another member of an ensemble. Faults and all other methods are about the
-// connections to all addresses, but Addr, Target and SetTarget about the first.
+// Open gives the Proxy one more address, which leads to another target, perhaps another member of
+// an ensemble. Faults and all other methods are about the connections to all addresses, but Addr,
+// Target and SetTarget about the first.
 func (p *Proxy) Open(network Network, target string) (addr string, err error) {
 	l, err := network.Listen("")
 	if err != nil {
@@ -157,16 +158,16 @@ func (p *Proxy) targetOf(d *door) string {
 	return d.target
 }
 
-// SetTarget sends the next connections to another server, so that a reconnect
-// can land on another member. Present ones stay.
+// SetTarget sends the next connections to another server, so that a reconnect can land on another
+// member. Present ones stay.
 func (p *Proxy) SetTarget(addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.doors[0].target = addr
 }
 
-// Close ends everything and waits for the proxy's goroutines. It must not be
-// called from the OnRequest hook.
+// Close ends everything and waits for the proxy's goroutines. It must not be called from the
+// OnRequest hook.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -181,16 +182,14 @@ func (p *Proxy) Close() {
 	proxies.CompareAndDelete(p.Addr(), p)
 }
 
-// Cut cuts all live connections now. Requests already forwarded reach the
-// server.
+// Cut cuts all live connections now. Requests already forwarded reach the server.
 func (p *Proxy) Cut() {
 	for _, c := range p.live(func(*proxyConn) bool { return true }) {
 		c.cut()
 	}
 }
 
-// Refuse cuts all connections and has new ones refused, as a server that is
-// down does.
+// Refuse cuts all connections and refuses new ones, as a server that is down does.
 func (p *Proxy) Refuse() {
 	p.mu.Lock()
 	p.refusing = true
@@ -204,7 +203,7 @@ func (p *Proxy) Refuse() {
 	p.Cut()
 }
 
-// Accept ends a Refuse. The error is that the port was taken meanwhile.
+// Accept ends a Refuse. It returns an error if another process has taken the port meanwhile.
 func (p *Proxy) Accept() error {
 	var err error
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -265,15 +264,15 @@ func (p *Proxy) accept(d *door, l net.Listener) {
 	}
 }
 
-// Mute makes a black hole: connections stay and are accepted, and nothing goes
-// through, in either direction; not even the end of a connection.
+// Mute makes a black hole: connections stay and are accepted, and nothing passes, in either
+// direction; not even the end of a connection.
 func (p *Proxy) Mute() { p.setMute(true, true) }
 
-// MuteReplies lets requests through and swallows what the server says.
+// MuteReplies forwards requests and drops what the server sends.
 func (p *Proxy) MuteReplies() { p.setMute(false, true) }
 
-// Unmute ends Mute and MuteReplies. Connections that have lost a packet are
-// cut, for what was swallowed is gone for good.
+// Unmute ends Mute and MuteReplies. Connections that have lost a packet are cut, because what was
+// dropped is lost for good.
 func (p *Proxy) Unmute() {
 	p.setMute(false, false)
 	for _, c := range p.live(func(c *proxyConn) bool { return c.lossy[toServer] || c.lossy[toClient] }) {
@@ -287,17 +286,17 @@ func (p *Proxy) setMute(requests, replies bool) {
 	p.mute[toServer], p.mute[toClient] = requests, replies
 }
 
-// lose has c lose all packets that go that way, from now on until Unmute cuts it.
+// lose makes c lose all packets in that direction, from now on until Unmute cuts it.
 func (p *Proxy) lose(c *proxyConn, d direction) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.lossy[d] = true
 }
 
-// swallows reports whether c's packet is lost, and remembers that it was. Both
-// under one lock, so that Unmute overlooks none. From then on all are lost,
-// also between the two steps of Unmute: no network makes a stream with a gap,
-// and a follower that reads one has other data than its leader from then on.
+// swallows reports whether c's packet is lost, and records that it was. Both under one lock, so
+// that Unmute overlooks none. From then on all are lost, also between the two steps of Unmute: no
+// network makes a stream with a gap, and a follower that reads one has other data than its leader
+// from then on.
 func (p *Proxy) swallows(c *proxyConn, d direction) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -325,9 +324,9 @@ func (p *Proxy) Nth(op Op, n int, action Action) *Fault {
 	return p.Where(func(r Request) bool { return r.Is(op) }, n, action)
 }
 
-// Where arms a fault for the n-th request that matches; of several faults that
-// are due at one request, the one armed first strikes, the others wait for
-// their next. match is called with the proxy locked: it must only look.
+// Where arms a fault for the n-th request that matches; of several faults that are due at one
+// request, the one armed first strikes, the others wait for their next. match is called with the
+// proxy locked: it must only look.
 func (p *Proxy) Where(match func(Request) bool, n int, action Action) *Fault {
 	f := &Fault{
 		proxy:    p,
@@ -370,9 +369,9 @@ func (p *Proxy) struck(r Request) *Fault {
 	return strikes
 }
 
-// OnRequest has f called with each request before it is forwarded, and before
-// faults see it; nil removes it. f runs on the connection's goroutine: while it
-// works, the request waits. It may call any method but Close.
+// OnRequest calls f with each request before it is forwarded, and before faults see it; nil removes
+// it. f runs on the connection's goroutine: while it runs, the request waits. It may call any
+// method but Close.
 func (p *Proxy) OnRequest(f func(Op)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -388,8 +387,8 @@ func (p *Proxy) onRequest(r Request) {
 	}
 }
 
-// Session is the session that a client had, or got, in the last handshake that
-// a server answered, and its password. 0: there was none. EndSession ends it.
+// Session is the session that a client had, or got, in the last handshake that a server answered,
+// and its password. 0: there was none. EndSession ends it.
 func (p *Proxy) Session() (id int64, passwd []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -424,8 +423,7 @@ func (p *Proxy) count(r Request) {
 // Notifications is how many watch events were forwarded to clients.
 func (p *Proxy) Notifications() int64 { return p.notifications.Load() }
 
-// OnGreeting has f read the first bytes of each connection, and say what to
-// send in their place.
+// OnGreeting calls f with the first bytes of each connection; they are replaced by what it returns.
 func (p *Proxy) OnGreeting(f func(from io.Reader) ([]byte, error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -363,7 +363,7 @@ func TestMuteKeepsTheEndOfTheSessionFromTheClient(t *testing.T) {
 func TestMuteOutlastsReconnects(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		b := newBehind(t, v, time.Second) // gives a silent server up after 0.7s
+		b := newBehind(t, v, time.Second) // drops a silent server after 0.7s
 		b.Mute()
 		test.Eventually(t, 10*time.Second, "the client notices", func() bool { return b.conn.State() != zk.StateHasSession })
 		test.Eventually(t, 20*time.Second, "the client tries again", func() bool {
@@ -544,7 +544,7 @@ func TestManyClientsThroughCuts(t *testing.T) {
 						return
 					default:
 						_, _, _ = conn.Exists("/")
-						time.Sleep(time.Microsecond) // a goroutine that is always busy stops the clock of a bubble
+						time.Sleep(time.Microsecond) // a goroutine that always runs stops the clock of a bubble
 					}
 				}
 			})
@@ -604,8 +604,8 @@ func TestHideContainers(t *testing.T) {
 			_, err := b.conn.CreateContainer(b.dir+"/b", nil, zk.FlagContainer, acl)
 			return err != nil && err.Error() == "unknown error: -6"
 		})
-		// The server may cut the connection behind such an answer, and the reply to a
-		// create with it, so there may be more nodes than creates that succeeded.
+		// The server may cut the connection behind such an answer, and the reply to a create with
+		// it, so there may be more nodes than creates that succeeded.
 		test.Eventually(t, 10*time.Second, "the connection is there again", func() bool { return b.create() == nil })
 		left := test.Children(t, b.witness, b.dir)
 		if !slices.Contains(left, "a") || slices.Contains(left, "b") || slices.Contains(left, "m") || !slices.Contains(left, "p") {

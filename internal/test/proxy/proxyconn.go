@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// proxyConn is one client's connection and ours to the server: a goroutine for
-// each direction.
+// proxyConn is one client's connection and ours to the server: a goroutine for each direction.
 type proxyConn struct {
 	proxy  *Proxy
 	door   *door
@@ -26,9 +25,10 @@ type proxyConn struct {
 	handshake *Fault // the handshake's has no xid
 }
 
-// pending are the faults that strike at replies, by the xid of these. Requests that a client numbers have an xid of their own.
-// Others (pings, credentials, watches on many nodes) have a negative one that each of their kind has, and replies in
-// their order: of those each has its place here, a nil one if nothing befalls it.
+// pending are the faults that strike at replies, by the xid of these. Requests that a client
+// numbers have an xid of their own. Others (pings, credentials, watches on many nodes) have a
+// negative one that all of their kind share, and replies in their order: each of those has an entry
+// here, nil if no fault strikes it.
 type pending map[int32][]*Fault
 
 func (p pending) add(xid int32, f *Fault) {
@@ -60,7 +60,7 @@ func (c *proxyConn) serve() {
 		c.proxy.mu.Unlock()
 	}()
 	if c.proxy.swallows(c, toServer) {
-		// Born in a black hole: the server never hears of it.
+		// It begins muted: the server never gets it.
 		var wg sync.WaitGroup
 		wg.Go(func() { _, _ = io.Copy(io.Discard, c.client) })
 		<-c.gone
@@ -90,7 +90,7 @@ func (c *proxyConn) serve() {
 	wg.Wait()
 }
 
-// dial connects to the server, unless the client goes first.
+// dial connects to the server, unless the client closes first.
 func (c *proxyConn) dial() (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -140,10 +140,9 @@ func (c *proxyConn) copy(to, from net.Conn, d direction) {
 	}
 }
 
-// cut ends the connection for the client at once. To the server only our
-// writing side is closed, and the rest read to the end: closing with unread
-// replies would reset the connection, and the server might throw away requests
-// that it has received and not read.
+// cut ends the connection for the client at once. To the server only our writing side is closed,
+// and the rest is read to the end: closing with unread replies would reset the connection, and the
+// server might drop requests that it has received and not read.
 func (c *proxyConn) cut() {
 	c.once.Do(func() {
 		close(c.gone)
@@ -176,8 +175,8 @@ func (c *proxyConn) isGone() bool {
 	}
 }
 
-// lost ends one direction after its read failed. In a black hole the other
-// side does not hear of it before Unmute.
+// lost ends one direction after its read failed. While it is muted the other side does not see that
+// before Unmute.
 func (c *proxyConn) lost(d direction) {
 	if !c.isGone() && c.proxy.swallows(c, d) {
 		<-c.gone
@@ -207,8 +206,7 @@ func (c *proxyConn) requests() {
 	}
 }
 
-// request forwards one packet, or does what its fault says; false: the
-// connection is over.
+// request forwards one packet, or does what its fault says; false: the connection is over.
 func (c *proxyConn) request(r Request, body []byte) bool {
 	f := c.proxy.struck(r)
 	var late *Fault // strikes at the reply
@@ -235,7 +233,7 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 	}
 	c.await(r, late)
 	c.proxy.aged(r, body)
-	c.proxy.count(r) // before the server can answer: a test may look right then
+	c.proxy.count(r) // before the server can answer: a test may check right then
 	if err := WriteFrame(c.server, body); err != nil {
 		return false
 	}
@@ -303,8 +301,8 @@ func (c *proxyConn) replies() {
 	}
 }
 
-// tooLate tells a fault that waits for this reply that the work is done; the
-// client, which has left, does not know either way.
+// tooLate fires a fault that waits for this reply: the server has executed the request. The client
+// has closed, and does not know.
 func (c *proxyConn) tooLate(first bool, body []byte) {
 	if f := c.answered(first, body); f != nil {
 		f.fire()
@@ -337,7 +335,8 @@ func readOfRoot(xid int32) []byte {
 	return append(body, '/', 0) // no watch
 }
 
-// withCode makes a reply that has failed of one that may have not: xid and zxid stay, and the body goes.
+// withCode makes a reply that has failed of one that may have not: xid and zxid stay, and the body
+// goes.
 func withCode(reply []byte, code int32) []byte {
 	const ids = 4 + 8
 	if len(reply) < ids {

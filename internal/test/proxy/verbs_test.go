@@ -20,7 +20,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// A lost packet ends no connection: the client hears nothing until it gives the server up.
+// A lost packet ends no connection: the client receives nothing until it drops the server.
 func TestLostPackets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -138,8 +138,9 @@ func TestAnswer(t *testing.T) {
 	})
 }
 
-// Requests that set watches on many nodes have one xid, all of them. Their replies come in order, and a fault
-// strikes at that of its own request: the reply to the other would say that watches are set that no server has.
+// Requests that set watches on many nodes have one xid, all of them. Their replies come in order,
+// and a fault strikes at that of its own request: the reply to the other would say that watches are
+// set that no server has.
 func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +183,8 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 	})
 }
 
-// One proxy leads to several members, and a fault strikes at the member that the client is connected to.
+// One proxy leads to several members, and a fault strikes at the member that the client is
+// connected to.
 func TestOneProxyForAnEnsemble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

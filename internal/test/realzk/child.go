@@ -16,9 +16,9 @@ import (
 
 const childPatience = 60 * time.Second
 
-// Child is another process of the same test binary, to be stopped and killed.
-// The two talk in lines; the first word of each says what it is. The package's
-// TestMain asks Ordered first, and is then the child's main function:
+// Child is another process of the same test binary, to be stopped and killed. It and the test
+// exchange lines; the first word of each is its kind. The package's TestMain calls Ordered first,
+// and is then the child's main function:
 //
 //	func TestMain(m *testing.M) {
 //		var o order
@@ -37,8 +37,7 @@ type Child struct {
 	cries bytes.Buffer
 }
 
-// StartChild starts one; order is what Ordered finds under the name env. It is
-// killed at cleanup.
+// StartChild starts one; order is what Ordered finds under the name env. It is killed at cleanup.
 func StartChild(tb testing.TB, env string, order any) *Child {
 	tb.Helper()
 	text, err := json.Marshal(order)
@@ -51,8 +50,8 @@ func StartChild(tb testing.TB, env string, order any) *Child {
 	}
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), env+"="+string(text),
-		// A program with the race detector stays a second longer, for races of
-		// goroutines that still run.
+		// A program with the race detector ends a second later, to find races of goroutines that
+		// still run.
 		"GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
 	return StartProgram(tb, cmd)
 }
@@ -66,8 +65,7 @@ func StartProgram(tb testing.TB, cmd *exec.Cmd) *Child {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	// A pipe of our own: the command's would be closed when the process is
-	// waited for, with lines in it that nobody has read.
+	// A pipe of our own: Wait would close the command's, with unread lines in it.
 	out, in2, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
@@ -109,7 +107,7 @@ func (c *childCries) Write(p []byte) (int, error) {
 	return c.cries.Write(p)
 }
 
-// Say sends a line.
+// Say sends a line to the child.
 func (c *Child) Say(line string) {
 	c.tb.Helper()
 	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
@@ -137,7 +135,7 @@ func (c *Child) Hears(word string) string {
 	}
 }
 
-// Pause freezes the process (SIGSTOP), and returns when all its threads stand.
+// Pause freezes the process (SIGSTOP), and returns when all its threads are stopped.
 func (c *Child) Pause() {
 	c.tb.Helper()
 	if err := pauseProcess(c.proc.cmd.Process); err != nil {
@@ -161,8 +159,8 @@ func (c *Child) Signal(sig os.Signal) {
 	}
 }
 
-// Ends waits until it has ended by itself, and returns its exit code, -1 if a
-// signal has ended it, and what it has written to stderr.
+// Ends waits until it has ended by itself, and returns its exit code, -1 if a signal has ended it,
+// and what it has written to stderr.
 func (c *Child) Ends() (code int, cries string) {
 	c.tb.Helper()
 	late := time.NewTimer(childPatience)
@@ -187,7 +185,7 @@ func (c *Child) Kill() {
 	}
 }
 
-// fail kills the child first, for only then is all of its stderr there.
+// fail kills the child first, because only then is all of its stderr there.
 func (c *Child) fail(text string) {
 	c.tb.Helper()
 	c.Kill()
@@ -207,8 +205,7 @@ func Ordered(env string, order any) bool {
 	return is
 }
 
-// Lines are what the parent says, for a Child. When the parent has gone the
-// process ends.
+// Lines are the lines that the parent sends to a Child. When the parent has ended the process ends.
 func Lines() <-chan string {
 	lines := make(chan string)
 	go func() {

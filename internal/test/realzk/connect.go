@@ -13,8 +13,8 @@ import (
 
 const connectTimeout = 15 * time.Second
 
-// Connect is a connection as zklocks makes it, with wire.Connect; no servers:
-// the shared one. It is closed at cleanup.
+// Connect returns a connection made by wire.Connect, as zklocks does; no servers: the shared one.
+// It is closed at cleanup.
 func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
 	if len(servers) == 0 {
@@ -36,15 +36,14 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	return conn
 }
 
-// Rest gives a client that has just connected the time to look for watches to set again, of which it
-// has none. If it came to that after its first watch had been answered, it would read its last zxid
-// beside the goroutine that stores it, and the race detector would tell. On a busy machine it has been
-// later than a request and its answer; 10 ms are many of those.
+// Rest waits until a client that has just connected has looked for watches to set again, of which
+// it has none. If the client did that after its first watch had been answered, it would read its
+// last zxid while another goroutine stores it, and the race detector would report that. On a busy
+// machine it has been later than a request and its answer; 10 ms are many of those.
 func Rest() { time.Sleep(10 * time.Millisecond) }
 
-// ConnectForeign is a connection as any program makes it, with zk.Connect and
-// nothing of ours; no servers: the shared one. It is closed at cleanup, which
-// waits until its goroutines have ended.
+// ConnectForeign returns a connection made by zk.Connect alone, as any program makes it; no
+// servers: the shared one. It is closed at cleanup, which waits until its goroutines have ended.
 func ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
 	return foreign(tb, timeout, servers, func(*zk.Conn) {})

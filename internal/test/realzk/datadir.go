@@ -8,9 +8,9 @@ import (
 
 const dirPattern = "zktest-"
 
-// dataDir is a server's temporary directory. It is marked as in use by a file
-// lock, which the system takes back when this process ends however it ends; so
-// the next process can tell what a killed one left behind, and remove it.
+// dataDir is a server's temporary directory. A file lock marks it as in use, which the system
+// releases when this process ends, however it ends. So the next process can detect and remove the
+// directory of a killed one.
 type dataDir struct {
 	path string
 	lock *os.File
@@ -19,7 +19,7 @@ type dataDir struct {
 func newDataDir() (*dataDir, error) {
 	base := os.TempDir()
 	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		base = "/dev/shm" // in memory: the servers write a lot, and nobody needs it tomorrow
+		base = "/dev/shm" // in memory: the servers write a lot, and the data is deleted after the test
 	}
 	sweepDataDirs(base)
 	path, err := os.MkdirTemp(base, dirPattern)

@@ -16,8 +16,8 @@ import (
 
 const childEnv = "ZKTEST_CHILD"
 
-// A child process starts a server and is killed: the server dies with it, and
-// the next process sweeps its data away.
+// A child process starts a server and is killed: the server is killed with it, and the next process
+// removes its data.
 func TestServerDiesWithItsProcess(t *testing.T) {
 	if os.Getenv(childEnv) != "" {
 		s, err := Start(Options{})
@@ -54,7 +54,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	}
 }
 
-// isZombie: dead, and nobody has asked for its exit status yet.
+// isZombie reports whether the process is dead, and no process has waited for it yet.
 func isZombie(pid int) bool {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return err == nil && strings.Contains(string(status), "State:\tZ")

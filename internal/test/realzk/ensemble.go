@@ -17,8 +17,8 @@ type Ensemble struct {
 	links   []*link // with Options.Partitions
 }
 
-// StartEnsemble runs n servers (3 is the usual number) that elect a leader, and
-// returns when all of them serve.
+// StartEnsemble runs n servers (3 is the usual number) that elect a leader, and returns when all of
+// them serve.
 func StartEnsemble(n int, opts Options) (*Ensemble, error) {
 	if n < 2 {
 		return nil, fmt.Errorf("realzk: an ensemble of %d: use Start", n)
@@ -69,7 +69,7 @@ func newEnsemble(n int, opts Options) (*Ensemble, error) {
 			s.cluster = append(s.cluster, fmt.Sprintf("server.%d=%s:%d:%d", j+1, proxy.Host, quorum[j], election[j]))
 		}
 	}
-	for _, l := range e.links { // what the one knows of the other is our proxies
+	for _, l := range e.links { // a member knows our proxies as the addresses of the others
 		e.servers[l.from-1].cluster[l.to-1] = fmt.Sprintf("server.%d=%s:%s", l.to, l.quorum.Addr(), port(l.election))
 	}
 	return e, nil
@@ -83,7 +83,7 @@ func (e *Ensemble) ready(within time.Duration) error {
 	return err
 }
 
-// all does the same to each server, at the same time.
+// all calls f for each server, at the same time.
 func (e *Ensemble) all(do func(*Server) error) error {
 	errs := make([]error, len(e.servers))
 	var wg sync.WaitGroup
@@ -106,8 +106,7 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader is the member that leads now. It waits for an election that is going
-// on, up to 10 seconds.
+// Leader is the member that leads now. It waits for an election that is going on, up to 10 seconds.
 func (e *Ensemble) Leader() (*Server, error) {
 	var leader *Server
 	test.Poll(10*time.Second, func() bool {
@@ -161,8 +160,8 @@ func (e *Ensemble) Kill() error {
 	})
 }
 
-// Restart kills what is alive, starts all members again with their data, and
-// returns when all of them serve.
+// Restart kills what is alive, starts all members again with their data, and returns when all of
+// them serve.
 func (e *Ensemble) Restart() error {
 	if err := e.all((*Server).relaunch); err != nil {
 		return err

@@ -18,10 +18,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// Expire ends conn's session at the server, at once, and returns when the
-// server has confirmed it. The client hears of a lost connection now, and of
-// the expiry when it has reconnected. It works with any *zk.Conn, also one
-// that cannot reach its server (a muted or refusing Proxy is gone around).
+// Expire ends conn's session at the server, at once, and returns when the server has confirmed it.
+// The client first loses its connection, and gets the expiry when it has reconnected. It works with
+// any *zk.Conn, also one that cannot reach its server (it bypasses a muted or refusing Proxy).
 func Expire(tb testing.TB, conn *zk.Conn) {
 	tb.Helper()
 	if err := ExpireSession(conn); err != nil {
@@ -29,8 +28,8 @@ func Expire(tb testing.TB, conn *zk.Conn) {
 	}
 }
 
-// ExpireAt is Expire by way of another member of the ensemble, for when the one
-// that conn is connected to is paused or dead.
+// ExpireAt is Expire by way of another member of the ensemble, for when the one that conn is
+// connected to is paused or dead.
 func ExpireAt(tb testing.TB, conn *zk.Conn, addr string) {
 	tb.Helper()
 	if err := expireSession(conn, addr); err != nil {
@@ -50,15 +49,14 @@ func expireSession(conn *zk.Conn, addr string) error {
 	return err
 }
 
-// EndSession is Expire for those who know only what the server goes by, see
-// Proxy.Session. It reports whether the session may have been alive until then:
-// false only if the server said at once that there is none.
+// EndSession is Expire for callers that have only the session's id and password, see Proxy.Session.
+// It reports whether the session may have been alive until then: false only if the server said at
+// once that there is none.
 func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	addr = proxy.Behind(addr)
-	// Taking the session over cuts the client off, which may come back and take
-	// it over in turn before our goodbye is heard. So ask until it is over; to
-	// ask also cuts off a client that came back into a session without life,
-	// where nobody would answer it.
+	// Resuming the session here cuts the client off, which may reconnect and resume it in turn
+	// before the server handles our close. So repeat until the session is gone. That also cuts off
+	// a client that has resumed a session that is gone, where the server would not answer it.
 	var over bool
 	if !test.Poll(10*time.Second, func() bool {
 		over, err = closeSession(addr, id, passwd)
@@ -73,13 +71,13 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	return alive, nil
 }
 
-// SessionPassword is what, with the session's id, lets anybody take it over.
+// SessionPassword is what, with the session's id, allows any client to resume the session.
 func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
 
-// password reads what zk.Conn does not tell. The client writes it at the end of
-// each handshake, before it sets its state, which State reads atomically; so the
-// read is ordered after the handshake that made the session. It is not ordered
-// before the next one, in which the same password is written again.
+// password reads a private field of zk.Conn. The client writes it at the end of each handshake,
+// before it sets its state, which State reads atomically; so the read is ordered after the
+// handshake that made the session. It is not ordered before the next one, in which the same
+// password is written again.
 //
 //go:norace
 func password(conn *zk.Conn) []byte {
@@ -88,9 +86,9 @@ func password(conn *zk.Conn) []byte {
 	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)
 }
 
-// closeSession takes the session over with a second connection, as a client
-// that reconnects would, and says goodbye; both in one write, to be faster than
-// the client. It reports whether the session was over already.
+// closeSession resumes the session on a second connection, as a client that reconnects would, and
+// closes it; both in one write, to be faster than the client. It reports whether the session was
+// over already.
 func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	c, err := net.DialTimeout("tcp", addr, 5*time.Second)
 	if err != nil {
@@ -128,8 +126,8 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	if binary.BigEndian.Uint64(welcome[8:]) == 0 {
 		return true, nil // or the password is of a later one
 	}
-	// Watch events of the session may come first. The end of the stream without
-	// an answer may mean that the session is over, or that the client is back.
+	// Watch events of the session may come first. If the stream ends without an answer the session
+	// may have ended, or the client may have resumed it.
 	for {
 		answer, err := proxy.ReadFrame(c)
 		switch {
@@ -143,7 +141,8 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	}
 }
 
-// cutOff: the server has closed the connection, for the client is back.
+// cutOff reports whether the server has closed the connection, because the client has resumed the
+// session.
 func cutOff(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

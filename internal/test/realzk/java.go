@@ -16,8 +16,8 @@ type javaHome struct {
 	classPath string
 }
 
-// ErrNotInstalled says that there is no Java or no ZooKeeper where they are looked for. It is not the
-// error of a variable that leads to the wrong place: that is a mistake, to be told.
+// ErrNotInstalled means that Java or ZooKeeper is not found in the usual places. A variable with a
+// wrong path has another error: that is a mistake to report.
 var ErrNotInstalled = errors.New("realzk: not installed")
 
 var findJava = sync.OnceValues(func() (javaHome, error) {
@@ -69,7 +69,7 @@ func findClassPath() (string, error) {
 		if home == "" {
 			continue
 		}
-		// Whoever sets the variable means it: no silent fall back to another ZooKeeper.
+		// If the variable is set it decides: no silent fallback to another ZooKeeper.
 		if cp := jarsUnder(home); cp != "" {
 			return cp, nil
 		}
@@ -98,9 +98,9 @@ func findClassPath() (string, error) {
 		ErrNotInstalled, strings.Join(looked, ", "))
 }
 
-// jarsUnder is the class path of an unpacked ZooKeeper, "" when there is none.
-// The logging back ends are left out: without their configuration they write
-// every packet to the console, at debug level.
+// jarsUnder is the class path of an unpacked ZooKeeper, "" when there is none. The logging back
+// ends are left out: without their configuration they write every packet to the console, at debug
+// level.
 func jarsUnder(home string) string {
 	var jars []string
 	found := false

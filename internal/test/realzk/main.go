@@ -13,15 +13,16 @@ import (
 // serversEnv names an ensemble to test against, in place of a server of our own.
 const serversEnv = "ZK_SERVERS"
 
-// realEnv says that a real server must be there: a test that needs one fails without, in place of
-// being skipped. make test sets it, so that it leaves nothing out in silence.
+// realEnv means that a real server must be there: a test that needs one fails without it, and is
+// not skipped. make test sets it, so that it leaves out no test silently.
 const realEnv = "ZKLOCKS_REAL"
 
-// LeftOut is what a test says that is skipped because no ZooKeeper is installed. make quick counts
-// the tests that say it.
+// LeftOut is the message of a test that is skipped because no ZooKeeper is installed. make quick
+// counts these tests.
 const LeftOut = "needs a real ZooKeeper: make test installs one"
 
-// ServerGoroutine is the function of the one goroutine that each running server has in this process.
+// ServerGoroutine is the function of the one goroutine that each running server has in this
+// process.
 const ServerGoroutine = "github.com/zklocks/zklocks/internal/test/realzk.(*process).run"
 
 var shared struct {
@@ -61,8 +62,8 @@ func StopShared() error {
 	return errors.Join(errs...)
 }
 
-// cannot ends a test for which no server could be started: where ZooKeeper or Java is not
-// installed it is skipped, unless realEnv says that they must be there.
+// cannot ends a test for which no server could be started: where ZooKeeper or Java is not installed
+// it is skipped, unless realEnv says that they must be there.
 func cannot(tb testing.TB, err error) {
 	tb.Helper()
 	if errors.Is(err, ErrNotInstalled) && os.Getenv(realEnv) == "" {
@@ -71,9 +72,9 @@ func cannot(tb testing.TB, err error) {
 	tb.Fatal(err)
 }
 
-// Servers are the addresses to test against: those in ZK_SERVERS, or the one
-// of the package's shared server, which the first call starts. Where no ZooKeeper is installed the
-// test is skipped, as with Shared, Standalone and Cluster; with ZKLOCKS_REAL=1 it fails.
+// Servers are the addresses to test against: those in ZK_SERVERS, or the one of the package's
+// shared server, which the first call starts. Where no ZooKeeper is installed the test is skipped,
+// as with Shared, Standalone and Cluster; with ZKLOCKS_REAL=1 it fails.
 func Servers(tb testing.TB) []string {
 	tb.Helper()
 	if addrs := named(); len(addrs) > 0 {
@@ -82,9 +83,8 @@ func Servers(tb testing.TB) []string {
 	return []string{Shared(tb).Addr()}
 }
 
-// Shared is the package's shared server, to ask it things. Tests that kill or
-// pause take a server of their own. With ZK_SERVERS there is none, and the
-// test is skipped.
+// Shared is the package's shared server, to ask it things. Tests that kill or pause take a server
+// of their own. With ZK_SERVERS there is none, and the test is skipped.
 func Shared(tb testing.TB) *Server {
 	tb.Helper()
 	if len(named()) > 0 {
@@ -97,8 +97,8 @@ func Shared(tb testing.TB) *Server {
 	return s
 }
 
-// Installed says that the test starts servers itself, or has another process do it: it ends the
-// test as the functions above do where ZooKeeper or Java is not installed.
+// Installed is called by a test that starts servers itself, or has another process do it: it ends
+// the test as the functions above do where ZooKeeper or Java is not installed.
 func Installed(tb testing.TB) {
 	tb.Helper()
 	if _, err := findJava(); err != nil {

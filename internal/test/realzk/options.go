@@ -10,32 +10,31 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// Options shape the servers that Start and StartEnsemble run. The zero value
-// is right for most tests.
+// Options shape the servers that Start and StartEnsemble run. The zero value is right for most
+// tests.
 type Options struct {
-	// Tick is tickTime, the unit in which the server counts. Sessions last at
-	// least two ticks and end up to one tick late. 0: 100ms, so that sessions
-	// of 200ms are granted; give a session that is meant to live 1s or more.
+	// Tick is tickTime, the unit in which the server counts. Sessions last at least two ticks and
+	// end up to one tick late. 0: 100ms, so that sessions of 200ms are granted; give a session that
+	// is meant to live 1s or more.
 	Tick time.Duration
 
-	// ContainerCheck is how often empty container nodes are swept away.
-	// 0: 500ms. (A real server's default is a minute.)
+	// ContainerCheck is how often empty container nodes are swept away. 0: 500ms. (A real server's
+	// default is a minute.)
 	ContainerCheck time.Duration
 
-	// ForceSync makes each transaction wait for the disk, as a production
-	// server does. False: the page cache is enough, which is safe against
-	// Kill, for only the process dies.
+	// ForceSync makes each transaction wait for the disk, as a production server does. False: the
+	// page cache is enough, which is safe against Kill, because only the process dies.
 	ForceSync bool
 
-	// Partitions has the members of an ensemble reach each other through
-	// proxies of ours, so that Ensemble.Isolate can part them.
+	// Partitions makes the members of an ensemble reach each other through proxies of ours, so that
+	// Ensemble.Isolate can separate them.
 	Partitions bool
 
-	// Config holds further lines of zoo.cfg, and wins over ours.
+	// Config holds further lines of zoo.cfg, which override ours.
 	Config map[string]string
 
-	// Home is where the server's version is unpacked, "" for the one that
-	// ZK_HOME names or that is installed: for tests of two versions at a time.
+	// Home is where the server's version is unpacked, "" for the one that ZK_HOME names or that is
+	// installed: for tests of two versions at a time.
 	Home string
 
 	// JVM holds further flags of the virtual machine.
@@ -93,8 +92,8 @@ func (o Options) config(more map[string]string) string {
 	return b.String()
 }
 
-// initLimit is patience with a busy machine. Across a partition it is also how
-// long members go on trying to follow one who cannot answer.
+// initLimit allows for a busy machine. Across a partition it is also how long members go on trying
+// to follow a leader that cannot answer.
 func (o Options) initLimit() time.Duration {
 	if o.Partitions {
 		return 4 * time.Second

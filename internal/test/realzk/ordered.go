@@ -16,10 +16,11 @@ func dialOrdered(network, address string, timeout time.Duration) (net.Conn, erro
 	return RepliesOrdered(conn, 100*time.Millisecond), nil
 }
 
-// RepliesOrdered avoids a data race inside the client that the race detector would find whenever it
-// connects again: lastZxid, read when the client sends its watches again, written when the first
-// reply comes. Here the first reply waits for the watches, but no longer than patience, for there
-// may be no watches. In a bubble the shortest time will do: it passes when the client has come to rest.
+// RepliesOrdered avoids a data race inside the client that the race detector would find at each
+// reconnect: lastZxid, read when the client sends its watches again, written when the first reply
+// arrives. Here the first reply waits for the watches, but no longer than patience, because there
+// may be no watches. In a bubble the shortest patience is enough: it passes only when the client
+// waits.
 func RepliesOrdered(conn net.Conn, patience time.Duration) net.Conn {
 	return &ordered{Conn: conn, patience: patience, watches: make(chan struct{})}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// link is one member's way to another: to its quorum port, where the leader's
-// news pass, and to its election port, where votes do.
+// link is one member's connection to another: to its quorum port, for the leader's packets, and to
+// its election port, for votes.
 type link struct {
 	from, to         int // ids
 	quorum, election *proxy.Proxy
 }
 
-// newLinks makes the links from each member to each other; the ports are those
-// that the members listen on.
+// newLinks makes the links from each member to each other; the ports are those that the members
+// listen on.
 func newLinks(quorum, election []int) ([]*link, error) {
 	var links []*link
 	back := make(map[[2]int]*link)
@@ -61,9 +61,9 @@ func (l *link) close() {
 	}
 }
 
-// readdress rewrites the first message on an election connection. In it the
-// caller says where it listens; a member with a larger id hangs up and calls
-// back there, which would lead around our proxy.
+// readdress rewrites the first message on an election connection. In it the caller names the
+// address where it listens; a member with a larger id closes the connection and connects to that
+// address, which would bypass our proxy.
 func readdress(from io.Reader, addr string) ([]byte, error) {
 	const head = 8 + 8 + 4 // protocol version, id, length of the address
 	message := make([]byte, head)
@@ -81,9 +81,8 @@ func readdress(from io.Reader, addr string) ([]byte, error) {
 	return append(message, addr...), nil
 }
 
-// Isolate cuts s off from the other members, as a black hole between them does:
-// nobody is told, and each side notices after syncLimit ticks (2 seconds).
-// Clients still reach s. It needs Options.Partitions.
+// Isolate drops all packets between s and the other members: no connection is closed, and each side
+// notices after syncLimit ticks (2 seconds). Clients still reach s. It needs Options.Partitions.
 func (e *Ensemble) Isolate(s *Server) error {
 	if len(e.links) == 0 {
 		return errors.New("realzk: isolate: the ensemble was started without Options.Partitions")

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// CuratorProgram compiles a program of one file for Apache Curator's recipes, as
-// Debian has them, and returns the command that runs it. missing says what to
-// install instead.
+// CuratorProgram compiles a program of one file for Apache Curator's recipes, as Debian has them,
+// and returns the command that runs it. missing says what to install instead.
 func CuratorProgram(tb testing.TB, source string, args ...string) (cmd *exec.Cmd, missing string) {
 	tb.Helper()
 	const jar = "/usr/share/java/curator-recipes.jar" // it names what it depends on
@@ -28,9 +27,9 @@ func CuratorProgram(tb testing.TB, source string, args ...string) (cmd *exec.Cmd
 	return exec.Command(java, append([]string{"-cp", path, main}, args...)...), ""
 }
 
-// KazooProgram returns the command that runs a script for kazoo. missing says
-// what to install instead. Debian's Python comes first, for another that is first
-// on PATH does not see Debian's packages.
+// KazooProgram returns the command that runs a script for kazoo. missing says what to install
+// instead. Debian's Python comes first, for another that is first on PATH does not see Debian's
+// packages.
 func KazooProgram(script string, args ...string) (cmd *exec.Cmd, missing string) {
 	for _, python := range []string{"/usr/bin/python3", "python3"} {
 		if exec.Command(python, "-c", "import kazoo.client").Run() == nil {

@@ -22,10 +22,9 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// run starts the process and stays with it. The parent-death signal comes when
-// the *thread* that started the child ends, not the process; so this goroutine
-// keeps its thread to itself for as long as the child lives. Its name is
-// ServerGoroutine.
+// run starts the process and waits for it. The parent-death signal comes when the *thread* that
+// started the child ends, not the process; so this goroutine keeps its thread to itself for as long
+// as the child lives. Its name is ServerGoroutine.
 func (p *process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// SetSequences has the next sequential child of each of these directories get this
-// number, and restarts the server for it, twice. The directories must exist,
-// and nobody may be connected. It is how to get to the end of the numbers without two
-// billion creates: the number is the directory's cversion, and a server that starts
-// writes all it knows into a snapshot, which is then changed.
+// SetSequences gives the next sequential child of each of these directories this number, and
+// restarts the server for that, twice. The directories must exist, and no client may be connected.
+// So a test gets to the end of the numbers without two billion creates: the number is the
+// directory's cversion, and a server that starts writes all its data into a snapshot, which is then
+// changed.
 func (s *Server) SetSequences(next map[string]int32) error {
 	if s.cluster != nil {
 		return errors.New("realzk: the sequence of an ensemble: its members would differ")
@@ -65,9 +65,9 @@ func (s *Server) snapshot() (string, error) {
 	return newest, nil
 }
 
-// withSequence changes the cversion of one node in a snapshot. A node is its path
-// and its data, each behind its length, the number of its access list, czxid,
-// mzxid, ctime and mtime, of 8 bytes each, version, cversion and more.
+// withSequence changes the cversion of one node in a snapshot. A node is its path and its data,
+// each behind its length, the number of its access list, czxid, mzxid, ctime and mtime, of 8 bytes
+// each, version, cversion and more.
 func withSequence(snapshot []byte, dir string, next int32) ([]byte, error) {
 	path := append(binary.BigEndian.AppendUint32(nil, uint32(len(dir))), dir...)
 	if bytes.Count(snapshot, path) != 1 {
@@ -94,9 +94,8 @@ func withSequence(snapshot []byte, dir string, next int32) ([]byte, error) {
 	return changed, nil
 }
 
-// sealed finds the checksums: the Adler-32 of all that comes before, as a number
-// of 8 bytes, with the path "/" behind it. How many there are depends on the
-// server's version.
+// sealed finds the checksums: the Adler-32 of all that comes before, as a number of 8 bytes, with
+// the path "/" behind it. How many there are depends on the server's version.
 func sealed(snapshot []byte) (at []int) {
 	root := []byte{0, 0, 0, 1, '/'}
 	for i := 0; i+8+len(root) <= len(snapshot); i++ {

@@ -18,12 +18,12 @@ import (
 
 const (
 	startTimeout = 30 * time.Second // a busy machine has been seen to need 2s for one
-	startTries   = 3                // a port may be stolen between choosing and binding it
+	startTries   = 3                // another process may take a port between choosing and binding it
 	wordTimeout  = 2 * time.Second
 )
 
-// Server is one ZooKeeper server process, standalone or a member of an
-// Ensemble. Its methods may be called from any goroutine.
+// Server is one ZooKeeper server process, standalone or a member of an Ensemble. Its methods may be
+// called from any goroutine.
 type Server struct {
 	addr    string
 	opts    Options
@@ -36,8 +36,8 @@ type Server struct {
 	paused  bool
 	stopped bool
 
-	words    sync.Mutex // one question at a time, so that they can be counted
-	baseline int64      // packets the server had counted, our questions included
+	words    sync.Mutex // one four-letter word at a time, so that they can be counted
+	baseline int64      // packets the server had counted, four-letter words included
 }
 
 // Start runs a standalone server and returns when it serves.
@@ -133,8 +133,8 @@ func (s *Server) launch() error {
 // errEnded: the process ended by itself, most likely because its port is taken.
 var errEnded = errors.New("server process ended")
 
-// ready waits until the server serves. It asks for the configuration, so that
-// a stranger who took our port is not mistaken for our server.
+// ready waits until the server serves. It asks for the configuration, so that another program on
+// our port is not mistaken for our server.
 func (s *Server) ready(within time.Duration) error {
 	s.mu.Lock()
 	proc := s.proc
@@ -185,9 +185,9 @@ func (s *Server) Kill() error {
 	return nil
 }
 
-// Restart kills the server if it runs, starts it on the same port with the same
-// data, and returns when it serves. A member of an ensemble serves only with a
-// quorum: to bring back several members use Ensemble.Restart.
+// Restart kills the server if it runs, starts it on the same port with the same data, and returns
+// when it serves. A member of an ensemble serves only with a quorum: to bring back several members
+// use Ensemble.Restart.
 func (s *Server) Restart() error {
 	if err := s.relaunch(); err != nil {
 		return err
@@ -232,9 +232,8 @@ func (s *Server) Resume() error {
 	return nil
 }
 
-// Stop ends the server and removes its data. SIGKILL is graceful enough for
-// data that nobody will read again, and a third of a second faster. A second
-// Stop does nothing.
+// Stop ends the server and removes its data. SIGKILL is graceful enough for data that is deleted,
+// and a third of a second faster. A second Stop does nothing.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +247,7 @@ func (s *Server) Stop() error {
 	return s.data.remove()
 }
 
-// Word asks a four-letter word ("srvr", "cons", "wchs", "dump", ...).
+// Word sends a four-letter word ("srvr", "cons", "wchs", "dump", ...) and returns the answer.
 func (s *Server) Word(word string) (string, error) {
 	s.words.Lock()
 	defer s.words.Unlock()
@@ -263,7 +262,7 @@ func (s *Server) word(word string) (string, error) {
 	if strings.HasPrefix(answer, notServing) {
 		return "", fmt.Errorf("realzk: %s to %s: %s", word, s.addr, strings.TrimSpace(answer))
 	}
-	s.baseline++ // the server counts the question as a packet
+	s.baseline++ // the server counts the word as a packet
 	return answer, nil
 }
 
@@ -279,11 +278,11 @@ func (s *Server) Mntr() (map[string]string, error) {
 	return parseMntr(answer), nil
 }
 
-// Requests is how many packets this server has received from clients since it
-// began to serve (Start or Restart), as counted by the server: handshakes and
-// pings included, the four-letter words that this Server asked left out. Words
-// that others ask count. While nobody asks a paused server, the difference of
-// two values is exact; to count one kind of request, see Proxy.Seen.
+// Requests returns how many packets this server has received from clients since it began to serve
+// (Start or Restart), as counted by the server: handshakes and pings included, the four-letter
+// words that this Server asked left out. Those of other clients count. While no client asks a
+// paused server, the difference of two values is exact; to count one kind of request, see
+// Proxy.Seen.
 func (s *Server) Requests() (int64, error) {
 	s.words.Lock()
 	defer s.words.Unlock()

@@ -120,8 +120,8 @@ func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	s := Standalone(t, Options{})
 	for asked, want := range map[uint32]uint32{1: 200, 200: 200, 60_000: 60_000, 100_000: 60_000} {
 		var got uint32
-		// On a busy machine a session of 200ms may be over before the server
-		// gets to answer; then it hangs up instead.
+		// On a busy machine a session of 200ms may expire before the server answers; then it closes
+		// the connection.
 		test.Eventually(t, 20*time.Second, "an answer", func() bool {
 			got = granted(t, s.Addr(), asked)
 			return got != 0
@@ -132,8 +132,8 @@ func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	}
 }
 
-// granted asks for a session and returns the timeout that the server grants, 0
-// if it hangs up.
+// granted asks for a session and returns the timeout that the server grants, 0 if it closes the
+// connection.
 func granted(t *testing.T, addr string, asked uint32) uint32 {
 	c, err := net.Dial("tcp", addr)
 	must(t, err)
@@ -185,7 +185,7 @@ func TestExpireEndsTheSessionAtOnce(t *testing.T) {
 	})
 }
 
-// Who stands on the wire has seen all that it takes.
+// A client between two others on the wire sees everything that it takes.
 func TestAProxyKnowsTheSession(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, Servers(t)[0])

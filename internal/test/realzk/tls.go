@@ -22,7 +22,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// Authority signs certificates that nobody outside the test trusts.
+// Authority signs certificates that no program outside the test trusts.
 type Authority struct {
 	Pool *x509.CertPool // with its own certificate alone
 	cert *x509.Certificate
@@ -30,7 +30,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one up.
+// NewAuthority creates an Authority.
 func NewAuthority(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{Pool: x509.NewCertPool(), key: newKey(tb)}
@@ -49,8 +49,8 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for one name, as a server's and as a client's, that
-// is good until then.
+// Issue creates a certificate for one name, as a server's and as a client's, that is valid until
+// then.
 func (a *Authority) Issue(tb testing.TB, name string, until time.Time) tls.Certificate {
 	tb.Helper()
 	key := newKey(tb)
@@ -87,10 +87,9 @@ type Secure struct {
 	TLSAddr string // localhost and the port
 }
 
-// StandaloneTLS is a server for this test alone. Its certificate, issued for
-// localhost if it is to be believed, is what clients see on TLSAddr; those that
-// show one themselves must have it from the same authority. Only if
-// Options.Config says so, with "ssl.clientAuth", must they.
+// StandaloneTLS returns a server for this test alone. Clients get its certificate, which must be
+// issued for localhost to be valid, on TLSAddr; those of clients must be from the same authority. A
+// client must have one only if Options.Config says so, with "ssl.clientAuth".
 func StandaloneTLS(tb testing.TB, a *Authority, cert tls.Certificate, opts Options) *Secure {
 	tb.Helper()
 	store := a.store(tb, cert)
@@ -154,9 +153,9 @@ func (a *Authority) store(tb testing.TB, cert tls.Certificate) string {
 	return file
 }
 
-// netty is what to add to the command line of a server that is to speak TLS. The
-// class path of Debian's package lacks a part of netty; a boot class path does
-// not see the rest of it, so all of it goes there.
+// netty returns the arguments for a server with TLS. The class path of Debian's package lacks a
+// part of netty; classes of a boot class path cannot load the others from the class path, so all of
+// it goes there.
 func netty() []string {
 	jars, _ := filepath.Glob("/usr/share/java/netty-*.jar")
 	jars = slices.DeleteFunc(jars, func(jar string) bool { return strings.HasSuffix(jar, "netty-all.jar") })

@@ -6,8 +6,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// Watched are the paths on which a session has watches, by the account of the server
-// that all tests share.
+// Watched returns the paths on which a session has watches, as the shared server reports them.
 func Watched(tb testing.TB, session int64) (paths []string) {
 	tb.Helper()
 	answer, err := Shared(tb).Word("wchc")

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// fourLetterWord asks addr one of ZooKeeper's monitoring questions.
+// fourLetterWord sends one of ZooKeeper's monitoring commands to addr.
 func fourLetterWord(addr, word string, within time.Duration) (string, error) {
 	conn, err := net.DialTimeout("tcp", addr, within)
 	if err != nil {
@@ -28,7 +28,7 @@ func fourLetterWord(addr, word string, within time.Duration) (string, error) {
 	return string(answer), nil
 }
 
-// notServing is what a server says that runs but has no quorum (yet).
+// notServing is the answer of a server that runs but has no quorum (yet).
 const notServing = "This ZooKeeper instance is not currently serving requests"
 
 func parseMntr(answer string) map[string]string {

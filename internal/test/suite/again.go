@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// settings are what again is told.
+// settings are the arguments of again.
 type settings struct {
 	runs    int
 	busy    int    // processes that keep the machine busy meanwhile
@@ -32,7 +32,7 @@ func againFromFlags(ctx context.Context, args []string) (passed bool, err error)
 	flags.IntVar(&s.busy, "busy", 2, "how many `processes` keep the machine busy meanwhile")
 	flags.StringVar(&s.logs, "logs", "", "`directory` for the logs of runs that failed; default: a new temporary one")
 	if err := flags.Parse(args); err != nil {
-		return false, flag.ErrHelp // it has been told
+		return false, flag.ErrHelp // flag has printed it
 	}
 	s.command = flags.Args()
 	switch {
@@ -145,7 +145,7 @@ func (r *report) ran() int {
 	return n
 }
 
-// table is what became of the runs.
+// table is the result of the runs.
 type table struct {
 	seconds []float64
 	failed  int // runs
@@ -197,7 +197,7 @@ func (t *table) String() string {
 	return b.String()
 }
 
-// spinner is how a copy of this program is told to keep a processor busy.
+// spinner is the argument that makes a copy of this program keep a processor busy.
 const spinner = "spin"
 
 // keepBusy starts n processes that do nothing but use a processor each, until stop.
@@ -226,7 +226,7 @@ func keepBusy(n int) (stop func(), err error) {
 		stops = append(stops, func() {
 			in.Close()
 			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // killed, as it should be
+			_ = cmd.Wait() // killed, as expected
 		})
 	}
 	return stop, nil
@@ -240,6 +240,6 @@ func spin() {
 		os.Exit(0)
 	}()
 	for n := 0; ; n++ {
-		runtime.KeepAlive(n) // something to do, without a system call in which the processor is given up
+		runtime.KeepAlive(n) // computes without a system call, which would yield the processor
 	}
 }

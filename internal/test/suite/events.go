@@ -12,7 +12,8 @@ import (
 
 const module = "github.com/zklocks/zklocks/"
 
-// leftOut is what package realzk has a test say that is skipped because no ZooKeeper is installed.
+// leftOut is the message of package realzk for a test that is skipped because no ZooKeeper is
+// installed.
 const leftOut = "needs a real ZooKeeper: make test installs one"
 
 // event is a line of go test -json. See go doc test2json.
@@ -32,7 +33,7 @@ type testcase struct {
 	output strings.Builder
 }
 
-// pack is what became of a package's tests.
+// pack is the result of a package's tests.
 type pack struct {
 	name    string // relative to the module, or "."
 	tests   map[string]*testcase
@@ -43,7 +44,7 @@ type pack struct {
 	seconds float64
 }
 
-// report is what became of one run of go test -json, or of several whose output was joined.
+// report is the result of one run of go test -json, or of several whose output was joined.
 type report struct {
 	packs  map[string]*pack
 	builds map[string]*strings.Builder // what the compiler said, by import path
@@ -141,7 +142,7 @@ func (p *pack) failures() []string {
 		return nil
 	}
 	failed := p.deepest(func(t *testcase) bool { return t.state == "fail" })
-	// A program that panics or runs out of time takes the tests with it that run, and go test says
+	// A program that panics or runs out of time ends the tests that run, and go test reports
 	// nothing of them.
 	for _, name := range p.deepest(func(t *testcase) bool { return t.state == "run" || t.state == "cont" }) {
 		failed = append(failed, name+" (did not end)")
@@ -172,8 +173,8 @@ func (p *pack) deepest(so func(*testcase) bool) []string {
 	return names
 }
 
-// skipped counts the tests that were left out because no ZooKeeper is installed, and all others that
-// were skipped.
+// skipped counts the tests that were left out because no ZooKeeper is installed, and all others
+// that were skipped.
 func (p *pack) skipped() (left, others int) {
 	for _, t := range p.tests {
 		switch {

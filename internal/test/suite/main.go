@@ -1,4 +1,4 @@
-// Suite runs the tests, and says what go test by itself does not.
+// Suite runs the tests, and reports what go test by itself does not.
 //
 //	go run ./internal/test/suite quick
 //

@@ -20,9 +20,9 @@ import (
 
 const childEnv = "TAKEOVER_CHILD"
 
-// order is what a child holds, and where. It talks in lines: "ready"; "lock",
-// then "holding"; "tell", then "told" with a report for each place. "wait" has it
-// stand in line where it says so.
+// order is the order to a child: the locks that it holds, and where. They exchange lines: "ready";
+// "lock", then "holding"; "tell", then "told" with a report for each place. After "wait" the child
+// queues at the places for that.
 type order struct {
 	Servers []string
 	Places  []place
@@ -33,20 +33,20 @@ type place struct {
 	Recipe  string
 	Path    string
 	Timeout time.Duration
-	Look    string // how it looks whether it holds
-	Waits   bool   // it stands in line and never holds
+	Look    string // how it checks whether it holds
+	Waits   bool   // it queues and never holds
 }
 
-// account is what a child has seen at one place, in its own clock, which is the
-// parent's. A look counts from the instant at which it began.
+// account is what a child has seen at one place, by its own clock, which is the parent's. A check
+// counts from the instant at which it began.
 type account struct {
-	LastHeld  int64 // the last look that said that the lock is held
+	LastHeld  int64 // the last check that said that the lock is held
 	FirstLost int64 // the first one that did not
-	Woken     int64 // when somebody who had only waited on Lost heard of the loss
+	Woken     int64 // when a goroutine that only waited on Lost learned of the loss
 	Lost      bool
 }
 
-// looks are all ways to ask a hold.
+// looks are all ways to check a hold.
 var looks = map[string]func(*zklocks.Hold, context.Context) bool{
 	"Held": func(h *zklocks.Hold, _ context.Context) bool { return h.Held() },
 	"Lost": func(h *zklocks.Hold, _ context.Context) bool { return !closed(h.Lost()) },
@@ -54,7 +54,7 @@ var looks = map[string]func(*zklocks.Hold, context.Context) bool{
 	"Done": func(_ *zklocks.Hold, ctx context.Context) bool { return !closed(ctx.Done()) },
 }
 
-// post is a place that is manned.
+// post is a place with its hold.
 type post struct {
 	place
 	conn *zk.Conn
@@ -117,7 +117,7 @@ func (o order) obey(lines <-chan string) error {
 		case "tell":
 			var all []account
 			for _, p := range posts {
-				for { // the connection is back: whatever was to be lost is
+				for { // the connection is back: all losses have happened
 					if _, _, err := p.conn.Exists("/"); err == nil {
 						break
 					}
@@ -166,7 +166,7 @@ func (p *post) lock(ctx context.Context) error {
 	return nil
 }
 
-// lookAround asks one hold after the other, five thousand times a second.
+// lookAround checks one hold after the other, five thousand times a second.
 func lookAround(posts []*post, stop <-chan struct{}) {
 	ticker := time.NewTicker(200 * time.Microsecond)
 	defer ticker.Stop()

@@ -11,8 +11,9 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// A server answers credentials without noting that the session is in use. So their answer must not count for the
-// deadline: here the follower has last told the leader of a ping, 870 ms earlier, and dies.
+// A server answers credentials without recording that the session is in use. So their answer must
+// not count for the deadline: here the follower has last reported a ping to the leader, 870 ms
+// earlier, and is killed.
 func TestCredentialsDoNotTouchTheSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,14 +15,13 @@ import (
 // fault is something that happens to one client's connection.
 type fault struct {
 	name string
-	// strike does it, and returns when it has come.
+	// strike injects the fault, and returns when it is in force.
 	strike func(p *proxy.Proxy, a *sitting, random *rand.Rand)
-	// spares: the client may come back in time.
+	// spares: the client may reconnect in time.
 	spares bool
-	// returns: the session lives on, for a while at least, and the client comes
-	// back too late.
+	// returns: the session lives on, for a while at least, and the client comes back too late.
 	returns bool
-	// silences: from then on the server hears nothing, so the session ends soon.
+	// silences: from then on the server receives nothing, so the session expires soon.
 	silences bool
 }
 
@@ -32,15 +31,15 @@ var faults = []fault{
 	{name: "black hole at a heartbeat's answer", silences: true, strike: muteAt(proxy.CheckOp, proxy.HoldReply)},
 	{name: "black hole at a ping's answer", silences: true, strike: muteAt(proxy.PingOp, proxy.HoldReply)},
 	{name: "connection refused", silences: true, strike: func(p *proxy.Proxy, _ *sitting, _ *rand.Rand) { p.Refuse() }},
-	// What the client gives back until then still arrives, so it may be the client
-	// that lets the next one in.
+	// What the client releases until then still arrives, so the next holder may be granted by that
+	// release.
 	{name: "answers lost, later all", returns: true, strike: func(p *proxy.Proxy, a *sitting, random *rand.Rand) {
 		p.MuteReplies()
 		linger(upTo(random, a.timeout))
 		p.Mute()
 	}},
-	// The session lives on, for the server hears the client knock; so it is the
-	// client that lets the next one in, when it is back.
+	// The session lives on, because the client's reconnects keep it alive; so the next holder is
+	// granted by the client's own delete, when it has reconnected.
 	{name: "answers lost, then back", returns: true, strike: func(p *proxy.Proxy, a *sitting, random *rand.Rand) {
 		p.MuteReplies()
 		test.Within(a, patience, "the loss is told", func() { <-a.hold.Lost() })
@@ -95,8 +94,8 @@ func grounds(t *testing.T) []ground {
 	return []ground{one(100 * time.Millisecond), one(500 * time.Millisecond), {fmt.Sprintf("three servers, tick %v", tick), venue.Real(), tick, three.Addrs()}}
 }
 
-// Each holder is behind a proxy of its own, and cut off at an instant of its own,
-// which is random for its heartbeats and pings.
+// Each holder is behind a proxy of its own, and cut off at an instant of its own, which is random
+// for its heartbeats and pings.
 func TestCutOff(t *testing.T) {
 	beside(t)
 	random := seeded(t)

@@ -12,10 +12,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A leader that stood still for a while, and was deposed meanwhile, does not know
-// that. Until it finds out it answers handshakes, all by itself: the session that
-// a client resumes there is not prolonged for anybody else. Those who come back
-// to it, and reach no other server, must not count from that handshake.
+// A leader that stood still for a while, and was deposed meanwhile, does not know that. Until it
+// finds out it answers handshakes by itself: the other members do not prolong the session that a
+// client resumes there. Clients that reconnect to it, and reach no other server, must not count
+// from that handshake.
 func leaderDeposed(t *testing.T) {
 	watchTimers(t)
 	v := venue.Real()
@@ -29,10 +29,11 @@ func leaderDeposed(t *testing.T) {
 	t.Logf("%d still held when the old leader was back", shown) // on a busy machine it may come too late to show anything
 }
 
-// deposing: a leader that stands still is soon given up.
+// deposing makes the followers drop a paused leader soon.
 var deposing = venue.Options{Tick: 500 * time.Millisecond, SyncLimit: time.Second}
 
-// depose has the old leader come back some time after it was deposed. It returns how many still held when the old leader was back.
+// depose lets the old leader run again some time after it was deposed. It returns how many still
+// held at that time.
 func depose(t *testing.T, v venue.Venue, e venue.Ensemble, more time.Duration, to *tally) (held int) {
 	const timeout = 8 * time.Second
 	old, err := e.Leader()

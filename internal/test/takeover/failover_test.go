@@ -22,8 +22,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// failover is something that happens to the ensemble while many wait. It returns
-// when all members are back.
+// failover is something that happens to the ensemble while many wait. It returns when all members
+// are back.
 type failover struct {
 	name  string
 	begin func(*testing.T, venue.Ensemble) (back func())
@@ -66,7 +66,7 @@ func kill(t *testing.T, e venue.Ensemble, leader bool) func() {
 	}
 }
 
-// crowd is a few locks, each with a holder and a line of waiters.
+// crowd is a few locks, each with a holder and a queue of waiters.
 type crowd struct {
 	*testing.T
 	timeout  time.Duration
@@ -74,7 +74,7 @@ type crowd struct {
 	rec      *history.Recorder
 	sessions map[*zk.Conn]int64 // as they were before the fault
 	holders  []*holder
-	release  chan struct{} // closed when those who hold shall give back
+	release  chan struct{} // closed when the holders must release
 	waiting  sync.WaitGroup
 	served   atomic.Int64
 }
@@ -97,8 +97,8 @@ type figures struct {
 	handed              []time.Duration // from the release of one to the grant of the next
 }
 
-// A long line outlives the death of any member, and holds outlive it whose
-// deadline is later than the next leader's first answer.
+// A long queue survives the death of any member, and so do holds whose deadline is later than the
+// next leader's first answer.
 func failingOver(t *testing.T, short venue.Ensemble) {
 	watchTimers(t)
 	timeouts, which, waiters := []time.Duration{10 * time.Second}, failovers[:1], 10
@@ -178,7 +178,7 @@ func (c *crowd) connect() *zk.Conn {
 	return conn
 }
 
-// hold has one lock held, until it is lost or the fault is over.
+// hold holds one lock, until it is lost or the fault is over.
 func (c *crowd) hold(ctx context.Context, r recipe, who string) {
 	c.Helper()
 	conn := c.connect()
@@ -199,8 +199,8 @@ func (c *crowd) hold(ctx context.Context, r recipe, who string) {
 	c.holders = append(c.holders, h)
 }
 
-// queue has somebody wait behind h, as the n-th of the line. He who gets in while
-// the fault lasts stays until it is over.
+// queue has a waiter wait behind h, as the n-th of the queue. A waiter that is granted the lock
+// during the fault holds until the fault is over.
 func (c *crowd) queue(ctx context.Context, h *holder, who string, n int) {
 	c.Helper()
 	conn := c.connect()
@@ -230,7 +230,7 @@ func (c *crowd) queue(ctx context.Context, h *holder, who string, n int) {
 	})
 }
 
-// judge compares what the holders think with what has become of their sessions.
+// judge compares what the holders report with the state of their sessions.
 func (c *crowd) judge(ctx context.Context, f *figures) {
 	c.Helper()
 	for _, h := range c.holders {
@@ -257,7 +257,7 @@ func (c *crowd) judge(ctx context.Context, f *figures) {
 	}
 }
 
-// check looks for two that held at a time, and measures the hand-overs.
+// check asserts that no two held at a time, and measures the handovers.
 func (c *crowd) check(fault int64, f *figures) {
 	c.Helper()
 	holds := c.rec.Holds()
@@ -286,8 +286,8 @@ func (c *crowd) lost(of history.Hold) bool {
 	return slices.ContainsFunc(c.holders, func(h *holder) bool { return h.path == of.Path && closed(h.hold.Lost()) })
 }
 
-// watchOutage asks the quorum again and again. The returned function ends that,
-// and tells the longest time without an answer.
+// watchOutage sends requests to the quorum again and again. The returned function ends that, and
+// returns the longest time without an answer.
 func watchOutage(t *testing.T, conn *zk.Conn) func() time.Duration {
 	done, longest := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// trouble is something that happens to one member of an ensemble, behind whom
-// holders are. The next ones are with the others.
+// trouble is a fault of one member of an ensemble with holders behind it. The next waiters are
+// behind the others.
 type trouble struct {
 	name   string
 	leader bool // to the leader, not a follower
@@ -33,8 +33,8 @@ func heal(e venue.Ensemble, _ venue.Server) error    { e.Heal(); return nil }
 func freeze(_ venue.Ensemble, s venue.Server) error  { return s.Pause() }
 func thaw(_ venue.Ensemble, s venue.Server) error    { return s.Resume() }
 
-// A server that is cut off from the leader goes on answering pings and reads for
-// a while. The holders behind it must know before the leader ends their sessions.
+// A server that is cut off from the leader goes on answering pings and reads for a while. The
+// holders behind it must learn of their loss before the leader ends their sessions.
 func memberCutOff(t *testing.T, short venue.Ensemble) {
 	random := seeded(t)
 	watchTimers(t)

@@ -1,26 +1,25 @@
-// Package takeover breaks what carries a hold, and measures two things on one
-// clock: that the holder is told of the loss before the next one is granted,
-// and how long the next one has to wait.
+// Package takeover breaks what a hold depends on, and measures two things on one clock: that the
+// holder learns of the loss before the next one is granted, and how long the next one has to wait.
 //
-// The margin is the time at which the next holder's acquiring call had returned,
-// less the time at which somebody who waits on the first one's Lost woke up. So
-// a machine that is slow to wake him makes it smaller, never larger. How slow it
-// was is measured, too, and so is the deadline itself: that it comes before the
-// grant, and that the first one's Held is false by then, is asserted on any machine.
+// The margin is the time at which the next holder's acquiring call had returned, less the time at
+// which a goroutine that waits on the first one's Lost woke up. So a machine that is slow to wake
+// it makes the margin smaller, never larger. That delay is measured, too, and so is the deadline
+// itself: that it comes before the grant, and that the first one's Held is false by then, is
+// asserted on any machine.
 //
-// A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the
-// environment it is a campaign (make takeover), whose size these change:
+// A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the environment it is a
+// campaign (make takeover), whose size these change:
 //
 //	TAKEOVER_LOSSES=864    holders cut off one by one, each at an instant of its own
 //	TAKEOVER_PAUSES=9      pauses of a server
 //	TAKEOVER_STOPS=30      pauses of a process that holds locks
 //	TAKEOVER_MEMBERS=18    faults of one member of an ensemble with holders behind it
 //	TAKEOVER_KILLS=12      deaths of a process that holds locks
-//	TAKEOVER_ROUNDS=2      of failovers with a long line, for each session timeout
+//	TAKEOVER_ROUNDS=2      of failovers with a long queue, for each session timeout
 //	TAKEOVER_DEPOSED=4     leaders that come back and do not know that they are deposed
-//	TAKEOVER_SEED=1        what the random choices follow (printed by each run)
+//	TAKEOVER_SEED=1        seed of the random choices (printed by each run)
 //
-// TAKEOVER_CHILD is how a copy of the test binary is told what to hold.
+// TAKEOVER_CHILD contains the orders for a copy of the test binary.
 package takeover
 
 import (
@@ -67,7 +66,7 @@ func setting(t *testing.T, name string, short, long int) int {
 	return short
 }
 
-// seeded is where a test's random choices come from.
+// seeded returns the source of a test's random choices.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	any := int(rand.Uint32())
@@ -76,8 +75,8 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(uint64(seed), 0))
 }
 
-// beside has the short tests run side by side. What a campaign measures has the
-// machine to itself.
+// beside runs the short tests in parallel. A campaign's measurements have the machine to
+// themselves.
 func beside(t *testing.T) {
 	t.Helper()
 	if !campaign() {
@@ -85,8 +84,8 @@ func beside(t *testing.T) {
 	}
 }
 
-// slack is how much later than it should a server may end a session. Nobody looks
-// at the timers of a server, and in a short run it shares the machine with other tests.
+// slack is how much later than it should a server may end a session. No test watches the timers of
+// a server, and in a short run it shares the machine with other tests.
 func slack() time.Duration {
 	if campaign() {
 		return 0
@@ -103,8 +102,8 @@ func server(t *testing.T, tick time.Duration) *realzk.Server {
 	return realzk.Standalone(t, realzk.Options{Tick: tick})
 }
 
-// What needs an ensemble; a short run starts only one, and another when the
-// servers of the other tests have gone.
+// What needs an ensemble; a short run starts only one, and another when the servers of the other
+// tests have gone.
 func TestEnsemble(t *testing.T) {
 	beside(t)
 	var short venue.Ensemble

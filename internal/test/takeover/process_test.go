@@ -18,7 +18,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// nexts are those who wait here for what a child holds.
+// nexts are the waiters of this process for the locks that a child holds.
 type nexts struct {
 	place
 	recipe
@@ -26,7 +26,7 @@ type nexts struct {
 	*contract.Attempt[grant]
 }
 
-// await has them stand in line, each behind members others.
+// await queues them, each behind members others.
 func await(t *testing.T, ctx context.Context, conn *zk.Conn, places []place, members int) []*nexts {
 	t.Helper()
 	var line []*nexts
@@ -62,9 +62,8 @@ func (n *nexts) granted(t *testing.T) int64 {
 	return n.Hold.at
 }
 
-// A process that was stopped for longer than its sessions finds out at its first
-// look, whichever way it looks: no look that began after the next one's grant
-// says that the lock is held.
+// A process that was stopped for longer than its sessions learns of the loss at its first check,
+// whichever it is: no check that began after the next one's grant says that the lock is held.
 func TestProcessStopped(t *testing.T) {
 	beside(t)
 	random := seeded(t)
@@ -175,9 +174,8 @@ type takeover struct {
 	woken   int64 // and when a waiter woke
 }
 
-// A process that is killed leaves its locks to the next ones within its session
-// timeout and two ticks. One of its waiters, dead in the middle of a line, lets
-// nobody in.
+// The locks of a process that is killed pass to the next waiters within its session timeout and two
+// ticks. The death of one of its waiters in the middle of a queue grants no lock.
 func TestProcessKilled(t *testing.T) {
 	beside(t)
 	random := seeded(t)
@@ -242,7 +240,7 @@ func TestProcessKilled(t *testing.T) {
 			}
 			for i, p := range waiting {
 				inLine(t, conn, p.Path+recipeNamed(p.Recipe).below, 2) // the dead one is gone
-				for range 10 {                                         // whatever the server had to say has arrived
+				for range 10 {                                         // everything that the server has sent has arrived
 					if _, _, err := last.Exists("/"); err != nil {
 						t.Fatal(err)
 					}

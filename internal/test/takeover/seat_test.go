@@ -22,12 +22,11 @@ import (
 const (
 	// patience is for what should take seconds.
 	patience = 60 * time.Second
-	// lasting is the session timeout of those to whom nothing happens.
+	// lasting is the session timeout of clients without a fault.
 	lasting = 60 * time.Second
 )
 
-// seat is one lock, a holder whom a fault will strike, and somebody next whom it
-// will not.
+// seat is one lock, a holder that a fault will hit, and a next waiter that it will not hit.
 type seat struct {
 	testing.TB
 	recipe
@@ -35,7 +34,7 @@ type seat struct {
 	path    string
 	timeout time.Duration
 	holder  *zk.Conn
-	witness *zk.Conn // of the one who is next
+	witness *zk.Conn // of the next waiter
 	take    acquire
 	follow  acquire
 }
@@ -59,10 +58,10 @@ type sitting struct {
 	next *contract.Attempt[grant]
 }
 
-// news is the loss as somebody heard of it who waited on Lost.
+// news is the loss as seen by a goroutine that waited on Lost.
 type news struct {
 	due int64 // the deadline, if it was what ended the hold
-	at  int64 // when he woke up
+	at  int64 // when the goroutine woke up
 }
 
 // grant is what is true when the acquiring call of the next one has returned.
@@ -74,7 +73,7 @@ type grant struct {
 	state zk.State
 }
 
-// sit takes the lock, and returns when the next one stands in line.
+// sit takes the lock, and returns when the next waiter has queued.
 func (s *seat) sit(ctx context.Context) *sitting {
 	s.Helper()
 	h, err := s.take(ctx)
@@ -104,8 +103,8 @@ func (s *seat) sit(ctx context.Context) *sitting {
 	return a
 }
 
-// lost waits until the next one holds, asserts that the first one knew before,
-// and notes how it was. The next one then gives the lock back.
+// lost waits until the next waiter holds, asserts that the first holder knew of its loss before,
+// and records the times. The next one then releases the lock.
 func (a *sitting) lost(what string, fault int64, to *tally) {
 	a.Helper()
 	test.Within(a, patience, "the next one holds", func() { <-a.next.Done })
@@ -128,7 +127,7 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 		a.Errorf("%v: told neither at the deadline nor before the grant", l)
 	case l.due >= l.granted && n.due != n.at:
 		a.Errorf("%v: the deadline lies behind the grant", l)
-	case a.own: // he let the next one in himself, once he knew
+	case a.own: // the holder's own delete granted the lock, once it knew
 	case l.due > a.timeout && n.due != n.at:
 		a.Errorf("%v: the deadline lies more than the session timeout behind the fault", l)
 	case l.told >= l.granted+slow:
@@ -143,7 +142,7 @@ func (a *sitting) lost(what string, fault int64, to *tally) {
 	to.add(l)
 }
 
-// heard is what somebody notes who has just heard of a loss.
+// heard is what a goroutine records that has just learned of a loss.
 func (s *seat) heard(session int64) news {
 	at := now(s.venue)
 	return news{due(s.venue, s.holder, session, at), at}
@@ -176,8 +175,8 @@ func now(v venue.Venue) int64 {
 	return history.Now()
 }
 
-// stood is for how long this process has not run since then, all in all. In virtual time it always
-// runs.
+// stood returns for how long this process has not run since then, in total. In virtual time it
+// always runs.
 func (s *seat) stood(since int64) time.Duration {
 	if s.venue.Virtual() {
 		return 0
@@ -185,8 +184,8 @@ func (s *seat) stood(since int64) time.Duration {
 	return stood(since)
 }
 
-// packet waits until a fault strikes at one; not if the hold is lost before: then
-// nothing is sent any more.
+// packet waits until a fault strikes at one; not if the hold is lost before: then nothing is sent
+// any more.
 func (a *sitting) packet(f *proxy.Fault) (struck bool) {
 	a.Helper()
 	a.Cleanup(f.Cancel)
@@ -201,7 +200,7 @@ func (a *sitting) packet(f *proxy.Fault) (struck bool) {
 	return struck
 }
 
-// survived gives the lock back if it is still held, and then to the next one.
+// survived releases the lock if it is still held, and then that of the next holder.
 func (a *sitting) survived() bool {
 	a.Helper()
 	err := a.hold.Release(context.Background())

@@ -17,8 +17,8 @@ type loss struct {
 	what    string
 	recipe  string
 	timeout time.Duration
-	own     bool          // the session lived on, and the holder let the next one in when it was back
-	due     time.Duration // the deadline, or told if something else told earlier
+	own     bool          // the session lived on, and the holder's own delete granted the lock after the reconnect
+	due     time.Duration // the deadline, or another cause that was known earlier
 	told    time.Duration
 	granted time.Duration
 	state   zk.State // of the holder's connection, when the next one held
@@ -45,7 +45,7 @@ type tally struct {
 func (y *tally) add(l loss) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if l.due < 0 { // the deadline had passed before: this machine did not let the client run
+	if l.due < 0 { // the deadline had passed before: this machine did not schedule the client
 		l.what = idle
 	}
 	y.losses = append(y.losses, l)

@@ -8,10 +8,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// The promises hold as long as the process is scheduled. This measures whether it
-// was: how late somebody wakes up who waits for what a timer closes, which is how
-// the news of a loss reaches its waiters. What is promised to come in time may
-// come later by as much as the process stood, and no more.
+// The promises hold as long as the process is scheduled. This measures whether it was: how late a
+// goroutine wakes up that waits for a channel that a timer closes, as the waiters for a loss do. A
+// promised event may be late by as much as the process stood still, and no more.
 var timers struct {
 	mu       sync.Mutex
 	watchers int

@@ -11,17 +11,17 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// together are the holders behind one server, all of whom one fault strikes.
-// They have connections of their own and began at different instants, so the
-// fault meets each at another point between its heartbeats.
+// together are the holders behind one server, which one fault strikes together. They have
+// connections of their own and began at different instants, so the fault meets each at another
+// point between its heartbeats.
 type together struct {
 	*testing.T
 	random   *rand.Rand
 	sittings []*sitting
 }
 
-// sitTogether has so many sit for each recipe and timeout, behind server; the
-// next ones are at others.
+// sitTogether has so many sit for each recipe and timeout, behind server; the next ones are at
+// others.
 func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, others []string, each int, timeouts []time.Duration) *together {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
@@ -47,7 +47,7 @@ func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, 
 	return g
 }
 
-// lost notes the losses of all; the fault lasts until the last one.
+// lost records the losses of all; the fault lasts until the last one.
 func (g *together) lost(what string, fault int64, to *tally) {
 	g.Helper()
 	to.event(what)
@@ -56,7 +56,7 @@ func (g *together) lost(what string, fault int64, to *tally) {
 	}
 }
 
-// end looks after those who have lost, once the fault is over.
+// end releases the lost holds, once the fault is over.
 func (g *together) end() {
 	g.Helper()
 	for _, a := range g.sittings {
@@ -65,9 +65,9 @@ func (g *together) end() {
 	}
 }
 
-// A server that stands alone and is frozen lets nobody in. Each holder must know
-// by its deadline, so that whatever the server does when it wakes up, it is
-// either held by the same or known to be lost.
+// A single server that is frozen grants no lock. Each holder must know of its loss by its deadline,
+// so that whatever the server does when it runs again, the lock is either held by the same holder
+// or known to be lost.
 func TestServerFrozen(t *testing.T) {
 	beside(t)
 	random := seeded(t)

@@ -14,11 +14,11 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// stale: a follower that is cut off goes on serving reads for 10 seconds.
+// stale lets a follower that is cut off go on serving reads for 10 seconds.
 var stale = venue.Options{Partitions: true, SyncLimit: 10 * time.Second}
 
-// Behind a follower that is cut off a read finds the node of a lock that has long
-// been somebody else's. Verify, which needs a quorum, does not say yes.
+// Behind a follower that is cut off a read still finds the node of a lock that another holder has
+// had for long. Verify, which needs a quorum, does not say yes.
 func verifyBehindStaleFollower(t *testing.T, short venue.Ensemble) {
 	const (
 		answer  = 200 * time.Millisecond

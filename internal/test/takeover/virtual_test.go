@@ -10,12 +10,13 @@ import (
 )
 
 // The same faults in memory, in virtual time: at many more instants, and with no allowance for a
-// machine that is busy. Each holder is told at its deadline to the nanosecond, unless it hears of the
-// end earlier, and before the next one's call returns.
+// busy machine. Each holder learns of its loss at its deadline to the nanosecond, unless it learns
+// of the end earlier, and before the next one's call returns.
 
 var virtualTimeouts = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
 
-// inVirtualTime runs a test n times, each in a bubble, with random choices and a latency of its own.
+// inVirtualTime runs a test n times, each in a bubble, with random choices and a latency of its
+// own.
 func inVirtualTime(t *testing.T, n int, f func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally)) {
 	t.Helper()
 	random := seeded(t)

@@ -36,7 +36,7 @@ func newMemory(tb testing.TB) *memory {
 	m := &memory{network: memnet.New()}
 	m.here = m.network.Host("here")
 	tb.Cleanup(func() {
-		// What was opened in the test has been closed by later cleanups: let its goroutines end.
+		// Later cleanups have closed what the test opened: wait for its goroutines to end.
 		time.Sleep(closing)
 		for _, e := range m.ensembles {
 			e.stop()
@@ -107,7 +107,7 @@ func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string
 	return conn
 }
 
-// Rest lets time pass once, which it does when all goroutines of the bubble wait.
+// Rest waits once for time to pass, which it does when all goroutines of the bubble wait.
 func (m *memory) Rest() { time.Sleep(time.Nanosecond) }
 
 func (m *memory) ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
@@ -141,8 +141,8 @@ func (m *memory) dial(network, addr string, timeout time.Duration) (net.Conn, er
 	return realzk.RepliesOrdered(conn, 1), nil
 }
 
-// addresses is the client's own HostProvider, but that it does not ask the system's resolver, for
-// which a bubble would wait.
+// addresses is the client's own HostProvider without the system's resolver, which would block the
+// bubble.
 type addresses struct {
 	servers []string
 	next    int

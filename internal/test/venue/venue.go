@@ -4,7 +4,7 @@
 //	func TestSomething(t *testing.T) {
 //		t.Parallel()
 //		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-//			conn := v.Connect(t, 4*time.Second) // no servers named: the one that the test may share
+//			conn := v.Connect(t, 4*time.Second) // with the server that the test may share
 //			p := v.Proxy(t, v.Servers(t)[0])    // packets, with faults as verbs
 //			v.Expire(t, conn)
 //			s := v.Standalone(t, venue.Options{}) // a server to kill, pause and restart
@@ -27,7 +27,8 @@
 // Inside a bubble the following do not work. They hang, or the runtime ends the program with the
 // word deadlock:
 //   - real files, processes and network connections that a goroutine waits for;
-//   - a goroutine that waits for a sync.Mutex whose holder waits for virtual time: the clock stands;
+//   - a goroutine that waits for a sync.Mutex whose holder waits for virtual time: the clock
+//     stands;
 //   - a channel, timer or connection that was made outside of the bubble;
 //   - t.Run, t.Parallel: call them outside, and InMemory inside of them;
 //   - a loop that polls or asks a server without a pause: no time passes while a goroutine can run.
@@ -59,52 +60,56 @@ type Options struct {
 	MaxSession     time.Duration // the longest session timeout that is granted; 0: a minute
 	Partitions     bool          // of a Cluster: Isolate can part its members
 
-	// Phase is how much of a tick is over when the servers start. In memory only: real ones have their own.
+	// Phase is how much of a tick is over when the servers start. In memory only: real ones have
+	// their own.
 	Phase time.Duration
 
-	// SyncLimit is for how long the members of a Cluster bear not to hear of each other; 0: 2 s.
+	// SyncLimit is after how long without a packet the members of a Cluster drop each other; 0: 2
+	// s.
 	SyncLimit time.Duration
-	// CommitDelay is how much later than at once the followers of a Cluster know of a transaction.
+	// CommitDelay is how much later than the leader the followers of a Cluster know of a
+	// transaction.
 	CommitDelay time.Duration
 }
 
-// A Venue has servers, and a network on the way to them.
+// A Venue has servers, and a network to reach them.
 type Venue interface {
-	// Virtual says that the test runs in a bubble, on the in-memory server.
+	// Virtual reports whether the test runs in a bubble, on the in-memory server.
 	Virtual() bool
 
 	// Servers are the addresses of the server that the test may share with others.
 	Servers(testing.TB) []string
 	// Shared is that server, to ask it things: a test that kills or pauses takes one of its own.
 	Shared(testing.TB) Server
-	// Connect is a connection made by wire.Connect; no servers: to Servers. It is closed at cleanup.
+	// Connect is a connection made by wire.Connect; no servers: to Servers. It is closed at
+	// cleanup.
 	Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// ConnectForeign is a connection made by zk.Connect alone.
 	ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
-	// Rest gives a client the time to come to rest that a test has connected by itself; Connect does it.
+	// Rest waits until a client that a test has connected by itself is at rest; Connect does it.
 	Rest()
 	// Dialer is what wire.Connect needs to reach the venue's servers.
 	Dialer() []wire.Option
 	// Dial opens a network connection to one of them, for a test's own wire.WithDialer.
 	Dial(ctx context.Context, network, addr string) (net.Conn, error)
-	// Proxy stands in front of a server, and is closed at cleanup.
+	// Proxy returns a proxy in front of a server, which is closed at cleanup.
 	Proxy(tb testing.TB, target string) *proxy.Proxy
-	// Expire ends a session at its server, now. The client's connection is cut, as by a client
-	// that took the session over.
+	// Expire ends a session at its server, now. The client's connection is cut, as by a client that
+	// took the session over.
 	Expire(tb testing.TB, conn *zk.Conn)
-	// ExpireAt does it by way of the server at addr: the one that conn is connected to may be paused
-	// or dead, or speak TLS.
+	// ExpireAt does it by way of the server at addr: the one that conn is connected to may be
+	// paused or dead, or speak TLS.
 	ExpireAt(tb testing.TB, conn *zk.Conn, addr string)
-	// Latency is how long each packet to or from a server takes, from now on. Without one no time
-	// passes in a bubble while a client asks and asks. A real network has its own and ignores it.
+	// Latency sets how long each packet to or from a server takes, from now on. Without it no time
+	// passes in a bubble while a client polls. A real network has its own and ignores it.
 	Latency(d time.Duration)
-	// Watched are the paths on which a session has watches, as Servers tell it.
+	// Watched returns the paths on which a session has watches, as Servers report them.
 	Watched(tb testing.TB, session int64) []string
 
 	// Standalone is a server for this test alone.
 	Standalone(testing.TB, Options) Server
-	// StandaloneTLS is one that speaks TLS, too. Its certificate, issued for localhost if it is to be
-	// believed, is what clients see; those that show one must have it from the same authority.
+	// StandaloneTLS is one with TLS, too. Clients get its certificate, which must be issued for
+	// localhost to be valid; those of clients must be from the same authority.
 	StandaloneTLS(tb testing.TB, a *realzk.Authority, cert tls.Certificate, o Options) Secure
 	// Cluster is an ensemble for this test alone.
 	Cluster(tb testing.TB, n int, o Options) Ensemble
@@ -122,7 +127,7 @@ type Server interface {
 	SetSequences(map[string]int32) error
 }
 
-// Secure is a server that speaks TLS at an address beside its usual one.
+// Secure is a server with TLS at an address beside its usual one.
 type Secure struct {
 	Server
 	TLSAddr string // localhost and a port

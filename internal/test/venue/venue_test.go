@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 var acl = zk.WorldACL(zk.PermAll)
 
-// What tests do at a venue means the same at both.
+// A test has the same results at both venues.
 
 func TestConnectionsAndExpiry(t *testing.T) {
 	t.Parallel()

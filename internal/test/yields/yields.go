@@ -1,8 +1,8 @@
-// Package yields makes goroutines change places where it matters. Inside one instant of a bubble a
-// goroutine runs on until it blocks, so two that use one value at once hardly ever meet between two
-// steps. Here the compiler reads a copy of the library (go build -overlay) in which a goroutine may
-// yield before it takes a mutex, after it gives it back, around atomics and channels. The files in
-// the tree stay as they are, and so do line numbers.
+// Package yields makes goroutines interleave where it matters. Inside one instant of a bubble a
+// goroutine runs on until it blocks, so two goroutines that use one value at once hardly ever
+// interleave between two steps. Here the compiler reads a copy of the library (go build -overlay)
+// in which a goroutine may yield before it takes a mutex, after it unlocks it, around atomics and
+// channels. The files in the tree stay as they are, and so do line numbers.
 package yields
 
 import (

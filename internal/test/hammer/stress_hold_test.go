@@ -12,14 +12,13 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
-// tenure is one hold in a storm, where it may be lost at any time. What it
-// claims is the time from its beginning to the last instant at which it said
-// of itself that it was held: by Held, or by a Release that found nothing lost.
-// Each such instant is read off the clock *before* the question, so a process
-// that is frozen in between claims nothing that it did not know.
-type tenure struct {
+// stressHold is one hold in a storm, where it may be lost at any time. It claims the time from its
+// beginning to the last instant at which it reported itself held: by Held, or by a Release that
+// found no loss. Each such instant is read off the clock *before* the call, so a process that is
+// frozen in between claims nothing that it did not know.
+type stressHold struct {
 	*worker
-	*grip
+	*anyHold
 	storm  *storm
 	path   int
 	called int64
@@ -31,16 +30,16 @@ type tenure struct {
 	over   bool  // found to be lost
 }
 
-// heed is how long Lost may take to close once Held is false: only as long as
-// it takes to run a goroutine.
+// heed is how long Lost may take to close once Held returns false: only as long as it takes to run
+// a goroutine.
 const heed = 20 * time.Second
 
 func (s *storm) cycle(w *worker, path int) {
 	w.until = time.Now().Add(w.job.Patience)
 	ctx, cancel := w.wait()
 	if !w.chance(4) {
-		// Most go elsewhere when somebody who cannot be reached has the lock:
-		// else all would stand there, and nothing would happen on the others.
+		// Most workers choose another lock when the holder cannot be reached. Otherwise all would
+		// wait there, and the other locks would be idle.
 		ctx, cancel = w.givingUp(ctx, cancel, w.job.Least, 50*w.job.Least)
 	}
 	defer cancel()
@@ -57,7 +56,7 @@ func (s *storm) cycle(w *worker, path int) {
 		return
 	}
 	w.until = time.Now().Add(w.job.Patience)
-	t := &tenure{worker: w, grip: g, storm: s, path: path, called: called, cell: &w.cells[path], token: g.Token()}
+	t := &stressHold{worker: w, anyHold: g, storm: s, path: path, called: called, cell: &w.cells[path], token: g.Token()}
 	t.begin()
 	t.stay()
 	if t.more != nil && !t.over {
@@ -69,10 +68,10 @@ func (s *storm) cycle(w *worker, path int) {
 	}
 }
 
-// barge is to be inside without having acquired: the test of the test.
-func barge(_ context.Context, w *worker) (*grip, error) {
-	more := func(*tenure) { w.linger(20 * time.Millisecond) } // let others come
-	return &grip{gripped: phantom{}, kind: history.Exclusive, give: phantom{}.Release, more: more}, nil
+// barge goes inside without having acquired: the test of the test.
+func barge(_ context.Context, w *worker) (*anyHold, error) {
+	more := func(*stressHold) { w.linger(20 * time.Millisecond) } // let other workers come
+	return &anyHold{holdMethods: phantom{}, kind: history.Exclusive, give: phantom{}.Release, more: more}, nil
 }
 
 // phantom is a fake hold that is never lost.
@@ -81,7 +80,7 @@ type phantom struct{ fake }
 func (phantom) Lost() <-chan struct{} { return nil }
 func (phantom) Guard(...any) []any    { return []any{&zk.CheckVersionRequest{}} }
 
-// line is who stands in front of a caller who waited for too long.
+// line describes the queue ahead of a caller that has waited too long.
 func (s *storm) line(path int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -95,9 +94,9 @@ func (s *storm) note(what func(*record)) {
 	what(&s.record)
 }
 
-func (t *tenure) begin() {
+func (t *stressHold) begin() {
 	t.count(string(t.kind))
-	// The session tells which holds the nemesis ended along with one.
+	// The session identifies the holds that the nemesis ended together with one.
 	t.owner = fmt.Sprintf("%s@%x", t.who, t.storm.conn.Client().SessionID())
 	h := history.Hold{
 		Path: t.storm.Paths[t.path], Kind: t.kind, Permits: t.permits, Token: t.token,
@@ -113,8 +112,8 @@ func (t *tenure) begin() {
 	}
 }
 
-// look asks the hold, and what the store has seen before it was asked.
-func (t *tenure) look() bool {
+// look calls Held, and compares the token with those that the cell had seen before that call.
+func (t *stressHold) look() bool {
 	if t.over {
 		return false
 	}
@@ -139,8 +138,8 @@ func (t *tenure) look() bool {
 	return true
 }
 
-// lost: a Release may be the one to find out, and then Lost stays open.
-func (t *tenure) lost() {
+// lost records a loss. A Release may be the first call to find it, and then Lost stays open.
+func (t *stressHold) lost() {
 	if t.over {
 		return
 	}
@@ -149,8 +148,8 @@ func (t *tenure) lost() {
 	t.storm.note(func(r *record) { r.Lost = append(r.Lost, lock{t.storm.Paths[t.path], t.token}) })
 }
 
-// lose: from now on all of it says so.
-func (t *tenure) lose() {
+// lose records a loss, after which all methods must report it.
+func (t *stressHold) lose() {
 	if t.over {
 		return
 	}
@@ -167,9 +166,9 @@ func (t *tenure) lose() {
 	}
 }
 
-// stay is the time inside. Half of all ask nothing: a hold that nobody asks
-// sets no watch. A few stay until their session can have ended.
-func (t *tenure) stay() {
+// stay is the time inside. Half of all holders call no method of the hold: then the hold sets no
+// watch. A few stay until their session can have ended.
+func (t *stressHold) stay() {
 	switch {
 	case t.chance(t.job.Linger):
 		t.watch(time.Duration(t.random.Int64N(int64(t.job.Session * 3 / 2))))
@@ -185,7 +184,7 @@ func (t *tenure) stay() {
 	}
 }
 
-func (t *tenure) watch(stay time.Duration) {
+func (t *stressHold) watch(stay time.Duration) {
 	over := time.NewTimer(stay)
 	defer over.Stop()
 	again := time.NewTicker(max(stay/50, 100*time.Microsecond))
@@ -204,7 +203,7 @@ func (t *tenure) watch(stay time.Duration) {
 	}
 }
 
-func (t *tenure) verify() {
+func (t *stressHold) verify() {
 	before := history.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), t.until)
 	defer cancel()
@@ -219,12 +218,12 @@ func (t *tenure) verify() {
 	}
 }
 
-func (t *tenure) release() {
+func (t *stressHold) release() {
 	ctx, cancel := context.WithDeadline(context.Background(), t.until)
 	defer cancel()
 	impatient := t.chance(20)
 	if impatient {
-		t.look() // the answer will not say
+		t.look() // the release will not report a loss
 		cancel()
 	}
 	before := history.Now()

@@ -17,61 +17,61 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// strain is one kind of lock at one path. take acquires it in one of the ways
-// that it has; queue is who stands in line, for a caller who never got in.
-type strain struct {
-	take  func(ctx context.Context, w *worker) (*grip, error)
+// lockKind is one kind of lock at one path. take acquires it in one of its ways; queue lists its
+// members, for a caller whose wait was too long.
+type lockKind struct {
+	take  func(ctx context.Context, w *worker) (*anyHold, error)
 	queue func(ctx context.Context) (string, error)
 }
 
-// strains are dealt to the paths in turn.
-var strains = []func(conn *zklocks.Conn, path string) strain{
-	func(conn *zklocks.Conn, path string) strain { return rwStrain(rwlock.New(conn, path)) },
-	permitStrain,
-	mutexStrain,
-	func(conn *zklocks.Conn, path string) strain {
-		return rwStrain(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)))
+// lockKinds are assigned to the paths in turn.
+var lockKinds = []func(conn *zklocks.Conn, path string) lockKind{
+	func(conn *zklocks.Conn, path string) lockKind { return rwKind(rwlock.New(conn, path)) },
+	permitKind,
+	mutexKind,
+	func(conn *zklocks.Conn, path string) lockKind {
+		return rwKind(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)))
 	},
 }
 
-// rules are what the checker knows of the i-th path.
-func strainRules(i int) history.Rules {
+// kindRules returns the checker's rules for the i-th path.
+func kindRules(i int) history.Rules {
 	return []history.Rules{
 		{},
 		{Limits: []history.Limit{{Permits: permits}}},
 		{Reentrant: true},
 		{Handoff: true},
-	}[i%len(strains)]
+	}[i%len(lockKinds)]
 }
 
-// queueOf is the line's directory.
+// queueOf returns the directory of a lock's queue.
 func queueOf(paths []string, i int) string {
-	if i%len(strains) == 1 {
+	if i%len(lockKinds) == 1 {
 		return paths[i] + "/queue"
 	}
 	return paths[i]
 }
 
-// grip is a hold of any recipe.
-type grip struct {
-	gripped
+// anyHold is a hold of any recipe.
+type anyHold struct {
+	holdMethods
 	kind    history.Kind
 	permits int
 	try     bool
 	give    func(context.Context) error
-	more    func(*tenure) // what else its holder can do; nil: nothing
-	after   func()        // called when it is over; nil: nothing
+	more    func(*stressHold) // what else its holder can do, or nil
+	after   func()            // called after the release, or nil
 }
 
-type gripped interface {
+type holdMethods interface {
 	held
 	Lost() <-chan struct{}
 	Guard(ops ...any) []any
 }
 
-func rwStrain(m *rwlock.RWMutex) strain {
-	return strain{
-		take: func(ctx context.Context, w *worker) (*grip, error) {
+func rwKind(m *rwlock.RWMutex) lockKind {
+	return lockKind{
+		take: func(ctx context.Context, w *worker) (*anyHold, error) {
 			write, try := w.chance(3), w.chance(8)
 			how, kind := m.RLock, history.Shared
 			switch {
@@ -84,11 +84,11 @@ func rwStrain(m *rwlock.RWMutex) strain {
 			}
 			h, err := how(ctx)
 			if err != nil {
-				return &grip{try: try}, err
+				return &anyHold{try: try}, err
 			}
-			g := &grip{gripped: h, kind: kind, give: h.Release}
+			g := &anyHold{holdMethods: h, kind: kind, give: h.Release}
 			if write {
-				g.more = func(t *tenure) {
+				g.more = func(t *stressHold) {
 					if w.chance(3) {
 						t.downgrade(m, h)
 					}
@@ -100,7 +100,7 @@ func rwStrain(m *rwlock.RWMutex) strain {
 	}
 }
 
-func (t *tenure) downgrade(m *rwlock.RWMutex, h *zklocks.Hold) {
+func (t *stressHold) downgrade(m *rwlock.RWMutex, h *zklocks.Hold) {
 	before := history.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), t.until)
 	defer cancel()
@@ -120,10 +120,10 @@ func (t *tenure) downgrade(m *rwlock.RWMutex, h *zklocks.Hold) {
 	}
 }
 
-func permitStrain(conn *zklocks.Conn, path string) strain {
+func permitKind(conn *zklocks.Conn, path string) lockKind {
 	s := semaphore.New(conn, path, permits)
-	return strain{
-		take: func(ctx context.Context, w *worker) (*grip, error) {
+	return lockKind{
+		take: func(ctx context.Context, w *worker) (*anyHold, error) {
 			n, try := 1+w.random.IntN(3), w.chance(8)
 			how := s.Acquire
 			if try {
@@ -131,28 +131,28 @@ func permitStrain(conn *zklocks.Conn, path string) strain {
 			}
 			h, err := how(ctx, n)
 			if err != nil {
-				return &grip{try: try}, err
+				return &anyHold{try: try}, err
 			}
-			return &grip{gripped: h, kind: history.Permits, permits: n, give: h.Release}, nil
+			return &anyHold{holdMethods: h, kind: history.Permits, permits: n, give: h.Release}, nil
 		},
 		queue: func(ctx context.Context) (string, error) { q, err := s.Queue(ctx); return fmt.Sprintf("%+v", q), err },
 	}
 }
 
-func mutexStrain(conn *zklocks.Conn, path string) strain {
+func mutexKind(conn *zklocks.Conn, path string) lockKind {
 	m := reentrant.New(conn, path)
-	return strain{
-		take: func(ctx context.Context, w *worker) (*grip, error) {
+	return lockKind{
+		take: func(ctx context.Context, w *worker) (*anyHold, error) {
 			how, try := m.Lock, w.chance(8)
 			if try {
 				how = m.TryLock
 			}
 			h, err := how(ctx)
 			if err != nil {
-				return &grip{try: try}, err
+				return &anyHold{try: try}, err
 			}
-			g := &grip{gripped: h, kind: history.Exclusive, give: h.Release}
-			g.more = func(t *tenure) { t.reenter(m, h) }
+			g := &anyHold{holdMethods: h, kind: history.Exclusive, give: h.Release}
+			g.more = func(t *stressHold) { t.reenter(m, h) }
 			g.after = func() {
 				if n := m.Holds(); n != 0 {
 					w.wrong(fmt.Sprintf("the goroutine has %d holds after the last release", n))
@@ -164,8 +164,8 @@ func mutexStrain(conn *zklocks.Conn, path string) strain {
 	}
 }
 
-// reenter has the owner in again, sometimes from other goroutines.
-func (t *tenure) reenter(m *reentrant.Mutex, h *zklocks.Hold) {
+// reenter takes the lock again, sometimes from other goroutines.
+func (t *stressHold) reenter(m *reentrant.Mutex, h *zklocks.Hold) {
 	if t.chance(10) {
 		t.join(m, h)
 	}
@@ -194,7 +194,7 @@ func (t *tenure) reenter(m *reentrant.Mutex, h *zklocks.Hold) {
 	first := again.Release
 	if t.chance(2) {
 		first, t.give = h.Release, again.Release
-		t.gripped = again
+		t.holdMethods = again
 	}
 	before = history.Now()
 	switch err := first(ctx); {
@@ -207,7 +207,7 @@ func (t *tenure) reenter(m *reentrant.Mutex, h *zklocks.Hold) {
 	}
 }
 
-func (t *tenure) join(m *reentrant.Mutex, h *zklocks.Hold) {
+func (t *stressHold) join(m *reentrant.Mutex, h *zklocks.Hold) {
 	ctx, cancel := context.WithDeadline(h.Context(context.Background()), t.until)
 	defer cancel()
 	var joined sync.WaitGroup

@@ -17,15 +17,15 @@ type found struct {
 	doubts     []doubt
 }
 
-// orphan is a node that was left in a line when everybody had gone.
+// orphan is a node that was left in a queue when all workers had ended.
 type orphan struct {
 	lock           // the czxid, for a token
 	node    string // its name
 	session int64
-	seen    []string // the members that show it: not all, and the servers differ
+	seen    []string // the members that show it; if not all do, the servers differ
 }
 
-// doubt is a rule that the records show broken, and the holds by which.
+// doubt is a violation of a rule by the records, with the holds involved.
 type doubt struct {
 	path string
 	at   int64
@@ -36,18 +36,17 @@ type doubt struct {
 func (f *found) any() bool { return len(f.complaints)+len(f.orphans)+len(f.doubts) > 0 }
 
 const (
-	mostStories = 5
-	mostLines   = 60
-	storyBefore = 1500 * time.Millisecond
-	storyAfter  = 300 * time.Millisecond
+	mostTimelines  = 5
+	mostLines      = 60
+	timelineBefore = 1500 * time.Millisecond
+	timelineAfter  = 300 * time.Millisecond
 )
 
-// stories tells what happened around each of the first findings. holds are all
-// of the round, by path.
-func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
+// timelines returns the timelines around the first findings. holds are all of the round, by path.
+func (s *stress) timelines(f *found, holds map[string][]history.Hold) string {
 	var told []string
 	for _, d := range f.doubts {
-		told = append(told, s.story(d.path+": "+d.text, d.at, d.path, holds[d.path], d.by))
+		told = append(told, s.timeline(d.path+": "+d.text, d.at, d.path, holds[d.path], d.by))
 	}
 	owners := make(map[int64]string)
 	for _, all := range holds {
@@ -58,7 +57,7 @@ func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
 	for _, o := range f.orphans {
 		on := holds[o.Path]
 		var own []history.Hold
-		// It may have been granted; if not, look at who had the lock last.
+		// It may have been granted. If not, take the last holder of the lock.
 		at := int64(0)
 		for _, h := range on {
 			if at = max(at, h.Acquired); h.Token == o.Token {
@@ -70,7 +69,7 @@ func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
 		}
 		title := fmt.Sprintf("orphan: %s in %s, czxid %d, of session %x (%s), shown by %d of %d members: %v", o.node, o.Path, o.Token, o.session,
 			cmp.Or(owners[o.session], "which has held nothing"), len(o.seen), s.Servers, o.seen)
-		told = append(told, s.story(title, at, o.Path, on, own, owners[o.session]))
+		told = append(told, s.timeline(title, at, o.Path, on, own, owners[o.session]))
 	}
 	for _, c := range f.complaints {
 		who, _, _ := strings.Cut(c.Text, ":")
@@ -83,20 +82,20 @@ func (s *stress) stories(f *found, holds map[string][]history.Hold) string {
 			}
 		}
 		client, _, _ := strings.Cut(who, ".")
-		told = append(told, s.story(c.Text, c.At, "", own, nil, client))
+		told = append(told, s.timeline(c.Text, c.At, "", own, nil, client))
 	}
-	more := len(told) - mostStories
+	more := len(told) - mostTimelines
 	if more > 0 {
-		told = append(told[:mostStories], fmt.Sprintf("... and %d more", more))
+		told = append(told[:mostTimelines], fmt.Sprintf("... and %d more", more))
 	}
 	return strings.Join(told, "\n")
 }
 
-// story is what a reader wants to see, in order: who had the lock and until when
-// they were sure of it, and what the nemesis did to them, to it and to the
-// servers. Times are relative to the moment at which something was wrong.
-func (s *stress) story(title string, at int64, path string, holds, marked []history.Hold, clients ...string) string {
-	from, to := at-int64(storyBefore), at+int64(storyAfter)
+// timeline lists, in order, which holders had the lock and until when they were sure of it, and the
+// faults that the nemesis injected into them, into the lock and into the servers. Times are
+// relative to the moment of the finding.
+func (s *stress) timeline(title string, at int64, path string, holds, marked []history.Hold, clients ...string) string {
+	from, to := at-int64(timelineBefore), at+int64(timelineAfter)
 	for _, h := range marked {
 		from = min(from, h.Acquired)
 	}
@@ -114,7 +113,7 @@ func (s *stress) story(title string, at int64, path string, holds, marked []hist
 		}
 		mark := "  "
 		for _, m := range marked {
-			// It may have been cut short since, by what was done by hand.
+			// The hold may have been shortened since, to where byHand took it.
 			if m.Who == h.Who && m.Token == h.Token && m.Acquired == h.Acquired {
 				mark = "> "
 			}
@@ -135,7 +134,7 @@ func (s *stress) story(title string, at int64, path string, holds, marked []hist
 	}
 	byTime := func(a, b line) int { return cmp.Compare(a.at, b.at) }
 	slices.SortStableFunc(lines, byTime)
-	// Of the holds, those nearest to the moment; of what was broken, all.
+	// Of the holds show those nearest to the moment; of the faults, all.
 	middle, _ := slices.BinarySearchFunc(lines, at, func(l line, at int64) int { return cmp.Compare(l.at, at) })
 	before := max(0, min(middle-mostLines*2/3, len(lines)-mostLines))
 	behind := max(0, len(lines)-before-mostLines)

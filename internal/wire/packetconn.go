@@ -1,0 +1,433 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/liveness"
+)
+
+const (
+	readBuffer = 32 << 10
+	// rewatchTimeout is how long awaitRewatch delays the first reply after a reconnect.
+	rewatchTimeout = 100 * time.Millisecond
+	// closeTimeout is how long a server may take to answer the client's request to end the session.
+	closeTimeout = time.Second
+)
+
+// A packetConn is one network connection as the client sees it. It inspects each packet that
+// passes. The client writes one packet per Write, and never from two goroutines at once. Between
+// them the packetConn sends requests of its own, see watches.
+type packetConn struct {
+	net.Conn
+	client  *client
+	address string        // as dialed
+	limit   time.Duration // for the handshake
+
+	in   *bufio.Reader // used by the reading goroutine only, like left
+	left int           // bytes of the current frame that the client has not read yet
+
+	sending sync.Mutex // makes pending's order that of the packets; lock order: sending, mu; readers do not take it
+
+	mu        sync.Mutex
+	phase     phase
+	granted   bool       // the server granted a session
+	pastAuth  bool       // the client has sent a request other than credentials
+	asked     time.Time  // when the handshake was sent
+	session   int64      // the session that the handshake asked for; 0 for a new one
+	fakeClose *fakeClose // nil if the handshake asks for a new session
+	pending   pending
+	watches   watches
+	giveUp    time.Time     // reads end at this time; zero: when the client says so
+	resumed   chan struct{} // closed when the client has set its watches again; nil if no reply is delayed
+	since     int64         // the zxid of the client's last SetWatches on this connection; 0: none
+
+	rewatches    int  // how many SetWatches of the client are not answered
+	moreToFollow bool // the client may send another SetWatches
+}
+
+type phase int
+
+const (
+	fresh       phase = iota // nothing sent
+	handshake                // asked for a session
+	running                  // got one
+	broken                   // an error was seen, or it was closed
+	fakingClose              // see fakeClose
+)
+
+// past is a deadline that ends reads and writes at once.
+var past = time.Unix(1, 0)
+
+func newPacketConn(c *client, conn net.Conn, address string, limit time.Duration) *packetConn {
+	return &packetConn{Conn: conn, client: c, address: address, limit: limit, in: bufio.NewReaderSize(conn, readBuffer)}
+}
+
+// Write sends one packet. Once there is a session it never fails: the client learns of a lost
+// connection from its reading side, which ends at once, too.
+//
+// If a Write failed, the client would answer its request, forget that, and answer it again with all
+// other lost requests. The channel of a request that sends credentials again has room for one
+// answer, so the client's only goroutine would block there forever. Callers would also get the raw
+// network error instead of zk.ErrConnectionClosed.
+func (w *packetConn) Write(p []byte) (int, error) {
+	w.sending.Lock()
+	defer w.sending.Unlock()
+	send, done := w.note(p)
+	if done {
+		return len(p), nil
+	}
+	n, err := w.Conn.Write(send)
+	if err == nil {
+		return n, nil
+	}
+	if w.fail(err) < running {
+		return n, err
+	}
+	return len(p), nil
+}
+
+// note inspects a packet before it is sent, so that the time it records is never later than the
+// server's. It returns what to send, or done if there is nothing to send.
+func (w *packetConn) note(p []byte) (send []byte, done bool) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch w.phase {
+	case fresh:
+		w.phase = handshake
+		w.asked = now
+		session, timeout, password := connectRequest(p)
+		w.session = session
+		w.fakeClose = newFakeClose(session, timeout, password)
+		// The client would wait 6.7 session timeouts here, and its second read has no deadline.
+		w.Conn.SetDeadline(now.Add(w.limit))
+		if w.client.quit.Err() != nil {
+			w.Conn.SetReadDeadline(past)
+		}
+	case running:
+		xid, op := request(p)
+		w.pastAuth = w.pastAuth || op != opSetAuth
+		sent := packet{xid: xid, op: op, at: now, birth: w.birth(op, p)}
+		if op == opSetWatches {
+			p = w.rewatch(p)
+			sent.resend = func() { w.send(sent, p, func() bool { return true }) }
+		}
+		w.pending.push(sent)
+		switch {
+		case op == opSetWatches && w.resumed != nil:
+			close(w.resumed)
+			w.resumed = nil
+		case op == opClose:
+			w.giveUp = now.Add(closeTimeout)
+			w.Conn.SetReadDeadline(w.giveUp)
+			w.client.beginClose()
+		case setsWatch(op, p):
+			if first := !w.client.watched.Swap(true); first && w.session != 0 && now.Sub(w.asked) < rewatchTimeout {
+				w.resumed = make(chan struct{}) // the client may search for watches to set again only now, and find this one
+			}
+		}
+	case fakingClose:
+		return nil, w.fakeClose.write(p)
+	}
+	return p, false
+}
+
+// Read returns the server's frames to the client, each after it has been inspected.
+func (w *packetConn) Read(p []byte) (int, error) {
+	if f := w.fakeCloseBegun(); f != nil {
+		return f.read(p)
+	}
+	if w.left == 0 {
+		if err := w.nextFrame(); err != nil {
+			if w.beginFakeClose() {
+				return w.Read(p)
+			}
+			w.fail(err)
+			return 0, err
+		}
+	}
+	n, err := w.in.Read(p[:min(len(p), w.left)])
+	w.left -= n
+	if err != nil {
+		w.fail(err)
+	}
+	return n, err
+}
+
+// nextFrame waits for a frame and inspects its first bytes, which stay in the buffer.
+func (w *packetConn) nextFrame() error {
+	w.mu.Lock()
+	phase := w.phase
+	w.mu.Unlock()
+	if phase == handshake {
+		return w.readHandshake()
+	}
+
+	for {
+		head, err := w.in.Peek(lengthSize)
+		if err != nil {
+			return err
+		}
+		n := int(int32At(head, 0))
+		if n < replyHeader || n > maxReply {
+			return fmt.Errorf("%w: reply of %d bytes", errFrame, n)
+		}
+		if head, err = w.in.Peek(lengthSize + replyHeader); err != nil {
+			return err
+		}
+		forClient, err := w.reply(head, n-replyHeader)
+		if err != nil {
+			return err
+		}
+		if forClient {
+			w.left = lengthSize + n
+			return nil
+		}
+		if _, err := w.in.Discard(lengthSize + n); err != nil {
+			return err
+		}
+	}
+}
+
+// readHandshake reads the answer to the handshake.
+func (w *packetConn) readHandshake() error {
+	head, err := w.in.Peek(lengthSize)
+	if err != nil {
+		return w.handshakeError(err)
+	}
+	n := int(int32At(head, 0))
+	if n < minHandshake || n > maxHandshake {
+		return fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
+	}
+	whole, err := w.in.Peek(lengthSize + n)
+	if err != nil {
+		return w.handshakeError(err)
+	}
+	session, granted, err := connectReply(whole)
+	if err != nil {
+		return err
+	}
+	w.left = lengthSize + n
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.phase != handshake {
+		return net.ErrClosed
+	}
+	w.Conn.SetDeadline(time.Time{})
+	w.phase = running
+	w.client.hosts.answered(w.address)
+	if session == 0 {
+		w.client.expired()
+		return nil
+	}
+	w.granted = true
+	if w.session != 0 && w.client.watched.Load() {
+		w.resumed = make(chan struct{})
+	}
+	w.client.connected(session, granted, w.asked)
+	return nil
+}
+
+// handshakeError explains in the user's terms why the handshake failed.
+func (w *packetConn) handshakeError(err error) error {
+	switch {
+	case w.client.quit.Err() != nil:
+		return errClosed
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.client.hosts.penalize(w.address, w.limit)
+		return fmt.Errorf("%s accepted, but did not answer the handshake within %v: %w", w.address, w.limit, err)
+	}
+	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum? does it want TLS?): %w", w.address, err)
+}
+
+// reply inspects a reply whose header has arrived, before the client sees it. forClient is false
+// for the answers to the packetConn's own requests, which the client must not see.
+func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
+	xid, zxid, code := int32At(head, 4), int64At(head, 8), int32At(head, 16)
+	failed := code != 0
+	if xid == xidEvent {
+		w.awaitRewatch(0)
+		return true, w.event(size)
+	}
+	w.mu.Lock()
+	op := w.pending.op(xid)
+	w.mu.Unlock()
+	own := xid == xidWatches || xid == xidUnwatch // answers to requests of the packetConn itself
+	if !own {
+		w.awaitRewatch(op)
+	}
+
+	if !failed {
+		n := lengthSize + replyHeader + size
+		if op != opMulti {
+			n = min(n, lengthSize+replyHeader+4)
+		}
+		whole, err := w.peek(n)
+		if err != nil {
+			return false, err
+		}
+		if err := checkBody(op, size, whole[lengthSize+replyHeader:]); err != nil {
+			return false, err
+		}
+	}
+
+	w.mu.Lock()
+	p, ok := w.pending.pop(xid)
+	w.mu.Unlock()
+	if ok {
+		if op == opClose && !failed {
+			w.client.link.Parted()
+		}
+		if touches(op, code) {
+			w.client.link.Answered(p.at)
+		}
+		if p.birth != nil && !failed {
+			p.birth.Tell(zxid)
+		}
+	}
+	switch {
+	case ok && !own && op == opSetWatches:
+		return w.rewatched(p, code)
+	case !ok || !own:
+		return true, nil
+	case xid == xidWatches:
+		if stale := w.watches.answered(code); stale != "" {
+			go w.unwatch(stale)
+		}
+	case code == codeThrottled:
+		w.sendLater(p)
+	default:
+		w.client.unwatchReplied(code)
+	}
+	return false, nil
+}
+
+// event passes an event to the packetConn's own watches, before the client sees it.
+func (w *packetConn) event(size int) error {
+	const header = lengthSize + replyHeader
+	whole, err := w.peek(header + size)
+	if err != nil {
+		return err
+	}
+	kind, path, ok := watchEvent(whole[header:])
+	if !ok {
+		return fmt.Errorf("%w: event of %d bytes", errFrame, size)
+	}
+	switch kind := zk.EventType(kind); kind {
+	case zk.EventNodeDeleted, zk.EventNodeDataChanged, zk.EventNodeCreated: // other events belong to watches that the client has set
+		unmarked := w.watches.fire(string(path), zk.Event{Type: kind, State: zk.StateConnected})
+		for _, mark := range unmarked {
+			go w.unwatch(mark) // a goroutine that reads must not wait for room to write
+		}
+	}
+	return nil
+}
+
+// peek returns the next n bytes, however many, and leaves them in the buffer.
+func (w *packetConn) peek(n int) ([]byte, error) {
+	if n > w.in.Size() {
+		w.enlarge(n)
+	}
+	return w.in.Peek(n)
+}
+
+// enlarge replaces the buffer by one of size bytes, which is larger than the current one. The new
+// buffer reads what the old one has buffered, and then the connection. It must not read from the
+// old buffer: then each reply that is larger than all before would add a buffer, and none of them
+// could be freed before the connection ends.
+func (w *packetConn) enlarge(size int) {
+	buffered, _ := w.in.Peek(w.in.Buffered()) // cannot fail: no more than there is
+	w.in = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(buffered), w.Conn), size)
+	// This moves them into the new buffer. Otherwise they would still be outside of it when it
+	// grows again.
+	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
+}
+
+// birth returns the caller that wants to know the zxid of the create that is sent, or nil.
+func (w *packetConn) birth(op int32, p []byte) *liveness.Birth {
+	if op != opMulti && op != opCreate || !w.client.link.Expecting() {
+		return nil
+	}
+	return w.client.link.Expected(created(op, p))
+}
+
+// awaitRewatch delays the first reply after a reconnect until the client has set its watches again.
+//
+// The client reads its lastZxid for that request in one goroutine while another stores the zxid of
+// the first reply in it. That is a data race, and with a newer lastZxid the server assumes that the
+// client has seen what happened meanwhile. The mutex, taken in Write by the one goroutine and here
+// by the other, orders the two. If the client has no watch left there is nothing to order, and no
+// SetWatches comes, which cannot be observed: hence the time limit. Replies to credentials pass,
+// because the client sends nothing else before it has them. They carry no zxid.
+func (w *packetConn) awaitRewatch(op int32) {
+	w.mu.Lock()
+	resumed := w.resumed
+	w.mu.Unlock()
+	if resumed == nil || op == opSetAuth {
+		return
+	}
+	timer := time.NewTimer(rewatchTimeout)
+	defer timer.Stop()
+	select {
+	case <-resumed:
+	case <-timer.C: // Close does not end the wait sooner: the client may be about to send them
+	}
+	w.mu.Lock()
+	w.resumed = nil
+	w.mu.Unlock()
+}
+
+// SetReadDeadline does not let the client extend the deadlines of the handshake and of a close.
+func (w *packetConn) SetReadDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.phase < running || w.phase == fakingClose:
+		return nil
+	case !w.giveUp.IsZero() && (t.IsZero() || t.After(w.giveUp)):
+		t = w.giveUp
+	}
+	return w.Conn.SetReadDeadline(t)
+}
+
+// SetWriteDeadline does not let the client extend the deadline of the handshake.
+func (w *packetConn) SetWriteDeadline(t time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.phase < running || w.phase == fakingClose {
+		return nil
+	}
+	return w.Conn.SetWriteDeadline(t)
+}
+
+// Close is called by the client, several times.
+func (w *packetConn) Close() error {
+	w.fail(net.ErrClosed)
+	return w.Conn.Close()
+}
+
+// fail records that the connection has ended, before the client knows, and returns the phase it was
+// in.
+func (w *packetConn) fail(err error) (was phase) {
+	w.mu.Lock()
+	was = w.phase
+	w.phase = broken
+	w.mu.Unlock()
+	if was != broken {
+		w.client.failed(w, was == running, err)
+		w.watches.end()
+		w.Conn.Close()
+	}
+	return was
+}
