@@ -15,7 +15,7 @@ import (
 // last is the path of the node that was made last.
 func last(s *contract.Stage) string {
 	s.Helper()
-	line, err := znode.Line(test.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
+	line, err := znode.Sort(test.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
 	s.Must(err)
 	return s.Dir + "/" + line[len(line)-1].Name
 }

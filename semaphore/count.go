@@ -268,5 +268,5 @@ func needs(err error, right string) error {
 	if err == zk.ErrNoAuth {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return zkclient.Named(err)
+	return zkclient.DescribeCode(err)
 }

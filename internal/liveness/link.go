@@ -19,16 +19,16 @@ type Link struct {
 	Servers []string
 
 	now      func() time.Time
-	watchAll func(paths []string, mark string) ([]<-chan zk.Event, error) // see WatchAll
+	watchAll func(paths []string, marker string) ([]<-chan zk.Event, error) // see WatchAll
 
 	// view is what the readers see. It is replaced, never changed, so that Alive costs one load and one look at the clock.
 	view atomic.Pointer[view]
 
-	births births
-	parted atomic.Bool
+	createZxids    createZxids
+	closeConfirmed atomic.Bool
 
 	mu        sync.Mutex // orders the writers; guards everything below
-	touches   touches
+	deadline  deadline
 	connected bool
 	down      time.Time // since when it is not connected
 	changed   chan struct{}
@@ -58,7 +58,7 @@ func newLink(now func() time.Time) *Link {
 }
 
 // WatchesBy says how data watches are set on many nodes with one request. It is called before anybody else has the Link.
-func (l *Link) WatchesBy(watchAll func(paths []string, mark string) ([]<-chan zk.Event, error)) {
+func (l *Link) WatchesBy(watchAll func(paths []string, marker string) ([]<-chan zk.Event, error)) {
 	l.watchAll = watchAll
 }
 
@@ -69,13 +69,13 @@ func (l *Link) WatchesBy(watchAll func(paths []string, mark string) ([]<-chan zk
 //
 // The first of the nodes may have a mark, if that is not "": another node, that is made and deleted in the transaction that
 // deletes it. If that happens its event is zk.EventNodeCreated, with the path of the mark.
-func (l *Link) WatchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
-	return l.watchAll(paths, mark)
+func (l *Link) WatchAll(paths []string, marker string) ([]<-chan zk.Event, error) {
+	return l.watchAll(paths, marker)
 }
 
 // Connected tells that a handshake, whose request went out at sent, was answered with this session and this timeout.
 // A new session was made by the quorum, so its deadline counts from sent. One that was resumed keeps the deadline it had,
-// until a quorum request has proved the handshake, see touches.
+// until a quorum request has proved the handshake, see deadline.
 func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,7 +83,7 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	if old.closed {
 		return
 	}
-	l.touches.reset(granted, sent)
+	l.deadline.reset(granted, sent)
 	l.connected = true
 	next := view{
 		epoch:   old.epoch + 1,
@@ -93,7 +93,7 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 		wall:    sent.UnixNano(),
 	}
 	if session == old.session {
-		l.touches.resumed(sent, l.now())
+		l.deadline.resumed(sent, l.now())
 		longer := max(0, granted-old.timeout) // proves no more than the rest of the handshake
 		next.base, next.wall = old.base.Add(-longer), old.wall-int64(longer)
 	}
@@ -101,12 +101,12 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	l.wake()
 }
 
-// Unproved says whether the handshake that resumed the present session waits for a proof. A quorum request that is sent
+// Unconfirmed says whether the handshake that resumed the present session waits for a proof. A quorum request that is sent
 // from now on brings it.
-func (l *Link) Unproved() bool {
+func (l *Link) Unconfirmed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.connected && l.touches.unproved
+	return l.connected && l.deadline.unconfirmed
 }
 
 // Disconnected tells that the connection is gone. The session, and its deadline, stay.
@@ -163,18 +163,18 @@ func (l *Link) MarkClosed() {
 	close(l.changed) // and never made anew: Changed stays closed
 }
 
-// Parted tells that a server has ended the session because it was asked to.
-func (l *Link) Parted() { l.parted.Store(true) }
+// CloseConfirmed tells that a server has ended the session because it was asked to.
+func (l *Link) CloseConfirmed() { l.closeConfirmed.Store(true) }
 
-// HasParted reports whether that was told.
-func (l *Link) HasParted() bool { return l.parted.Load() }
+// IsCloseConfirmed reports whether that was told.
+func (l *Link) IsCloseConfirmed() bool { return l.closeConfirmed.Load() }
 
 // Answered tells that a packet, sent at that time on the present connection, has been answered just now.
 func (l *Link) Answered(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v := l.view.Load(); v.session != 0 {
-		l.extend(v, l.touches.answered(sent, l.now()))
+		l.extend(v, l.deadline.answered(sent, l.now()))
 	}
 }
 
@@ -189,7 +189,7 @@ func (l *Link) Proved(session int64, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v := l.view.Load(); v.session == session && session != 0 {
-		l.extend(v, l.touches.proved(sent))
+		l.extend(v, l.deadline.proved(sent))
 	}
 }
 

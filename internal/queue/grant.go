@@ -85,7 +85,7 @@ func (g *Grant) remove(with func([]znode.Node) error) <-chan error {
 // release deletes the nodes of a grant that is given back.
 func (g *Grant) release(nodes []znode.Node) error {
 	if g.leavesMarker(nodes) {
-		return g.queue.client.RemoveMarked(g.sess, g.queue.dir, nodes[0], g.queue.marker, g.queue.cfg.ACL)
+		return g.queue.client.RemoveWithMarker(g.sess, g.queue.dir, nodes[0], g.queue.marker, g.queue.cfg.ACL)
 	}
 	return g.discard(nodes)
 }

@@ -190,7 +190,7 @@ func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
 	for n := range nodes.nodes {
 		names = append(names, m.names[n][m.number(s, n)].Name)
 	}
-	line, err := znode.Line(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
+	line, err := znode.Sort(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
 	if err != nil {
 		panic(err)
 	}

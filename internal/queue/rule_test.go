@@ -47,7 +47,7 @@ func inLine(t testing.TB, words string) []znode.Node {
 		}
 		names = append(names, fmt.Sprintf("%s%010d", znode.Prefix("0f8fad5b-d9cb-469f-a165-70867728950e", kindOf[word[0]]), seq))
 	}
-	line, err := znode.Line(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
+	line, err := znode.Sort(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +160,7 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-__WRIT__0000000002", "write-0000000003x", "permit-0000000004",
 		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-write-0000000005",
 	}
-	line, err := znode.Line(children, znode.Read, znode.Write)
+	line, err := znode.Sort(children, znode.Read, znode.Write)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	}
 	// The mutex shares its word with Curator and zk.Lock, and so stands in
 	// one line with them.
-	line, err = znode.Line(children, znode.Lock)
+	line, err = znode.Sort(children, znode.Lock)
 	if err != nil {
 		t.Fatal(err)
 	}

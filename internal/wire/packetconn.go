@@ -287,13 +287,13 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	w.mu.Unlock()
 	if ok {
 		if op == opClose && !failed {
-			w.client.link.Parted()
+			w.client.link.CloseConfirmed()
 		}
 		if touches(op, code) {
 			w.client.link.Answered(p.at)
 		}
 		if p.birth != nil && !failed {
-			p.birth.Tell(zxid)
+			p.birth.Set(zxid)
 		}
 	}
 	switch {
@@ -355,11 +355,11 @@ func (w *packetConn) enlarge(size int) {
 }
 
 // birth returns the caller that wants to know the zxid of the create that is sent, or nil.
-func (w *packetConn) birth(op int32, p []byte) *liveness.Birth {
-	if op != opMulti && op != opCreate || !w.client.link.Expecting() {
+func (w *packetConn) birth(op int32, p []byte) *liveness.PendingZxid {
+	if op != opMulti && op != opCreate || !w.client.link.Tracking() {
 		return nil
 	}
-	return w.client.link.Expected(created(op, p))
+	return w.client.link.Tracked(created(op, p))
 }
 
 // awaitRewatch delays the first reply after a reconnect until the client has set its watches again.

@@ -16,9 +16,9 @@ type answer[T any] struct {
 	err   error
 }
 
-// start makes a call on a goroutine of its own, for no call of the client takes
+// goCall makes a call on a goroutine of its own, for no call of the client takes
 // a context, and one that is given up can live on for many seconds.
-func start[T any](call func() (T, error)) <-chan answer[T] {
+func goCall[T any](call func() (T, error)) <-chan answer[T] {
 	c := make(chan answer[T], 1) // nobody may be left to receive it
 	go func() {
 		value, err := call()
@@ -40,15 +40,15 @@ func interruptible(ctx context.Context) bool {
 	return !not && ctx.Done() != nil
 }
 
-// made makes a call and waits for it as long as ctx lives. Where nobody is in a hurry
+// callCtx makes a call and waits for it as long as ctx lives. Where nobody is in a hurry
 // it needs no goroutine, which is two hops less. If ctx ends first, late is where
 // the answer comes later.
-func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
+func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
 	if !interruptible(ctx) {
 		value, err := call()
 		return answer[T]{value, err}, nil
 	}
-	c := start(call)
+	c := goCall(call)
 	select {
 	case a = <-c:
 		return a, nil
@@ -114,8 +114,8 @@ func proves(err error, multi bool) bool {
 // overloaded is the answer of a server that has thrown the request away.
 func overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
 
-// Named says in words what the client has but a number for.
-func Named(err error) error {
+// DescribeCode says in words what the client has but a number for.
+func DescribeCode(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -164,12 +164,12 @@ func (r *retry) wait(ctx context.Context) error {
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
 		if overloaded(cause) && ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", err, Named(cause)) // there is a connection: ctx alone does not say what is wrong
+			return fmt.Errorf("%w: %w", err, DescribeCode(cause)) // there is a connection: ctx alone does not say what is wrong
 		}
 		return err
 	}
 	if t := r.client.trace; t != nil {
-		t.Retried(op, Named(cause))
+		t.Retried(op, DescribeCode(cause))
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
-		a, late := made(ctx, call)
+		a, late := callCtx(ctx, call)
 		if late != nil {
 			return none, Ended(ctx)
 		}
@@ -263,7 +263,7 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		if err := may(); err != nil {
 			return nil, NotDone, err
 		}
-		a, late := made(ctx, func() ([]zk.MultiResponse, error) { return c.conn.Multi(ops...) })
+		a, late := callCtx(ctx, func() ([]zk.MultiResponse, error) { return c.conn.Multi(ops...) })
 		if late != nil {
 			return nil, Unanswered, Ended(ctx)
 		}
@@ -288,18 +288,18 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 	}
 }
 
-// prove runs a request that needs the quorum and changes nothing, once; an answer of the leader
+// quorumCheck runs a request that needs the quorum and changes nothing, once; an answer of the leader
 // shows that the session was known to the ensemble when the request was sent. A Sync would not do:
 // a leader that has been deposed without knowing still answers it.
-func (c *Client) prove(session int64, checks ...any) ([]zk.MultiResponse, error) {
+func (c *Client) quorumCheck(session int64, checks ...any) ([]zk.MultiResponse, error) {
 	sent := time.Now()
 	replies, err := c.multi(checks...)
-	c.proved(session, sent, err, true)
+	c.noteQuorumReply(session, sent, err, true)
 	return replies, err
 }
 
-// proved notes the answer to a request that needs the quorum, a Multi or not.
-func (c *Client) proved(session int64, sent time.Time, err error, multi bool) {
+// noteQuorumReply notes the answer to a request that needs the quorum, a Multi or not.
+func (c *Client) noteQuorumReply(session int64, sent time.Time, err error, multi bool) {
 	if proves(err, multi) && c.In(session) {
 		c.link.Proved(session, sent)
 	}

@@ -103,7 +103,7 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 			return err
 		},
 		"given up": func(l *line, claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) error {
-			l.client.reap(claim, id, call)
+			l.client.cleanUpCreate(claim, id, call)
 			return ErrOver
 		},
 	} {
@@ -116,7 +116,7 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 				// Claim waits for a connection; what it asks for in the moment in
 				// which one goes ends up here.
-				call := start(func() ([]zk.MultiResponse, error) { return l.client.multi(claim.ops(id)...) })
+				call := goCall(func() ([]zk.MultiResponse, error) { return l.client.multi(claim.ops(id)...) })
 				v.Expire(t, l.conn)
 				must(t, l.Accept())
 				mustBe(t, result(t, 15*time.Second, "carried over", async(func() error { return settle(l, claim, id, call) })), ErrOver)

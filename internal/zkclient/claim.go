@@ -69,14 +69,14 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		id := znode.NewID()
 		zxid := c.expect(claim, id)
 		sent := time.Now()
-		a, late := made(ctx, func() ([]zk.MultiResponse, error) { return c.claim(claim, id) })
+		a, late := callCtx(ctx, func() ([]zk.MultiResponse, error) { return c.claim(claim, id) })
 		if late != nil {
 			zxid()
-			go c.reap(claim, id, late)
+			go c.cleanUpCreate(claim, id, late)
 			return Claimed{}, Ended(ctx)
 		}
 		header := zxid()
-		c.proved(session, sent, a.err, claim.multi())
+		c.noteQuorumReply(session, sent, a.err, claim.multi())
 		switch outcomeOf(a.err) {
 		case done:
 			made := claim.read(a.value)
@@ -90,14 +90,14 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		case unknown:
 			found, err := c.search(ctx, claim, id)
 			if err != nil {
-				go c.reapFound(claim, id)
+				go c.cleanUpFound(claim, id)
 				return Claimed{}, err
 			}
 			if len(found) == claim.Nodes {
 				return c.ours(session, claim.Dir, Claimed{Nodes: found})
 			}
 			// Of some, somebody has deleted the others: less than all is none.
-			c.undo(claim.Dir, found, errPartly)
+			c.removeOrphans(claim.Dir, found, errPartly)
 		}
 		if err := retry.again(ctx, "create", a.err); err != nil {
 			return Claimed{}, err
@@ -111,7 +111,7 @@ func (c *Client) ours(session int64, dir string, made Claimed) (Claimed, error) 
 	if c.In(session) {
 		return made, nil
 	}
-	c.undo(dir, made.Nodes, errElsewhere)
+	c.removeOrphans(dir, made.Nodes, errElsewhere)
 	return Claimed{}, ErrOver
 }
 
@@ -156,10 +156,10 @@ func (c *Client) expect(claim Claim, id string) (zxid func() int64) {
 	if claim.Touch && c.headers.Load() != 0 {
 		return func() int64 { return 0 }
 	}
-	birth, forget := c.link.Expect(claim.path(id))
+	pending, forget := c.link.Track(claim.path(id))
 	return func() int64 {
 		forget()
-		return birth.Zxid()
+		return pending.Zxid()
 	}
 }
 
@@ -196,23 +196,23 @@ func (claim Claim) node(name string) znode.Node {
 	return n
 }
 
-// reap waits for the answer to a claim that nobody waits for any more, and
+// cleanUpCreate waits for the answer to a claim that nobody waits for any more, and
 // deletes what it has made.
-func (c *Client) reap(claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) {
+func (c *Client) cleanUpCreate(claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) {
 	a := <-call
 	switch outcomeOf(a.err) {
 	case done:
-		c.undo(claim.Dir, claim.read(a.value).Nodes, errNobody)
+		c.removeOrphans(claim.Dir, claim.read(a.value).Nodes, errNobody)
 	case unknown:
-		c.reapFound(claim, id)
+		c.cleanUpFound(claim, id)
 	}
 }
 
-// reapFound looks until there is an answer, and deletes what it finds.
-func (c *Client) reapFound(claim Claim, id string) {
+// cleanUpFound looks until there is an answer, and deletes what it finds.
+func (c *Client) cleanUpFound(claim Claim, id string) {
 	found, err := c.search(context.Background(), claim, id)
 	if err == nil {
-		c.undo(claim.Dir, found, errNobody)
+		c.removeOrphans(claim.Dir, found, errNobody)
 	}
 }
 
@@ -223,7 +223,7 @@ func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.No
 	retry := c.retry()
 	for {
 		before := c.Epoch()
-		if _, err := await(ctx, c, "check", func() (any, error) { return c.prove(c.conn.SessionID(), barrier) }); !proves(err, true) {
+		if _, err := await(ctx, c, "check", func() (any, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
 			return nil, err
 		}
 		children, err := await(ctx, c, "list", func() ([]string, error) {

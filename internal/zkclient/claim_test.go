@@ -42,7 +42,7 @@ func (l *line) isTheLine(t *testing.T, made Claimed, want int) {
 	if len(children) != want || len(made.Nodes) != want {
 		t.Fatalf("%d children and %d nodes, want %d: %q", len(children), len(made.Nodes), want, children)
 	}
-	line, err := znode.Line(children, znode.Lock)
+	line, err := znode.Sort(children, znode.Lock)
 	must(t, err)
 	for i, n := range made.Nodes {
 		if n != line[i] || n.ID != line[0].ID || n.Seq != line[0].Seq+int64(i) {

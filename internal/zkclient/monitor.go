@@ -177,8 +177,8 @@ func (c *Client) beat(ctx context.Context) {
 		if c.connected(ctx) != nil {
 			return
 		}
-		_, err := c.prove(c.conn.SessionID(), barrier)
-		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unproved() {
+		_, err := c.quorumCheck(c.conn.SessionID(), barrier)
+		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unconfirmed() {
 			return
 		}
 		if retry.wait(ctx) != nil {

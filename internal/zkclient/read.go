@@ -54,7 +54,7 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	for i, check := range checks {
 		ops[i] = check
 	}
-	_, err := await(ctx, c, "check", func() ([]zk.MultiResponse, error) { return c.prove(session, ops...) })
+	_, err := await(ctx, c, "check", func() ([]zk.MultiResponse, error) { return c.quorumCheck(session, ops...) })
 	if !c.In(session) && Ended(ctx) == nil {
 		return ErrOver
 	}
@@ -105,11 +105,11 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		}
 		sent := time.Now()
 		_, err := c.multi(ops...)
-		c.proved(session, sent, err, true)
+		c.noteQuorumReply(session, sent, err, true)
 		switch outcomeOf(err) {
 		case done:
 			if !c.In(session) {
-				c.undo(dir, []znode.Node{new}, errElsewhere)
+				c.removeOrphans(dir, []znode.Node{new}, errElsewhere)
 				return ErrOver
 			}
 			return nil

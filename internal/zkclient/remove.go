@@ -28,14 +28,14 @@ func (c *Client) Remove(session int64, dir string, nodes []znode.Node) <-chan er
 // RemoveNow is Remove for those who wait for the result whatever comes.
 func (c *Client) RemoveNow(session int64, dir string, nodes []znode.Node) error {
 	err := c.remove(session, dir, nodes)
-	c.renew(dir, nodes)
+	c.resetSequence(dir, nodes)
 	return err
 }
 
-// renew deletes the directory if its numbers are worn. It succeeds only when nobody
+// resetSequence deletes the directory if its numbers are worn. It succeeds only when nobody
 // is in line, and then the next one starts the count anew.
-func (c *Client) renew(dir string, nodes []znode.Node) {
-	if slices.ContainsFunc(nodes, znode.Node.Worn) {
+func (c *Client) resetSequence(dir string, nodes []znode.Node) {
+	if slices.ContainsFunc(nodes, znode.Node.NearSequenceLimit) {
 		_ = c.conn.Delete(dir, -1)
 	}
 }

@@ -38,8 +38,8 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 		}},
 		"remove with a mark": {proxy.DeleteOp, func(t *testing.T, _ context.Context, l *line, n znode.Node) error {
 			w := l.watchMark(t, n)
-			err := l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open)
-			if e := hears(t, w); !Marked(e) {
+			err := l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open)
+			if e := hears(t, w); !Released(e) {
 				t.Errorf("without its mark: %+v", e)
 			}
 			return err
@@ -181,7 +181,7 @@ func TestWhatProvesTheSession(t *testing.T) {
 			time.Sleep(time.Second)
 			_, _, err := conn.Exists("/") // leaves a mark, later than that of the handshake
 			must(t, err)
-			client.proved(conn.SessionID(), time.Now().Add(timeout/2), c.err, c.multi)
+			client.noteQuorumReply(conn.SessionID(), time.Now().Add(timeout/2), c.err, c.multi)
 			if moved := client.link.Deadline(conn.SessionID()).After(before); moved != c.proves {
 				t.Errorf("%v (multi: %v): moves the deadline: %v, want %v", c.err, c.multi, moved, c.proves)
 			}

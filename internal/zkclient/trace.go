@@ -14,8 +14,8 @@ type Trace struct {
 // Traced is the same client, with a trace of what is done by way of it.
 func (c *Client) Traced(t *Trace) *Client { return &Client{connection: c.connection, trace: t} }
 
-// undo deletes nodes that nobody waits for any more.
-func (c *Client) undo(dir string, nodes []znode.Node, cause error) {
+// removeOrphans deletes nodes that nobody waits for any more.
+func (c *Client) removeOrphans(dir string, nodes []znode.Node, cause error) {
 	removed := c.Remove(AnySession, dir, nodes)
 	if c.trace != nil {
 		go c.Orphans(nodes, cause, removed)

@@ -58,10 +58,10 @@ func (w *Watch) Fired() (zk.Event, bool) {
 
 // Gone reports whether an event says that the node was deleted. Above all it is
 // not when the session or the connection ended: that says nothing of the node.
-func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted || Marked(event) }
+func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted || Released(event) }
 
-// Marked reports whether an event says that the node was deleted, and with its mark.
-func Marked(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
+// Released reports whether an event says that the node was deleted, and with its mark.
+func Released(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
 
 // watches is one watch per node for all waiters of the process, or a few where some
 // want to know more of it than others. The client can not take its watches back, so one
@@ -80,7 +80,7 @@ type watchKey struct {
 	session int64
 	path    string
 	bare    bool
-	mark    string // its path
+	marker  string // its path
 }
 
 type watchEntry struct {
@@ -144,7 +144,7 @@ func (c *Client) WatchNode(ctx context.Context, session int64, path string) (*Wa
 
 // WatchNodes watches many nodes of which the caller asks nothing but whether they are deleted: the watches have neither data
 // nor stat, and end with the connection. It takes one request for each 128 KiB of paths. The watch of a node that does not exist
-// is nil. The first node may be deleted with a release marker, see RemoveMarked; marker is "" if that does not matter.
+// is nil. The first node may be deleted with a release marker, see RemoveWithMarker; marker is "" if that does not matter.
 //
 // The server does not check the right to read the nodes, and may withhold their events where it is missing.
 func (c *Client) WatchNodes(ctx context.Context, session int64, marker string, paths []string) ([]*Watch, error) {
@@ -153,7 +153,7 @@ func (c *Client) WatchNodes(ctx context.Context, session int64, marker string, p
 		keys[i] = watchKey{session: session, path: path, bare: true}
 	}
 	if marker != "" {
-		keys[0].mark = paths[0] + marker
+		keys[0].marker = paths[0] + marker
 	}
 	return c.watch(ctx, keys...)
 }
@@ -302,7 +302,7 @@ func (c *Client) setAll(entries []*watchEntry) {
 	}
 	var events []<-chan zk.Event
 	err := c.setting(entries[0].key.session, watches, func() (err error) {
-		events, err = c.link.WatchAll(paths, entries[0].key.mark) // only the first may have one
+		events, err = c.link.WatchAll(paths, entries[0].key.marker) // only the first may have one
 		return err
 	})
 	for i, e := range entries {

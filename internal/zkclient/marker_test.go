@@ -16,7 +16,7 @@ import (
 func (l *line) removeMarked(t *testing.T, n znode.Node) (err error) {
 	t.Helper()
 	test.Within(t, 20*time.Second, "it is removed", func() {
-		err = l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open)
+		err = l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open)
 	})
 	return err
 }
@@ -53,7 +53,7 @@ func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 				f := l.Next(proxy.DeleteOp, action)
 				must(t, l.removeMarked(t, n))
 				fired(t, f)
-				if e := hears(t, w); !Marked(e) || !Gone(e) {
+				if e := hears(t, w); !Released(e) || !Gone(e) {
 					t.Errorf("the watch hears %+v", e)
 				}
 				if left := l.children(t); len(left) != 0 {
@@ -73,14 +73,14 @@ func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
 		w := l.watchMark(t, n)
 		must(t, l.witness.Delete(l.path(n), -1))
 		mustBe(t, l.removeMarked(t, n), zk.ErrNoNode)
-		if e := hears(t, w); Marked(e) || !Gone(e) {
+		if e := hears(t, w); Released(e) || !Gone(e) {
 			t.Errorf("the watch hears %+v", e)
 		}
 		n = l.claim(t, 1)[0]
 		w = l.watchMark(t, n)
 		v.Expire(t, l.conn)
 		mustBe(t, l.removeMarked(t, n), ErrOver)
-		if e := hears(t, w); Marked(e) || !Gone(e) {
+		if e := hears(t, w); Released(e) || !Gone(e) {
 			t.Errorf("the watch hears %+v", e)
 		}
 	})
@@ -96,7 +96,7 @@ func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)
 		must(t, l.removeMarked(t, n))
-		if e := hears(t, w); Marked(e) || !Gone(e) {
+		if e := hears(t, w); Released(e) || !Gone(e) {
 			t.Errorf("the watch hears %+v", e)
 		}
 	})
@@ -119,7 +119,7 @@ func TestWatchMarkedIsShared(t *testing.T) {
 		}
 		must(t, l.removeMarked(t, n))
 		for range 2 {
-			if e := hears(t, first); !Marked(e) {
+			if e := hears(t, first); !Released(e) {
 				t.Errorf("the watch hears %+v", e)
 			}
 		}
@@ -140,7 +140,7 @@ func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 			t.Fatalf("watches %p and %p, want %p and none", both[0], both[1], first)
 		}
 		must(t, l.removeMarked(t, n))
-		if e := hears(t, first); !Marked(e) {
+		if e := hears(t, first); !Released(e) {
 			t.Errorf("the watch hears %+v", e)
 		}
 	})
@@ -155,7 +155,7 @@ func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 		n := l.claim(t, 1)[0]
 		lost, again := l.Next(proxy.DeleteOp, proxy.CutAfterCommit), l.Nth(proxy.DeleteOp, 2, proxy.HoldRequest)
 		result := make(chan error, 1)
-		go func() { result <- l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open) }()
+		go func() { result <- l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open) }()
 		fired(t, lost, again)
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)

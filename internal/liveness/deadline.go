@@ -2,7 +2,7 @@ package liveness
 
 import "time"
 
-// touches finds the latest packet of a connection of which the leader is known to have heard.
+// deadline finds the latest packet of a connection of which the leader is known to have heard.
 //
 // The leader alone ends sessions. A client on a follower keeps its session alive by any packet but
 // credentials, which wire does not tell here; but the follower only notes it, and passes its notes on with its next
@@ -37,28 +37,28 @@ import "time"
 //
 // Connections do not mix: a proof for the former connection, told late, was sent before the handshake of this one was
 // answered, so it proves nothing here.
-type touches struct {
+type deadline struct {
 	timeout time.Duration
 	proof   time.Time // the latest quorum request known to be answered
-	marks   [maxMarks]mark
+	packets [maxPackets]packet
 	n       int
 
-	unproved bool // the session was resumed with welcome, and nothing has proved that yet
-	welcome  mark
+	unconfirmed     bool // the session was resumed with resumeHandshake, and nothing has proved that yet
+	resumeHandshake packet
 }
 
 // A mark is one answered packet.
-type mark struct {
+type packet struct {
 	sent, heard time.Time
 }
 
-// Marks are thinned to one in T/64, as more would only buy precision, and one older than T is past
+// Packets are thinned to one in T/64, as more would only buy precision, and one older than T is past
 // its use. So this many always suffice, however long no proof comes. A coarser one costs the
 // deadline up to that part of T: the client's ping comes at times right before a heartbeat, which
 // leaves no mark then.
 const (
-	thinning = 64
-	maxMarks = thinning + 4
+	thinning   = 64
+	maxPackets = thinning + 4
 )
 
 // settle is how long an answer must have been heard before a quorum request is sent that proves it:
@@ -66,46 +66,46 @@ const (
 func settle(timeout time.Duration) time.Duration { return timeout/4 + timeout/32 }
 
 // reset starts with a handshake.
-func (t *touches) reset(timeout time.Duration, sent time.Time) {
-	*t = touches{timeout: timeout, proof: sent}
+func (t *deadline) reset(timeout time.Duration, sent time.Time) {
+	*t = deadline{timeout: timeout, proof: sent}
 }
 
 // resumed tells that the handshake that was the start found a session that there was before.
-func (t *touches) resumed(sent, heard time.Time) {
-	t.unproved, t.welcome = true, mark{sent, heard}
+func (t *deadline) resumed(sent, heard time.Time) {
+	t.unconfirmed, t.resumeHandshake = true, packet{sent, heard}
 }
 
 // answered returns the base that the packet gives at once, the zero time if none.
-func (t *touches) answered(sent, heard time.Time) time.Time {
+func (t *deadline) answered(sent, heard time.Time) time.Time {
 	if heard.Before(sent) {
 		heard = sent
 	}
 	if t.covers(heard) {
 		return sent
 	}
-	if t.n > 0 && sent.Sub(t.marks[t.n-1].sent) < t.timeout/thinning {
+	if t.n > 0 && sent.Sub(t.packets[t.n-1].sent) < t.timeout/thinning {
 		return time.Time{}
 	}
-	if t.n == maxMarks {
+	if t.n == maxPackets {
 		t.drop(1)
 	}
-	t.marks[t.n] = mark{sent, heard}
+	t.packets[t.n] = packet{sent, heard}
 	t.n++
 	return time.Time{}
 }
 
 // proved returns the base that a quorum request gives, the zero time if none.
-func (t *touches) proved(sent time.Time) (base time.Time) {
+func (t *deadline) proved(sent time.Time) (base time.Time) {
 	if sent.After(t.proof) {
 		t.proof = sent
 	}
-	if t.unproved && !sent.Before(t.welcome.heard) {
-		t.unproved = false
-		base = t.welcome.sent
+	if t.unconfirmed && !sent.Before(t.resumeHandshake.heard) {
+		t.unconfirmed = false
+		base = t.resumeHandshake.sent
 	}
 	chosen := 0
-	for chosen < t.n && t.covers(t.marks[chosen].heard) {
-		if sent := t.marks[chosen].sent; sent.After(base) { // the answer of the last connection may have been told late
+	for chosen < t.n && t.covers(t.packets[chosen].heard) {
+		if sent := t.packets[chosen].sent; sent.After(base) { // the answer of the last connection may have been told late
 			base = sent
 		}
 		chosen++
@@ -116,10 +116,10 @@ func (t *touches) proved(sent time.Time) (base time.Time) {
 
 // covers says whether the latest proof vouches for a packet whose answer was heard then. Only the monotonic clock is
 // asked (Sub prefers it): it stands still in a suspended machine, which makes the distance look shorter, the safe side.
-func (t *touches) covers(heard time.Time) bool {
+func (t *deadline) covers(heard time.Time) bool {
 	return t.proof.Sub(heard) >= settle(t.timeout)
 }
 
-func (t *touches) drop(n int) {
-	t.n = copy(t.marks[:], t.marks[n:t.n])
+func (t *deadline) drop(n int) {
+	t.n = copy(t.packets[:], t.packets[n:t.n])
 }

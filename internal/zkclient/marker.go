@@ -6,15 +6,15 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// RemoveMarked is RemoveNow for one node, which goes with a mark: another node, with
+// RemoveWithMarker is RemoveNow for one node, which goes with a mark: another node, with
 // mark appended to its name, that is made and deleted in the transaction that
 // deletes the node. Nobody ever lists it, but whoever waits for its creation is
 // told. Nothing else is told in one stroke with a deletion that only the owner of
 // the node says, and nobody by accident.
 //
 // If the server refuses the mark, the node goes without.
-func (c *Client) RemoveMarked(session int64, dir string, n znode.Node, mark string, acl []zk.ACL) error {
-	path := dir + "/" + n.Name + mark
+func (c *Client) RemoveWithMarker(session int64, dir string, n znode.Node, marker string, acl []zk.ACL) error {
+	path := dir + "/" + n.Name + marker
 	nodes := []znode.Node{n}
 	perhaps, err := c.delete(session, dir, nodes,
 		// An ephemeral one, should a server ever leave it.
@@ -26,6 +26,6 @@ func (c *Client) RemoveMarked(session int64, dir string, n znode.Node, mark stri
 		}
 		return err
 	}
-	c.renew(dir, nodes)
+	c.resetSequence(dir, nodes)
 	return err
 }
