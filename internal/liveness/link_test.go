@@ -10,7 +10,7 @@ const (
 	session = int64(0x1234)
 )
 
-// connected returns a Link whose handshake was sent and answered at this moment.
+// connected returns a Link whose handshake was sent and answered just now.
 func connected(t *testing.T) (*Link, *fakeClock) {
 	t.Helper()
 	c := newClock()
@@ -48,11 +48,12 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// A process may be frozen anywhere, also inside Alive. What counts is a clock read after everything else.
+// A process may be frozen anywhere, also inside Alive. Alive must read the clock after everything
+// else.
 func TestFrozenInsideAlive(t *testing.T) {
 	c := newClock()
 	l := newLink(func() time.Time {
-		c.run(2 * timeout) // frozen right before the look at the clock
+		c.run(2 * timeout) // frozen right before it reads the clock
 		return c.now()
 	})
 	l.Connected(session, timeout, c.now())
@@ -128,7 +129,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// The server has counted since it made the session, which was some time before we heard of it.
+// The server counts from when it created the session, which is before the client learns of it.
 func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	c := newClock()
 	l := newLink(c.now)
@@ -144,8 +145,8 @@ func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	}
 }
 
-// Nobody asks for a proof while no lock is held, perhaps for days; the first one must find a fresh mark all the same, and
-// the marks must not pile up.
+// No quorum request is sent while no lock is held, perhaps for days. The first one must still find
+// a fresh packet, and the packets must not accumulate.
 func TestManyMarks(t *testing.T) {
 	l, c := connected(t)
 	for range 100_000 {

@@ -5,26 +5,27 @@ import (
 	"sync/atomic"
 )
 
-// createZxids tells the zxids of creates. The header of each reply carries one, which the client keeps to itself; for a create
-// it is the czxid of the node, its fencing token.
+// createZxids collects the zxids of creates. The header of each reply has one, which the zk client
+// does not return. For a create it is the czxid of the node, its fencing token.
 type createZxids struct {
-	pending atomic.Int64 // how many are expected, to be looked at without the mutex
+	pending atomic.Int64 // len(of), which package wire reads without the mutex for each packet it sends
 
 	mu sync.Mutex
-	of map[string]*PendingZxid // by the path of the create, as it is sent
+	of map[string]*PendingZxid // by the path in the create request
 }
 
-// A PendingZxid is the zxid of one create.
+// A PendingZxid is the zxid of one create, known once the reply arrives.
 type PendingZxid struct{ zxid atomic.Int64 }
 
-// Zxid is 0 until the reply has come. That has happened when the client's call has returned without an error.
+// Zxid returns 0 before the reply arrives. If the zk client's call has returned without an error,
+// the reply has arrived.
 func (b *PendingZxid) Zxid() int64 { return b.zxid.Load() }
 
-// Tell tells it.
+// Set is called by package wire when the reply arrives.
 func (b *PendingZxid) Set(zxid int64) { b.zxid.Store(zxid) }
 
-// Track asks for the zxid of the create of a path, which must be one that nobody else creates: it carries a random id.
-// forget is called when the call has returned.
+// Track asks for the zxid of the create of a path. No other create may use that path; it has a
+// random id. The caller calls forget after the zk client's call has returned.
 func (l *Link) Track(path string) (b *PendingZxid, forget func()) {
 	b = new(PendingZxid)
 	l.createZxids.mu.Lock()
@@ -42,10 +43,11 @@ func (l *Link) Track(path string) (b *PendingZxid, forget func()) {
 	}
 }
 
-// Tracking says whether it is worth looking at what is sent.
+// Tracking reports whether any create is tracked. If none is, package wire does not parse what it
+// sends.
 func (l *Link) Tracking() bool { return l.createZxids.pending.Load() > 0 }
 
-// Tracked returns the birth that a create of this path is, nil if nobody has asked for it.
+// Tracked returns the PendingZxid of the create of this path, or nil if the create is not tracked.
 func (l *Link) Tracked(path []byte) *PendingZxid {
 	l.createZxids.mu.Lock()
 	defer l.createZxids.mu.Unlock()
