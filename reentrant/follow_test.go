@@ -12,9 +12,9 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-// Somebody deletes the directory with all that is in it. In the one that is made
-// anew the numbers begin again, and the holder of the first one does not know yet.
-// Whoever gets the number behind his does not stand behind him.
+// An operator deletes the directory with all nodes in it. In the new directory the sequence numbers
+// start at 0 again, and the holder in the old one does not know yet that its node is gone. A waiter
+// with the next number in the new directory is not behind that holder.
 func TestNobodyFollowsANodeOfADirectoryThatIsGone(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))

@@ -40,7 +40,7 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if open(done) { // a goroutine that waits for Done does not call Look
-		t.Error("the context goes on")
+		t.Error("the context is still alive")
 	}
 	if err := l.Release(); !errors.Is(err, ErrReleased) {
 		t.Fatalf("second release: %v", err)
@@ -68,7 +68,7 @@ func TestLossIsToldToEverybody(t *testing.T) {
 		t.Fatal("loss must happen exactly once")
 	}
 	if open(lost) || open(ctx.Done()) {
-		t.Fatal("loss was not told")
+		t.Fatal("the loss was not reported")
 	}
 	for _, err := range []error{l.Look(), context.Cause(ctx), l.Release()} {
 		if !errors.Is(err, ErrLost) || !errors.Is(err, why) {
@@ -161,7 +161,7 @@ func TestOneEndAmongMany(t *testing.T) {
 		}
 		all.Wait()
 		if ends.Load() != 1 || told.Load() != 9 {
-			t.Fatalf("ended %d times, told %d", ends.Load(), told.Load())
+			t.Fatalf("ended %d times, %d hooks called", ends.Load(), told.Load())
 		}
 	}
 }
@@ -228,7 +228,7 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 	}
 	l.tell(l.listeners.Load())
 	if own.Load() != 1 || others.Load() != 1 {
-		t.Errorf("told %d and %d times", own.Load(), others.Load())
+		t.Errorf("hooks called %d and %d times", own.Load(), others.Load())
 	}
 }
 
@@ -249,7 +249,7 @@ func TestTheEndIsToldInPhases(t *testing.T) {
 			}
 			end(l)
 			if len(order) != 30 || !slices.IsSorted(order) {
-				t.Errorf("told in the order %v", order)
+				t.Errorf("called in the order %v", order)
 			}
 		})
 	}
@@ -274,7 +274,7 @@ func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 		cleaned = true
 		for i, l := range parts {
 			if open(l.listeners.Load().lost) {
-				t.Errorf("the clean-up begins before holder %d is told", i)
+				t.Errorf("the clean-up begins before the hooks of holder %d are called", i)
 			}
 		}
 	})
@@ -415,7 +415,7 @@ func TestBound(t *testing.T) {
 		}
 		defer func() {
 			if goesOn := bound.Err() == nil; goesOn != c.released {
-				t.Errorf("%s: goes on after the release: %v", name, goesOn)
+				t.Errorf("%s: still alive after the release: %v", name, goesOn)
 			}
 		}()
 	}

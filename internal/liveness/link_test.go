@@ -90,7 +90,7 @@ func TestDeadline(t *testing.T) {
 			{2280 * ms, "answered", 2270 * ms}, {2280 * ms, "proved", 2270 * ms}}, 1135 * ms},
 		{"a late, old proof takes nothing back", []step{
 			{1000 * ms, "answered", 1000 * ms}, {2500 * ms, "proved", 2400 * ms}, {2600 * ms, "proved", 100 * ms}}, 1000 * ms},
-		{"an answer told after the proof waits for the next", []step{
+		{"an answer recorded after the proof waits for the next", []step{
 			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}}, 0},
 		{"and gets it", []step{
 			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}, {3700 * ms, "proved", 3626 * ms}}, 1000 * ms},
@@ -102,9 +102,9 @@ func TestDeadline(t *testing.T) {
 			{2000 * ms, "reconnect", 1900 * ms}, {3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2001 * ms}}, 0},
 		{"a proof of the old connection vouches for nothing on the new one", []step{
 			{2000 * ms, "answered", 2000 * ms}, {3000 * ms, "reconnect", 2990 * ms}, {3100 * ms, "proved", 2980 * ms}}, 0},
-		{"nor do marks of the old one", []step{
+		{"nor do packets of the old one", []step{
 			{2000 * ms, "answered", 2000 * ms}, {2200 * ms, "reconnect", 1000 * ms}, {3500 * ms, "proved", 3400 * ms}}, 1000 * ms},
-		{"an answer of the old connection told late takes nothing back", []step{
+		{"an answer of the old connection recorded late takes nothing back", []step{
 			{3000 * ms, "reconnect", 2990 * ms}, {3001 * ms, "answered", 500 * ms}, {4500 * ms, "proved", 4400 * ms}}, 2990 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestANewSessionCountsFromItsRequest(t *testing.T) {
 
 // No quorum request is sent while no lock is held, perhaps for days. The first one must still find
 // a fresh packet, and the packets must not accumulate.
-func TestManyMarks(t *testing.T) {
+func TestManyPackets(t *testing.T) {
 	l, c := connected(t)
 	for range 100_000 {
 		c.run(7 * time.Millisecond)
@@ -181,7 +181,7 @@ func TestSessions(t *testing.T) {
 	l.Proved(0, c.now())
 	l.Answered(c.now())
 	l.Disconnected()
-	check("told nonsense", 0, false, 0, 0)
+	check("nonsense recorded", 0, false, 0, 0)
 	l.Connected(7, time.Second, c.now())
 	check("connected", 7, true, 1, time.Second)
 	l.Disconnected()
@@ -193,7 +193,7 @@ func TestSessions(t *testing.T) {
 	check("expired", 0, false, 2, 2*time.Second)
 	l.Answered(c.now())
 	l.Proved(7, c.now())
-	check("expired, and told late", 0, false, 2, 2*time.Second)
+	check("expired, and recorded late", 0, false, 2, 2*time.Second)
 	l.Connected(8, time.Second, c.now())
 	check("second session", 8, true, 3, time.Second)
 	l.MarkClosed()

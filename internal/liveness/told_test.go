@@ -39,6 +39,6 @@ func TestWhenALossIsTold(t *testing.T) {
 	of := func(d time.Duration) float64 { return d.Seconds() / timeout.Seconds() }
 	t.Logf("between %.3f T and %.3f T", of(soonest), of(latest))
 	if of(soonest) < 0.4 || of(soonest) > 0.45 || of(latest) > 0.75 || of(latest) < 0.7 {
-		t.Errorf("told between %.3f T and %.3f T after the last answer", of(soonest), of(latest))
+		t.Errorf("reported between %.3f T and %.3f T after the last answer", of(soonest), of(latest))
 	}
 }

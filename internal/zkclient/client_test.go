@@ -38,7 +38,7 @@ func registered(key weak.Pointer[zk.Conn]) bool {
 	return ok
 }
 
-// use leaves nothing on the stack of its caller.
+// use leaves no reference on the stack of its caller.
 func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
 	c := Of(conn)
 	lease := c.Keep(conn.SessionID())
@@ -49,7 +49,7 @@ func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
 	return weak.Make(c)
 }
 
-// In real time: the collector runs outside of a bubble.
+// In real time: the garbage collector runs outside of a bubble.
 func TestAClientGoesWithItsLastUser(t *testing.T) {
 	t.Parallel()
 	conn := realzk.Connect(t, 10*time.Second, loopback.For(t).Addr())
@@ -59,7 +59,7 @@ func TestAClientGoesWithItsLastUser(t *testing.T) {
 		runtime.GC()
 		return used.Value() == nil && !registered(key)
 	})
-	if Of(conn) == nil || !registered(key) { // and may come again
+	if Of(conn) == nil || !registered(key) { // and a new one can be made
 		t.Error("no second client")
 	}
 	runtime.KeepAlive(conn)

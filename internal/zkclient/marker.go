@@ -6,23 +6,23 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// RemoveWithMarker is RemoveNow for one node, which goes with a mark: another node, with
-// mark appended to its name, that is made and deleted in the transaction that
-// deletes the node. Nobody ever lists it, but whoever waits for its creation is
-// told. Nothing else is told in one stroke with a deletion that only the owner of
-// the node says, and nobody by accident.
+// RemoveWithMarker is RemoveNow for one node, with a release marker: another node, with marker
+// appended to its name, which the transaction that deletes the node creates and deletes. The marker
+// never appears in a listing, but watches for its creation fire. The marker is the only signal that
+// is delivered atomically with the deletion, is sent only by the node's owner, and cannot be sent
+// by accident.
 //
-// If the server refuses the mark, the node goes without.
+// If the server refuses the marker, RemoveWithMarker deletes the node without it.
 func (c *Client) RemoveWithMarker(session int64, dir string, n znode.Node, marker string, acl []zk.ACL) error {
 	path := dir + "/" + n.Name + marker
 	nodes := []znode.Node{n}
 	perhaps, err := c.delete(session, dir, nodes,
-		// An ephemeral one, should a server ever leave it.
+		// Ephemeral, so that the session's end deletes it if a server ever leaves it.
 		&zk.CreateRequest{Path: path, Acl: acl, Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: path, Version: -1})
 	if outcomeOf(err) == refused && err != zk.ErrNoNode {
 		if err = c.RemoveNow(session, dir, nodes); perhaps && err == zk.ErrNoNode {
-			return nil // it had gone with its mark, and the reply was lost
+			return nil // an earlier try, whose reply was lost, deleted the node with its marker
 		}
 		return err
 	}

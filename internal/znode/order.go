@@ -24,8 +24,8 @@ var ErrSequence = errors.New("the directory's sequence numbers are used up: let 
 // sound server shows that; a server that has kept a node which the others never had does.
 var ErrTwice = errors.New("two members have one sequence number: this server does not have the data of the others")
 
-// NearSequenceLimit reports whether the directory should be deleted at the next chance. A directory of kazoo's
-// names must stay: a kazoo lock creates it once and fails when it is gone.
+// NearSequenceLimit reports whether the directory should be deleted as soon as it is empty. A
+// directory of kazoo's names must stay: a kazoo lock creates it once and fails when it is gone.
 func (n Node) NearSequenceLimit() bool { return n.Seq >= renewSequence && !n.Kind.bare() }
 
 // Usable returns an error that matches ErrSequence if a node with this number must not queue.
