@@ -63,6 +63,7 @@ func (w *worker) run() {
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithDeadline(context.Background(), w.world.end.Add(patience))
 	switch {
+	case w.world.quiet:
 	case w.chance(50):
 		cancel()
 	case w.chance(5):
@@ -84,11 +85,14 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	w.count("cycles")
 	w.count(string(g.kind))
 	s := &stay{
-		Hold:    history.Hold{Path: l.path, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called},
+		Hold:    history.Hold{Path: l.path + g.beside, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called},
 		hold:    g.held,
 		session: c.conn.Client().SessionID(),
 	}
-	w.world.enter(s, w.chance(2))
+	if w.chance(2) {
+		s.lostC = g.Lost()
+	}
+	w.world.enter(s, w.chance(2) || w.world.kind.bend != nil)
 	t := &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
 	switch {
 	case w.chance(12):
@@ -98,6 +102,7 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	default:
 		t.alone()
 	}
+	t.stay.visit.released = w.world.clock.now()
 	if g.after != nil {
 		g.after()
 	}
@@ -123,6 +128,8 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (us
 			w.world.complain("%s: %s waits although all faults ended %v ago: %v; the queue: %s (%v)\n%s", l.path, w.who, patience, err, q, qerr, stuck)
 		}
 		w.count("canceled")
+	case w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
+		w.count("tolerated")
 	default:
 		w.world.complain("%s: acquire by %s: %v", l.path, w.who, err)
 	}
@@ -156,7 +163,7 @@ func (t *tenure) length() time.Duration {
 	case t.chance(40):
 		return between(t.random, t.world.session/8, 3*t.world.session)
 	}
-	return between(t.random, 10*time.Microsecond, 10*time.Millisecond)
+	return between(t.random, 10*time.Microsecond, t.world.plan.stay)
 }
 
 // alone: one goroutine does one thing after another.
@@ -217,6 +224,9 @@ func (t *tenure) lose() {
 	}
 	t.lost = true
 	t.count("lost")
+	if t.world.quiet {
+		t.bad("it was lost, and nothing broke")
+	}
 	if t.Held() {
 		t.bad("it was lost, and Held says true")
 	}
@@ -268,12 +278,13 @@ func (t *tenure) toRead() {
 	err := t.downgrade(ctx)
 	after(err == nil)
 	s := *t.stay
+	t.stay.visit.released = t.world.clock.now()
 	t.stay = &s
 	t.stay.span = nil
 	switch {
 	case err == nil:
 		t.count("downgraded")
-		t.stay.Kind, t.stay.Called = history.Shared, 0
+		t.stay.Kind, t.stay.Called, t.stay.lostC = history.Shared, 0, nil
 		t.world.enter(t.stay, t.chance(2))
 		t.dwell(t.length())
 	case errors.Is(err, hold.ErrLost):
@@ -319,7 +330,7 @@ func (t *tenure) write(inVain bool) {
 		t.bad("a write that must be refused was done: %+v", replies)
 	case err == nil:
 		t.count("written")
-		t.world.wrote(t.lock.path, replies[0].Stat.Mzxid, t.stay)
+		t.world.wrote(t.stay.Path, replies[0].Stat.Mzxid, t.stay)
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
 		if len(replies) != 0 {
