@@ -24,15 +24,20 @@ var kindsOfWorlds = []kind{
 	// All faults at once, on a large world.
 	{name: "wide"},
 	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost without a reason.
-	{name: "quiet", bend: quiet},
+	{name: "quiet", flavors: exclusive, bend: quiet},
+	{name: "quiet permits", flavors: []string{"semaphore"}, bend: quiet},
 	// What a waiter knows of its own node, of its session and of those ahead, in the wrong order.
-	{name: "doomed", flavors: exclusive, bend: narrow, strike: (*nemesis).doom},
+	{name: "doomed", flavors: exclusive, bend: lonely, strike: (*nemesis).doom},
+	// The same of one that comes back from a cut.
+	{name: "doomed and cut", flavors: []string{"rwlock"}, bend: lonely, strike: func(n *nemesis) { n.doomBy(n.cutOff) }},
 	// A claim of several nodes of which the answer is lost, and then one of the nodes.
 	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve},
 	// Servers that are behind what the last one has done.
 	{name: "behind", bend: lagging, strike: (*nemesis).outrun},
 	// A connection that lives on a server that the others have given up.
 	{name: "deaf", bend: isolated, strike: (*nemesis).deafen},
+	// A holder that is cut off, and counts from an instant that is too late.
+	{name: "cut off", bend: distant, strike: (*nemesis).part},
 	// Directories that go with all that is in them, and come again with the same numbers.
 	{name: "razed", flavors: exclusive, bend: narrow, strike: (*nemesis).raze},
 	// The end of the sequence numbers.
@@ -79,8 +84,22 @@ func lagging(p *plan, r *rand.Rand) {
 
 func isolated(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.members, p.hands, p.session = 3, 0, 2*time.Second
+	p.members, p.hands, p.session, p.long = 3, 0, 2*time.Second, 2
 	p.length = 40 * time.Second
+}
+
+// distant is far from the servers, which end a session nearly as soon as they may.
+func distant(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.session, p.length, p.long, p.hands = 2*time.Second, 60*time.Second, 2, 0
+	p.latency = 200 * time.Millisecond
+	p.tick = p.session / 20
+}
+
+// lonely is a narrow world in which none follows another of its own host, most of the time.
+func lonely(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers = 3+r.IntN(2), 1+r.IntN(4)/3
 }
 
 func resizing(p *plan, r *rand.Rand) {

@@ -131,6 +131,7 @@ func (n *nemesis) strikeSession() {
 		c.closed = true
 		c.mu.Unlock()
 		if !closed {
+			n.closes(c.conn.Client().SessionID())
 			_ = c.conn.Close() // there may be no server to answer it
 			time.Sleep(between(n.random, time.Millisecond, n.session))
 			h.connect()

@@ -44,26 +44,46 @@ func (n *nemesis) remove(s standing) bool {
 // doom deletes the node of a waiter and then those ahead of it, while its process hears nothing:
 // it must not hold.
 func (n *nemesis) doom() {
-	h := n.host()
-	var heard func()
-	switch n.random.IntN(4) {
+	switch n.random.IntN(8) {
 	case 0:
-		h.net.in().Freeze()
-		heard = func() { h.net.in().Thaw() }
+		n.doomBy(func(h *host) func() {
+			h.net.in().Freeze()
+			return func() { h.net.in().Thaw() }
+		})
 	case 1:
-		h.net.all().Partition()
-		heard = h.net.heal
+		n.doomBy(n.cutOff)
 	default:
-		action := []proxy.Action{proxy.HoldRequest, proxy.HoldReply}[n.random.IntN(2)]
-		op := []proxy.Op{proxy.ReadOp, proxy.ListOp, proxy.ReadOp, proxy.CreateOp}[n.random.IntN(4)]
-		f := h.net.packets.Nth(op, 1+n.random.IntN(3), action)
-		if !n.fires(f) {
-			f.Cancel()
-			return
-		}
-		heard = f.Cancel
+		n.doomBy(n.hold)
 	}
-	defer func() { heard() }()
+}
+
+// cutOff cuts the host's connection, and makes another one impossible until it is heard again.
+func (n *nemesis) cutOff(h *host) (heard func()) {
+	h.net.all().Partition()
+	h.net.all().Cut()
+	return h.net.heal
+}
+
+// hold keeps a request of the host, or its answer and what comes behind.
+func (n *nemesis) hold(h *host) (heard func()) {
+	action := []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.HoldReply}[n.random.IntN(3)]
+	op := []proxy.Op{proxy.ReadOp, proxy.ReadOp, proxy.ReadOp, proxy.ListOp, proxy.CreateOp}[n.random.IntN(5)]
+	f := h.net.packets.Nth(op, 1+n.random.IntN(3), action)
+	if !n.fires(f) {
+		f.Cancel()
+		return nil
+	}
+	return f.Cancel
+}
+
+// doomBy is doom with a way to have a host hear nothing; without an end of that it has not happened.
+func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
+	h := n.host()
+	heard := deafen(h)
+	if heard == nil {
+		return
+	}
+	defer heard()
 	session := h.client().conn.Client().SessionID()
 	line := n.inLine()
 	i := slices.IndexFunc(line, func(s standing) bool { return s.session == session && s != line[0] })
@@ -88,8 +108,6 @@ func (n *nemesis) doom() {
 			n.remove(s)
 		}
 	}
-	heard()
-	heard = func() {}
 }
 
 // fires waits for a fault, for as long as a session lasts.
@@ -184,13 +202,18 @@ func (n *nemesis) deafen() {
 	if m == nil || m == n.ensemble.Leader() {
 		return
 	}
-	n.say("deaf", "%s: member %d is isolated, and throttles heartbeats", h.name, m.ID())
+	throttled := n.chance(2)
+	n.say("deaf", "%s: member %d is isolated, and throttles heartbeats: %v", h.name, m.ID(), throttled)
 	var faults []*proxy.Fault
-	for range 20 {
+	for i := 0; throttled && i < 60; i++ {
 		faults = append(faults, h.net.packets.Next(proxy.CheckOp, proxy.Answer(-127)))
 	}
 	m.Isolate()
-	time.Sleep(n.session - n.session/time.Duration(8+n.random.IntN(24))) // virtual: the heartbeats are answered
+	d := between(n.random, time.Millisecond, n.session)
+	if throttled {
+		d = n.session - n.session/time.Duration(8+n.random.IntN(24))
+	}
+	time.Sleep(d) // virtual: heartbeats and pings are answered meanwhile
 	h.net.all().Partition()
 	time.Sleep(n.session) // virtual: the next one gets the lock
 	for _, f := range faults {
@@ -199,6 +222,20 @@ func (n *nemesis) deafen() {
 	m.Heal()
 	h.net.heal()
 	time.Sleep(n.session) // virtual: all connect again
+}
+
+// part cuts a host off for long enough that the next one gets what it holds.
+func (n *nemesis) part() {
+	h := n.host()
+	n.say("part", "%s: is cut off", h.name)
+	if n.chance(2) {
+		h.net.all().Cut()                                            // it connects again, perhaps
+		time.Sleep(between(n.random, time.Millisecond, n.session/2)) // virtual: so it is cut off on its new connection
+	}
+	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
+	time.Sleep(3 * n.session / 2) // virtual: the session ends
+	h.net.heal()
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
 }
 
 // raze deletes all that stands in the line of a lock, and its directory.

@@ -160,7 +160,7 @@ func (t *tenure) length() time.Duration {
 	switch {
 	case t.chance(2):
 		return 0
-	case t.chance(40):
+	case t.chance(t.world.plan.long):
 		return between(t.random, t.world.session/8, 3*t.world.session)
 	}
 	return between(t.random, 10*time.Microsecond, t.world.plan.stay)
@@ -353,6 +353,8 @@ func (t *tenure) release() {
 		cancel()
 	}
 	wasLost := t.lost
+	ended := t.contexts(ctx)
+	defer ended()
 	after := t.world.leave(t.stay)
 	err := t.give(ctx)
 	after(err == nil)
@@ -373,6 +375,38 @@ func (t *tenure) release() {
 	}
 	if t.Held() {
 		t.bad("released, and Held says true")
+	}
+}
+
+type keyOfContext struct{}
+
+// contexts makes some of the hold, and says what they come to when it has ended.
+func (t *tenure) contexts(parent context.Context) (ended func()) {
+	if !t.chance(8) {
+		return func() {}
+	}
+	var all []context.Context
+	for i := range 2 {
+		all = append(all, t.Context(context.WithValue(parent, keyOfContext{}, i)))
+	}
+	lost := t.Lost()
+	return func() {
+		all = append(all, t.Context(context.WithValue(context.Background(), keyOfContext{}, len(all))))
+		time.Sleep(time.Microsecond) // virtual: a context is told on a goroutine of its own
+		for i, ctx := range all {
+			if ctx.Value(keyOfContext{}) != i {
+				t.bad("a context of it has the value %v, not %d", ctx.Value(keyOfContext{}), i)
+			}
+			if ctx.Err() == nil {
+				t.bad("released, and its context goes on")
+			}
+			if cause := context.Cause(ctx); parent.Err() == nil && !errors.Is(cause, hold.ErrReleased) && !errors.Is(cause, hold.ErrLost) {
+				t.bad("released, and the cause of its context is %v", cause)
+			}
+		}
+		if end := t.Err(); errors.Is(end, hold.ErrReleased) && !open(lost) {
+			t.bad("released, and Lost is closed")
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -44,6 +45,7 @@ type plan struct {
 	reap    time.Duration // how often the servers look for empty directories
 	quiet   bool          // nothing breaks, and each caller waits until it holds
 	often   bool          // resizes
+	long    int           // one in so many holds lasts for as long as a session or several
 }
 
 func draw(seed uint64) plan {
@@ -64,11 +66,13 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
+	p.long = 40
 	p.stay, p.reap = 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
+		p.tick = 0
 		p.kind.bend(&p, r)
-		p.tick = p.session / 2
+		p.tick = cmp.Or(p.tick, p.session/2)
 	}
 	p.phase = between(r, time.Millisecond, p.tick)
 	return p
