@@ -85,14 +85,19 @@ func lagging(p *plan, r *rand.Rand) {
 func isolated(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.members, p.hands, p.session, p.long = 3, 0, 2*time.Second, 2
-	p.length = 40 * time.Second
+	p.workers, p.length = 1, 150*time.Second
+	p.hosts = 3
+	if r.IntN(2) == 0 {
+		p.far = between(r, p.session/40, p.session/12)
+	}
 }
 
-// distant is far from the servers, which end a session nearly as soon as they may.
+// distant is a world in which half of the hosts are far from the servers, which end a session nearly
+// as soon as they may.
 func distant(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.session, p.length, p.long, p.hands = 2*time.Second, 60*time.Second, 2, 0
-	p.latency = 200 * time.Millisecond
+	p.session, p.length, p.long, p.hands, p.workers = 2*time.Second, 150*time.Second, 2, 0, 1
+	p.far = between(r, p.session/40, p.session/12)
 	p.tick = p.session / 20
 }
 

@@ -31,6 +31,16 @@ func (n *nemesis) hostOf(session int64) *host {
 	return nil
 }
 
+// holder is the host of the first in line, any if there is none.
+func (n *nemesis) holder() *host {
+	if line := n.inLine(); len(line) > 0 {
+		if h := n.hostOf(line[0].session); h != nil {
+			return h
+		}
+	}
+	return n.host()
+}
+
 // remove deletes a node by hand.
 func (n *nemesis) remove(s standing) bool {
 	n.takeAway(0, s.path)
@@ -194,43 +204,56 @@ func (n *nemesis) outrun() {
 	}
 }
 
-// deafen cuts the member of a host off from the others, which throws the host's heartbeats away, and
-// cuts off the host itself before the member gives up.
+// deafen cuts the member of a holder off from the others, and then the holder itself: now and then
+// at once, right after a heartbeat; or when the member, which throws all heartbeats away, is about to
+// give up.
 func (n *nemesis) deafen() {
-	h := n.host()
-	m := n.ensemble.Connected()[h.client().conn.Client().SessionID()]
+	h := n.holder()
+	session := h.client().conn.Client().SessionID()
+	m := n.ensemble.Connected()[session]
 	if m == nil || m == n.ensemble.Leader() {
+		time.Sleep(n.session / 4) // virtual: another one may hold by then
 		return
 	}
-	throttled := n.chance(2)
-	n.say("deaf", "%s: member %d is isolated, and throttles heartbeats: %v", h.name, m.ID(), throttled)
-	var faults []*proxy.Fault
-	for i := 0; throttled && i < 60; i++ {
-		faults = append(faults, h.net.packets.Next(proxy.CheckOp, proxy.Answer(-127)))
-	}
-	m.Isolate()
-	d := between(n.random, time.Millisecond, n.session)
-	if throttled {
+	var d time.Duration
+	if n.chance(2) {
+		for range 60 {
+			defer h.net.packets.Next(proxy.CheckOp, proxy.Answer(-127)).Cancel()
+		}
 		d = n.session - n.session/time.Duration(8+n.random.IntN(24))
+	} else {
+		f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
+		fired := n.fires(f)
+		f.Cancel()
+		if !fired {
+			return
+		}
+		time.Sleep(10 * h.net.latency) // virtual: the holder hears the answer
 	}
+	n.say("deaf", "%s: member %d is isolated, and %v later the host", h.name, m.ID(), d)
+	m.Isolate()
 	time.Sleep(d) // virtual: heartbeats and pings are answered meanwhile
 	h.net.all().Partition()
-	time.Sleep(n.session) // virtual: the next one gets the lock
-	for _, f := range faults {
-		f.Cancel()
-	}
+	time.Sleep(2*n.session - d) // virtual: the next one gets the lock
 	m.Heal()
 	h.net.heal()
-	time.Sleep(n.session) // virtual: all connect again
+	time.Sleep(n.session / 2) // virtual: all connect again
 }
 
-// part cuts a host off for long enough that the next one gets what it holds.
+// part cuts a holder off for long enough that the next one gets what it holds; now and then one that
+// has just connected again, or has just got a session.
 func (n *nemesis) part() {
-	h := n.host()
+	h := n.holder()
 	n.say("part", "%s: is cut off", h.name)
-	if n.chance(2) {
-		h.net.all().Cut()                                            // it connects again, perhaps
-		time.Sleep(between(n.random, time.Millisecond, n.session/2)) // virtual: so it is cut off on its new connection
+	switch n.random.IntN(4) {
+	case 0:
+		h.net.all().Cut()
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it may connect again
+	case 1:
+		id := h.client().conn.Client().SessionID()
+		n.takeAway(id, "")
+		n.ensemble.Expire(id)
+		time.Sleep(between(n.random, n.session/8, n.session)) // virtual: it may get a session and a lock
 	}
 	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
 	time.Sleep(3 * n.session / 2) // virtual: the session ends

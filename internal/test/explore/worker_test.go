@@ -194,6 +194,10 @@ func (t *tenure) dwell(d time.Duration) {
 		time.Sleep(d)
 		return
 	}
+	if t.chance(2) {
+		t.awaitDeadlines(d)
+		return
+	}
 	for left := d; left > 0 && t.look(); left -= d / 4 {
 		select {
 		case <-t.Lost():
@@ -202,6 +206,35 @@ func (t *tenure) dwell(d time.Duration) {
 			}
 			return
 		case <-time.After(d / 4):
+		}
+	}
+}
+
+// awaitDeadlines stays inside, and looks right behind each deadline: if that has ended the hold, Lost
+// is closed by then.
+func (t *tenure) awaitDeadlines(d time.Duration) {
+	lost, over := t.Lost(), time.Now().Add(d)
+	for {
+		deadline := t.Deadline()
+		next := deadline.Add(time.Microsecond)
+		if deadline.IsZero() || next.After(over) {
+			next = over
+		}
+		select {
+		case <-lost:
+			t.look()
+			return
+		case <-time.After(time.Until(next)):
+		}
+		late := open(lost)
+		if !t.look() {
+			if late && next != over && !t.closing() {
+				t.bad("the deadline %v is over, and Lost was open until it was asked", deadline.Sub(t.world.clock.start))
+			}
+			return
+		}
+		if !next.Before(over) {
+			return
 		}
 	}
 }

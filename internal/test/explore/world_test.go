@@ -44,6 +44,7 @@ type plan struct {
 	stay    time.Duration // what most holds last for at most
 	reap    time.Duration // how often the servers look for empty directories
 	quiet   bool          // nothing breaks, and each caller waits until it holds
+	far     time.Duration // from half of the hosts to the servers; 0: none is far
 	often   bool          // resizes
 	long    int           // one in so many holds lasts for as long as a session or several
 }
@@ -206,7 +207,11 @@ func play(t *testing.T, p plan) *result {
 	}
 	for i := range p.hosts {
 		h := &host{world: w, name: fmt.Sprintf("h%d", i)}
-		h.net = w.machine(h.name, between(r, time.Microsecond, p.latency))
+		latency := between(r, time.Microsecond, p.latency)
+		if p.far > 0 && i%2 == 0 {
+			latency = p.far
+		}
+		h.net = w.machine(h.name, latency)
 		h.connect()
 		w.hosts = append(w.hosts, h)
 	}
