@@ -219,6 +219,13 @@ func (l *ledger) closes(session int64) {
 	l.closing[session] = true
 }
 
+// isTainted reports whether the nemesis took the stay away at the server.
+func (l *ledger) isTainted(s *stay) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.tainted
+}
+
 // leave is called right before a call that may end the hold. What it returns is called afterwards:
 // held says that the call proves that the lock was held when it began.
 func (l *ledger) leave(s *stay) (after func(held bool)) {
