@@ -39,7 +39,7 @@ var kindsOfWorlds = []kind{
 	// A holder that is cut off, and counts from an instant that is too late.
 	{name: "cut off", bend: distant, strike: (*nemesis).part},
 	// Directories that go with all that is in them, and come again with the same numbers.
-	{name: "razed", flavors: exclusive, bend: narrow, strike: (*nemesis).raze},
+	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze},
 	// The end of the sequence numbers.
 	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, tolerates: usedUp},
 	// Children of other programs in the directories.
@@ -84,7 +84,7 @@ func lagging(p *plan, r *rand.Rand) {
 
 func isolated(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.members, p.hands, p.session, p.long = 3, 0, 2*time.Second, 2
+	p.members, p.hands, p.session, p.long = 3, 0, 2*time.Second, 1
 	p.workers, p.length = 1, 150*time.Second
 	p.hosts = 3
 	if r.IntN(2) == 0 {
@@ -96,7 +96,7 @@ func isolated(p *plan, r *rand.Rand) {
 // as soon as they may.
 func distant(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.session, p.length, p.long, p.hands, p.workers = 2*time.Second, 150*time.Second, 2, 0, 1
+	p.session, p.length, p.long, p.hands, p.workers = 2*time.Second, 150*time.Second, 1, 0, 1
 	p.far = between(r, p.session/40, p.session/12)
 	p.tick = p.session / 20
 }
@@ -105,6 +105,13 @@ func distant(p *plan, r *rand.Rand) {
 func lonely(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.hosts, p.workers = 3+r.IntN(2), 1+r.IntN(4)/3
+}
+
+// fresh is a narrow world in which holds outlast their directories, so that numbers come again.
+func fresh(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers, p.hands = 2, 2+r.IntN(2), 0
+	p.stay, p.rest = time.Second, between(r, 100*time.Millisecond, 500*time.Millisecond)
 }
 
 func resizing(p *plan, r *rand.Rand) {

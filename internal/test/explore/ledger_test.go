@@ -172,8 +172,8 @@ func (l *ledger) enter(s *stay, ask bool) {
 	if l.doomed[claimOf(node)] {
 		l.complainLocked("%s: %v holds by %s, which was deleted while it waited", s.Path, s.Hold, node)
 	}
-	if err := parsed(node).Usable(); err != nil {
-		l.complainLocked("%s: %v holds by %s: %v", s.Path, s.Hold, node, err)
+	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
+		l.complainLocked("%s: %v holds by %s, of the last numbers that there are", s.Path, s.Hold, node)
 	}
 	s.tainted = l.ended[s.session] || l.deleted[claimOf(node)]
 	if s.tainted {
@@ -225,6 +225,9 @@ func (l *ledger) isTainted(s *stay) bool {
 	defer l.mu.Unlock()
 	return s.tainted
 }
+
+// lastNumber is that from which on the numbers of a directory may repeat.
+const lastNumber = 1<<31 - 1<<20
 
 // leave is called right before a call that may end the hold. What it returns is called afterwards:
 // held says that the call proves that the lock was held when it began.

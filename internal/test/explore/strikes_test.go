@@ -205,8 +205,8 @@ func (n *nemesis) outrun() {
 }
 
 // deafen cuts the member of a holder off from the others, and then the holder itself: now and then
-// at once, right after a heartbeat; or when the member, which throws all heartbeats away, is about to
-// give up.
+// at once, right after a heartbeat; or when the member, which throws all heartbeats away, soon
+// gives up.
 func (n *nemesis) deafen() {
 	h := n.holder()
 	session := h.client().conn.Client().SessionID()
@@ -220,7 +220,7 @@ func (n *nemesis) deafen() {
 		for range 60 {
 			defer h.net.packets.Next(proxy.CheckOp, proxy.Answer(-127)).Cancel()
 		}
-		d = n.session - n.session/time.Duration(8+n.random.IntN(24))
+		d = n.session/2 + time.Duration(n.random.Int64N(int64(n.session/4)))
 	} else {
 		f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
 		fired := n.fires(f)

@@ -291,8 +291,23 @@ func (w *world) settle() {
 		}
 	}
 	time.Sleep(w.session) // what is released in the background is observed
+	if w.quiet {
+		w.empties()
+	}
 	if granted, ended := w.balance.granted.Load(), w.balance.ended.Load(); granted != ended {
 		w.complain("observers heard of %d holds that were granted and of %d that ended", granted, ended)
+	}
+}
+
+// empties looks for directories that stay although their locks are idle. It is for a quiet world:
+// where a create has failed, the server keeps a directory in which no node was ever made.
+func (w *world) empties() {
+	time.Sleep(3 * w.reap) // virtual: the servers look for them
+	nodes := w.ensemble.Nodes()
+	for _, path := range w.paths {
+		if _, ok := nodes[path]; ok && w.kind.name == "quiet" {
+			w.complain("%s stays, although the lock is idle", path)
+		}
 	}
 }
 
