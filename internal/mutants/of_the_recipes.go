@@ -73,8 +73,6 @@ var ofTheRecipes = []mutant{
 		old:  `if kind.bare() {`,
 		new:  `if false {`,
 		test: inRwlock("TestKazooNames"),
-
-		unexplored: "no world has clients of other languages",
 	},
 	{
 		name: "writer-forgets-downgrades",

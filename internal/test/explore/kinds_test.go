@@ -21,6 +21,8 @@ type kind struct {
 
 // kindsOfWorlds take turns, from seed to seed.
 var kindsOfWorlds = []kind{
+	// Many of one process that share a place or hand it on, and give up in a hurry.
+	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
 	// All faults at once, on a large world.
 	{name: "wide"},
 	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost without a reason.
@@ -54,6 +56,15 @@ var kindsOfWorlds = []kind{
 
 var exclusive = []string{
 	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed", "reentrant, observed",
+}
+
+var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with handoff, observed"}
+
+// crowded is a narrow world of two processes with many goroutines each.
+func crowded(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers, p.hasty = 2, 5+r.IntN(5), true
+	p.stay, p.idle = between(r, time.Millisecond, 20*time.Millisecond), between(r, time.Millisecond, 30*time.Millisecond)
 }
 
 // narrow is a world of few, in which two events of one lock meet often.

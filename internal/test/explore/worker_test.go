@@ -67,7 +67,11 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	case w.chance(50):
 		cancel()
 	case w.chance(5):
-		timer := time.AfterFunc(between(w.random, 10*time.Microsecond, 2*w.world.session), cancel)
+		most := 2 * w.world.session
+		if w.world.hasty {
+			most = 20 * time.Millisecond
+		}
+		timer := time.AfterFunc(between(w.random, 10*time.Microsecond, most), cancel)
 		return ctx, func() { timer.Stop(); cancel() }
 	}
 	return ctx, cancel
@@ -158,7 +162,7 @@ func (t *tenure) calling() (context.Context, context.CancelFunc) {
 // length of a stay: most are short, some last as long as a session or several.
 func (t *tenure) length() time.Duration {
 	switch {
-	case t.chance(2):
+	case t.world.plan.long > 1 && t.chance(2):
 		return 0
 	case t.chance(t.world.plan.long):
 		return between(t.random, t.world.session/8, 3*t.world.session)
@@ -419,13 +423,20 @@ func (t *tenure) contexts(parent context.Context) (ended func()) {
 		return func() {}
 	}
 	var all []context.Context
+	var done []<-chan struct{}
 	for i := range 2 {
 		all = append(all, t.Context(context.WithValue(parent, keyOfContext{}, i)))
+		done = append(done, all[i].Done())
 	}
 	lost := t.Lost()
 	return func() {
 		all = append(all, t.Context(context.WithValue(context.Background(), keyOfContext{}, len(all))))
 		time.Sleep(time.Microsecond) // virtual: a context is told on a goroutine of its own
+		for _, c := range done {
+			if open(c) {
+				t.bad("released, and a context that is waited for goes on")
+			}
+		}
 		for i, ctx := range all {
 			if ctx.Value(keyOfContext{}) != i {
 				t.bad("a context of it has the value %v, not %d", ctx.Value(keyOfContext{}), i)
