@@ -278,7 +278,16 @@ func (t *tenure) lose() {
 func (t *tenure) reenter() {
 	ctx, cancel := t.calling()
 	defer cancel()
-	again, err := t.again(ctx)
+	var again *grip
+	var err error
+	if t.chance(2) {
+		// Another goroutine, which the context makes an owner.
+		var other sync.WaitGroup
+		other.Go(func() { again, err = t.again(t.Context(ctx)) })
+		other.Wait()
+	} else {
+		again, err = t.again(ctx)
+	}
 	switch {
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
