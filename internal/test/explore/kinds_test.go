@@ -25,13 +25,16 @@ var kindsOfWorlds = []kind{
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
 	// All faults at once, on a large world.
 	{name: "wide"},
-	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost without a reason.
+	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no reason.
 	{name: "quiet", flavors: exclusive, bend: quiet},
 	{name: "quiet permits", flavors: []string{"semaphore"}, bend: quiet},
 	// What a waiter knows of its own node, of its session and of those ahead, in the wrong order.
 	{name: "doomed", flavors: exclusive, bend: lonely, strike: (*nemesis).doom},
 	// The same of one that comes back from a cut.
-	{name: "doomed and cut", flavors: []string{"rwlock"}, bend: lonely, strike: func(n *nemesis) { n.doomBy(n.cutOff) }},
+	{
+		name: "doomed and cut", flavors: []string{"rwlock"}, bend: lonely,
+		strike: func(n *nemesis) { n.doomBy(n.cutOff) },
+	},
 	// A claim of several nodes of which the answer is lost, and then one of the nodes.
 	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve},
 	// Servers that are behind what the last one has done.
@@ -55,7 +58,8 @@ var kindsOfWorlds = []kind{
 }
 
 var exclusive = []string{
-	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed", "reentrant, observed",
+	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed",
+	"reentrant, observed",
 }
 
 var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with handoff, observed"}
@@ -64,7 +68,8 @@ var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with h
 func crowded(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.hosts, p.workers, p.hasty = 2, 5+r.IntN(5), true
-	p.stay, p.idle = between(r, time.Millisecond, 20*time.Millisecond), between(r, time.Millisecond, 30*time.Millisecond)
+	p.stay = between(r, time.Millisecond, 20*time.Millisecond)
+	p.idle = between(r, time.Millisecond, 30*time.Millisecond)
 }
 
 // narrow is a world of few, in which two events of one lock meet often.

@@ -32,7 +32,7 @@ type grip struct {
 	downgrade func(context.Context) error // nil: not that kind
 	again     func(context.Context) (*grip, error)
 	after     func() // when all is over; nil: nothing
-	beside    string // what tells its path from that of those whom it does not exclude, see mixed
+	beside    string // what tells its path from that of the holds that it does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.
@@ -67,7 +67,7 @@ var flavors = []flavor{
 	}},
 }
 
-// besides is behind the path of those who do not exclude others that have a hold on it.
+// besides is behind the path of holds that exclude only each other, see mixed.
 const besides = "#mutex"
 
 // mixed is a lock for reading and writing and a mutex in one directory. The mutex does not see the

@@ -46,7 +46,7 @@ type plan struct {
 	quiet   bool          // nothing breaks, and each caller waits until it holds
 	far     time.Duration // from half of the hosts to the servers; 0: none is far
 	often   bool          // resizes
-	hasty   bool          // those who give up do so soon
+	hasty   bool          // a caller that gives up does so soon
 	long    int           // one in so many holds lasts for as long as a session or several
 }
 
