@@ -209,8 +209,6 @@ var ofTheSession = []mutant{
 		old:  `if slices.ContainsFunc(nodes, znode.Node.Worn) {`,
 		new:  `if dir == "" && slices.ContainsFunc(nodes, znode.Node.Worn) {`,
 		test: inSession("TestRemoveGivesUpAWornDirectory"),
-
-		unexplored: "the servers delete an empty directory, too, and that starts the count again",
 	},
 	{
 		name: "lost-answer-of-a-downgrade-taken-for-done",
