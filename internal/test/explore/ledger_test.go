@@ -273,5 +273,5 @@ func (l *ledger) takeAway(session int64, node string) {
 func (l *ledger) swap(s *stay, h held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.hold = h
+	s.hold, s.lostC = h, nil // the other one has been released: its Lost stays open
 }
