@@ -14,9 +14,9 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(test|proxy|arch))(/|$$)' | paste -sd, -)
 
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
-test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-report cover: export ZKLOCKS_REAL = 1
+test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -115,6 +115,15 @@ COUNT ?= 6
 
 bench: zookeeper ## measure our locks beside zk.Lock and, where installed, Curator and kazoo: one server, a table
 	BENCH=$(BENCH) $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
+
+# The commit that the library is compared with.
+REF ?= HEAD~1
+
+bench-against: zookeeper ## measure our locks beside the same locks as of the commit REF, in the same rounds
+	BENCH=$(BENCH) BENCH_AGAINST=$(REF) $(GO) test -count=1 -timeout 180m -v -run 'TestVariants$$' ./internal/test/bench
+
+ablation: zookeeper ## measure our locks beside the same locks without one of their shortcuts, for each shortcut
+	BENCH=$(BENCH) BENCH_ABLATION=1 $(GO) test -count=1 -timeout 180m -v -run 'TestVariants$$' ./internal/test/bench
 
 bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allocations; COUNT (6) times, for benchstat
 	@$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m \

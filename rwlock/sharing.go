@@ -18,6 +18,7 @@ type sharedGrant struct {
 	over    chan struct{}                // closed when the grant has ended
 
 	kept      atomic.Bool  // idleLoop has been started
+	unkept    atomic.Bool  // idleLoop has ended, or is about to, because a writer has queued
 	idleSince atomic.Int64 // when the last reader left, in nanoseconds since start
 
 	// readers counts the holds. When it is negative, no reader joins, and the node is released. All
@@ -126,8 +127,8 @@ func (g *sharedGrant) leaveAsync() {
 func (g *sharedGrant) keep() {
 	if g.kept.CompareAndSwap(false, true) {
 		go g.idleLoop()
-	} else if !g.sharing.CanJoin() {
-		g.releaseIdle() // idleLoop has ended, or ends, when a writer queues
+	} else if g.unkept.Load() {
+		g.releaseIdle()
 	}
 }
 
@@ -137,6 +138,7 @@ func (g *sharedGrant) idleLoop() {
 	lost := g.grant.State().Lost()
 	writers := g.sharing.Writers()
 	if writers == nil { // a writer has queued in between
+		g.unkept.Store(true)
 		g.releaseIdle()
 		return
 	}
@@ -150,6 +152,7 @@ func (g *sharedGrant) idleLoop() {
 			return
 		case event, first := <-writers.C():
 			writers.Event(event, first)
+			g.unkept.Store(true)
 			g.releaseIdle() // if it has readers, the last one ends it
 			return
 		case <-timer.C:

@@ -34,6 +34,10 @@ type Link struct {
 	connected bool
 	down      time.Time // since when it is disconnected
 	changed   chan struct{}
+	onClosed  func() // see OnClosed
+
+	userMu sync.Mutex // lock order: userMu, mu
+	user   any        // see User
 }
 
 // view is an immutable snapshot of the state.
@@ -167,6 +171,38 @@ func (l *Link) MarkClosed() {
 	l.disconnect()
 	l.view.Store(&view{epoch: old.epoch, timeout: old.timeout, closed: true})
 	close(l.changed) // and not replaced: Changed stays closed
+}
+
+// User returns the value that the first call has made, which all locks on the connection share.
+func (l *Link) User(make func() any) any {
+	l.userMu.Lock()
+	defer l.userMu.Unlock()
+	if l.user == nil {
+		l.user = make()
+	}
+	return l.user
+}
+
+// OnClosed registers f, which TellClosed calls. f must not block.
+func (l *Link) OnClosed(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onClosed = f
+}
+
+// TellClosed calls the function given to OnClosed, once, if the application closed the connection.
+// Package wire calls it before it asks a server to end the session.
+func (l *Link) TellClosed() {
+	if !l.IsClosed() {
+		return
+	}
+	l.mu.Lock()
+	f := l.onClosed
+	l.onClosed = nil
+	l.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
 // CloseConfirmed records that a server answered the request to close the session.

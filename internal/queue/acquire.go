@@ -18,8 +18,8 @@ import (
 // Wait queues until the request is granted or ctx ends.
 func (q *Queue) Wait(ctx context.Context, r Request) (*Grant, error) { return q.acquire(ctx, r, true) }
 
-// Try grants the request if no waiter has to wait for it, and else returns hold.ErrBusy. It lists first, and creates nothing
-// when the lock is visibly taken.
+// Try grants the request if no waiter has to wait for it, and else returns hold.ErrBusy. It lists
+// first, and creates nothing when the lock is visibly taken.
 func (q *Queue) Try(ctx context.Context, r Request) (*Grant, error) { return q.acquire(ctx, r, false) }
 
 // acquire is the ZooKeeper lock recipe. The numbers are the steps of doc.go.
@@ -94,7 +94,8 @@ func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
 	}
 }
 
-// confirm is step 5. A grant by an event needs evidence, no older than the event, that the waiter's nodes exist: their watch.
+// confirm is step 5. A grant by an event needs evidence, no older than the event, that the waiter's
+// nodes exist: their watch.
 func (w *waiter) confirm(s *survey) turn {
 	if s.blockers.removed && w.own == nil {
 		return relist
@@ -102,8 +103,9 @@ func (w *waiter) confirm(s *survey) turn {
 	return w.recheck(s.limit, s.epoch)
 }
 
-// recheck comes before every grant. Events of different nodes arrive in different channels, and a select takes any that is
-// ready. What forbids the grant and came before what allows it has arrived by now, and is found here.
+// recheck comes before every grant. Events of different nodes arrive in different channels, and a
+// select takes any that is ready. What forbids the grant and came before what allows it has arrived
+// by now, and is found here.
 func (w *waiter) recheck(limit Limit, epoch uint64) turn {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {
@@ -126,7 +128,8 @@ func (w *waiter) recheck(limit Limit, epoch uint64) turn {
 	return granted
 }
 
-// waiter is a set of nodes in the queue, from their creation to their grant or deletion. One goroutine uses it.
+// waiter is a set of nodes in the queue, from their creation to their grant or deletion. One
+// goroutine uses it.
 type waiter struct {
 	queue   *Queue
 	request Request
@@ -144,12 +147,12 @@ type waiter struct {
 	queued queued            // what observers were told of the wait
 }
 
-// maxRequest is below the server's limit of 1 MiB (jute.maxbuffer). The server answers a larger request by closing the
-// connection, which looks like any other lost one.
+// maxRequest is below the server's limit of 1 MiB (jute.maxbuffer). The server answers a larger
+// request by closing the connection, which looks like any other lost one.
 const maxRequest = 1_000_000
 
-// enqueue is step 1: it creates the nodes, exactly once, in one session. It is to be called again if it returns neither a
-// waiter nor an error.
+// enqueue is step 1: it creates the nodes, exactly once, in one session. It is to be called again
+// if it returns neither a waiter nor an error.
 func (q *Queue) enqueue(ctx context.Context, r Request, wait bool) (*waiter, error) {
 	sess, err := q.client.Session(ctx)
 	if err != nil {
@@ -263,8 +266,8 @@ func (w *waiter) list(ctx context.Context) (*survey, turn, error) {
 // errNodeGone says that the waiter's nodes are gone, or another session's.
 var errNodeGone = errors.New("its node is gone")
 
-// listing lists the queue. At the same time it reads the token, if that is not known yet, and watches the directory for
-// writers, if readers may share the node.
+// listing lists the queue. At the same time it reads the token, if that is not known yet, and
+// watches the directory for writers, if readers may share the node.
 func (w *waiter) listing(ctx context.Context, epoch uint64) (nodes []znode.Node, dir *zk.Stat, err error) {
 	var beside sync.WaitGroup
 	var writers *zkclient.Watch
@@ -289,8 +292,8 @@ func (w *waiter) listing(ctx context.Context, epoch uint64) (nodes []znode.Node,
 	return nodes, dir, nil
 }
 
-// readToken reads the czxid of the waiter's nodes, if these are still those of its session. Its watch serves readers that will
-// share the node.
+// readToken reads the czxid of the waiter's nodes, if these are still those of its session. Its
+// watch serves readers that will share the node.
 func (w *waiter) readToken(ctx context.Context) error {
 	path := w.queue.path(w.nodes[0])
 	own, err := w.queue.client.Watch(ctx, w.sess, path)
@@ -307,8 +310,9 @@ func (w *waiter) readToken(ctx context.Context) error {
 	return nil
 }
 
-// leave deletes the nodes because of err; nil: they are gone, and the waiter starts over. It waits for the answer unless the
-// caller's ctx has ended or the nodes go with their session. A deletion that fails is reported together with err.
+// leave deletes the nodes because of err; nil: they are gone, and the waiter starts over. It waits
+// for the answer unless the caller's ctx has ended or the nodes go with their session. A deletion
+// that fails is reported together with err.
 func (w *waiter) leave(ctx context.Context, err error) error {
 	q := w.queue
 	w.lease.End()

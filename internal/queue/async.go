@@ -6,8 +6,8 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// AcquireAsync waits on behalf of callers that may come and leave, and hands the result to deliver. cancel ends the wait; a
-// grant that comes nevertheless, or an error, is still delivered.
+// AcquireAsync waits on behalf of callers that may come and leave, and hands the result to deliver.
+// cancel ends the wait; a grant that comes nevertheless, or an error, is still delivered.
 func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) (cancel func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -17,7 +17,8 @@ func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) (cancel fun
 	return cancel
 }
 
-// CanceledError is the error of a caller that stops waiting for an AcquireAsync because its ctx has ended.
+// CanceledError is the error of a caller that stops waiting for an AcquireAsync because its ctx has
+// ended.
 func (q *Queue) CanceledError(ctx context.Context) error {
 	return q.client.Unreached(ctx, zkclient.Ended(ctx))
 }

@@ -46,8 +46,8 @@ const (
 	silent                // the watch reports a deletion
 )
 
-// A touch writes the directory's data in the transaction that creates a node. Its reply tells how many children there are
-// and the node's czxid, and readers that share a node hear of it.
+// A touch writes the directory's data in the transaction that creates a node. Its reply tells how
+// many children there are and the node's czxid, and readers that share a node hear of it.
 type touch uint8
 
 const (
@@ -86,11 +86,13 @@ func (names Names) mode(n znode.Node) Mode {
 	panic("queue: a node of kind " + string(n.Kind) + " in a queue of other kinds")
 }
 
-// A rule says when a waiter may go: when at most allowed of the nodes ahead of its first one that it waits for are left.
+// A rule says when a waiter may go: when at most allowed of the nodes ahead of its first one that
+// it waits for are left.
 //
-// While k > allowed of them exist, the waiter keeps the nearest allowed+1 watched, or more (maxTogether). So at most
-// k-allowed-1 are not watched, and k-allowed must be deleted before its turn comes. By the pigeonhole principle at least one
-// of those is watched: no wake-up is missed, and no other waiter is woken.
+// While k > allowed of them exist, the waiter keeps the nearest allowed+1 watched, or more
+// (maxTogether). So at most k-allowed-1 are not watched, and k-allowed must be deleted before its
+// turn comes. By the pigeonhole principle at least one of those is watched: no wake-up is missed,
+// and no other waiter is woken.
 type rule struct {
 	names   Names
 	mode    Mode
@@ -99,8 +101,8 @@ type rule struct {
 
 func (r rule) waitsFor(ahead znode.Node) bool { return modes[r.mode].waitsFor.has(r.names.mode(ahead)) }
 
-// mayBeReplaced reports whether another node may stand in the place of a deleted one that r waits for. seen says that a
-// watch has reported the deletion.
+// mayBeReplaced reports whether another node may stand in the place of a deleted one that r waits
+// for. seen says that a watch has reported the deletion.
 func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	if !modes[r.mode].waitsFor.has(Read) {
 		return false // the node of a downgraded holder is a read node
@@ -114,7 +116,8 @@ func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	return false
 }
 
-// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the events since. It is pure.
+// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the
+// events since. It is pure.
 type blockers struct {
 	rule     rule
 	left     int          // how many there are
@@ -140,8 +143,9 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 	return b
 }
 
-// maxTogether bounds how many shared nodes right ahead are watched at once. A writer behind a thousand readers, which leave
-// in any order, learns with a few listings that all have left, and is not woken a thousand times.
+// maxTogether bounds how many shared nodes right ahead are watched at once. A writer behind a
+// thousand readers, which leave in any order, learns with a few listings that all have left, and is
+// not woken a thousand times.
 const maxTogether = 16
 
 // joins reports whether n, which stands right ahead of the watched nodes, holds together with them.
@@ -150,9 +154,9 @@ func (b *blockers) joins(n znode.Node) bool {
 	return len(b.watched) > 0 && len(b.watched) < maxTogether && shared(n) && shared(b.watched[len(b.watched)-1])
 }
 
-// behind returns the blockers of a waiter that knows of its predecessor alone. Only a watch that reports the deletion
-// counts: a node that did not exist when the watch was set may have gone with its directory, and another directory of
-// that name may have other nodes.
+// behind returns the blockers of a waiter that knows of its predecessor alone. Only a watch that
+// reports the deletion counts: a node that did not exist when the watch was set may have gone with
+// its directory, and another directory of that name may have other nodes.
 func (r rule) behind(predecessor znode.Node) blockers {
 	return blockers{rule: r, left: 1, watched: []znode.Node{predecessor}, mustSee: true}
 }
@@ -160,20 +164,22 @@ func (r rule) behind(predecessor znode.Node) blockers {
 // clear reports whether so few blockers are left that it is the waiter's turn.
 func (b *blockers) clear() bool { return !b.replaced && b.left <= b.rule.allowed }
 
-// needListing reports whether only a new listing can tell more: some blockers were deleted, it is not the waiter's turn, and
-// too few of them are watched.
+// needListing reports whether only a new listing can tell more: some blockers were deleted, it is
+// not the waiter's turn, and too few of them are watched.
 func (b *blockers) needListing() bool {
 	return b.removed && !b.clear() && (b.replaced || len(b.watched) <= b.rule.allowed)
 }
 
-// allWatched reports whether it is the waiter's turn when enough of the watched blockers are deleted: there are no others.
+// allWatched reports whether it is the waiter's turn when enough of the watched blockers are
+// deleted: there are no others.
 func (b *blockers) allWatched() bool { return !b.replaced && b.left == len(b.watched) }
 
 // ahead returns how many blockers must go before it is the waiter's turn.
 func (b *blockers) ahead() int { return max(0, b.left-b.rule.allowed) }
 
-// remove strikes out a watched blocker that was deleted. seen says that its watch has reported the deletion; otherwise the
-// node did not exist when the watch was set. A node that is not watched may not have been counted, and changes nothing.
+// remove strikes out a watched blocker that was deleted. seen says that its watch has reported the
+// deletion; otherwise the node did not exist when the watch was set. A node that is not watched may
+// not have been counted, and changes nothing.
 func (b *blockers) remove(n znode.Node, seen bool) {
 	i := slices.Index(b.watched, n)
 	if i < 0 {
@@ -187,10 +193,12 @@ func (b *blockers) remove(n znode.Node, seen bool) {
 	}
 }
 
-// mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes none if there is no other.
+// mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes
+// none if there is no other.
 func (b *blockers) mayBeMarked() bool {
 	return !b.allWatched() && len(b.watched) > 0 && modes[b.rule.names.mode(b.watched[0])].exclusive
 }
 
-// releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none of them ahead.
+// releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none
+// of them ahead.
 func (b *blockers) releasedByHolder() { b.left, b.watched, b.removed = 0, nil, true }

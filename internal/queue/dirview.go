@@ -10,16 +10,18 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// dirView is what this process knows of the writers in a directory. It rests on one listing and on a watch on the
-// directory's data, which each writer touches in the transaction that creates its node. As long as that watch has not fired
-// and the connection is the same, the writers in the queue are among those that the listing has shown.
+// dirView is what this process knows of the writers in a directory. It rests on one listing and on
+// a watch on the directory's data, which each writer touches in the transaction that creates its
+// node. As long as that watch has not fired and the connection is the same, the writers in the
+// queue are among those that the listing has shown.
 //
-// Readers use it twice: to share a node while no writer is queued behind it (NodeSharing), which is a matter of fairness,
-// and to do without a listing while there is no writer at all (shortcut.go), which is one of safety: a writer's touch is
-// ordered before the reply to the reader's create, or behind the create.
+// Readers use it twice: to share a node while no writer is queued behind it (NodeSharing), which is
+// a matter of fairness, and to do without a listing while there is no writer at all (shortcut.go),
+// which is one of safety: a writer's touch is ordered before the reply to the reader's create, or
+// behind the create.
 //
-// The watch takes one request each time that a writer has come. Where writers come so often that no reader makes use of it,
-// most listings do without.
+// The watch takes one request each time that a writer has come. Where writers come so often that no
+// reader makes use of it, most listings do without.
 type dirView struct {
 	always bool // each listing sets the watch
 
@@ -57,8 +59,8 @@ func (d *dirView) watches() bool {
 	return false
 }
 
-// watchWriters watches the data of the directory. It returns nil where that is not possible; the listing beside it tells
-// why.
+// watchWriters watches the data of the directory. It returns nil where that is not possible; the
+// listing beside it tells why.
 func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
 	w, err := q.client.Watch(ctx, sess, q.dir)
 	if err != nil {
@@ -67,8 +69,9 @@ func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
 	return w
 }
 
-// listed takes note of a listing by w. The listing and the watch were asked for side by side: only if both have seen the
-// directory's data in the same version does every later writer fire the watch.
+// listed takes note of a listing by w. The listing and the watch were asked for side by side: only
+// if both have seen the directory's data in the same version does every later writer fire the
+// watch.
 func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *zkclient.Watch, epoch uint64) {
 	if dir == nil {
 		return
@@ -105,7 +108,8 @@ func (d *dirView) replaces(v *view) {
 	}
 }
 
-// holds reports whether no writer has come since the listing. While there is no connection that is not known.
+// holds reports whether no writer has come since the listing. While there is no connection that is
+// not known.
 func (v *view) holds() bool {
 	if v == nil || v.writers == nil {
 		return false
@@ -123,7 +127,8 @@ func (v *view) use() {
 	}
 }
 
-// noWriter reports whether no writer was in the queue when a node was created, in that session and epoch.
+// noWriter reports whether no writer was in the queue when a node was created, in that session and
+// epoch.
 func (d *dirView) noWriter(session int64, epoch uint64) bool {
 	v := d.now.Load()
 	if !v.holds() || v.newest >= 0 || v.session != session || v.epoch != epoch {
@@ -133,9 +138,9 @@ func (d *dirView) noWriter(session int64, epoch uint64) bool {
 	return true
 }
 
-// NodeSharing decides whether other readers of this process may use the node of one, queued or granted, instead of creating
-// their own. They may, as long as no writer is known to be queued behind the node. Its methods may be called from any
-// goroutine.
+// NodeSharing decides whether other readers of this process may use the node of one, queued or
+// granted, instead of creating their own. They may, as long as no writer is known to be queued
+// behind the node. Its methods may be called from any goroutine.
 type NodeSharing struct {
 	queue *Queue
 	at    atomic.Int64 // the node's number + 1; 0: not known yet
@@ -146,7 +151,8 @@ func (q *Queue) NewSharing() *NodeSharing { return &NodeSharing{queue: q} }
 
 func (s *NodeSharing) queuedAt(n znode.Node) { s.at.Store(n.Seq + 1) }
 
-// CanJoin reports whether another reader may use the node. Before the first listing each may: it comes at the same time.
+// CanJoin reports whether another reader may use the node. Before the first listing each may: it
+// comes at the same time.
 func (s *NodeSharing) CanJoin() bool {
 	at := s.at.Load()
 	if at == 0 {
@@ -160,14 +166,15 @@ func (s *NodeSharing) CanJoin() bool {
 	return true
 }
 
-// Unwatched reports whether the listing that showed no writer behind the node has set no watch, so that EnsureWatch may help.
+// Unwatched reports whether the listing that showed no writer behind the node has set no watch, so
+// that EnsureWatch may help.
 func (s *NodeSharing) Unwatched() bool {
 	v := s.queue.view.now.Load()
 	return v != nil && v.writers == nil && v.newest < s.at.Load()-1
 }
 
-// EnsureWatch sets the watch that the listing has done without. If the directory's data are still those of that listing, no
-// writer has come in between. It reports whether it has asked the server.
+// EnsureWatch sets the watch that the listing has done without. If the directory's data are still
+// those of that listing, no writer has come in between. It reports whether it has asked the server.
 func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 	if !s.Unwatched() {
 		return false
@@ -188,10 +195,12 @@ func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 	return true
 }
 
-// Writers returns the watch that fires when a writer comes, or nil.
+// Writers returns the watch that fires when a writer comes; nil if one is known to be behind the node,
+// or that is not known.
 func (s *NodeSharing) Writers() *zkclient.Watch {
-	if v := s.queue.view.now.Load(); v != nil {
-		return v.writers
+	v := s.queue.view.now.Load()
+	if !v.holds() || v.newest >= s.at.Load()-1 {
+		return nil
 	}
-	return nil
+	return v.writers
 }

@@ -96,8 +96,12 @@ func (q *Queue) tellLeft(nodes []znode.Node, token int64, was queued, cause erro
 	}
 }
 
-// HoldEvents tells observers of one call of a recipe and the hold that it led to. It is nil without observers, and its
-// methods do nothing then.
+// Observers are told of two things that differ in number: nodes in the queue, and holds, of which
+// several may rest on one node. Each begins once and ends once, in one of two events, so that a
+// difference is a gauge. Observing asks the server for nothing.
+
+// HoldEvents tells observers of one call of a recipe and the hold that it led to. It is nil without
+// observers, and its methods do nothing then.
 type HoldEvents struct {
 	queue  *Queue
 	began  time.Time
@@ -136,7 +140,8 @@ func (e *HoldEvents) Granted(g *Grant) {
 		Lock: e.lock, Waited: e.held.Sub(e.began),
 		Queued: !g.queued.since.IsZero() && !g.waited.Swap(true), Joined: joined,
 	})
-	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other holders to tell.
+	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other
+	// holders to tell.
 	e.forget = g.OnEnd(hold.Observers, func(end error) {
 		if errors.Is(end, hold.ErrLost) {
 			go e.ended(end)

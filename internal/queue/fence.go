@@ -58,7 +58,8 @@ func (g *Grant) Verify(ctx context.Context) error {
 	}
 }
 
-// lostUnlessReplaced ends the grant if the server misses a node that is held. A downgrade may have replaced it meanwhile.
+// lostUnlessReplaced ends the grant if the server misses a node that is held. A downgrade may have
+// replaced it meanwhile.
 func (g *Grant) lostUnlessReplaced(ctx context.Context, n znode.Node) (replaced bool, err error) {
 	now, err := g.holding(ctx)
 	if err != nil {
@@ -118,7 +119,8 @@ func (g *Grant) multi(ctx context.Context, alive func() error, ops []any) ([]zk.
 	}
 }
 
-// readable refuses operations whose result the client library cannot read: it would take what was done for refused.
+// readable refuses operations whose result the client library cannot read: it would take what was
+// done for refused.
 func readable(ops []any) error {
 	for i, op := range ops {
 		switch op := op.(type) {

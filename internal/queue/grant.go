@@ -21,11 +21,12 @@ var (
 	errOver    = errors.New("its session is over")
 )
 
-// Grant is a granted set of nodes, from the grant to its end. One or more holds rest on it. Its methods may be called from
-// any goroutine.
+// Grant is a granted set of nodes, from the grant to its end. One or more holds rest on it. Its
+// methods may be called from any goroutine.
 //
-// A grant ends once, released or lost, in the phases of hold.State: it is marked as ended, its holders are told, its nodes are
-// deleted, its observers are told. A downgrade that is under way delays the deletion, until it is settled which node exists.
+// A grant ends once, released or lost, in the phases of hold.State: it is marked as ended, its
+// holders are told, its nodes are deleted, its observers are told. A downgrade that is under way
+// delays the deletion, until it is settled which node exists.
 type Grant struct {
 	queue *Queue
 	sess  int64
@@ -61,8 +62,9 @@ func newGrant(w *waiter) *Grant {
 	return g
 }
 
-// cleanUp is the third phase. A grant that was declared lost may still have its nodes, if the connection comes back in time.
-// No other client deletes them, and all waiters behind would wait forever.
+// cleanUp is the third phase. A grant that was declared lost may still have its nodes, if the
+// connection comes back in time. No other client deletes them, and all waiters behind would wait
+// forever.
 func (g *Grant) cleanUp(end error) {
 	g.lease.End()
 	g.queue.local.unregister(g.local)
@@ -75,7 +77,8 @@ func (g *Grant) cleanUp(end error) {
 	g.tellUnclaimed(end)
 }
 
-// remove starts the deletion of the nodes, once it is settled which they are. The channel yields its result.
+// remove starts the deletion of the nodes, once it is settled which they are. The channel yields
+// its result.
 func (g *Grant) remove(with func([]znode.Node) error) <-chan error {
 	result := make(chan error, 1) // the caller may not wait for it
 	go func() { result <- with(g.settled()) }()
@@ -121,7 +124,8 @@ func (g *Grant) holding(ctx context.Context) ([]znode.Node, error) {
 // holds reports whether n is what is held now.
 func (g *Grant) holds(n znode.Node) bool { return !missing(g.settled(), []znode.Node{n}) }
 
-// Release gives the nodes back. It starts their deletion whatever ctx says; ctx bounds the wait for the answer.
+// Release gives the nodes back. It starts their deletion whatever ctx says; ctx bounds the wait for
+// the answer.
 func (g *Grant) Release(ctx context.Context) error {
 	ctx, stop := g.state.Bound(ctx)
 	defer stop()
@@ -164,8 +168,8 @@ func (g *Grant) released(err error) error {
 // Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
 func (g *Grant) Err() error { return g.state.Look() }
 
-// State returns the state of the grant, and has its nodes watched from now on, off the caller's path: a grant whose state is
-// not asked for costs no watch.
+// State returns the state of the grant, and has its nodes watched from now on, off the caller's
+// path: a grant whose state is not asked for costs no watch.
 func (g *Grant) State() *hold.State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -190,8 +194,8 @@ func (g *Grant) watchLocked() {
 	}
 }
 
-// watch ends the grant when its node is deleted, by any client, or its session or connection ends. A watch on the node
-// reports all of these.
+// watch ends the grant when its node is deleted, by any client, or its session or connection ends.
+// A watch on the node reports all of these.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
 	for {
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
@@ -206,7 +210,8 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 		}
 		switch {
 		case err == zk.ErrNoNode, err == nil && zkclient.Gone(event):
-			// Release and Downgrade delete the node themselves, and have said so before they sent the delete.
+			// Release and Downgrade delete the node themselves, and have said so before they sent
+			// the delete.
 			if g.holds(n) {
 				g.state.Lose(errDeleted)
 			}
@@ -232,8 +237,8 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 	}
 }
 
-// Watched reports whether the first of the nodes exists, as far as that is known without asking: a watch that was set on the
-// present connection has not fired.
+// Watched reports whether the first of the nodes exists, as far as that is known without asking: a
+// watch that was set on the present connection has not fired.
 func (g *Grant) Watched() bool {
 	w := g.own.Load()
 	if w == nil || !w.SetIn(g.queue.client.Epoch()) {
@@ -243,9 +248,9 @@ func (g *Grant) Watched() bool {
 	return !fired
 }
 
-// Exists reports whether the first of the nodes exists, and asks if that is not known. If it does not, the grant is lost. A
-// holder that is alone need not know: it finds out when it asks or releases. Holders that share the node, or pass it on, may
-// do neither.
+// Exists reports whether the first of the nodes exists, and asks if that is not known. If it does
+// not, the grant is lost. A holder that is alone need not know: it finds out when it asks or
+// releases. Holders that share the node, or pass it on, may do neither.
 func (g *Grant) Exists(ctx context.Context) bool {
 	for !g.Watched() { // again if it has fired: a client may have written into the node
 		nodes, err := g.holding(ctx)
@@ -268,8 +273,8 @@ func (g *Grant) Exists(ctx context.Context) bool {
 	return true
 }
 
-// Deadline is the instant until which the nodes are known to exist, if no client deletes them; the zero time if the grant has
-// ended.
+// Deadline is the instant until which the nodes are known to exist, if no client deletes them; the
+// zero time if the grant has ended.
 func (g *Grant) Deadline() time.Time {
 	if g.Err() != nil {
 		return time.Time{}
@@ -286,9 +291,9 @@ func (g *Grant) Token() int64 { return g.token }
 // errNotWrite means that there is nothing to downgrade.
 var errNotWrite = errors.New("not held for writing")
 
-// Downgrade puts a node of another kind, with the same number, in the place of the one that is held, in one transaction: no
-// writer slips in between, and no waiter behind is overtaken. It runs to its end whatever ctx says; ctx bounds the wait for
-// the answer.
+// Downgrade puts a node of another kind, with the same number, in the place of the one that is
+// held, in one transaction: no writer slips in between, and no waiter behind is overtaken. It runs
+// to its end whatever ctx says; ctx bounds the wait for the answer.
 func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	if err := zkclient.Ended(ctx); err != nil {
 		return err
@@ -306,8 +311,8 @@ func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	g.pending = pending
 	old := g.nodes[0]
 	g.mu.Unlock()
-	// An end from now on waits until it is settled which node to delete. An end before has begun to delete the old one, and
-	// would never hear of the new one.
+	// An end from now on waits until it is settled which node to delete. An end before has begun to
+	// delete the old one, and would never hear of the new one.
 	if err := g.Err(); err != nil {
 		g.settle(old)
 		return err
@@ -331,8 +336,8 @@ func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 			gone = true
 			g.state.Lose(errOver)
 		}
-		// A release that came meanwhile has ended the hold: then the end of the node is no loss, and what the server says of
-		// it is not the answer.
+		// A release that came meanwhile has ended the hold: then the end of the node is no loss,
+		// and what the server says of it is not the answer.
 		if end := g.Err(); gone || errors.Is(end, hold.ErrLost) {
 			err = end
 		}

@@ -9,8 +9,9 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 )
 
-// Hold is one of several holds on one grant: the re-entries of an owner, the readers that share a node, the writers that hand
-// it on. Each ends by itself, and all end when the grant is lost. The recipe releases the grant with the last of them.
+// Hold is one of several holds on one grant: the re-entries of an owner, the readers that share a
+// node, the writers that hand it on. Each ends by itself, and all end when the grant is lost. The
+// recipe releases the grant with the last of them.
 type Hold struct {
 	Grant  *Grant
 	state  hold.State
@@ -37,15 +38,15 @@ func (h *Hold) Bound(ctx context.Context) (context.Context, context.CancelFunc) 
 	return h.state.Bound(ctx)
 }
 
-// End ends this hold. The error matches hold.ErrLost if the grant had been lost first, and is hold.ErrReleased from the second
-// call on.
+// End ends this hold. The error matches hold.ErrLost if the grant had been lost first, and is
+// hold.ErrReleased from the second call on.
 func (h *Hold) End() error { return h.state.Release() }
 
 // Err returns nil while the hold lives, and then what ended it.
 func (h *Hold) Err() error { return h.state.Look() }
 
-// State returns the state of this hold, which the loss of the grant ends from now on. A hold whose state is not asked for
-// costs no watch and no goroutine.
+// State returns the state of this hold, which the loss of the grant ends from now on. A hold whose
+// state is not asked for costs no watch and no goroutine.
 func (h *Hold) State() *hold.State {
 	h.state.EndWith(h.Grant.State)
 	return &h.state
@@ -68,14 +69,14 @@ func (h *Hold) Token() int64 { return h.Grant.Token() }
 // Guard is that of the grant.
 func (h *Hold) Guard() *zk.CheckVersionRequest { return h.Grant.Guard() }
 
-// Multi makes a transaction that takes place only while the grant lives. The end of this hold comes before any other error, as
-// in Verify.
+// Multi makes a transaction that takes place only while the grant lives. The end of this hold comes
+// before any other error, as in Verify.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return h.Grant.multi(ctx, h.Err, ops)
 }
 
-// Verify asks the quorum whether the grant lives. The end of this hold comes before any other error: ctx may be its own, and
-// the grant may be another hold's by now.
+// Verify asks the quorum whether the grant lives. The end of this hold comes before any other
+// error: ctx may be its own, and the grant may be another hold's by now.
 func (h *Hold) Verify(ctx context.Context) error {
 	if err := h.Err(); err != nil {
 		return err

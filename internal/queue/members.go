@@ -13,7 +13,8 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Member is a holder or a waiter, as seen from outside. It has the fields of zklocks.Member, which documents them.
+// Member is a holder or a waiter, as seen from outside. It has the fields of zklocks.Member, which
+// documents them.
 type Member struct {
 	Path    string
 	Kind    observe.Kind
@@ -37,8 +38,8 @@ type standing struct {
 // readers bounds how many nodes are read at a time.
 const readers = 16
 
-// Members lists the holders and the waiters, in order. allowed says how many nodes may be ahead of a member with so many
-// nodes.
+// Members lists the holders and the waiters, in order. allowed says how many nodes may be ahead of
+// a member with so many nodes.
 func (q *Queue) Members(ctx context.Context, allowed func(nodes int) int) ([]Member, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
@@ -65,8 +66,8 @@ func (q *Queue) Members(ctx context.Context, allowed func(nodes int) int) ([]Mem
 		case nil:
 			present = append(present, m)
 		case zk.ErrNoNode:
-			// It has left since the listing. The members behind it are judged without it, or a free lock would be
-			// shown beside waiters.
+			// It has left since the listing. The members behind it are judged without it, or a free
+			// lock would be shown beside waiters.
 			line = slices.DeleteFunc(line, m.owns)
 		default:
 			return nil, explain(errs[i], "READ on "+q.path(m.First))
@@ -101,8 +102,8 @@ func (m standing) owns(n znode.Node) bool {
 	return m.First.Seq <= n.Seq && n.Seq < m.First.Seq+int64(m.Nodes)
 }
 
-// group puts nodes that were created together into one member: they have one id and numbers in a row. A node without an id is
-// a member by itself.
+// group puts nodes that were created together into one member: they have one id and numbers in a
+// row. A node without an id is a member by itself.
 func group(line []znode.Node) []standing {
 	var members []standing
 	for i, n := range line {

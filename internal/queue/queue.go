@@ -26,8 +26,8 @@ type Config struct {
 	Names Names
 	// Path is the path of the lock as the program gave it, for observers; "": the directory's.
 	Path string
-	// Persistent makes the directory a plain node and not a container, which goes when it is empty: for clients that
-	// make the directory once and then rely on it.
+	// Persistent makes the directory a plain node and not a container, which goes when it is empty:
+	// for clients that make the directory once and then rely on it.
 	Persistent bool
 	// MakeDir makes the directory when it does not exist; nil: it and its parents are made.
 	MakeDir func(context.Context) error
@@ -43,8 +43,8 @@ func Default() Config {
 // maxData leaves room for the rest of the request, see maxRequest.
 const maxData = 512 << 10
 
-// Queue is the directory of one lock, as this process uses it over one connection. Its methods may be called from any
-// goroutine.
+// Queue is the directory of one lock, as this process uses it over one connection. Its methods may
+// be called from any goroutine.
 type Queue struct {
 	client *zkclient.Client
 	dir    string
@@ -55,14 +55,16 @@ type Queue struct {
 	view  dirView
 	local localNodes
 
-	// crowded says that the last listing had so many nodes that the next waiter will have to list, too. Then the reply
-	// to its create need not tell how many there are.
+	// crowded says that the last listing had so many nodes that the next waiter will have to list,
+	// too. Then the reply to its create need not tell how many there are.
 	crowded atomic.Bool
-	// untouchable says that the server has refused this client the right to write the directory's data.
+	// untouchable says that the server has refused this client the right to write the directory's
+	// data.
 	untouchable atomic.Bool
 }
 
-// New returns the queue of a lock in the directory dir. It does no I/O. The error says what is wrong with the arguments.
+// New returns the queue of a lock in the directory dir. It does no I/O. The error says what is
+// wrong with the arguments.
 func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
 	switch {
 	case conn == nil:
@@ -109,7 +111,8 @@ func (q *Queue) makeDir(ctx context.Context) error {
 	return explain(err, "CREATE on the parents of "+q.dir)
 }
 
-// list returns the nodes in order, and the directory as of that moment. A directory that does not exist is empty.
+// list returns the nodes in order, and the directory as of that moment. A directory that does not
+// exist is empty.
 func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, error) {
 	children, dir, err := q.client.Children(ctx, sess, q.dir)
 	if err != nil && err != zk.ErrNoNode {
@@ -165,8 +168,8 @@ type Limit struct {
 	Check *zk.CheckVersionRequest
 	// Changed fires when the limit changes; nil: it never does.
 	Changed *zkclient.Watch
-	// Dir is the czxid of the directory that the limit belongs to; 0: any. A directory that was deleted and made again
-	// may have another limit.
+	// Dir is the czxid of the directory that the limit belongs to; 0: any. A directory that was
+	// deleted and made again may have another limit.
 	Dir int64
 	// Forget has the limit read again the next time; nil: nothing was read.
 	Forget func()

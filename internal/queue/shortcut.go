@@ -9,7 +9,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// The shortcuts: what saves requests. Without this file's grants a waiter lists, and holds as surely.
+// The shortcuts: what saves requests. Without this file's grants a waiter lists, and holds as
+// surely.
 //
 //	roomInReply     the reply to the create tells how many children the directory has: so few that all may be ahead
 //	noWriterCached  a reader knows that no writer is queued (dirView)
@@ -32,7 +33,8 @@ func (w *waiter) shortcut(ctx context.Context, wait bool) (turn, error) {
 	return relist, nil
 }
 
-// roomInReply reports whether it would be the waiter's turn even if all other children of the directory were ahead.
+// roomInReply reports whether it would be the waiter's turn even if all other children of the
+// directory were ahead.
 func (w *waiter) roomInReply() bool {
 	dir := w.made.Dir
 	if dir == nil {
@@ -46,8 +48,9 @@ func (w *waiter) roomInReply() bool {
 	return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead
 }
 
-// noWriterCached reports whether a reader knows that no writer was queued when its node was created. The header of that
-// reply tells the token, on a connection where that has been seen to be right.
+// noWriterCached reports whether a reader knows that no writer was queued when its node was
+// created. The header of that reply tells the token, on a connection where that has been seen to be
+// right.
 func (w *waiter) noWriterCached() bool {
 	if w.made.Dir != nil || w.made.Zxid == 0 || !w.queue.client.HeaderZxidVerified() {
 		return false
@@ -61,8 +64,9 @@ func (w *waiter) noWriterCached() bool {
 	return true
 }
 
-// touches reports whether the transaction that creates the nodes writes the directory's data. Where that is optional it is
-// left out when the reply would tell nothing: the queue is long, and the header of the reply tells the token.
+// touches reports whether the transaction that creates the nodes writes the directory's data. Where
+// that is optional it is left out when the reply would tell nothing: the queue is long, and the
+// header of the reply tells the token.
 func (q *Queue) touches(r Request) bool {
 	switch modes[q.mode(r)].touch {
 	case touchRequired:
@@ -73,11 +77,12 @@ func (q *Queue) touches(r Request) bool {
 	return false
 }
 
-// follow waits behind a node of this process that has the number before. Between the two no other node can stand. If the
-// predecessor was the first of all, and its watch reports its deletion, there is none ahead.
+// follow waits behind a node of this process that has the number before. Between the two no other
+// node can stand. If the predecessor was the first of all, and its watch reports its deletion,
+// there is none ahead.
 //
-// It takes a watch on the own node, which is the one that the next waiter needs, so no waiter needs another. Observers are
-// told what the predecessor knows of the nodes ahead of it.
+// It takes a watch on the own node, which is the one that the next waiter needs, so no waiter needs
+// another. Observers are told what the predecessor knows of the nodes ahead of it.
 func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, error) {
 	predecessor.followed.Store(true)
 	defer predecessor.followed.Store(false)
@@ -147,8 +152,8 @@ func (l *localNode) isFirst() bool {
 	return l.ahead == 0
 }
 
-// countAhead returns how many nodes are ahead, as soon as that is known. It never is, ok is false, when the waiter has left
-// before.
+// countAhead returns how many nodes are ahead, as soon as that is known. It never is, ok is false,
+// when the waiter has left before.
 func (l *localNode) countAhead(ctx context.Context) (n int, ok bool, err error) {
 	for followers := 0; ; {
 		l.mu.Lock()
@@ -184,8 +189,8 @@ type localNodes struct {
 
 type localKey struct{ session, seq int64 }
 
-// register adds the waiter's node, if it is exclusive, and returns the one with the number before; nil if that is not a node
-// of this queue and session.
+// register adds the waiter's node, if it is exclusive, and returns the one with the number before;
+// nil if that is not a node of this queue and session.
 func (w *waiter) register() (predecessor *localNode) {
 	if !modes[w.queue.mode(w.request)].exclusive {
 		return nil
@@ -219,7 +224,20 @@ func (all *localNodes) unregister(l *localNode) {
 	}
 }
 
-// leavesMarker reports whether the nodes of a grant are deleted together with a release marker: if a waiter may need it.
+// A release marker tells the waiter behind that the deleted node held, so that none was ahead of
+// it:
+//
+//	Multi[ Create(node+marker), Delete(node+marker), Delete(node) ]
+//
+// The marker exists within the transaction only, so no listing shows it, but a watch for its
+// creation fires. No other signal is delivered atomically with the deletion, is sent by the node's
+// owner alone, and cannot be sent by accident. A node that is deleted without its marker may never
+// have held, and its waiter lists. The marker's name ends with the kinds of nodes that the holder
+// has looked for, so recipes that see other kinds in one directory wait for other markers.
+
+// leavesMarker reports whether a grant's nodes are deleted together with a release marker. Where
+// the grant had at most one node ahead when it listed, no waiter needs it; nor a follower; nor does
+// a reader leave one, which the holder may have become, since other readers may hold beside it.
 func (g *Grant) leavesMarker(nodes []znode.Node) bool {
 	return g.marker && g.local != nil && nodes[0] == g.local.node && !g.local.followed.Load()
 }

@@ -13,16 +13,18 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// watchSet holds the watches set since the last listing, in the order of blockers.watched. The zero value has none.
+// watchSet holds the watches set since the last listing, in the order of blockers.watched. The zero
+// value has none.
 type watchSet struct {
 	set      bool
 	watches  []*zkclient.Watch
 	aclCheck *time.Timer // nil once it has fired
 }
 
-// aclCheckDelay: the request that sets watches on many nodes does not check READ permission, but servers from 3.8.4 and
-// 3.9.2 on drop the events of nodes that the client may not read. After this delay without an event the waiter reads the
-// watched nodes, which returns zk.ErrNoAuth instead of waiting forever.
+// aclCheckDelay: the request that sets watches on many nodes does not check READ permission, but
+// servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After this
+// delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth instead of
+// waiting forever.
 const aclCheckDelay = 5 * time.Second
 
 func (s *watchSet) close() {
@@ -31,7 +33,8 @@ func (s *watchSet) close() {
 	}
 }
 
-// waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and waits for the first event.
+// waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and
+// waits for the first event.
 func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
 	b, set := &s.blockers, &s.watches
 	if !set.set {
@@ -54,8 +57,8 @@ func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
 	return pending, nil
 }
 
-// watch sets the watches of a survey with one request: on the blockers and, if an event may grant the waiter's nodes, on
-// these. A blocker that does not exist is removed.
+// watch sets the watches of a survey with one request: on the blockers and, if an event may grant
+// the waiter's nodes, on these. A blocker that does not exist is removed.
 func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 	q, b := w.queue, &s.blockers
 	blockers := slices.Clone(b.watched)
@@ -119,7 +122,8 @@ func (w *waiter) firstEvent(ctx context.Context, s *survey) (i int, event zk.Eve
 // mostReads is how many nodes are read at once: each takes a goroutine.
 const mostReads = 1000
 
-// readNodes reads nodes. If one does not exist, its event is on the way or withheld, and the waiter lists.
+// readNodes reads nodes. If one does not exist, its event is on the way or withheld, and the waiter
+// lists.
 func (w *waiter) readNodes(ctx context.Context, nodes []znode.Node) (turn, error) {
 	errs := make([]error, len(nodes))
 	slots := make(chan struct{}, mostReads)
@@ -189,8 +193,8 @@ func (w *waiter) first(ctx context.Context, limit Limit, watches []*zkclient.Wat
 // mostWatches is how many watches one select waits for: reflect.Select takes 65,536 cases.
 const mostWatches = 60_000
 
-// receive waits for the first event of the watches, or for one of the other channels, whose index comes after those of the
-// watches.
+// receive waits for the first event of the watches, or for one of the other channels, whose index
+// comes after those of the watches.
 func receive(watches []*zkclient.Watch, others ...any) (int, zk.Event) {
 	if len(watches) > mostWatches {
 		return receiveInParts(watches, others)
@@ -210,8 +214,8 @@ func receive(watches []*zkclient.Watch, others ...any) (int, zk.Event) {
 	return i, watches[i].Event(event, first)
 }
 
-// receiveInParts waits for each part of the watches on a goroutine of its own. An event that comes second is not lost: its
-// watch keeps it.
+// receiveInParts waits for each part of the watches on a goroutine of its own. An event that comes
+// second is not lost: its watch keeps it.
 func receiveInParts(watches []*zkclient.Watch, others []any) (int, zk.Event) {
 	type result struct {
 		i     int

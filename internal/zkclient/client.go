@@ -7,10 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"sync/atomic"
-	"weak"
 
 	"github.com/go-zookeeper/zk"
 
@@ -47,36 +44,16 @@ type connection struct {
 	headers atomic.Int32
 }
 
-// clients maps each zk.Conn to its connection, so that all locks of the process share its watches
-// and its monitor. Both pointers are weak: the map keeps no zk.Conn alive, and a connection is
-// freed with the last lock that uses it.
-var clients struct {
-	sync.Mutex
-	of map[weak.Pointer[zk.Conn]]weak.Pointer[connection]
-}
-
-// Of returns the Client of conn.
+// Of returns the Client of conn, which all locks of the process share, with its watches and its
+// monitor. The Link of conn refers to it.
 func Of(conn *zk.Conn) *Client {
-	key := weak.Make(conn)
-	clients.Lock()
-	defer clients.Unlock()
-	if c := clients.of[key].Value(); c != nil {
+	l := liveness.Of(conn)
+	return l.User(func() any {
+		c := &connection{conn: conn, link: l}
+		c.monitor.client = &Client{connection: c}
+		l.OnClosed(c.monitor.tick)
 		return c.monitor.client
-	}
-	c := &connection{conn: conn, link: liveness.Of(conn)}
-	c.monitor.client = &Client{connection: c}
-	if clients.of == nil {
-		clients.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[connection])
-	}
-	clients.of[key] = weak.Make(c)
-	runtime.AddCleanup(c, func(key weak.Pointer[zk.Conn]) {
-		clients.Lock()
-		defer clients.Unlock()
-		if clients.of[key].Value() == nil { // a later call of Of may have put a new one there
-			delete(clients.of, key)
-		}
-	}, key)
-	return c.monitor.client
+	}).(*Client)
 }
 
 // Session waits until there is a session and returns its id, which is never 0.

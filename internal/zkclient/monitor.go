@@ -53,8 +53,8 @@ func (c *Client) Keep(session int64) *Lease {
 	return l
 }
 
-// OnLoss registers lose, which a goroutine of the monitor calls at most once, when the session must
-// be considered lost.
+// OnLoss registers lose, which the monitor calls at most once, on any goroutine, when the session
+// must be considered lost.
 func (l *Lease) OnLoss(lose func(error)) {
 	m := &l.client.monitor
 	m.mu.Lock()

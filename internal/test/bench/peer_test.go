@@ -11,6 +11,7 @@ import (
 // peer is a driver that has been started.
 type peer struct {
 	name    string
+	library string // what it drives, if that is not its name
 	version string
 	driver  *realzk.Child
 }

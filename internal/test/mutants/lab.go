@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/test/patch"
 	"github.com/zklocks/zklocks/internal/test/yields"
 )
 
@@ -26,22 +26,7 @@ func (l *lab) overlay(dir, file string, src []byte) (string, error) {
 		}
 		return yields.Write(l.root, dir, changed)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	mutated := filepath.Join(dir, filepath.Base(file))
-	if err := os.WriteFile(mutated, src, 0o600); err != nil {
-		return "", err
-	}
-	replace := map[string]map[string]string{
-		"Replace": {filepath.Join(l.root, filepath.FromSlash(file)): mutated},
-	}
-	text, err := json.Marshal(replace)
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	return patch.Overlay(l.root, dir, map[string][]byte{file: src})
 }
 
 // build makes the test program of a package. Without the race detector: a mutant

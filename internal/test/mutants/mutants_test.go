@@ -88,37 +88,6 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// An anchor is found wherever in its package it stands, and however it is laid out; but once.
-func TestAnAnchorIsAFragmentOfThePackage(t *testing.T) {
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"a.go":      "package a\n\nfunc one() int { return 1 + 2 } // the sum\n",
-		"b.go":      "package a\n\nfunc two() {\n\tone() // twice\n\tone()\n}\n",
-		"b_test.go": "package a\n\nfunc three() int { return 1 + 2 }\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for old, want := range map[string]string{
-		"return 1 + 2":      "package a\n\nfunc one() int { X } // the sum\n",
-		"return 1+2":        "package a\n\nfunc one() int { X } // the sum\n",
-		"one(); one()":      "",
-		"one()\none()":      "package a\n\nfunc two() {\n\tX\n}\n",
-		"one()":             "", // three times
-		"return 1 + 3":      "",
-		"func one() string": "",
-	} {
-		_, got, err := mutant{pkg: ".", old: old, new: "X"}.patched(dir)
-		if string(got) != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v", old, got, err)
-		}
-	}
-	if _, got, err := (mutant{pkg: ".", in: "one", old: "one()", new: "X"}).patched(dir); err != nil || !strings.Contains(string(got), "func X int") {
-		t.Errorf("in one function: %q, %v", got, err)
-	}
-}
-
 func TestTheTestThatFailedIsTold(t *testing.T) {
 	for text, want := range map[string]string{
 		"--- FAIL: TestA (1s)\n    --- PASS: TestA/x (0s)\n    --- FAIL: TestA/y (0s)\nFAIL\n": "TestA/y",

@@ -18,6 +18,8 @@ var ofTheShared = []mutant{
 		old:  `slices.ContainsFunc(line, behind):`,
 		new:  `slices.ContainsFunc(line[:0], behind):`,
 		test: inRwlock("TestAWriterThatCameBeforeTheLookEndsTheJoining"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "watch-set-after-the-listing",
@@ -90,6 +92,8 @@ var ofTheShared = []mutant{
 		old:  "if !g.enter() {\n\t\treturn false\n\t}\n\tif p.ask(ctx) {\n\t\treturn true\n\t}\n\tg.leaveAsync()\n\treturn false",
 		new:  "return p.ask(ctx) && g.enter()",
 		test: inRwlock("TestWhoAsksKeepsThePlace"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "writer-that-came-while-one-asked-overtaken",
@@ -98,6 +102,8 @@ var ofTheShared = []mutant{
 		old:  `return g.grant.Exists(ctx) && g.sharing.CanJoin()`,
 		new:  `return g.sharing.CanJoin() && g.grant.Exists(ctx)`,
 		test: inRwlock("TestAWriterThatComesWhileOneAsks"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "who-may-not-join-stays-a-member",
@@ -122,6 +128,8 @@ var ofTheShared = []mutant{
 		old:  `e != nil && p.sharing.CanJoin() {`,
 		new:  `e != nil {`,
 		test: inRwlock("TestReadersThatWaitShareOneNode"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "deserted-errand-waited-for",
@@ -130,6 +138,8 @@ var ofTheShared = []mutant{
 		old:  "case errAcquirerPanicked:",
 		new:  "case zkclient.ErrOver:",
 		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
+
+		unexplored: "no observer of a world panics",
 	},
 	{
 		name: "deserted-errand-kept",
@@ -138,6 +148,8 @@ var ofTheShared = []mutant{
 		old:  "defer func() { r.deliver(e, place, err) }()",
 		new:  "defer func() {\n\t\t\tif place != nil {\n\t\t\t\tr.deliver(e, place, err)\n\t\t\t}\n\t\t}()",
 		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
+
+		unexplored: "no observer of a world panics",
 	},
 	{
 		name: "one-who-gives-up-calls-it-off-for-all",
@@ -178,6 +190,8 @@ var ofTheShared = []mutant{
 		old:  `alone: m.kinds != ours`,
 		new:  `alone: m.kinds != ours && m.kinds != curator`,
 		test: inRwlock("TestCuratorNames"),
+
+		unexplored: "no world has clients of other languages",
 	},
 	{
 		name: "reads-shared-by-kazoo-names",
@@ -186,6 +200,8 @@ var ofTheShared = []mutant{
 		old:  `alone: m.kinds != ours`,
 		new:  `alone: m.kinds == curator`,
 		test: inRwlock("TestKazooNames"),
+
+		unexplored: "no world has clients of other languages",
 	},
 	{
 		name: "came-along-past-a-writer-unseen",
@@ -194,6 +210,8 @@ var ofTheShared = []mutant{
 		old:  "if w.Stat.Mzxid == v.mzxid {",
 		new:  "if w.Stat.Mzxid >= v.mzxid {",
 		test: inRwlock("TestNobodyComesAlongPastAWriterWhomNobodySaw"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "looks-out-for-writers-each-time",
@@ -202,6 +220,8 @@ var ofTheShared = []mutant{
 		old:  "if n < mostUnused || n%everySo == 0 {",
 		new:  "if n >= 0 {",
 		test: inRwlock("TestReadersDoNotLookOutWithoutNeed"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "never-looks-out-again",
@@ -210,6 +230,8 @@ var ofTheShared = []mutant{
 		old:  "if n < mostUnused || n%everySo == 0 {",
 		new:  "if n < mostUnused {",
 		test: inRwlock("TestReadersDoNotLookOutWithoutNeed"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "first-who-leaves-takes-the-node-along",
@@ -250,6 +272,8 @@ var ofTheShared = []mutant{
 		old:  `g.idleSince.Store(int64(time.Since(start)))`,
 		new:  `g.idleSince.CompareAndSwap(0, int64(time.Since(start)))`,
 		test: inRwlock("TestALingeringReadLock"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "idle-place-kept-although-a-writer-comes",
@@ -291,6 +315,8 @@ var ofTheShared = []mutant{
 		old:  "m.reads.retire(ctx) // an idle read lock of our own is nobody's\n",
 		new:  "",
 		test: inRwlock("TestALingeringReadLock"),
+
+		unexplored: "busy is a right answer at any time",
 	},
 	{
 		name: "one-hand-over-too-many",
@@ -299,6 +325,8 @@ var ofTheShared = []mutant{
 		old:  `c.passed < c.limit`,
 		new:  `c.passed <= c.limit`,
 		test: inRwlock("TestHandoffEndsAfterItsLimit"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "hand-overs-of-the-last-row-counted",
@@ -307,6 +335,8 @@ var ofTheShared = []mutant{
 		old:  `c.grant, c.passed = place, 0`,
 		new:  `c.grant = place`,
 		test: inRwlock("TestHandoffEndsAfterItsLimit"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "place-taken-that-was-lost-on-its-way",
@@ -323,6 +353,8 @@ var ofTheShared = []mutant{
 		old:  "s := c.waiting[0]\n\tc.waiting = slices.Delete(c.waiting, 0, 1)",
 		new:  "last := len(c.waiting) - 1\n\ts := c.waiting[last]\n\tc.waiting = slices.Delete(c.waiting, last, last+1)",
 		test: inRwlock("TestHandoffGoesRoundInTheProcess"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "handed-on-unwatched",
@@ -355,6 +387,8 @@ var ofTheShared = []mutant{
 		old:  "hold.NeedContext(ctx)\n",
 		new:  "_ = hold.NeedContext\n",
 		test: inRwlock("TestANilContextChangesNothing"),
+
+		unexplored: "no world passes a nil context",
 	},
 	{
 		name: "downgraded-lock-handed-on",
@@ -419,5 +453,7 @@ var ofTheShared = []mutant{
 		old:  `func(error) { forget() }`,
 		new:  `func(error) { _ = forget }`,
 		test: inRwlock("TestASharedReadThatHasEndedIsForgotten"),
+
+		unexplored: "it costs memory, which no world counts",
 	},
 }

@@ -33,6 +33,8 @@ var ofTheRecipes = []mutant{
 		old:  `(gone.Kind == curator.write || !seen)`,
 		new:  `!seen`,
 		test: inRwlock("TestCuratorsDowngradeIsOneHolder"),
+
+		unexplored: "no world has Curator's names",
 	},
 	{
 		name: "downgrade-in-a-jvm-refused",
@@ -41,6 +43,8 @@ var ofTheRecipes = []mutant{
 		old:  `case twice && !downgrading(line[i-1], n):`,
 		new:  `case twice:`,
 		test: inRwlock("TestCuratorsDowngradeIsOneHolder"),
+
+		unexplored: "no world has Curator's names",
 	},
 	{
 		name: "own-number-shared",
@@ -49,6 +53,8 @@ var ofTheRecipes = []mutant{
 		old:  `m.nodes[0].Alone(line)`,
 		new:  `error(nil)`,
 		test: inRwlock("TestANumberOfOursIsNobodyElses"),
+
+		unexplored: "the listing refuses two of one number, but for Curator's, and no world has these",
 	},
 	{
 		name: "kazoo-names-in-a-container",
@@ -57,6 +63,8 @@ var ofTheRecipes = []mutant{
 		old:  `m.err == nil && m.kinds == kazoo`,
 		new:  `false`,
 		test: inRwlock("TestKazooNamesHaveADirectoryThatStays"),
+
+		unexplored: "no world has clients of other languages",
 	},
 	{
 		name: "kazoo-names-marked",

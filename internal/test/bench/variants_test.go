@@ -1,0 +1,211 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/zklocks/zklocks/internal/test/patch"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+)
+
+// A variant is the library with a difference, measured beside the library as it is, in the same
+// rounds.
+type variant struct {
+	name    string
+	patches []patch.Patch
+}
+
+// shortcuts are the variants that make ablation measures: each does without one shortcut.
+var shortcuts = []variant{
+	{"room in the reply", []patch.Patch{{
+		Pkg: "internal/queue", In: "waiter.roomInReply",
+		Old: "return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead", New: "return false",
+	}}},
+	{"no writer cached", []patch.Patch{{
+		Pkg: "internal/queue", In: "waiter.noWriterCached", Old: "return true", New: "return false",
+	}}},
+	{"follow the neighbor", []patch.Patch{{
+		Pkg: "internal/queue", In: "waiter.shortcut", Old: "if wait && predecessor != nil", New: "if false && predecessor != nil",
+	}}},
+	{"release markers", []patch.Patch{
+		{Pkg: "internal/queue", In: "Grant.leavesMarker", Old: "return g.marker && ", New: "return false && g.marker && "},
+		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
+	}},
+	{"watches by one request", []patch.Patch{{
+		Pkg: "internal/zkclient", In: "Client.set", Old: "if entries[0].key.bare {", New: `if entries[0].key.mark != "" {`,
+	}}},
+	{"readers ahead watched together", []patch.Patch{{
+		Pkg: "internal/queue", In: "blockers.joins", Old: "return len(b.watched) > 0 && ", New: "return false && len(b.watched) > 0 && ",
+	}}},
+	{"listings without a watch on writers", []patch.Patch{{
+		Pkg: "internal/queue", In: "dirView.watches", Old: "if d.always {", New: "if d.always || true {",
+	}}},
+	{"creates without a touch in a long queue", []patch.Patch{{
+		Pkg: "internal/queue", In: "Queue.touches", Old: "(!q.crowded.Load() || !q.client.HeaderZxidVerified())", New: "true",
+	}}},
+	{"token from the header", []patch.Patch{{
+		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",
+	}}},
+	{"calls without a goroutine", []patch.Patch{{
+		Pkg: "internal/zkclient", In: "Uninterruptible", Old: "return uninterruptible{ctx}", New: "return ctx",
+	}}},
+}
+
+// TestVariants measures variants: BENCH_AGAINST=ref is the library as of a commit, BENCH_ABLATION=1
+// the library without each of its shortcuts.
+func TestVariants(t *testing.T) {
+	s, asked := fromEnv(t)
+	ref, ablation := os.Getenv("BENCH_AGAINST"), os.Getenv("BENCH_ABLATION") != ""
+	if !asked || ref == "" && !ablation {
+		t.Log("neither BENCH_AGAINST nor BENCH_ABLATION is set: no variant is measured")
+		return
+	}
+	root := moduleRoot(t)
+	programs := map[string]string{}
+	if ref != "" {
+		programs["at "+ref] = atCommit(t, root, ref)
+	}
+	if ablation {
+		for _, v := range shortcuts {
+			programs["without "+v.name] = v.build(t, root)
+		}
+	}
+	l := newLaboratory(t, s, ours, again)
+	var names []string
+	for name, program := range programs {
+		for _, library := range []string{ours, again} {
+			p := l.start(t, program, library, name)
+			names = append(names, p.name)
+		}
+	}
+	var all []workload
+	for _, w := range s.chosen(workloads) {
+		for _, library := range []string{ours, again} {
+			v := workload{name: w.name, job: w.job, peers: []string{library}}
+			if library == again {
+				v.name += ", reentrant"
+			}
+			for _, name := range names {
+				if l.peers[name].library == library && slices.Contains(w.peers, library) {
+					v.peers = append(v.peers, name)
+				}
+			}
+			if len(v.peers) > 1 {
+				all = append(all, v)
+			}
+		}
+	}
+	l.warmUp(t, all)
+	results := l.measure(t, all)
+	l.leave()
+	printVariants(os.Stdout, results)
+}
+
+// start starts another program of this package as a peer.
+func (l *laboratory) start(t *testing.T, program, library, name string) *peer {
+	t.Helper()
+	order, err := json.Marshal(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), childEnv+"="+string(order))
+	p := &peer{name: library + " " + name, library: library, driver: realzk.StartProgram(t, cmd)}
+	p.version = p.driver.Hears("hello")
+	l.peers[p.name] = p
+	return p
+}
+
+func moduleRoot(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// build builds the driver with a variant of the library.
+func (v variant) build(t *testing.T, root string) string {
+	t.Helper()
+	changed, err := patch.All(root, v.patches...)
+	if err != nil {
+		t.Fatalf("%s: %v", v.name, err)
+	}
+	overlay, err := patch.Overlay(root, t.TempDir(), changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return driverOf(t, root, "./internal/test/bench", "-overlay", overlay)
+}
+
+// atCommit builds the driver as of a commit.
+func atCommit(t *testing.T, root, ref string) string {
+	t.Helper()
+	dir := t.TempDir()
+	archive := exec.Command("git", "archive", ref)
+	archive.Dir = root
+	text, err := archive.Output()
+	if err != nil {
+		t.Fatalf("git archive %s: %v", ref, err)
+	}
+	extract := exec.Command("tar", "-x", "-C", dir)
+	extract.Stdin = bytes.NewReader(text)
+	if out, err := extract.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	pkg := "./internal/test/bench"
+	if _, err := os.Stat(filepath.Join(dir, pkg)); err != nil {
+		pkg = "./internal/bench" // where it was
+	}
+	return driverOf(t, dir, pkg)
+}
+
+func driverOf(t *testing.T, dir, pkg string, args ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "driver")
+	cmd := exec.Command("go", append(append([]string{"test", "-c", "-o", program}, args...), pkg)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go test -c: %v\n%s", err, out)
+	}
+	return program
+}
+
+// printVariants prints how the library compares with each variant: above 1, it is faster.
+func printVariants(w io.Writer, results []result) {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "workload\tvariant\tours / variant\tour requests per cycle\tits requests")
+	for _, r := range results {
+		own, there := find(results, r.workload.name, r.workload.peers[0])
+		if !there || r.peer == own.peer {
+			continue
+		}
+		ratio := "–"
+		if f := own.against(r); !math.IsNaN(f) {
+			ratio = fmt.Sprintf("%.2f", f)
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\n", r.workload.name, r.peer, ratio, perCycle(own.requests), perCycle(r.requests))
+	}
+	out.Flush()
+}
+
+// The variants fit the code, so make ablation works when it is needed.
+func TestVariantsFitTheCode(t *testing.T) {
+	root := moduleRoot(t)
+	for _, v := range shortcuts {
+		if _, err := patch.All(root, v.patches...); err != nil {
+			t.Errorf("%s: %v", v.name, err)
+		}
+	}
+}
