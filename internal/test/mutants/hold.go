@@ -6,8 +6,8 @@ var ofTheHold = []mutant{
 		name: "deadline-from-the-last-heartbeat",
 		pkg:  "internal/liveness",
 		why:  "a follower that stops right after its answer takes the last touch with it",
-		old:  `l.extend(v, l.touches.proved(sent))`,
-		new:  "l.touches.proved(sent)\n\t\tl.extend(v, sent)",
+		old:  `l.extend(v, l.deadline.proved(sent))`,
+		new:  "l.deadline.proved(sent)\n\t\tl.extend(v, sent)",
 		test: inLink("TestDeadlineAgainstModel"),
 	},
 	{
@@ -55,8 +55,8 @@ var ofTheHold = []mutant{
 		name: "handshake-proved-by-what-was-sent-before",
 		pkg:  "internal/liveness",
 		why:  "the answer told late is that of the last connection",
-		old:  `if t.unproved && !sent.Before(t.welcome.heard) {`,
-		new:  `if t.unproved {`,
+		old:  `if t.unconfirmed && !sent.Before(t.resumeHandshake.heard) {`,
+		new:  `if t.unconfirmed {`,
 		test: inLink("TestDeadline"),
 	},
 	{

@@ -210,7 +210,7 @@ var ofTheLine = []mutant{
 		pkg:  "internal/queue",
 		why:  "the one behind holds beside the holder",
 		old:  "removed := w.queue.client.Remove(m.sess, m.line.dir, m.nodes)",
-		new:  "removed := make(chan error, 1)\n\tremoved <- w.queue.client.RemoveMarked(m.sess, m.line.dir, m.nodes[0], m.line.mark, m.line.cfg.ACL)",
+		new:  "removed := make(chan error, 1)\n\tremoved <- w.queue.client.RemoveWithMarker(m.sess, m.line.dir, m.nodes[0], m.line.mark, m.line.cfg.ACL)",
 		test: inRwlock("TestWithoutAMarkTheNextListsAgain"),
 	},
 	{
@@ -236,7 +236,7 @@ var ofTheLine = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "whoever waits for a mark, and has lost his node, ends the process",
 		old:  "if entries[0].key.bare {",
-		new:  "if entries[0].key.mark != \"\" {",
+		new:  "if entries[0].key.marker != \"\" {",
 		test: inSession("TestWatchMarkedBesideANodeThatIsGone"),
 	},
 	{
