@@ -138,8 +138,8 @@ func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 	})
 }
 
-// A writer queues and gives up while readers hold. The listing of another reader shows no writer, so
-// readers may join again. But idleLoop has ended, so the grant must not stay idle.
+// A writer queues and gives up while readers hold. The listing of another reader shows no writer,
+// so readers may join again. But idleLoop has ended, so the grant must not stay idle.
 func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m := New(locks.On(s.Connect()), s.Path, WithReadLinger(time.Hour))
