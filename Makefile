@@ -122,7 +122,8 @@ REF ?= HEAD~1
 bench-against: zookeeper ## measure our locks beside the same locks as of the commit REF, in the same rounds
 	BENCH=$(BENCH) BENCH_AGAINST=$(REF) $(GO) test -count=1 -timeout 180m -v -run 'TestVariants$$' ./internal/test/bench
 
-ablation: zookeeper ## measure our locks beside the same locks without one of their shortcuts, for each shortcut
+ablation: zookeeper ## test our locks without any shortcut, and measure them beside the same locks without each of them
+	ABLATION=1 $(GO) test -count=1 -timeout 20m -v ./internal/test/ablation
 	BENCH=$(BENCH) BENCH_ABLATION=1 $(GO) test -count=1 -timeout 180m -v -run 'TestVariants$$' ./internal/test/bench
 
 bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allocations; COUNT (6) times, for benchstat
