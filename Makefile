@@ -16,7 +16,7 @@ COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(test|proxy|arch))
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -139,6 +139,9 @@ lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and veri
 
 zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set
 	@scripts/zookeeper.sh
+
+metrics: ## print lines by package, types, functions and depth of one Lock, words of the documents
+	@$(GO) run ./internal/test/metrics
 
 fuzz: ## run each fuzz target for FUZZTIME (60s)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)
