@@ -275,7 +275,7 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 }
 
 // The context of a hold that has ended names no owner, if somebody keeps it alive.
-func TestTheContextOfAnEndedHoldIsNobodys(t *testing.T) {
+func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
 		h := c.lock(s.Ctx)

@@ -114,7 +114,7 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 
 // A reader that holds alone finds out that its node is gone when it asks or releases. The
 // first who joins asks.
-func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
+func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c := behind(s)
@@ -238,7 +238,7 @@ func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
 }
 
 // A writer who came since the look is not overtaken.
-func TestNobodyComesAlongPastAWriterWhomNobodySaw(t *testing.T) {
+func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)

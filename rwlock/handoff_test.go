@@ -174,7 +174,7 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 
 // Those who hand the lock on do not delete the node, and so do not find out that it
 // is gone. It is watched although none of them asks.
-func TestALossIsNoticedThoughNobodyAsks(t *testing.T) {
+func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithHandoff(100))
 		h := c.write()

@@ -264,7 +264,7 @@ func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 }
 
 // What nobody observes costs nothing: one allocation is the Hold.
-func TestAReadThatNobodyObservesAllocatesItsHoldAlone(t *testing.T) {
+func TestAReadWithoutObserversAllocatesItsHoldAlone(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test beside it may allocate
 		s := contract.NewStage(t, v, "")
 		allocs := func(opts ...rwlock.Option) float64 {

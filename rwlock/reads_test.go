@@ -406,7 +406,7 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 
 // What a process heard on the last connection may be old: a writer may have come
 // while there was none.
-func TestNobodyJoinsAcrossAReconnect(t *testing.T) {
+func TestNoReaderJoinsAcrossAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
 		first := c.read()
@@ -428,7 +428,7 @@ func TestNobodyJoinsAcrossAReconnect(t *testing.T) {
 	})
 }
 
-func TestNobodyJoinsADowngradedHold(t *testing.T) {
+func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
 		h := c.write()
@@ -445,7 +445,7 @@ func TestNobodyJoinsADowngradedHold(t *testing.T) {
 }
 
 // A reader that is granted and canceled at the same time must not stay inside.
-func TestCanceledJoinsLeaveNobodyInside(t *testing.T) {
+func TestCanceledJoinsLeaveNoHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
 		random := rand.New(rand.NewPCG(2, 3))
