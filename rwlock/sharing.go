@@ -18,6 +18,7 @@ type sharedGrant struct {
 	over    chan struct{}                // closed when it has ended
 
 	kept      atomic.Bool  // idleLoop runs, or has run
+	unkept    atomic.Bool  // idleLoop has ended, or is about to, because a writer has come
 	idleSince atomic.Int64 // when the last reader left, in nanoseconds since start
 
 	// readers counts the holds. From ended on no reader joins, and the node is on its way out. All readers that join and leave
@@ -121,8 +122,8 @@ func (g *sharedGrant) leaveAsync() {
 func (g *sharedGrant) keep() {
 	if g.kept.CompareAndSwap(false, true) {
 		go g.idleLoop()
-	} else if !g.sharing.CanJoin() {
-		g.releaseIdle() // idleLoop has ended, or ends, when a writer comes
+	} else if g.unkept.Load() {
+		g.releaseIdle()
 	}
 }
 
@@ -131,6 +132,7 @@ func (g *sharedGrant) idleLoop() {
 	lost := g.grant.State().Lost()
 	writers := g.sharing.Writers()
 	if writers == nil { // a writer has come in between
+		g.unkept.Store(true)
 		g.releaseIdle()
 		return
 	}
@@ -144,6 +146,7 @@ func (g *sharedGrant) idleLoop() {
 			return
 		case event, first := <-writers.C():
 			writers.Event(event, first)
+			g.unkept.Store(true)
 			g.releaseIdle() // if readers are inside, the last one ends it
 			return
 		case <-timer.C:

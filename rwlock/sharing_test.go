@@ -137,3 +137,28 @@ func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 		s.Empty()
 	})
 }
+
+// A writer has come while readers were inside, and has left. The listing of another reader shows no
+// writer, so readers may join again; but idleLoop has ended, so the grant must not stay idle.
+func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		m := New(locks.On(s.Connect()), s.Path, WithReadLinger(time.Hour))
+		g, err := m.reads.lock(s.Ctx)
+		s.Must(err)
+		s.Must(g.leave(s.Ctx))
+		if m.reads.join(s.Context()) != g {
+			s.Fatal("not joined, so there is nothing to see")
+		}
+		_, err = s.Witness.Set(s.Dir, nil, -1)
+		s.Must(err)
+		s.Settle()
+		other, err := m.queue.Wait(s.Ctx, m.reads.request())
+		s.Must(err)
+		s.Must(other.Release(s.Ctx))
+		if !g.sharing.CanJoin() {
+			s.Fatal("a writer is known, so there is nothing to see")
+		}
+		s.Must(g.leave(s.Ctx))
+		s.Empty()
+	})
+}

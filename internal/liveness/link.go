@@ -32,6 +32,10 @@ type Link struct {
 	connected bool
 	down      time.Time // since when it is not connected
 	changed   chan struct{}
+	onClosed  func() // see OnClosed
+
+	userMu sync.Mutex // lock order: userMu, mu
+	user   any        // see User
 }
 
 // view is one consistent answer to all questions.
@@ -161,6 +165,37 @@ func (l *Link) MarkClosed() {
 	l.disconnect()
 	l.view.Store(&view{epoch: old.epoch, timeout: old.timeout, closed: true})
 	close(l.changed) // and never made anew: Changed stays closed
+}
+
+// User returns what uses the connection on behalf of all locks: what the first call has made.
+func (l *Link) User(make func() any) any {
+	l.userMu.Lock()
+	defer l.userMu.Unlock()
+	if l.user == nil {
+		l.user = make()
+	}
+	return l.user
+}
+
+// OnClosed has f called when the connection is closed by its user, before a server is asked to end the session. f must not wait.
+func (l *Link) OnClosed(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onClosed = f
+}
+
+// TellClosed calls that function, once, if the connection was closed.
+func (l *Link) TellClosed() {
+	if !l.IsClosed() {
+		return
+	}
+	l.mu.Lock()
+	f := l.onClosed
+	l.onClosed = nil
+	l.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
 // Parted tells that a server has ended the session because it was asked to.

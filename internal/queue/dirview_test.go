@@ -46,9 +46,10 @@ func (x *place) looks(m *waiter) {
 }
 
 // writerIsTold waits until the watch that tells of writers has fired.
-func (x *place) writerIsTold(m *waiter) {
+func (x *place) writerIsTold() {
 	x.Helper()
-	x.until("it is told", func() bool { _, fired := m.request.Sharing.Writers().Fired(); return fired })
+	writers := x.queue.view.now.Load().writers
+	x.until("it is told", func() bool { _, fired := writers.Fired(); return fired })
 }
 
 func (x *place) reconnects(sess int64) {
@@ -82,7 +83,7 @@ func TestWhichReaderMayShareANode(t *testing.T) {
 		"a writer comes": {func(x *place, m *waiter) {
 			x.looks(m)
 			touch(x)
-			x.writerIsTold(m)
+			x.writerIsTold()
 		}, false},
 		"a writer is behind already": {func(x *place, m *waiter) {
 			x.other(znode.Write)
@@ -158,7 +159,7 @@ func TestWhenNoWriterIsQueued(t *testing.T) {
 		"one has come since": {func(x *place, m *waiter) {
 			x.looks(m)
 			x.must(x.witness.Set(x.queue.dir, nil, -1))
-			x.writerIsTold(m)
+			x.writerIsTold()
 		}, false},
 		"a listing on another connection": {func(x *place, m *waiter) {
 			x.queue.watchWriters(x.Context(), m.sess)

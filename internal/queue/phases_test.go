@@ -62,3 +62,40 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 		test.AssertEmpty(t, conn, path)
 	})
 }
+
+// The end of the session deletes the node, and so lets the next one in. By then the holder must have
+// been told.
+func TestAHolderIsToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn := v.Connect(t, 10*time.Second, p.Addr())
+		path := test.Path(t)
+		q, err := New(conn, path, with(Default(), lockNames))
+		if err != nil {
+			t.Fatal(err)
+		}
+		grant, err := q.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := grant.State().Lost()
+		var open, asked atomic.Int64
+		p.OnRequest(func(op proxy.Op) {
+			if op != proxy.CloseOp {
+				return
+			}
+			asked.Add(1)
+			select {
+			case <-lost:
+			default:
+				open.Add(1)
+			}
+		})
+		conn.Close()
+		if asked.Load() == 0 || open.Load() > 0 {
+			t.Errorf("the end of the session was asked for %d times, %d times before the holder was told", asked.Load(), open.Load())
+		}
+		test.AssertEmpty(t, v.Connect(t, 10*time.Second), path)
+	})
+}

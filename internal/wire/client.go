@@ -230,6 +230,7 @@ func (c *client) close() {
 // closed records that the user has closed the connection, and ends calls that hang.
 func (c *client) closed() {
 	c.beginClose()
+	c.link.TellClosed()
 	c.mu.Lock()
 	w := c.current
 	c.mu.Unlock()

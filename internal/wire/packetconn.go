@@ -83,6 +83,7 @@ func (w *packetConn) Write(p []byte) (int, error) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	send, done := w.note(p)
+	w.client.link.TellClosed() // before the server is asked to end the session
 	if done {
 		return len(p), nil
 	}

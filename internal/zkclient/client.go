@@ -8,10 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
-	"sync"
 	"sync/atomic"
-	"weak"
 
 	"github.com/go-zookeeper/zk"
 
@@ -48,36 +45,16 @@ type connection struct {
 	headers atomic.Int32
 }
 
-// clients finds what there is of a connection, so that all locks of the process
-// share its watches and its monitor. Both sides are weak: nothing here keeps a
-// connection alive, and what is here goes with the last lock that uses it.
-var clients struct {
-	sync.Mutex
-	of map[weak.Pointer[zk.Conn]]weak.Pointer[connection]
-}
-
-// Of returns the Client of conn.
+// Of returns the Client of conn, which all locks of the process share, with its watches and its
+// monitor. The connection keeps it.
 func Of(conn *zk.Conn) *Client {
-	key := weak.Make(conn)
-	clients.Lock()
-	defer clients.Unlock()
-	if c := clients.of[key].Value(); c != nil {
+	l := liveness.Of(conn)
+	return l.User(func() any {
+		c := &connection{conn: conn, link: l}
+		c.monitor.client = &Client{connection: c}
+		l.OnClosed(c.monitor.tick)
 		return c.monitor.client
-	}
-	c := &connection{conn: conn, link: liveness.Of(conn)}
-	c.monitor.client = &Client{connection: c}
-	if clients.of == nil {
-		clients.of = make(map[weak.Pointer[zk.Conn]]weak.Pointer[connection])
-	}
-	clients.of[key] = weak.Make(c)
-	runtime.AddCleanup(c, func(key weak.Pointer[zk.Conn]) {
-		clients.Lock()
-		defer clients.Unlock()
-		if clients.of[key].Value() == nil { // it may have been made anew since
-			delete(clients.of, key)
-		}
-	}, key)
-	return c.monitor.client
+	}).(*Client)
 }
 
 // Session waits until there is a session and returns its id, which is never 0.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // A clock gives each event an instant of its own: virtual time in nanoseconds since the world
@@ -53,7 +55,10 @@ type ledger struct {
 	mu      sync.Mutex
 	inside  map[string][]*stay
 	ended   map[int64]bool  // sessions that the nemesis ended at the server
-	deleted map[string]bool // nodes that the nemesis deleted
+	deleted map[string]bool // claims of which the nemesis deleted a node, see claimOf
+	closing map[int64]bool  // sessions whose connections were closed: Lost may come behind the next grant
+	doomed  map[string]bool // those by which none may hold any more
+	visits  map[string][]*visit
 	written map[string][]write
 	found   []finding
 }
@@ -79,12 +84,15 @@ type stay struct {
 	span    *history.Span
 	sure    int64 // the last instant at which it was certain that the lock was held
 	tainted bool  // the nemesis took the node or the session away at the server
+	visit   *visit
+	lostC   <-chan struct{} // Lost, taken at the beginning; nil if it was not asked for
 }
 
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
-		ended: make(map[int64]bool), deleted: make(map[string]bool), written: make(map[string][]write),
+		ended: make(map[int64]bool), deleted: make(map[string]bool), closing: make(map[int64]bool), doomed: make(map[string]bool),
+		visits: make(map[string][]*visit), written: make(map[string][]write),
 	}
 }
 
@@ -101,6 +109,31 @@ func (l *ledger) complainLocked(format string, args ...any) {
 
 // nodeOf is the node that a hold's guard checks.
 func nodeOf(h held) string { return h.Guard()[0].(*zk.CheckVersionRequest).Path }
+
+// parsed is the node of a path.
+func parsed(path string) znode.Node {
+	n, _ := znode.Parse(path[strings.LastIndexByte(path, '/')+1:],
+		znode.Read, znode.Write, znode.Lock, znode.Permit, znode.CuratorRead, znode.CuratorWrite, znode.KazooRead, znode.KazooLock)
+	return n
+}
+
+func dirOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
+
+// claimOf is what the nodes that were made at once have in common, and those that replace them.
+func claimOf(path string) string { return dirOf(path) + "/" + parsed(path).ID }
+
+func isExclusive(k znode.Kind) bool {
+	return k == znode.Write || k == znode.Lock || k == znode.CuratorWrite || k == znode.KazooLock
+}
+
+func open(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
+}
 
 // wrote notes a write that the server has done.
 func (l *ledger) wrote(path string, zxid int64, s *stay) {
@@ -133,7 +166,16 @@ func (l *ledger) enter(s *stay, ask bool) {
 	defer l.mu.Unlock()
 	s.Acquired = l.clock.now()
 	s.sure = s.Acquired
-	s.tainted = l.ended[s.session] || l.deleted[nodeOf(s.hold)]
+	s.visit = &visit{kind: s.Kind, permits: max(1, s.Permits), token: s.Token, called: s.Called, acquired: s.Acquired}
+	l.visits[s.Path] = append(l.visits[s.Path], s.visit)
+	node := nodeOf(s.hold)
+	if l.doomed[claimOf(node)] {
+		l.complainLocked("%s: %v holds by %s, which was deleted while it waited", s.Path, s.Hold, node)
+	}
+	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
+		l.complainLocked("%s: %v holds by %s, of the last numbers that there are", s.Path, s.Hold, node)
+	}
+	s.tainted = l.ended[s.session] || l.deleted[claimOf(node)]
 	if s.tainted {
 		return
 	}
@@ -141,6 +183,10 @@ func (l *ledger) enter(s *stay, ask bool) {
 		for _, other := range l.inside[s.Path] {
 			if !excludes(other.Kind, s.Kind) || other.Who == s.Who {
 				continue
+			}
+			if other.lostC != nil && !l.closing[other.session] && open(other.lostC) && s.hold.Held() {
+				l.complainLocked("%s: another holds, and Lost of the last is open: %v, acquired at %v; %v, acquired just now",
+					s.Path, other.Hold, time.Duration(other.Acquired), s.Hold)
 			}
 			if other.hold.Held() && s.hold.Held() {
 				l.complainLocked("%s: two hold at once, and both say Held: %v, acquired at %v; %v, acquired just now",
@@ -165,6 +211,23 @@ func (l *ledger) look(s *stay) bool {
 	}
 	return true
 }
+
+// closes is called before a connection is closed.
+func (l *ledger) closes(session int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closing[session] = true
+}
+
+// isTainted reports whether the nemesis took the stay away at the server.
+func (l *ledger) isTainted(s *stay) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.tainted
+}
+
+// lastNumber is that from which on the numbers of a directory may repeat.
+const lastNumber = 1<<31 - 1<<20
 
 // leave is called right before a call that may end the hold. What it returns is called afterwards:
 // held says that the call proves that the lock was held when it began.
@@ -193,11 +256,11 @@ func (l *ledger) takeAway(session int64, node string) {
 	if node == "" {
 		l.ended[session] = true
 	} else {
-		l.deleted[node] = true
+		l.deleted[claimOf(node)] = true
 	}
 	for path, stays := range l.inside {
 		l.inside[path] = slices.DeleteFunc(stays, func(s *stay) bool {
-			gone := node == "" && s.session == session || node != "" && nodeOf(s.hold) == node
+			gone := node == "" && s.session == session || node != "" && claimOf(nodeOf(s.hold)) == claimOf(node)
 			if gone {
 				s.tainted = true
 			}
@@ -210,5 +273,5 @@ func (l *ledger) takeAway(session int64, node string) {
 func (l *ledger) swap(s *stay, h held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.hold = h
+	s.hold, s.lostC = h, nil // the other one has been released: its Lost stays open
 }

@@ -32,6 +32,7 @@ type grip struct {
 	downgrade func(context.Context) error // nil: not that kind
 	again     func(context.Context) (*grip, error)
 	after     func() // when all is over; nil: nothing
+	beside    string // what tells its path from that of the holds that it does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.
@@ -58,9 +59,34 @@ var flavors = []flavor{
 	{"rwlock with handoff, observed", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), zklocks.WithObserver(w.balance.observer())), path)
 	}},
+	{"kazoo names, a mutex among them", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return mixed(rwlock.New(conn, path, rwlock.WithKazooNames()), reentrant.New(conn, path, reentrant.WithKazooNames()), path)
+	}},
 	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
 	}},
+}
+
+// besides is behind the path of holds that exclude only each other, see mixed.
+const besides = "#mutex"
+
+// mixed is a lock for reading and writing and a mutex in one directory. The mutex does not see the
+// readers, nor they it, so its holds are compared with each other only.
+func mixed(m *rwlock.RWMutex, alone *reentrant.Mutex, path string) *lock {
+	both, single := rw(m, path), mutex(alone, path)
+	return &lock{
+		path: path, dir: path, queue: both.queue,
+		take: func(ctx context.Context, w *worker) (*grip, error) {
+			if !w.chance(3) {
+				return both.take(ctx, w)
+			}
+			g, err := single.take(ctx, w)
+			if err == nil {
+				g.beside = besides
+			}
+			return g, err
+		},
+	}
 }
 
 func rw(m *rwlock.RWMutex, path string) *lock {
@@ -133,7 +159,7 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 	return &lock{
 		path: path, dir: path + "/queue",
 		take: func(ctx context.Context, w *worker) (*grip, error) {
-			resize := world.resizes && w.chance(60)
+			resize := world.resizes && (w.chance(60) || world.often && w.chance(8))
 			n := 1 + w.random.IntN(leastPermits)
 			how := s.Acquire
 			if w.chance(8) {

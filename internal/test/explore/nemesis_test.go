@@ -3,8 +3,6 @@ package explore
 import (
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -16,6 +14,7 @@ type nemesis struct {
 	*world
 	random  *rand.Rand
 	members bool
+	strike  func(*nemesis) // what it does instead of all else; nil: anything
 }
 
 func (n *nemesis) chance(of int) bool { return n.random.IntN(of) == 0 }
@@ -29,6 +28,8 @@ func (n *nemesis) rage() {
 		}
 		time.Sleep(pause)
 		switch {
+		case n.strike != nil:
+			n.strike(n)
 		case n.members && n.chance(3):
 			n.strikeMember()
 		case n.chance(12):
@@ -115,13 +116,9 @@ func (n *nemesis) strikeSession() {
 			n.say("expire", "%s: session %#x expired at the server", h.name, id)
 		}
 	case 1:
-		// Not a permit: one of several nodes of a hold, of which Guard names one.
-		left := slices.DeleteFunc(n.left(), func(s standing) bool { return strings.Contains(s.path, "/queue/") })
-		if len(left) > 0 {
-			node := left[n.random.IntN(len(left))]
-			n.takeAway(0, node.path)
-			if n.admin.Client().Delete(node.path, -1) == nil {
-				n.say("delete", "%s deleted by hand", node.path)
+		if left := n.left(); len(left) > 0 {
+			if node := left[n.random.IntN(len(left))]; n.remove(node) {
+				n.condemn(node.path)
 			}
 		}
 	default:
@@ -134,6 +131,7 @@ func (n *nemesis) strikeSession() {
 		c.closed = true
 		c.mu.Unlock()
 		if !closed {
+			n.closes(c.conn.Client().SessionID())
 			_ = c.conn.Close() // there may be no server to answer it
 			time.Sleep(between(n.random, time.Millisecond, n.session))
 			h.connect()

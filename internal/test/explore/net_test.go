@@ -26,7 +26,7 @@ func (w *world) servers() {
 	w.network = memnet.New()
 	w.ensemble = memzk.Start(memzk.Config{
 		Members: w.plan.members, Tick: w.plan.tick, Random: rand.New(rand.NewPCG(w.seed, 3)),
-		Phase:     w.plan.phase,
+		Phase: w.plan.phase, ContainerCheck: w.plan.reap,
 		SyncLimit: int(w.session / w.plan.tick), // a session: a deposed leader answers for as long
 		Log:       func(text string) { w.say("", "server: %s", text) },
 	})

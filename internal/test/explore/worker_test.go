@@ -63,10 +63,15 @@ func (w *worker) run() {
 func (w *worker) wait() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithDeadline(context.Background(), w.world.end.Add(patience))
 	switch {
+	case w.world.quiet:
 	case w.chance(50):
 		cancel()
 	case w.chance(5):
-		timer := time.AfterFunc(between(w.random, 10*time.Microsecond, 2*w.world.session), cancel)
+		most := 2 * w.world.session
+		if w.world.hasty {
+			most = 20 * time.Millisecond
+		}
+		timer := time.AfterFunc(between(w.random, 10*time.Microsecond, most), cancel)
 		return ctx, func() { timer.Stop(); cancel() }
 	}
 	return ctx, cancel
@@ -84,11 +89,14 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	w.count("cycles")
 	w.count(string(g.kind))
 	s := &stay{
-		Hold:    history.Hold{Path: l.path, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called},
+		Hold:    history.Hold{Path: l.path + g.beside, Kind: g.kind, Permits: g.permits, Token: g.Token(), Who: w.who, Called: called},
 		hold:    g.held,
 		session: c.conn.Client().SessionID(),
 	}
-	w.world.enter(s, w.chance(2))
+	if w.chance(2) {
+		s.lostC = g.Lost()
+	}
+	w.world.enter(s, w.chance(2) || w.world.kind.bend != nil)
 	t := &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
 	switch {
 	case w.chance(12):
@@ -98,6 +106,7 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	default:
 		t.alone()
 	}
+	t.stay.visit.released = w.world.clock.now()
 	if g.after != nil {
 		g.after()
 	}
@@ -123,6 +132,8 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (us
 			w.world.complain("%s: %s waits although all faults ended %v ago: %v; the queue: %s (%v)\n%s", l.path, w.who, patience, err, q, qerr, stuck)
 		}
 		w.count("canceled")
+	case w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
+		w.count("tolerated")
 	default:
 		w.world.complain("%s: acquire by %s: %v", l.path, w.who, err)
 	}
@@ -151,12 +162,12 @@ func (t *tenure) calling() (context.Context, context.CancelFunc) {
 // length of a stay: most are short, some last as long as a session or several.
 func (t *tenure) length() time.Duration {
 	switch {
-	case t.chance(2):
+	case t.world.plan.long > 1 && t.chance(2):
 		return 0
-	case t.chance(40):
+	case t.chance(t.world.plan.long):
 		return between(t.random, t.world.session/8, 3*t.world.session)
 	}
-	return between(t.random, 10*time.Microsecond, 10*time.Millisecond)
+	return between(t.random, 10*time.Microsecond, t.world.plan.stay)
 }
 
 // alone: one goroutine does one thing after another.
@@ -187,6 +198,10 @@ func (t *tenure) dwell(d time.Duration) {
 		time.Sleep(d)
 		return
 	}
+	if t.chance(2) {
+		t.awaitDeadlines(d)
+		return
+	}
 	for left := d; left > 0 && t.look(); left -= d / 4 {
 		select {
 		case <-t.Lost():
@@ -195,6 +210,35 @@ func (t *tenure) dwell(d time.Duration) {
 			}
 			return
 		case <-time.After(d / 4):
+		}
+	}
+}
+
+// awaitDeadlines stays inside, and looks right behind each deadline: if that has ended the hold, Lost
+// is closed by then.
+func (t *tenure) awaitDeadlines(d time.Duration) {
+	lost, over := t.Lost(), time.Now().Add(d)
+	for {
+		deadline := t.Deadline()
+		next := deadline.Add(time.Microsecond)
+		if deadline.IsZero() || next.After(over) {
+			next = over
+		}
+		select {
+		case <-lost:
+			t.look()
+			return
+		case <-time.After(time.Until(next)):
+		}
+		late := open(lost)
+		if !t.look() {
+			if late && next != over && !t.closing() && !t.world.isTainted(t.stay) {
+				t.bad("the deadline %v is over, and Lost was open until it was asked", deadline.Sub(t.world.clock.start))
+			}
+			return
+		}
+		if !next.Before(over) {
+			return
 		}
 	}
 }
@@ -217,6 +261,9 @@ func (t *tenure) lose() {
 	}
 	t.lost = true
 	t.count("lost")
+	if t.world.quiet {
+		t.bad("it was lost, and nothing broke")
+	}
 	if t.Held() {
 		t.bad("it was lost, and Held says true")
 	}
@@ -231,7 +278,16 @@ func (t *tenure) lose() {
 func (t *tenure) reenter() {
 	ctx, cancel := t.calling()
 	defer cancel()
-	again, err := t.again(ctx)
+	var again *grip
+	var err error
+	if t.chance(2) {
+		// Another goroutine, which the context makes an owner.
+		var other sync.WaitGroup
+		other.Go(func() { again, err = t.again(t.Context(ctx)) })
+		other.Wait()
+	} else {
+		again, err = t.again(ctx)
+	}
 	switch {
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
@@ -268,12 +324,13 @@ func (t *tenure) toRead() {
 	err := t.downgrade(ctx)
 	after(err == nil)
 	s := *t.stay
+	t.stay.visit.released = t.world.clock.now()
 	t.stay = &s
 	t.stay.span = nil
 	switch {
 	case err == nil:
 		t.count("downgraded")
-		t.stay.Kind, t.stay.Called = history.Shared, 0
+		t.stay.Kind, t.stay.Called, t.stay.lostC = history.Shared, 0, nil
 		t.world.enter(t.stay, t.chance(2))
 		t.dwell(t.length())
 	case errors.Is(err, hold.ErrLost):
@@ -319,7 +376,7 @@ func (t *tenure) write(inVain bool) {
 		t.bad("a write that must be refused was done: %+v", replies)
 	case err == nil:
 		t.count("written")
-		t.world.wrote(t.lock.path, replies[0].Stat.Mzxid, t.stay)
+		t.world.wrote(t.stay.Path, replies[0].Stat.Mzxid, t.stay)
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
 		if len(replies) != 0 {
@@ -342,6 +399,8 @@ func (t *tenure) release() {
 		cancel()
 	}
 	wasLost := t.lost
+	ended := t.contexts(ctx)
+	defer ended()
 	after := t.world.leave(t.stay)
 	err := t.give(ctx)
 	after(err == nil)
@@ -362,6 +421,45 @@ func (t *tenure) release() {
 	}
 	if t.Held() {
 		t.bad("released, and Held says true")
+	}
+}
+
+type keyOfContext struct{}
+
+// contexts makes some of the hold, and says what they come to when it has ended.
+func (t *tenure) contexts(parent context.Context) (ended func()) {
+	if !t.chance(8) {
+		return func() {}
+	}
+	var all []context.Context
+	var done []<-chan struct{}
+	for i := range 2 {
+		all = append(all, t.Context(context.WithValue(parent, keyOfContext{}, i)))
+		done = append(done, all[i].Done())
+	}
+	lost := t.Lost()
+	return func() {
+		all = append(all, t.Context(context.WithValue(context.Background(), keyOfContext{}, len(all))))
+		time.Sleep(time.Microsecond) // virtual: a context is told on a goroutine of its own
+		for _, c := range done {
+			if open(c) {
+				t.bad("released, and a context that is waited for goes on")
+			}
+		}
+		for i, ctx := range all {
+			if ctx.Value(keyOfContext{}) != i {
+				t.bad("a context of it has the value %v, not %d", ctx.Value(keyOfContext{}), i)
+			}
+			if ctx.Err() == nil {
+				t.bad("released, and its context goes on")
+			}
+			if cause := context.Cause(ctx); parent.Err() == nil && !errors.Is(cause, hold.ErrReleased) && !errors.Is(cause, hold.ErrLost) {
+				t.bad("released, and the cause of its context is %v", cause)
+			}
+		}
+		if end := t.Err(); errors.Is(end, hold.ErrReleased) && !open(lost) {
+			t.bad("released, and Lost is closed")
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -39,6 +40,14 @@ type plan struct {
 	latency time.Duration // the largest
 	tick    time.Duration // of the servers; a session has two at least
 	phase   time.Duration // of the tick, at the start
+	kind    kind
+	stay    time.Duration // what most holds last for at most
+	reap    time.Duration // how often the servers look for empty directories
+	quiet   bool          // nothing breaks, and each caller waits until it holds
+	far     time.Duration // from half of the hosts to the servers; 0: none is far
+	often   bool          // resizes
+	hasty   bool          // a caller that gives up does so soon
+	long    int           // one in so many holds lasts for as long as a session or several
 }
 
 func draw(seed uint64) plan {
@@ -59,17 +68,31 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
+	p.long = 40
+	p.stay, p.reap = 10*time.Millisecond, time.Minute
+	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
+	if p.kind.bend != nil {
+		p.tick = 0
+		p.kind.bend(&p, r)
+		p.tick = cmp.Or(p.tick, p.session/2)
+	}
 	p.phase = between(r, time.Millisecond, p.tick)
 	return p
 }
 
 func (p plan) String() string {
-	return fmt.Sprintf("seed %d: %d members, %d hosts x %d workers, %d paths from %q on, T %v of ticks of %v, %v, idle for %v, %d hands that rest %v, latency up to %v",
-		p.seed, p.members, p.hosts, p.workers, p.paths, p.flavor(0).name, p.session, p.tick, p.length, p.idle.Round(time.Millisecond), p.hands, p.rest.Round(time.Millisecond), p.latency)
+	return fmt.Sprintf("seed %d, %s: %d members, %d hosts x %d workers, %d paths from %q on, T %v of ticks of %v, %v, idle for %v, %d hands that rest %v, latency up to %v",
+		p.seed, p.kind.name, p.members, p.hosts, p.workers, p.paths, p.flavor(0).name, p.session, p.tick, p.length, p.idle.Round(time.Millisecond), p.hands, p.rest.Round(time.Millisecond), p.latency)
 }
 
 // flavor is that of the i-th path.
-func (p plan) flavor(i int) flavor { return flavors[(p.first+i)%len(flavors)] }
+func (p plan) flavor(i int) flavor {
+	if names := p.kind.flavors; names != nil {
+		name := names[(p.first+i)%len(names)]
+		return flavors[slices.IndexFunc(flavors, func(f flavor) bool { return f.name == name })]
+	}
+	return flavors[(p.first+i)%len(flavors)]
+}
 
 // A world is one seed's servers, hosts and locks, in one bubble.
 type world struct {
@@ -185,9 +208,16 @@ func play(t *testing.T, p plan) *result {
 	}
 	for i := range p.hosts {
 		h := &host{world: w, name: fmt.Sprintf("h%d", i)}
-		h.net = w.machine(h.name, between(r, time.Microsecond, p.latency))
+		latency := between(r, time.Microsecond, p.latency)
+		if p.far > 0 && i%2 == 0 {
+			latency = p.far
+		}
+		h.net = w.machine(h.name, latency)
 		h.connect()
 		w.hosts = append(w.hosts, h)
+	}
+	if p.kind.furnish != nil {
+		p.kind.furnish(w)
 	}
 	tally := w.work()
 	w.settle()
@@ -212,6 +242,10 @@ func (w *world) work() map[string]int {
 			workers = append(workers, k)
 			working.Go(k.run)
 		}
+	}
+	if w.kind.strike != nil {
+		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, 9)), strike: w.kind.strike}
+		raging.Go(n.rage)
 	}
 	for i := range w.hands {
 		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, uint64(10+i))), members: i == 0}
@@ -258,8 +292,23 @@ func (w *world) settle() {
 		}
 	}
 	time.Sleep(w.session) // what is released in the background is observed
+	if w.quiet {
+		w.empties()
+	}
 	if granted, ended := w.balance.granted.Load(), w.balance.ended.Load(); granted != ended {
 		w.complain("observers heard of %d holds that were granted and of %d that ended", granted, ended)
+	}
+}
+
+// empties looks for directories that stay although their locks are idle. It is for a quiet world:
+// where a create has failed, the server keeps a directory in which no node was ever made.
+func (w *world) empties() {
+	time.Sleep(3 * w.reap) // virtual: the servers look for them
+	nodes := w.ensemble.Nodes()
+	for _, path := range w.paths {
+		if _, ok := nodes[path]; ok && w.kind.name == "quiet" {
+			w.complain("%s stays, although the lock is idle", path)
+		}
 	}
 }
 
@@ -292,7 +341,7 @@ func (w *world) left() (nodes []standing) {
 		dirs[l.dir] = true
 	}
 	for path, owner := range w.ensemble.Nodes() {
-		if dirs[path[:strings.LastIndexByte(path, '/')]] {
+		if owner != 0 && owner != w.admin.Client().SessionID() && dirs[dirOf(path)] {
 			nodes = append(nodes, standing{path, owner})
 		}
 	}
@@ -303,8 +352,12 @@ func (w *world) left() (nodes []standing) {
 // judge is empty when all is well.
 func (w *world) judge() string {
 	var b strings.Builder
-	for i, path := range w.paths {
-		rules := w.flavor(i).rules
+	paths := slices.Clone(w.paths)
+	for _, path := range w.paths {
+		paths = append(paths, path+besides)
+	}
+	for i, path := range paths {
+		rules := w.flavor(i % len(w.paths)).rules
 		rules.Limits = w.limits.all[path]
 		var holds []history.Hold
 		for _, h := range w.rec.Holds() {
@@ -320,12 +373,17 @@ func (w *world) judge() string {
 			}
 		}
 	}
-	for _, path := range w.paths {
+	for _, path := range paths {
 		late := w.overtaken(path)
 		for _, f := range late[:min(len(late), 1)] {
 			fmt.Fprintf(&b, "%s\n%d writes came behind one with a larger token\n", f.text, len(late))
 		}
 		w.found = append(w.found, late...)
+	}
+	if w.quiet {
+		for _, path := range w.paths {
+			w.found = append(w.found, w.late(path)...)
+		}
 	}
 	slices.SortFunc(w.found, func(a, b finding) int { return int(a.at - b.at) })
 	for i, f := range w.found {

@@ -66,6 +66,8 @@ var ofTheHold = []mutant{
 		old:  ` && time.Duration(now.UnixNano()-v.wall) < v.timeout`,
 		new:  ``,
 		test: inLink("TestClocks"),
+
+		unexplored: "a bubble has one clock",
 	},
 	{
 		name: "only-the-wall-clock",
@@ -74,6 +76,8 @@ var ofTheHold = []mutant{
 		old:  `now.Sub(v.base) < v.timeout && time`,
 		new:  `time`,
 		test: inLink("TestClocks"),
+
+		unexplored: "a bubble has one clock",
 	},
 	{
 		name: "any-session-will-do",
@@ -162,6 +166,8 @@ var ofTheHold = []mutant{
 		old:  "\tcontext.AfterFunc(j.ctx, forget)\n",
 		new:  "\t_ = forget\n",
 		test: inHold("TestContextEndsWithItsParentAndIsForgotten"),
+
+		unexplored: "it costs memory, which no world counts",
 	},
 	{
 		name: "each-context-with-an-end-of-its-own",
@@ -170,6 +176,8 @@ var ofTheHold = []mutant{
 		old:  `if j != nil && j.ctx.Err() == nil {`,
 		new:  `if j != nil && j.ctx == nil {`,
 		test: inHold("TestContextsOfALongHoldAreFreed"),
+
+		unexplored: "it costs memory, which no world counts",
 	},
 	{
 		name: "context-with-the-values-of-another",

@@ -17,6 +17,8 @@ var ofTheLine = []mutant{
 		old:  "m.line.crowded.Store(len(line) > len(m.nodes)+terms.Rule.Tolerate)",
 		new:  "m.line.crowded.Store(true)",
 		test: inQueue("TestWhoComesTouchesTheDirectory"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "create-behind-a-check-overlooked",
@@ -25,6 +27,8 @@ var ofTheLine = []mutant{
 		old:  "int32At(p, at) == opCheck {",
 		new:  "int32At(p, at) == opError {",
 		test: inWire("TestTheZxidOfACreateIsTold"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "unread-nodes-never-doubted",
@@ -33,6 +37,8 @@ var ofTheLine = []mutant{
 		old:  "if i != doubted {",
 		new:  "if i != doubted || true {",
 		test: inSemaphore("TestTwoOfThreePermits"),
+
+		unexplored: "all clients of a world have all rights",
 	},
 	{
 		name: "sequences-compared-as-text",
@@ -49,6 +55,8 @@ var ofTheLine = []mutant{
 		old:  `i > 0 && n.Seq == line[i-1].Seq`,
 		new:  `i > 0 && n.Seq < line[i-1].Seq`,
 		test: inZnode("TestLineRefusesAnOrderThatCannotBeTrusted"),
+
+		unexplored: "a member refuses its own number on another node itself",
 	},
 	{
 		name: "negative-sequences-accepted",
@@ -57,6 +65,8 @@ var ofTheLine = []mutant{
 		old:  "case n.Seq < 0, twice",
 		new:  "case twice",
 		test: inZnode("TestLineRefusesAnOrderThatCannotBeTrusted"),
+
+		unexplored: "the session that makes such a node refuses it itself",
 	},
 	{
 		name: "sequence-limit-not-refused",
@@ -218,6 +228,8 @@ var ofTheLine = []mutant{
 		old:  "perhaps && err == zk.ErrNoNode",
 		new:  "perhaps && err == zk.ErrNoServer",
 		test: inSession("TestRemoveMarkedRefusedAfterALostReply"),
+
+		unexplored: "all clients of a world have all rights",
 	},
 	{
 		name: "nil-for-a-bare-watch",
@@ -234,6 +246,8 @@ var ofTheLine = []mutant{
 		old:  "Together: isRead, Alone: isWrite,",
 		new:  "Together: isRead, Alone: func(znode.Node) bool { return true },",
 		test: inRwlock("TestAWriterBehindReadersThatWait"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "no-mark-by-a-writer-behind-readers",
@@ -242,6 +256,8 @@ var ofTheLine = []mutant{
 		old:  "if turn.Ahead() > 1 {",
 		new:  "if turn.MayBeMarked() {",
 		test: inRwlock("TestAReaderBehindAWriterBehindAReader"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "readers-watched-one-by-one",
@@ -250,6 +266,8 @@ var ofTheLine = []mutant{
 		old:  "Together: isRead, ",
 		new:  "",
 		test: inRwlock("TestAWriterBehindReadersListsOnce"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "all-readers-watched",
@@ -258,6 +276,8 @@ var ofTheLine = []mutant{
 		old:  "maxTogether = 16",
 		new:  "maxTogether = 1 << 20",
 		test: inQueue("TestTurn"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "readers-beyond-a-writer-watched",
@@ -298,6 +318,8 @@ var ofTheLine = []mutant{
 		old:  "dir, nodes,\n",
 		new:  "dir, nil, &zk.DeleteRequest{Path: dir + \"/\" + n.Name, Version: -1},\n",
 		test: inRwlock("TestWhoeverIsNextDoesNotListAgain"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "mark-insisted-on",
@@ -306,6 +328,8 @@ var ofTheLine = []mutant{
 		old:  "outcomeOf(err) == refused && err != zk.ErrNoNode",
 		new:  "outcomeOf(err) == unsent && err != zk.ErrNoNode",
 		test: inSession("TestRemoveMarkedWithoutTheRightTo"),
+
+		unexplored: "all clients of a world have all rights",
 	},
 	{
 		name: "mark-strikes-out-one",
@@ -314,6 +338,8 @@ var ofTheLine = []mutant{
 		old:  "t.left, t.nearest, t.struck = 0, nil, true",
 		new:  "t.left, t.nearest, t.struck = t.left-1, nil, true",
 		test: inRwlock("TestWhoeverIsNextDoesNotListAgain"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "watches-set-one-by-one",
@@ -322,6 +348,8 @@ var ofTheLine = []mutant{
 		old:  "(turn.MayBeMarked() || next && !turn.AsksHow())",
 		new:  "turn.MayBeMarked()",
 		test: scenario(inReentrant, "TestMutex", "a cycle behind the holder takes as few requests as promised"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "asks-for-no-downgrade",
@@ -330,6 +358,8 @@ var ofTheLine = []mutant{
 		old:  "next && !turn.AsksHow()",
 		new:  "next",
 		test: scenario(inRwlock, "TestWriteLock", "a cycle behind the holder takes as few requests as promised"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "own-nodes-watched-and-forgotten",
@@ -338,6 +368,8 @@ var ofTheLine = []mutant{
 		old:  "m.own = watches[len(nearest):]",
 		new:  "m.own = nil",
 		test: scenario(inReentrant, "TestMutex", "a cycle behind the holder takes as few requests as promised"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "watch-that-ended-taken-for-a-loss",
@@ -346,6 +378,8 @@ var ofTheLine = []mutant{
 		old:  "if !zkclient.Gone(event) {\n\t\t\t\treturn errAgain",
 		new:  "if event.Type == zk.EventNodeDataChanged {\n\t\t\t\treturn errAgain",
 		test: inQueue("TestWhatForbidsAGrant"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "own-node-not-looked-at",
@@ -371,6 +405,8 @@ var ofTheLine = []mutant{
 		old:  `if w.Stat.EphemeralOwner != m.sess {`,
 		new:  `if w.Stat.EphemeralOwner == 0 {`,
 		test: inQueue("TestANodeOfSomebodyElseIsNoPlace"),
+
+		unexplored: "no world has a session that makes a node of the name of another one's",
 	},
 	{
 		name: "session-not-looked-at",
@@ -379,6 +415,8 @@ var ofTheLine = []mutant{
 		old:  `if !w.queue.client.In(m.sess) {`,
 		new:  `if m.sess == 0 {`,
 		test: inQueue("TestWhatForbidsAGrant"),
+
+		unexplored: "the looks at the epoch and at the lease, which come next, say the same",
 	},
 	{
 		name: "strike-outs-kept-over-a-reconnect",
@@ -395,6 +433,8 @@ var ofTheLine = []mutant{
 		old:  "if m.lease.Alive() != nil {\n\t\treturn errAgain",
 		new:  "if m.lease == nil {\n\t\treturn errAgain",
 		test: inQueue("TestWhatForbidsAGrant"),
+
+		unexplored: "a hold looks at its deadline itself, and is lost at once",
 	},
 	{
 		name: "count-not-looked-at",
@@ -403,6 +443,8 @@ var ofTheLine = []mutant{
 		old:  `if terms.changed() {`,
 		new:  `if terms.changed() && m.sess == 0 {`,
 		test: inQueue("TestWhatForbidsAGrant"),
+
+		unexplored: "the history allows the larger number for as long as one that met it holds",
 	},
 	{
 		name: "node-left-after-a-canceled-wait",
@@ -427,6 +469,8 @@ var ofTheLine = []mutant{
 		old:  `if !s.blockers.clear() {`,
 		new:  `if !s.blockers.clear() && wait {`,
 		test: scenario(inReentrant, "TestMutex", "TryLock on a taken lock is busy and writes nothing"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "shortcut-although-there-is-no-room",
@@ -451,6 +495,8 @@ var ofTheLine = []mutant{
 		old:  `l.client.MakeDir(ctx, dir, cfg.ACL)`,
 		new:  `l.client.MakeDir(ctx, dir, zk.WorldACL(zk.PermAll))`,
 		test: scenario(inReentrant, "TestMutex", "WithACL is the list of all nodes that are made"),
+
+		unexplored: "all clients of a world have all rights",
 	},
 	{
 		name: "writer-does-without-the-touch",
@@ -459,6 +505,8 @@ var ofTheLine = []mutant{
 		old:  `err == zk.ErrNoAuth && claim.Touch && e.Silently:`,
 		new:  `err == zk.ErrNoAuth && claim.Touch:`,
 		test: scenario(inRwlock, "TestWriteLock", "without the right to write a Lock does without or says so"),
+
+		unexplored: "all clients of a world have all rights",
 	},
 	{
 		name: "followed-one-who-never-held",
@@ -516,6 +564,8 @@ var ofTheLine = []mutant{
 		old:  "followers++",
 		new:  "",
 		test: inRwlock("TestObserversCostNoRequest"),
+
+		unexplored: "no world checks what observers are told of the line",
 	},
 	{
 		name: "observed-lists",
@@ -524,6 +574,8 @@ var ofTheLine = []mutant{
 		old:  "if wait && ahead != nil {",
 		new:  "if wait && ahead != nil && len(m.line.cfg.Observers) == 0 {",
 		test: inRwlock("TestObserversCostNoRequest"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "select-of-any-size",
@@ -540,6 +592,8 @@ var ofTheLine = []mutant{
 		old:  "delete(c.seats.at, key)",
 		new:  "",
 		test: inSession("TestSeatsAreForgotten"),
+
+		unexplored: "it costs memory, which no world counts",
 	},
 	{
 		name: "queue-shows-those-who-have-left",
@@ -548,5 +602,7 @@ var ofTheLine = []mutant{
 		old:  `line = slices.DeleteFunc(line, m.owns)`,
 		new:  `_ = slices.DeleteFunc(slices.Clone(line), m.owns)`,
 		test: scenario(inReentrant, "TestMutex", "the queue is judged without those who left while it was read"),
+
+		unexplored: "a world asks for the queue only when it hangs",
 	},
 }

@@ -18,6 +18,8 @@ var ofTheShared = []mutant{
 		old:  `if !v.holds() || v.newest >= at-1 {`,
 		new:  `if !v.holds() {`,
 		test: inRwlock("TestAWriterThatCameBeforeTheLookEndsTheJoining"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "watch-set-after-the-listing",
@@ -91,6 +93,8 @@ var ofTheShared = []mutant{
 		old:  "if !g.enter() {\n\t\treturn false\n\t}\n\tif g.ask(ctx) {\n\t\treturn true\n\t}\n\tg.leaveAsync()\n\treturn false",
 		new:  "return g.ask(ctx) && g.enter()",
 		test: inRwlock("TestWhoAsksKeepsThePlace"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "writer-that-came-while-one-asked-overtaken",
@@ -99,6 +103,8 @@ var ofTheShared = []mutant{
 		old:  `return g.grant.Exists(ctx) && g.sharing.CanJoin()`,
 		new:  `return g.sharing.CanJoin() && g.grant.Exists(ctx)`,
 		test: inRwlock("TestAWriterThatComesWhileOneAsks"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "reader-that-may-not-join-counts-on",
@@ -123,6 +129,8 @@ var ofTheShared = []mutant{
 		old:  `p != nil && p.sharing.CanJoin() {`,
 		new:  `p != nil {`,
 		test: inRwlock("TestReadersThatWaitShareOneNode"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "panic-of-the-acquirer-told-to-all",
@@ -131,6 +139,8 @@ var ofTheShared = []mutant{
 		old:  "case errAcquirerPanicked:",
 		new:  "case zkclient.ErrOver:",
 		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
+
+		unexplored: "no observer of a world panics",
 	},
 	{
 		name: "wait-of-a-goroutine-that-panicked-kept",
@@ -139,6 +149,8 @@ var ofTheShared = []mutant{
 		old:  `defer func() { r.deliver(p, grant, err) }()`,
 		new:  "defer func() {\n\t\t\tif grant != nil {\n\t\t\t\tr.deliver(p, grant, err)\n\t\t\t}\n\t\t}()",
 		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
+
+		unexplored: "no observer of a world panics",
 	},
 	{
 		name: "reader-that-gives-up-cancels-the-wait-of-all",
@@ -179,6 +191,8 @@ var ofTheShared = []mutant{
 		old:  `alone: m.kinds != ours`,
 		new:  `alone: m.kinds != ours && m.kinds != curator`,
 		test: inRwlock("TestCuratorNames"),
+
+		unexplored: "no world has clients of other languages",
 	},
 	{
 		name: "reads-shared-by-kazoo-names",
@@ -187,6 +201,8 @@ var ofTheShared = []mutant{
 		old:  `alone: m.kinds != ours`,
 		new:  `alone: m.kinds == curator`,
 		test: inRwlock("TestKazooNames"),
+
+		unexplored: "no world has clients of other languages",
 	},
 	{
 		name: "joined-past-a-writer-unseen",
@@ -195,6 +211,8 @@ var ofTheShared = []mutant{
 		old:  "if w.Stat.Mzxid == v.mzxid {",
 		new:  "if w.Stat.Mzxid >= v.mzxid {",
 		test: inRwlock("TestNoReaderJoinsPastAWriterThatCameUnseen"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "writers-watched-by-each-listing",
@@ -203,6 +221,8 @@ var ofTheShared = []mutant{
 		old:  "if n < mostUnused || n%everySo == 0 {",
 		new:  "if n >= 0 {",
 		test: inRwlock("TestReadersDoNotLookOutWithoutNeed"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "writers-never-watched-again",
@@ -211,6 +231,8 @@ var ofTheShared = []mutant{
 		old:  "if n < mostUnused || n%everySo == 0 {",
 		new:  "if n < mostUnused {",
 		test: inRwlock("TestReadersDoNotLookOutWithoutNeed"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "first-reader-that-leaves-deletes-the-node",
@@ -252,15 +274,25 @@ var ofTheShared = []mutant{
 		old:  `g.idleSince.Store(int64(time.Since(start)))`,
 		new:  `g.idleSince.CompareAndSwap(0, int64(time.Since(start)))`,
 		test: inRwlock("TestALingeringReadLock"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "idle-grant-kept-although-a-writer-comes",
 		pkg:  "rwlock",
 		why:  "the writer waits, and no reader holds",
 		in:   "idleLoop",
-		old:  "writers.Event(event, first)\n\t\t\tg.releaseIdle()",
-		new:  "writers.Event(event, first)",
+		old:  "writers.Event(event, first)\n\t\t\tg.unkept.Store(true)\n\t\t\tg.releaseIdle()",
+		new:  "writers.Event(event, first)\n\t\t\tg.unkept.Store(true)",
 		test: inRwlock("TestALingeringReadLock"),
+	},
+	{
+		name: "idle-grant-kept-although-its-loop-has-ended",
+		pkg:  "rwlock",
+		why:  "a writer came and left while readers held: no goroutine ends the grant when it has been idle for too long",
+		old:  `else if g.unkept.Load() {`,
+		new:  `else if !g.sharing.CanJoin() {`,
+		test: inRwlock("TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft"),
 	},
 	{
 		name: "idle-grant-kept-behind-the-last-reader",
@@ -293,6 +325,8 @@ var ofTheShared = []mutant{
 		old:  "m.reads.releaseIdle(ctx)\n",
 		new:  ``,
 		test: inRwlock("TestALingeringReadLock"),
+
+		unexplored: "busy is a right answer at any time",
 	},
 	{
 		name: "one-handoff-too-many",
@@ -301,6 +335,8 @@ var ofTheShared = []mutant{
 		old:  `c.passed < c.limit`,
 		new:  `c.passed <= c.limit`,
 		test: inRwlock("TestHandoffEndsAfterItsLimit"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "handoffs-of-the-last-grant-counted",
@@ -309,6 +345,8 @@ var ofTheShared = []mutant{
 		old:  `c.grant, c.passed = grant, 0`,
 		new:  `c.grant = grant`,
 		test: inRwlock("TestHandoffEndsAfterItsLimit"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "grant-taken-that-was-lost-on-its-way",
@@ -325,6 +363,8 @@ var ofTheShared = []mutant{
 		old:  "w := c.waiting[0]\n\tc.waiting = slices.Delete(c.waiting, 0, 1)",
 		new:  "last := len(c.waiting) - 1\n\tw := c.waiting[last]\n\tc.waiting = slices.Delete(c.waiting, last, last+1)",
 		test: inRwlock("TestHandoffGoesRoundInTheProcess"),
+
+		unexplored: "it costs fairness, which no world measures",
 	},
 	{
 		name: "handed-on-unwatched",
@@ -357,6 +397,8 @@ var ofTheShared = []mutant{
 		old:  "hold.NeedContext(ctx)\n",
 		new:  "_ = hold.NeedContext\n",
 		test: inRwlock("TestANilContextChangesNothing"),
+
+		unexplored: "no world passes a nil context",
 	},
 	{
 		name: "downgraded-lock-handed-on",
@@ -422,5 +464,7 @@ var ofTheShared = []mutant{
 		old:  `func(error) { forget() }`,
 		new:  `func(error) { _ = forget }`,
 		test: inRwlock("TestASharedReadThatHasEndedIsForgotten"),
+
+		unexplored: "it costs memory, which no world counts",
 	},
 }

@@ -1,0 +1,138 @@
+package explore
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// A kind of world is small, and after one class of bug: it bends the plan that the seed has drawn,
+// and gives one hand of its own a strike of its own.
+type kind struct {
+	name      string
+	flavors   []string // of its locks; nil: all
+	bend      func(*plan, *rand.Rand)
+	strike    func(*nemesis)       // nil: none
+	tolerates func(err error) bool // what else an acquisition may return; nil: nothing
+	furnish   func(*world)         // before the workers begin; nil: nothing
+}
+
+// kindsOfWorlds take turns, from seed to seed.
+var kindsOfWorlds = []kind{
+	// Many of one process that share a place or hand it on, and give up in a hurry.
+	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
+	// All faults at once, on a large world.
+	{name: "wide"},
+	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no reason.
+	{name: "quiet", flavors: exclusive, bend: quiet},
+	{name: "quiet permits", flavors: []string{"semaphore"}, bend: quiet},
+	// What a waiter knows of its own node, of its session and of those ahead, in the wrong order.
+	{name: "doomed", flavors: exclusive, bend: lonely, strike: (*nemesis).doom},
+	// The same of one that comes back from a cut.
+	{
+		name: "doomed and cut", flavors: []string{"rwlock"}, bend: lonely,
+		strike: func(n *nemesis) { n.doomBy(n.cutOff) },
+	},
+	// A claim of several nodes of which the answer is lost, and then one of the nodes.
+	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve},
+	// Servers that are behind what the last one has done.
+	{name: "behind", bend: lagging, strike: (*nemesis).outrun},
+	// A connection that lives on a server that the others have given up.
+	{name: "deaf", bend: isolated, strike: (*nemesis).deafen},
+	// A holder that is cut off, and counts from an instant that is too late.
+	{name: "cut off", bend: distant, strike: (*nemesis).part},
+	// Directories that go with all that is in them, and come again with the same numbers.
+	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze},
+	// The end of the sequence numbers.
+	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, tolerates: usedUp},
+	// Children of other programs in the directories.
+	{name: "littered", flavors: exclusive, bend: narrow, furnish: litter},
+	// Recipes that see different parts of one directory.
+	{name: "mixed", flavors: []string{"kazoo names, a mutex among them"}, bend: narrow},
+	// Numbers of permits that change while a waiter hears nothing.
+	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush},
+	// Permits that are taken away one by one.
+	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
+}
+
+var exclusive = []string{
+	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed",
+	"reentrant, observed",
+}
+
+var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with handoff, observed"}
+
+// crowded is a narrow world of two processes with many goroutines each.
+func crowded(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers, p.hasty = 2, 5+r.IntN(5), true
+	p.stay = between(r, time.Millisecond, 20*time.Millisecond)
+	p.idle = between(r, time.Millisecond, 30*time.Millisecond)
+}
+
+// narrow is a world of few, in which two events of one lock meet often.
+func narrow(p *plan, r *rand.Rand) {
+	p.hosts, p.workers, p.paths = 2+r.IntN(3), 1+r.IntN(3), 1
+	p.session = []time.Duration{2 * time.Second, 4 * time.Second}[r.IntN(2)]
+	p.length = time.Duration(15+r.IntN(15)) * time.Second
+	p.hands, p.rest = r.IntN(2), between(r, 50*time.Millisecond, time.Second)
+	p.idle = between(r, 5*time.Millisecond, 50*time.Millisecond)
+	p.stay = between(r, 10*time.Millisecond, 200*time.Millisecond)
+	p.latency = []time.Duration{100 * time.Microsecond, time.Millisecond}[r.IntN(2)]
+	p.reap = between(r, time.Second, 10*time.Second)
+	p.resizes = false
+}
+
+// quiet is a narrow world in which nothing breaks and each caller waits until it holds.
+func quiet(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hands, p.quiet = 0, true
+	p.workers = 1 + r.IntN(5)
+	p.stay = between(r, 10*time.Millisecond, 3*time.Second)
+}
+
+func lagging(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.members, p.hands = 3, 0
+}
+
+func isolated(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.members, p.hands, p.session, p.long = 3, 0, 2*time.Second, 1
+	p.workers, p.length = 1, 150*time.Second
+	p.hosts = 3
+	if r.IntN(2) == 0 {
+		p.far = between(r, p.session/40, p.session/12)
+	}
+}
+
+// distant is a world in which half of the hosts are far from the servers, which end a session nearly
+// as soon as they may.
+func distant(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.session, p.length, p.long, p.hands, p.workers = 2*time.Second, 150*time.Second, 1, 0, 1
+	p.far = between(r, p.session/40, p.session/12)
+	p.tick = p.session / 20
+}
+
+// lonely is a narrow world in which none follows another of its own host, most of the time.
+func lonely(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers = 3+r.IntN(2), 1+r.IntN(4)/3
+}
+
+// fresh is a narrow world in which holds outlast their directories, so that numbers come again.
+func fresh(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers, p.hands = 2, 2+r.IntN(2), 0
+	p.stay, p.rest = time.Second, between(r, 100*time.Millisecond, 500*time.Millisecond)
+}
+
+func resizing(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.resizes, p.often = true, true
+}
+
+func usedUp(err error) bool { return errors.Is(err, znode.ErrSequence) }

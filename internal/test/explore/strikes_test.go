@@ -1,0 +1,335 @@
+package explore
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// inLine are the nodes of one lock, in the order of their numbers.
+func (n *nemesis) inLine() []standing {
+	line := n.left()
+	slices.SortFunc(line, func(a, b standing) int { return int(parsed(a.path).Seq - parsed(b.path).Seq) })
+	return line
+}
+
+// hostOf is the host of a session, nil if it is another one's.
+func (n *nemesis) hostOf(session int64) *host {
+	for _, h := range n.hosts {
+		if h.client().conn.Client().SessionID() == session {
+			return h
+		}
+	}
+	return nil
+}
+
+// holder is the host of the first in line, any if there is none.
+func (n *nemesis) holder() *host {
+	if line := n.inLine(); len(line) > 0 {
+		if h := n.hostOf(line[0].session); h != nil {
+			return h
+		}
+	}
+	return n.host()
+}
+
+// remove deletes a node by hand.
+func (n *nemesis) remove(s standing) bool {
+	n.takeAway(0, s.path)
+	if n.admin.Client().Delete(s.path, -1) != nil {
+		return false
+	}
+	n.say("delete", "%s deleted by hand", s.path)
+	return true
+}
+
+// doom deletes the node of a waiter and then those ahead of it, while its process hears nothing:
+// it must not hold.
+func (n *nemesis) doom() {
+	switch n.random.IntN(8) {
+	case 0:
+		n.doomBy(func(h *host) func() {
+			h.net.in().Freeze()
+			return func() { h.net.in().Thaw() }
+		})
+	case 1:
+		n.doomBy(n.cutOff)
+	default:
+		n.doomBy(n.hold)
+	}
+}
+
+// cutOff cuts the host's connection, and makes another one impossible until it is heard again.
+func (n *nemesis) cutOff(h *host) (heard func()) {
+	h.net.all().Partition()
+	h.net.all().Cut()
+	return h.net.heal
+}
+
+// hold keeps a request of the host, or its answer and what comes behind.
+func (n *nemesis) hold(h *host) (heard func()) {
+	action := []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.HoldReply}[n.random.IntN(3)]
+	op := []proxy.Op{proxy.ReadOp, proxy.ReadOp, proxy.ReadOp, proxy.ListOp, proxy.CreateOp}[n.random.IntN(5)]
+	f := h.net.packets.Nth(op, 1+n.random.IntN(3), action)
+	if !n.fires(f) {
+		f.Cancel()
+		return nil
+	}
+	return f.Cancel
+}
+
+// doomBy is doom with a way to have a host hear nothing; without an end of that it has not happened.
+func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
+	h := n.host()
+	heard := deafen(h)
+	if heard == nil {
+		return
+	}
+	defer heard()
+	session := h.client().conn.Client().SessionID()
+	line := n.inLine()
+	i := slices.IndexFunc(line, func(s standing) bool { return s.session == session && s != line[0] })
+	if i < 0 {
+		time.Sleep(between(n.random, time.Millisecond, 50*time.Millisecond)) // virtual: a holder may go meanwhile
+		return
+	}
+	n.say("doom", "%s: hears nothing, and what it waits by goes: %s", h.name, line[i].path)
+	switch n.random.IntN(4) {
+	case 0:
+		n.takeAway(session, "")
+		n.ensemble.Expire(session)
+	default:
+		if n.remove(line[i]) {
+			n.condemn(line[i].path)
+		}
+	}
+	if n.chance(3) {
+		time.Sleep(between(n.random, time.Millisecond, 2*n.stay)) // virtual: those ahead may go by themselves
+	} else {
+		for _, s := range line[:i] {
+			n.remove(s)
+		}
+	}
+}
+
+// fires waits for a fault, for as long as a session lasts.
+func (n *nemesis) fires(f *proxy.Fault) bool {
+	over := time.NewTimer(n.session)
+	defer over.Stop()
+	select {
+	case <-f.Fired():
+		return true
+	case <-over.C:
+		return false
+	}
+}
+
+// condemn says that the hold of a node that was deleted just now is none, if nodes ahead are still
+// there that keep it from holding.
+func (w *world) condemn(path string) {
+	gone := parsed(path)
+	ahead := 0
+	for _, s := range w.left() {
+		n := parsed(s.path)
+		if dirOf(s.path) == dirOf(path) && n.Seq < gone.Seq && (isExclusive(gone.Kind) || isExclusive(n.Kind) || n.Kind == znode.Permit) {
+			ahead++
+		}
+	}
+	if ahead == 0 || gone.Kind == znode.Permit && ahead < mostPermits {
+		return
+	}
+	w.ledger.doom(path)
+}
+
+// doom says that no hold by the node is one.
+func (l *ledger) doom(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.doomed[claimOf(path)] = true
+}
+
+// halve loses the answer to a claim of several permits, and deletes one of its nodes before the
+// client can ask what became of it.
+func (n *nemesis) halve() {
+	h := n.host()
+	f := h.net.packets.Nth(proxy.CreateOp, 1+n.random.IntN(3), proxy.CutAfterCommit)
+	defer f.Cancel()
+	if !n.fires(f) {
+		return
+	}
+	h.net.all().Partition()
+	defer h.net.heal()
+	session := h.client().conn.Client().SessionID()
+	line := slices.DeleteFunc(n.inLine(), func(s standing) bool { return s.session != session })
+	if len(line) == 0 {
+		return
+	}
+	last := line[len(line)-1]
+	claim := slices.DeleteFunc(line, func(s standing) bool { return claimOf(s.path) != claimOf(last.path) })
+	if len(claim) > 1 && n.remove(claim[n.random.IntN(len(claim))]) {
+		n.say("halved claim", "%s: of %d nodes one is gone", h.name, len(claim))
+		n.ledger.doom(last.path)
+	}
+}
+
+// outrun cuts a connection right after a create, while all members but the leader are behind.
+func (n *nemesis) outrun() {
+	h := n.host()
+	leader := n.ensemble.Leader()
+	d := between(n.random, 10*time.Millisecond, n.session/2)
+	others := slices.DeleteFunc(n.ensemble.Members(), func(m *memzk.Member) bool { return m == leader })
+	for _, m := range others {
+		m.Lag(d)
+	}
+	f := h.net.packets.Nth(proxy.CreateOp, 1+n.random.IntN(3), proxy.CutAfterCommit)
+	defer f.Cancel()
+	if n.fires(f) {
+		n.say("outrun", "%s: a create is lost while others lag by %v", h.name, d)
+		if n.chance(2) {
+			g := h.net.packets.Nth([]proxy.Op{proxy.ListOp, proxy.CheckOp}[n.random.IntN(2)], 1, proxy.CutBefore)
+			defer g.Cancel()
+		}
+		time.Sleep(2 * d) // virtual: the client searches meanwhile
+	}
+	for _, m := range others {
+		m.Lag(0)
+	}
+}
+
+// deafen cuts the member of a holder off from the others, and then the holder itself: now and then
+// at once, right after a heartbeat; or when the member, which throws all heartbeats away, soon
+// gives up.
+func (n *nemesis) deafen() {
+	h := n.holder()
+	session := h.client().conn.Client().SessionID()
+	m := n.ensemble.Connected()[session]
+	if m == nil || m == n.ensemble.Leader() {
+		time.Sleep(n.session / 4) // virtual: another one may hold by then
+		return
+	}
+	var d time.Duration
+	if n.chance(2) {
+		for range 60 {
+			defer h.net.packets.Next(proxy.CheckOp, proxy.Answer(-127)).Cancel()
+		}
+		d = n.session/2 + time.Duration(n.random.Int64N(int64(n.session/4)))
+	} else {
+		f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
+		fired := n.fires(f)
+		f.Cancel()
+		if !fired {
+			return
+		}
+		time.Sleep(10 * h.net.latency) // virtual: the holder hears the answer
+	}
+	n.say("deaf", "%s: member %d is isolated, and %v later the host", h.name, m.ID(), d)
+	m.Isolate()
+	time.Sleep(d) // virtual: heartbeats and pings are answered meanwhile
+	h.net.all().Partition()
+	time.Sleep(2*n.session - d) // virtual: the next one gets the lock
+	m.Heal()
+	h.net.heal()
+	time.Sleep(n.session / 2) // virtual: all connect again
+}
+
+// part cuts a holder off for long enough that the next one gets what it holds; now and then one that
+// has just connected again, or has just got a session.
+func (n *nemesis) part() {
+	h := n.holder()
+	n.say("part", "%s: is cut off", h.name)
+	switch n.random.IntN(4) {
+	case 0:
+		h.net.all().Cut()
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it may connect again
+	case 1:
+		id := h.client().conn.Client().SessionID()
+		n.takeAway(id, "")
+		n.ensemble.Expire(id)
+		time.Sleep(between(n.random, n.session/8, n.session)) // virtual: it may get a session and a lock
+	}
+	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
+	time.Sleep(3 * n.session / 2) // virtual: the session ends
+	h.net.heal()
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+}
+
+// raze deletes all that stands in the line of a lock, and its directory.
+func (n *nemesis) raze() {
+	dir := n.paths[n.random.IntN(len(n.paths))]
+	n.say("razed", "%s is deleted with all that is in it", dir)
+	for range 3 {
+		for _, s := range n.left() {
+			if dirOf(s.path) == dir {
+				n.remove(s)
+			}
+		}
+		if n.admin.Client().Delete(dir, -1) == nil {
+			return
+		}
+	}
+}
+
+// wear has the next number of a directory be one of the last.
+func (n *nemesis) wear() {
+	dir := n.paths[n.random.IntN(len(n.paths))]
+	to := []int32{1<<30 - 3, 1<<31 - 1<<20 - 3, math.MaxInt32 - 3}[n.random.IntN(3)]
+	if line := n.inLine(); len(line) > 0 && parsed(line[len(line)-1].path).Seq >= int64(to) {
+		return
+	}
+	if n.ensemble.SetSequence(dir, to) {
+		n.say("worn", "%s: the next number is %d", dir, to)
+	}
+	time.Sleep(between(n.random, time.Second, 5*time.Second)) // virtual: all get numbers from the end meanwhile
+}
+
+// litter makes children whose names are those of no recipe.
+func litter(w *world) {
+	for _, path := range w.paths {
+		_, _ = w.admin.Client().CreateContainer(path, nil, 4, zk.WorldACL(zk.PermAll))
+		for i, name := range []string{"mine-%swrite-", "%s", "_c_short-%slock-", "x-%sread-", "%slock-12"} {
+			name = strings.ReplaceAll(name, "%s", "") + fmt.Sprintf("%010d", i)
+			if _, err := w.admin.Client().Create(path+"/"+name, nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+				w.complain("litter: %v", err)
+			}
+		}
+	}
+}
+
+// hush has a host hear of several things at once.
+func (n *nemesis) hush() {
+	h := n.host()
+	n.say("hush", "%s: hears nothing for a while", h.name)
+	h.net.in().Freeze()
+	time.Sleep(between(n.random, time.Millisecond, n.session/3)) // virtual: what it does not hear happens meanwhile
+	h.net.in().Thaw()
+}
+
+// pluck deletes one of several nodes of a hold or of a waiter, some of them while the host's own
+// delete is under way or its answer is lost.
+func (n *nemesis) pluck() {
+	h := n.host()
+	if n.chance(2) {
+		action := []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit}[n.random.IntN(4)]
+		f := h.net.packets.Nth(proxy.DeleteOp, 1+n.random.IntN(3), action)
+		defer f.Cancel()
+		if !n.fires(f) {
+			return
+		}
+	}
+	session := h.client().conn.Client().SessionID()
+	line := slices.DeleteFunc(n.inLine(), func(s standing) bool { return s.session != session })
+	if len(line) > 0 {
+		s := line[n.random.IntN(len(line))]
+		if n.remove(s) {
+			n.say("plucked", "%s: %s", h.name, s.path)
+		}
+	}
+}
