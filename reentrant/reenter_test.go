@@ -277,7 +277,7 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 
 // The context of a hold that has ended does not make a goroutine the owner, even if it is still
 // used.
-func TestTheContextOfAnEndedHoldIsNobodys(t *testing.T) {
+func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
 		h := c.lock(s.Ctx)

@@ -115,7 +115,7 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 
 // A reader that holds alone finds out that its node is gone when it checks or releases. The first
 // reader that joins checks.
-func TestNobodyJoinsANodeThatWasDeleted(t *testing.T) {
+func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c := behind(s)
@@ -239,7 +239,7 @@ func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
 }
 
 // A writer that queued since the listing is not overtaken.
-func TestNobodyComesAlongPastAWriterWhomNobodySaw(t *testing.T) {
+func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)

@@ -174,7 +174,7 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 
 // A holder that hands the lock over does not delete the node, so it does not find out that the node
 // is gone. The node is watched although no holder checks.
-func TestALossIsNoticedThoughNobodyAsks(t *testing.T) {
+func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithHandoff(100))
 		h := c.write()

@@ -195,7 +195,7 @@ func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 	})
 }
 
-func TestANumberOfOursIsNobodyElses(t *testing.T) {
+func TestAnotherNodeWithTheSameNumberIsRefused(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a := direct(s).with(rwlock.WithCuratorNames())
 		theirs := jvmWrites(s)

@@ -264,8 +264,8 @@ func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 }
 
 // Without an observer a read costs one allocation, the Hold.
-func TestAReadThatNobodyObservesAllocatesItsHoldAlone(t *testing.T) {
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test may allocate meanwhile
+func TestAReadWithoutObserversAllocatesItsHoldAlone(t *testing.T) {
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test beside it may allocate
 		s := contract.NewStage(t, v, "")
 		allocs := func(opts ...rwlock.Option) float64 {
 			mu := rwlock.New(locks.On(s.Connect()), s.Path, opts...)

@@ -97,7 +97,7 @@ func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 	})
 }
 
-func TestAWriterKeepsEverybodyOut(t *testing.T) {
+func TestAWriterKeepsAllOthersOut(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		w, other := direct(s), direct(s)
 		h := w.write()

@@ -407,7 +407,7 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 
 // What a process knew on the last connection may be out of date: a writer may have queued while it
 // was disconnected.
-func TestNobodyJoinsAcrossAReconnect(t *testing.T) {
+func TestNoReaderJoinsAcrossAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
 		first := c.read()
@@ -429,7 +429,7 @@ func TestNobodyJoinsAcrossAReconnect(t *testing.T) {
 	})
 }
 
-func TestNobodyJoinsADowngradedHold(t *testing.T) {
+func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
 		h := c.write()
@@ -446,7 +446,7 @@ func TestNobodyJoinsADowngradedHold(t *testing.T) {
 }
 
 // A reader that is granted and canceled at the same time must not stay counted.
-func TestCanceledJoinsLeaveNobodyInside(t *testing.T) {
+func TestCanceledJoinsLeaveNoHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
 		random := rand.New(rand.NewPCG(2, 3))

@@ -105,6 +105,19 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	})
 }
 
+// The listing may have shown a node that is deleted before its token is read: the waiter queues again.
+func TestANodeThatIsGoneHasNoToken(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 10*time.Second)
+		m := x.enter()
+		x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
+		if err := m.readToken(t.Context()); err != errNodeGone || m.token != 0 {
+			t.Errorf("token %d, %v, want %v", m.token, err, errNodeGone)
+		}
+	})
+}
+
 // Each of these may come between what a waiter has read and its grant. Some have
 // an event that waits in a channel, beside that of the last blocker.
 func TestWhatForbidsAGrant(t *testing.T) {

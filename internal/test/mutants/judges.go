@@ -1,6 +1,6 @@
 package main
 
-// ofTheJudges: what only tests use. A judge that lets everybody go is worse than none.
+// ofTheJudges: what only tests use. A judge that lets all go is worse than none.
 var ofTheJudges = []mutant{
 	{
 		name: "checker-ends-late",

@@ -93,7 +93,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "watches-outlive-their-connection",
 		pkg:  "internal/wire",
-		why:  "a waiter waits for an event that nobody will send",
+		why:  "a waiter waits for an event that no server will send",
 		old:  "w.watches.end()",
 		new:  "",
 		test: inWire("TestWatchAll"),
@@ -101,7 +101,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "watches-noted-after-the-request",
 		pkg:  "internal/wire",
-		why:  "of a node that is gone the server tells before it answers",
+		why:  "the server tells that a node is gone before it answers",
 		old:  "w.watches.add(b)",
 		new:  "time.AfterFunc(50*time.Millisecond, func() { w.watches.add(b); w.watches.answered(0) })",
 		test: inWire("TestWatchAll"),
@@ -115,7 +115,7 @@ var ofTheConnection = []mutant{
 		test: inWire("TestWatchAllAmongOthers"),
 	},
 	{
-		name: "marks-watched-for-ever",
+		name: "marks-watched-forever",
 		pkg:  "internal/wire",
 		why:  "the server keeps a watch for each waiter that gave up",
 		old:  "go w.unwatch(mark)",
@@ -131,9 +131,9 @@ var ofTheConnection = []mutant{
 		test: inWire("TestWatchAllOfThousandsAndTheConnectionEnds"),
 	},
 	{
-		name: "mark-told-to-everybody",
+		name: "mark-told-to-all",
 		pkg:  "internal/wire",
-		why:  "whoever waits for another mark of the node holds beside somebody whom the holder did not look for",
+		why:  "a waiter that waits for another mark of the node holds beside a node that the holder did not look for",
 		old:  "return w.mark == path })",
 		new:  "return w.mark == path || path != \"\" })",
 		test: inWire("TestMarks"),
@@ -149,7 +149,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "marks-on-a-server-that-keeps-the-watches",
 		pkg:  "internal/wire",
-		why:  "one before 3.5 can not take them back",
+		why:  "a server before 3.5 cannot take them back",
 		old:  "c.noRemoveWatches.Store(true)",
 		new:  "c.noRemoveWatches.Store(false)",
 		test: inWire("TestMarksOnAnOldServer"),
@@ -157,7 +157,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "watches-before-the-credentials",
 		pkg:  "internal/wire",
-		why:  "a server that talks to nobody without them closes the connection, again and again",
+		why:  "a server that requires credentials first closes the connection, again and again",
 		old:  "if pastAuth {",
 		new:  "if pastAuth || true {",
 		test: inWire("TestWatchAllWaitsForTheCredentials"),
@@ -165,7 +165,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "refusal-taken-for-watches",
 		pkg:  "internal/wire",
-		why:  "a waiter sleeps for ever",
+		why:  "a waiter sleeps forever",
 		old:  "b.answer <- codeError(code)",
 		new:  "b.answer <- nil",
 		test: inWire("TestWatchAllRefused"),
@@ -173,7 +173,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "changes-of-old-told",
 		pkg:  "internal/wire",
-		why:  "whoever watches a node that was written before looks again and again",
+		why:  "a waiter that watches a node that was written before lists again and again",
 		old:  "binary.BigEndian.AppendUint64(p, math.MaxInt64)",
 		new:  "binary.BigEndian.AppendUint64(p, math.MaxInt64>>63)",
 		test: inWire("TestWatchAll"),
@@ -213,7 +213,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "failed-write-told-to-the-client",
 		pkg:  "internal/wire",
-		why:  "it answers the request twice, and hangs for ever on one that sends credentials",
+		why:  "it answers the request twice, and hangs forever on one that sends credentials",
 		old:  `if w.fail(err) < running {`,
 		new:  `if w.fail(err) < fakingClose {`,
 		test: inWire("TestFailedWrites"),
@@ -245,7 +245,7 @@ var ofTheConnection = []mutant{
 	{
 		name: "close-not-told",
 		pkg:  "internal/wire",
-		why:  "a closed connection looks like a lost one: those who wait wait for ever",
+		why:  "a closed connection looks like a lost one: waiters wait forever",
 		old:  `c.link.MarkClosed()`,
 		new:  ``,
 		test: scenario(inReentrant, "TestMutex", "a waiter whose connection is closed fails at once"),

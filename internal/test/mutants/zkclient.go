@@ -5,7 +5,7 @@ var ofTheSession = []mutant{
 	{
 		name: "no-search-for-a-lost-create",
 		pkg:  "internal/zkclient",
-		why:  "the create may have been done: a second node, and the first one for ever",
+		why:  "the create may have been done: a second node, and the first one stays as long as the session",
 		old:  `found, err := c.search(ctx, claim, id)` + "\n\t\t\tif err",
 		new:  `found, err := []znode.Node(nil), error(nil)` + "\n\t\t\tif err",
 		test: inSession("TestClaimSurvivesALostConnection"),
@@ -49,7 +49,7 @@ var ofTheSession = []mutant{
 	{
 		name: "abandoned-create-not-undone",
 		pkg:  "internal/zkclient",
-		why:  "the caller has gone, the node comes",
+		why:  "the caller has gone, and the server creates the node",
 		old:  "go c.cleanUpCreate(claim, id, late)",
 		new:  "",
 		test: inSession("TestACanceledClaimLeavesNothing"),
@@ -57,7 +57,7 @@ var ofTheSession = []mutant{
 	{
 		name: "abandoned-search-not-finished",
 		pkg:  "internal/zkclient",
-		why:  "the caller has gone during the search, the node is there",
+		why:  "the caller has gone during the search, and the node exists",
 		old:  "go c.cleanUpFound(claim, id)",
 		new:  "",
 		test: inSession("TestACanceledClaimLeavesNothing"),
@@ -73,7 +73,7 @@ var ofTheSession = []mutant{
 	{
 		name: "part-of-a-claim-left",
 		pkg:  "internal/zkclient",
-		why:  "the claim is made anew, and what was left of the first stays in line",
+		why:  "the claim is made again, and what was left of the first stays in the queue",
 		old:  "c.removeOrphans(claim.Dir, found, errPartly)",
 		new:  "",
 		test: inSession("TestAClaimOfWhichSomeIsGoneIsMadeAnew"),
@@ -115,7 +115,7 @@ var ofTheSession = []mutant{
 	{
 		name: "nodes-made-one-by-one",
 		pkg:  "internal/zkclient",
-		why:  "two who want several permits can each hold some of them for ever",
+		why:  "two waiters that want several permits can each hold some of them forever",
 		old:  `return c.claim(claim, id) })`,
 		new: `
 			var all []zk.MultiResponse
@@ -181,13 +181,13 @@ var ofTheSession = []mutant{
 	{
 		name: "one-that-is-gone-taken-for-all",
 		pkg:  "internal/zkclient",
-		why:  "the first request was lost, and somebody else has deleted one: the others stay",
+		why:  "the first request was lost, and another client has deleted one node: the others stay",
 		old:  "case maybe && nodes > 1:\n\t\treturn errPerhaps",
 		new:  "case maybe && nodes > 1:\n\t\treturn nil",
 		test: inSession("TestRemoveOfTheRestAfterALostRequest"),
 	},
 	{
-		name: "own-delete-taken-for-somebody-elses",
+		name: "own-delete-taken-for-that-of-another-client",
 		pkg:  "internal/zkclient",
 		why:  "both answers were lost: a release that went well is told as a loss",
 		old:  `if err == zk.ErrNoNode || err == nil && already {`,
@@ -197,7 +197,7 @@ var ofTheSession = []mutant{
 	{
 		name: "one-that-cannot-be-deleted-keeps-the-others",
 		pkg:  "internal/zkclient",
-		why:  "it is somebody else's, and the own node stays in line",
+		why:  "it is that of another client, and the own node stays in the queue",
 		old:  `if outcomeOf(err) != refused || len(nodes) == 1 {`,
 		new:  `if err != zk.ErrNoNode || len(nodes) == 1 {`,
 		test: scenario(inReentrant, "TestMutex", "a forged node that nobody can delete does not keep the own one"),
@@ -221,7 +221,7 @@ var ofTheSession = []mutant{
 	{
 		name: "not-watching-taken-for-a-deletion",
 		pkg:  "internal/zkclient",
-		why:  "the end of our session says nothing of the node of somebody else",
+		why:  "the end of the own session says nothing of the node of another",
 		old:  `return event.Type == zk.EventNodeDeleted || Released(event) }`,
 		new:  `return event.Type == zk.EventNodeDeleted || Released(event) || event.Type == zk.EventNotWatching }`,
 		test: inSession("TestTheEndOfASessionIsNoDeletion"),
@@ -229,7 +229,7 @@ var ofTheSession = []mutant{
 	{
 		name: "watches-not-kept-by-session",
 		pkg:  "internal/zkclient",
-		why:  "who waits in the new session gets what the old one left behind",
+		why:  "a waiter of the new session gets what the old one left behind",
 		old:  `if e := w.at[key]; e != nil && !e.fired()`,
 		new: `for k, e := range w.at {
 		if k.path == key.path && k.session != key.session && !e.fired() {
@@ -250,15 +250,15 @@ var ofTheSession = []mutant{
 	{
 		name: "watches-of-many-mixed-up",
 		pkg:  "internal/zkclient",
-		why:  "a waiter strikes out one who is still there",
-		old:  "watches[i].raw = raw",
-		new:  "watches[len(watches)-1-i].raw = raw",
+		why:  "a waiter removes a blocker that still exists",
+		old:  `e.watch.raw = events[i]`,
+		new:  `e.watch.raw = events[len(events)-1-i]`,
 		test: inSession("TestWatchesOfManyAreShared"),
 	},
 	{
 		name: "fired-watch-used-again",
 		pkg:  "internal/zkclient",
-		why:  "it says that the node is gone, or changed, for ever",
+		why:  "it says forever that the node is gone, or changed",
 		old:  `e != nil && !e.fired() && (`,
 		new:  `e != nil && (`,
 		test: inSession("TestAWatchThatHasFiredIsSetAnew"),
@@ -276,7 +276,7 @@ var ofTheSession = []mutant{
 	{
 		name: "answer-of-another-session-taken",
 		pkg:  "internal/zkclient",
-		why:  "what is listed there knows nothing of our node",
+		why:  "what is listed there knows nothing of the own node",
 		old:  `if session != AnySession && !c.In(session) && Ended(ctx) == nil {`,
 		new:  `if session != AnySession && c == nil && Ended(ctx) == nil {`,
 		test: inSession("TestAnswersOfAnotherSessionAreNotTaken"),
@@ -284,7 +284,7 @@ var ofTheSession = []mutant{
 	{
 		name: "plain-directories",
 		pkg:  "internal/zkclient",
-		why:  "the directories of idle locks stay for ever",
+		why:  "the directories of idle locks stay forever",
 		old:  `c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})`,
 		new:  `c.conn.Create(dir, nil, zk.FlagPersistent, acl)`,
 		test: inSession("TestMakeDirMakesContainersAllTheWay"),
@@ -292,7 +292,7 @@ var ofTheSession = []mutant{
 	{
 		name: "asked-while-there-is-no-connection",
 		pkg:  "internal/zkclient",
-		why:  "what is asked in an outage stays in the client's queue when the caller has gone",
+		why:  "a request that is made in an outage stays in the client's queue when the caller has gone",
 		old:  "if err := c.connected(ctx); err != nil {\n\t\t\treturn none, err\n\t\t}",
 		new:  "",
 		test: inSession("TestAnOutageLeavesNoQueueOfRequests"),
@@ -342,7 +342,7 @@ var ofTheSession = []mutant{
 	{
 		name: "deadline-ignored",
 		pkg:  "internal/zkclient",
-		why:  "the next one holds already when the holder that is cut off hears of it",
+		why:  "the next holder has the lock already when the holder that is cut off hears of it",
 		old:  `case link.Alive(l.session):`,
 		new:  `case link.Session() == l.session:`,
 		test: inSession("TestLossIsKnownBeforeTheServerExpiresTheSession"),
@@ -350,7 +350,7 @@ var ofTheSession = []mutant{
 	{
 		name: "no-timer-for-the-deadline",
 		pkg:  "internal/zkclient",
-		why:  "who waits on Lost hears of the loss too late",
+		why:  "a holder that waits on Lost hears of the loss too late",
 		old:  "next = now.Add(m.period()) // looked at again when it is answered\n\t}\n\tlink := m.client.link\n\tif deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {",
 		new:  "next = now.Add(m.client.link.Timeout())\n\t}\n\tlink := m.client.link\n\tif deadline := link.Deadline(link.Session()); deadline.IsZero() && deadline.Before(next) {",
 		test: inSession("TestLossIsKnownBeforeTheServerExpiresTheSession"),
@@ -358,13 +358,13 @@ var ofTheSession = []mutant{
 	{
 		name: "deadline-told-late",
 		pkg:  "internal/zkclient",
-		why:  "the pause behind a deadline that has passed is made before it, too: Lost closes when the next one may hold",
+		why:  "the pause behind a deadline that has passed is made before it, too: Lost closes when the next holder may have the lock",
 		old:  `if wait <= 0 {`,
 		new:  `if wait <= m.period()/64 {`,
 		test: inSession("TestLossIsToldAtTheDeadline"),
 	},
 	{
-		name: "refresh-asks-nobody",
+		name: "refresh-asks-no-server",
 		pkg:  "internal/zkclient",
 		why:  "a process that was stopped goes on with what it knew before",
 		old:  `if err := c.Check(ctx, session, barrier); !proves(err, true) {`,
@@ -374,7 +374,7 @@ var ofTheSession = []mutant{
 	{
 		name: "watch-known-to-one-only",
 		pkg:  "internal/zkclient",
-		why:  "between the event and the close of its channel one knows, and the next is told that nothing has happened",
+		why:  "between the event and the close of its channel one goroutine knows, and the next is told that nothing has happened",
 		old:  "if w.known.Load() {\n\t\treturn w.event, true",
 		new:  "if w.known.Load() {\n\t\treturn w.event, false",
 		test: inSession("TestAWatchHasFiredWhenOneKnows"),
