@@ -32,7 +32,7 @@ func (c *client) follow(n int) *attempt {
 }
 
 // Writers of one process that stand in line one behind the other take three
-// requests each: a create, a watch, a delete. Nobody lists.
+// requests each: a create, a watch, a delete. None of them lists.
 func TestWritersOfAProcessFollowEachOther(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -169,9 +169,27 @@ func TestAFollowerListsAfterAReconnect(t *testing.T) {
 	})
 }
 
-// Kazoo has one word for locks that see readers and for such as do not. The
-// latter may hold beside readers, so they are no sign that there are none.
-func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
+// A reader holds beside other readers: its release does not say that it was the only one.
+func TestAWriterDoesNotFollowAReader(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		first := direct(s).read()
+		second := c.read()
+		writer := c.waitWrite(3)
+		watches(c)
+		unlock(s, second)
+		s.CatchUp(c.conn)
+		writer.Waits()
+		unlock(s, first)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
+}
+
+// Kazoo has one word for locks that see readers and for such as do not. The latter may hold beside
+// readers, so their release does not say that there are none.
+func TestAMutexThatSeesNoReadersIsNotFollowed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithKazooNames())
 		reader := c.read()
@@ -188,8 +206,8 @@ func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
 	})
 }
 
-// Between two of a process there may be one of another.
-func TestSomebodyElseStandsBetween(t *testing.T) {
+// A node of another process may stand between two of one process.
+func TestANodeOfAnotherProcessStandsBetween(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c := behind(s)

@@ -45,9 +45,9 @@ func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []
 	return held, line
 }
 
-// Whoever waits behind one who waits lists once, and takes the lock without another
-// look when that one releases it: create, listing, watches, delete.
-func TestWhoeverIsNextDoesNotListAgain(t *testing.T) {
+// A waiter behind another waiter lists once, and takes the lock without another listing when that
+// one releases it: create, listing, watches, delete.
+func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 5, 3)

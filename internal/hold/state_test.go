@@ -59,7 +59,7 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 	}
 }
 
-func TestLossIsToldToEverybody(t *testing.T) {
+func TestALossIsToldToAll(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
 	lost := l.Lost()
@@ -197,8 +197,8 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	<-done
 }
 
-// Whoever begins to listen may hold a mutex that others want when they are told.
-func TestToListenTellsNobodyElse(t *testing.T) {
+// A caller of OnEnd may hold a mutex that another hook wants.
+func TestAListenerThatIsAddedTellsNoOther(t *testing.T) {
 	l := begin(alive)
 	var mu sync.Mutex
 	var others, own atomic.Int32
@@ -208,7 +208,7 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 		others.Add(1)
 	})
 	why := error(ErrLost)
-	l.end.Store(&why) // it is lost, and whoever says so has not come to tell
+	l.end.Store(&why) // it is lost, and the goroutine that has set it has not told yet
 	mu.Lock()
 	listens := make(chan struct{})
 	go func() {
@@ -218,7 +218,7 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 	select {
 	case <-listens:
 	case <-time.After(10 * time.Second):
-		t.Error("it waits for somebody else's hook")
+		t.Error("it waits for another hook")
 	}
 	mu.Unlock()
 	<-listens
