@@ -169,9 +169,27 @@ func TestAFollowerListsAfterAReconnect(t *testing.T) {
 	})
 }
 
-// Kazoo's nodes have one name for locks that exclude readers and for those that ignore them. The
-// latter may be held beside readers, so they do not show that there are no readers.
-func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
+// A reader holds beside other readers: its release does not say that it was the only one.
+func TestAWriterDoesNotFollowAReader(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		first := direct(s).read()
+		second := c.read()
+		writer := c.waitWrite(3)
+		watches(c)
+		unlock(s, second)
+		s.CatchUp(c.conn)
+		writer.Waits()
+		unlock(s, first)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
+}
+
+// Kazoo has one word for locks that see readers and for such as do not. The latter may hold beside
+// readers, so their release does not say that there are none.
+func TestAMutexThatSeesNoReadersIsNotFollowed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithKazooNames())
 		reader := c.read()
@@ -189,7 +207,7 @@ func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
 }
 
 // Between two waiters of one process a waiter of another process may be queued.
-func TestSomebodyElseStandsBetween(t *testing.T) {
+func TestANodeOfAnotherProcessStandsBetween(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c := behind(s)

@@ -47,7 +47,7 @@ func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []
 
 // A waiter behind another waiter lists once, and takes the lock without another listing when that
 // waiter releases it: create, listing, watches, delete.
-func TestWhoeverIsNextDoesNotListAgain(t *testing.T) {
+func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 5, 3)

@@ -59,7 +59,7 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 	}
 }
 
-func TestLossIsToldToEverybody(t *testing.T) {
+func TestALossIsToldToAll(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
 	lost := l.Lost()
@@ -199,7 +199,7 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 }
 
 // A goroutine that calls OnEnd may hold a mutex that another hook locks.
-func TestToListenTellsNobodyElse(t *testing.T) {
+func TestAListenerThatIsAddedTellsNoOther(t *testing.T) {
 	l := begin(alive)
 	var mu sync.Mutex
 	var others, own atomic.Int32

@@ -87,8 +87,8 @@ func (x *place) until(what string, ok func() bool) {
 	test.Eventually(x, 20*time.Second, what, ok)
 }
 
-// A connection that does not tell the token has the node read, and somebody may have
-// written into that by then.
+// On a connection that does not tell the token the waiter reads its node, and another client may
+// have written into that by then.
 func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -135,7 +135,7 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, requeue},
-		"somebody writes into its node": {true, func(x *place, m *waiter, _ *Limit) {
+		"a client writes into its node": {true, func(x *place, m *waiter, _ *Limit) {
 			x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, relist},
@@ -143,16 +143,16 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			x.venue.Expire(x, x.conn)
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
 		}, requeue},
-		"the connection is made anew": {true, func(x *place, _ *waiter, _ *Limit) {
+		"the client reconnects": {false, func(x *place, _ *waiter, _ *Limit) {
 			before := x.queue.client.Epoch()
 			x.proxy.Cut()
 			x.until("another connection", func() bool { now := x.queue.client.Epoch(); return now != before })
 		}, relist},
-		"the connection ends": {true, func(x *place, m *waiter, _ *Limit) {
+		"its watch ends with the connection": {true, func(x *place, m *waiter, _ *Limit) {
 			x.proxy.Cut()
 			x.until("it is told", fired(m.own[0]))
 		}, relist},
-		"the session may have run out": {true, func(x *place, m *waiter, _ *Limit) {
+		"the session may have run out": {false, func(x *place, m *waiter, _ *Limit) {
 			x.proxy.Mute()
 			x.until("its deadline has passed", func() bool { return m.lease.Alive() != nil })
 		}, relist},
@@ -183,8 +183,8 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 }
 
-// A node of the same name may be there and belong to somebody else.
-func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
+// A node of the same name may belong to another session.
+func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := newPlaceInLine(t, v, 10*time.Second)
