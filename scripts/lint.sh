@@ -6,7 +6,7 @@ go=${GO:-go}
 failed=0
 # How many words may be left that do not say who acts (internal/test/words), and how many comment lines that are too wide.
 # The aim is 10 10 40 0: lower these as the places go, never raise them.
-words=(-library 10 -documents 10 -rest 40 -wide 28)
+words=(-library 0 -documents 10 -rest 10 -wide 0)
 
 # check NAME COMMAND... : quiet when all is well.
 check() {

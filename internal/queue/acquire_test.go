@@ -105,7 +105,8 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	})
 }
 
-// The listing may have shown a node that is deleted before its token is read: the waiter queues again.
+// The listing may have shown a node that is deleted before its token is read: the waiter queues
+// again.
 func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -118,8 +119,8 @@ func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	})
 }
 
-// Each of these may come between what a waiter has read and its grant. Some have
-// an event that waits in a channel, beside that of the last blocker.
+// Each of these may come between what a waiter has read and its grant. Some have an event that
+// waits in a channel, beside that of the last blocker.
 func TestWhatForbidsAGrant(t *testing.T) {
 	fired := func(w *zkclient.Watch) func() bool {
 		return func() bool { _, fired := w.Fired(); return fired }
@@ -218,8 +219,9 @@ func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 	})
 }
 
-// The reply to the create, and a listing, count only for the directory that the limit belongs to. One that was deleted and made
-// again may have another limit, of the same version; then the limit is read again, and the queue is listed.
+// The reply to the create, and a listing, count only for the directory that the limit belongs to.
+// One that was deleted and made again may have another limit, of the same version; then the limit
+// is read again, and the queue is listed.
 func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -265,8 +267,8 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
-// reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first that goes, the end
-// of ctx, and the time to check the rights.
+// reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first
+// that goes, the end of ctx, and the time to check the rights.
 func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -195,8 +195,8 @@ func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 	return true
 }
 
-// Writers returns the watch that fires when a writer comes; nil if one is known to be behind the node,
-// or that is not known.
+// Writers returns the watch that fires when a writer comes; nil if one is known to be behind the
+// node, or that is not known.
 func (s *NodeSharing) Writers() *zkclient.Watch {
 	v := s.queue.view.now.Load()
 	if !v.holds() || v.newest >= s.at.Load()-1 {

@@ -124,7 +124,7 @@ func TestGone(t *testing.T) {
 	}{
 		{"the only one ahead", lockRule, "l1 l2", 2, "l1", false, true, false},
 		{"one of two ahead: the other may have gone unwatched", lockRule, "l1 l2 l3", 3, "l2", false, false, true},
-		{"the one further ahead, which nobody watches", lockRule, "l1 l2 l3", 3, "l1", false, false, false},
+		{"the one further ahead, which is not watched", lockRule, "l1 l2 l3", 3, "l1", false, false, false},
 		{"a node that is not ahead", lockRule, "l1 l2", 2, "l9", false, false, false},
 		{"the writer ahead of a reader, downgraded or not", readRule, "w1 r2", 2, "w1", false, true, false},
 		{"the reader ahead of a writer", writeRule, "r1 w2", 2, "r1", false, true, false},
@@ -178,8 +178,8 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Fairness, without I/O: in every line up to six long, those who may go are the
-// first ones, as many as fit, and nobody is passed over.
+// Fairness, without I/O: in every line up to six long, the members that may go are the
+// first ones, as many as fit, and none is passed over.
 func TestOnlyTheFirstMayGo(t *testing.T) {
 	may := func(r rule, line []znode.Node, first int) bool {
 		turn := r.blockers(line, line[first])

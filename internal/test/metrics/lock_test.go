@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// TestOneLock records one Lock without contention, on a connection that has made one before. Only in
-// the copy of the library that make metrics builds is there anything to record.
+// TestOneLock records one Lock without contention, on a connection that has made one before. Only
+// in the copy of the library that make metrics builds is there anything to record.
 func TestOneLock(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		m := rwlock.New(locks.On(v.Connect(t, 10*time.Second)), test.Path(t))

@@ -1,7 +1,7 @@
 package patch
 
-// A Shortcut is what the library can do without: with its patches applied the locks are as safe, and
-// take more requests or more time.
+// A Shortcut is what the library can do without: with its patches applied the locks are as safe,
+// and take more requests or more time.
 type Shortcut struct {
 	Name    string
 	Patches []Patch
