@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// identity is what a node contains unless WithData says otherwise: the process that created it, for a person who looks
-// at the queue. docs/wire-format.md describes it.
+// identity is what a node contains unless WithData says otherwise: the process that created it, for
+// a person who looks at the queue. docs/wire-format.md describes it.
 type identity struct {
 	Host string `json:"host,omitempty"`
 	Pid  int    `json:"pid"`

@@ -11,12 +11,12 @@ import (
 
 // The shortcuts: what saves requests. Without this file's grants a waiter lists, and holds as surely.
 //
-//   - roomInReply: the reply to the create tells how many children the directory has, and all of them
-//     may be ahead.
+//   - roomInReply: the reply to the create tells how many children the directory has, and all of
+//     them may be ahead.
 //   - noWriterCached: a reader knows that no writer is queued (dirView).
 //   - follow: the predecessor is a node of this process, which knows that it held.
-//   - release marker: the nearest blocker is deleted together with a marker, which says that its
-//     holder had none ahead.
+//   - release marker: the nearest blocker is deleted together with a marker, which says that none
+//     was ahead of its holder.
 //
 // Each ends in the same recheck as a grant by a listing.
 
