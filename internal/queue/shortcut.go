@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// The shortcuts: what saves requests. Without this file's grants a waiter lists, and holds as surely.
+// The shortcuts save requests. Without them a waiter lists, and holds as surely.
 //
 //   - roomInReply: the reply to the create tells how many children the directory has, and all of
 //     them may be ahead.
