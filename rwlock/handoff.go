@@ -187,8 +187,8 @@ func (c *handoff) nextLocked() {
 	close(w.granted)
 }
 
-// handOn passes the grant to the next local waiter. It reports ask if it did not, only because the
-// node is not known to exist; the caller must ask.
+// handOn passes the grant to the next local waiter (invariant 7 of package queue). It reports ask
+// if it did not, only because the node is not known to exist; the caller must ask.
 func (c *handoff) handOn(grant *queue.Grant, known bool) (handed, ask bool) {
 	held := grant.Err() == nil
 	c.mu.Lock()

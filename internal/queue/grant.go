@@ -62,9 +62,9 @@ func newGrant(w *waiter) *Grant {
 	return g
 }
 
-// cleanUp is the third phase. A grant that was declared lost may still have its nodes, if the
-// connection comes back in time. No other client deletes them, and all waiters behind would wait
-// forever.
+// cleanUp is the third phase (invariant 4). A grant that was declared lost may still have its
+// nodes, if the connection comes back in time. No other client deletes them, and all waiters behind
+// would wait forever.
 func (g *Grant) cleanUp(end error) {
 	g.lease.End()
 	g.queue.local.unregister(g.local)

@@ -43,7 +43,7 @@ func (w *waiter) roomInReply() bool {
 	}
 	w.token = dir.Mzxid
 	if w.limit.Dir != 0 && dir.Czxid != w.limit.Dir {
-		w.limit.forget()
+		w.limit.forget() // invariant 9
 		return false
 	}
 	return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead
