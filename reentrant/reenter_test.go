@@ -274,7 +274,7 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 	})
 }
 
-// The context of a hold that has ended names no owner, if somebody keeps it alive.
+// The context of a hold that has ended names no owner, though a program may keep it.
 func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)

@@ -113,7 +113,7 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 }
 
 // A reader that holds alone finds out that its node is gone when it asks or releases. The
-// first who joins asks.
+// first reader that joins asks.
 func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -237,7 +237,7 @@ func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
 	})
 }
 
-// A writer who came since the look is not overtaken.
+// A writer that came since the listing is not overtaken.
 func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)

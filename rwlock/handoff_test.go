@@ -172,7 +172,7 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 	}
 }
 
-// Those who hand the lock on do not delete the node, and so do not find out that it
+// Holders that hand the lock on do not delete the node, and so do not find out that it
 // is gone. It is watched although none of them asks.
 func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {

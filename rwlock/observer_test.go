@@ -263,7 +263,7 @@ func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 	}
 }
 
-// What nobody observes costs nothing: one allocation is the Hold.
+// Without observers nothing is spent on them: one allocation is the Hold.
 func TestAReadWithoutObserversAllocatesItsHoldAlone(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test beside it may allocate
 		s := contract.NewStage(t, v, "")
