@@ -1,7 +1,7 @@
 package main
 
-// ofTheShared: holds that share a place. Readers of one process ride on one node,
-// writers of one process hand one on.
+// ofTheShared: holds that share a grant. Readers of one process share a node, writers of one process
+// hand one on.
 var ofTheShared = []mutant{
 	{
 		name: "announcement-not-heard",

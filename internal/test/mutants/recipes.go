@@ -112,10 +112,18 @@ var ofTheRecipes = []mutant{
 	{
 		name: "joined-across-a-reconnect",
 		pkg:  "internal/queue",
-		why:  "news of a writer may be late",
+		why:  "a writer may have come while there was no connection",
+		old:  `return v.queue.client.Epoch() == v.epoch && v.queue.client.Up(v.session)`,
+		new:  `return v.epoch != 0`,
+		test: inRwlock("TestNoReaderJoinsAcrossAReconnect"),
+	},
+	{
+		name: "joined-after-a-reconnect",
+		pkg:  "internal/queue",
+		why:  "the watch on the directory was set again, and its event may be late",
 		old:  `return v.queue.client.Epoch() == v.epoch && v.queue.client.Up(v.session)`,
 		new:  `return v.queue.client.Up(v.session)`,
-		test: inRwlock("TestNoReaderJoinsAcrossAReconnect"),
+		test: inQueue("TestWhichReaderMayShareANode"),
 	},
 	{
 		name: "canceled-join-holds-on",
