@@ -100,7 +100,7 @@ func (g *sharedGrant) end() bool {
 // readers and then checks whether the grant is current; open first replaces the current grant and
 // then checks whether the former one has readers. So one of the two ends the grant.
 func (g *sharedGrant) leave(ctx context.Context) error {
-	if g.linger > 0 && g.readers.Load() == 1 {
+	if g.linger > 0 {
 		g.idleSince.Store(int64(time.Since(start))) // before idleLoop can see that no reader is left
 	}
 	if g.readers.Add(-1) > 0 {

@@ -162,3 +162,42 @@ func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
 		s.Empty()
 	})
 }
+
+// Of two readers that leave at once either may be the last. Each notes the time, so the grant lingers
+// from then on, also if it was idle before.
+func TestTheLastTwoReadersLeaveAtOnce(t *testing.T) {
+	for name, before := range map[string]bool{"it has been idle before": true, "it has not": false} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				const linger = 10 * time.Second
+				m := New(locks.On(s.Connect()), s.Path, WithReadLinger(linger))
+				if before {
+					g, err := m.reads.lock(s.Ctx)
+					s.Must(err)
+					s.Must(g.leave(s.Ctx))
+					time.Sleep(time.Second) // virtual: it is idle
+				}
+				a, err := m.reads.lock(s.Ctx)
+				s.Must(err)
+				b, err := m.reads.lock(s.Ctx)
+				s.Must(err)
+				if a != b {
+					s.Fatal("not shared")
+				}
+				time.Sleep(linger + linger/2) // virtual: both read
+				s.Must(a.leave(s.Ctx))
+				s.Must(a.leave(s.Ctx))
+				time.Sleep(linger - time.Second) // virtual: it lingers
+				if len(test.Children(s, s.Witness, s.Dir)) == 0 {
+					s.Error("released before it has lingered")
+				}
+				time.Sleep(2 * time.Second) // virtual: its time is up
+				if len(test.Children(s, s.Witness, s.Dir)) > 0 {
+					s.Error("it lingers on")
+					a.releaseIdle()
+				}
+				s.Empty()
+			})
+		})
+	}
+}

@@ -108,9 +108,7 @@ func (s *State) ends(end *error) bool {
 	if !s.end.CompareAndSwap(nil, end) {
 		return false
 	}
-	if all := s.listeners.Load(); all != nil {
-		s.tell(all)
-	}
+	s.Tell()
 	return true
 }
 
@@ -134,6 +132,14 @@ func (s *State) tell(all *listeners) {
 	all.mu.Unlock()
 	s.call(cleanUp)
 	s.call(observers)
+}
+
+// Tell tells the listeners of an end that another goroutine may still be telling. When it returns all
+// holders have been told. The hold has ended.
+func (s *State) Tell() {
+	if all := s.listeners.Load(); all != nil {
+		s.tell(all)
+	}
 }
 
 func (s *State) call(hooks map[*func(error)]struct{}) {
@@ -175,9 +181,7 @@ func (s *State) EndWith(other func() *State) {
 		}
 		// Another goroutine has ended this state and may not have called its hooks yet. When this
 		// hook returns, the other state goes on to phase CleanUp, so call them here.
-		if all := s.listeners.Load(); all != nil {
-			s.tell(all)
-		}
+		s.Tell()
 	})
 	s.OnEnd(CleanUp, func(error) { forget() })
 	s.tied.Store(true)

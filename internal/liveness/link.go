@@ -190,15 +190,14 @@ func (l *Link) OnClosed(f func()) {
 	l.onClosed = f
 }
 
-// TellClosed calls the function given to OnClosed, once, if the application closed the connection.
-// Package wire calls it before it asks a server to end the session.
+// TellClosed calls that function if the connection was closed. When it returns the function has
+// returned, also for another caller.
 func (l *Link) TellClosed() {
 	if !l.IsClosed() {
 		return
 	}
 	l.mu.Lock()
 	f := l.onClosed
-	l.onClosed = nil
 	l.mu.Unlock()
 	if f != nil {
 		f()

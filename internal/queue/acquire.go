@@ -31,7 +31,7 @@ func (q *Queue) acquire(ctx context.Context, r Request, wait bool) (*Grant, erro
 			if next, err = w.waitTurn(ctx, wait); next == granted {
 				return newGrant(w), nil
 			}
-			err = w.leave(ctx, err) // no other way out leaves a node behind
+			err = w.leave(ctx, next, err) // no other way out leaves a node behind
 		}
 		if err != nil {
 			return nil, q.client.Unreached(ctx, err)
@@ -64,8 +64,8 @@ func (w *waiter) waitTurn(ctx context.Context, wait bool) (next turn, err error)
 		}
 		next, err = w.waitOnce(ctx, wait)
 	}
-	if errors.Is(err, zkclient.ErrOver) {
-		return requeue, nil
+	if errors.Is(err, zkclient.ErrOver) || errors.Is(err, errNodeGone) {
+		return requeue, err
 	}
 	return next, err
 }
@@ -80,7 +80,7 @@ func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
 	for {
 		switch {
 		case s.blockers.clear(): // 3 compare
-			return w.confirm(s), nil
+			return w.because(w.confirm(s))
 		case !wait:
 			return failed, hold.ErrBusy
 		case s.blockers.needListing():
@@ -101,6 +101,17 @@ func (w *waiter) confirm(s *survey) turn {
 		return relist
 	}
 	return w.recheck(s.limit, s.epoch)
+}
+
+// because adds to a turn the reason for which the nodes are gone.
+func (w *waiter) because(next turn) (turn, error) {
+	switch {
+	case next != requeue:
+		return next, nil
+	case !w.queue.client.In(w.sess):
+		return requeue, zkclient.ErrOver
+	}
+	return requeue, errNodeGone
 }
 
 // recheck comes before every grant. Events of different nodes arrive in different channels, and a
@@ -242,12 +253,10 @@ func (w *waiter) list(ctx context.Context) (*survey, turn, error) {
 	w.own = nil
 	nodes, dir, err := w.listing(ctx, s.epoch)
 	switch {
-	case errors.Is(err, errNodeGone):
-		return nil, requeue, nil
 	case err != nil:
 		return nil, failed, err
 	case missing(nodes, w.nodes):
-		return nil, requeue, nil
+		return nil, requeue, errNodeGone
 	case s.limit.Dir != 0 && dir.Czxid != s.limit.Dir:
 		s.limit.forget() // invariant 9
 		return nil, relist, nil
@@ -305,39 +314,40 @@ func (w *waiter) readToken(ctx context.Context) error {
 	case own.Stat.EphemeralOwner != w.sess:
 		return errNodeGone
 	}
+	w.queue.readable.Store(true)
 	w.token = own.Stat.Czxid
 	w.queue.client.VerifyHeaderZxid(w.made.Zxid, w.token)
 	return nil
 }
 
-// leave deletes the nodes because of err; nil: they are gone, and the waiter starts over. It waits
-// for the answer unless the caller's ctx has ended or the nodes go with their session. A deletion
-// that fails is reported together with err.
-func (w *waiter) leave(ctx context.Context, err error) error {
+// leave deletes the nodes because of err, and returns what the caller is told: nothing if the waiter
+// starts over. It waits for the answer unless the caller's ctx has ended or the nodes go with their
+// session. A deletion that fails is reported together with err.
+func (w *waiter) leave(ctx context.Context, next turn, err error) error {
 	q := w.queue
 	w.lease.End()
 	q.local.unregister(w.local)
-	cause := err
-	if cause == nil {
-		cause = errNodeGone
-	}
-	q.tellLeft(w.nodes, w.token, w.queued, cause)
+	q.tellLeft(w.nodes, w.token, w.queued, err)
 	removed := q.client.Remove(w.sess, q.dir, w.nodes)
-	if zkclient.Ended(ctx) != nil || errors.Is(err, zkclient.ErrClosed) {
-		return err
+	told := err
+	if next == requeue {
+		told = nil
+	}
+	if zkclient.Ended(ctx) != nil || errors.Is(err, zkclient.ErrOver) || errors.Is(err, zkclient.ErrClosed) {
+		return told
 	}
 	select {
 	case left := <-removed:
 		switch left {
 		case nil, zk.ErrNoNode, zkclient.ErrOver, zkclient.ErrClosed:
-			return err
+			return told
 		}
-		if err == nil {
-			return nil // it starts over, and the next listing shows what is left
+		if next == requeue {
+			return nil // the next listing shows what is left
 		}
 		return also(err, fmt.Errorf("leaving the queue: %w", explain(left, "DELETE on "+q.dir)))
 	case <-ctx.Done():
-		return err
+		return told
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 type dirView struct {
 	always bool // each listing sets the watch
 
-	now    atomic.Pointer[view]
+	now    atomic.Pointer[view] // a method loads it once
 	last   atomic.Pointer[view] // the last one with a watch
 	unused atomic.Int32         // watches in a row that no reader has made use of
 }
@@ -83,17 +83,27 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 			v.newest = n.Seq
 		}
 	}
-	if writers != nil {
+	switch now := d.now.Load(); {
+	case writers != nil:
 		d.replaces(v)
+		if writers.Stat.Mzxid != dir.Mzxid {
+			v = nil
+		}
+	case now.valid() && now.mzxid == dir.Mzxid:
+		v.writers = now.writers // which covers this listing, too
 	}
-	switch {
-	case writers == nil && d.now.Load().valid(): // which knows more
-	case writers != nil && writers.Stat.Mzxid != dir.Mzxid:
-		d.now.Store(nil)
-	default:
-		d.now.Store(v)
-	}
+	d.put(v)
 	w.request.Sharing.queuedAt(w.nodes[0])
+}
+
+// put stores a view. One that is valid is replaced only by another that is.
+func (d *dirView) put(v *view) {
+	for {
+		now := d.now.Load()
+		if now.valid() && !v.valid() || d.now.CompareAndSwap(now, v) {
+			return
+		}
+	}
 }
 
 // replaces takes note of what came of the last watch, now that there is another.

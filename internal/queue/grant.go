@@ -60,7 +60,11 @@ func newGrant(w *waiter) *Grant {
 	g.state.Begin(g.lease.Alive)
 	g.alive = g.Err
 	g.state.OnEnd(hold.CleanUp, g.cleanUp)
-	g.lease.OnLoss(func(why error) { g.state.Lose(why) })
+	g.lease.OnLoss(func(why error) {
+		if !g.state.Lose(why) {
+			g.state.Tell() // the goroutine that has ended it may not have told the holders yet
+		}
+	})
 	return g
 }
 

@@ -38,19 +38,20 @@ func (s *NodeSharing) CanJoin() bool {
 
 // Unwatched reports whether the listing that showed no writer behind the node has set no watch, so
 // that EnsureWatch may help.
-func (s *NodeSharing) Unwatched() bool {
-	v := s.queue.view.now.Load()
+func (s *NodeSharing) Unwatched() bool { return s.unwatched(s.queue.view.now.Load()) }
+
+func (s *NodeSharing) unwatched(v *view) bool {
 	return v != nil && v.writers == nil && v.newest < s.at.Load()-1
 }
 
 // EnsureWatch sets the watch that the listing has done without. If the directory's data are still
 // those of that listing, no writer has come in between. It reports whether it has asked the server.
 func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
-	if !s.Unwatched() {
-		return false
-	}
 	d := &s.queue.view
 	v := d.now.Load()
+	if !s.unwatched(v) {
+		return false
+	}
 	w := s.queue.watchWriters(ctx, v.session)
 	if w == nil {
 		return true

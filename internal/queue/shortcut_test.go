@@ -167,7 +167,9 @@ func TestAFollowerLooksBeforeItsGrant(t *testing.T) {
 				result := make(chan turn, 1)
 				go func() {
 					next, err := m.follow(t.Context(), predecessor)
-					x.must(nil, err)
+					if next != requeue && err != nil {
+						t.Error(err)
+					}
 					result <- next
 				}()
 				synctest.Wait() // it watches
@@ -192,7 +194,9 @@ func TestAWaiterWithoutATokenDoesNotFollow(t *testing.T) {
 		result := make(chan turn, 1)
 		go func() {
 			next, err := m.waitTurn(t.Context(), true)
-			x.must(nil, err)
+			if err != nil {
+				t.Error(err)
+			}
 			result <- next
 		}()
 		synctest.Wait() // it watches

@@ -76,7 +76,14 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 	}
 	if own := watches[len(blockers):]; len(own) > 0 {
 		if slices.Contains(own, nil) {
-			return requeue, nil
+			return requeue, errNodeGone
+		}
+		// A watch whose event the server withholds is no evidence (invariant 1).
+		if !q.readable.Load() {
+			if next, err := w.readNodes(ctx, w.nodes[:1]); next != pending {
+				return next, err
+			}
+			q.readable.Store(true)
 		}
 		w.own = own
 	}

@@ -27,6 +27,7 @@ type Lease struct {
 type monitor struct {
 	client *Client
 
+	telling  sync.Mutex // held while a loss is told: a second tick waits for the first. Lock order: telling, mu
 	mu       sync.Mutex
 	leases   map[*Lease]struct{}
 	timer    *time.Timer
@@ -127,6 +128,8 @@ func (m *monitor) schedule(now time.Time) {
 }
 
 func (m *monitor) tick() {
+	m.telling.Lock()
+	defer m.telling.Unlock()
 	var lost []func()
 	m.mu.Lock()
 	if len(m.leases) == 0 {
