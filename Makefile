@@ -16,7 +16,7 @@ COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(test|proxy|arch))
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -122,7 +122,8 @@ REF ?= HEAD~1
 bench-against: zookeeper ## measure our locks beside the same locks as of the commit REF, in the same rounds
 	BENCH=$(BENCH) BENCH_AGAINST=$(REF) $(GO) test -count=1 -timeout 180m -v -run 'TestVariants$$' ./internal/test/bench
 
-ablation: zookeeper ## measure our locks beside the same locks without one of their shortcuts, for each shortcut
+ablation: zookeeper ## test our locks without any shortcut, and measure them beside the same locks without each of them
+	ABLATION=1 $(GO) test -count=1 -timeout 20m -v ./internal/test/ablation
 	BENCH=$(BENCH) BENCH_ABLATION=1 $(GO) test -count=1 -timeout 180m -v -run 'TestVariants$$' ./internal/test/bench
 
 bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allocations; COUNT (6) times, for benchstat
@@ -138,6 +139,9 @@ lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and veri
 
 zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set
 	@scripts/zookeeper.sh
+
+metrics: ## print lines by package, types, functions and depth of one Lock, words of the documents
+	@$(GO) run ./internal/test/metrics
 
 fuzz: ## run each fuzz target for FUZZTIME (60s)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)

@@ -16,9 +16,9 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-// A function that holds the lock calls itself, so many calls deep, each with a
-// hold of its own. What is measured is one more: Lock and Release of the
-// innermost call, found by the number of its goroutine or by its context.
+// A function that holds the lock calls itself, to a given depth, each call with its own hold. The
+// benchmark measures one more: Lock and Release of the innermost call, which finds its owner by
+// goroutine id or by context.
 func BenchmarkReenter(b *testing.B) {
 	mu := reentrant.New(locks.On(realzk.Connect(b, 5*time.Second, loopback.For(b).Addr())), test.Path(b))
 	for _, depth := range []int{10, 1000} {
@@ -55,9 +55,8 @@ func recurse(b *testing.B, ctx context.Context, mu *reentrant.Mutex, byContext b
 	}
 }
 
-// What is to be had: what a re-entry that is found by its goroutine's number cannot
-// do without, and nothing else. That is, at both ends, a look at the two clocks and
-// a count that a mutex guards.
+// The lower bound: what a re-entry by goroutine id cannot do without. That is, in both Lock and
+// Release, one read of the two clocks and a counter guarded by a mutex.
 func BenchmarkLeast(b *testing.B) {
 	l := liveness.New()
 	l.Connected(1, time.Hour, time.Now())

@@ -7,7 +7,7 @@
 //		if err != nil {
 //			return err
 //		}
-//		defer hold.Release(ctx) // gives it back, also when ctx has ended
+//		defer hold.Release(ctx) // also releases when ctx has ended
 //
 //		ctx = hold.Context(ctx) // this context ends when the lock is lost
 //		if depth == 0 {
@@ -21,8 +21,8 @@
 //
 // The owner is the goroutine that called Lock, and each goroutine that passes a context from
 // Hold.Context. So the goroutines of one owner do not exclude each other. Entering again sends no
-// request. Each Lock has a hold of its own, and the lock is free when the last of them is released.
-// The order among owners is that of arrival.
+// request. Each Lock returns its own hold, and the lock is free when the last of them is released.
+// Owners queue in the order of arrival.
 //
 // # Other libraries
 //

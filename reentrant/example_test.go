@@ -12,13 +12,13 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-// clean removes a tree whose branches are cleaned by the same function.
+// clean removes a tree, and calls itself for its branches.
 func clean(ctx context.Context, mu *reentrant.Mutex, depth int) error {
 	hold, err := mu.Lock(ctx) // ctx bounds the wait, not the hold
 	if err != nil {
 		return err
 	}
-	defer hold.Release(ctx) // gives it back, also when ctx has ended
+	defer hold.Release(ctx) // also releases when ctx has ended
 
 	ctx = hold.Context(ctx) // this context ends when the lock is lost
 	if depth == 0 {
@@ -27,7 +27,7 @@ func clean(ctx context.Context, mu *reentrant.Mutex, depth int) error {
 	return clean(ctx, mu, depth-1)
 }
 
-// leaf stops when ctx ends, and hands token to the store with each write.
+// leaf stops when ctx ends, and passes token to the store with each write.
 func leaf(ctx context.Context, token int64) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -36,7 +36,7 @@ func leaf(ctx context.Context, token int64) error {
 	return nil
 }
 
-// A function takes the lock and calls itself. Only the first call asks ZooKeeper.
+// A function takes the lock and calls itself. Only the first call sends requests.
 func Example() {
 	ctx := context.Background()
 	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
@@ -56,7 +56,7 @@ func Example() {
 	// holds left: 0
 }
 
-// exampleConn is what the other examples begin with.
+// exampleConn returns the connection of the other examples.
 func exampleConn(ctx context.Context) *zklocks.Conn {
 	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
@@ -65,7 +65,7 @@ func exampleConn(ctx context.Context) *zklocks.Conn {
 	return conn
 }
 
-// Each Lock has a hold of its own. The lock is free when the last is released.
+// Each Lock returns its own hold. The lock is free when the last is released.
 func ExampleMutex_Holds() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -94,7 +94,7 @@ func ExampleMutex_Holds() {
 	// 0 false
 }
 
-// Another goroutine is another owner, unless it is given the hold's context.
+// Another goroutine is another owner, unless it has the hold's context.
 func ExampleMutex_TryLock() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -127,8 +127,8 @@ func ExampleMutex_TryLock() {
 	// a helper: true
 }
 
-// The holder learns that the lock is gone, here because an operator has deleted
-// its node by hand. It cannot enter again before it has released what it holds.
+// The holder learns that the lock is gone, here because an operator has deleted its node by hand.
+// It cannot enter again before it has released its holds.
 func Example_context() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

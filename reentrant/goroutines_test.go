@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-// Another goroutine of the process, without the context of the owner, is no owner: it waits with a node of its own, and
-// its try is busy.
+// Another goroutine of the process, without the context of the owner, is not the owner: its Lock
+// waits with a node of its own, and its TryLock returns ErrBusy.
 func TestAnotherGoroutineOfTheValueWaits(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		mu := reentrant.New(locks.On(s.Connect()), s.Path)
@@ -20,7 +20,7 @@ func TestAnotherGoroutineOfTheValueWaits(t *testing.T) {
 		a := contract.Begin(s, s.Ctx, mu.Lock)
 		s.InLine(2)
 		a.Waits()
-		again, err := mu.Lock(s.Ctx) // the owner enters at once, although a waiter is behind
+		again, err := mu.Lock(s.Ctx) // the owner re-enters at once, although a waiter is queued
 		s.Must(err)
 		if again.Token() != h.Token() {
 			s.Errorf("the owner has entered with token %d, not %d", again.Token(), h.Token())

@@ -10,16 +10,16 @@ import (
 	"github.com/zklocks/zklocks/internal/queue"
 )
 
-// held is what a zklocks.Hold on a Mutex is.
+// held implements zklocks.Hold for a Mutex.
 type held struct {
 	queue.Hold
 	public zklocks.Hold
-	owner  *owner // the goroutine that took it
+	owner  *owner // the goroutine that called Lock
 }
 
 func (h *held) mutex() *Mutex { return h.owner.of.mutex }
 
-// Release ends this hold. The last one gives the lock back.
+// Release ends this hold. The Release of the last hold releases the lock.
 func (h *held) Release(ctx context.Context) error {
 	ctx, stop := h.Bound(ctx)
 	defer stop()
@@ -36,15 +36,16 @@ func (h *held) Release(ctx context.Context) error {
 	return h.mutex().wrap("release", err)
 }
 
-// ownerKey finds the hold that a context carries for a lock.
+// ownerKey is the context key of the hold of a Mutex.
 type ownerKey struct{ m *Mutex }
 
-// Context carries the ownership: a caller of Lock with it enters again.
+// Context returns a context that also carries the ownership: a goroutine that calls Lock with it
+// re-enters.
 func (h *held) Context(parent context.Context) context.Context {
 	return &holdContext{h.Hold.Context(parent), h}
 }
 
-// holdContext is the context of a hold's life, with the hold in it.
+// holdContext is the context of a hold, with the hold as a value.
 type holdContext struct {
 	context.Context
 	hold *held

@@ -54,7 +54,7 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 		unlock(s, c.lock(s.Ctx))
 		for _, prefix := range []string{"_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-lock-", "lock-"} {
 			var theirs string
-			test.Eventually(s, soon, "a node of Curator's", func() bool { // the directory may go when it is empty
+			test.Eventually(s, soon, "a node of Curator's", func() bool { // the server may delete the empty directory
 				_, _ = s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 				var err error
 				theirs, err = s.Witness.Create(s.Path+"/"+prefix, []byte("127.0.0.1"), zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -73,7 +73,7 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 	})
 }
 
-// What a kazoo Lock writes, and what it sees: nothing in front of the digits.
+// The names that a kazoo Lock writes and reads, without a prefix before the digits.
 func TestKazooNames(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -85,7 +85,7 @@ func TestKazooNames(t *testing.T) {
 				s.Errorf("node %q", name)
 			}
 		}
-		unlock(s, c.lock(s.Ctx)) // two names, two locks
+		unlock(s, c.lock(s.Ctx)) // different names are different locks
 		_, err = reentrant.New(locks.On(s.Witness), s.Path, reentrant.WithKazooNames()).TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
 		unlock(s, h)

@@ -18,12 +18,12 @@ type config struct {
 	kind znode.Kind
 }
 
-// WithKazooNames names the nodes as kazoo's Lock does, so that Go and Python
-// processes share one lock; all who use the path must do so by these names. The
-// default are those of Curator's InterProcessMutex and of zk.Lock.
+// WithKazooNames names the nodes as kazoo's Lock does, so that Go and Python processes share one
+// lock; all users of the path must use these names. The default names are those of Curator's
+// InterProcessMutex and of zk.Lock.
 //
-// The directory stays when it is empty, as kazoo's do: a kazoo lock makes it once
-// and fails for ever when it has gone.
+// The directory stays when it is empty, as kazoo's does: a kazoo lock creates it once, and fails
+// forever after it is gone.
 func WithKazooNames() Option {
 	return option(func(cfg *config) { cfg.kind = znode.KazooLock })
 }

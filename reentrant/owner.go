@@ -5,28 +5,28 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// ownership is one grant and the holds on it. It is guarded by Mutex.mu.
+// ownership is one grant and the holds on it; guarded by Mutex.mu.
 type ownership struct {
 	mutex *Mutex
 	grant *queue.Grant
-	total int   // of holds; at 0 the grant is released
+	total int   // number of holds; at 0 the grant is released
 	first owner // the goroutine that queued, nearly always the only one
 
 	spare []held
 	batch int
 }
 
-// owner is a goroutine that has holds on a grant. It is guarded by Mutex.mu.
+// owner is a goroutine that has holds on a grant; guarded by Mutex.mu.
 type owner struct {
 	of    *ownership
-	id    int64 // the goroutine's number
-	holds int   // that it has taken and not unlocked
+	id    int64 // the goroutine's id
+	holds int   // taken and not released
 	// former is the same goroutine as an owner of an earlier grant, which it has lost and not
-	// unlocked: it has entered this one by the context of another goroutine's hold.
+	// released: it entered the present grant with the context of another goroutine's hold.
 	former *owner
 }
 
-// on finds the goroutine as an owner of g; nil if it is none.
+// on returns the goroutine as an owner of g, or nil.
 func (o *owner) on(g *ownership) *owner {
 	for o != nil && o.of != g {
 		o = o.former
@@ -40,14 +40,13 @@ func newOwnership(m *Mutex, grant *queue.Grant, id int64) *ownership {
 	return g
 }
 
-// add counts a hold, and returns it.
+// add adds a hold and returns it.
 func (o *owner) add() *held {
 	g := o.of
 	g.total++
 	o.holds++
-	// Holds are made several at a time, and more each time: that is most of what
-	// a re-entry would cost. They are never used twice, for their holder may ask
-	// an old one.
+	// Holds are allocated in batches of growing size, because the allocation is most of the cost of
+	// a re-entry. A hold is never reused: the caller may still use it after Release.
 	if len(g.spare) == 0 {
 		g.spare = make([]held, g.batch)
 		g.batch = min(2*g.batch, maxBatch)
@@ -60,5 +59,5 @@ func (o *owner) add() *held {
 	return h
 }
 
-// maxBatch keeps what one forgotten hold keeps alive within a page.
+// maxBatch limits what one hold that is still referenced keeps alive to a page.
 const maxBatch = 32

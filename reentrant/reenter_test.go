@@ -20,7 +20,7 @@ import (
 
 const soon = 20 * time.Second // longer than any step
 
-// client is a mutex value on a connection of its own.
+// client is a Mutex on its own connection.
 type client struct {
 	*contract.Stage
 	*reentrant.Mutex
@@ -107,9 +107,9 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 					}
 					s.Is(h.Err(), zklocks.ErrReleased)
 					_, err := h.Multi(s.Ctx)
-					s.Is(err, zklocks.ErrReleased) // though the node is there
+					s.Is(err, zklocks.ErrReleased) // although the node still exists
 					s.Is(context.Cause(ctxs[which]), zklocks.ErrReleased)
-					s.Is(h.Release(s.Ctx), zklocks.ErrReleased) // and takes nothing from the others
+					s.Is(h.Release(s.Ctx), zklocks.ErrReleased) // and does not end another hold
 					s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
 				}
 				s.EmptyNow()
@@ -117,7 +117,7 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 				for _, h := range holds {
 					s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 				}
-				unlock(s, c.lock(s.Ctx)) // counts did not become negative
+				unlock(s, c.lock(s.Ctx)) // the counts are not negative
 				c.holds(0)
 				s.Empty()
 			})
@@ -149,7 +149,7 @@ func TestReentryAsksNobody(t *testing.T) {
 		h := c.lock(s.Ctx)
 		ctx := h.Context(s.Ctx) // sets the watch
 		s.CatchUp(c.conn)
-		before := c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) // but for the heartbeat
+		before := c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) // except heartbeats
 		for range 100 {
 			unlock(s, c.lock(s.Ctx))
 			inner, err := c.TryLock(ctx)
@@ -171,7 +171,7 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(h.Context(s.Ctx), soon)
 		defer cancel()
 		elsewhere(func() {
-			c.busy(s.Ctx) // without it, it is another owner
+			c.busy(s.Ctx) // without the context, it is another owner
 			c.holds(0)
 			inner, err := c.Lock(ctx)
 			if err != nil {
@@ -182,7 +182,7 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 				s.Errorf("token %d in a hold on %d", inner.Token(), h.Token())
 			}
 			c.holds(1)
-			deeper, err := c.Lock(s.Ctx) // it owns the lock now
+			deeper, err := c.Lock(s.Ctx) // the goroutine owns the lock now
 			if err != nil {
 				s.Error(err)
 				return
@@ -198,14 +198,15 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 		unlock(s, h)
 		s.EmptyNow()
 
-		// With the hold its context has ended.
+		// The hold's context has ended with the hold.
 		_, err := c.Lock(ctx)
 		s.Is(err, zklocks.ErrReleased)
 		s.EmptyNow()
 	})
 }
 
-// A goroutine that was handed the lock may keep it longer than the one that took it.
+// A goroutine that re-entered with the context may hold the lock longer than the goroutine that
+// took it.
 func TestTheLockGoesWithItsLastHoldWhoeverHasIt(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := newClient(s), newClient(s)
@@ -214,7 +215,7 @@ func TestTheLockGoesWithItsLastHoldWhoeverHasIt(t *testing.T) {
 		elsewhere(func() { inner, _ = c.Lock(h.Context(s.Ctx)) })
 		unlock(s, h)
 		c.holds(0)
-		c.busy(s.Ctx) // this goroutine has nothing left
+		c.busy(s.Ctx) // this goroutine has no holds left
 		other.busy(s.Ctx)
 		if !inner.Held() {
 			s.Error("the other goroutine's hold ended with this one's")
@@ -262,7 +263,7 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 						s.Error(err)
 						return
 					}
-					s.Is(inner.Verify(s.Ctx), nil) // long enough for another to come in
+					s.Is(inner.Verify(s.Ctx), nil) // long enough for another holder to be granted
 					s.Is(inner.Release(s.Ctx), nil)
 					inside.Add(-1)
 					s.Is(outer.Release(s.Ctx), nil)
@@ -274,7 +275,8 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 	})
 }
 
-// The context of a hold that has ended names no owner, though a program may keep it.
+// The context of a hold that has ended does not make a goroutine the owner, even if it is still
+// used.
 func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -335,7 +337,7 @@ func TestReentryIntoALostLockIsRefused(t *testing.T) {
 				s.Is(inner.Release(s.Ctx), zklocks.ErrLost)
 				s.Is(inner.Release(s.Ctx), zklocks.ErrReleased)
 				_, err := c.Lock(s.Ctx)
-				s.Is(err, zklocks.ErrLost) // there is one hold still
+				s.Is(err, zklocks.ErrLost) // one hold is left
 				s.Is(outer.Release(s.Ctx), zklocks.ErrLost)
 				c.holds(0)
 				h := c.lock(s.Ctx)
@@ -366,7 +368,7 @@ func TestAContextThatIsDoneDoesNotReenter(t *testing.T) {
 	})
 }
 
-// The lock is held on by another hold, so only this one can tell that it has ended.
+// The lock is still held by another hold, so only this hold can report that it has ended.
 func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -384,7 +386,7 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 			s.Must(other.Verify(s.Ctx))
 			h = c.lock(s.Ctx)
 		}
-		// The same of a transaction that waits by the context of the hold.
+		// The same for a transaction that waits with the context of the hold.
 		ctx := h.Context(s.Ctx)
 		f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
 		a := contract.Begin(s, s.Ctx, func(context.Context) ([]zk.MultiResponse, error) { return h.Multi(ctx) })
@@ -399,8 +401,8 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 	})
 }
 
-// A goroutine that has lost the lock, and still has holds on what it lost, may be handed the
-// lock that another one holds now. That does not end what it had.
+// A goroutine that has lost the lock and not released its holds may enter a grant of another
+// goroutine. That does not end its own holds.
 func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -412,7 +414,7 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 
 			var other *zklocks.Hold
 			elsewhere(func() { other, _ = c.Lock(s.Ctx) })
-			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // by what it entered last
+			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // the grant that it entered last
 			if inner.Token() != other.Token() || again.Token() != other.Token() {
 				s.Error("another grant was entered")
 			}

@@ -13,26 +13,26 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Mutex is an exclusive lock of the whole cluster that its owner may take again
-// while holding it. It may be used by many goroutines at once and stays usable
-// after any error. It must not be copied.
+// Mutex is an exclusive lock of the whole cluster that its owner may take again while holding it.
+// It may be used by many goroutines at once and stays usable after any error. It must not be
+// copied.
 //
-// The owner is the goroutine that called Lock, or whoever passes a context that
-// came from [zklocks.Hold.Context]: code that calls itself re-enters by itself, and work
-// that is handed to other goroutines re-enters by passing the context. Another
-// Mutex value is another owner, also on the same path.
+// The owner is the goroutine that called Lock, and each goroutine that passes a context from
+// [zklocks.Hold.Context]. So code that calls itself re-enters automatically; a goroutine
+// that works for the owner re-enters by passing the context. Another Mutex value is another owner,
+// also on the same path.
 type Mutex struct {
 	path    string
 	queue   *queue.Queue
 	request queue.Request
-	err     error // what is wrong with the arguments of New
+	err     error // invalid arguments of New
 
 	mu     sync.Mutex
-	owners map[int64]*owner // by the number of the goroutine, with the grant that it entered last
+	owners map[int64]*owner // by goroutine id, with the grant that the goroutine entered last
 }
 
-// New returns the lock at path, a directory of its own that is made when it is
-// first needed. It does no I/O: bad arguments are reported by the first call.
+// New returns the lock at path. The path is a directory of the lock's own, which is created when it
+// is first needed. New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 	m := &Mutex{path: path, owners: make(map[int64]*owner)}
 	if conn == nil {
@@ -54,30 +54,27 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 	return m
 }
 
-// Lock takes the lock. If the caller owns it already, one more hold is counted,
-// without any request. Otherwise it waits for its turn, in the order of arrival,
-// as long as ctx lives; ctx bounds the wait only, never the hold. The wait goes
-// on through lost connections, and through an expiry of the session, after which
-// it queues again at the tail.
+// Lock takes the lock. If the caller owns it already, Lock adds a hold without any request.
+// Otherwise it waits in the order of arrival, as long as ctx lives; ctx bounds the wait only, never
+// the hold. The wait continues through lost connections, and through an expiry of the session,
+// after which the caller queues again at the tail.
 //
-// On failure nothing more is held than before and nothing is left in line. The
-// error matches ctx's error; [zklocks.ErrLost] when the caller owns the lock but has
-// lost it, until its last hold is released; zk.ErrClosing when the connection
-// was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
-// the arguments of New, or that the directory's sequence numbers are used up.
+// On failure no hold is added and no node stays in the queue. The error matches ctx's error;
+// [zklocks.ErrLost] when the caller owns the lock but has lost it, until its last hold is released;
+// zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing; or says what
+// is wrong with the arguments of New, or that the directory's sequence numbers are used up.
 func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "lock", (*queue.Queue).Wait)
 }
 
-// TryLock is Lock for those who do not want to wait: when somebody else holds
-// the lock or stands in line for it, the error matches [zklocks.ErrBusy]. It looks
-// before it writes, and what it sees may be as old as the server it asks is
-// behind the others.
+// TryLock is Lock without waiting: when another owner holds the lock or waits for it, the error
+// matches [zklocks.ErrBusy]. It reads before it writes, from one server, which may lag behind the
+// others.
 func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "try lock", (*queue.Queue).Try)
 }
 
-// Holds returns how many holds that the calling goroutine took are not released.
+// Holds returns how many holds the calling goroutine has taken and not released.
 func (m *Mutex) Holds() int {
 	me := goid.ID()
 	m.mu.Lock()
@@ -96,7 +93,7 @@ func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold
 		return nil, m.wrap(op, m.err)
 	}
 	if err := zkclient.Ended(ctx); err != nil {
-		// It may have ended with the hold of this lock that it comes from: the caller is told.
+		// ctx may come from a hold of this lock and have ended with it; then the error says so.
 		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.Err() {
 			err = fmt.Errorf("%w: %w", ctx.Err(), h.Err())
 		}
@@ -115,7 +112,7 @@ func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold
 	return &h.public, nil
 }
 
-// enter has a caller that does not own the lock queue.
+// enter queues, for a caller that does not own the lock.
 func (m *Mutex) enter(ctx context.Context, me int64, how acquire) (*held, error) {
 	grant, err := how(m.queue, ctx, m.request)
 	if err != nil {
@@ -126,14 +123,13 @@ func (m *Mutex) enter(ctx context.Context, me int64, how acquire) (*held, error)
 	return m.holdLocked(&newOwnership(m, grant, me).first), nil
 }
 
-// carried is the hold whose context ctx is, or comes from; nil if there is none.
+// carried returns the hold whose context ctx is or is derived from, or nil.
 func (m *Mutex) carried(ctx context.Context) *held {
 	h, _ := ctx.Value(ownerKey{m}).(*held)
 	return h
 }
 
-// reenter counts one more hold if the caller owns the lock; it returns nothing
-// if it does not.
+// reenter adds a hold if the caller owns the lock; otherwise it returns nil.
 func (m *Mutex) reenter(ctx context.Context, me int64) (*held, error) {
 	var g *ownership
 	if h := m.carried(ctx); h != nil {
@@ -150,7 +146,7 @@ func (m *Mutex) reenter(ctx context.Context, me int64) (*held, error) {
 	if o == nil {
 		return nil, nil
 	}
-	// A hold's own context has looked when it was asked whether it has ended.
+	// If ctx is the context of a hold on this grant, Ended has already checked the grant.
 	if c, ok := ctx.(*holdContext); !ok || c.hold.owner.of != o.of {
 		if err := o.of.grant.Err(); err != nil {
 			return nil, err
@@ -166,7 +162,7 @@ func (m *Mutex) holdLocked(o *owner) *held {
 	return o.add()
 }
 
-// unhold takes one hold away and reports whether it was the last.
+// unhold removes a hold and reports whether it was the last.
 func (m *Mutex) unhold(o *owner) (last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +173,7 @@ func (m *Mutex) unhold(o *owner) (last bool) {
 	return o.of.total == 0
 }
 
-// forgetLocked forgets an owner that has no holds any more, and no other.
+// forgetLocked removes one owner, which has no holds; caller holds mu.
 func (m *Mutex) forgetLocked(o *owner) {
 	last := m.owners[o.id]
 	switch {
@@ -193,7 +189,7 @@ func (m *Mutex) forgetLocked(o *owner) {
 	}
 }
 
-// wrap puts the package, the operation and the path in front of an error.
+// wrap prepends the package, the operation and the path to an error.
 func (m *Mutex) wrap(op string, err error) error {
 	if err == nil {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-// Two processes try at once. Both see a free lock, and both make a node: the one that came second is busy, and deletes
-// its node.
+// Two processes call TryLock at once. Both see a free lock, and both create a node. The second
+// returns ErrBusy and deletes its node.
 func TestATryThatCameSecondLeavesNothing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, p := s.Behind()

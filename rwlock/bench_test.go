@@ -14,11 +14,11 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// 64 goroutines for each processor share one read lock: what is measured is a
-// join and a leave, without any request.
+// 64 goroutines for each processor share one read lock: the benchmark measures a join and a leave,
+// without any request.
 func BenchmarkJoinedRead(b *testing.B) { joinedRead(b) }
 
-// The same, and somebody counts.
+// The same, with an observer that counts.
 func BenchmarkObservedRead(b *testing.B) {
 	var n atomic.Int64
 	joinedRead(b, zklocks.WithObserver(observe.Observer{
@@ -57,9 +57,9 @@ func joinedRead(b *testing.B, opts ...rwlock.Option) {
 	}
 }
 
-// Nobody is in the way: two requests. What counts here is what they allocate;
-// most of it is the client's, which is measured by the benchmark of internal/wire. The server is a real one, because
-// what one in this process allocates would count, too.
+// Without contention, a Lock and a Release send two requests. The benchmark counts their
+// allocations; most are the zk client's, which the benchmark of internal/wire measures. The server
+// is a real one, because the allocations of a server in this process would count, too.
 func BenchmarkLock(b *testing.B) {
 	conn := realzk.Connect(b, 10*time.Second)
 	mu := rwlock.New(locks.On(conn), test.Path(b))
@@ -75,7 +75,8 @@ func BenchmarkLock(b *testing.B) {
 	}
 }
 
-// Goroutines of one process hand the write lock on, 64 times in a row. On a real server, as BenchmarkLock.
+// Goroutines of one process hand the write lock over, 64 times in a row. On a real server, like
+// BenchmarkLock.
 func BenchmarkHandoff(b *testing.B) {
 	conn := realzk.Connect(b, 10*time.Second)
 	mu := rwlock.New(locks.On(conn), test.Path(b), rwlock.WithHandoff(64))

@@ -11,15 +11,15 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// makeDir makes a directory that stays when it is empty.
+// makeDir creates a directory that stays when it is empty.
 func makeDir(s *contract.Stage) {
 	s.Helper()
 	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	s.Must(err)
 }
 
-// calm has a client see the line without a writer, so that its next read locks are
-// granted by the reply to their create.
+// calm lets a client list the queue without a writer, so that its next read locks are granted by
+// the reply to their create.
 func calm(s *contract.Stage, c *client) {
 	s.Helper()
 	for range 2 {
@@ -32,8 +32,8 @@ func calm(s *contract.Stage, c *client) {
 	}
 }
 
-// A writer that comes is ordered before a reader's create, and then its
-// announcement comes before the reply; or behind, and then it waits.
+// A writer is ordered before a reader's create, and then the event of its touch arrives before the
+// reply; or after it, and then the writer waits.
 func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -75,8 +75,8 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 	})
 }
 
-// After a reconnect the watch on the directory may be late: what was seen before
-// counts no more.
+// After a reconnect the watch on the directory may be late: what the client knew before is not
+// used.
 func TestAReaderListsAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -94,7 +94,8 @@ func TestAReaderListsAfterAReconnect(t *testing.T) {
 	})
 }
 
-// A directory that went and came again is another, in which no reader has looked yet.
+// A directory that was deleted and created again is another directory, which no reader has listed
+// yet.
 func TestAReaderListsInANewDirectory(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -112,8 +113,8 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 	})
 }
 
-// A reader that holds alone finds out that its node is gone when it asks or releases. The
-// first reader that joins asks.
+// A reader that holds alone finds out that its node is gone when it checks or releases. The first
+// reader that joins checks.
 func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -129,7 +130,7 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 				before := requests(c)
 				holds = append(holds, c.read(), c.read(), c.read())
 				if n := requests(c) - before; n != 1 {
-					s.Errorf("%d requests for three who join", n)
+					s.Errorf("%d requests for three readers that join", n)
 				}
 			}
 			deleted()
@@ -146,7 +147,7 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 	})
 }
 
-// The token without a read of the own node is that of the node.
+// A reader that does not read its own node gets the token of its node, too.
 func TestTokensOfReadersThatDoNotList(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -165,8 +166,8 @@ func TestTokensOfReadersThatDoNotList(t *testing.T) {
 	})
 }
 
-// stormy has writers come again and again, until the reads of c look for them no
-// more: they cost a create, a listing and a delete.
+// stormy queues writers repeatedly, until the reads of c no longer watch for writers: each read
+// then costs a create, a listing and a delete.
 func stormy(s *contract.Stage, c, w *client) {
 	s.Helper()
 	for range 100 {
@@ -181,7 +182,7 @@ func stormy(s *contract.Stage, c, w *client) {
 	s.Fatal("each read asks for writers that may come")
 }
 
-// Where a writer comes before nearly every read, it is no use to look out for him.
+// If a writer queues before nearly every read, it is no use to watch for writers.
 func TestReadersDoNotLookOutWithoutNeed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -193,11 +194,11 @@ func TestReadersDoNotLookOutWithoutNeed(t *testing.T) {
 			unlock(s, w.write())
 			unlock(s, c.read())
 		}
-		// Now and then it is tried, and two reads later nothing has come of it.
+		// From time to time a read watches nevertheless, and gains nothing two reads later.
 		if n := requests(c) - before; n > 3*reads+reads/4 {
 			s.Errorf("%d requests for %d reads", n, reads)
 		}
-		for range reads { // once in so many it is tried anyway
+		for range reads { // one read in so many watches nevertheless
 			unlock(s, c.read())
 		}
 		calm(s, c)
@@ -205,7 +206,7 @@ func TestReadersDoNotLookOutWithoutNeed(t *testing.T) {
 	})
 }
 
-// Whoever wants to come along has to know that nobody waits, and asks.
+// A reader that joins must know that no writer waits, so it sends a request.
 func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -215,13 +216,13 @@ func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
 		first := c.read()
 		before := requests(c)
 		second := c.read()
-		if n := requests(c) - before; n != 2 { // for writers, and for the node
-			s.Errorf("%d requests of the first who comes along", n)
+		if n := requests(c) - before; n != 2 { // one for writers, one for the node
+			s.Errorf("%d requests of the first reader that joins", n)
 		}
 		before = requests(c)
 		third := c.read()
 		if n := requests(c) - before; n != 0 {
-			s.Errorf("%d requests of the next", n)
+			s.Errorf("%d requests of the second reader that joins", n)
 		}
 		s.InLine(1)
 		writer := w.waitWrite(2)
@@ -237,7 +238,7 @@ func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
 	})
 }
 
-// A writer that came since the listing is not overtaken.
+// A writer that queued since the listing is not overtaken.
 func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -258,8 +259,8 @@ func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 	})
 }
 
-// Those who read for less time than a request takes have left when the first who
-// joins has its answer. It goes on by their node.
+// Readers that hold for less time than a request takes have left when the first reader that joins
+// has its answer. That reader holds by their node.
 func TestWhoAsksKeepsThePlace(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -268,7 +269,7 @@ func TestWhoAsksKeepsThePlace(t *testing.T) {
 			name    string
 			prepare func()
 		}{
-			{"for the node", func() { calm(s, c) }}, // first: after a storm it takes many reads
+			{"for the node", func() { calm(s, c) }}, // first, because after stormy calm takes many reads
 			{"for the node, and writers", func() { stormy(s, c, w); unlock(s, w.write()) }},
 		} {
 			row.prepare()
@@ -289,7 +290,7 @@ func TestWhoAsksKeepsThePlace(t *testing.T) {
 	})
 }
 
-// A writer that comes while a reader asks is not overtaken: its announcement is there
+// A writer that queues while a reader checks is not overtaken: the event of its touch arrives
 // before the answer.
 func TestAWriterThatComesWhileOneAsks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -312,7 +313,7 @@ func TestAWriterThatComesWhileOneAsks(t *testing.T) {
 	})
 }
 
-// One who gives up while it asks leaves the others as they were.
+// A reader that gives up while it checks does not change the state for the others.
 func TestWhoGivesUpLookingOutSpoilsNothing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)

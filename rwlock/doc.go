@@ -1,6 +1,6 @@
 // Package rwlock is a shared/exclusive lock for processes on many machines, kept in Apache
-// ZooKeeper: many processes hold it for reading, or one for writing. It is for data that many read
-// and now and then one rewrites; Lock alone is a plain mutex.
+// ZooKeeper: many processes hold it for reading, or one for writing. It is for data that many
+// processes read and one rewrites now and then; Lock alone is a plain mutex.
 //
 //	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 //	if err != nil {
@@ -16,15 +16,15 @@
 // What the lock guarantees and what it does not, and which errors it returns, is the same for all
 // recipes: see package [github.com/zklocks/zklocks].
 //
-// The order is that of arrival, for readers and writers alike: no caller overtakes another, so
+// Callers queue in the order of arrival, readers and writers alike: no caller overtakes another, so
 // neither readers nor writers starve.
 //
 // # Readers of one process
 //
 // Goroutines that read-lock one RWMutex value at the same time share one node. The first reader
 // creates the node. The second sends one or two requests, to check that the node still exists and
-// that no writer has queued behind it. All others send none. A writer that queues, in any process,
-// ends that: readers that come later wait behind it.
+// that no writer has queued behind it. All others send none. When a writer queues, in any process,
+// the sharing ends: later readers queue behind the writer.
 //
 // So a goroutine that holds the lock for reading must not wait for another read lock on it: with a
 // writer in between, both would wait forever. Readers that share a node have one token. See also

@@ -14,9 +14,9 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// A Release ends the hold while its Downgrade is under way, and then the node goes, with its
-// session or alone: nothing is lost, for the hold was released. Its Downgrade must say so, and not
-// what the server said of the node.
+// A Release ends the hold while its Downgrade is under way, and then the node is deleted, with its
+// session or alone. That is no loss, because the hold was released. The Downgrade must return
+// ErrReleased, not what the server answered about the node.
 func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T) {
 	for _, session := range []bool{true, false} {
 		t.Run(map[bool]string{true: "expired", false: "deleted"}[session], func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T)
 				down := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, mu.Downgrade(ctx, h) })
 				<-move.Fired()
 				unlocked := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, h.Release(ctx) })
-				time.Sleep(time.Millisecond) // it has ended the hold, and waits for what becomes of the downgrade
+				time.Sleep(time.Millisecond) // Release has ended the hold, and waits for the result of the downgrade
 				if session {
 					v.Expire(t, conn)
 				} else if err := witness.Delete(node, -1); err != nil {

@@ -49,7 +49,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 
 		unlock(s, got)
 		s.CatchUp(w.conn)
-		writer.Waits() // for the downgraded one
+		writer.Waits() // for the reader that was a writer
 		unlock(s, h)
 		wrote := writer.Granted()
 		s.CatchUp(late.conn)
@@ -60,8 +60,8 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 	})
 }
 
-// A writer behind watches the node that goes, and must see that another stands
-// in its place.
+// A writer behind watches the node that is replaced, and must see that another node has replaced
+// it.
 func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w, second := direct(s), direct(s), direct(s)
@@ -85,8 +85,8 @@ func TestDowngradeDoesNotLetTheNextWriterIn(t *testing.T) {
 	})
 }
 
-// The same between the writer's listing and its watch: there is no node any more
-// that it could watch, and another stands in its place.
+// The same between the writer's listing and its watch: the node that it wants to watch is gone, and
+// another node has replaced it.
 func TestDowngradeBeforeTheNextWriterWatches(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), behind(s)
@@ -163,7 +163,7 @@ func TestDowngradeOfWhatIsNotAWriteLock(t *testing.T) {
 	})
 }
 
-// It is refused without a request, and the hold stays what it is.
+// Downgrade fails without a request, and the hold stays what it is.
 func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
@@ -201,7 +201,8 @@ func TestDowngradeOfAHoldOfAnotherLock(t *testing.T) {
 	})
 }
 
-// A server has thrown the transaction away, and when it is sent again the guard of the write lock is that of no node.
+// A server has dropped the transaction, and when it is sent again the node that its guard checks is
+// gone.
 func TestATransactionThatADowngradeOvertakes(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
@@ -255,7 +256,7 @@ func TestDowngradeSurvivesACut(t *testing.T) {
 	}
 }
 
-// The Release waits until it is known which node there is to delete.
+// The Release waits until it knows which node to delete.
 func TestUnlockWhileADowngradeIsUnderWay(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -289,7 +290,7 @@ func TestDowngradeGoesOnWhenItsContextEnds(t *testing.T) {
 		dead, cancel := context.WithCancel(s.Ctx)
 		cancel()
 		s.Is(c.Downgrade(dead, h), context.Canceled)
-		reader.Waits() // it has not begun
+		reader.Waits() // the downgrade has not begun
 
 		f := c.proxy.Next(proxy.MoveOp, proxy.HoldRequest)
 		down := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) { return nil, c.Downgrade(ctx, h) })
@@ -317,7 +318,7 @@ func TestAnExpiryDuringADowngradeIsALoss(t *testing.T) {
 				s.Expire(c.conn)
 				f.Release()
 				down.Ended()
-				if down.Err != nil || action == proxy.HoldRequest { // it had succeeded, before the expiry
+				if down.Err != nil || action == proxy.HoldRequest { // it succeeded before the session expired
 					s.Is(down.Err, zklocks.ErrLost)
 				}
 				s.Lost(h.Lost())
@@ -344,7 +345,7 @@ func TestADowngradedHoldIsLostLikeAnyOther(t *testing.T) {
 	})
 }
 
-// The write that tells the waiters must not double what the node's data take.
+// The write to the old node that notifies the waiters must not double the size of the transaction.
 func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		data := make([]byte, 512<<10)
@@ -354,7 +355,7 @@ func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
 		if len(q) != 1 || q[0].Kind != observe.Read || len(q[0].Data) != len(data) {
-			s.Errorf("in line: %d", len(q))
+			s.Errorf("in the queue: %d", len(q))
 		}
 		unlock(s, h)
 		s.Empty()
@@ -371,14 +372,14 @@ func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
 		if want := "WRITE on " + s.Dir + "/"; err == nil || !strings.Contains(err.Error(), want) {
 			s.Errorf("%v, want %q in it", err, want)
 		}
-		s.Must(h.Verify(s.Ctx)) // it is for writing still
+		s.Must(h.Verify(s.Ctx)) // the hold is still for writing
 		unlock(s, h)
 		s.Empty()
 	})
 }
 
-// Release hands the place on while Downgrade is at work: what the next writer holds by
-// then must stay a write lock.
+// Release hands the grant over while Downgrade is under way: the grant of the next writer must stay
+// a write lock.
 func TestADowngradeDoesNotTouchAPlaceThatWasHandedOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
@@ -400,7 +401,7 @@ func TestADowngradeDoesNotTouchAPlaceThatWasHandedOn(t *testing.T) {
 	})
 }
 
-// hookedContext calls onErr when it is first asked whether it has ended.
+// hookedContext calls onErr the first time that its Err method is called.
 type hookedContext struct {
 	context.Context
 	once  sync.Once
@@ -412,7 +413,7 @@ func (c *hookedContext) Err() error {
 	return c.Context.Err()
 }
 
-// The same by chance: both calls begin at the same time.
+// The same by chance: both calls start at the same time.
 func TestADowngradeBesideAnUnlock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(10000)), direct(s)

@@ -28,7 +28,7 @@ func nightly(ctx context.Context, servers []string) error {
 	})
 }
 
-// rewrite stops when ctx ends, and hands token to the store with each write.
+// rewrite stops when ctx ends, and passes token to the store with each write.
 func rewrite(ctx context.Context, token int64) error {
 	for part := range 3 {
 		if err := ctx.Err(); err != nil {
@@ -52,7 +52,7 @@ func Example() {
 	// part 2 is written, with a token: true
 }
 
-// exampleConn is what the other examples begin with.
+// exampleConn returns the connection of the other examples.
 func exampleConn(ctx context.Context) *zklocks.Conn {
 	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
@@ -61,7 +61,7 @@ func exampleConn(ctx context.Context) *zklocks.Conn {
 	return conn
 }
 
-// Readers share the lock, and keep the writer out.
+// Readers share the lock, and no writer is granted it.
 func ExampleRWMutex_RLock() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -123,8 +123,7 @@ func ExampleRWMutex_Lock() {
 	// true
 }
 
-// The holder learns that the lock is gone, here because an operator has deleted
-// its node by hand.
+// The holder learns that the lock is gone, here because an operator has deleted its node by hand.
 func Example_context() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -158,10 +157,9 @@ func Example_context() {
 	// rwlock: release /examples/context: lock lost: its node was deleted
 }
 
-// By default every client of the servers can delete the node of a lock, and has
-// taken the lock away. With an access control list only the clients that it names
-// can. What counts is the list of the directory; a directory that exists already
-// keeps the list it has.
+// By default every client of the servers can delete the node of a lock, and so take the lock away.
+// With an access control list only the clients that it names can. What counts is the list of the
+// directory; a directory that exists already keeps the list it has.
 func Example_withACL() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -210,8 +208,8 @@ func (s *fencedStore) write(token int64, text string) error {
 	return nil
 }
 
-// A store that compares tokens is safe from a holder that has lost the lock and
-// does not know it yet.
+// A store that compares tokens is safe from a holder that has lost the lock and does not know it
+// yet.
 func Example_token() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -224,7 +222,7 @@ func Example_token() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	// Its holder sleeps, and an operator clears the lock.
+	// The holder is not running, and an operator deletes its node.
 	queue, err := mu.Queue(ctx)
 	if err != nil {
 		log.Fatal(err)
@@ -247,8 +245,8 @@ func Example_token() {
 	// new
 }
 
-// A write to ZooKeeper itself needs no token: a transaction of the hold fails once
-// the lock is gone.
+// A write to ZooKeeper itself needs no token: a transaction of the hold fails once the lock is
+// gone.
 func Example_multi() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -312,7 +310,7 @@ func Example_guard() {
 	// when one is released: zk: node does not exist
 }
 
-// What was written can be read in place: no other writer comes in between.
+// The process can read what it has written: no other writer is granted the lock in between.
 func ExampleRWMutex_Downgrade() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

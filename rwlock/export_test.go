@@ -1,6 +1,6 @@
 package rwlock
 
-// Waiting is how many wait for a hand-over.
+// Waiting returns the number of local waiters for a handoff.
 func (m *RWMutex) Waiting() int {
 	m.writes.mu.Lock()
 	defer m.writes.mu.Unlock()

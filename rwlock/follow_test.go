@@ -12,16 +12,16 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// last is the path of the node that was made last.
+// last returns the path of the newest node.
 func last(s *contract.Stage) string {
 	s.Helper()
-	line, err := znode.Line(test.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
+	line, err := znode.Sort(test.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
 	s.Must(err)
 	return s.Dir + "/" + line[len(line)-1].Name
 }
 
-// follow has one more writer wait, until it watches its own node and the one ahead,
-// which is all that it asks for behind a writer of the same process.
+// follow starts one more writer, and waits until it watches its own node and the one ahead. Behind
+// a writer of the same process that is its only request after the create.
 func (c *client) follow(n int) *attempt {
 	c.Helper()
 	before := requests(c)
@@ -31,8 +31,8 @@ func (c *client) follow(n int) *attempt {
 	return a
 }
 
-// Writers of one process that stand in line one behind the other take three
-// requests each: a create, a watch, a delete. Nobody lists.
+// Consecutive writers of one process send three requests each: a create, a watch, a delete. None
+// lists.
 func TestWritersOfAProcessFollowEachOther(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -77,7 +77,7 @@ func TestWritersOfAProcessFollowEachOther(t *testing.T) {
 	})
 }
 
-// What becomes of the one ahead tells something only if it has held the lock.
+// The deletion of the node ahead is enough for a grant only if its waiter has held the lock.
 func TestAWriterThatNeverHeldIsNotFollowed(t *testing.T) {
 	for name, gives := range map[string]bool{"it gives up": true, "its node is deleted": false} {
 		t.Run(name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAWriterThatNeverHeldIsNotFollowed(t *testing.T) {
 	}
 }
 
-// A follower whose own node is gone does not hold by it.
+// A follower whose own node is gone is not granted the lock.
 func TestAFollowerWithoutANodeQueuesAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -120,7 +120,7 @@ func TestAFollowerWithoutANodeQueuesAgain(t *testing.T) {
 		node := last(s)
 		other := direct(s).waitWrite(3)
 		s.Must(s.Witness.Delete(node, -1))
-		test.Eventually(s, soon, "it is in line again", func() bool { return last(s) != node })
+		test.Eventually(s, soon, "it is queued again", func() bool { return last(s) != node })
 		s.InLine(3)
 		unlock(s, held)
 		h := other.Granted()
@@ -132,7 +132,7 @@ func TestAFollowerWithoutANodeQueuesAgain(t *testing.T) {
 	})
 }
 
-// A write lock that was turned into a read lock is still there.
+// The node of a write lock that was downgraded still exists.
 func TestAFollowerWaitsForADowngradedHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -148,7 +148,7 @@ func TestAFollowerWaitsForADowngradedHold(t *testing.T) {
 	})
 }
 
-// After a reconnect what was heard may be late: it lists.
+// After a reconnect events may be late, so the waiter lists.
 func TestAFollowerListsAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -169,9 +169,27 @@ func TestAFollowerListsAfterAReconnect(t *testing.T) {
 	})
 }
 
-// Kazoo has one word for locks that see readers and for such as do not. The
-// latter may hold beside readers, so they are no sign that there are none.
-func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
+// A reader holds beside other readers: its release does not say that it was the only one.
+func TestAWriterDoesNotFollowAReader(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		makeDir(s)
+		c := behind(s)
+		first := direct(s).read()
+		second := c.read()
+		writer := c.waitWrite(3)
+		watches(c)
+		unlock(s, second)
+		s.CatchUp(c.conn)
+		writer.Waits()
+		unlock(s, first)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
+}
+
+// Kazoo has one word for locks that see readers and for such as do not. The latter may hold beside
+// readers, so their release does not say that there are none.
+func TestAMutexThatSeesNoReadersIsNotFollowed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithKazooNames())
 		reader := c.read()
@@ -188,8 +206,8 @@ func TestNobodyFollowsOneWhoSeesLess(t *testing.T) {
 	})
 }
 
-// Between two of a process there may be one of another.
-func TestSomebodyElseStandsBetween(t *testing.T) {
+// Between two waiters of one process a waiter of another process may be queued.
+func TestANodeOfAnotherProcessStandsBetween(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c := behind(s)

@@ -12,25 +12,26 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// handoff passes the write lock on among the writers of one RWMutex value. The local waiters have one node in the queue for all
-// of them. A holder that releases passes its grant to the next local waiter, a limited number of times in a row; then the node
-// is deleted, and the next local waiter queues at the tail.
+// handoff passes the write lock on among the writers of one RWMutex value. The local waiters share
+// one node in the queue. A holder that releases passes its grant to the next local waiter, a
+// limited number of times in a row; then it deletes the node, and the next local waiter queues at
+// the tail.
 type handoff struct {
 	queue *queue.Queue
 	kind  znode.Kind
-	limit int // 0: nothing is handed on
+	limit int // 0: no handoff
 
-	mu      sync.Mutex      // held while no other package is called that may wait
+	mu      sync.Mutex      // not held during calls of other packages that may block
 	waiting []*localWaiter  // in the order of arrival
-	pending *pendingAcquire // a grant for them is on its way; or nil
-	grant   *queue.Grant    // what one of them holds; or nil
-	passed  int             // how often that was handed on
+	pending *pendingAcquire // a request for a grant is under way; or nil
+	grant   *queue.Grant    // the grant that one of the writers holds; or nil
+	passed  int             // number of handoffs of this grant
 }
 
 // pendingAcquire is one AcquireAsync.
 type pendingAcquire struct{ cancel func() }
 
-// localWaiter is a writer that waits. Once granted is closed it has a grant or an error.
+// localWaiter is a waiting writer. When granted is closed, grant or err is set.
 type localWaiter struct {
 	granted chan struct{}
 	grant   *queue.Grant
@@ -48,7 +49,7 @@ func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 		if err != nil || grant.Err() == nil {
 			return grant, err
 		}
-		c.drop(grant) // it was lost on the way
+		c.drop(grant) // lost before this waiter got it
 	}
 }
 
@@ -65,9 +66,9 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	return c.queue.Try(ctx, c.request())
 }
 
-// release hands the grant on, or gives it back. A node that is handed on must be known to exist: the holders that pass it on do
-// not delete it, and so would not find out that it is gone. If that takes a question, ctx bounds the wait for its answer, as
-// for the answer to a deletion.
+// release hands the grant over, or releases it. Before a handoff the node must be known to exist: a
+// holder that hands over does not delete the node, so it would not find out that the node is gone.
+// If that takes a request, ctx bounds the wait for the answer, as it does for a deletion.
 func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	if c.limit == 0 {
 		return grant.Release(ctx)
@@ -80,7 +81,7 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	case ctx.Done() == nil:
 		return c.ask(ctx, grant)
 	}
-	result := make(chan error, 1) // ctx may end first
+	result := make(chan error, 1) // buffered: ctx may end first
 	go func() { result <- c.ask(context.WithoutCancel(ctx), grant) }()
 	select {
 	case err := <-result:
@@ -90,8 +91,8 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	}
 }
 
-// ask finds out whether the node exists, and then hands the grant on or gives it back. Where the right to read the node is
-// missing it cannot be known, and the grant is handed on.
+// ask finds out whether the node exists, then hands the grant over or releases it. If the client
+// cannot read the node, it cannot find out, and hands the grant over.
 func (c *handoff) ask(ctx context.Context, grant *queue.Grant) error {
 	grant.Exists(ctx)
 	if handed, _ := c.handOn(grant, true); handed {
@@ -107,13 +108,13 @@ func (c *handoff) releaseAsync(grant *queue.Grant) {
 	_ = c.release(ctx, grant)
 }
 
-// wantedLocked reports whether the grant will be handed on, unless it is lost.
+// wantedLocked reports whether the grant will be handed over, unless it is lost; caller holds mu.
 func (c *handoff) wantedLocked(grant *queue.Grant) bool {
 	return c.grant == grant && len(c.waiting) > 0 && c.passed < c.limit
 }
 
-// watchLocked has the node watched as soon as it is known that it will be handed on: so its deletion is noticed, and a release
-// seldom has to ask.
+// watchLocked starts to watch the node as soon as the grant will be handed over. So a deletion of
+// the node is noticed, and release seldom needs a request; caller holds mu.
 func (c *handoff) watchLocked() {
 	if c.grant != nil && c.wantedLocked(c.grant) {
 		c.grant.State()
@@ -141,7 +142,8 @@ func (c *handoff) wait(ctx context.Context) (*queue.Grant, error) {
 	return nil, c.queue.CanceledError(ctx)
 }
 
-// acquireLocked queues for the local waiters, if there are any and none of them holds.
+// acquireLocked queues for the local waiters, if there are any and none of them holds; caller holds
+// mu.
 func (c *handoff) acquireLocked() {
 	if len(c.waiting) == 0 || c.grant != nil || c.pending != nil {
 		return
@@ -170,10 +172,10 @@ func (c *handoff) acquireLocked() {
 	})
 }
 
-// beginLocked gives a new grant to the first local waiter.
+// beginLocked gives a new grant to the first local waiter; caller holds mu.
 func (c *handoff) beginLocked(grant *queue.Grant) {
 	c.grant, c.passed = grant, 0
-	grant.OnEnd(hold.CleanUp, func(error) { go c.drop(grant) }) // no waiter waits for a holder that has lost it
+	grant.OnEnd(hold.CleanUp, func(error) { go c.drop(grant) }) // do not wait for the holder to release a lost grant
 	c.nextLocked()
 	c.watchLocked()
 }
@@ -185,8 +187,8 @@ func (c *handoff) nextLocked() {
 	close(w.granted)
 }
 
-// handOn passes the grant to the next local waiter. It does not, and the caller has to ask, if all that is missing is that the
-// node is known to exist.
+// handOn passes the grant to the next local waiter (invariant 7 of package queue). It reports ask
+// if it did not, only because the node is not known to exist; the caller must ask.
 func (c *handoff) handOn(grant *queue.Grant, known bool) (handed, ask bool) {
 	held := grant.Err() == nil
 	c.mu.Lock()
@@ -203,10 +205,11 @@ func (c *handoff) handOn(grant *queue.Grant, known bool) (handed, ask bool) {
 	return false, false
 }
 
-// withdraw takes the grant of a hold out of the handoff, before the hold changes it. It fails if the hold has ended. The look
-// needs the mutex: Release ends its hold before it takes the mutex and hands the grant on, so either the look sees that the
-// hold has ended, or the hand-over sees that the grant has been taken out. A look before the mutex would let the hold change
-// the grant of the next writer.
+// withdraw removes the grant of a hold from the handoff, before the hold changes it. It fails if
+// the hold has ended. It checks the hold under mu: Release ends its hold before it locks mu and
+// hands the grant over, so either withdraw sees that the hold has ended, or the handoff sees that
+// the grant was removed. With a check before mu, the hold could change the grant of the next
+// writer.
 func (c *handoff) withdraw(h *queue.Hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +220,7 @@ func (c *handoff) withdraw(h *queue.Hold) error {
 	return nil
 }
 
-// drop takes a lost grant out.
+// drop removes a lost grant.
 func (c *handoff) drop(grant *queue.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +234,8 @@ func (c *handoff) dropLocked(grant *queue.Grant) {
 	}
 }
 
-// quit is for a writer that stops waiting. What it was given goes to the next.
+// quit is called by a writer that stops waiting. If it was granted the lock meanwhile, the grant
+// goes to the next waiter.
 func (c *handoff) quit(w *localWaiter) {
 	c.mu.Lock()
 	if i := slices.Index(c.waiting, w); i >= 0 {

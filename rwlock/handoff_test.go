@@ -19,8 +19,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// queued begins a Lock of the same value behind those before it: the order in
-// which goroutines come is otherwise anybody's guess.
+// queued starts a Lock of the same value after those before it have queued. Otherwise the order of
+// the goroutines would be undefined.
 func (c *client) queued(n int) []*attempt {
 	c.Helper()
 	var line []*attempt
@@ -45,7 +45,7 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 			unlock(s, h)
 			s.Is(context.Cause(ctx), zklocks.ErrReleased)
 			s.Is(h.Err(), zklocks.ErrReleased)
-			_, err := h.Multi(s.Ctx) // though the node is there
+			_, err := h.Multi(s.Ctx) // although the node still exists
 			s.Is(err, zklocks.ErrReleased)
 			s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 			h = a.Granted() // in the order of arrival
@@ -62,7 +62,7 @@ func TestHandoffGoesRoundInTheProcess(t *testing.T) {
 	})
 }
 
-// Somebody in another process gets the lock after at most so many hand-overs.
+// A waiter in another process gets the lock after at most so many handoffs.
 func TestHandoffEndsAfterItsLimit(t *testing.T) {
 	const limit = 3
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -156,7 +156,7 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 				s.CatchUp(c.conn)
 				lose(s, c)
 				s.Lost(lost)
-				next := line[0].Granted() // does not wait for the one who has lost it
+				next := line[0].Granted() // the next waiter does not wait for the holder that has lost it
 				if next.Token() <= h.Token() {
 					s.Error("the lost lock was handed on")
 				}
@@ -172,8 +172,8 @@ func TestALostLockIsNotHandedOn(t *testing.T) {
 	}
 }
 
-// Holders that hand the lock on do not delete the node, and so do not find out that it
-// is gone. It is watched although none of them asks.
+// A holder that hands the lock over does not delete the node, so it does not find out that the node
+// is gone. The node is watched although no holder checks.
 func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithHandoff(100))
@@ -195,8 +195,8 @@ func TestALossIsNoticedThoughNoHolderAsks(t *testing.T) {
 	})
 }
 
-// The holder has asked nothing of its hold. Its Release must not hand on a node that is gone,
-// and must tell.
+// The holder has not checked its hold. Its Release must not hand over a node that is gone, and must
+// report the loss.
 func TestADeletedNodeIsNotHandedOn(t *testing.T) {
 	for name, deadUnlock := range map[string]bool{"": false, "the context of Unlock has ended": true} {
 		t.Run(name, func(t *testing.T) {
@@ -300,7 +300,7 @@ func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
 	})
 }
 
-// newOther is a client at another path.
+// newOther returns a client at another path.
 func newOther(s *contract.Stage) *client {
 	stage := *s
 	stage.Path += "-other"
@@ -308,7 +308,7 @@ func newOther(s *contract.Stage) *client {
 	return direct(&stage)
 }
 
-// Writers of three processes, one of whom hands on, come, go and give up.
+// Writers of three processes, one of which uses handoffs, lock, release and give up.
 func TestHandoffInAStorm(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		clients := []*client{direct(s).with(rwlock.WithHandoff(5)), direct(s).with(rwlock.WithHandoff(1)), direct(s)}
@@ -330,7 +330,7 @@ func TestHandoffInAStorm(t *testing.T) {
 						mu.Lock()
 						tokens = append(tokens, h.Token())
 						mu.Unlock()
-						time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond) // so that some wait in vain
+						time.Sleep(time.Duration(random.IntN(1000)) * time.Microsecond) // so that some waits fail
 						inside.Add(-1)
 						if err := h.Release(context.Background()); err != nil {
 							s.Error(err)

@@ -13,12 +13,12 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// held is what a zklocks.Hold on an RWMutex is.
+// held implements zklocks.Hold for an RWMutex.
 type held struct {
 	queue.Hold
 	public zklocks.Hold
 	mutex  *RWMutex
-	shared *sharedGrant // of the readers that share a node; nil for writing
+	shared *sharedGrant // the shared grant of a reader; nil for a writer
 }
 
 func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, events *queue.HoldEvents) *zklocks.Hold {
@@ -29,7 +29,7 @@ func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, events *queue.
 	return &h.public
 }
 
-// Release gives the lock back.
+// Release releases the lock.
 func (h *held) Release(ctx context.Context) error {
 	ctx, stop := h.Bound(ctx)
 	defer stop()
@@ -44,7 +44,7 @@ func (h *held) Release(ctx context.Context) error {
 	return h.mutex.wrap("release", err)
 }
 
-// leave releases the grant if no other hold of this process rests on it.
+// leave releases the grant, unless other holds of this process share it or take it over.
 func (h *held) leave(ctx context.Context) error {
 	if h.shared != nil {
 		return h.shared.leave(ctx)
@@ -63,19 +63,18 @@ func (h *held) Verify(ctx context.Context) error {
 
 var errForeign = errors.New("the hold is not one of this lock")
 
-// Downgrade turns a hold for writing into one for reading, in place and in one
-// transaction: no writer slips in between, and none that waits behind is
-// overtaken. The hold keeps its token; guards taken before fail from now on.
-// ctx bounds the wait for the answer; the downgrade itself runs to its end. A downgrade that
-// fails leaves the hold for writing, unless it is lost. After ctx's error it goes on, and a second
-// call is refused until it has ended.
+// Downgrade turns a hold for writing into one for reading, in place and in one transaction: no
+// writer is granted in between, and no queued writer is overtaken. The hold keeps its token; guards
+// taken before fail from now on. ctx bounds the wait for the answer; the downgrade itself runs to
+// its end. A downgrade that fails leaves the hold for writing, unless it is lost. After ctx's error
+// the downgrade continues, and a second call is refused until it has ended.
 //
 // The error matches [zklocks.ErrLost] or [zklocks.ErrReleased] when the hold has ended, and says so
 // when it is for reading already or not of this lock; zk.ErrNoAuth when a right is missing: WRITE
 // on the lock node, CREATE and DELETE on its directory.
 func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 	if h == nil {
-		h = new(zklocks.Hold) // which is lost, too
+		h = new(zklocks.Hold) // a zero Hold is lost, too
 	}
 	grant, ok := slot.Get(h).(*held)
 	switch {
@@ -90,7 +89,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 func (h *held) downgrade(ctx context.Context) error {
 	err := h.Err()
 	if err == nil {
-		err = zkclient.Ended(ctx) // or a call that does nothing would still end the hand-overs
+		err = zkclient.Ended(ctx) // checked first, because withdraw ends the handoff even if the downgrade then does nothing
 	}
 	if err == nil {
 		err = h.mutex.writes.withdraw(&h.Hold)
@@ -99,7 +98,7 @@ func (h *held) downgrade(ctx context.Context) error {
 		err = h.Grant.Downgrade(ctx, h.mutex.kinds.write, h.mutex.kinds.read)
 	}
 	if end := h.Err(); err != nil && end != nil {
-		err = end // ctx may be the hold's own
+		err = end // ctx may be derived from the hold
 	}
 	return err
 }

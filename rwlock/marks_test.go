@@ -18,15 +18,15 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// standing is somebody who waits in a long line.
+// standing is a waiter in a long queue.
 type standing struct {
 	*client
 	*attempt
 	node string
 }
 
-// stand has writers, or readers at the end, wait behind a writer, each on a
-// connection of its own. All but the first wait for a mark.
+// stand queues writers, and then readers, behind a writer, each on its own connection. All but the
+// first watch for a release marker.
 func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []standing) {
 	s.Helper()
 	held = direct(s).write()
@@ -45,9 +45,9 @@ func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []
 	return held, line
 }
 
-// Whoever waits behind one who waits lists once, and takes the lock without another
-// look when that one releases it: create, listing, watches, delete.
-func TestWhoeverIsNextDoesNotListAgain(t *testing.T) {
+// A waiter behind another waiter lists once, and takes the lock without another listing when that
+// waiter releases it: create, listing, watches, delete.
+func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 5, 3)
@@ -86,8 +86,8 @@ func TestWhoeverIsNextDoesNotListAgain(t *testing.T) {
 	})
 }
 
-// A writer that had two ahead when it came leaves a mark, though it has waited for none:
-// readers behind it may have two writers ahead.
+// A writer that had two nodes ahead when it queued releases with a marker, although it has watched
+// for none: readers behind it may have two writers ahead.
 func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -113,13 +113,13 @@ func TestAReaderBehindAWriterBehindAReader(t *testing.T) {
 		}
 		unlock(s, h)
 		if lists, back := r.proxy.Seen(proxy.ListOp), r.proxy.Seen(proxy.OtherOp); lists != 1 || back != 0 {
-			s.Errorf("%d listings, %d watches are taken back", lists, back)
+			s.Errorf("%d listings, %d watches are removed", lists, back)
 		}
 		s.Empty()
 	})
 }
 
-// Whoever goes without having held leaves no mark, however it goes.
+// A waiter that goes without having held leaves no marker, in whatever way it goes.
 func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 	for name, goes := range map[string]func(*contract.Stage, standing){
 		"it gives up":          func(_ *contract.Stage, st standing) { st.Stop() },
@@ -157,17 +157,18 @@ func TestWithoutAMarkTheNextListsAgain(t *testing.T) {
 	}
 }
 
-// Somebody who waits for a mark, and whose own node is gone, does not hold by it.
+// A waiter that watches for a marker, and whose own node is gone, is not granted the lock by the
+// marker.
 func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		held, line := stand(s, 4, 0)
 		s.Must(s.Witness.Delete(line[2].node, -1))
-		test.Eventually(s, soon, "it is in line again", func() bool { return last(s) != line[3].node })
+		test.Eventually(s, soon, "it is queued again", func() bool { return last(s) != line[3].node })
 		s.InLine(5)
-		// With one request it has watched, and with one, at the most, again.
+		// It has watched with one request, and at most one more after it queued again.
 		if n := line[2].proxy.Seen(proxy.ReadOp); n > 2 {
-			s.Errorf("it has not heard of it, but looked after a while: %d requests", n)
+			s.Errorf("it has missed the event, and checked after a while: %d requests", n)
 		}
 		unlock(s, held)
 		for _, i := range []int{0, 1, 3, 2} {
@@ -179,8 +180,8 @@ func TestAMarkGivesNothingToOneWithoutANode(t *testing.T) {
 	})
 }
 
-// A writer watches the readers ahead all at once, and lists the line once, in whatever
-// order they go. They release without a mark, so it waits for none.
+// A writer watches all the readers ahead at once, and lists once, in whatever order they release.
+// They release without a marker, so the writer watches for none.
 func TestAWriterBehindReadersListsOnce(t *testing.T) {
 	for name, order := range map[string][]int{"the nearest first": {2, 1, 0}, "the first first": {0, 1, 2}, "the middle first": {1, 0, 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +201,7 @@ func TestAWriterBehindReadersListsOnce(t *testing.T) {
 					s.Errorf("%d listings", n)
 				}
 				if n := w.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
-					s.Errorf("%d watches are taken back", n)
+					s.Errorf("%d watches are removed", n)
 				}
 				s.Empty()
 			})
@@ -208,7 +209,8 @@ func TestAWriterBehindReadersListsOnce(t *testing.T) {
 	}
 }
 
-// Of very many readers it watches the nearest, and the others when these are gone.
+// If there are very many readers ahead, the writer watches the nearest, and the others when these
+// are gone.
 func TestAWriterBehindVeryManyReaders(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -239,7 +241,7 @@ func TestAWriterBehindVeryManyReaders(t *testing.T) {
 	})
 }
 
-// A reader that gives up while a writer stands further ahead lets nobody in.
+// If a reader gives up while a writer is queued further ahead, no waiter is granted the lock.
 func TestAWriterBehindReadersThatWait(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -253,14 +255,14 @@ func TestAWriterBehindReadersThatWait(t *testing.T) {
 		if n := w.proxy.Seen(proxy.ListOp); n != 1 {
 			s.Errorf("%d listings: the other reader is watched still", n)
 		}
-		second.Stop() // without a mark, and none was waited for
+		second.Stop() // without a marker, and none was watched for
 		test.Eventually(s, soon, "it lists again", func() bool { return w.proxy.Seen(proxy.ListOp) == 2 })
 		s.CatchUp(w.conn)
 		writer.Waits()
 		unlock(s, held)
 		unlock(s, writer.Granted())
 		if n := w.proxy.Seen(proxy.OtherOp); n != 0 { // RemoveWatches
-			s.Errorf("%d watches are taken back", n)
+			s.Errorf("%d watches are removed", n)
 		}
 		s.Empty()
 	})
@@ -273,7 +275,7 @@ func watches(c *client) {
 	c.CatchUp(c.conn)
 }
 
-// The mark of a mutex that does not know of readers says nothing of these.
+// The marker of a mutex that ignores readers says nothing about readers.
 func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		kazoo := rwlock.WithKazooNames()
@@ -301,8 +303,8 @@ func TestAMarkIsOfItsOwnKinds(t *testing.T) {
 	})
 }
 
-// An observer costs no request: those of a process that have one follow each other as without, and are told where
-// they stand.
+// An observer costs no request: the waiters of a process with one follow each other as they do
+// without, and the observer gets their positions.
 func TestObserversCostNoRequest(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -336,12 +338,12 @@ func TestObserversCostNoRequest(t *testing.T) {
 			s.Errorf("%d requests (%d listings) with an observer, %d (%d) without", observed, listed, packets, lists)
 		}
 		if want := []int{1, 2, 3, 4, 5}; !slices.Equal(ahead, want) {
-			s.Errorf("told to stand behind %v, want %v", ahead, want)
+			s.Errorf("reported %v ahead, want %v", ahead, want)
 		}
 	})
 }
 
-// What is released while one is cut off is not missed.
+// A waiter does not miss a release that happens while it is disconnected.
 func TestAMarkThatIsMissed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -350,7 +352,7 @@ func TestAMarkThatIsMissed(t *testing.T) {
 		unlock(s, line[0].Granted())
 		h := line[1].Granted()
 		line[2].proxy.Refuse()
-		unlock(s, h) // marked
+		unlock(s, h) // with a marker
 		line[2].Waits()
 		s.Must(line[2].proxy.Accept())
 		unlock(s, line[2].Granted())
@@ -359,7 +361,7 @@ func TestAMarkThatIsMissed(t *testing.T) {
 	})
 }
 
-// A writer that has become a reader releases a read lock, of which there may be more.
+// A writer that was downgraded releases a read lock, and other readers may still hold it.
 func TestAMarkedReaderIsNotTheLast(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -383,7 +385,7 @@ func TestAMarkedReaderIsNotTheLast(t *testing.T) {
 	})
 }
 
-// A server that refuses the mark gets the release without.
+// If the server refuses the marker, the release succeeds without it.
 func TestAReleaseWithoutTheRightToAMark(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)

@@ -29,7 +29,7 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a, b := direct(s).with(names), direct(s).with(names)
 		first, second := a.read(), a.read()
-		s.InLine(2) // reads are not shared
+		s.InLine(2) // readers do not share a node
 		writer := b.waitWrite(3)
 		late := a.waitRead(4)
 		for _, name := range test.Children(s, s.Witness, s.Dir) {
@@ -63,11 +63,11 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 	})
 }
 
-// A create whose reply was lost is known again by its name.
+// A create whose reply was lost is found again by its name.
 func TestKazooNamesAreFoundAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s).with(rwlock.WithKazooNames())
-		unlock(s, c.write()) // makes the directory
+		unlock(s, c.write()) // creates the directory
 		lost := c.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		h := c.write()
 		test.Within(s, soon, "the reply is lost", func() { <-lost.Fired() })
@@ -78,7 +78,7 @@ func TestKazooNamesAreFoundAgain(t *testing.T) {
 	})
 }
 
-// sweep waits until the server has swept up what is empty.
+// sweep waits until the server has deleted the empty containers.
 func sweep(s *contract.Stage) {
 	s.Helper()
 	path := test.Path(s)
@@ -93,7 +93,7 @@ func sweep(s *contract.Stage) {
 	})
 }
 
-// kazoo makes the directory once for each lock object, and never again.
+// A kazoo lock creates the directory once for each lock object, and never again.
 func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		for _, c := range []struct {
@@ -104,7 +104,7 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 			h, err := rwlock.New(locks.On(s.Witness), path, c.names).Lock(s.Ctx)
 			s.Must(err)
 			unlock(s, h)
-			sweep(s) // what was empty before goes in this one or the next
+			sweep(s) // a container that was empty before is deleted by this sweep or the next
 			sweep(s)
 			if c.stays {
 				there, _, err := s.Witness.Exists(path)
@@ -122,7 +122,8 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 	})
 }
 
-// A node of Curator's is waited for, one of ours is not: two names, two locks.
+// With Curator's names the lock waits for Curator's nodes and ignores ours: different names are
+// different locks.
 func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		plain := direct(s)
@@ -132,7 +133,7 @@ func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
 
 		theirs, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		s.Must(err)
-		unlock(s, h) // not before, for an empty directory may go at any time
+		unlock(s, h) // not before, because the server may delete an empty directory at any time
 		unlock(s, c.read())
 		writer := c.waitWrite(2)
 		unlock(s, plain.write())
@@ -143,10 +144,10 @@ func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
 	})
 }
 
-// jvmWrites makes a write node as Curator does, and its directory.
+// jvmWrites creates a write node as Curator does, and its directory.
 func jvmWrites(s *contract.Stage) (path string) {
 	s.Helper()
-	test.Eventually(s, soon, "a write node in a JVM", func() bool { // the directory may go when it is empty
+	test.Eventually(s, soon, "a write node in a JVM", func() bool { // the server may delete the empty directory
 		_, _ = s.Witness.Create(s.Dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		var err error
 		path, err = s.Witness.Create(s.Dir+"/_c_0b9a1f6e-7c1d-4b7e-9f57-1a2b3c4d5e6f-__WRIT__", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
@@ -155,7 +156,7 @@ func jvmWrites(s *contract.Stage) (path string) {
 	return path
 }
 
-// jvmReads makes a read node of Curator's with the number of another node.
+// jvmReads creates a read node of Curator's with the number of another node.
 func jvmReads(s *contract.Stage, node string) (path string) {
 	s.Helper()
 	path, err := s.Witness.Create(s.Dir+"/_c_1b671a64-40d5-491e-99b0-da01ff1f3341-__READ__"+node[len(node)-10:],
@@ -164,8 +165,8 @@ func jvmReads(s *contract.Stage, node string) (path string) {
 	return path
 }
 
-// From 5.5.0 on Curator makes the read node with the number of the write node, and
-// deletes that in a second step.
+// From 5.5.0 on Curator creates the read node with the number of the write node, and deletes the
+// write node in a second step.
 func TestCuratorsDowngradeIsOneHolder(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a, b := behind(s).with(rwlock.WithCuratorNames()), direct(s).with(rwlock.WithCuratorNames())

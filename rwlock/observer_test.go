@@ -15,7 +15,7 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// observed is a lock whose observer keeps a record.
+// observed returns a lock with an observer that records the events.
 func observed(s *contract.Stage, opts ...rwlock.Option) (*rwlock.RWMutex, *contract.Events) {
 	s.Helper()
 	e := contract.NewEvents(s)
@@ -55,7 +55,7 @@ func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 			readers = append(readers, contract.Begin(s, s.Ctx, mu.RLock))
 		}
 		contract.Next[observe.Queued](events, 1)
-		readers[0].Stop() // the others go on to wait
+		readers[0].Stop() // the other readers still wait
 		s.Must(w.Release(s.Ctx))
 		for _, r := range readers[1:] {
 			s.Must(r.Granted().Release(s.Ctx))
@@ -89,7 +89,7 @@ func TestReadersWhoseWaitIsCalledOffHaveLeft(t *testing.T) {
 	})
 }
 
-// It does not stand in line until the server is back.
+// The waiter is not in the queue once the server is back.
 func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasLeft(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -110,8 +110,8 @@ func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasLeft(t *testing.T) {
 	})
 }
 
-// A panic comes out of the method that was called. Others who have shared the wait
-// queue again, and so does who comes later.
+// A panic of an observer is raised in the method that was called. Other readers that shared the
+// wait queue again, and so do later ones.
 func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
@@ -133,14 +133,14 @@ func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 			_, _ = mu.RLock(context.Background())
 		}()
 		test.Within(s, soon, "it is queued", func() { <-queued })
-		other := contract.Begin(s, s.Ctx, mu.RLock) // on a node of its own, or on that which will be deserted
+		other := contract.Begin(s, s.Ctx, mu.RLock) // on a node of its own, or on the node that will be abandoned
 		close(goOn)
 		test.Within(s, soon, "the panic comes out", func() {
 			if got := <-recovered; got != "observed" {
 				s.Errorf("recovered %v", got)
 			}
 		})
-		s.InLine(3) // the deserted node stays, until the session ends
+		s.InLine(3) // the abandoned node stays until the session ends
 		unlock(s, h)
 		unlock(s, other.Granted())
 		for _, name := range test.Children(s, s.Witness, s.Dir) {
@@ -231,7 +231,7 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 	})
 }
 
-// Everybody who gave up at the moment of the grant leaves nothing untold.
+// If all readers give up at the time of the grant, the observer still gets balanced events.
 func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 	for name, opts := range map[string][]rwlock.Option{"without handoff": nil, "with handoff": {rwlock.WithHandoff(2)}} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 	}
 }
 
-// Without observers nothing is spent on them: one allocation is the Hold.
+// Without an observer a read costs one allocation, the Hold.
 func TestAReadWithoutObserversAllocatesItsHoldAlone(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) { // no other test beside it may allocate
 		s := contract.NewStage(t, v, "")

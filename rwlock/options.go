@@ -19,7 +19,7 @@ type option = slot.RW[config]
 type config struct {
 	queue.Config
 	kinds   kinds
-	clash   bool // two options have named the nodes
+	clash   bool // two options set different names
 	linger  time.Duration
 	handoff int
 }
@@ -38,40 +38,38 @@ func (c config) wrong() error {
 	return nil
 }
 
-// WithReadLinger keeps an idle read lock for up to that long, so that those who
-// read again soon find it: they hold it at once, as those who come while others
-// hold it. It is given up as soon as somebody in line asks for the lock for writing. TryLock of
-// another RWMutex value does not stand in line: it finds the lock busy meanwhile.
-// Of one value one node stays at most, that of the reader that came last.
-// The default is 0: the last reader of the process gives the lock back.
+// WithReadLinger keeps an idle read lock for up to d, so that a reader that comes soon joins it at
+// once, like a reader that comes while others hold it. The idle lock is released as soon as a
+// writer queues. TryLock of another RWMutex value does not queue, so it finds the lock busy
+// meanwhile. Of one value at most one idle node stays, the newest. The default is 0: the last
+// reader of the process releases the lock.
 func WithReadLinger(d time.Duration) Option {
 	return option(func(cfg *config) { cfg.linger = d })
 }
 
-// WithHandoff has those who wait for the lock for writing on one RWMutex value
-// hand it on among themselves, without any request, up to n times in a row
-// before it goes back to the line of the cluster. So somebody in another process
-// whose turn it is waits for up to n more holds. The default is 0: everybody
-// stands in line.
+// WithHandoff lets the writers that wait on one RWMutex value hand the lock over among themselves,
+// without any request, up to n times in a row. After that the lock goes to the next node in the
+// queue. So a waiter in another process whose turn it is waits for up to n more holds. The default
+// is 0: each writer queues separately.
 //
-// All who hold in one such row hold by one node: they share the token and the
-// guard, which therefore do not fence them from each other, only from others.
+// All holders of one such row hold by one node: they share the token and the guard. So these fence
+// the holders from other processes and other rows, but not from each other.
 func WithHandoff(n int) Option {
 	return option(func(cfg *config) { cfg.handoff = n })
 }
 
-// WithCuratorNames names the nodes as Apache Curator's InterProcessReadWriteLock
-// does, so that Go and JVM processes share one lock; all who use the path must
-// do so by these names. Reads are not shared within the process then, for a
-// writer in a JVM does not announce itself to those who might go on joining.
+// WithCuratorNames names the nodes as Apache Curator's InterProcessReadWriteLock does, so that Go
+// and JVM processes share one lock; all users of the path must use these names. Readers of the
+// process do not share a node then, because a writer in a JVM sends no signal that would stop
+// readers from joining.
 func WithCuratorNames() Option { return named(curator) }
 
-// WithKazooNames names the nodes as kazoo's WriteLock, ReadLock and Lock do, so
-// that Go and Python processes share one lock; all who use the path must do so by
-// these names. Reads are not shared within the process then, see WithCuratorNames.
+// WithKazooNames names the nodes as kazoo's WriteLock, ReadLock and Lock do, so that Go and Python
+// processes share one lock; all users of the path must use these names. Readers of the process do
+// not share a node then, see WithCuratorNames.
 //
-// The directory stays when it is empty, as kazoo's do: a kazoo lock makes it once
-// and fails for ever when it has gone.
+// The directory stays when it is empty, as kazoo's does: a kazoo lock creates it once, and fails
+// forever after it is gone.
 func WithKazooNames() Option { return named(kazoo) }
 
 func named(k kinds) Option {

@@ -20,7 +20,7 @@ import (
 
 type attempt = contract.Attempt[*zklocks.Hold]
 
-// client is a lock value on a connection of its own.
+// client is an RWMutex on its own connection.
 type client struct {
 	*contract.Stage
 	*rwlock.RWMutex
@@ -49,7 +49,7 @@ func (c *client) read() *zklocks.Hold {
 	return contract.Begin(c, c.Ctx, c.RLock).Granted()
 }
 
-// waitWrite begins a Lock whose node is the n-th in line.
+// waitWrite starts a Lock whose node is the n-th in the queue.
 func (c *client) waitWrite(n int) *attempt {
 	c.Helper()
 	a := contract.Begin(c, c.Ctx, c.Lock)
@@ -85,7 +85,7 @@ func TestReadersHoldTogetherAndKeepWritersOut(t *testing.T) {
 		s.Must(err)
 		_, err = w.TryLock(s.Ctx)
 		s.Is(err, zklocks.ErrBusy)
-		s.InLine(2) // one for each value
+		s.InLine(2) // one node for each value
 		for _, h := range []*zklocks.Hold{first, second, third} {
 			s.Must(h.Verify(s.Ctx))
 			unlock(s, h)
@@ -212,7 +212,7 @@ func TestAReleaseWakesOnlyThoseWhoMayGo(t *testing.T) {
 		unlock(s, writer.Granted())
 		for i, r := range readers {
 			s.CatchUp(r.conn)
-			if n := r.proxy.Notifications(); n != 3 { // the announcement of that writer, and its own node, that it watched while it waited
+			if n := r.proxy.Notifications(); n != 3 { // the touch of that writer, and the nodes that it watched while it waited, its own among them
 				s.Errorf("reader %d was woken %d times in all: readers do not wake each other", i, n)
 			}
 		}
@@ -276,7 +276,7 @@ func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
 	})
 }
 
-// After Curator's testBasic: one writer or many readers, and readers do meet.
+// After Curator's testBasic: one writer or many readers, and readers do overlap.
 func TestAMixOfReadersAndWriters(t *testing.T) {
 	const clients, rounds = 8, 15
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -297,7 +297,7 @@ func TestAMixOfReadersAndWriters(t *testing.T) {
 						return
 					}
 					n := inside.Add(1)
-					time.Sleep(rand.N(time.Millisecond)) // long enough to meet
+					time.Sleep(rand.N(time.Millisecond)) // long enough to overlap
 					w, r := writing.Load(), reading.Load()
 					if w > 1 || w == 1 && r > 0 {
 						s.Errorf("%d writers and %d readers inside", w, r)

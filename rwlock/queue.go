@@ -6,8 +6,9 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// Queue lists the holders of the lock and the waiters, in the order of the queue. It tells what one server knows, for people and
-// dashboards, and may be out of date when it is read. The errors are those of Lock.
+// Queue lists the holders of the lock and the waiters, in the order of the queue. The list is what
+// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
+// errors are those of Lock.
 func (m *RWMutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	if m.err != nil {
 		return nil, m.wrap("queue of", m.err)

@@ -22,10 +22,10 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// requests counts what the client asks of the server, pings and heartbeats left out.
+// requests returns the number of the client's requests, without pings and heartbeats.
 func requests(c *client) int64 { return c.proxy.Seen(proxy.AnyOp) - c.proxy.Seen(proxy.CheckOp) }
 
-// with is another value for the same lock on the same connection.
+// with returns another value for the same lock on the same connection.
 func (c *client) with(opts ...rwlock.Option) *client {
 	return &client{c.Stage, rwlock.New(locks.On(c.conn), c.Path, opts...), c.conn, c.proxy}
 }
@@ -47,7 +47,7 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 			s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
 			s.Is(h.Err(), zklocks.ErrReleased)
-			_, err = h.Multi(s.Ctx) // though the node is there
+			_, err = h.Multi(s.Ctx) // although the node still exists
 			s.Is(err, zklocks.ErrReleased)
 			if !h.Deadline().IsZero() || try.Deadline().IsZero() {
 				s.Errorf("deadlines: %v of the one that has ended, %v of the other", h.Deadline(), try.Deadline())
@@ -72,7 +72,7 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 			readers = append(readers, contract.Begin(s, s.Ctx, c.RLock))
 		}
 		s.InLine(2)
-		readers[0].Stop() // the others go on waiting
+		readers[0].Stop() // the other readers still wait
 		second := w.waitWrite(3)
 		s.CatchUp(c.conn)
 		late := c.waitRead(4) // behind that writer
@@ -88,7 +88,8 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 	})
 }
 
-// Who can never give up stands in line himself, for those who come along, too.
+// A reader whose ctx never ends acquires on its own goroutine, also for the readers that share its
+// wait.
 func TestAReaderWhoNeverGivesUpWaitsForOthers(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		w, c := direct(s), direct(s)
@@ -131,12 +132,12 @@ func TestReadersThatAllGiveUpLeaveTheLine(t *testing.T) {
 	})
 }
 
-// Between the look that found the node gone and the next node there is nothing
-// that those who come could be wrong about.
+// Readers that come after the read that found the node gone, and before the next create, share the
+// new node.
 func TestReadersComeWhileTheNodeOfThoseWhoWaitIsMadeAnew(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := behind(s), s.Connect()
-		unlock(s, direct(s).read()) // there is a directory now, and c has not seen it calm
+		unlock(s, direct(s).read()) // the directory exists now, and c has not listed it without writers
 		made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 		first := contract.Begin(s, s.Ctx, c.RLock)
 		<-made.Fired()
@@ -170,7 +171,7 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 				first := c.read()
 				joined := c.read()
 				writer := w.waitWrite(2)
-				s.CatchUp(c.conn) // its announcement has arrived
+				s.CatchUp(c.conn) // the event of its touch has arrived
 				late := c.waitRead(3)
 				_, err := c.TryRLock(s.Ctx)
 				s.Is(err, zklocks.ErrBusy)
@@ -187,9 +188,9 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 	}
 }
 
-// A writer that came after the readers' node and before their look at the line
-// touches a directory that nobody watches yet. It stands in the listing: it blocks
-// nobody ahead of it, and is not overtaken.
+// A writer that queued after the readers' node and before their listing touches a directory that no
+// client watches yet. The listing shows the writer: it blocks no reader ahead of it, and is not
+// overtaken.
 func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
 	for name, linger := range map[string]time.Duration{"without linger": 0, "with linger": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -219,7 +220,7 @@ func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
 	}
 }
 
-// A writer that gives up has ended the joining, too; then there is a new party.
+// A writer that gives up has ended the sharing, too; then later readers share a new node.
 func TestAfterAWriterHasGivenUpThereIsANewParty(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
@@ -238,14 +239,14 @@ func TestAfterAWriterHasGivenUpThereIsANewParty(t *testing.T) {
 	})
 }
 
-// Once the news of a writer has come, nobody joins before it has had its turn,
+// After the event of a writer has arrived, no reader joins before the writer has held the lock,
 // however many try.
 func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
 		ctx, stop := context.WithCancel(s.Ctx)
 		defer stop()
-		var heard, written atomic.Int64 // the number of the last writer
+		var heard, written atomic.Int64 // number of the last writer
 		var joins, late atomic.Int64
 		var all sync.WaitGroup
 		for i := range 64 {
@@ -280,7 +281,7 @@ func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 				written.Store(number + 1)
 				return h, err
 			})
-			test.Eventually(s, soon, "the writer is in line, or in", func() bool {
+			test.Eventually(s, soon, "the writer is queued, or holds", func() bool {
 				q, err := w.Queue(s.Ctx)
 				s.Must(err)
 				for _, m := range q {
@@ -341,12 +342,12 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 				c := direct(s)
 				holds := []*zklocks.Hold{c.read(), c.read(), c.read()}
 				var ends []context.Context
-				var lost, done []<-chan struct{} // the waiters do not look
+				var lost, done []<-chan struct{} // the waiters do not call Look
 				for _, h := range holds {
 					ctx := h.Context(s.Ctx)
 					ends, lost, done = append(ends, ctx), append(lost, h.Lost()), append(done, ctx.Done())
 				}
-				silent, quiet := c.read(), c.read() // no goroutine asks these
+				silent, quiet := c.read(), c.read() // no goroutine checks these
 				early := c.read()
 				ended := early.Context(s.Ctx)
 				unlock(s, early)
@@ -363,7 +364,7 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 					}
 					s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				}
-				s.Is(quiet.Release(s.Ctx), zklocks.ErrLost) // not the last: the others have it still
+				s.Is(quiet.Release(s.Ctx), zklocks.ErrLost) // not the last: the other holds keep the grant
 				if silent.Held() {
 					s.Error("still held")
 				}
@@ -377,8 +378,8 @@ func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
 	}
 }
 
-// The node may be held for long, by one reader after the other: nothing is kept of
-// those who have left.
+// The node may be held for a long time, by one reader after the other: nothing is kept of readers
+// that have left.
 func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s)
@@ -404,8 +405,8 @@ func TestASharedReadThatHasEndedIsForgotten(t *testing.T) {
 	})
 }
 
-// What a process heard on the last connection may be old: a writer may have come
-// while there was none.
+// What a process knew on the last connection may be out of date: a writer may have queued while it
+// was disconnected.
 func TestNoReaderJoinsAcrossAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := behind(s)
@@ -420,7 +421,7 @@ func TestNoReaderJoinsAcrossAReconnect(t *testing.T) {
 		second := during.Granted()
 		s.InLine(2)
 		third := c.read()
-		s.InLine(2) // the new party may be joined
+		s.InLine(2) // readers may join the new grant
 		for _, h := range []*zklocks.Hold{first, second, third} {
 			unlock(s, h)
 		}
@@ -444,7 +445,7 @@ func TestNoReaderJoinsADowngradedHold(t *testing.T) {
 	})
 }
 
-// A reader that is granted and canceled at the same time must not stay inside.
+// A reader that is granted and canceled at the same time must not stay counted.
 func TestCanceledJoinsLeaveNoHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
@@ -499,7 +500,7 @@ func TestALingeringReadLock(t *testing.T) {
 			s.Empty()
 		})
 	})
-	t.Run("goes when its time is up", func(t *testing.T) {
+	t.Run("ends when its time is up", func(t *testing.T) {
 		contract.InMemory(t, "", func(s *contract.Stage) {
 			const linger = 50 * time.Millisecond
 			c := direct(s).with(rwlock.WithReadLinger(linger))
@@ -514,7 +515,7 @@ func TestALingeringReadLock(t *testing.T) {
 			}
 		})
 	})
-	t.Run("has its time anew with each reader", func(t *testing.T) {
+	t.Run("stays for the full time after each reader", func(t *testing.T) {
 		const linger = 300 * time.Millisecond
 		contract.InMemory(t, "", func(s *contract.Stage) {
 			c := direct(s).with(rwlock.WithReadLinger(linger))
@@ -533,7 +534,7 @@ func TestALingeringReadLock(t *testing.T) {
 			s.EmptyNow()
 		})
 	})
-	t.Run("goes when a writer comes", func(t *testing.T) {
+	t.Run("ends when a writer queues", func(t *testing.T) {
 		contract.InMemory(t, "", func(s *contract.Stage) {
 			c, w := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
 			for i := range 6 {
@@ -541,7 +542,7 @@ func TestALingeringReadLock(t *testing.T) {
 				unlock(s, w.write())
 				inside, other := c.read(), c.read()
 				unlock(s, other)
-				if i%2 == 0 { // it was idle before
+				if i%2 == 0 { // the grant was idle before
 					unlock(s, inside)
 					inside = c.read()
 				}
@@ -576,7 +577,7 @@ func TestALingeringReadLock(t *testing.T) {
 		contract.InMemory(t, "", func(s *contract.Stage) {
 			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
 			for _, first := range []int{0, 1} {
-				unlock(s, c.write()) // makes the directory
+				unlock(s, c.write()) // creates the directory
 				both := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 				line := []*attempt{contract.Begin(s, s.Ctx, c.TryRLock), contract.Begin(s, s.Ctx, c.TryRLock)}
 				test.Within(s, soon, "one has made its node", func() { <-both.Fired() })
@@ -606,7 +607,7 @@ func TestALingeringReadLock(t *testing.T) {
 			inside := c.read()
 			c.proxy.Cut()
 			s.CatchUp(c.conn)
-			unlock(s, c.read()) // which does not join what was before the cut
+			unlock(s, c.read()) // which does not join the grant from before the cut
 			unlock(s, inside)
 			s.InLine(1)
 			h, err := c.TryLock(s.Ctx)
@@ -644,8 +645,8 @@ func TestALingeringReadLock(t *testing.T) {
 	})
 }
 
-// Readers come, go and give up, with linger and without, while writers come: at
-// the end nothing is left.
+// Readers lock, release and give up, with linger and without, while writers queue: at the end no
+// node is left.
 func TestLingeringReadersInAStorm(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s).with(rwlock.WithReadLinger(2*time.Millisecond)), direct(s)
@@ -654,7 +655,7 @@ func TestLingeringReadersInAStorm(t *testing.T) {
 		for i := range 24 {
 			all.Go(func() {
 				random := rand.New(rand.NewPCG(7, uint64(i)))
-				inside := func() { time.Sleep(time.Duration(random.IntN(3000)) * time.Microsecond) } // so that some wait in vain
+				inside := func() { time.Sleep(time.Duration(random.IntN(3000)) * time.Microsecond) } // so that some waits fail
 				for range 60 {
 					ctx, cancel := context.WithTimeout(s.Ctx, time.Duration(random.IntN(20_000))*time.Microsecond)
 					if i%8 == 0 {
@@ -690,7 +691,7 @@ func canceled(ctx context.Context) context.Context {
 	return ctx
 }
 
-// What only a lock for reading and writing does with a context.
+// The uses of a context that only an RWMutex has.
 func TestANilContextChangesNothing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
@@ -703,7 +704,7 @@ func TestANilContextChangesNothing(t *testing.T) {
 		h = c.read()
 		token := h.Token()
 		unlock(s, h)
-		s.InLine(1) // it stays
+		s.InLine(1) // the node stays
 		panics(s, func() { _, _ = c.TryLock(none) })
 		panics(s, func() { _, _ = c.TryRLock(none) })
 		h = c.read()

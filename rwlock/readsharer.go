@@ -12,27 +12,28 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// readSharer has the readers of one RWMutex value share a node, as long as no writer is known to be queued behind it.
+// readSharer lets the readers of one RWMutex value share a node, as long as no writer is known to
+// be queued behind it.
 type readSharer struct {
 	queue  *queue.Queue
 	kind   znode.Kind
-	alone  bool // each reader creates a node
+	alone  bool // each reader creates its own node
 	linger time.Duration
 
-	// current is the grant to join. It may be over by now.
+	// current is the grant to join. It may have ended.
 	current atomic.Pointer[sharedGrant]
 
 	mu      sync.Mutex
-	pending *pendingRead // a grant that readers which come now may share is on its way; or nil
+	pending *pendingRead // an acquire under way that new readers may share; or nil
 }
 
-// pendingRead is one wait on behalf of several readers.
+// pendingRead is one acquire on behalf of several readers.
 type pendingRead struct {
 	sharing *queue.NodeSharing
-	cancel  func() // by the last waiter; nil if one never leaves
+	cancel  func() // called by the last waiter; nil if the acquiring reader cannot cancel
 	waiting int    // readers that still wait for it; guarded by readSharer.mu
 
-	done   chan struct{} // closed when one of these is known:
+	done   chan struct{} // closed when shared or err is set
 	shared *sharedGrant
 	err    error
 }
@@ -45,7 +46,7 @@ func (r *readSharer) request() queue.Request {
 	return q
 }
 
-// lock joins the grant that is held, or waits with others for a new one.
+// lock joins the current grant, or waits with other readers for a new one.
 func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 	return p.shared, nil
 }
 
-// try joins the grant that is held, or takes the lock if it is free.
+// try joins the current grant, or takes the lock if it is free.
 func (r *readSharer) try(ctx context.Context) (*sharedGrant, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (r *readSharer) try(ctx context.Context) (*sharedGrant, error) {
 	return r.open(grant, request.Sharing, 1), nil
 }
 
-// own is a grant that no other reader may join.
+// own returns a grant that no other reader may join.
 func (r *readSharer) own(grant *queue.Grant, err error) (*sharedGrant, error) {
 	if err != nil {
 		return nil, err
@@ -105,7 +106,7 @@ func (r *readSharer) own(grant *queue.Grant, err error) (*sharedGrant, error) {
 	return newSharedGrant(grant, nil, 0, nil, 1), nil
 }
 
-// join is all that a shared read costs: no request, and no mutex.
+// join joins the current grant. It usually sends no request and locks no mutex.
 func (r *readSharer) join(ctx context.Context) *sharedGrant {
 	if g := r.current.Load(); g != nil && g.join(ctx) {
 		return g
@@ -113,7 +114,7 @@ func (r *readSharer) join(ctx context.Context) *sharedGrant {
 	return nil
 }
 
-// ensureWatch finds out whether more readers may join the grant that is on its way.
+// ensureWatch checks whether more readers may share the acquire under way.
 func (r *readSharer) ensureWatch(ctx context.Context) {
 	r.mu.Lock()
 	p := r.pending
@@ -123,9 +124,9 @@ func (r *readSharer) ensureWatch(ctx context.Context) {
 	}
 }
 
-// wait returns the grant on its way that the caller may wait for. A new one is waited for on another goroutine, as the caller
-// may leave while other readers still wait. A caller that can never leave waits itself: a new goroutine has to grow its stack
-// first.
+// wait returns a pending acquire for the caller to wait for. A new one runs on another goroutine,
+// because the caller may give up while other readers still wait. A caller whose ctx never ends
+// acquires itself: a new goroutine would have to grow its stack first.
 func (r *readSharer) wait(ctx context.Context) *pendingRead {
 	r.mu.Lock()
 	if p := r.pending; p != nil && p.sharing.CanJoin() {
@@ -149,7 +150,8 @@ func (r *readSharer) wait(ctx context.Context) *pendingRead {
 	return p
 }
 
-// errAcquirerPanicked is returned to waiting readers when the goroutine that acquired for them panicked. They retry.
+// errAcquirerPanicked is returned to waiting readers when the goroutine that acquired for them
+// panicked. They retry.
 var errAcquirerPanicked = errors.New("a panic while acquiring")
 
 // deliver gives the grant to all readers that wait for it.
@@ -170,7 +172,7 @@ func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
 	close(p.done)
 }
 
-// quit is for a reader that stops waiting.
+// quit is called by a reader that stops waiting.
 func (r *readSharer) quit(p *pendingRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,8 +192,8 @@ func (r *readSharer) quit(p *pendingRead) {
 	}
 }
 
-// open makes a grant the current one. Readers cannot find the former one any more: it ends now if it is idle, or with the last of
-// its readers.
+// open makes a grant the current one. Readers no longer join the former one: it ends now if it is
+// idle, or with the last of its readers.
 func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, readers int) *sharedGrant {
 	g := newSharedGrant(grant, sharing, r.linger, &r.current, readers)
 	if former := r.current.Swap(g); former != nil && former.linger > 0 {
@@ -200,8 +202,8 @@ func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, reader
 	return g
 }
 
-// releaseIdle gives an idle grant back, for a writer of this process, and waits for the answer. Without WithReadLinger there is
-// none.
+// releaseIdle releases an idle grant, for a writer of this process, and waits for the answer.
+// Without WithReadLinger no grant is idle.
 func (r *readSharer) releaseIdle(ctx context.Context) {
 	if g := r.current.Load(); g != nil && g.linger > 0 && g.end() {
 		_ = g.grant.Release(ctx)

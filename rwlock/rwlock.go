@@ -11,22 +11,21 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// RWMutex is a shared/exclusive lock of the whole cluster: many may hold it for
-// reading, or one for writing. It may be used by many goroutines at once; each
-// call of Lock or RLock stands in line by itself. It stays usable after any
-// error. It must not be copied.
+// RWMutex is a shared/exclusive lock of the whole cluster: many may hold it for reading, or one for
+// writing. It may be used by many goroutines at once; each call of Lock or RLock is a separate
+// waiter. It stays usable after any error. It must not be copied.
 type RWMutex struct {
 	path   string
 	queue  *queue.Queue
 	kinds  kinds
 	reads  readSharer
 	writes handoff
-	err    error // what is wrong with the arguments of New
+	err    error // invalid arguments of New
 }
 
-// New returns the lock at path, a directory of its own that is made when it is
-// first needed. It does no I/O: bad arguments are reported by the first call. Use one value for a path in a
-// process: the readers of one value share a node, those of two do not.
+// New returns the lock at path. The path is a directory of the lock's own, which is created when it
+// is first needed. New does no I/O: the first call reports bad arguments. Use one value for a path
+// in a process: the readers of one value share a node, those of two do not.
 func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	m := &RWMutex{path: path}
 	if conn == nil {
@@ -53,9 +52,10 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	return m
 }
 
-// kinds are the words by which the nodes of readers and writers are known. The conflicts are those of the ZooKeeper recipes,
-// "Shared Locks". Curator's read lock watches the first writer in the queue; here it is the nearest ahead, so that a release
-// wakes only the waiters that may go.
+// kinds are the words in the names of the nodes of readers and writers. The conflicts are those of
+// the ZooKeeper recipes, "Shared Locks". There a reader watches the first writer in the queue, as
+// Curator's read lock does; here it watches the nearest one ahead, so that a release wakes only the
+// waiters that can be granted.
 type kinds struct{ read, write znode.Kind }
 
 var (
@@ -72,23 +72,21 @@ func (k kinds) names() queue.Names {
 	return queue.Names{{Kind: k.read, Mode: queue.Read}, {Kind: k.write, Mode: write}}
 }
 
-// Lock takes the lock for writing. It waits until nobody else holds the lock, in
-// the order of arrival, as long as ctx lives; ctx bounds the wait only, never
-// the hold. The wait goes on through lost connections, and through an expiry of
-// the session, after which it queues again at the tail.
+// Lock takes the lock for writing. It waits until no other caller holds the lock, in the order of
+// arrival, as long as ctx lives; ctx bounds the wait only, never the hold. The wait continues
+// through lost connections, and through an expiry of the session, after which the caller queues
+// again at the tail.
 //
-// On failure nothing is held and nothing is left in line, and the error matches
-// ctx's error; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a
-// right is missing; or says what is wrong with the arguments of New, or that the
-// directory's sequence numbers are used up.
+// On failure nothing is held and no node stays in the queue, and the error matches ctx's error;
+// zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing; or says what
+// is wrong with the arguments of New, or that the directory's sequence numbers are used up.
 func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "lock", m.writes.lock)
 }
 
-// TryLock is Lock for those who do not want to wait: when somebody else holds
-// the lock or stands in line for it, the error matches [zklocks.ErrBusy]. It looks
-// before it writes, and what it sees may be as old as the server it asks is
-// behind the others.
+// TryLock is Lock without waiting: when another caller holds the lock or waits for it, the error
+// matches [zklocks.ErrBusy]. It reads before it writes, from one server, which may lag behind the
+// others.
 func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "try lock", func(ctx context.Context) (*queue.Grant, error) {
 		m.reads.releaseIdle(ctx)
@@ -96,22 +94,23 @@ func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	})
 }
 
-// RLock takes the lock for reading. It waits while a writer holds the lock or
-// stood in line before; otherwise it is as [RWMutex.Lock]. A reader is never
-// overtaken by a writer that came later, nor a writer by a reader.
+// RLock takes the lock for reading. It waits while a writer holds the lock or is queued ahead;
+// otherwise it is like [RWMutex.Lock]. A reader is never overtaken by a writer that came later, nor
+// a writer by a reader.
 //
-// There is no way from reading to writing: two readers that asked for it would
-// wait for each other forever. Release first, then Lock.
+// There is no upgrade from reading to writing: two readers that asked for it would wait for each
+// other forever. Release first, then Lock.
 func (m *RWMutex) RLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "read lock", m.reads.lock)
 }
 
-// TryRLock is RLock for those who do not want to wait, see [RWMutex.TryLock].
+// TryRLock is RLock without waiting, see [RWMutex.TryLock].
 func (m *RWMutex) TryRLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "try read lock", m.reads.try)
 }
 
-// RLocker returns the lock for reading as a [zklocks.Locker]: its Lock is RLock, its TryLock is TryRLock.
+// RLocker returns the lock for reading as a [zklocks.Locker]: its Lock is RLock, its TryLock is
+// TryRLock.
 func (m *RWMutex) RLocker() zklocks.Locker { return rlocker{m} }
 
 type rlocker struct{ m *RWMutex }
@@ -144,7 +143,7 @@ func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context)
 	return newHold(m, shared.grant, shared, events), nil
 }
 
-// wrap puts the package, the operation and the path in front of an error.
+// wrap prepends the package, the operation and the path to an error.
 func (m *RWMutex) wrap(op string, err error) error {
 	if err == nil {
 		return nil

@@ -9,20 +9,21 @@ import (
 	"github.com/zklocks/zklocks/internal/queue"
 )
 
-// sharedGrant is a read lock that goroutines of one process hold together, by one node.
+// sharedGrant is a read lock that goroutines of one process hold together, with one node.
 type sharedGrant struct {
 	grant   *queue.Grant
 	sharing *queue.NodeSharing
 	linger  time.Duration
-	current *atomic.Pointer[sharedGrant] // the one that readers find, which need not be this one
-	over    chan struct{}                // closed when it has ended
+	current *atomic.Pointer[sharedGrant] // the grant that readers join, which may be another
+	over    chan struct{}                // closed when the grant has ended
 
-	kept      atomic.Bool  // idleLoop runs, or has run
-	unkept    atomic.Bool  // idleLoop has ended, or is about to, because a writer has come
+	kept      atomic.Bool  // idleLoop has been started
+	unkept    atomic.Bool  // idleLoop has ended, or is about to, because a writer has queued
 	idleSince atomic.Int64 // when the last reader left, in nanoseconds since start
 
-	// readers counts the holds. From ended on no reader joins, and the node is on its way out. All readers that join and leave
-	// write here: what they only read is not in the same cache line, nor in the one that is fetched with it.
+	// readers counts the holds. When it is negative, no reader joins, and the node is released. All
+	// readers that join and leave write it, so the fields that they only read are not in the same
+	// cache line, nor in the next one, which is prefetched with it.
 	_       [128]byte
 	readers atomic.Int64
 	_       [120]byte
@@ -38,8 +39,9 @@ const ended = math.MinInt64
 
 var start = time.Now()
 
-// join makes the caller a reader. It fails for good once the grant is lost or over, a writer has come, or the connection is
-// another. The first reader that joins asks whether the node exists; all others make no request.
+// join makes the caller a reader. It fails if the grant is lost or has ended, a writer has queued,
+// or the connection was replaced; then it fails for every later reader, too. The first reader that
+// joins checks that the node exists; all others send no request.
 func (g *sharedGrant) join(ctx context.Context) bool {
 	if g.grant.Err() != nil {
 		return false
@@ -51,8 +53,9 @@ func (g *sharedGrant) join(ctx context.Context) bool {
 	} else if !g.sharing.Unwatched() {
 		return false
 	}
-	// It takes requests to know more. The reader that makes them counts meanwhile: readers that hold for less time than a
-	// request takes would all have left before the answer, and no grant would live long enough to be joined.
+	// The check takes requests. Meanwhile the reader that sends them counts as a holder: readers
+	// that hold for less time than a request takes would otherwise all have left before the answer,
+	// and no grant would live long enough to be joined.
 	if !g.enter() {
 		return false
 	}
@@ -63,7 +66,7 @@ func (g *sharedGrant) join(ctx context.Context) bool {
 	return false
 }
 
-// enter counts one more reader, unless the grant is over.
+// enter adds a reader, unless the grant has ended.
 func (g *sharedGrant) enter() bool {
 	if g.readers.Add(1) > 0 {
 		return true
@@ -72,7 +75,7 @@ func (g *sharedGrant) enter() bool {
 	return false
 }
 
-// ask finds out whether the node exists, and no writer is behind it.
+// ask checks that the node exists and that no writer is queued behind it.
 func (g *sharedGrant) ask(ctx context.Context) bool {
 	if g.sharing.EnsureWatch(ctx) && g.grant.Err() != nil {
 		return false
@@ -80,7 +83,8 @@ func (g *sharedGrant) ask(ctx context.Context) bool {
 	return g.grant.Exists(ctx) && g.sharing.CanJoin()
 }
 
-// end ends a grant that has no readers, and reports whether it did. Then the caller releases it.
+// end ends a grant that has no readers, and reports whether it did. If so, the caller must release
+// it.
 func (g *sharedGrant) end() bool {
 	if !g.readers.CompareAndSwap(0, ended) {
 		return false
@@ -89,14 +93,15 @@ func (g *sharedGrant) end() bool {
 	return true
 }
 
-// leave ends one hold. The last reader releases the grant, or leaves it for readers that come soon. If another joins before the
-// end, that is the last one then.
+// leave ends one hold. The last reader releases the grant, or leaves it idle for later readers. If
+// another reader joins before the grant ends, that one is the last.
 //
-// Readers find the current grant only, so no other stays idle. leave looks whether it is current after it has counted itself
-// out; what replaces it looks whether readers are left after it has done so. So one of the two ends the grant.
+// Only the current grant stays idle, because readers join only that one. leave first decrements
+// readers and then checks whether the grant is current; open first replaces the current grant and
+// then checks whether the former one has readers. So one of the two ends the grant.
 func (g *sharedGrant) leave(ctx context.Context) error {
 	if g.linger > 0 && g.readers.Load() == 1 {
-		g.idleSince.Store(int64(time.Since(start))) // before idleLoop can see that none is left
+		g.idleSince.Store(int64(time.Since(start))) // before idleLoop can see that no reader is left
 	}
 	if g.readers.Add(-1) > 0 {
 		return nil
@@ -118,7 +123,7 @@ func (g *sharedGrant) leaveAsync() {
 	_ = g.leave(ctx)
 }
 
-// keep sees to it that an idle grant ends.
+// keep makes sure that an idle grant ends.
 func (g *sharedGrant) keep() {
 	if g.kept.CompareAndSwap(false, true) {
 		go g.idleLoop()
@@ -127,11 +132,12 @@ func (g *sharedGrant) keep() {
 	}
 }
 
-// idleLoop ends the grant when it has been idle for too long, or a writer comes. One that is lost needs no end.
+// idleLoop ends the grant when it has been idle for too long, or a writer queues. A lost grant need
+// not be ended.
 func (g *sharedGrant) idleLoop() {
 	lost := g.grant.State().Lost()
 	writers := g.sharing.Writers()
-	if writers == nil { // a writer has come in between
+	if writers == nil { // a writer has queued in between
 		g.unkept.Store(true)
 		g.releaseIdle()
 		return
@@ -147,7 +153,7 @@ func (g *sharedGrant) idleLoop() {
 		case event, first := <-writers.C():
 			writers.Event(event, first)
 			g.unkept.Store(true)
-			g.releaseIdle() // if readers are inside, the last one ends it
+			g.releaseIdle() // if it has readers, the last one ends it
 			return
 		case <-timer.C:
 		}

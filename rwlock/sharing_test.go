@@ -13,7 +13,7 @@ import (
 
 const patience = 20 * time.Second // longer than any step
 
-// granted is a lock, and a grant on it that no reader holds by yet.
+// granted returns a lock, and a grant on it that no reader holds yet.
 func granted(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	s.Helper()
 	m := New(locks.On(s.Connect()), s.Path)
@@ -23,7 +23,7 @@ func granted(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	return m, grant
 }
 
-// From the moment at which the last reader says that it leaves no reader may join, though the node still exists.
+// As soon as the last reader leaves no reader may join, although the node still exists.
 func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := granted(s)
@@ -44,7 +44,7 @@ func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 	})
 }
 
-// Nor one that is lost, whatever is known of writers.
+// Nor a grant that is lost, whatever is known of writers.
 func TestNoReaderJoinsALostGrant(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := granted(s)
@@ -65,7 +65,7 @@ func TestNoReaderJoinsALostGrant(t *testing.T) {
 	})
 }
 
-// Nor when the session may have expired without the client's hearing of it.
+// Nor when the session may have expired without the client knowing.
 func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, packets := s.BehindFor(3 * time.Second)
@@ -78,7 +78,7 @@ func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 		}
 		packets.Mute()
 		test.Eventually(s, patience, "the deadline has passed", func() bool { return grant.Err() != nil })
-		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // it may ask, and no server answers
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second) // it may send a request, and no server answers
 		defer cancel()
 		if m.reads.join(ctx) != nil {
 			s.Error("joined a lost lock")
@@ -91,7 +91,7 @@ func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 	})
 }
 
-// endsLate ends between the first look at it and the second, and wakes nobody.
+// endsLate ends between the first call of Err and the second, and closes no channel.
 type endsLate struct {
 	context.Context
 	looked bool
@@ -105,7 +105,7 @@ func (c *endsLate) Err() error {
 	return context.Canceled
 }
 
-// A reader that is canceled in the moment of the grant gets an error, and does not hold.
+// A reader that is canceled at the time of the grant gets an error, and does not hold.
 func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m := New(locks.On(s.Connect()), s.Path)
@@ -124,7 +124,7 @@ func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 	})
 }
 
-// The readers that waited may all have given up in the moment of the grant.
+// The readers that waited may all have given up at the time of the grant.
 func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := granted(s)
@@ -138,8 +138,8 @@ func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 	})
 }
 
-// A writer has come while readers were inside, and has left. The listing of another reader shows no
-// writer, so readers may join again; but idleLoop has ended, so the grant must not stay idle.
+// A writer queues and gives up while readers hold. The listing of another reader shows no writer,
+// so readers may join again. But idleLoop has ended, so the grant must not stay idle.
 func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m := New(locks.On(s.Connect()), s.Path, WithReadLinger(time.Hour))

@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
-// heldGrant is a lock that hands on, and a grant that one of its writers holds.
+// heldGrant returns a lock with handoffs, and a grant that one of its writers holds.
 func heldGrant(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	s.Helper()
 	m := New(locks.On(s.Connect()), s.Path, WithHandoff(5))
@@ -22,7 +22,7 @@ func heldGrant(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	return m, grant
 }
 
-// follows begins a Lock that waits for the grant to be handed on.
+// follows starts a Lock that waits for the grant to be handed over.
 func follows(s *contract.Stage, m *RWMutex) *contract.Attempt[*zklocks.Hold] {
 	s.Helper()
 	a := contract.Begin(s, s.Ctx, m.Lock)
@@ -37,7 +37,7 @@ func lose(s *contract.Stage, grant *queue.Grant) {
 	s.Lost(lost)
 }
 
-// A grant may be lost before the handoff has been told, and on its way to the next writer.
+// A grant may be lost before the handoff knows, and while it is passed to the next writer.
 func TestAGrantThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 	t.Parallel()
 	for what, lost := range map[string]func(*RWMutex, *queue.Grant){
@@ -70,7 +70,7 @@ func TestAGrantThatIsLostOnItsWayIsNotTaken(t *testing.T) {
 	}
 }
 
-// A writer that is given the grant in the moment in which it stops waiting passes it on, or releases it.
+// A writer that is given the grant when it stops waiting passes it on, or releases it.
 func TestAGrantGivenToAWriterThatGivesUpGoesOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := heldGrant(s)

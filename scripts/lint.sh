@@ -6,7 +6,7 @@ go=${GO:-go}
 failed=0
 # How many words may be left that do not say who acts (internal/test/words), and how many comment lines that are too wide.
 # The aim is 10 10 40 0: lower these as the places go, never raise them.
-words=(-library 186 -documents 44 -rest 95 -wide 93)
+words=(-library 0 -documents 10 -rest 10 -wide 0)
 
 # check NAME COMMAND... : quiet when all is well.
 check() {

@@ -10,9 +10,9 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// Nobody is in the way: two requests. What counts here is what they allocate;
-// most of it is the client's, which is measured by the benchmark of internal/wire. The server is a real one, because
-// what one in this process allocates would count, too.
+// Without contention, an Acquire and a Release send two requests. The benchmark counts their
+// allocations; most are the zk client's, which the benchmark of internal/wire measures. The server
+// is a real one, because the allocations of a server in this process would count, too.
 func BenchmarkAcquire(b *testing.B) {
 	sem := semaphore.New(locks.On(realzk.Connect(b, 10*time.Second)), test.Path(b), 4)
 	b.ReportAllocs()

@@ -16,7 +16,7 @@ func TestOnePermit(t *testing.T) { contract.Run(t, recipe(1, 1)) }
 
 func TestOnePermitOnRealServers(t *testing.T) { contract.RunReal(t, recipe(1, 1)) }
 
-// Two holders of two permits do not fit into three.
+// Three permits are not enough for two holders of two permits.
 func TestTwoOfThreePermits(t *testing.T) { contract.Run(t, recipe(2, 3)) }
 
 func TestTwoOfThreePermitsOnRealServers(t *testing.T) { contract.RunReal(t, recipe(2, 3)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// permitCount is the stored number of permits, as this Semaphore knows it.
+// permitCount is the stored number of permits, as known to this Semaphore.
 type permitCount struct {
 	path   string // the node that holds the number
 	queue  string // the directory below it in which permits queue
@@ -20,33 +20,33 @@ type permitCount struct {
 	acl    []zk.ACL
 
 	mu     sync.Mutex
-	wanted int            // what the stored number must be; 0: anything
-	agreed bool           // it was, once: from then on the stored number counts
-	sent   []int          // what a Resize has sent, and may be stored although it got no answer
-	known  *countSnapshot // what was read last
+	wanted int            // what the stored number must be; 0: any
+	agreed bool           // the stored number was once equal to wanted; from then on any stored number is accepted
+	sent   []int          // numbers that an unanswered Resize may have stored
+	known  *countSnapshot // the last reading
 }
 
-// countSnapshot is one reading of the number, and what tells that it still holds.
+// countSnapshot is one reading of the number, with the watch that shows whether it is still valid.
 type countSnapshot struct {
 	permits int
 	version int32
-	queue   int64 // the czxid of the line it was read with
+	queue   int64 // the czxid of the queue directory when the number was read
 	watch   *zkclient.Watch
 
 	sess  int64
 	epoch uint64
 }
 
-// expected returns the number this Semaphore goes by before it has asked: 0 if
-// it has none.
+// expected returns the number that this Semaphore expects before it has read the stored one, or 0
+// if it accepts any.
 func (c *permitCount) expected() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wanted
 }
 
-// fits refuses, before anything is asked, what cannot fit: until the stored
-// number is known the one that is wanted counts, for it will have to be equal.
+// fits refuses, before any request, an n that is too large. Until the stored number is known it
+// compares n with wanted, because the stored number must be equal to that.
 func (c *permitCount) fits(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,13 +56,13 @@ func (c *permitCount) fits(n int) error {
 	return nil
 }
 
-// fitsLocked reports whether a stored number is one that this Semaphore has asked for.
+// fitsLocked reports whether the stored number is acceptable; caller holds mu.
 func (c *permitCount) fitsLocked(stored int) bool {
 	return c.agreed || c.wanted == 0 || c.wanted == stored || slices.Contains(c.sent, stored)
 }
 
-// read returns the stored number, from memory while nothing has changed. The
-// first who comes stores the number he wants.
+// read returns the stored number, from memory while the watch has not fired. If no number is
+// stored, it stores the wanted one.
 func (c *permitCount) read(ctx context.Context, sess int64) (*countSnapshot, error) {
 	epoch := c.client.Epoch()
 	c.mu.Lock()
@@ -92,8 +92,8 @@ func (c *permitCount) read(ctx context.Context, sess int64) (*countSnapshot, err
 	}
 }
 
-// ask reads the number and the line that belongs to it, making what is missing.
-// It returns nothing when it must be asked again.
+// ask reads the number and the queue directory, and creates what is missing. It returns nil if the
+// caller must ask again.
 func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, error) {
 	watch, err := c.client.Watch(ctx, sess, c.path)
 	if err == zk.ErrNoNode {
@@ -102,8 +102,8 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, needs(err, "READ on "+c.path)
 	}
-	// The watch may be one that the process set long ago, on a connection that
-	// has been made anew since; if it is late, its data are old.
+	// The watch may have been set long ago by another waiter of the process, on a connection that
+	// has been replaced since. Its event may be late; then its data are old.
 	data, stat, err := c.client.Get(ctx, c.path)
 	switch {
 	case err == zk.ErrNoNode:
@@ -125,9 +125,9 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	// The czxid of the line ties the two together: the number may only change
-	// behind our back if the node was deleted and made anew, and then so was
-	// the line below it.
+	// The czxid of the queue directory binds it to the number. The number can change without the
+	// watch firing only if the node was deleted and created again, and then the queue directory
+	// below it was, too.
 	_, dir, err := c.client.Get(ctx, c.queue)
 	if err == zk.ErrNoNode {
 		return nil, c.makeQueue(ctx)
@@ -138,7 +138,7 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	return &countSnapshot{permits: permits, version: stat.Version, queue: dir.Czxid, watch: watch}, nil
 }
 
-// create makes the node with the number that is wanted.
+// create creates the node with the wanted number.
 func (c *permitCount) create(ctx context.Context) error {
 	permits := c.expected()
 	if permits == 0 {
@@ -146,13 +146,12 @@ func (c *permitCount) create(ctx context.Context) error {
 	}
 	err := c.client.MakeNode(ctx, c.path, format(permits), c.acl)
 	if err == zk.ErrNodeExists {
-		err = nil // somebody else was first
+		err = nil // another client has created it
 	}
 	return needs(err, "CREATE on the parents of "+c.path)
 }
 
-// fill stores the number in a node that somebody has made in advance, with the
-// access rights it should have, and left empty.
+// fill stores the number in an empty node that an operator has created in advance, with its ACL.
 func (c *permitCount) fill(ctx context.Context, version int32) error {
 	permits := c.expected()
 	if permits == 0 {
@@ -163,13 +162,13 @@ func (c *permitCount) fill(ctx context.Context, version int32) error {
 	}
 	err := c.client.Set(ctx, c.path, format(permits), version)
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
-		err = nil // somebody else was first
+		err = nil // another client has written or deleted the node
 	}
 	return needs(err, "WRITE on "+c.path)
 }
 
-// write stores another number. From before it is sent until an answer says otherwise, it may be
-// stored: if ctx ends first, nothing tells whether it was.
+// write stores another number. From before it is sent until an answer says otherwise, the number
+// may be stored: if ctx ends first, the result is unknown.
 func (c *permitCount) write(ctx context.Context, permits int) error {
 	c.mu.Lock()
 	added := !c.agreed && !slices.Contains(c.sent, permits)
@@ -208,27 +207,27 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 			defer c.mu.Unlock()
 			c.wanted, c.agreed, c.sent, c.known = permits, true, nil, nil
 			return nil
-		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // somebody came in between
+		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // another client has written, created or deleted the node
 		default:
 			return needs(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
 		}
 	}
 }
 
-// makeQueue makes the line below the node, which must exist: if the line's parent
-// were made along with it, it would be a container, and go when it is empty.
+// makeQueue creates the queue directory below the node, which must exist. Creating the parent
+// together with it would make the parent a container, which the server deletes when it is empty.
 func (c *permitCount) makeQueue(ctx context.Context) error {
 	if err := c.refuseForeign(ctx); err != nil {
 		return err
 	}
 	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
 	if err == zk.ErrNoNode {
-		err = nil // the next reading makes it
+		err = nil // the next call of ask creates the node
 	}
 	return needs(err, "CREATE on "+c.path)
 }
 
-// forget forgets a reading.
+// forget drops a reading.
 func (c *permitCount) forget(s *countSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,8 +238,8 @@ func (c *permitCount) forget(s *countSnapshot) {
 
 func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 10) }
 
-// parse reads a stored number. What is none is not shown: most likely the path is
-// that of a node of somebody else, whose data do not belong in our errors.
+// parse parses a stored number. Invalid data are not in the error: most likely the node belongs to
+// another program, whose data must not appear in our errors.
 func (c *permitCount) parse(data []byte) (int, error) {
 	permits, err := strconv.Atoi(string(data))
 	if err != nil || permits < 1 {
@@ -249,8 +248,8 @@ func (c *permitCount) parse(data []byte) (int, error) {
 	return permits, nil
 }
 
-// peek reads the stored number for somebody who only looks: it makes nothing,
-// and where nothing is stored nobody stands in line.
+// peek reads the stored number for Queue. It creates nothing; if no number is stored, no waiter is
+// queued.
 func (c *permitCount) peek(ctx context.Context) (int, error) {
 	data, _, err := c.client.Get(ctx, c.path)
 	if err == zk.ErrNoNode || err == nil && len(data) == 0 {
@@ -262,11 +261,10 @@ func (c *permitCount) peek(ctx context.Context) (int, error) {
 	return c.parse(data)
 }
 
-// needs says which right it is that the server misses, or what else it has
-// against a request.
+// needs adds the missing right to zk.ErrNoAuth, and a description to other errors.
 func needs(err error, right string) error {
 	if err == zk.ErrNoAuth {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return zkclient.Named(err)
+	return zkclient.DescribeCode(err)
 }

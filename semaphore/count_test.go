@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// stored is the number at the path.
+// stored returns the number at the path.
 func stored(s *contract.Stage) string {
 	s.Helper()
 	data, _, err := s.Witness.Get(s.Path)
@@ -42,11 +42,11 @@ func TestAnotherNumberOfPermitsIsAMismatch(t *testing.T) {
 	})
 }
 
-// A Resize whose caller left before the answer may have been done. The value that sent it goes on with
-// whichever of its two numbers is stored, and no other one.
+// If ctx ends before the answer, the number of a Resize may have been stored. The Semaphore that
+// sent it then accepts whichever of its two numbers is stored, and no other number.
 func TestAResizeThatGotNoAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
-		before int // what is stored by others
+		before int // the number that other clients have stored
 		action proxy.Action
 		want   error
 	}{
@@ -65,7 +65,7 @@ func TestAResizeThatGotNoAnswer(t *testing.T) {
 				a.Stop()
 				s.Is(a.Err, context.Canceled)
 				if c.action == proxy.HoldRequest {
-					p.Cut() // it never arrives
+					p.Cut() // the request never arrives
 				}
 				f.Release()
 				h, err := sem.Acquire(s.Ctx, 1)
@@ -88,7 +88,7 @@ func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		adopter := newClient(s, 0)
 		_, err := adopter.Acquire(s.Ctx, 1)
-		s.Is(err, semaphore.ErrMismatch) // there is none yet
+		s.Is(err, semaphore.ErrMismatch) // no number is stored yet
 		exists, _, err := s.Witness.Exists(s.Path)
 		s.Must(err)
 		if exists {
@@ -108,12 +108,13 @@ func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
 	})
 }
 
-// With WithStoredPermits the number of New is stored if there is none, and does not count otherwise.
+// With WithStoredPermits the number given to New is stored if there is none, and is ignored
+// otherwise.
 func TestTheStoredNumberWins(t *testing.T) {
 	for name, c := range map[string]struct {
-		stored  string // before
-		permits int    // of New
-		n       int    // that are acquired
+		stored  string // stored before
+		permits int    // given to New
+		n       int    // number of acquired permits
 		want    error
 		after   string
 	}{
@@ -141,7 +142,7 @@ func TestTheStoredNumberWins(t *testing.T) {
 					h, err := acquire(sem, s.Ctx, c.n)
 					s.Is(err, c.want)
 					if h != nil {
-						_, busy := sem.TryAcquire(s.Ctx, 1) // it has all there are
+						_, busy := sem.TryAcquire(s.Ctx, 1) // these are all permits
 						s.Is(busy, zklocks.ErrBusy)
 						release(s, h)
 					}
@@ -163,7 +164,8 @@ func TestTheStoredNumberWins(t *testing.T) {
 	}
 }
 
-// One that starts after a Resize goes by the new number, and follows the next Resize, as those do that were there before.
+// A Semaphore that is created after a Resize uses the new number and follows the next Resize, as
+// the older ones do.
 func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		start := func() *client {
@@ -190,7 +192,8 @@ func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
 	})
 }
 
-// A waiter that asks for more than a Resize leaves is told, also one that had seen no other number than the stored one.
+// A waiter that asks for more permits than a Resize leaves gets an error, even if it has never seen
+// another number than the stored one.
 func TestResizeDownRefusesWhoGoesByTheStoredNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		holder := newClient(s, 4)
@@ -271,12 +274,12 @@ func TestResizeUpLetsAWaiterIn(t *testing.T) {
 		second.Waits()
 		s.Must(resizer.Resize(s.Ctx, 10))
 		release(s, second.Granted())
-		release(s, newClient(s, 10).acquire(8)) // a new one must know the new number
+		release(s, newClient(s, 10).acquire(8)) // a new value must be given the new number
 		_, err := newClient(s, 1).TryAcquire(s.Ctx, 1)
 		s.Is(err, semaphore.ErrMismatch)
 		release(s, got)
 		release(s, h)
-		release(s, holder.acquire(10)) // an old one follows it
+		release(s, holder.acquire(10)) // an old value follows the Resize
 		s.Empty()
 	})
 }
@@ -287,7 +290,7 @@ func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 		h := holder.acquire(3)
 		lost := h.Lost()
 		three := less.wait(3, 6) // watches two of the holder's nodes
-		four := big.wait(4, 10)  // watches one, of the waiter ahead
+		four := big.wait(4, 10)  // watches one node, of the waiter ahead
 		a := small.wait(2, 12)
 		s.Must(holder.Resize(s.Ctx, 2))
 		for n, b := range map[int]*attempt{4: four, 3: three} {
@@ -295,7 +298,7 @@ func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 				s.Errorf("the waiter for %d of two: %v", n, err)
 			}
 		}
-		s.InLine(5) // their nodes have left the line
+		s.InLine(5) // their nodes are gone
 		s.CatchUp(small.conn)
 		a.Waits()
 		if !h.Held() || closed(lost) {
@@ -311,8 +314,8 @@ func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
 	})
 }
 
-// Queue goes by the number of now: a hold that it no longer reaches is shown as waiting, and as holding again when
-// one ahead of it has been released.
+// Queue uses the current number: it lists a holder beyond that number as waiting, and as holding
+// again when a holder ahead of it has released.
 func TestQueueAfterAResizeToFewer(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -343,8 +346,8 @@ func TestQueueAfterAResizeToFewer(t *testing.T) {
 	})
 }
 
-// Whoever was not among the first when the number shrank does not slip in by
-// what it knew before.
+// A waiter that was not among the first when the number shrank is not granted by the number it knew
+// before.
 func TestResizeDownHoldsForThoseWhoWaited(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -383,8 +386,8 @@ func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 	})
 }
 
-// A semaphore that is deleted and made with another number is another one, also
-// for those who knew the old.
+// A semaphore that is deleted and created with another number is another one, also for clients that
+// knew the old one.
 func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -395,14 +398,14 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 		})
 		h := newClient(s, 1).acquire(1)
 		_, err := c.TryAcquire(s.Ctx, 1)
-		s.Is(err, zklocks.ErrBusy) // of the one permit that there is
+		s.Is(err, zklocks.ErrBusy) // of the only permit
 		release(s, h)
 		s.Empty()
 	})
 }
 
-// The same, between the reading of the number and the create: the node with the
-// number has the version that was read, for it is new, too.
+// The same between the reading of the number and the create: the version of the node with the
+// number equals the version that was read, because the node is new, too.
 func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()
@@ -417,14 +420,14 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 		})
 		h := newClient(s, 1).acquire(1)
 		create.Release()
-		s.Is(tried.Failed(), zklocks.ErrBusy) // of the one permit that there is
+		s.Is(tried.Failed(), zklocks.ErrBusy) // of the only permit
 		release(s, h)
 		s.Empty()
 	})
 }
 
-// The watch on the number may be late after a reconnect: what was asked meanwhile
-// is answered before the client sets its watches again.
+// The watch on the number may be late after a reconnect: requests that were made meanwhile are
+// answered before the zk client sets its watches again.
 func TestTheNumberIsReadAnewAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()
@@ -434,7 +437,7 @@ func TestTheNumberIsReadAnewAfterAReconnect(t *testing.T) {
 			release(s, c.acquire(1))
 			return p.Seen(proxy.ReadOp) - before
 		}
-		stays := c.acquire(1) // the line would be swept away
+		stays := c.acquire(1) // the server would delete the empty directory
 		if n := reads(); n != 0 {
 			s.Errorf("%d reads of what is known", n)
 		}

@@ -7,32 +7,33 @@
 //	}
 //	defer conn.Close()
 //
-//	hold, err := semaphore.New(conn, "/examples/convert", 4).Acquire(ctx, 1) // ctx bounds the wait, not the hold
+//	sem := semaphore.New(conn, "/examples/convert", 4)
+//	hold, err := sem.Acquire(ctx, 1) // ctx bounds the wait, not the hold
 //	if err != nil {
 //		return err
 //	}
-//	defer hold.Release(ctx) // gives it back, also when ctx has ended
+//	defer hold.Release(ctx) // also releases when ctx has ended
 //
 //	return job(hold.Context(ctx)) // this context ends when the permit is lost
 //
 // What the semaphore guarantees and what it does not, and which errors it returns, is the same for
-// all recipes: see package [github.com/zklocks/zklocks]. It has two errors more, [ErrMismatch] and
+// all recipes: see package [github.com/zklocks/zklocks]. It has two more errors, [ErrMismatch] and
 // [ErrTooMany].
 //
-// The order is that of arrival: a caller that asks for many permits is not overtaken by later ones
-// that ask for few. Several permits are taken together or not at all.
+// Callers queue in the order of arrival: a caller that asks for many permits is not overtaken by
+// later callers that ask for few. Several permits are granted together or not at all.
 //
 // # What is different from a lock
 //
 // After a [Semaphore.Resize] to fewer permits, holders keep theirs, so more may be held than there
 // are.
 //
-// Several hold at once, so tokens order the grants and do not fence the holders from each other.
-// Where one too many for a moment does harm, write to ZooKeeper by Hold.Multi, or ask Hold.Verify
-// right before other work; the latter makes the gap small and does not close it.
+// Several hold at once, so tokens order the grants and do not fence the holders from each other. If
+// one holder too many for a moment does harm, write to ZooKeeper by Hold.Multi, or call Hold.Verify
+// right before other work. Verify makes the gap small and does not close it.
 //
 // # Other libraries
 //
-// Curator and kazoo use other names for their nodes, so permits are not counted together with
-// theirs. A path that one of their semaphores uses already is refused with [ErrMismatch].
+// Curator and kazoo use other names for their nodes, so their permits are not counted together with
+// these. A path that one of their semaphores uses already is refused with [ErrMismatch].
 package semaphore

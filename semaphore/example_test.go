@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// convert runs one job; not more than four run at once, over all machines.
+// convert runs one job; at most four run at once, over all machines.
 func convert(ctx context.Context, servers []string) error {
 	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
@@ -20,11 +20,12 @@ func convert(ctx context.Context, servers []string) error {
 	}
 	defer conn.Close()
 
-	hold, err := semaphore.New(conn, "/examples/convert", 4).Acquire(ctx, 1) // ctx bounds the wait, not the hold
+	sem := semaphore.New(conn, "/examples/convert", 4)
+	hold, err := sem.Acquire(ctx, 1) // ctx bounds the wait, not the hold
 	if err != nil {
 		return err
 	}
-	defer hold.Release(ctx) // gives it back, also when ctx has ended
+	defer hold.Release(ctx) // also releases when ctx has ended
 
 	return job(hold.Context(ctx)) // this context ends when the permit is lost
 }
@@ -52,7 +53,7 @@ func Example() {
 	// step 1
 }
 
-// exampleConn is what the other examples begin with.
+// exampleConn returns the connection of the other examples.
 func exampleConn(ctx context.Context) *zklocks.Conn {
 	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
 	if err != nil {
@@ -61,7 +62,7 @@ func exampleConn(ctx context.Context) *zklocks.Conn {
 	return conn
 }
 
-// Several permits are taken together or not at all.
+// Several permits are granted together or not at all.
 func ExampleSemaphore_TryAcquire() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -89,8 +90,7 @@ func ExampleSemaphore_TryAcquire() {
 	// one more: true
 }
 
-// All processes must agree on the number of permits. With 0 the stored one is
-// used, whatever it is.
+// All processes must agree on the number of permits. With 0 the stored one is used, whatever it is.
 func ExampleNew() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -138,7 +138,7 @@ func ExampleWithStoredPermits() {
 	// Output: true
 }
 
-// Callers that wait notice when there are more permits.
+// Waiters are granted new permits at once.
 func ExampleSemaphore_Resize() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -171,8 +171,7 @@ func ExampleSemaphore_Resize() {
 	// Output: true true
 }
 
-// The holder learns that a permit is gone, here because an operator has deleted its
-// node by hand.
+// The holder learns that a permit is gone, here because an operator has deleted its node by hand.
 func Example_context() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

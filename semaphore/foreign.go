@@ -12,9 +12,9 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// refuseForeign looks, before anything is made at the path, whether it is that of
-// a semaphore of another library. Such a one and ours would each give all permits
-// away, and kazoo would take our line for a holder.
+// refuseForeign returns an error if the path belongs to a semaphore of another library. It is
+// called before anything is created at the path. The two semaphores would each grant all permits,
+// and kazoo would take our queue directory for a holder.
 func (c *permitCount) refuseForeign(ctx context.Context) error {
 	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
 	if err == zk.ErrNoNode {
@@ -25,13 +25,14 @@ func (c *permitCount) refuseForeign(ctx context.Context) error {
 	}
 	name, whose := foreignSemaphore(children)
 	if whose == "" && slices.Contains(children, "leases") {
-		// The directory of Curator's locks is a container, and goes while nobody waits.
+		// The directory of Curator's locks is a container, which the server deletes when no client
+		// waits.
 		switch leases, _, err := c.client.Children(ctx, zkclient.AnySession, c.path+"/leases"); err {
 		case nil:
 			if member, _ := foreignSemaphore(leases); strings.Contains(member, "-lease-") {
 				name, whose = "leases/"+member, "a semaphore of Curator's"
 			}
-		case zk.ErrNoNode, zk.ErrNoAuth: // nobody holds, or nobody may know
+		case zk.ErrNoNode, zk.ErrNoAuth: // no client holds a lease, or this client may not read
 		default:
 			return err
 		}
@@ -40,7 +41,7 @@ func (c *permitCount) refuseForeign(ctx context.Context) error {
 		return nil
 	}
 	if name != "" {
-		// Only who holds or waits counts, and not a directory of that name.
+		// Only ephemeral nodes, of holders and waiters, count; a directory of that name does not.
 		switch _, stat, err := c.client.Get(ctx, c.path+"/"+name); {
 		case err == zk.ErrNoNode, err == nil && stat.EphemeralOwner == 0:
 			return nil
@@ -51,8 +52,8 @@ func (c *permitCount) refuseForeign(ctx context.Context) error {
 	return fmt.Errorf("%w: %s is in use by %s", ErrMismatch, c.path, whose)
 }
 
-// foreignSemaphore says whose semaphore it is that has such nodes at its path, and by which
-// of its members it is known, if by one.
+// foreignSemaphore returns the library whose semaphore has these nodes at its path, and the name of
+// a node that shows it, if a single one does.
 func foreignSemaphore(children []string) (member, whose string) {
 	if slices.Contains(children, "leases") && slices.Contains(children, "locks") {
 		return "", "a semaphore of Curator's"

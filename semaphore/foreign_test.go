@@ -19,7 +19,7 @@ func TestStrangersAreKnown(t *testing.T) {
 		{"queue", "076e6e61c0cde965b0859f41aaeb74ff"},
 	} {
 		if _, whose := foreignSemaphore(children); whose == "" {
-			t.Errorf("%q: nobody's", children)
+			t.Errorf("%q: not recognized", children)
 		}
 	}
 	for _, children := range [][]string{
@@ -33,7 +33,7 @@ func TestStrangersAreKnown(t *testing.T) {
 	}
 }
 
-// A directory may have the name of one of kazoo's members; nobody holds by it.
+// A directory may have the name of one of kazoo's nodes; it holds no permit.
 func TestADirectoryIsNobodysPermit(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		for flag, want := range map[int32]error{zk.FlagPersistent: nil, zk.FlagEphemeral: ErrMismatch} {
@@ -57,7 +57,7 @@ func TestADirectoryIsNobodysPermit(t *testing.T) {
 	})
 }
 
-// While nobody waits, only the leases are there.
+// While no client waits, only the leases exist.
 func TestCuratorsLeasesAreKnownWithoutItsLocks(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		try := func(want error) {

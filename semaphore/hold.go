@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/queue"
 )
 
-// held is what a zklocks.Hold on a Semaphore is: the permits of one Acquire.
+// held implements zklocks.Hold for a Semaphore: the permits of one Acquire.
 type held struct {
 	*queue.Grant
 	public    zklocks.Hold
@@ -17,7 +17,7 @@ type held struct {
 	events    *queue.HoldEvents
 }
 
-// Release gives all the permits of the hold back.
+// Release releases all permits of the hold.
 func (h *held) Release(ctx context.Context) error {
 	err := h.Grant.Release(ctx)
 	h.events.Released(err)

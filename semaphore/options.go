@@ -17,8 +17,8 @@ type config struct {
 	stored bool
 }
 
-// WithStoredPermits has the stored number of permits win: that of New is stored if there is none
-// yet, and is not compared with it otherwise. So programs that start after a [Semaphore.Resize] need
-// not know of it. If the node is deleted, a value that has read it stores the number that it knew
-// last. The default is to refuse another number with [ErrMismatch].
+// WithStoredPermits makes the stored number of permits win: the number given to New is stored if
+// there is none yet, and is not compared with the stored one otherwise. So programs that start
+// after a [Semaphore.Resize] need not know of it. If the node is deleted, a value that has read it
+// stores the last number it read. The default is to refuse another number with [ErrMismatch].
 func WithStoredPermits() Option { return option(func(cfg *config) { cfg.stored = true }) }

@@ -22,7 +22,7 @@ import (
 
 type attempt = contract.Attempt[*zklocks.Hold]
 
-// client is a semaphore value on a connection of its own.
+// client is a Semaphore on its own connection.
 type client struct {
 	*contract.Stage
 	*semaphore.Semaphore
@@ -41,7 +41,7 @@ func (c *client) begin(n int) *attempt {
 
 func (c *client) acquire(n int) *zklocks.Hold { c.Helper(); return c.begin(n).Granted() }
 
-// wait begins an Acquire after which so many nodes stand in line.
+// wait starts an Acquire, after which there must be so many nodes.
 func (c *client) wait(n, nodes int) *attempt {
 	c.Helper()
 	a := c.begin(n)
@@ -88,7 +88,7 @@ func TestPermitsFreedTogetherLetSeveralInAtOnce(t *testing.T) {
 		for _, a := range waiting[4:] {
 			a.Waits()
 		}
-		release(s, waiting[2].Hold) // not the first in line
+		release(s, waiting[2].Hold) // not the first node
 		release(s, waiting[4].Granted())
 		release(s, waiting[5].Granted())
 		for _, i := range []int{0, 1, 3} {
@@ -98,7 +98,7 @@ func TestPermitsFreedTogetherLetSeveralInAtOnce(t *testing.T) {
 	})
 }
 
-// Each holder in turn leaves first: whoever it is, the waiter hears of it.
+// Each holder in turn releases first. Whichever it is, the waiter is granted the permit.
 func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	const permits = 4
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
@@ -129,7 +129,8 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	})
 }
 
-// However many permits there are, whoever waits has one request for all the nodes to watch, and lists once more.
+// However many permits there are, a waiter sends one request to watch all the nodes, and lists once
+// more.
 func TestTheRequestsOfAWaiterDoNotGrowWithThePermits(t *testing.T) {
 	for _, permits := range []int{2, 40} {
 		t.Run(strconv.Itoa(permits), func(t *testing.T) {
@@ -147,7 +148,7 @@ func requestsOfAWaiter(s *contract.Stage, permits int) {
 	next := newClient(s, permits).wait(1, permits+1)
 	conn, p := s.Behind()
 	behind := &client{s, semaphore.New(locks.On(conn), s.Path, permits), conn}
-	_, err := behind.TryAcquire(s.Ctx, 1) // the number of permits is read once
+	_, err := behind.TryAcquire(s.Ctx, 1) // reads the number of permits once
 	s.Is(err, zklocks.ErrBusy)
 	reads, lists := p.Seen(proxy.ReadOp), p.Seen(proxy.ListOp)
 	a := behind.wait(1, permits+2)
@@ -170,7 +171,7 @@ func requestsOfAWaiter(s *contract.Stage, permits int) {
 	s.Empty()
 }
 
-// Two callers who each want three of four must not hold two each for ever.
+// If two callers each want three of four permits, they must not hold two each and wait forever.
 func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		var all sync.WaitGroup
@@ -187,7 +188,7 @@ func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
 					if n := inside.Add(1); n != 1 {
 						s.Errorf("%d holders of three of four permits", n)
 					}
-					if err := h.Verify(s.Ctx); err != nil { // long enough for another to come in
+					if err := h.Verify(s.Ctx); err != nil { // long enough for another holder to be granted
 						s.Error(err)
 					}
 					inside.Add(-1)
@@ -231,7 +232,7 @@ func TestABigAskerInFrontIsNotOvertakenBySmallOnes(t *testing.T) {
 		one, two := c.acquire(1), c.acquire(1)
 		big, small := newClient(s, 3), newClient(s, 3)
 		b := big.wait(3, 5)
-		a := small.wait(1, 6) // one permit is free, but not for those behind
+		a := small.wait(1, 6) // one permit is free, but not for the waiters behind
 		_, err := small.TryAcquire(s.Ctx, 1)
 		s.Is(err, zklocks.ErrBusy)
 		s.CatchUp(small.conn)
@@ -277,7 +278,7 @@ func TestTheCapacityIsUsedToTheFullAndNotBeyond(t *testing.T) {
 					}
 					for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 					}
-					if met.Add(1) <= permits { // the first ones wait until all permits are in use
+					if met.Add(1) <= permits { // the first holders wait until all permits are in use
 						meet.Done()
 						meet.Wait()
 					}
@@ -312,7 +313,7 @@ func TestTheQueueTellsHowManyPermitsEachHas(t *testing.T) {
 	})
 }
 
-// One of several nodes is enough to lose them all.
+// The loss of one of several nodes loses the hold.
 func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -324,17 +325,17 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 			if h.Held() {
 				s.Error("held")
 			}
-			s.Empty() // the hold deletes the others: no other process will
+			s.Empty() // the hold deletes the other nodes: no other process will
 			s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		}
 		for i := range 3 {
 			h := c.acquire(3)
 			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
-			s.Is(h.Verify(s.Ctx), zklocks.ErrLost) // no call had asked before
+			s.Is(h.Verify(s.Ctx), zklocks.ErrLost) // the first call that checks
 			s.Empty()
 			h = c.acquire(3)
 			s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[i], -1))
-			s.Is(h.Release(s.Ctx), zklocks.ErrLost) // nor here
+			s.Is(h.Release(s.Ctx), zklocks.ErrLost) // the first call that checks
 			s.Empty()
 		}
 	})

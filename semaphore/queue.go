@@ -6,13 +6,13 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// Queue lists the holders of permits and the waiters, in the order of the queue. It tells what one server knows, for people and
-// dashboards, and may be out of date when it is read. The errors are those of Acquire.
+// Queue lists the holders of permits and the waiters, in the order of the queue. The list is what
+// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
+// errors are those of Acquire.
 //
-// A holder's node looks like a waiter's: Holding says that the present number of
-// permits reaches as far as that node. After a Resize to fewer, a member that was
-// granted by the larger number still holds, and is shown as not Holding until
-// enough of those ahead of it have released.
+// A holder's node looks like a waiter's: Holding means that the node is among the first N permits,
+// where N is the current number. After a Resize to fewer, a holder beyond the new number still
+// holds, but is listed as not Holding until enough holders ahead of it have released.
 func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	if s.err != nil {
 		return nil, s.wrap("queue of", s.err)

@@ -13,24 +13,23 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Semaphore is a number of permits for the whole cluster. It may be used by many
-// goroutines at once; each call of Acquire stands in line by itself. It stays
-// usable after any error. It must not be copied.
+// Semaphore is a number of permits for the whole cluster. It may be used by many goroutines at
+// once; each call of Acquire queues separately. It stays usable after any error. It must not be
+// copied.
 type Semaphore struct {
 	path  string
 	queue *queue.Queue
 	count *permitCount
-	err   error // what is wrong with the arguments of New
+	err   error // invalid arguments of New
 }
 
-// New returns the semaphore at path. It does no I/O: bad arguments are reported
-// by the first call.
+// New returns the semaphore at path. It does no I/O: the first call reports bad arguments.
 //
-// The node at path holds the number of permits and stays; the permits that are
-// held or waited for are nodes in path/queue. Whoever comes first stores the
-// number, everybody else must ask for the same one or gets [ErrMismatch].
-// With permits == 0 the stored number is used, whatever it is, and there must be one; see also [WithStoredPermits].
-// Once a Semaphore has agreed with the stored number it follows [Semaphore.Resize].
+// The node at path has the number of permits and stays; the permits that are held or waited for are
+// nodes in path/queue. The first caller stores the number. Every later caller must give the same
+// number or gets [ErrMismatch]. With permits == 0 the stored number is used, whatever it is, and
+// there must be one; see also [WithStoredPermits]. Once a Semaphore has read a stored number that
+// matches, it follows [Semaphore.Resize].
 func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphore {
 	s := &Semaphore{path: path}
 	if conn == nil {
@@ -62,25 +61,23 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 	return s
 }
 
-// Acquire takes n permits, all or none. It waits for its turn, in the order of
-// arrival, as long as ctx lives; ctx bounds the wait only, never the hold. A
-// caller that asks for many is not overtaken by later ones that ask for few. The
-// wait goes on through lost connections, and through an expiry of the session,
-// after which it queues again at the tail.
+// Acquire takes n permits, all or none. It waits in the order of arrival, as long as ctx lives; ctx
+// bounds the wait only, never the hold. A caller that asks for many permits is not overtaken by
+// later callers that ask for few. The wait continues through lost connections, and through an
+// expiry of the session, after which the caller queues again at the tail.
 //
-// On failure nothing is held and nothing is left in line. The error matches
-// ctx's error; [ErrMismatch]; zk.ErrClosing when the connection was closed;
-// zk.ErrNoAuth when a right is missing; or says what is wrong: with the arguments
-// of New; n < 1; [ErrTooMany] when n is greater than the number of permits, also when that shrinks
-// below n during the wait; or that the sequence numbers of the queue are used up.
+// On failure no permit is held and no node stays in the queue. The error matches ctx's error;
+// [ErrMismatch]; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is
+// missing; or says what is wrong: with the arguments of New; n < 1; [ErrTooMany] when n is greater
+// than the number of permits, also when that shrinks below n during the wait; or that the sequence
+// numbers of the queue are used up.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "acquire", (*queue.Queue).Wait, n)
 }
 
-// TryAcquire is Acquire for those who do not want to wait: when fewer than n
-// permits are free, or others stand in line for them, the error matches
-// [zklocks.ErrBusy]. It looks before it writes, and what it sees may be as old as the
-// server it asks is behind the others.
+// TryAcquire is Acquire without waiting: when fewer than n permits are free, or waiters are queued
+// for them, the error matches [zklocks.ErrBusy]. It reads before it writes, from one server, which
+// may lag behind the others.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "try acquire", (*queue.Queue).Try, n)
 }
@@ -122,10 +119,11 @@ func (s *Semaphore) take(ctx context.Context, op string, how acquire, n int) (*z
 	return &h.public, nil
 }
 
-// limit lets at most permits-n nodes be ahead, of any callers. The n nodes of one call are created in one transaction and have
-// numbers in a row, and the last may go when the first may: all or nothing, first come, first served. So two callers never
-// starve each other with half of what they need. After the ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes
-// several leases one by one.
+// limit allows at most permits-n nodes ahead, of any callers. One transaction creates the n nodes
+// of a call, so their sequence numbers are consecutive, and all of them are granted together: all
+// or nothing, in the order of arrival. So two callers never starve each other with half of what
+// they need. After the ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes several
+// leases one by one.
 func (s *Semaphore) limit(ctx context.Context, sess int64, n int) (queue.Limit, error) {
 	count, err := s.count.read(ctx, sess)
 	if err != nil {
@@ -147,13 +145,12 @@ func tooMany(n, permits int) error {
 	return fmt.Errorf("%w: n is %d, but there are only %d permits", ErrTooMany, n, permits)
 }
 
-// Resize stores another number of permits, at least 1. Those who wait notice.
-// Holders keep what they have; so when the number shrinks, more may be held than
-// there are permits, until those leave who were entitled before. A waiter that
-// asks for more than there are now gets an error.
+// Resize stores another number of permits, at least 1. Waiters follow the new number. Holders keep
+// their permits, so when the number shrinks, more may be held than there are permits, until enough
+// of the earlier holders release. A waiter that asks for more than the new number gets an error.
 //
-// The errors are ctx's; [ErrMismatch] if the node at path holds something that
-// is no number of permits; zk.ErrClosing; zk.ErrNoAuth.
+// The errors are ctx's; [ErrMismatch] if the node at path has data that are no number of permits;
+// zk.ErrClosing; zk.ErrNoAuth.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	if s.err != nil {
 		return s.wrap("resize", s.err)
@@ -167,7 +164,7 @@ func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	return s.wrap("resize", s.count.write(ctx, permits))
 }
 
-// wrap puts the package, the operation and the path in front of an error.
+// wrap prepends the package, the operation and the path to an error.
 func (s *Semaphore) wrap(op string, err error) error {
 	if err == nil {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 )
 
-// As long as one client holds three of four permits no other gets three.
+// While one client holds three of four permits no other client gets three.
 func TestThreeOfFourPermitsLeaveOne(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		// Connecting takes time: connected before, the two meet.
+		// Connect both first: connecting takes time, and they must overlap.
 		holder, other := newClient(s, 4), newClient(s, 4)
 		h := holder.acquire(3)
 		s.InLine(3)

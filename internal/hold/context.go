@@ -2,20 +2,20 @@ package hold
 
 import "context"
 
-// NeedContext panics if ctx is nil, which is a mistake in the program. Each call that takes a context asks before it changes
-// anything: a panic in the middle of a Release would leave the node behind, and no goroutine that could delete it.
+// NeedContext panics if ctx is nil, which is a bug in the caller. Each method that takes a context
+// calls it before it changes anything: a panic in the middle of a Release would leave the node
+// behind, with no goroutine that deletes it.
 func NeedContext(ctx context.Context) {
 	if ctx == nil {
 		panic("zklocks: the context is nil")
 	}
 }
 
-// Context returns a context that ends with parent or with the hold, whichever
-// is first. context.Cause tells a loss (ErrLost) from a release (ErrReleased).
+// Context returns a context that ends when parent ends or when the hold ends. context.Cause
+// distinguishes a loss (ErrLost) from a release (ErrReleased).
 //
-// Until the hold ends it keeps what it needs to end a context. That is shared by all contexts
-// whose parents end together, and freed when these end. So a hold that lasts for days may be
-// asked for a context for each piece of work.
+// All contexts whose parents have the same Done channel share one joint, which the State keeps
+// until those parents end. So a long hold may create a context for each piece of work.
 func (s *State) Context(parent context.Context) context.Context {
 	NeedContext(parent)
 	_ = s.Look()
@@ -29,11 +29,10 @@ func (s *State) Context(parent context.Context) context.Context {
 	return c
 }
 
-// stateContext has the values and the deadline of its parent. It looks at the hold whenever it is
-// asked: in a process that was frozen past its deadline the first look may come before any timer
-// has run.
+// stateContext has the values and the deadline of its parent. Each method checks the hold first: in
+// a process that was frozen past its deadline the first call may come before any timer has fired.
 type stateContext struct {
-	context.Context // whose values it has: the parent, or the joint if that is not shared
+	context.Context // source of the values: the parent, or the joint if that is not shared
 	state           *State
 	parent          context.Context
 	joint           *joint
@@ -49,9 +48,9 @@ func (c *stateContext) Err() error {
 	return c.joint.ctx.Err()
 }
 
-// Value has package context find the joint, which has the cause and ends the children. All other
-// values are those of the parent. Only one of the two is asked: the joint asks its parent in its
-// turn, so a context below many others would ask the first one 2^n times.
+// Value lets package context find the joint, which has the cause and ends the children. All other
+// values are those of the parent. Only one of the two is asked: the joint asks its own parent, so
+// in a chain of n contexts the root would be asked 2^n times.
 func (c *stateContext) Value(key any) any {
 	switch key {
 	case parentKey{c.state}:
@@ -62,9 +61,9 @@ func (c *stateContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// cancelKey is the key by which package context asks a context for what ends it. That is private
-// to the package, so it is asked what it asks for. If that fails, with another version of the
-// package, it is nil and each context has a joint of its own.
+// cancelKey is the key with which package context asks a context for its cancelCtx. The key is
+// private to that package, so a probe records it. If that fails, with another version of the
+// package, cancelKey is nil and each context has its own joint.
 var cancelKey = func() any {
 	p := &probe{Context: context.Background()}
 	_ = context.Cause(p)
@@ -76,7 +75,7 @@ var cancelKey = func() any {
 	return p.key
 }()
 
-// probe has ended, and remembers the last key that it was asked for.
+// probe is an ended context that records the last key that Value was called with.
 type probe struct {
 	context.Context
 	key any
@@ -96,15 +95,17 @@ func (c *stateContext) look() {
 	}
 }
 
-// parentKey finds the parent of a context of this hold.
+// parentKey is the key of the parent of a context of this hold.
 type parentKey struct{ *State }
 
-// Bound returns the context that bounds the wait of a call that is about to end the hold. The call ends all contexts of the
-// hold, and ctx may be one of them: defer h.Release(ctx) behind ctx = h.Context(ctx) is common. Then the parent's end counts,
-// and the deadline of ctx. A ctx that has ended already stays as it is. The caller calls stop when it is done.
+// Bound returns the context that limits how long a call that is about to end the hold may wait. The
+// call ends all contexts of the hold, and ctx may be one of them: defer h.Release(ctx) after ctx =
+// h.Context(ctx) is common. In that case bound ends with the parent of ctx and at the deadline of
+// ctx. If ctx has ended already, Bound returns it unchanged. The caller must call stop when it is
+// done.
 func (s *State) Bound(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
 	NeedContext(ctx)
-	if s.listeners.Load() == nil || ctx.Err() != nil { // there is no context of this hold, or it is too late
+	if s.listeners.Load() == nil || ctx.Err() != nil { // no context of this hold exists, or ctx has ended
 		return ctx, func() {}
 	}
 	bound = ctx
@@ -121,20 +122,20 @@ func (s *State) Bound(ctx context.Context) (bound context.Context, stop context.
 	return bound, func() {}
 }
 
-// joint ends with the hold or with the parents of some contexts, which have one Done channel.
+// joint ends with the hold, or with the parents of the contexts that share it and its Done channel.
 type joint struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// joint returns that of parent, which lives unless parent or the hold has ended.
+// joint returns the joint of parent, which has not ended unless parent or the hold has.
 func (s *State) joint(parent context.Context) *joint {
-	done := parent.Done() // nil, which is a key as well, if the parent never ends
+	done := parent.Done() // nil, which is a valid key, if the parent never ends
 	all := s.listen()
 	j := all.joints[done]
 	all.mu.Unlock()
 	if j != nil && j.ctx.Err() == nil {
-		return j // an ended one may have the channel of another parent: package context shares one among ended contexts
+		return j // an ended joint may have been made for another parent: package context shares one Done channel among ended contexts
 	}
 	j = s.newJoint(parent)
 	all.mu.Lock()
@@ -143,17 +144,17 @@ func (s *State) joint(parent context.Context) *joint {
 	}
 	all.joints[done] = j
 	all.mu.Unlock()
-	context.AfterFunc(j.ctx, func() { // at once if it has ended already
+	context.AfterFunc(j.ctx, func() { // called at once if it has ended already
 		all.mu.Lock()
 		defer all.mu.Unlock()
-		if all.joints[done] == j { // or two goroutines have made one each
+		if all.joints[done] == j { // it differs if two goroutines have made one each
 			delete(all.joints, done)
 		}
 	})
 	return j
 }
 
-// newJoint returns one that nothing else uses.
+// newJoint returns a joint that is not shared.
 func (s *State) newJoint(parent context.Context) *joint {
 	j := new(joint)
 	j.ctx, j.cancel = context.WithCancelCause(parent)

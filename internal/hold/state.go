@@ -1,5 +1,5 @@
-// Package hold is the state of one hold: it begins held and ends exactly once, released or lost. It is pure: it asks whether
-// the lock must be taken for lost, and does not know.
+// Package hold is the state of one hold: it begins held and ends exactly once, released or lost. It
+// does no I/O: a function given to Begin decides whether the lock is lost.
 package hold
 
 import (
@@ -9,65 +9,66 @@ import (
 	"sync/atomic"
 )
 
-// The states that callers of every recipe match with errors.Is.
+// Sentinels of every lock type, for errors.Is.
 var (
-	// ErrBusy: another node has the lock or waits for it, and the caller does not wait.
+	// ErrBusy is returned by the Try methods when the lock is held or waited for.
 	ErrBusy = errors.New("busy")
-	// ErrLost: the hold ended without being released.
+	// ErrLost means that the hold ended without being released.
 	ErrLost = errors.New("lock lost")
-	// ErrReleased: the hold has been released.
+	// ErrReleased means that the hold has been released.
 	ErrReleased = errors.New("lock already released")
 )
 
-// State is the state of one hold, from its grant to its end. Its methods may be called from any goroutine. Until the first
-// listener is added it takes no mutex.
+// State is the state of one hold, from its grant to its end. Its methods may be called from any
+// goroutine. Until the first listener is added it locks no mutex.
 type State struct {
-	look func() error // why the lock must be taken for lost, or nil
+	look func() error // returns why the lock must be considered lost, or nil
 
-	// end is nil while held; then ErrReleased, or an error that matches
-	// ErrLost. It is set once.
+	// end is nil while held; then ErrReleased, or an error that matches ErrLost. It is set once.
 	end atomic.Pointer[error]
-	// unlocked: Release was called after a loss.
+	// unlocked means that Release was called after a loss.
 	unlocked atomic.Bool
-	// tied: the end of another state ends this one, see EndWith.
+	// tied means that the end of another state ends this one, see EndWith.
 	tied atomic.Bool
-	// listeners is nil until there are any.
+	// listeners is nil until the first one is added.
 	listeners atomic.Pointer[listeners]
 }
 
-// Phase says when a listener is told of the end. The order is fixed: the state is marked as ended, then holders are told, then
-// the nodes are deleted, then observers are told. So no other process can hold a lost lock by a deletion of this one while Lost
-// is open.
+// Phase is when a hook is called. The order is fixed: the state is marked as ended, then the
+// holders' hooks run, then the nodes are deleted, then the observers' hooks run. So while Lost is
+// open, no other process can hold the lock because this one deleted its node.
 type Phase int
 
 const (
-	// Holders are told first: Lost closes and contexts end. A hook of this phase is short and waits for nothing.
+	// Holders is the first phase: Lost is closed and contexts end. A hook of this phase must be
+	// short and must not block.
 	Holders Phase = iota
-	// CleanUp gives up what the hold has: nodes, leases, watches.
+	// CleanUp is the phase that releases what the hold has: nodes, leases, watches.
 	CleanUp
-	// Observers are told last.
+	// Observers is the last phase.
 	Observers
 	phases
 )
 
-// listeners are told of the end. Lock order: telling, mu.
+// listeners are the hooks that run when the hold ends. Lock order: telling, mu.
 type listeners struct {
-	// telling is held while holders are told.
+	// telling is held while the hooks of phase Holders run.
 	telling sync.Mutex
 
 	mu    sync.Mutex
 	lost  chan struct{} // nil until Lost is first called
 	told  bool          // lost is closed
 	hooks [phases]map[*func(error)]struct{}
-	// joints are what contexts end by, by the Done channel of their parents, see State.joint.
+	// joints has the shared joints, by the Done channel of their parents, see State.joint.
 	joints map[<-chan struct{}]*joint
 }
 
-// Begin begins a hold. look is called whenever the state is asked for; it must be quick and must not call the State.
+// Begin begins a hold. The methods call look to check the hold; look must be quick and must not
+// call the State.
 func (s *State) Begin(look func() error) { s.look = look }
 
-// Look returns nil while the hold lives, and then what ended it. A process that was stopped for longer than its session lives
-// finds out here.
+// Look returns nil while the hold lives, and then what ended it. In a process that was stopped for
+// longer than its session lives, Look detects the loss.
 func (s *State) Look() error {
 	if end := s.end.Load(); end != nil {
 		return *end
@@ -79,7 +80,7 @@ func (s *State) Look() error {
 	return nil
 }
 
-// Lose ends the hold as lost; why is kept in the error. It reports whether this call has ended it.
+// Lose ends the hold as lost, with why in the error. It reports whether this call has ended it.
 func (s *State) Lose(why error) bool {
 	if !errors.Is(why, ErrLost) {
 		why = fmt.Errorf("%w: %w", ErrLost, why)
@@ -87,8 +88,8 @@ func (s *State) Lose(why error) bool {
 	return s.ends(&why)
 }
 
-// Release ends the hold as released. It returns an error that matches ErrLost if the hold had been lost first, and ErrReleased
-// from the second call on.
+// Release ends the hold as released. If the hold was lost before, it returns an error that matches
+// ErrLost. From the second call on it returns ErrReleased.
 func (s *State) Release() error {
 	if s.Look() == nil && s.ends(&released) {
 		return nil
@@ -99,7 +100,7 @@ func (s *State) Release() error {
 	return *s.end.Load()
 }
 
-// released is ErrReleased where it can be pointed at.
+// released is a variable because end points to it.
 var released = ErrReleased
 
 func (s *State) ends(end *error) bool {
@@ -112,16 +113,17 @@ func (s *State) ends(end *error) bool {
 	return true
 }
 
-// tell tells the listeners, phase by phase. A listener that is added later looks itself, after it has taken mu, whether the hold
-// has ended: of the two goroutines the later one sees the other. Two goroutines may both tell: the one that ended the hold, and
-// one that found it ended, see EndWith. Each hook is called once, and when tell returns all holders have been told.
+// tell calls the hooks, phase by phase. A hook that is added later is not missed: OnEnd locks mu
+// and then checks end, so either it sees the end or tell sees the hook. Two goroutines may both
+// call tell: the one that ended the hold, and one that found it ended, see EndWith. Each hook is
+// called once, and when tell returns all hooks of phase Holders have returned.
 func (s *State) tell(all *listeners) {
 	all.telling.Lock()
 	all.mu.Lock()
 	all.tellLostLocked(s)
 	hooks := all.hooks[Holders]
 	all.hooks[Holders] = nil
-	all.mu.Unlock() // for hooks may register and forget others
+	all.mu.Unlock() // because hooks may add and remove other hooks
 	s.call(hooks)
 	all.telling.Unlock()
 
@@ -139,7 +141,7 @@ func (s *State) call(hooks map[*func(error)]struct{}) {
 	}
 }
 
-// tellLostLocked closes the channel if the hold was lost; the caller holds mu.
+// tellLostLocked closes the lost channel if the hold was lost; caller holds mu.
 func (all *listeners) tellLostLocked(s *State) {
 	if end := s.end.Load(); end != nil && end != &released && all.lost != nil && !all.told {
 		close(all.lost)
@@ -158,8 +160,8 @@ func (s *State) listen() *listeners {
 	return all
 }
 
-// EndWith has the end of another state end this one as lost. other is called by the first call of EndWith only; of two calls at
-// the same time both may call it, which does no harm.
+// EndWith lets the end of another state end this one as lost. Only the first call of EndWith calls
+// other. Two concurrent calls may both call it, which is harmless.
 func (s *State) EndWith(other func() *State) {
 	if s.tied.Load() {
 		return
@@ -168,8 +170,8 @@ func (s *State) EndWith(other func() *State) {
 		if s.Lose(end) {
 			return
 		}
-		// Another goroutine has ended this one and may not have told its holders yet. The other state goes on to clean up
-		// when this hook returns, so tell them here.
+		// Another goroutine has ended this state and may not have called its hooks yet. When this
+		// hook returns, the other state goes on to phase CleanUp, so call them here.
 		if all := s.listeners.Load(); all != nil {
 			s.tell(all)
 		}
@@ -178,7 +180,8 @@ func (s *State) EndWith(other func() *State) {
 	s.tied.Store(true)
 }
 
-// Lost is closed when the hold is lost, and stays open when it is released.
+// Lost returns a channel that is closed when the hold is lost. It stays open when the hold is
+// released.
 func (s *State) Lost() <-chan struct{} {
 	_ = s.Look()
 	all := s.listen()
@@ -190,8 +193,9 @@ func (s *State) Lost() <-chan struct{} {
 	return all.lost
 }
 
-// OnEnd has hook called once, in its phase, with what ended the hold; at once if it has ended. forget takes the hook back. OnEnd
-// calls no other hook: the caller may hold a mutex that another hook wants.
+// OnEnd registers a hook, which is called once, in its phase, with the error that ended the hold.
+// If the hold has ended, OnEnd calls it at once. forget removes the hook. OnEnd calls no other
+// hook: the caller may hold a mutex that another hook locks.
 func (s *State) OnEnd(when Phase, hook func(error)) (forget func()) {
 	all := s.listen()
 	if end := s.end.Load(); end != nil {

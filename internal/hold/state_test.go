@@ -39,8 +39,8 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 	if err := l.Release(); err != nil {
 		t.Fatal(err)
 	}
-	if open(done) { // those who wait do not look
-		t.Error("the context goes on")
+	if open(done) { // a goroutine that waits for Done does not call Look
+		t.Error("the context is still alive")
 	}
 	if err := l.Release(); !errors.Is(err, ErrReleased) {
 		t.Fatalf("second release: %v", err)
@@ -59,7 +59,7 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 	}
 }
 
-func TestLossIsToldToEverybody(t *testing.T) {
+func TestALossIsToldToAll(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
 	lost := l.Lost()
@@ -68,7 +68,7 @@ func TestLossIsToldToEverybody(t *testing.T) {
 		t.Fatal("loss must happen exactly once")
 	}
 	if open(lost) || open(ctx.Done()) {
-		t.Fatal("loss was not told")
+		t.Fatal("the loss was not reported")
 	}
 	for _, err := range []error{l.Look(), context.Cause(ctx), l.Release()} {
 		if !errors.Is(err, ErrLost) || !errors.Is(err, why) {
@@ -84,7 +84,7 @@ func TestLossIsToldToEverybody(t *testing.T) {
 	}
 }
 
-// A frozen process wakes up: nothing has fired yet, the first look must tell.
+// After a frozen process resumes, no timer has fired yet: the first call must report the loss.
 func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
 	for name, look := range map[string]func(*State, context.Context) bool{
 		"Look":        func(l *State, _ context.Context) bool { return l.Look() != nil },
@@ -161,12 +161,13 @@ func TestOneEndAmongMany(t *testing.T) {
 		}
 		all.Wait()
 		if ends.Load() != 1 || told.Load() != 9 {
-			t.Fatalf("ended %d times, told %d", ends.Load(), told.Load())
+			t.Fatalf("ended %d times, %d hooks called", ends.Load(), told.Load())
 		}
 	}
 }
 
-// Whoever ends a life tells one after the other. The others do not wait for that.
+// The goroutine that ends a hold calls the hooks one after the other. The contexts do not wait for
+// that.
 func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	l := begin(alive)
 	telling, told := make(chan struct{}), make(chan struct{})
@@ -177,10 +178,10 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	}
 	var contexts []context.Context
 	for range 20 {
-		parent, cancel := context.WithCancel(t.Context()) // or they would share what is told
+		parent, cancel := context.WithCancel(t.Context()) // or they would share a joint
 		defer cancel()
 		contexts = append(contexts, l.Context(parent))
-		l.OnEnd(Holders, slow) // as many, for they are called in no order, and some contexts are to come after one
+		l.OnEnd(Holders, slow) // as many, because hooks are called in no order, and some contexts must come after a slow hook
 	}
 	done := make(chan struct{})
 	go func() {
@@ -190,15 +191,15 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 	<-telling
 	for i, ctx := range contexts {
 		if ctx.Err() == nil || open(ctx.Done()) || !errors.Is(context.Cause(ctx), ErrLost) {
-			t.Errorf("context %d: %v, cause %v, and the life is over", i, ctx.Err(), context.Cause(ctx))
+			t.Errorf("context %d: %v, cause %v, but the hold has ended", i, ctx.Err(), context.Cause(ctx))
 		}
 	}
 	close(told)
 	<-done
 }
 
-// Whoever begins to listen may hold a mutex that others want when they are told.
-func TestToListenTellsNobodyElse(t *testing.T) {
+// A goroutine that calls OnEnd may hold a mutex that another hook locks.
+func TestAListenerThatIsAddedTellsNoOther(t *testing.T) {
 	l := begin(alive)
 	var mu sync.Mutex
 	var others, own atomic.Int32
@@ -208,7 +209,7 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 		others.Add(1)
 	})
 	why := error(ErrLost)
-	l.end.Store(&why) // it is lost, and whoever says so has not come to tell
+	l.end.Store(&why) // the hold is lost, and its hooks have not been called yet
 	mu.Lock()
 	listens := make(chan struct{})
 	go func() {
@@ -218,7 +219,7 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 	select {
 	case <-listens:
 	case <-time.After(10 * time.Second):
-		t.Error("it waits for somebody else's hook")
+		t.Error("OnEnd waits for another hook")
 	}
 	mu.Unlock()
 	<-listens
@@ -227,11 +228,11 @@ func TestToListenTellsNobodyElse(t *testing.T) {
 	}
 	l.tell(l.listeners.Load())
 	if own.Load() != 1 || others.Load() != 1 {
-		t.Errorf("told %d and %d times", own.Load(), others.Load())
+		t.Errorf("hooks called %d and %d times", own.Load(), others.Load())
 	}
 }
 
-// Hooks of one phase come in any order, the phases in theirs.
+// Hooks of one phase are called in any order, the phases in theirs.
 func TestTheEndIsToldInPhases(t *testing.T) {
 	for name, end := range map[string]func(*State){
 		"lost":     func(l *State) { l.Lose(errors.New("test")) },
@@ -248,14 +249,14 @@ func TestTheEndIsToldInPhases(t *testing.T) {
 			}
 			end(l)
 			if len(order) != 30 || !slices.IsSorted(order) {
-				t.Errorf("told in the order %v", order)
+				t.Errorf("called in the order %v", order)
 			}
 		})
 	}
 }
 
-// The holders that share a place have lives of their own, tied to that of the place. One of
-// these may have been found ended by another goroutine, which has not told its holder yet.
+// The holders that share a node have states of their own, tied to that of the node. Another
+// goroutine may have ended one of these and not called its hooks yet.
 func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	place := begin(alive)
 	var parts [20]*State
@@ -273,7 +274,7 @@ func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 		cleaned = true
 		for i, l := range parts {
 			if open(l.listeners.Load().lost) {
-				t.Errorf("the clean-up begins before holder %d is told", i)
+				t.Errorf("the clean-up begins before the hooks of holder %d are called", i)
 			}
 		}
 	})
@@ -283,9 +284,9 @@ func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	}
 }
 
-// A hold may last for days, and each piece of work under it asks for a context of its own.
+// A hold may last for days, and each piece of work under it creates a context.
 func TestContextsOfALongHoldAreFreed(t *testing.T) {
-	const contexts, limit = 20_000, 3 << 20 // what each registers for itself comes to 13 MiB
+	const contexts, limit = 20_000, 3 << 20 // if each registered for itself it would be 13 MiB
 	type key struct{}
 	long, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -316,7 +317,7 @@ func TestContextsOfALongHoldAreFreed(t *testing.T) {
 			for range contexts {
 				use(l)
 			}
-			// Those whose parent has ended are forgotten on goroutines of their own.
+			// Contexts whose parent has ended are removed on other goroutines.
 			var after int64
 			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
 				if after = heap() - before; after < limit {
@@ -341,8 +342,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Contexts whose parents end at the same time share what ends them. Each has the values and
-// the deadline of its own parent.
+// Contexts whose parents end at the same time share a joint. Each has the values and the deadline
+// of its own parent.
 func TestContextsThatShareAnEnd(t *testing.T) {
 	type key struct{}
 	why := errors.New("enough")
@@ -397,15 +398,15 @@ func TestBound(t *testing.T) {
 	at := func(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
 	for name, c := range map[string]struct {
 		of            *State
-		ctx, deadline context.Context // what bounds, and whose deadline it has
-		released      bool            // whether it goes on when l is released
+		ctx, deadline context.Context // the context given to Bound, and the one whose deadline the result has
+		released      bool            // whether the result still lives when l is released
 	}{
 		"any":                       {l, parent, parent, true},
 		"its own":                   {l, own, parent, true},
 		"with an earlier deadline":  {l, early, early, true},
-		"of another life":           {l, foreign, parent, true},
-		"its own of another life":   {other, own, parent, false},
-		"a life without a listener": {begin(alive), own, parent, false},
+		"of another hold":           {l, foreign, parent, true},
+		"its own of another hold":   {other, own, parent, false},
+		"a hold without a listener": {begin(alive), own, parent, false},
 	} {
 		bound, stop := c.of.Bound(c.ctx)
 		defer stop()
@@ -414,7 +415,7 @@ func TestBound(t *testing.T) {
 		}
 		defer func() {
 			if goesOn := bound.Err() == nil; goesOn != c.released {
-				t.Errorf("%s: goes on after the release: %v", name, goesOn)
+				t.Errorf("%s: still alive after the release: %v", name, goesOn)
 			}
 		}()
 	}
@@ -428,7 +429,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// Another version of package context may not tell what it asks for.
+// Another version of package context may not use the key that the probe found.
 func TestContextsThatShareNothing(t *testing.T) {
 	known := cancelKey
 	if known == nil {
@@ -441,8 +442,8 @@ func TestContextsThatShareNothing(t *testing.T) {
 	TestBound(t)
 }
 
-// A hold may be asked for a context below its own, again and again, as code that calls itself
-// does. What such a context is asked for is looked up once on each level.
+// Code that calls itself may create each context of a hold below the last one. Each level is asked
+// once for a value.
 func TestContextsBelowContexts(t *testing.T) {
 	type key struct{}
 	l := begin(alive)

@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// A fakeClock has the two hands of a real one, which tests move apart. time.Time offers no way to make a value whose wall
-// and monotonic readings disagree, although a suspended machine makes them, so the clock writes the monotonic one itself.
+// A fakeClock has a wall and a monotonic reading, which tests move apart. time.Time offers no way
+// to make a value whose two readings disagree, although a suspended machine produces them, so the
+// clock writes the monotonic one itself.
 type fakeClock struct {
 	origin     time.Time
 	wall, mono time.Duration
@@ -19,16 +20,17 @@ func newClock() *fakeClock { return &fakeClock{origin: time.Now()} }
 func (c *fakeClock) now() time.Time {
 	c.looked++
 	t := c.origin.Add(c.wall)
-	// time.Time is {wall uint64; ext int64; loc *Location}; ext is the monotonic reading. TestFakeClock checks this.
+	// time.Time is {wall uint64; ext int64; loc *Location}; ext is the monotonic reading.
+	// TestFakeClock checks this.
 	ext := (*int64)(unsafe.Add(unsafe.Pointer(&t), 8))
 	*ext += int64(c.mono - c.wall)
 	return t
 }
 
-// run lets time pass, for a process that runs as well as for one that is frozen.
+// run advances both clocks, for a process that runs or is frozen.
 func (c *fakeClock) run(d time.Duration) { c.wall += d; c.mono += d }
 
-// suspend stops the machine: CLOCK_MONOTONIC stands still.
+// suspend suspends the machine: CLOCK_MONOTONIC stops.
 func (c *fakeClock) suspend(d time.Duration) { c.wall += d }
 
 // step sets the wall clock.

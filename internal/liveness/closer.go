@@ -4,13 +4,14 @@ import "context"
 
 type closer struct{}
 
-// WithCloser gives a dialer a way to close the client that it dials for. Package zktest uses it: what a
-// test leaves open is named and closed, or the synctest bubble of the test would end in a panic.
+// WithCloser returns a context that gives a dialer the function that closes the client it dials
+// for. Package zktest uses it: it reports and closes the clients that a test leaves open. The
+// synctest bubble of the test would otherwise panic.
 func WithCloser(ctx context.Context, end func()) context.Context {
 	return context.WithValue(ctx, closer{}, end)
 }
 
-// Closer is what closes the client that dials; nil if it does not say.
+// Closer returns the function that closes the client that dials, or nil if ctx has none.
 func Closer(ctx context.Context) func() {
 	end, _ := ctx.Value(closer{}).(func())
 	return end

@@ -1,8 +1,9 @@
-// Package liveness carries what a connection made by wire knows about itself and a bare *zk.Conn cannot tell: the session
-// timeout that the server granted, how often the connection was made anew, whether it was closed for good, and until
-// which instant its session is known to live.
+// Package liveness has the state of a connection made by package wire that a bare *zk.Conn does not
+// expose: the session timeout that the server granted, the number of reconnects, whether the
+// connection is closed for good, and until when its session is known to be alive.
 //
-// Package wire tells a Link what happens on the connection; the locks ask it. But for WatchAll a Link calls no other code and blocks no caller.
+// Package wire updates a Link from what happens on the connection; the locks read it. A Link blocks
+// no caller and, except for WatchAll, calls no other package.
 package liveness
 
 import (
@@ -15,22 +16,23 @@ import (
 
 // Link is the state of one connection. All methods may be called from any goroutine.
 type Link struct {
-	// Servers are the addresses that the connection may go to. They do not change.
+	// Servers are the addresses that the connection may use. They do not change.
 	Servers []string
 
 	now      func() time.Time
-	watchAll func(paths []string, mark string) ([]<-chan zk.Event, error) // see WatchAll
+	watchAll func(paths []string, marker string) ([]<-chan zk.Event, error) // see WatchAll
 
-	// view is what the readers see. It is replaced, never changed, so that Alive costs one load and one look at the clock.
+	// view is read without mu. It is replaced, never changed, so Alive costs one load and one read
+	// of the clock.
 	view atomic.Pointer[view]
 
-	births births
-	parted atomic.Bool
+	createZxids    createZxids
+	closeConfirmed atomic.Bool
 
-	mu        sync.Mutex // orders the writers; guards everything below
-	touches   touches
+	mu        sync.Mutex // serializes the writers of view; guards everything below
+	deadline  deadline
 	connected bool
-	down      time.Time // since when it is not connected
+	down      time.Time // since when it is disconnected
 	changed   chan struct{}
 	onClosed  func() // see OnClosed
 
@@ -38,13 +40,13 @@ type Link struct {
 	user   any        // see User
 }
 
-// view is one consistent answer to all questions.
+// view is an immutable snapshot of the state.
 type view struct {
 	epoch   uint64
 	session int64
 	timeout time.Duration
-	base    time.Time // the session was heard of by the leader at or after base
-	wall    int64     // base in Unix nanoseconds, for the second clock
+	base    time.Time // the leader heard of the session at base or later
+	wall    int64     // base in Unix nanoseconds, for the wall clock
 	closed  bool
 }
 
@@ -61,25 +63,28 @@ func newLink(now func() time.Time) *Link {
 	return l
 }
 
-// WatchesBy says how data watches are set on many nodes with one request. It is called before anybody else has the Link.
-func (l *Link) WatchesBy(watchAll func(paths []string, mark string) ([]<-chan zk.Event, error)) {
+// WatchesBy sets the implementation of WatchAll. It must be called before any other goroutine has
+// the Link.
+func (l *Link) WatchesBy(watchAll func(paths []string, marker string) ([]<-chan zk.Event, error)) {
 	l.watchAll = watchAll
 }
 
-// WatchAll sets a data watch on each of the nodes, with one request for each 128 KiB of paths, and waits for the server's
-// answer. A channel yields one event and is closed then; zk.EventNotWatching when the connection ends, for these watches
-// end with it. That of a node that does not exist is nil. The error is that of the connection or the
-// server's.
+// WatchAll sets a data watch on each node and waits for the server's answer. It sends one request
+// for each 128 KiB of paths. Each channel yields one event and is closed then. If the connection
+// ends, the event is zk.EventNotWatching, because these watches end with the connection. The
+// channel of a node that does not exist is nil. The error is that of the connection or of the
+// server.
 //
-// The first of the nodes may have a mark, if that is not "": another node, that is made and deleted in the transaction that
-// deletes it. If that happens its event is zk.EventNodeCreated, with the path of the mark.
-func (l *Link) WatchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
-	return l.watchAll(paths, mark)
+// The first node may have a release marker, if marker is not "". The marker is another node, which
+// the transaction that deletes the first node creates and deletes. The event is then
+// zk.EventNodeCreated, with the path of the marker.
+func (l *Link) WatchAll(paths []string, marker string) ([]<-chan zk.Event, error) {
+	return l.watchAll(paths, marker)
 }
 
-// Connected tells that a handshake, whose request went out at sent, was answered with this session and this timeout.
-// A new session was made by the quorum, so its deadline counts from sent. One that was resumed keeps the deadline it had,
-// until a quorum request has proved the handshake, see touches.
+// Connected records that the server answered a handshake, sent at sent, with this session and this
+// timeout. A new session is created by the quorum, so its deadline counts from sent. A resumed
+// session keeps its deadline until a quorum request confirms the handshake, see deadline.
 func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +92,7 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	if old.closed {
 		return
 	}
-	l.touches.reset(granted, sent)
+	l.deadline.reset(granted, sent)
 	l.connected = true
 	next := view{
 		epoch:   old.epoch + 1,
@@ -97,23 +102,23 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 		wall:    sent.UnixNano(),
 	}
 	if session == old.session {
-		l.touches.resumed(sent, l.now())
-		longer := max(0, granted-old.timeout) // proves no more than the rest of the handshake
+		l.deadline.resumed(sent, l.now())
+		longer := max(0, granted-old.timeout) // a resumed handshake confirms no longer timeout either
 		next.base, next.wall = old.base.Add(-longer), old.wall-int64(longer)
 	}
 	l.view.Store(&next)
 	l.wake()
 }
 
-// Unproved says whether the handshake that resumed the present session waits for a proof. A quorum request that is sent
-// from now on brings it.
-func (l *Link) Unproved() bool {
+// Unconfirmed reports whether the session was resumed and no quorum request has confirmed that
+// handshake yet. The next quorum request that is sent and answered confirms it.
+func (l *Link) Unconfirmed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.connected && l.touches.unproved
+	return l.connected && l.deadline.unconfirmed
 }
 
-// Disconnected tells that the connection is gone. The session, and its deadline, stay.
+// Disconnected records that the connection is down. The session and its deadline stay.
 func (l *Link) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,14 +129,14 @@ func (l *Link) Disconnected() {
 	l.wake()
 }
 
-// disconnect notes since when there is no connection; caller holds mu.
+// disconnect records since when there is no connection; caller holds mu.
 func (l *Link) disconnect() {
 	if l.connected {
 		l.connected, l.down = false, l.now()
 	}
 }
 
-// Down is since when there is no connection; the zero time while there is one.
+// Down returns since when there is no connection, or the zero time if there is one.
 func (l *Link) Down() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +146,7 @@ func (l *Link) Down() time.Time {
 	return l.down
 }
 
-// Expired tells that the server says that the session is over.
+// Expired records that the server answered that the session is over.
 func (l *Link) Expired() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -154,7 +159,8 @@ func (l *Link) Expired() {
 	l.wake()
 }
 
-// MarkClosed tells that the connection was closed by its user. It is final: whatever is told later is ignored.
+// MarkClosed records that the application closed the connection. It is final: later updates are
+// ignored.
 func (l *Link) MarkClosed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,10 +170,10 @@ func (l *Link) MarkClosed() {
 	}
 	l.disconnect()
 	l.view.Store(&view{epoch: old.epoch, timeout: old.timeout, closed: true})
-	close(l.changed) // and never made anew: Changed stays closed
+	close(l.changed) // and not replaced: Changed stays closed
 }
 
-// User returns what uses the connection on behalf of all locks: what the first call has made.
+// User returns the value that the first call has made, which all locks on the connection share.
 func (l *Link) User(make func() any) any {
 	l.userMu.Lock()
 	defer l.userMu.Unlock()
@@ -177,14 +183,15 @@ func (l *Link) User(make func() any) any {
 	return l.user
 }
 
-// OnClosed has f called when the connection is closed by its user, before a server is asked to end the session. f must not wait.
+// OnClosed registers f, which TellClosed calls. f must not block.
 func (l *Link) OnClosed(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.onClosed = f
 }
 
-// TellClosed calls that function, once, if the connection was closed.
+// TellClosed calls the function given to OnClosed, once, if the application closed the connection.
+// Package wire calls it before it asks a server to end the session.
 func (l *Link) TellClosed() {
 	if !l.IsClosed() {
 		return
@@ -198,33 +205,36 @@ func (l *Link) TellClosed() {
 	}
 }
 
-// Parted tells that a server has ended the session because it was asked to.
-func (l *Link) Parted() { l.parted.Store(true) }
+// CloseConfirmed records that a server answered the request to close the session.
+func (l *Link) CloseConfirmed() { l.closeConfirmed.Store(true) }
 
-// HasParted reports whether that was told.
-func (l *Link) HasParted() bool { return l.parted.Load() }
+// IsCloseConfirmed reports whether a server answered the request to close the session.
+func (l *Link) IsCloseConfirmed() bool { return l.closeConfirmed.Load() }
 
-// Answered tells that a packet, sent at that time on the present connection, has been answered just now.
+// Answered records that the answer to a packet, sent at sent on the present connection, has just
+// arrived.
 func (l *Link) Answered(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v := l.view.Load(); v.session != 0 {
-		l.extend(v, l.touches.answered(sent, l.now()))
+		l.extend(v, l.deadline.answered(sent, l.now()))
 	}
 }
 
-// Proved tells that a request which needs the quorum (a write, or a Multi of checks; not a read, not a Sync), sent at
-// that time in that session, has been answered by the server, be it with an error. sent is best read from the clock
-// right before the call: earlier is safe, later is not.
+// Proved records that the server has answered a request that needs the quorum, even with an error.
+// Such a request is a write or a Multi of checks; a read or a Sync is not. The request was sent at
+// sent in that session. Read sent from the clock right before the call: earlier is safe, later is
+// not.
 //
-// The deadline moves to that of the newest packet that had been answered HeartbeatAfter before
-// sent. So send the next heartbeat that long after the *answer* of the last one; a ticker of that
-// period, blind to the round trip, just misses the last packet each time and gets the one before.
+// Take the newest packet whose answer had arrived HeartbeatAfter before sent. The new deadline is
+// the time that packet was sent, plus the timeout. So send the next heartbeat that long after the
+// answer to the last one arrived. A ticker of the same period ignores the round trip: each
+// heartbeat is then slightly too early to count the last packet, and counts the one before it.
 func (l *Link) Proved(session int64, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v := l.view.Load(); v.session == session && session != 0 {
-		l.extend(v, l.touches.proved(sent))
+		l.extend(v, l.deadline.proved(sent))
 	}
 }
 
@@ -238,32 +248,35 @@ func (l *Link) extend(v *view, base time.Time) {
 	l.view.Store(&next)
 }
 
-// wake ends every wait on Changed; caller holds mu.
+// wake closes the channel that Changed returned, and makes a new one; caller holds mu.
 func (l *Link) wake() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Epoch counts the handshakes that were answered: another number means that the connection has been made anew since.
+// Epoch counts the handshakes that were answered. If two calls return the same epoch, no reconnect
+// happened in between.
 func (l *Link) Epoch() uint64 { return l.view.Load().epoch }
 
-// Session is the id of the current session, also while disconnected; 0 before the first one, after an expiry and after
-// the connection was closed.
+// Session returns the id of the current session, also while disconnected. It is 0 before the first
+// session, after it expired and after the connection was closed.
 func (l *Link) Session() int64 { return l.view.Load().session }
 
-// Timeout is the session timeout that the server granted last, which need not be the one asked for; 0 before the first
-// handshake.
+// Timeout returns the session timeout that the server granted last, which may differ from the
+// requested one. It is 0 before the first handshake.
 func (l *Link) Timeout() time.Duration { return l.view.Load().timeout }
 
-// IsClosed says whether the connection was closed by its user. A closed connection never works again.
+// IsClosed reports whether the application closed the connection. A closed connection never works
+// again.
 func (l *Link) IsClosed() bool { return l.view.Load().closed }
 
-// HeartbeatAfter is how long after an answer the next heartbeat is to be sent, see Proved; 0 before
-// the first handshake.
+// HeartbeatAfter returns how long after the answer to a heartbeat the next one should be sent, see
+// Proved. It is 0 before the first handshake.
 func (l *Link) HeartbeatAfter() time.Duration { return settle(l.Timeout()) }
 
-// Deadline is the instant until which the session is known to live; the zero time if it is not the current one. It is
-// for timers. To decide, ask Alive: a timer follows the monotonic clock only.
+// Deadline returns the time until which the session is known to be alive, or the zero time if it is
+// not the current session. It is for timers. A timer follows only the monotonic clock, so decisions
+// must use Alive.
 func (l *Link) Deadline(session int64) time.Time {
 	v := l.view.Load()
 	if v.session != session || session == 0 {
@@ -272,11 +285,13 @@ func (l *Link) Deadline(session int64) time.Time {
 	return v.base.Add(v.timeout)
 }
 
-// Alive says whether the session is the current one and its deadline lies ahead, by the monotonic clock and by the wall
-// clock. The one that has run further wins: the monotonic clock stands still while a machine is suspended, and the wall
-// clock may be set back. Setting it forward ends a session early, which is the safe side.
+// Alive reports whether the session is the current one and its deadline is in the future, by the
+// monotonic clock and by the wall clock. Both must agree, because the monotonic clock stops while a
+// machine is suspended, and the wall clock may be set back. Setting the wall clock forward ends a
+// session early, which is safe.
 func (l *Link) Alive(session int64) bool {
-	// The state first and the clock after it: a process frozen between the two must see the late clock.
+	// Load the state first and read the clock after it: if the process is frozen between the two,
+	// the clock must be the late one.
 	v := l.view.Load()
 	if v.session != session || session == 0 {
 		return false
@@ -285,8 +300,9 @@ func (l *Link) Alive(session int64) bool {
 	return now.Sub(v.base) < v.timeout && time.Duration(now.UnixNano()-v.wall) < v.timeout
 }
 
-// Changed returns a channel that is closed at the next change: connected, disconnected, expired, closed. Take it before
-// you look at the state, or the change between the two is missed. Once the connection is closed the channel is, too.
+// Changed returns a channel that is closed at the next change: connected, disconnected, expired,
+// closed. Call it before reading the state, or a change between the two is missed. After the
+// connection is closed, the channel is always closed.
 func (l *Link) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,7 +10,7 @@ const (
 	session = int64(0x1234)
 )
 
-// connected returns a Link whose handshake was sent and answered at this moment.
+// connected returns a Link whose handshake was sent and answered just now.
 func connected(t *testing.T) (*Link, *fakeClock) {
 	t.Helper()
 	c := newClock()
@@ -48,11 +48,12 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// A process may be frozen anywhere, also inside Alive. What counts is a clock read after everything else.
+// A process may be frozen anywhere, also inside Alive. Alive must read the clock after everything
+// else.
 func TestFrozenInsideAlive(t *testing.T) {
 	c := newClock()
 	l := newLink(func() time.Time {
-		c.run(2 * timeout) // frozen right before the look at the clock
+		c.run(2 * timeout) // frozen right before it reads the clock
 		return c.now()
 	})
 	l.Connected(session, timeout, c.now())
@@ -89,7 +90,7 @@ func TestDeadline(t *testing.T) {
 			{2280 * ms, "answered", 2270 * ms}, {2280 * ms, "proved", 2270 * ms}}, 1135 * ms},
 		{"a late, old proof takes nothing back", []step{
 			{1000 * ms, "answered", 1000 * ms}, {2500 * ms, "proved", 2400 * ms}, {2600 * ms, "proved", 100 * ms}}, 1000 * ms},
-		{"an answer told after the proof waits for the next", []step{
+		{"an answer recorded after the proof waits for the next", []step{
 			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}}, 0},
 		{"and gets it", []step{
 			{2500 * ms, "proved", 2400 * ms}, {2501 * ms, "answered", 1000 * ms}, {3700 * ms, "proved", 3626 * ms}}, 1000 * ms},
@@ -101,9 +102,9 @@ func TestDeadline(t *testing.T) {
 			{2000 * ms, "reconnect", 1900 * ms}, {3000 * ms, "reconnect", 2900 * ms}, {3050 * ms, "proved", 2001 * ms}}, 0},
 		{"a proof of the old connection vouches for nothing on the new one", []step{
 			{2000 * ms, "answered", 2000 * ms}, {3000 * ms, "reconnect", 2990 * ms}, {3100 * ms, "proved", 2980 * ms}}, 0},
-		{"nor do marks of the old one", []step{
+		{"nor do packets of the old one", []step{
 			{2000 * ms, "answered", 2000 * ms}, {2200 * ms, "reconnect", 1000 * ms}, {3500 * ms, "proved", 3400 * ms}}, 1000 * ms},
-		{"an answer of the old connection told late takes nothing back", []step{
+		{"an answer of the old connection recorded late takes nothing back", []step{
 			{3000 * ms, "reconnect", 2990 * ms}, {3001 * ms, "answered", 500 * ms}, {4500 * ms, "proved", 4400 * ms}}, 2990 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// The server has counted since it made the session, which was some time before we heard of it.
+// The server counts from when it created the session, which is before the client learns of it.
 func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	c := newClock()
 	l := newLink(c.now)
@@ -144,9 +145,9 @@ func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	}
 }
 
-// Nobody asks for a proof while no lock is held, perhaps for days; the first one must find a fresh mark all the same, and
-// the marks must not pile up.
-func TestManyMarks(t *testing.T) {
+// No quorum request is sent while no lock is held, perhaps for days. The first one must still find
+// a fresh packet, and the packets must not accumulate.
+func TestManyPackets(t *testing.T) {
 	l, c := connected(t)
 	for range 100_000 {
 		c.run(7 * time.Millisecond)
@@ -180,7 +181,7 @@ func TestSessions(t *testing.T) {
 	l.Proved(0, c.now())
 	l.Answered(c.now())
 	l.Disconnected()
-	check("told nonsense", 0, false, 0, 0)
+	check("nonsense recorded", 0, false, 0, 0)
 	l.Connected(7, time.Second, c.now())
 	check("connected", 7, true, 1, time.Second)
 	l.Disconnected()
@@ -192,7 +193,7 @@ func TestSessions(t *testing.T) {
 	check("expired", 0, false, 2, 2*time.Second)
 	l.Answered(c.now())
 	l.Proved(7, c.now())
-	check("expired, and told late", 0, false, 2, 2*time.Second)
+	check("expired, and recorded late", 0, false, 2, 2*time.Second)
 	l.Connected(8, time.Second, c.now())
 	check("second session", 8, true, 3, time.Second)
 	l.MarkClosed()

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A model of what really ends a session: a follower that passes its notes on with its answers to
-// the leader's pings, and stops at some moment, cut off or frozen. Whatever the client knows until
-// then, its deadline must not lie after the end that the leader counts. The leader pings as rarely
-// as a session timeout of two ticks allows: each time its own work comes on top of the half tick,
+// A model of when a session really ends: a follower passes its notes on with its answers to the
+// leader's pings, and at some time is cut off or frozen. Whatever the client has been answered
+// until then, its deadline must not be after the end that the leader counts. The leader pings as
+// rarely as a session timeout of two ticks allows: its own work comes on top of each half tick,
 // some 3 % of T at most.
 func play(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -20,17 +20,17 @@ func play(t *testing.T, seed uint64) {
 	l := newLink(c.now)
 
 	const halfTick, work = timeout / 4, timeout / 32
-	hop := between(1, timeout/8>>r.IntN(24)) // the slowest way from the client to the follower
+	hop := between(1, timeout/8>>r.IntN(24)) // the longest time from the client to the follower
 	phase := between(0, halfTick)            // of the leader's pings
 	stop := between(timeout/8, 3*timeout)    // the follower stops here
-	last := between(1, 20)                   // or, where that is sooner, right after it has answered so many quorum requests
+	last := between(1, 20)                   // or, if that is sooner, right after it has answered so many quorum requests
 	soonest := r.IntN(2) == 0                // the client sends each quorum request as soon as it can prove something
 
 	handshake := between(1, hop)
-	l.Connected(session, timeout, zero) // the leader heard of it at handshake
+	l.Connected(session, timeout, zero) // the leader hears of it at handshake
 
 	arrived, back := handshake, handshake
-	var notes []time.Duration // when the follower had each packet
+	var notes []time.Duration // when the follower received each packet
 	for at := time.Duration(1); ; at += between(1, timeout/3) {
 		quorum := r.IntN(2) == 0
 		if quorum && soonest {
@@ -87,8 +87,9 @@ func FuzzDeadlineAgainstModel(f *testing.F) {
 	f.Fuzz(play)
 }
 
-// A model of a leader that is deposed, cut off or frozen: it serves its clients for a while longer, all but what needs the
-// quorum. Its successor has heard of none of them, and gives every session a full timeout from the moment it takes over.
+// A model of a leader that is deposed, cut off or frozen: it serves its clients for a while longer,
+// except what needs the quorum. Its successor has heard of none of them, and gives every session a
+// full timeout from the time it takes over.
 func playDeposed(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo)+1)) }
@@ -98,11 +99,11 @@ func playDeposed(t *testing.T, seed uint64) {
 	l := newLink(c.now)
 
 	hop := between(1, timeout/8)
-	alone := between(0, 3*timeout)          // from here on it has no quorum
-	deposed := alone + between(1, timeout)  // and from here on a successor
-	leaves := alone + between(1, 2*timeout) // it finds out
-	end := deposed + timeout                // of a session that nobody else has heard of
-	l.Connected(session, timeout, zero)     // made while there was a quorum
+	alone := between(0, 3*timeout)          // from here on the leader has no quorum
+	deposed := alone + between(1, timeout)  // and from here on there is a successor
+	leaves := alone + between(1, 2*timeout) // the leader finds out
+	end := deposed + timeout                // of a session of which the successor has not heard
+	l.Connected(session, timeout, zero)     // created while there was a quorum
 
 	back := time.Duration(0)
 	for at := time.Duration(1); ; at += between(1, timeout/3) {

@@ -8,14 +8,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// registry finds the Link of a connection. Both sides are weak: the registry must not keep a connection, and the 3 MB that
-// come with it, from being collected. The connection itself keeps its Link.
+// registry maps a connection to its Link. Both pointers are weak: the registry must not keep a
+// connection, and the 3 MB that it refers to, from being collected. The connection itself refers to
+// its Link.
 var registry struct {
 	sync.RWMutex
 	links map[weak.Pointer[zk.Conn]]weak.Pointer[Link]
 }
 
-// Attach makes l the Link of conn, which has to keep it, as those of wire do by their dialer.
+// Attach makes l the Link of conn. conn must keep l alive; a connection made by wire does so
+// through its dialer.
 func Attach(conn *zk.Conn, l *Link) {
 	key := weak.Make(conn)
 	registry.Lock()
@@ -27,7 +29,7 @@ func Attach(conn *zk.Conn, l *Link) {
 	runtime.AddCleanup(conn, forget, key)
 }
 
-// Of returns the Link of conn, nil for a connection that wire did not make.
+// Of returns the Link of conn, or nil if wire did not make conn.
 func Of(conn *zk.Conn) *Link {
 	if conn == nil {
 		return nil

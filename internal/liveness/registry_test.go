@@ -24,7 +24,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// A dropped connection must leave nothing behind.
+// A dropped connection must leave no entry.
 func TestRegistryForgets(t *testing.T) {
 	for range 100 {
 		Attach(new(zk.Conn), New())

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// docs/guarantees.md promises that a holder which hears nothing more is told between 2T/5 and 3T/4
-// after its last answer. The answers are those of heartbeats and of the client's own pings, which
-// come every T/3, with every phase between the two.
+// docs/guarantees.md promises that the loss of a lock is reported to a holder between 2T/5 and 3T/4
+// after the last answer. The answers are those to heartbeats and to the client's own pings, which
+// it sends every T/3, with every phase between the two.
 func TestWhenALossIsTold(t *testing.T) {
 	const trip = timeout / 1000
 	soonest, latest := timeout, time.Duration(0)
@@ -19,7 +19,7 @@ func TestWhenALossIsTold(t *testing.T) {
 			sent := min(heartbeat, ping)
 			c.run(sent - c.mono)
 			if left := l.Deadline(session).Sub(c.now()); c.mono > 2*timeout {
-				soonest = min(soonest, left) // so much is left at the least, also right before an answer
+				soonest = min(soonest, left) // the least that is left, also right before an answer
 			}
 			c.run(trip)
 			l.Answered(zero.Add(sent))
@@ -39,6 +39,6 @@ func TestWhenALossIsTold(t *testing.T) {
 	of := func(d time.Duration) float64 { return d.Seconds() / timeout.Seconds() }
 	t.Logf("between %.3f T and %.3f T", of(soonest), of(latest))
 	if of(soonest) < 0.4 || of(soonest) > 0.45 || of(latest) > 0.75 || of(latest) < 0.7 {
-		t.Errorf("told between %.3f T and %.3f T after the last answer", of(soonest), of(latest))
+		t.Errorf("reported between %.3f T and %.3f T after the last answer", of(soonest), of(latest))
 	}
 }

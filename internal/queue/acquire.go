@@ -94,8 +94,8 @@ func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
 	}
 }
 
-// confirm is step 5. A grant by an event needs evidence, no older than the event, that the waiter's
-// nodes exist: their watch.
+// confirm is step 5 (invariant 1). A grant by an event needs evidence, no older than the event,
+// that the waiter's nodes exist: their watch.
 func (w *waiter) confirm(s *survey) turn {
 	if s.blockers.removed && w.own == nil {
 		return relist
@@ -117,11 +117,11 @@ func (w *waiter) recheck(limit Limit, epoch uint64) turn {
 	}
 	switch client := w.queue.client; {
 	case limit.changed():
-		return relist
+		return relist // invariant 8
 	case !client.In(w.sess):
-		return requeue
+		return requeue // invariant 2
 	case client.Epoch() != epoch:
-		return relist // after a reconnect events may be late
+		return relist // after a reconnect events may be late: invariants 2 and 11
 	case w.lease.Alive() != nil:
 		return relist
 	}
@@ -249,7 +249,7 @@ func (w *waiter) list(ctx context.Context) (*survey, turn, error) {
 	case missing(nodes, w.nodes):
 		return nil, requeue, nil
 	case s.limit.Dir != 0 && dir.Czxid != s.limit.Dir:
-		s.limit.forget()
+		s.limit.forget() // invariant 9
 		return nil, relist, nil
 	}
 	if err := w.nodes[0].Alone(nodes); err != nil {

@@ -87,8 +87,8 @@ func (x *place) until(what string, ok func() bool) {
 	test.Eventually(x, 20*time.Second, what, ok)
 }
 
-// A connection that does not tell the token has the node read, and somebody may have
-// written into that by then.
+// On a connection that does not tell the token the waiter reads its node, and another client may
+// have written into that by then.
 func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -105,7 +105,8 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	})
 }
 
-// The listing may have shown a node that is deleted before its token is read: the waiter queues again.
+// The listing may have shown a node that is deleted before its token is read: the waiter queues
+// again.
 func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -118,8 +119,8 @@ func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	})
 }
 
-// Each of these may come between what a waiter has read and its grant. Some have
-// an event that waits in a channel, beside that of the last blocker.
+// Each of these may come between what a waiter has read and its grant. Some have an event that
+// waits in a channel, beside that of the last blocker.
 func TestWhatForbidsAGrant(t *testing.T) {
 	fired := func(w *zkclient.Watch) func() bool {
 		return func() bool { _, fired := w.Fired(); return fired }
@@ -135,7 +136,7 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, requeue},
-		"somebody writes into its node": {true, func(x *place, m *waiter, _ *Limit) {
+		"a client writes into its node": {true, func(x *place, m *waiter, _ *Limit) {
 			x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, relist},
@@ -143,16 +144,16 @@ func TestWhatForbidsAGrant(t *testing.T) {
 			x.venue.Expire(x, x.conn)
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
 		}, requeue},
-		"the connection is made anew": {true, func(x *place, _ *waiter, _ *Limit) {
+		"the client reconnects": {false, func(x *place, _ *waiter, _ *Limit) {
 			before := x.queue.client.Epoch()
 			x.proxy.Cut()
 			x.until("another connection", func() bool { now := x.queue.client.Epoch(); return now != before })
 		}, relist},
-		"the connection ends": {true, func(x *place, m *waiter, _ *Limit) {
+		"its watch ends with the connection": {true, func(x *place, m *waiter, _ *Limit) {
 			x.proxy.Cut()
 			x.until("it is told", fired(m.own[0]))
 		}, relist},
-		"the session may have run out": {true, func(x *place, m *waiter, _ *Limit) {
+		"the session may have run out": {false, func(x *place, m *waiter, _ *Limit) {
 			x.proxy.Mute()
 			x.until("its deadline has passed", func() bool { return m.lease.Alive() != nil })
 		}, relist},
@@ -183,8 +184,8 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 }
 
-// A node of the same name may be there and belong to somebody else.
-func TestANodeOfSomebodyElseIsNoPlace(t *testing.T) {
+// A node of the same name may belong to another session.
+func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := newPlaceInLine(t, v, 10*time.Second)
@@ -218,8 +219,9 @@ func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 	})
 }
 
-// The reply to the create, and a listing, count only for the directory that the limit belongs to. One that was deleted and made
-// again may have another limit, of the same version; then the limit is read again, and the queue is listed.
+// The reply to the create, and a listing, count only for the directory that the limit belongs to.
+// One that was deleted and made again may have another limit, of the same version; then the limit
+// is read again, and the queue is listed.
 func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -265,8 +267,8 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
-// reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first that goes, the end
-// of ctx, and the time to check the rights.
+// reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first
+// that goes, the end of ctx, and the time to check the rights.
 func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

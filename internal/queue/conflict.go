@@ -101,8 +101,8 @@ type rule struct {
 
 func (r rule) waitsFor(ahead znode.Node) bool { return modes[r.mode].waitsFor.has(r.names.mode(ahead)) }
 
-// mayBeReplaced reports whether another node may stand in the place of a deleted one that r waits
-// for. seen says that a watch has reported the deletion.
+// mayBeReplaced (invariant 5) reports whether another node may stand in the place of a deleted one
+// that r waits for. seen says that a watch has reported the deletion.
 func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	if !modes[r.mode].waitsFor.has(Read) {
 		return false // the node of a downgraded holder is a read node

@@ -69,9 +69,9 @@ func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
 	return w
 }
 
-// listed takes note of a listing by w. The listing and the watch were asked for side by side: only
-// if both have seen the directory's data in the same version does every later writer fire the
-// watch.
+// listed takes note of a listing by w (invariant 6). The listing and the watch were asked for side
+// by side: only if both have seen the directory's data in the same version does every later writer
+// fire the watch.
 func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *zkclient.Watch, epoch uint64) {
 	if dir == nil {
 		return
@@ -195,8 +195,8 @@ func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 	return true
 }
 
-// Writers returns the watch that fires when a writer comes; nil if one is known to be behind the node,
-// or that is not known.
+// Writers returns the watch that fires when a writer comes; nil if one is known to be behind the
+// node, or that is not known.
 func (s *NodeSharing) Writers() *zkclient.Watch {
 	v := s.queue.view.now.Load()
 	if !v.holds() || v.newest >= s.at.Load()-1 {

@@ -12,7 +12,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// shares has a waiter create its node, which other readers may share. In this queue each other node is a writer's.
+// shares has a waiter create its node, which other readers may share. In this queue each other node
+// is a writer's.
 func (x *place) shares() *waiter {
 	x.Helper()
 	m := x.enter()
@@ -139,8 +140,8 @@ func TestWhichReaderMayShareANode(t *testing.T) {
 	}
 }
 
-// A reader's node needs no listing while a listing that showed no writer, ahead or behind, has a watch that is ordered before
-// whatever comes later.
+// A reader's node needs no listing while a listing that showed no writer, ahead or behind, has a
+// watch that is ordered before whatever comes later.
 func TestWhenNoWriterIsQueued(t *testing.T) {
 	for name, c := range map[string]struct {
 		happen func(*place, *waiter)

@@ -15,8 +15,9 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// An Unlock has ended the hold while its Downgrade is under way. The node that the server then misses is no loss, and
-// what the server says of it is not the answer. The recipe would say so by itself: here the place is asked.
+// An Unlock has ended the hold while its Downgrade is under way. The node that the server then
+// misses is no loss, and what the server says of it is not the answer. The recipe would say so by
+// itself: here the place is asked.
 func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
 	for name, strike := range map[string]func(*testing.T, venue.Venue, *zk.Conn, string){
 		"its session has expired": func(t *testing.T, v venue.Venue, conn *zk.Conn, _ string) { v.Expire(t, conn) },

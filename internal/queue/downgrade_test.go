@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Whoever ends a hold deletes its node. A downgrade that makes another one after
+// The end of a hold deletes its node. A downgrade that creates another one after
 // that leaves an orphan.
 func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 	t.Parallel()

@@ -99,7 +99,7 @@ func (g *Grant) multi(ctx context.Context, alive func() error, ops []any) ([]zk.
 		case err == nil:
 			return replies[len(nodes):], nil
 		case at >= len(nodes):
-			return replies[len(nodes):], zkclient.Named(err)
+			return replies[len(nodes):], zkclient.DescribeCode(err)
 		case at == zkclient.Unanswered && end != nil:
 			// It does not match what ended the hold: that says that nothing was done.
 			return nil, fmt.Errorf("the transaction may have taken place: %w; the hold has ended meanwhile: %v", err, end)
@@ -108,7 +108,7 @@ func (g *Grant) multi(ctx context.Context, alive func() error, ops []any) ([]zk.
 		case end != nil:
 			return nil, end // ctx may be the hold's own
 		case at < 0 || err != zk.ErrNoNode:
-			return nil, zkclient.Named(err)
+			return nil, zkclient.DescribeCode(err)
 		}
 		switch replaced, err := g.lostUnlessReplaced(ctx, nodes[at]); {
 		case err != nil:

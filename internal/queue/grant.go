@@ -62,9 +62,9 @@ func newGrant(w *waiter) *Grant {
 	return g
 }
 
-// cleanUp is the third phase. A grant that was declared lost may still have its nodes, if the
-// connection comes back in time. No other client deletes them, and all waiters behind would wait
-// forever.
+// cleanUp is the third phase (invariant 4). A grant that was declared lost may still have its
+// nodes, if the connection comes back in time. No other client deletes them, and all waiters behind
+// would wait forever.
 func (g *Grant) cleanUp(end error) {
 	g.lease.End()
 	g.queue.local.unregister(g.local)
@@ -88,7 +88,7 @@ func (g *Grant) remove(with func([]znode.Node) error) <-chan error {
 // release deletes the nodes of a grant that is given back.
 func (g *Grant) release(nodes []znode.Node) error {
 	if g.leavesMarker(nodes) {
-		return g.queue.client.RemoveMarked(g.sess, g.queue.dir, nodes[0], g.queue.marker, g.queue.cfg.ACL)
+		return g.queue.client.RemoveWithMarker(g.sess, g.queue.dir, nodes[0], g.queue.marker, g.queue.cfg.ACL)
 	}
 	return g.discard(nodes)
 }

@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// identity is what a node contains unless WithData says otherwise: who made it, for whoever looks
-// at the queue. docs/wire-format.md describes it.
+// identity is what a node contains unless WithData says otherwise: the process that created it, for
+// a person who looks at the queue. docs/wire-format.md describes it.
 type identity struct {
 	Host string `json:"host,omitempty"`
 	Pid  int    `json:"pid"`
@@ -26,7 +26,7 @@ var self = sync.OnceValue(func() []byte {
 })
 
 // identify reads an identity. Data of any other kind have none. What others have written may be
-// shown on somebody's terminal: a name that is no word is left out.
+// shown on a terminal: a name that is no word is left out.
 func identify(data []byte) (host string, pid int) {
 	var id identity
 	if len(data) > maxIdentity || json.Unmarshal(data, &id) != nil {

@@ -11,26 +11,25 @@ import (
 
 // The properties.
 var (
-	// errSafe: of those who believe that they hold and whose nodes live, no two
-	// conflict. A member whose nodes were deleted may still be granted, or
-	// believe that it holds, as long as nobody has told it; but whoever was
-	// told that its nodes or its session are gone takes nothing any more.
+	// errSafe: of the members that believe that they hold and whose nodes exist, no two conflict. A
+	// member whose nodes were deleted may still be granted, or believe that it holds, until it is
+	// told; a member that was told that its nodes or its session are gone takes nothing any more.
 	errSafe = errors.New("P-safe")
-	// errFIFO: nobody is granted while one lives that came before and
-	// conflicts; and whatever a member was told shows that it was its turn.
+	// errFIFO: no member is granted while one exists that came before and conflicts; and what a
+	// member was told shows that it was its turn.
 	errFIFO = errors.New("P-fifo")
-	// errWake: nobody sleeps whose turn it is.
+	// errWake: no member sleeps whose turn it is.
 	errWake = errors.New("P-wake")
-	// errHerd: a deletion wakes only those who had that node among the nearest
-	// allowed+1 that block them, or among the readers right ahead of them, so at
-	// most one of those who want it exclusively.
+	// errHerd: a deletion wakes only the members that had the node among the nearest allowed+1 that
+	// block them, or among the readers right ahead of them, so at most one member that wants the
+	// lock exclusively.
 	errHerd = errors.New("P-herd")
-	// errOrphan: when nothing is left to happen, the line is empty.
+	// errOrphan: when nothing is left to happen, the queue is empty.
 	errOrphan = errors.New("P-orphan")
-	// errToken: whoever is granted has a greater czxid than all who were
-	// granted before, conflict and still believe that they hold. For others it
-	// follows from P-fifo: who came before was deleted by then, and the late
-	// grant of one who is dead is what tokens are for.
+	// errToken: a member that is granted has a greater czxid than all that were granted before,
+	// conflict and still believe that they hold. For others it follows from P-fifo: the members
+	// that came before were deleted by then, and the late grant of a dead one is what tokens are
+	// for.
 	errToken = errors.New("P-token")
 )
 
@@ -54,8 +53,8 @@ func (m *model) blocks(ahead, mine znode.Kind) bool {
 	return mine != znode.Read || ahead == znode.Write
 }
 
-// nearer counts the nodes that block member i, out of those that exist, from behind
-// a place on, where a node of that kind stands: of readers, other readers do not count.
+// nearer counts the nodes that block member i, out of those that exist, from behind a place on,
+// where a node of that kind stands: of readers, other readers do not count.
 func (m *model) nearer(s *modelState, i int, exist nodeSet, place int, kind znode.Kind) int {
 	own := m.own(s, i)
 	count := 0
@@ -111,7 +110,7 @@ func (m *model) grant(s *modelState, i int, how op) {
 	case how != opShortcut && !m.mayGo(s, i, me.seen):
 		m.wrong = fmt.Errorf("%w: %s takes the lock, but has been told of nothing that makes it its turn", errFIFO, m.name(i))
 	case alive && !m.mayGo(s, i, s.live):
-		m.wrong = fmt.Errorf("%w: %s takes the lock while somebody lives who came before", errFIFO, m.name(i))
+		m.wrong = fmt.Errorf("%w: %s takes the lock while a node exists that came before", errFIFO, m.name(i))
 	}
 	if !alive {
 		m.seen.late++
@@ -126,8 +125,7 @@ func (m *model) grant(s *modelState, i int, how op) {
 	m.checkHolders(s)
 }
 
-// token stands for the czxid of the node that was granted: its number in line
-// grows with it.
+// token stands for the czxid of the node that was granted: its number in line grows with it.
 func (m *model) token(s *modelState, i int) int {
 	for n := range m.first[i][s.member[i].round].nodes {
 		return m.number(s, n)
@@ -135,8 +133,8 @@ func (m *model) token(s *modelState, i int) int {
 	panic("a member without nodes")
 }
 
-// conflict reports whether two members can not hold at the same time. Of
-// permits any number of members can; they are counted elsewhere.
+// conflict reports whether two members can not hold at the same time. Of permits any number of
+// members can; they are counted elsewhere.
 func (m *model) conflict(s *modelState, i, j int) bool {
 	shares := func(i int) bool {
 		return m.members[i].kind == znode.Read || m.members[i].kind == znode.Permit || s.member[i].is.has(isLowered)
@@ -209,7 +207,7 @@ func (m *model) checkSleep(s *modelState) error {
 func (m *model) checkEnd(s *modelState) error {
 	for i := range m.members {
 		if s.member[i].phase != inFinished && s.live.any(m.own(s, i)) {
-			return fmt.Errorf("%w: %s waits for ever", errWake, m.name(i))
+			return fmt.Errorf("%w: %s waits forever", errWake, m.name(i))
 		}
 	}
 	for i := range m.members {
@@ -218,7 +216,7 @@ func (m *model) checkEnd(s *modelState) error {
 		}
 	}
 	if s.live != 0 {
-		return fmt.Errorf("%w: a node is left that nobody will delete", errOrphan)
+		return fmt.Errorf("%w: a node is left that no member will delete", errOrphan)
 	}
 	return nil
 }
@@ -232,9 +230,9 @@ type outcome struct {
 	trace  []modelStep // a shortest way there
 }
 
-// explore visits every state that can be reached, those that take the fewest
-// steps first, and stops at the first that breaks a property. It keeps 128 bits
-// of each state, so it takes two states for one with a chance of less than 1 in 2^80.
+// explore visits every state that can be reached, those that take the fewest steps first, and stops
+// at the first that breaks a property. It keeps 128 bits of each state, so it takes two states for
+// one with a chance of less than 1 in 2^80.
 func (m *model) explore() outcome {
 	began := time.Now()
 	seeds := [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}

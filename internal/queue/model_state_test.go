@@ -12,8 +12,8 @@ import (
 const (
 	maxMembers = 4
 	maxNodes   = 16 // over all rounds
-	maxLog     = 14 // transactions that somebody has still to hear of
-	maxLine    = 12 // nodes that somebody still knows
+	maxLog     = 14 // transactions of which a member has still to hear
+	maxLine    = 12 // nodes that a member still knows
 )
 
 // modelConfig is one situation to look through: who comes, and how often what may go wrong.
@@ -73,7 +73,7 @@ func (s nodeSet) nodes(yield func(nodeNo) bool) {
 }
 
 // modelState is everything that the model knows at one moment. The log is kept from
-// the first transaction on that somebody has not heard of.
+// the first transaction on of which a member has not heard.
 type modelState struct {
 	live   nodeSet        // the nodes that exist, as of the end of the log
 	log    [maxLog]txn    // what happened, in order
@@ -347,7 +347,7 @@ func (m *model) waiting(s *modelState, i int) bool {
 }
 
 // tidy brings a state into the form that stands for all that differ from it in
-// nothing that anybody can notice.
+// nothing that a member can notice.
 func (m *model) tidy(s *modelState) {
 	oldest := s.logged
 	known := s.live
@@ -361,7 +361,7 @@ func (m *model) tidy(s *modelState) {
 			continue
 		}
 		if m.waiting(s, i) {
-			// Asleep; what wakes nobody goes unnoticed.
+			// Asleep; what wakes no member goes unnoticed.
 			for me.heard < s.logged && !me.is.has(isCut) {
 				next := m.after(s.log[me.heard], me.seen)
 				if me.seen.without(next).any(me.watched|m.own(s, i)) || s.log[me.heard] == txn(txCloses)|txn(i<<1)|txn(me.round) {
@@ -392,7 +392,7 @@ func (m *model) tidy(s *modelState) {
 		known |= s.member[i].deaf
 	}
 	for _, t := range s.log[:s.logged] {
-		known |= m.after(t, 0) // what is created later than somebody has heard
+		known |= m.after(t, 0) // what is created later than a member has heard
 	}
 	var places nodeSet
 	for n := range known.nodes {

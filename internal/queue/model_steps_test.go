@@ -35,7 +35,7 @@ const (
 	opRelease
 	opReap // the servers end the session of one who has crashed
 
-	// What follows may happen, and nobody can count on it.
+	// What follows may happen, and no member can count on it.
 	opDowngrade
 	opExpire
 	opCancel
@@ -143,7 +143,7 @@ func (m *model) isNext(s *modelState, i int) bool {
 }
 
 // create is the transaction and its reply: in between the member can do nothing,
-// so it makes no difference to anybody that both are one step.
+// so it makes no difference to any member that both are one step.
 func (m *model) create(s *modelState, me *modelClient, i int) {
 	m.happen(s, txCreates, i)
 	me.seen, me.heard = s.live, s.logged
@@ -167,7 +167,7 @@ type doer func(op, nodeNo, func(*modelState, *modelClient))
 func (m *model) survey(s *modelState, i int, do doer) {
 	me := &s.member[i]
 	if me.is.has(isCut) {
-		return // nobody answers
+		return // no server answers
 	}
 	do(opList, 0, func(s *modelState, me *modelClient) {
 		me.listed = m.list(s, me.seen)
@@ -190,7 +190,7 @@ func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
 	for n := range nodes.nodes {
 		names = append(names, m.names[n][m.number(s, n)].Name)
 	}
-	line, err := znode.Line(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
+	line, err := znode.Sort(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
 	if err != nil {
 		panic(err)
 	}
@@ -204,7 +204,7 @@ func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
 	return listed
 }
 
-// turn is what the rule says of the last listing, and of those who have gone since.
+// turn is what the rule says of the last listing, and of the nodes deleted since.
 func (m *model) turn(s *modelState, i int) blockers {
 	first := m.named(s, m.own(s, i))[0]
 	if m.bug.laterWritersBlock && first.Kind == znode.Read {
@@ -359,7 +359,7 @@ func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 	m.decide(s, i, &t, how)
 }
 
-// requeue gives up what is left of the nodes and starts anew, at the tail.
+// requeue gives up what is left of the nodes and starts over, at the tail.
 func (m *model) requeue(s *modelState, i int) {
 	me := &s.member[i]
 	m.seen.requeues++

@@ -192,7 +192,7 @@ func TestModelFindsWhatIsBroken(t *testing.T) {
 	}
 }
 
-// What looks superfluous is there for whoever breaks the other half: taking
+// What looks superfluous is there in case the other half is broken: taking
 // EventNotWatching for a deletion does no harm as long as one of the two looks
 // before the grant is left.
 func TestModelHoldsWithOneOfTwoGuards(t *testing.T) {

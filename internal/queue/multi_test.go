@@ -17,8 +17,9 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A hold that ends while its transaction waits ends the call. If a server can have seen the request the error says that
-// the transaction may have taken place, and does not match the end of the hold: that would say that it has not.
+// A hold that ends while its transaction waits ends the call. If a server can have seen the request
+// the error says that the transaction may have taken place, and does not match the end of the hold:
+// that would say that it has not.
 func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		begin   func(*testing.T, *proxy.Proxy) (sent func())

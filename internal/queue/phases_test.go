@@ -12,9 +12,9 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A lost hold whose node still lives deletes it, and so lets the next one in. By then every
-// holder must have been told. They are many, so that a deletion that begins in the middle
-// reaches the proxy before the last of them.
+// A lost hold whose node still lives deletes it, and so lets the next one in. By then every holder
+// must have been told. They are many, so that a deletion that begins in the middle reaches the
+// proxy before the last of them.
 func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -63,8 +63,8 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	})
 }
 
-// The end of the session deletes the node, and so lets the next one in. By then the holder must have
-// been told.
+// The end of the session deletes the node, and so lets the next one in. By then the holder must
+// have been told.
 func TestAHolderIsToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

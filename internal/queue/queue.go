@@ -118,7 +118,7 @@ func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, e
 	if err != nil && err != zk.ErrNoNode {
 		return nil, nil, explain(err, "READ on "+q.dir)
 	}
-	nodes, err := znode.Line(children, q.kinds...)
+	nodes, err := znode.Sort(children, q.kinds...)
 	return nodes, dir, err
 }
 
@@ -127,7 +127,7 @@ func explain(err error, right string) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}
-	return zkclient.Named(err)
+	return zkclient.DescribeCode(err)
 }
 
 // path returns the full path of a node.

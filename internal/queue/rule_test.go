@@ -47,7 +47,7 @@ func inLine(t testing.TB, words string) []znode.Node {
 		}
 		names = append(names, fmt.Sprintf("%s%010d", znode.Prefix("0f8fad5b-d9cb-469f-a165-70867728950e", kindOf[word[0]]), seq))
 	}
-	line, err := znode.Line(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
+	line, err := znode.Sort(names, znode.Read, znode.Write, znode.Lock, znode.Permit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestGone(t *testing.T) {
 	}{
 		{"the only one ahead", lockRule, "l1 l2", 2, "l1", false, true, false},
 		{"one of two ahead: the other may have gone unwatched", lockRule, "l1 l2 l3", 3, "l2", false, false, true},
-		{"the one further ahead, which nobody watches", lockRule, "l1 l2 l3", 3, "l1", false, false, false},
+		{"the one further ahead, which is not watched", lockRule, "l1 l2 l3", 3, "l1", false, false, false},
 		{"a node that is not ahead", lockRule, "l1 l2", 2, "l9", false, false, false},
 		{"the writer ahead of a reader, downgraded or not", readRule, "w1 r2", 2, "w1", false, true, false},
 		{"the reader ahead of a writer", writeRule, "r1 w2", 2, "r1", false, true, false},
@@ -160,7 +160,7 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-__WRIT__0000000002", "write-0000000003x", "permit-0000000004",
 		"_c_0f8fad5b-d9cb-469f-a165-70867728950e-write-0000000005",
 	}
-	line, err := znode.Line(children, znode.Read, znode.Write)
+	line, err := znode.Sort(children, znode.Read, znode.Write)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	}
 	// The mutex shares its word with Curator and zk.Lock, and so stands in
 	// one line with them.
-	line, err = znode.Line(children, znode.Lock)
+	line, err = znode.Sort(children, znode.Lock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +178,8 @@ func TestChildrenOfOthersAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// Fairness, without I/O: in every line up to six long, those who may go are the
-// first ones, as many as fit, and nobody is passed over.
+// Fairness, without I/O: in every line up to six long, the members that may go are the
+// first ones, as many as fit, and none is passed over.
 func TestOnlyTheFirstMayGo(t *testing.T) {
 	may := func(r rule, line []znode.Node, first int) bool {
 		turn := r.blockers(line, line[first])

@@ -9,13 +9,14 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// The shortcuts: what saves requests. Without this file's grants a waiter lists, and holds as
-// surely.
+// The shortcuts save requests. Without them a waiter lists, and holds as surely.
 //
-//	roomInReply     the reply to the create tells how many children the directory has: so few that all may be ahead
-//	noWriterCached  a reader knows that no writer is queued (dirView)
-//	follow          the predecessor is a node of this process, which knows that it held
-//	release marker  the nearest blocker is deleted together with a marker, which says that its holder had none ahead
+//   - roomInReply: the reply to the create tells how many children the directory has, and all of
+//     them may be ahead.
+//   - noWriterCached: a reader knows that no writer is queued (dirView).
+//   - follow: the predecessor is a node of this process, which knows that it held.
+//   - release marker: the nearest blocker is deleted together with a marker, which says that none
+//     was ahead of its holder.
 //
 // Each ends in the same recheck as a grant by a listing.
 
@@ -42,7 +43,7 @@ func (w *waiter) roomInReply() bool {
 	}
 	w.token = dir.Mzxid
 	if w.limit.Dir != 0 && dir.Czxid != w.limit.Dir {
-		w.limit.forget()
+		w.limit.forget() // invariant 9
 		return false
 	}
 	return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead

@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Whoever comes touches the directory; but not into a long line, if nobody watches for that and the connection tells
-// the token without.
+// A waiter touches the directory; but not in a long queue, if no reader watches for that and the
+// connection tells the token without.
 func TestWhoComesTouchesTheDirectory(t *testing.T) {
 	for _, tc := range []struct {
 		name     string

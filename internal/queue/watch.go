@@ -48,7 +48,7 @@ func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
 		return next, err
 	case i < 0, !zkclient.Gone(event):
 		return relist, nil // another event than the deletion of a blocker
-	case zkclient.Marked(event):
+	case zkclient.Released(event):
 		b.releasedByHolder()
 		return pending, nil
 	}

@@ -118,7 +118,7 @@ func (w *packetConn) note(p []byte) (send []byte, done bool) {
 	case running:
 		xid, op := request(p)
 		w.pastAuth = w.pastAuth || op != opSetAuth
-		sent := packet{xid: xid, op: op, at: now, birth: w.birth(op, p)}
+		sent := packet{xid: xid, op: op, at: now, createZxid: w.createZxid(op, p)}
 		if op == opSetWatches {
 			p = w.rewatch(p)
 			sent.resend = func() { w.send(sent, p, func() bool { return true }) }
@@ -288,13 +288,13 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	w.mu.Unlock()
 	if ok {
 		if op == opClose && !failed {
-			w.client.link.Parted()
+			w.client.link.CloseConfirmed()
 		}
 		if touches(op, code) {
 			w.client.link.Answered(p.at)
 		}
-		if p.birth != nil && !failed {
-			p.birth.Tell(zxid)
+		if p.createZxid != nil && !failed {
+			p.createZxid.Set(zxid)
 		}
 	}
 	switch {
@@ -355,12 +355,12 @@ func (w *packetConn) enlarge(size int) {
 	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
 }
 
-// birth returns the caller that wants to know the zxid of the create that is sent, or nil.
-func (w *packetConn) birth(op int32, p []byte) *liveness.Birth {
-	if op != opMulti && op != opCreate || !w.client.link.Expecting() {
+// createZxid returns the PendingZxid of the create that is sent, or nil if it is not tracked.
+func (w *packetConn) createZxid(op int32, p []byte) *liveness.PendingZxid {
+	if op != opMulti && op != opCreate || !w.client.link.Tracking() {
 		return nil
 	}
-	return w.client.link.Expected(created(op, p))
+	return w.client.link.Tracked(created(op, p))
 }
 
 // awaitRewatch delays the first reply after a reconnect until the client has set its watches again.

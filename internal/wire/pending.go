@@ -14,10 +14,10 @@ type pending struct {
 }
 
 type packet struct {
-	xid, op int32
-	at      time.Time
-	birth   *liveness.Birth // the caller that wants to know the zxid of the reply, or nil
-	resend  func()          // sends it again if the server drops it; nil if the client does that
+	xid, op    int32
+	at         time.Time
+	createZxid *liveness.PendingZxid // receives the zxid of the reply; or nil
+	resend     func()                // sends it again if the server drops it; nil if the client does that
 }
 
 func (q *pending) push(p packet) {

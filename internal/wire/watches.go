@@ -44,7 +44,8 @@ type watch struct {
 	mark   string // the mark that also fires it, or ""
 }
 
-// fire sends an event, once. The server sends that of a node that does not exist ahead of the answer.
+// fire sends an event, once. The server sends that of a node that does not exist ahead of the
+// answer.
 func (w watch) fire(e zk.Event) {
 	if e.Type == zk.EventNodeDeleted && !w.batch.answered {
 		w.batch.absent[w.at] = true
@@ -67,8 +68,7 @@ type batch struct {
 
 // watchAll sets a data watch on each node and waits for the answer. Each channel yields one event
 // and is then closed: zk.EventNotWatching if the connection ended first. The channel of a node that
-// did not exist is nil. mark is that of the first
-// node, or "".
+// did not exist is nil. mark is that of the first node, or "".
 func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
 	w, err := c.pastAuthConn()
 	if err != nil {

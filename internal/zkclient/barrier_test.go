@@ -9,9 +9,9 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// The create is lost sight of, and the client comes back on another member of
-// the ensemble, which does not know of it yet: who lists there without a barrier
-// finds nothing, and makes a second node.
+// The reply to the create is lost, and the client reconnects to another member of the ensemble,
+// which has not applied the create yet. Without a barrier the client would find nothing there and
+// create a second node.
 func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 	for _, c := range []struct {
 		delay   time.Duration
@@ -29,7 +29,7 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 				l := newLineAt(t, v, 20*time.Second, followers[0].Addr())
 				rounds := 40
 				if !v.Virtual() {
-					rounds = 8 // that real members behave as those in memory
+					rounds = 8 // to check that real members behave like those in memory
 				}
 				for round := range rounds {
 					nodes := 1 + round%3

@@ -10,16 +10,16 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// answer is what a call of the client came to.
+// answer is the result of a call of the zk client.
 type answer[T any] struct {
 	value T
 	err   error
 }
 
-// start makes a call on a goroutine of its own, for no call of the client takes
-// a context, and one that is given up can live on for many seconds.
-func start[T any](call func() (T, error)) <-chan answer[T] {
-	c := make(chan answer[T], 1) // nobody may be left to receive it
+// goCall makes a call on a new goroutine, because no call of the zk client takes a context, and a
+// call whose caller has given up may take many more seconds.
+func goCall[T any](call func() (T, error)) <-chan answer[T] {
+	c := make(chan answer[T], 1) // buffered: the caller may have given up
 	go func() {
 		value, err := call()
 		c <- answer[T]{value, err}
@@ -27,28 +27,28 @@ func start[T any](call func() (T, error)) <-chan answer[T] {
 	return c
 }
 
-// Uninterruptible is a context whose end is obeyed between calls of the client only. Whoever
-// has a goroutine that nobody waits for need not leave a call that is under way, and
-// saves a goroutine for each.
+// Uninterruptible returns a context whose end is checked only between calls of the zk client. A
+// goroutine on which no caller waits need not abandon a call that is under way. It calls directly
+// instead of starting a goroutine for each call.
 func Uninterruptible(ctx context.Context) context.Context { return uninterruptible{ctx} }
 
 type uninterruptible struct{ context.Context }
 
-// hurried reports whether ctx may end while a call is under way, and that matters.
+// interruptible reports whether the caller wants to abandon a call that is under way when ctx ends.
 func interruptible(ctx context.Context) bool {
 	_, not := ctx.(uninterruptible)
 	return !not && ctx.Done() != nil
 }
 
-// made makes a call and waits for it as long as ctx lives. Where nobody is in a hurry
-// it needs no goroutine, which is two hops less. If ctx ends first, late is where
-// the answer comes later.
-func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
+// callCtx makes a call and waits for it until ctx ends. If ctx is not interruptible it needs no
+// goroutine, which saves two goroutine switches. If ctx ends first, late yields the answer when it
+// arrives.
+func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
 	if !interruptible(ctx) {
 		value, err := call()
 		return answer[T]{value, err}, nil
 	}
-	c := start(call)
+	c := goCall(call)
 	select {
 	case a = <-c:
 		return a, nil
@@ -57,14 +57,14 @@ func made[T any](ctx context.Context, call func() (T, error)) (a answer[T], late
 	}
 }
 
-// outcome is what an error of the client says about the request.
+// outcome is what an error of the zk client says about the request.
 type outcome int
 
 const (
 	done    outcome = iota // the server did it
 	refused                // the server answered, and did nothing
-	unsent                 // the server did nothing; asking again may help
-	unknown                // it may have been done
+	unsent                 // the server did nothing; sending it again may help
+	unknown                // the server may have done it
 )
 
 func outcomeOf(err error) outcome {
@@ -79,21 +79,19 @@ func outcomeOf(err error) outcome {
 		errors.Is(err, zk.ErrInvalidPath), errors.Is(err, zk.ErrShortBuffer), errors.Is(err, zk.ErrAPIError):
 		return refused
 	}
-	// The client has no names for some of the server's codes. All of them are
-	// answers (quota exceeded, unimplemented) but those by which a server says
-	// that it does not know what became of the request, or that it has not
-	// begun with it.
+	// The zk client has no names for some of the server's codes. All of them are answers (quota
+	// exceeded, unimplemented) except those with which a server says that it does not know what
+	// became of the request, or that it has not started it.
 	if code, ok := strings.CutPrefix(err.Error(), "unknown error: "); ok {
 		switch code {
 		case "-1", "-2", "-3", "-4", "-7":
 			return unknown
 		case "-12":
-			// There is no such session: the request came between its end and
-			// that of its connection. It proves nothing but that.
+			// There is no such session: the request arrived after the session ended and before its
+			// connection was closed. It proves nothing else.
 			return unsent
 		case "-127":
-			// The server has too much to do and has thrown the request away. No
-			// other server has heard of it.
+			// The server is overloaded and has dropped the request. It has not forwarded it.
 			return unsent
 		}
 		return refused
@@ -101,21 +99,21 @@ func outcomeOf(err error) outcome {
 	return unknown
 }
 
-// proves reports whether an answer comes from the leader, with a quorum behind it. A single
-// server gives all others by itself, also one that is cut off from the leader. multi is
-// whether a Multi was asked: with zookeeper.enableEagerACLCheck each server refuses a
-// plain create, write or delete with NoAuth or InvalidACL before the leader hears of it.
+// proves reports whether an answer comes from the leader, with a quorum. A single server gives all
+// other answers by itself, also one that is cut off from the leader. multi is whether the request
+// was a Multi: with zookeeper.enableEagerACLCheck each server refuses a plain create, write or
+// delete with NoAuth or InvalidACL before the leader hears of it.
 func proves(err error, multi bool) bool {
 	return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists) ||
 		errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNotEmpty) ||
 		errors.Is(err, zk.ErrNoChildrenForEphemerals) || multi && errors.Is(err, zk.ErrNoAuth)
 }
 
-// overloaded is the answer of a server that has thrown the request away.
+// overloaded reports whether the server has dropped the request because of its load.
 func overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
 
-// Named says in words what the client has but a number for.
-func Named(err error) error {
+// DescribeCode adds a description to an error for which the zk client has only a number.
+func DescribeCode(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -130,7 +128,7 @@ func Named(err error) error {
 	return err
 }
 
-// retry paces something that is asked again until it is answered.
+// retry paces a request that is repeated until a server answers it.
 type retry struct {
 	client *Client
 	tries  int
@@ -140,8 +138,8 @@ func (c *Client) retry() *retry { return &retry{client: c} }
 
 const longestPause = 100 * time.Millisecond
 
-// wait pauses a little longer each time. It returns an error when there is no
-// point in asking again: ctx has ended or the connection was closed.
+// wait pauses a little longer each time. It returns an error if a retry cannot help: ctx has ended
+// or the connection was closed.
 func (r *retry) wait(ctx context.Context) error {
 	changed := r.client.link.Changed()
 	if r.client.link.IsClosed() {
@@ -160,29 +158,29 @@ func (r *retry) wait(ctx context.Context) error {
 	return nil
 }
 
-// again is wait for a request that got no answer: its trace is told.
+// again is wait for a request that was not answered; it also reports the retry to the trace.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
 		if overloaded(cause) && ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", err, Named(cause)) // there is a connection: ctx alone does not say what is wrong
+			return fmt.Errorf("%w: %w", err, DescribeCode(cause)) // there is a connection: the error of ctx alone does not say what is wrong
 		}
 		return err
 	}
 	if t := r.client.trace; t != nil {
-		t.Retried(op, Named(cause))
+		t.Retried(op, DescribeCode(cause))
 	}
 	return nil
 }
 
-// connected waits until the connection has a session. What is asked while it has
-// none waits in the client's queue, where it cannot be taken back: of a thousand
-// callers that come and give up during an outage, a thousand requests would be
-// left. It does not mean that the next call succeeds.
+// connected waits until the connection has a session. Requests made while it has none wait in the
+// queue of the zk client and cannot be withdrawn: if a thousand callers came and gave up during an
+// outage, a thousand requests would be left. connected does not guarantee that the next call
+// succeeds.
 func (c *Client) connected(ctx context.Context) error {
 	var began time.Time
 	for retry := c.retry(); ; {
 		if c.link.IsClosed() {
-			return ErrClosed // for a while, the client's state does not say so
+			return ErrClosed // for a while, the zk client's state does not say so
 		}
 		if c.conn.State() == zk.StateHasSession {
 			return nil
@@ -196,8 +194,8 @@ func (c *Client) connected(ctx context.Context) error {
 	}
 }
 
-// await makes a call again and again until the server answers, and returns the
-// answer, be it a refusal. It is for calls that may be made any number of times.
+// await repeats a call until the server answers, and returns the answer, which may be a refusal. It
+// is only for calls that are safe to repeat.
 func await[T any](ctx context.Context, c *Client, op string, call func() (T, error)) (T, error) {
 	var none T
 	retry := c.retry()
@@ -208,7 +206,7 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
-		a, late := made(ctx, call)
+		a, late := callCtx(ctx, call)
 		if late != nil {
 			return none, Ended(ctx)
 		}
@@ -225,9 +223,8 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 func (c *Client) multi(ops ...any) ([]zk.MultiResponse, error) {
 	replies, err := c.conn.Multi(ops...)
 	for _, r := range replies {
-		// An operation in front of or behind the one that failed has the
-		// code of no error, or of "rolled back", which the client does not
-		// know by name.
+		// The operations before the one that failed have code 0, those after it have "runtime
+		// inconsistency" (rolled back), for which the zk client has no name.
 		if r.Error != nil && outcomeOf(r.Error) == refused {
 			return nil, r.Error
 		}
@@ -245,13 +242,14 @@ func (c *Client) multi(ops ...any) ([]zk.MultiResponse, error) {
 
 // What Transact returns as the index of the operation that failed, if it is none of them.
 const (
-	NotDone    = -1 // the transaction has not taken place
-	Unanswered = -2 // it may have
+	NotDone    = -1 // the transaction was not done
+	Unanswered = -2 // it may have been done
 )
 
-// Transact makes a transaction of the caller's, once: what the server has thrown away is sent again,
-// what may have been done is not. may is asked right before it is sent, and forbids that by an error.
-// failed is the index of the operation that was refused, and then none was done; or one of the above.
+// Transact runs the caller's transaction at most once: if the server has dropped it Transact sends
+// it again, if the server may have done it Transact does not. Transact calls may right before it
+// sends the transaction; an error of may prevents that. failed is the index of the operation that
+// the server refused, in which case it did none of them; or one of the constants above.
 func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (replies []zk.MultiResponse, failed int, err error) {
 	for retry := c.retry(); ; {
 		if err := Ended(ctx); err != nil {
@@ -263,7 +261,7 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		if err := may(); err != nil {
 			return nil, NotDone, err
 		}
-		a, late := made(ctx, func() ([]zk.MultiResponse, error) { return c.conn.Multi(ops...) })
+		a, late := callCtx(ctx, func() ([]zk.MultiResponse, error) { return c.conn.Multi(ops...) })
 		if late != nil {
 			return nil, Unanswered, Ended(ctx)
 		}
@@ -277,7 +275,7 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 			return nil, Unanswered, fmt.Errorf("%d replies to %d operations", len(a.value), len(ops))
 		case o == done:
 			return a.value, NotDone, nil
-		case o == refused && !errors.Is(a.err, zk.ErrAPIError): // that is one of the client's, which cannot read the reply
+		case o == refused && !errors.Is(a.err, zk.ErrAPIError): // ErrAPIError comes from the zk client itself, which cannot decode the reply
 			return nil, NotDone, a.err
 		case o != unsent:
 			return nil, Unanswered, a.err
@@ -288,22 +286,23 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 	}
 }
 
-// prove runs a request that needs the quorum and changes nothing, once; an answer of the leader
-// shows that the session was known to the ensemble when the request was sent. A Sync would not do:
-// a leader that has been deposed without knowing still answers it.
-func (c *Client) prove(session int64, checks ...any) ([]zk.MultiResponse, error) {
+// quorumCheck sends a request that needs the quorum and changes nothing, once. If the leader
+// answers, it knew the session when the request was sent. A Sync would not do: a deposed leader
+// that does not know it is deposed still answers it.
+func (c *Client) quorumCheck(session int64, checks ...any) ([]zk.MultiResponse, error) {
 	sent := time.Now()
 	replies, err := c.multi(checks...)
-	c.proved(session, sent, err, true)
+	c.noteQuorumReply(session, sent, err, true)
 	return replies, err
 }
 
-// proved notes the answer to a request that needs the quorum, a Multi or not.
-func (c *Client) proved(session int64, sent time.Time, err error, multi bool) {
+// noteQuorumReply records the answer to a request that needs the quorum. multi is whether the
+// request was a Multi.
+func (c *Client) noteQuorumReply(session int64, sent time.Time, err error, multi bool) {
 	if proves(err, multi) && c.In(session) {
 		c.link.Proved(session, sent)
 	}
 }
 
-// barrier is the cheapest of these requests: the root always exists.
+// barrier is the cheapest request that needs the quorum: the root always exists.
 var barrier = &zk.CheckVersionRequest{Path: "/", Version: -1}

@@ -19,7 +19,7 @@ import (
 )
 
 func TestOutcomeOf(t *testing.T) {
-	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) } // as the client writes it
+	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) } // as the zk client formats it
 	for _, c := range []struct {
 		err  error
 		want outcome
@@ -72,8 +72,8 @@ func TestOutcomeOf(t *testing.T) {
 	}
 }
 
-// A multi that fails has the error of the operation that failed, and not of
-// those around it, which were rolled back.
+// A multi that fails has the error of the operation that failed, not of the others, which were
+// rolled back.
 func TestMultiReportsTheOperationThatFailed(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -189,8 +189,8 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 	})
 }
 
-// A closed connection answers every call at once, like a lost one. Whoever asks
-// again and again must notice.
+// A closed connection answers every call at once, like a lost one. Calls that retry must notice the
+// difference.
 func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -203,7 +203,7 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 		l.conn.Close()
 		hold.Release()
 		mustBe(t, result(t, 3*time.Second, "claim under way", waiting), ErrClosed)
-		// At once: the client's own state may lag behind.
+		// At once, although the zk client's own state may lag behind.
 		_, err := l.client.Session(ctx)
 		mustBe(t, err, ErrClosed)
 		for what, call := range map[string]func() error{
@@ -225,9 +225,9 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 	})
 }
 
-// What is asked while there is no connection would wait in the client's queue,
-// where nobody can take it back: of all who came and went during an outage a
-// request would be left, to be sent when it is over.
+// A request made while there is no connection would wait in the zk client's queue and could not be
+// withdrawn: each caller that came and gave up during an outage would leave a request, to be sent
+// after the outage.
 func TestAnOutageLeavesNoQueueOfRequests(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -16,8 +16,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// Three hundred cuts, each at some packet, while nodes are made, given up and
-// deleted. The session lives through all of it, so nothing sweeps up behind us.
+// Three hundred times the proxy cuts the connection at some packet, while nodes are created,
+// abandoned and deleted. The session outlives all cuts, so its end does not clean up.
 func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -70,7 +70,7 @@ func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 			f := l.Nth(ops[random.IntN(len(ops))], 1+random.IntN(6), actions[random.IntN(len(actions))])
 			select {
 			case <-f.Fired():
-			case <-time.After(10 * time.Millisecond): // recovery may be over, and nothing be listed
+			case <-time.After(10 * time.Millisecond): // recovery may be over with no listing
 				f.Cancel()
 				l.Cut()
 			}
@@ -90,8 +90,8 @@ func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 	})
 }
 
-// A create that the client has queued while it was disconnected is executed in
-// the next session, without an error. It must not be taken for ours.
+// A create that the zk client has queued while it was disconnected is executed in the next session,
+// without an error. Claim must not return its node.
 func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 	for name, settle := range map[string]func(*line, Claim, string, <-chan answer[[]zk.MultiResponse]) error{
 		"waited for": func(l *line, claim Claim, _ string, call <-chan answer[[]zk.MultiResponse]) error {
@@ -103,7 +103,7 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 			return err
 		},
 		"given up": func(l *line, claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) error {
-			l.client.reap(claim, id, call)
+			l.client.cleanUpCreate(claim, id, call)
 			return ErrOver
 		},
 	} {
@@ -114,9 +114,9 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 				claim, id := l.want(2), "00000000-0000-4000-8000-000000000000"
 				l.Refuse()
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
-				// Claim waits for a connection; what it asks for in the moment in
-				// which one goes ends up here.
-				call := start(func() ([]zk.MultiResponse, error) { return l.client.multi(claim.ops(id)...) })
+				// Claim waits for a connection; a create that it sends at the moment the connection
+				// is lost is queued like this one.
+				call := goCall(func() ([]zk.MultiResponse, error) { return l.client.multi(claim.ops(id)...) })
 				v.Expire(t, l.conn)
 				must(t, l.Accept())
 				mustBe(t, result(t, 15*time.Second, "carried over", async(func() error { return settle(l, claim, id, call) })), ErrOver)
@@ -132,7 +132,8 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 	}
 }
 
-// A delete that is carried over finds no node, and that is nobody's doing.
+// A delete that is sent in the next session finds no node, because the end of the old session has
+// deleted it.
 func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -140,7 +141,7 @@ func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
 		path := l.path(l.claim(t, 1)[0])
 		l.Refuse()
 		test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
-		call := async(func() error { return l.conn.Delete(path, -1) }) // as in the moment in which the connection goes
+		call := async(func() error { return l.conn.Delete(path, -1) }) // sent at the moment the connection is lost
 		v.Expire(t, l.conn)
 		must(t, l.Accept())
 		err := result(t, 15*time.Second, "carried over", call)
@@ -157,7 +158,7 @@ func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
 	})
 }
 
-// The same from outside: sessions end while many claim.
+// The same end to end: sessions end while many goroutines claim.
 func TestClaimsAroundTheEndOfASession(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -177,7 +178,7 @@ func TestClaimsAroundTheEndOfASession(t *testing.T) {
 							}
 							return
 						}
-						// Some are left for the end of the session.
+						// Some nodes are left for the end of the session.
 						if made.Nodes[0].Seq%2 == 0 {
 							err = <-l.client.Remove(sess, l.dir, made.Nodes)
 						}

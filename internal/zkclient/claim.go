@@ -12,48 +12,48 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Claim asks for ephemeral sequential nodes that stand side by side in a
-// directory, all of them or none.
+// Claim describes ephemeral sequential nodes to create next to each other in a directory, all of
+// them or none.
 type Claim struct {
 	Dir   string
 	Kind  znode.Kind
 	Nodes int
 	Data  []byte
 	ACL   []zk.ACL
-	// Touch writes the directory's (empty) data in the same transaction. Its
-	// reply tells how many children there are and the transaction's zxid, and
-	// whoever watches that data hears of it.
+	// Touch writes the directory's (empty) data in the same transaction. The reply then has the
+	// number of children and the zxid of the transaction, and data watches on the directory fire.
 	Touch bool
-	// Check, if not nil, must hold for the transaction to happen.
+	// Check, if not nil, must hold, or the transaction fails.
 	Check *zk.CheckVersionRequest
 }
 
-// Claimed is what a claim has made.
+// Claimed is the result of a Claim.
 type Claimed struct {
-	Nodes []znode.Node // in the order of their numbers
-	// Dir is the directory as of the transaction, and nil if it was not
-	// touched or the reply was lost.
+	Nodes []znode.Node // in the order of their sequence numbers
+	// Dir is the directory right after the transaction. It is nil if the claim did not touch it or
+	// the reply was lost.
 	Dir *zk.Stat
-	// Zxid is that of the transaction as far as the header of the reply tells,
-	// and 0 if that is not to be had.
+	// Zxid is the zxid of the transaction, from the header of the reply. It is 0 if that is not
+	// available.
 	Zxid int64
 }
 
-// How nodes come about that belong to nobody.
+// Why a node is orphaned.
 var (
-	errNobody    = errors.New("nobody waited for its create any more")
+	errAbandoned = errors.New("nobody waited for its create any more")
 	errElsewhere = errors.New("it was created in another session than it was meant for")
 	errPartly    = errors.New("others that were created with it are gone")
 )
 
-// Claim makes the nodes in the given session. Their names carry an id chosen
-// before the create, so that nodes whose reply was lost are found again
-// (Curator's withProtection); before that search comes a barrier, for another
-// server may be behind the create that it is searched for.
+// Claim creates the nodes in the given session. Their names have an id that is chosen before the
+// create, so that Claim can find nodes whose reply was lost (Curator's withProtection). Before it
+// searches, it sends a barrier: the server that it is connected to now may not have applied the
+// create yet.
 //
-// It returns the server's refusal (zk.ErrNoNode: there is no such directory;
-// zk.ErrBadVersion: Check failed), ErrOver, ErrClosed, or ctx's error, at once unless it
-// is Uninterruptible; whatever an unanswered create has made by then is deleted in the background.
+// It returns the server's refusal (zk.ErrNoNode: there is no such directory; zk.ErrBadVersion:
+// Check failed), ErrOver, ErrClosed, or ctx's error. It returns ctx's error at once unless ctx is
+// Uninterruptible; a background goroutine then deletes the nodes that an unanswered create has
+// created.
 func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed, error) {
 	retry := c.retry()
 	for {
@@ -69,14 +69,14 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		id := znode.NewID()
 		zxid := c.expect(claim, id)
 		sent := time.Now()
-		a, late := made(ctx, func() ([]zk.MultiResponse, error) { return c.claim(claim, id) })
+		a, late := callCtx(ctx, func() ([]zk.MultiResponse, error) { return c.claim(claim, id) })
 		if late != nil {
 			zxid()
-			go c.reap(claim, id, late)
+			go c.cleanUpCreate(claim, id, late)
 			return Claimed{}, Ended(ctx)
 		}
 		header := zxid()
-		c.proved(session, sent, a.err, claim.multi())
+		c.noteQuorumReply(session, sent, a.err, claim.multi())
 		switch outcomeOf(a.err) {
 		case done:
 			made := claim.read(a.value)
@@ -90,14 +90,14 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		case unknown:
 			found, err := c.search(ctx, claim, id)
 			if err != nil {
-				go c.reapFound(claim, id)
+				go c.cleanUpFound(claim, id)
 				return Claimed{}, err
 			}
 			if len(found) == claim.Nodes {
 				return c.ours(session, claim.Dir, Claimed{Nodes: found})
 			}
-			// Of some, somebody has deleted the others: less than all is none.
-			c.undo(claim.Dir, found, errPartly)
+			// Another client has deleted some of the nodes. A claim is all or nothing.
+			c.removeOrphans(claim.Dir, found, errPartly)
 		}
 		if err := retry.again(ctx, "create", a.err); err != nil {
 			return Claimed{}, err
@@ -105,13 +105,13 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 	}
 }
 
-// ours returns what was made if it was made in the session it was meant for: a
-// request that was queued in one session can run in the next without an error.
+// ours returns made if it was created in the given session. A request that is queued in one session
+// may be sent in the next without an error.
 func (c *Client) ours(session int64, dir string, made Claimed) (Claimed, error) {
 	if c.In(session) {
 		return made, nil
 	}
-	c.undo(dir, made.Nodes, errElsewhere)
+	c.removeOrphans(dir, made.Nodes, errElsewhere)
 	return Claimed{}, ErrOver
 }
 
@@ -134,11 +134,10 @@ func (claim Claim) ops(id string) []any {
 	return ops
 }
 
-// multi reports whether a claim is a transaction of several operations.
+// multi reports whether the claim needs a transaction of several operations.
 func (claim Claim) multi() bool { return claim.Nodes > 1 || claim.Check != nil || claim.Touch }
 
-// claim sends a claim. A single create that nothing goes along with costs a server
-// less than a transaction of one.
+// claim sends the claim. A single create is cheaper for a server than a Multi with one create.
 func (c *Client) claim(claim Claim, id string) ([]zk.MultiResponse, error) {
 	if claim.multi() {
 		return c.multi(claim.ops(id)...)
@@ -147,23 +146,24 @@ func (c *Client) claim(claim Claim, id string) ([]zk.MultiResponse, error) {
 	return []zk.MultiResponse{{String: path}}, err
 }
 
-// path is that of a node to be made, to which the server appends a number.
+// path returns the path of a node without the sequence number, which the server appends.
 func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefix(id, claim.Kind) }
 
-// expect has the connection keep the zxid of a claim, until it is asked for. Where
-// the directory is touched, its Stat tells, and whether the two are the same.
+// expect asks the connection for the zxid of a claim. The caller calls zxid after the reply. If the
+// claim touches the directory, the reply has a Stat with the same zxid; then expect is needed only
+// until VerifyHeaderZxid has compared the two.
 func (c *Client) expect(claim Claim, id string) (zxid func() int64) {
 	if claim.Touch && c.headers.Load() != 0 {
 		return func() int64 { return 0 }
 	}
-	birth, forget := c.link.Expect(claim.path(id))
+	pending, forget := c.link.Track(claim.path(id))
 	return func() int64 {
 		forget()
-		return birth.Zxid()
+		return pending.Zxid()
 	}
 }
 
-// Size is about how many bytes the request has.
+// Size returns the approximate number of bytes of the request.
 func (claim Claim) Size() int {
 	node := len(claim.Dir) + len(claim.Data) + 96 // id, kind and the fields around them
 	for _, a := range claim.ACL {
@@ -185,45 +185,45 @@ func (claim Claim) read(replies []zk.MultiResponse) Claimed {
 	return made
 }
 
-// node reads the name of a node we made.
+// node parses the name of a created node.
 func (claim Claim) node(name string) znode.Node {
 	n, ok := znode.Parse(name, claim.Kind)
 	if !ok {
-		// The server has appended something that is no number of ten
-		// digits. The node is ours and must go; its place is no place.
+		// The server has appended something other than a number of ten digits. The node is ours and
+		// must be deleted; -1 makes it unusable.
 		return znode.Node{Name: name, Kind: claim.Kind, Seq: -1}
 	}
 	return n
 }
 
-// reap waits for the answer to a claim that nobody waits for any more, and
-// deletes what it has made.
-func (c *Client) reap(claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) {
+// cleanUpCreate waits for the answer to a claim whose caller has given up, and deletes the nodes
+// that it has created.
+func (c *Client) cleanUpCreate(claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) {
 	a := <-call
 	switch outcomeOf(a.err) {
 	case done:
-		c.undo(claim.Dir, claim.read(a.value).Nodes, errNobody)
+		c.removeOrphans(claim.Dir, claim.read(a.value).Nodes, errAbandoned)
 	case unknown:
-		c.reapFound(claim, id)
+		c.cleanUpFound(claim, id)
 	}
 }
 
-// reapFound looks until there is an answer, and deletes what it finds.
-func (c *Client) reapFound(claim Claim, id string) {
+// cleanUpFound searches until a server answers, and deletes the nodes that it finds.
+func (c *Client) cleanUpFound(claim Claim, id string) {
 	found, err := c.search(context.Background(), claim, id)
 	if err == nil {
-		c.undo(claim.Dir, found, errNobody)
+		c.removeOrphans(claim.Dir, found, errAbandoned)
 	}
 }
 
-// search lists the nodes of an id. It may only be called after the create has
-// returned. The barrier and the listing must be answered by one server: what
-// the barrier has brought up to date is that server and no other.
+// search lists the nodes of an id. It may be called only after the create has returned. One server
+// must answer both the barrier and the listing, because the barrier brings only the server that
+// answers it up to date.
 func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.Node, error) {
 	retry := c.retry()
 	for {
 		before := c.Epoch()
-		if _, err := await(ctx, c, "check", func() (any, error) { return c.prove(c.conn.SessionID(), barrier) }); !proves(err, true) {
+		if _, err := await(ctx, c, "check", func() (any, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
 			return nil, err
 		}
 		children, err := await(ctx, c, "list", func() ([]string, error) {

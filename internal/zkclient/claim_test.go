@@ -35,18 +35,18 @@ func TestClaimTellsWhatTheTransactionSaw(t *testing.T) {
 	})
 }
 
-// isTheLine checks that the nodes stand side by side, and nobody else does.
+// isTheLine checks that exactly the claimed nodes are in the directory, with consecutive numbers.
 func (l *line) isTheLine(t *testing.T, made Claimed, want int) {
 	t.Helper()
 	children := l.children(t)
 	if len(children) != want || len(made.Nodes) != want {
 		t.Fatalf("%d children and %d nodes, want %d: %q", len(children), len(made.Nodes), want, children)
 	}
-	line, err := znode.Line(children, znode.Lock)
+	line, err := znode.Sort(children, znode.Lock)
 	must(t, err)
 	for i, n := range made.Nodes {
 		if n != line[i] || n.ID != line[0].ID || n.Seq != line[0].Seq+int64(i) {
-			t.Errorf("node %d is %+v, in line stands %+v", i, n, line[i])
+			t.Errorf("node %d is %+v, the directory has %+v", i, n, line[i])
 		}
 	}
 }
@@ -54,8 +54,8 @@ func (l *line) isTheLine(t *testing.T, made Claimed, want int) {
 func TestClaimSurvivesALostConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		create  proxy.Action
-		more    func(*line) []*proxy.Fault // what else goes wrong
-		creates int64                      // that reach the server
+		more    func(*line) []*proxy.Fault // other faults
+		creates int64                      // creates that reach the server
 	}{
 		"before the commit":  {create: proxy.CutBefore, creates: 1},
 		"after the commit":   {create: proxy.CutAfterCommit, creates: 1},
@@ -96,7 +96,7 @@ func TestClaimSurvivesALostConnection(t *testing.T) {
 	}
 }
 
-// Whoever holds three permits by two nodes lets one too many in.
+// If two nodes held three permits, a semaphore would grant one permit too many.
 func TestAClaimOfWhichSomeIsGoneIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -131,8 +131,8 @@ func (l *line) cutListing() []*proxy.Fault {
 	}
 }
 
-// Another server may be behind the create that it is searched for, so the
-// barrier goes first, and both go to one server.
+// The server may not have applied the create yet, so the barrier is sent first, and the same server
+// must answer both.
 func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -147,7 +147,8 @@ func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 		if n := l.Seen(proxy.ListOp); n != 0 {
 			t.Errorf("%d listings before the barrier was answered", n)
 		}
-		// The barrier's server goes: what another lists proves nothing.
+		// The connection to the server that answered the barrier is lost: the listing of another
+		// server proves nothing.
 		barrier.Release()
 		again := l.Next(proxy.ListOp, proxy.CutBefore)
 		must(t, result(t, 10*time.Second, "claim", claimed))
@@ -156,7 +157,7 @@ func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 			if n := l.Seen(proxy.CheckOp); n < 2 {
 				t.Errorf("%d barriers for two servers", n)
 			}
-		default: // it was faster
+		default: // the request was faster
 		}
 		if n := len(l.children(t)); n != 1 {
 			t.Errorf("%d nodes", n)
@@ -166,7 +167,7 @@ func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 
 func TestACanceledClaimLeavesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
-		prepare func(*line) *proxy.Fault // strikes when the claim is to be canceled
+		prepare func(*line) *proxy.Fault // fires when the test cancels the claim
 		then    func(*line)
 	}{
 		"its reply is late":   {func(l *line) *proxy.Fault { return l.Next(proxy.CreateOp, proxy.HoldReply) }, nil},
@@ -205,8 +206,8 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 						c.then(l)
 					}
 					f.Release()
-					// The late request may still be on its way; so first wait
-					// until the client has heard of it.
+					// The late request may still be under way; so first wait until the server has
+					// received it.
 					test.Eventually(t, 10*time.Second, "the create has arrived", func() bool { return l.Seen(proxy.CreateOp) > 0 })
 					test.Eventually(t, 10*time.Second, "its nodes are being deleted", func() bool { return l.Seen(proxy.DeleteOp) > 0 })
 					test.AssertEmpty(t, l.witness, l.dir)
@@ -244,7 +245,7 @@ func TestARefusedClaimLeavesNothing(t *testing.T) {
 	})
 }
 
-// What somebody else has named like ours, or forged, is not adopted.
+// Claim does not adopt nodes of other clients with a similar or forged name.
 func TestOnlyNodesOfTheClaimAreFound(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

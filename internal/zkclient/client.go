@@ -1,7 +1,6 @@
-// Package zkclient is the only package that calls a *zk.Conn. It puts a context
-// in front of calls that take none, makes nodes that are never orphaned,
-// deletes nodes until they are gone, shares one watch per node among all
-// waiters of the process, and watches over the session while locks depend on it.
+// Package zkclient is the only package that calls a *zk.Conn. It adds a context to calls that take
+// none, creates nodes that are never orphaned, deletes nodes until they are gone, shares one watch
+// per node among all waiters of the process, and monitors the session while locks depend on it.
 package zkclient
 
 import (
@@ -16,37 +15,37 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// ErrOver means that the session in which something was asked is over: its
-// ephemeral nodes are gone, or will be, and its answers mean nothing any more.
+// ErrOver means that the session of a request is over. Its ephemeral nodes are gone or will be, and
+// answers to its requests are no longer valid.
 var ErrOver = errors.New("session is over")
 
-// ErrClosed means that the connection was closed for good.
+// ErrClosed means that the connection is closed for good.
 var ErrClosed = fmt.Errorf("the connection is closed: %w", zk.ErrClosing)
 
-// Client is everything that the locks of this process do on one connection.
+// Client makes all requests of this process's locks on one connection.
 type Client struct {
 	*connection
-	trace *Trace // nil: nobody is told
+	trace *Trace // nil: no trace
 }
 
-// connection is what all Clients of a connection share.
+// connection is the state that all Clients of one zk.Conn share.
 type connection struct {
 	conn    *zk.Conn
 	link    *liveness.Link
 	watches watches
 	monitor monitor
 
-	// plainOnly is set once the server has said that it does not know
-	// container nodes (before 3.5.1).
+	// plainOnly is set when a server has answered that it does not know container nodes (before
+	// 3.5.1).
 	plainOnly atomic.Bool
 
-	// headers is whether the zxid in the header of a reply has been compared
-	// with that of the node, and what came of it.
+	// headers is 0 until the zxid in the header of a reply has been compared with the czxid of the
+	// node, then headersRight or headersWrong.
 	headers atomic.Int32
 }
 
 // Of returns the Client of conn, which all locks of the process share, with its watches and its
-// monitor. The connection keeps it.
+// monitor. The Link of conn refers to it.
 func Of(conn *zk.Conn) *Client {
 	l := liveness.Of(conn)
 	return l.User(func() any {
@@ -75,9 +74,9 @@ func (c *Client) Session(ctx context.Context) (int64, error) {
 	}
 }
 
-// In reports whether session is still the one that the connection is in. It is
-// asked after an answer came: the client takes the new id before it sends
-// anything in the new session, so an answer from there finds the id changed.
+// In reports whether session is still the current session of the connection. Call it after an
+// answer: the zk client sets the new id before it sends anything in the new session, so after an
+// answer from a new session the id differs.
 func (c *Client) In(session int64) bool { return c.conn.SessionID() == session }
 
 // Up reports whether the connection is up, in the given session.
@@ -85,13 +84,13 @@ func (c *Client) Up(session int64) bool {
 	return c.conn.State() == zk.StateHasSession && c.In(session)
 }
 
-// Epoch counts reconnects. If two calls return the same epoch, no reconnect happened in between, so all events
-// in between arrived in the server's order.
+// Epoch counts reconnects. If two calls return the same epoch, no reconnect happened in between, so
+// all events in between arrived in server order.
 func (c *Client) Epoch() uint64 { return c.link.Epoch() }
 
-// VerifyHeaderZxid compares the zxid of a claim, as the header of its reply had it, with the
-// czxid of the node. Servers have always put the one there, but no document says
-// that they must; so it is used where it has been seen.
+// VerifyHeaderZxid compares the zxid in the header of the reply to a claim with the czxid of the
+// node. In all known servers they are equal, but no document promises it. So the header is used
+// only after it was found equal.
 func (c *Client) VerifyHeaderZxid(header, czxid int64) {
 	switch {
 	case header == 0:
@@ -102,21 +101,21 @@ func (c *Client) VerifyHeaderZxid(header, czxid int64) {
 	}
 }
 
-// HeaderZxidVerified reports whether the zxid in the header of a reply may be taken for that of
+// HeaderZxidVerified reports whether the zxid in the header of a reply may be used as the zxid of
 // the transaction.
 func (c *Client) HeaderZxidVerified() bool { return c.headers.Load() == headersRight }
 
 const (
 	headersRight = 1
-	headersWrong = 2 // for ever
+	headersWrong = 2 // forever
 )
 
-// Ended returns nil while ctx lives, then its error together with its cause, so
-// that both can be matched.
+// Ended returns nil while ctx lives. After that it returns an error that matches both ctx's error
+// and its cause.
 //
-// A cause that tells the state of a lock is in the text only. It is that of the hold whose
-// context has ended, which need not be the one that the caller asks about: matched in the
-// error of an Unlock, it would say that a lock was lost that was held to the end.
+// If the cause is the state of a lock, it is only in the text. It is the state of the hold whose
+// context ended, which may be another hold than the one the caller asks about. If the error of an
+// Unlock matched it, it would say that a lock was lost that was held to the end.
 func Ended(ctx context.Context) error {
 	hold.NeedContext(ctx)
 	err := ctx.Err()

@@ -30,7 +30,7 @@ func TestOneClientPerConnection(t *testing.T) {
 	})
 }
 
-// use leaves nothing on the stack of its caller.
+// use leaves no reference on the stack of its caller.
 func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
 	c := Of(conn)
 	lease := c.Keep(conn.SessionID())
@@ -41,7 +41,7 @@ func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
 	return weak.Make(c)
 }
 
-// In real time: the collector runs outside of a bubble.
+// In real time: the garbage collector runs outside of a bubble.
 func TestNothingKeepsAConnection(t *testing.T) {
 	t.Parallel()
 	servers := []string{loopback.For(t).Addr()}

@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// unanswered is a client whose session is known, and whose server never answers.
+// unanswered returns a client with a known session, whose server never answers.
 func unanswered(session int64, timeout time.Duration) *Client {
 	c := &connection{conn: new(zk.Conn), link: liveness.New()}
 	c.monitor.client = &Client{connection: c}
@@ -18,7 +18,7 @@ func unanswered(session int64, timeout time.Duration) *Client {
 	return c.monitor.client
 }
 
-// A hold must end at its deadline, however shortly before it the monitor has set its timer.
+// A hold must end at its deadline, even if the monitor has set its timer shortly before.
 func TestLossIsToldAtTheDeadline(t *testing.T) {
 	const session, timeout = 7, 10 * time.Second
 	for _, before := range []time.Duration{1, time.Millisecond, 5 * time.Millisecond, timeout / 256, timeout / 8, timeout} {
@@ -32,15 +32,15 @@ func TestLossIsToldAtTheDeadline(t *testing.T) {
 				lost := make(chan time.Time, 1)
 				lease.OnLoss(func(error) { lost <- time.Now() })
 				if late := (<-lost).Sub(deadline); late != 0 {
-					t.Errorf("told %v after the deadline", late)
+					t.Errorf("reported %v after the deadline", late)
 				}
 			})
 		})
 	}
 }
 
-// While a deadline that has passed stays, the monitor waits between two looks. Without a pause it
-// would look again and again, and no time would pass in this bubble.
+// After the deadline has passed, the monitor pauses between two checks. Without a pause it would
+// check in a busy loop, and no time would pass in this bubble.
 func TestThePassedDeadlineIsNotLookedAtAllTheTime(t *testing.T) {
 	const session, timeout = 7, 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -52,13 +52,13 @@ func TestThePassedDeadlineIsNotLookedAtAllTheTime(t *testing.T) {
 		time.Sleep(3 * timeout)
 		synctest.Wait()
 		if told != 1 {
-			t.Errorf("the loss was told %d times", told)
+			t.Errorf("the loss was reported %d times", told)
 		}
 		lease.OnLoss(func(error) { told++ })
-		time.Sleep(timeout / 32) // the monitor still looks: a lease that asks later is told, too
+		time.Sleep(timeout / 32) // the monitor still checks: it also reports the loss to a later lease
 		synctest.Wait()
 		if told != 2 {
-			t.Errorf("the second loss was told %d times", told-1)
+			t.Errorf("the second loss was reported %d times", told-1)
 		}
 	})
 }

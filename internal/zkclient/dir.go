@@ -8,30 +8,29 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// MakeDir makes a directory and the parents it lacks. They are containers where
-// the server knows them (3.5.1 and newer), so that they go when they are empty
-// and nobody has used them for a while. A directory that exists is no error.
+// MakeDir creates a directory and its missing parents. They are containers if the server knows
+// these (3.5.1 and newer), so the server deletes them after they have been empty for a while. It is
+// no error if the directory exists.
 func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	return c.make(ctx, dir, acl, c.createContainer)
 }
 
-// MakeLeaf makes a directory whose parent must exist: it returns zk.ErrNoNode if
-// that does not.
+// MakeLeaf creates a directory whose parent must exist. If it does not, it returns zk.ErrNoNode.
 func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
 	_, err := await(ctx, c, "create", func() (string, error) { return c.createContainer(dir, acl) })
 	return err
 }
 
-// MakeNode makes a persistent node with data, and the parents it lacks. It
-// returns zk.ErrNodeExists if there is one.
+// MakeNode creates a persistent node with data, and its missing parents. It returns
+// zk.ErrNodeExists if the node exists.
 func (c *Client) MakeNode(ctx context.Context, path string, data []byte, acl []zk.ACL) error {
 	return c.make(ctx, path, acl, func(path string, acl []zk.ACL) (string, error) {
 		return c.conn.Create(path, data, zk.FlagPersistent, acl)
 	})
 }
 
-// make starts at the bottom: it needs no rights on parents that exist. A parent
-// may be reaped between the two creates, so it asks again.
+// make starts at the bottom: it needs no rights on parents that exist. It retries, because the
+// server may delete a parent between the two creates.
 func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create func(string, []zk.ACL) (string, error)) error {
 	for {
 		_, err := await(ctx, c, "create", func() (string, error) { return create(path, acl) })
@@ -44,21 +43,21 @@ func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create fun
 	}
 }
 
-// createContainer makes a container by a Multi. The client's CreateContainer reads the path of the
-// reply when the connection is closed meanwhile, and does not wait for the goroutine that decodes
-// that reply: a data race, which fails the tests of programs that run under the race detector.
-// (Create would make a plain node, which stays.)
+// createContainer creates a container with a Multi. The zk client's CreateContainer has a data
+// race: if the connection is closed meanwhile, it reads the path of the reply without waiting for
+// the goroutine that decodes the reply. That fails the tests of programs that run under the race
+// detector. (Create would create a plain node, which the server does not delete.)
 func (c *Client) createContainer(dir string, acl []zk.ACL) (string, error) {
 	if !c.plainOnly.Load() {
 		_, err := c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})
 		switch err {
 		case zk.ErrAPIError:
-			// The result of a container in a Multi has a type that the client does not know. It
-			// says so by this error, which no server sends. A refusal has a type that it knows.
+			// The zk client does not know the type of the result of a container in a Multi, and
+			// returns this error, which no server sends. It knows the type of a refusal.
 			return dir, nil
 		case zk.ErrNodeExists:
 			return dir, nil
-		case zk.ErrBadArguments: // the server does not know containers, or does not like the path
+		case zk.ErrBadArguments: // the server does not know containers, or refuses the path
 		default:
 			return dir, err
 		}

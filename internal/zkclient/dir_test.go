@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// reaped waits until the server sweeps up containers that have been used. A
-// container looks like any other node; only its end tells.
+// reaped waits until the server deletes containers that have been used. A container looks like any
+// other node; only its deletion shows that it was one.
 func (l *line) reaped(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -29,7 +29,7 @@ func (l *line) reaped(t *testing.T, paths ...string) {
 	}
 }
 
-// stays checks that they are still there.
+// stays checks that the nodes still exist.
 func (l *line) stays(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -54,7 +54,7 @@ func TestMakeDirMakesContainersAllTheWay(t *testing.T) {
 		made, err := l.client.Claim(ctx, l.sess, claim)
 		must(t, err)
 		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, dir, made.Nodes)))
-		test.AssertEmpty(t, l.witness, l.dir) // the server reaps them one after the other
+		test.AssertEmpty(t, l.witness, l.dir) // the server deletes them one after the other
 		l.stays(t, l.dir)
 	})
 }
@@ -81,7 +81,7 @@ func TestMakeDirByMany(t *testing.T) {
 	})
 }
 
-// Parents are reaped as fast as they are made.
+// The server deletes the parents as fast as they are created.
 func TestMakeDirWhileParentsAreReaped(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -116,7 +116,7 @@ func TestMakeDirSurvivesALostConnection(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		for i, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-			for n := 1; n <= 3; n++ { // the create that finds no parent, that of the parent, and again
+			for n := 1; n <= 3; n++ { // the create that finds no parent, that of the parent, and the first one again
 				f := l.Nth(proxy.MkdirOp, n, action)
 				path := fmt.Sprintf("%s/%d-%d/a", l.dir, i, n)
 				must(t, l.client.MakeDir(within(t, 20*time.Second), path, open))
@@ -181,8 +181,8 @@ func TestMakeLeafAndNode(t *testing.T) {
 	})
 }
 
-// The connection is closed while a directory is made, and the reply comes all the same. The
-// client's own call for containers reads the reply then without waiting for the goroutine that
+// The connection is closed while a directory is created, and the reply still arrives. The zk
+// client's own call for containers then reads the reply without waiting for the goroutine that
 // decodes it, which only the race detector sees.
 func TestMakeDirWhileTheConnectionIsClosed(t *testing.T) {
 	t.Parallel()
@@ -195,7 +195,7 @@ func TestMakeDirWhileTheConnectionIsClosed(t *testing.T) {
 			})
 			fired(t, hold)
 			closed := async(func() error { l.conn.Close(); return nil })
-			hold.Release() // beside the Close, and before this goroutine hears of it: that would order the two
+			hold.Release() // concurrently with the Close, and not ordered after it, which would hide the race
 			must(t, result(t, 10*time.Second, "close", closed))
 			if err := result(t, 10*time.Second, "make", made); err != nil { // the reply may have been faster
 				mustBe(t, err, ErrClosed)

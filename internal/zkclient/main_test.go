@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 var open = zk.WorldACL(zk.PermAll)
 
-// line is a directory, a client behind a proxy, and a witness that is not.
+// line is a directory with a client behind a proxy, and a witness with a direct connection.
 type line struct {
 	*proxy.Proxy
 	conn    *zk.Conn
@@ -56,7 +56,7 @@ func (l *line) want(nodes int) Claim {
 	return Claim{Dir: l.dir, Kind: znode.Lock, Nodes: nodes, ACL: open, Touch: true}
 }
 
-// claim makes nodes, and must.
+// claim creates nodes, and fails the test if it cannot.
 func (l *line) claim(t *testing.T, nodes int) []znode.Node {
 	t.Helper()
 	made, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(nodes))
@@ -66,7 +66,7 @@ func (l *line) claim(t *testing.T, nodes int) []znode.Node {
 	return made.Nodes
 }
 
-// children are those that every server will show from now on.
+// children returns the children, as every server shows them from now on.
 func (l *line) children(t *testing.T) []string {
 	t.Helper()
 	if _, err := l.witness.Sync(l.dir); err != nil {
@@ -90,7 +90,7 @@ func fired(t *testing.T, faults ...*proxy.Fault) {
 	}
 }
 
-// result waits for what a channel yields.
+// result waits for a value from a channel.
 func result[T any](t *testing.T, within time.Duration, what string, c <-chan T) T {
 	t.Helper()
 	late := time.NewTimer(within)
@@ -104,7 +104,7 @@ func result[T any](t *testing.T, within time.Duration, what string, c <-chan T) 
 	}
 }
 
-// async runs f and gives its error.
+// async runs f on a new goroutine and returns a channel with its error.
 func async(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

@@ -14,16 +14,16 @@ var (
 	errUnheard = errors.New("nothing was heard of the session for as long as it lives")
 )
 
-// Lease is one member's interest in its session: while there are any, heartbeats
-// keep the session's deadline known, and its end is told.
+// Lease is one hold's interest in its session. While a session has leases, heartbeats extend its
+// deadline, and the monitor reports the loss of the session to each lease.
 type Lease struct {
 	client  *Client
 	session int64
 	lose    func(error)
 }
 
-// monitor is the one heartbeat and the one alarm clock of a connection. It has
-// no goroutine of its own while nothing happens.
+// monitor sends the heartbeats of a connection and has the timer for its deadline. It has a
+// goroutine only while a heartbeat is under way or the timer fires.
 type monitor struct {
 	client *Client
 
@@ -31,8 +31,8 @@ type monitor struct {
 	leases   map[*Lease]struct{}
 	timer    *time.Timer
 	nextBeat time.Time
-	beating  time.Time // when the heartbeat under way was begun; zero if none is
-	giveUp   func()    // ends its wait for a connection
+	beating  time.Time // when the current heartbeat began; zero if there is none
+	giveUp   func()    // ends the current heartbeat's wait for a connection
 }
 
 // Keep begins a lease.
@@ -47,14 +47,14 @@ func (c *Client) Keep(session int64) *Lease {
 	m.leases[l] = struct{}{}
 	if len(m.leases) == 1 {
 		now := time.Now()
-		m.nextBeat = now.Add(m.period()) // whoever begins has just heard from the quorum
+		m.nextBeat = now.Add(m.period()) // the caller has just received an answer from the quorum
 		m.schedule(now)
 	}
 	return l
 }
 
-// OnLoss has lose called, at most once and from a goroutine of the monitor, when
-// the session must be taken for lost.
+// OnLoss registers lose, which the monitor calls at most once, on any goroutine, when the session
+// must be considered lost.
 func (l *Lease) OnLoss(lose func(error)) {
 	m := &l.client.monitor
 	m.mu.Lock()
@@ -62,7 +62,7 @@ func (l *Lease) OnLoss(lose func(error)) {
 	l.lose = lose
 }
 
-// End ends the lease. The last one stops the heartbeat.
+// End ends the lease. The end of the last lease stops the heartbeat.
 func (l *Lease) End() {
 	m := &l.client.monitor
 	m.mu.Lock()
@@ -79,8 +79,8 @@ func (l *Lease) End() {
 	}
 }
 
-// Alive returns why the session must be taken for lost, or nil. It is local and
-// cheap, and right at the first look after the process was stopped for a while.
+// Alive returns why the session must be considered lost, or nil. It sends no request and is cheap.
+// It is right at once after the process was stopped for a while.
 func (l *Lease) Alive() error {
 	link := l.client.link
 	switch {
@@ -94,17 +94,19 @@ func (l *Lease) Alive() error {
 	return fmt.Errorf("%w: %v", errUnheard, link.Timeout())
 }
 
-// Deadline is the instant until which the session is known to live, the zero time if it is over.
+// Deadline returns the time until which the session is known to be alive, or the zero time if the
+// session is over.
 func (l *Lease) Deadline() time.Time { return l.client.link.Deadline(l.session) }
 
-// period is the time from the answer of a heartbeat to the next one.
+// period returns the time from the answer to a heartbeat to the next heartbeat.
 func (m *monitor) period() time.Duration { return m.client.link.HeartbeatAfter() }
 
-// schedule sets the timer to whatever comes first; caller holds mu.
+// schedule sets the timer to the next heartbeat or the deadline, whichever is first; caller holds
+// mu.
 func (m *monitor) schedule(now time.Time) {
 	next := m.nextBeat
 	if !m.beating.IsZero() {
-		next = now.Add(m.period()) // looked at again when it is answered
+		next = now.Add(m.period()) // beat calls schedule again when the heartbeat is answered
 	}
 	link := m.client.link
 	if deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {
@@ -112,9 +114,9 @@ func (m *monitor) schedule(now time.Time) {
 	}
 	wait := next.Sub(now)
 	if wait <= 0 {
-		// A deadline that has passed stays passed until something is heard, so the monitor
-		// must pause here. It must not pause before: a deadline that is nearer than this
-		// would be told late.
+		// After the deadline has passed it stays in the past until an answer arrives, so the
+		// monitor must pause here. It must not pause before the deadline: it would report the loss
+		// late if the deadline is nearer than the pause.
 		wait = max(time.Millisecond, m.period()/64)
 	}
 	if m.timer == nil {
@@ -154,8 +156,8 @@ func (m *monitor) tick() {
 	}
 }
 
-// beat sends one heartbeat and waits for its answer, which on a dead connection
-// takes until the client gives that up.
+// beat sends one heartbeat and waits for its answer. On a dead connection that takes until the zk
+// client gives the connection up.
 func (m *monitor) beat(ctx context.Context) {
 	m.client.beat(ctx)
 	m.mu.Lock()
@@ -169,16 +171,15 @@ func (m *monitor) beat(ctx context.Context) {
 	}
 }
 
-// beat is one heartbeat. After a reconnect the old
-// deadline stays until the quorum has answered, and may be near: so a heartbeat
-// that was lost is sent again as soon as there is a connection.
+// beat sends one heartbeat. After a reconnect the old deadline stays until the quorum has answered,
+// and may be near. So if a heartbeat is lost, beat sends it again as soon as there is a connection.
 func (c *Client) beat(ctx context.Context) {
 	for retry := c.retry(); ; {
 		if c.connected(ctx) != nil {
 			return
 		}
-		_, err := c.prove(c.conn.SessionID(), barrier)
-		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unproved() {
+		_, err := c.quorumCheck(c.conn.SessionID(), barrier)
+		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unconfirmed() {
 			return
 		}
 		if retry.wait(ctx) != nil {

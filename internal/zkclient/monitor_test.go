@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// keep begins a lease and gives what it is told.
+// keep begins a lease and returns a channel that yields the reason of its loss.
 func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
 	t.Helper()
 	lost := make(chan error, 10)
@@ -20,7 +20,7 @@ func (l *line) keep(t *testing.T) (*Lease, <-chan error) {
 	return lease, lost
 }
 
-// seen waits until the proxy has seen n more of a request.
+// seen waits until the proxy has seen n more requests of a kind.
 func (l *line) seen(t *testing.T, op proxy.Op, n int64) {
 	t.Helper()
 	from := l.Seen(op)
@@ -40,11 +40,11 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 2*time.Second)
-		l.seen(t, proxy.PingOp, 2) // the client's own pings show that time passes
+		l.seen(t, proxy.PingOp, 2) // the zk client's own pings show that time passes
 		if n := l.Seen(proxy.CheckOp); n != 0 {
 			t.Errorf("%d heartbeats, and no lease keeps the session", n)
 		}
-		l.claim(t, 1) // as each lock that keeps: what was heard so far proves nothing
+		l.claim(t, 1) // a quorum request, as each lock sends one: the packets before it prove nothing
 		one, lost := l.keep(t)
 		two, _ := l.keep(t)
 		l.seen(t, proxy.CheckOp, 3)
@@ -67,8 +67,8 @@ func TestHeartbeatsAreSentWhileLeasesLive(t *testing.T) {
 	})
 }
 
-// In a black hole the session must be taken for lost before the server gives its
-// nodes to others. Others see the node with eyes of their own.
+// If the server no longer receives anything, the client must consider the session lost before the
+// server deletes its nodes. The witness watches the node over another connection.
 func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 	for name, mute := range map[string]func(*proxy.Proxy){"mute": (*proxy.Proxy).Mute, "replies muted": (*proxy.Proxy).MuteReplies, "refuse": (*proxy.Proxy).Refuse} {
 		t.Run(name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 				deadline := lease.Deadline()
 				why := result(t, 10*time.Second, "loss", lost)
 				if late := time.Since(deadline); late != 0 {
-					t.Errorf("told %v after the deadline", late)
+					t.Errorf("reported %v after the deadline", late)
 				}
 				select {
 				case e := <-gone:
@@ -96,14 +96,14 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 				}
 				mustBe(t, why, errUnheard)
 				mustBe(t, lease.Alive(), errUnheard)
-				if name != "replies muted" { // there, pings go on to reach the server
+				if name != "replies muted" { // in that case pings still reach the server
 					result(t, 15*time.Second, "the server expires the session", gone)
 					if margin := time.Since(deadline); margin <= 0 {
 						t.Errorf("the server expired the session %v after the deadline", margin)
 					}
 				}
 				if len(lost) > 0 {
-					t.Error("told twice")
+					t.Error("reported twice")
 				}
 				must(t, l.Accept())
 				l.Unmute()
@@ -112,8 +112,8 @@ func TestLossIsKnownBeforeTheServerExpiresTheSession(t *testing.T) {
 	}
 }
 
-// The old deadline stays until the quorum has answered on the new connection, so the
-// next heartbeat does not wait for its time.
+// The old deadline stays until the quorum has answered on the new connection, so the monitor does
+// not wait a full period before the next heartbeat.
 func TestALostHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -128,7 +128,7 @@ func TestALostHeartbeatIsSentAgainAtOnce(t *testing.T) {
 	})
 }
 
-// A session that lives on after all is alive again: it is the hold that is over.
+// If the session turns out to live on, its lease is alive again. Only the hold stays lost.
 func TestAliveComesBackWithTheConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// asAccepted makes the directory of a lock at a path that the validator accepts,
-// and a member in it: the server must take both, and put them there.
+// asAccepted creates the directory of a lock at a path that the validator accepts, and a node in
+// it. The server must accept both, and create them there.
 func asAccepted(t *testing.T, c *Client, path string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -23,7 +23,7 @@ func asAccepted(t *testing.T, c *Client, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 100 { // an empty container may go in between
+	for range 100 { // the server may delete the empty container in between
 		if err := c.MakeDir(ctx, path, open); err != nil {
 			t.Fatalf("%q is accepted by the validator: %v", path, err)
 		}
@@ -62,7 +62,7 @@ func TestWhatTheValidatorAcceptsTheServerAccepts(t *testing.T) {
 	})
 }
 
-// The rules are a real server's.
+// Checks the validator's rules against a real server.
 func FuzzPath(f *testing.F) {
 	conn := realzk.Connect(f, 20*time.Second)
 	dir := test.Path(f)

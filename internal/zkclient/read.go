@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Children lists a directory, asking until it is answered.
-// It returns ErrOver if the answer did not come in the given session.
+// Children lists a directory. It retries until a server answers. It returns ErrOver if the answer
+// did not come in the given session.
 func (c *Client) Children(ctx context.Context, session int64, dir string) ([]string, *zk.Stat, error) {
 	type listing struct {
 		children []string
@@ -26,7 +26,7 @@ func (c *Client) Children(ctx context.Context, session int64, dir string) ([]str
 	return l.children, l.stat, err
 }
 
-// Get reads a node, asking until it is answered.
+// Get reads a node. It retries until a server answers.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error) {
 	type node struct {
 		data []byte
@@ -39,31 +39,30 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 	return n.data, n.stat, err
 }
 
-// Set writes a node's data, asking until it is answered. A write whose answer
-// was lost is repeated, so it may happen twice.
+// Set writes a node's data. It retries until a server answers. If an answer is lost it writes
+// again, so the write may happen twice.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) error {
 	_, err := await(ctx, c, "write", func() (*zk.Stat, error) { return c.conn.Set(path, data, version) })
 	return err
 }
 
-// Check asks the quorum, once a connection answers, whether nodes exist in the
-// given versions (-1: any). The error is zk.ErrNoNode or zk.ErrBadVersion of the
-// first that does not; ErrOver if the answer did not come in the given session.
+// Check asks the quorum, once the connection is up, whether nodes exist in the given versions (-1:
+// any). It returns zk.ErrNoNode or zk.ErrBadVersion for the first that does not, and ErrOver if the
+// answer did not come in the given session.
 func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVersionRequest) error {
 	ops := make([]any, len(checks))
 	for i, check := range checks {
 		ops[i] = check
 	}
-	_, err := await(ctx, c, "check", func() ([]zk.MultiResponse, error) { return c.prove(session, ops...) })
+	_, err := await(ctx, c, "check", func() ([]zk.MultiResponse, error) { return c.quorumCheck(session, ops...) })
 	if !c.In(session) && Ended(ctx) == nil {
 		return ErrOver
 	}
 	return err
 }
 
-// Refresh waits until the quorum answers and the session is known to live: for a
-// process that was stopped for a while the answers it has may be older than its
-// session.
+// Refresh waits until the quorum answers and the session is known to be alive. After the process
+// was stopped for a while, the answers that it has may be older than the deadline allows.
 func (c *Client) Refresh(ctx context.Context, session int64) error {
 	for {
 		if err := c.Check(ctx, session, barrier); !proves(err, true) {
@@ -72,8 +71,8 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 		if c.link.Alive(session) {
 			return nil
 		}
-		// What was answered just now counts once a quorum request is answered
-		// that is sent that much later, see liveness.Link.Proved.
+		// The answer that has just arrived counts once the quorum answers a request that is sent
+		// HeartbeatAfter later, see liveness.Link.Proved.
 		timer := time.NewTimer(c.link.HeartbeatAfter() / 2)
 		select {
 		case <-timer.C:
@@ -84,15 +83,15 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 	}
 }
 
-// Replace puts a new node in the place of an old one, both ephemeral, in one
-// transaction: nobody sees the directory with neither. It writes into the old one
-// first: whoever watches that is told of a change, so a deletion that a watch
-// reports is one behind which nothing stands in the place. When the answer is lost it finds out which of the two exists. It returns zk.ErrNoNode
-// if the old one was gone, ErrOver, ErrClosed or the server's refusal. It must
-// know, so it takes no context.
+// Replace replaces a node with a new one, both ephemeral, in one transaction, so no server ever
+// shows the directory without either. The transaction writes to the old node first, so data watches
+// on it fire with a change. A watch that fires with a deletion thus means that no node has replaced
+// the deleted one. If the answer is lost, Replace finds out which of the two nodes exists. It
+// returns zk.ErrNoNode if the old node was gone, ErrOver, ErrClosed or the server's refusal. It
+// takes no context, because its caller must know the result.
 func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []byte, acl []zk.ACL) error {
 	ops := []any{
-		&zk.SetDataRequest{Path: dir + "/" + old.Name, Version: -1}, // without data: two times the most that fits does not
+		&zk.SetDataRequest{Path: dir + "/" + old.Name, Version: -1}, // without data: twice the largest data would not fit into one request
 		&zk.CreateRequest{Path: dir + "/" + new.Name, Data: data, Acl: acl, Flags: zk.FlagEphemeral},
 		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
 	}
@@ -105,19 +104,19 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		}
 		sent := time.Now()
 		_, err := c.multi(ops...)
-		c.proved(session, sent, err, true)
+		c.noteQuorumReply(session, sent, err, true)
 		switch outcomeOf(err) {
 		case done:
 			if !c.In(session) {
-				c.undo(dir, []znode.Node{new}, errElsewhere)
+				c.removeOrphans(dir, []znode.Node{new}, errElsewhere)
 				return ErrOver
 			}
 			return nil
 		case refused:
 			return err
 		case unknown:
-			// A quorum request on this connection is ordered behind
-			// whatever became of the transaction.
+			// On this connection a quorum request is ordered after the transaction, whatever became
+			// of that.
 			err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1})
 			if err == nil || err != zk.ErrNoNode {
 				return err

@@ -10,32 +10,32 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// AnySession stands for whichever session there is: the node's exact name, with
-// its id and number, is proof enough that it is ours.
+// AnySession means whichever session is current: the exact name of the node, with its id and
+// sequence number, proves that the node is ours.
 const AnySession int64 = 0
 
-// Remove starts to delete nodes of a session. A delete whose answer was lost is
-// repeated, until the nodes are gone, the session is over or the connection is
-// closed. The channel then yields nil if the nodes were deleted, zk.ErrNoNode if
-// one had been gone before we asked, ErrOver if the session ended (and the nodes
-// with it), ErrClosed, or the server's refusal.
+// Remove starts to delete nodes of a session. If the answer to a delete is lost, it repeats the
+// delete, until the nodes are gone, the session is over or the connection is closed. The channel
+// then yields nil if it deleted the nodes, zk.ErrNoNode if one of them was gone before, ErrOver if
+// the session ended (and the nodes with it), ErrClosed, or the server's refusal.
 func (c *Client) Remove(session int64, dir string, nodes []znode.Node) <-chan error {
-	result := make(chan error, 1) // nobody may be left to receive it
+	result := make(chan error, 1) // buffered: the caller may not receive it
 	go func() { result <- c.RemoveNow(session, dir, nodes) }()
 	return result
 }
 
-// RemoveNow is Remove for those who wait for the result whatever comes.
+// RemoveNow is Remove, but waits for the result, however long that takes.
 func (c *Client) RemoveNow(session int64, dir string, nodes []znode.Node) error {
 	err := c.remove(session, dir, nodes)
-	c.renew(dir, nodes)
+	c.resetSequence(dir, nodes)
 	return err
 }
 
-// renew deletes the directory if its numbers are worn. It succeeds only when nobody
-// is in line, and then the next one starts the count anew.
-func (c *Client) renew(dir string, nodes []znode.Node) {
-	if slices.ContainsFunc(nodes, znode.Node.Worn) {
+// resetSequence deletes the directory if its sequence numbers are near the limit. The delete
+// succeeds only if no node is queued. The next create then makes a new directory, whose counter
+// starts at 0.
+func (c *Client) resetSequence(dir string, nodes []znode.Node) {
+	if slices.ContainsFunc(nodes, znode.Node.NearSequenceLimit) {
 		_ = c.conn.Delete(dir, -1)
 	}
 }
@@ -52,8 +52,8 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 	if outcomeOf(err) != refused || len(nodes) == 1 {
 		return err
 	}
-	// One of them had been deleted by somebody else, or cannot be deleted, so the
-	// transaction failed for all of them. The rest must not stay in line.
+	// Another client deleted one of the nodes, or the server refuses to delete it, so the
+	// transaction failed for all of them. The other nodes must not stay queued.
 	var result error
 	gone := 0
 	if err == zk.ErrNoNode {
@@ -78,18 +78,18 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 	return result
 }
 
-// errPerhaps: of several nodes one is gone, after a try whose answer was lost. If
-// that one did it, all are gone; or it did nothing, and the others are there.
+// errPerhaps means that one of several nodes is gone, after a try whose answer was lost. Either
+// that try deleted all of them, or it did nothing and the others still exist.
 var errPerhaps = errors.New("perhaps deleted")
 
-// delete deletes nodes in one transaction, behind other operations. perhaps: the
-// server refused, and an earlier try, whose answer was lost, may have done it.
+// delete deletes nodes in one transaction, after the operations in before. perhaps means that the
+// server refused, but an earlier try, whose answer was lost, may have succeeded.
 func (c *Client) delete(session int64, dir string, nodes []znode.Node, before ...any) (perhaps bool, err error) {
 	ops := before
 	for _, n := range nodes {
 		ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + n.Name, Version: -1})
 	}
-	maybe := false // an earlier try may have done it
+	maybe := false // an earlier try may have succeeded
 	for retry := c.retry(); ; {
 		if err := c.connected(context.Background()); err != nil {
 			return false, err
@@ -117,14 +117,14 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node, before ..
 	}
 }
 
-// refusal says what it means that the server has refused to delete so many nodes.
+// refusal returns what it means that the server refused to delete so many nodes.
 func (c *Client) refusal(session int64, nodes int, maybe bool, err error) error {
 	switch {
 	case err != zk.ErrNoNode:
 		return err
 	case session != AnySession && !c.In(session):
-		// The request was carried over into the next session; the last one
-		// has taken the node with it.
+		// The zk client sent the request in the next session; the end of the old one has deleted
+		// the node.
 		return ErrOver
 	case maybe && nodes > 1:
 		return errPerhaps

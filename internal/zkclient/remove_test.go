@@ -53,8 +53,8 @@ func TestRemoveTellsThatANodeWasGone(t *testing.T) {
 	})
 }
 
-// One of three was gone, and the first delete of all is lost on its way: that the
-// second finds one missing does not mean that the first did it.
+// One of three nodes is gone, and the first delete of all is lost on its way. That the second finds
+// a node missing does not mean that the first succeeded.
 func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
 	}
 }
 
-// One of three was gone; the deletes of the other two lose their replies.
+// One of three nodes is gone; the replies to the deletes of the other two are lost.
 func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -91,8 +91,8 @@ func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
 	})
 }
 
-// The first delete of all did it, and its reply is lost, and so is that of the look
-// at each: nobody else has deleted any.
+// The first delete of all succeeds, and its reply is lost, and so is that of the single deletes. No
+// other client has deleted any.
 func TestRemoveWhoseAnswersAreLostTwice(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestRemoveWhoseAnswersAreLostTwice(t *testing.T) {
 				l := newLine(t, v, 10*time.Second)
 				claimed := l.claim(t, 3)
 				all := l.Nth(proxy.DeleteOp, 1, proxy.CutAfterCommit)
-				one := l.Nth(proxy.DeleteOp, 3, action) // the second is of all again
+				one := l.Nth(proxy.DeleteOp, 3, action) // the second is of all nodes again
 				must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)))
 				fired(t, all, one)
 				if left := l.children(t); len(left) != 0 {
@@ -147,8 +147,8 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 	})
 }
 
-// What is proven ours by its name is deleted in any session: the witness stands
-// for the client in its next one.
+// A node that is proven ours by its name is deleted in any session: the witness acts as the client
+// in its next session.
 func TestRemoveInAnySession(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -162,13 +162,13 @@ func TestRemoveInAnySession(t *testing.T) {
 	})
 }
 
-// A directory whose count comes to its end is given up at the first chance.
+// A directory whose sequence numbers are near the limit is deleted as soon as it is empty.
 func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		worn := l.claim(t, 1)
-		worn[0].Seq = 1 << 30 // its name is what is deleted
+		worn[0].Seq = 1 << 30 // the delete goes by the name
 		other := l.claim(t, 1)
 		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, worn)))
 		test.Eventually(t, 5*time.Second, "the directory was asked for", func() bool { return l.Seen(proxy.DeleteOp) == 2 })

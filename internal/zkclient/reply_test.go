@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Whatever path a server says it has made, it is read as a node of ours whose
-// place in line can be told, or as one that has none.
+// Whatever path a server returns for a created node, it is parsed as a node of ours with a usable
+// sequence number, or as one that has none.
 func FuzzMadeNodes(f *testing.F) {
 	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock}
 	for _, path := range []string{

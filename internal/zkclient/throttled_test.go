@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// throttled is what a server says that has too much to do. It says so alone: neither the leader nor
-// another member hears of the request, and nothing is done.
+// throttled is the answer of a server that is overloaded. The server answers it by itself: neither
+// the leader nor another member sees the request, and it is not done.
 var throttled = proxy.Answer(-127)
 
 func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
@@ -37,10 +37,10 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 			return <-l.client.Remove(l.sess, l.dir, []znode.Node{n})
 		}},
 		"remove with a mark": {proxy.DeleteOp, func(t *testing.T, _ context.Context, l *line, n znode.Node) error {
-			w := l.watchMark(t, n)
-			err := l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open)
-			if e := hears(t, w); !Marked(e) {
-				t.Errorf("without its mark: %+v", e)
+			w := l.watchMarker(t, n)
+			err := l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open)
+			if e := hears(t, w); !Released(e) {
+				t.Errorf("without its marker: %+v", e)
 			}
 			return err
 		}},
@@ -96,7 +96,7 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 	}
 }
 
-// What a canceled claim has made is deleted, however often the server throttles the cleaning.
+// The nodes of a canceled claim are deleted, however often the server throttles the deletes.
 func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -117,8 +117,8 @@ func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
 	})
 }
 
-// A barrier that is throttled has brought no server up to date: a listing behind it may not show
-// the create yet.
+// A barrier that is throttled has brought no server up to date: a listing after it may not show the
+// create yet.
 func TestAThrottledBarrierIsNone(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -142,7 +142,7 @@ func TestAThrottledBarrierIsNone(t *testing.T) {
 	})
 }
 
-// Only an answer that the leader has given, and a quorum with it, proves that the session lives.
+// Only an answer from the leader, with a quorum, proves that the session is alive.
 func TestWhatProvesTheSession(t *testing.T) {
 	t.Parallel()
 	const timeout = 20 * time.Second
@@ -169,7 +169,7 @@ func TestWhatProvesTheSession(t *testing.T) {
 		{zk.ErrConnectionClosed, true, false},
 		{code(-127), true, false}, // throttled
 		{code(-119), true, false}, // the server only reads
-		{code(-6), true, false},   // it does not know the request
+		{code(-6), true, false},   // the server does not know the request
 		{code(-12), true, false},
 		{code(-4), true, false},
 		{errors.New("anything else"), true, false},
@@ -179,9 +179,9 @@ func TestWhatProvesTheSession(t *testing.T) {
 			client := Of(conn)
 			before := client.link.Deadline(conn.SessionID())
 			time.Sleep(time.Second)
-			_, _, err := conn.Exists("/") // leaves a mark, later than that of the handshake
+			_, _, err := conn.Exists("/") // leaves a packet later than the handshake
 			must(t, err)
-			client.proved(conn.SessionID(), time.Now().Add(timeout/2), c.err, c.multi)
+			client.noteQuorumReply(conn.SessionID(), time.Now().Add(timeout/2), c.err, c.multi)
 			if moved := client.link.Deadline(conn.SessionID()).After(before); moved != c.proves {
 				t.Errorf("%v (multi: %v): moves the deadline: %v, want %v", c.err, c.multi, moved, c.proves)
 			}
@@ -189,7 +189,7 @@ func TestWhatProvesTheSession(t *testing.T) {
 	}
 }
 
-// Heartbeats that a server throttles do not keep a hold: no leader has heard of them.
+// Heartbeats that a server throttles do not extend the deadline: the leader has not seen them.
 func TestThrottledHeartbeatsProveNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -199,7 +199,7 @@ func TestThrottledHeartbeatsProveNothing(t *testing.T) {
 		if deadline.IsZero() {
 			t.Fatal("no deadline")
 		}
-		for range 1000 { // one in 100 ms at the most
+		for range 1000 { // at most one in 100 ms
 			l.Next(proxy.CheckOp, throttled)
 		}
 		mustBe(t, result(t, 10*time.Second, "loss", lost), errUnheard)
@@ -212,7 +212,7 @@ func TestThrottledHeartbeatsProveNothing(t *testing.T) {
 	})
 }
 
-// A call that ends while its server throttles it says so.
+// If a call ends while its server throttles it, the error says so.
 func TestTheErrorNamesTheThrottle(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -2,28 +2,28 @@ package zkclient
 
 import "github.com/zklocks/zklocks/internal/znode"
 
-// Trace is told what a Client does beyond what it was asked for. It is called
-// from any goroutine, while no mutex is held.
+// Trace has hooks for what a Client does beyond what its caller asked for. They are called from any
+// goroutine, while the Client holds no mutex.
 type Trace struct {
-	// Retried: a request that was not answered is asked again.
+	// Retried is called when the Client sends an unanswered request again.
 	Retried func(op string, cause error)
-	// Orphan: a node that belonged to nobody was deleted.
+	// Orphan is called when the Client has deleted a node that no waiter or holder owns.
 	Orphan func(n znode.Node, cause error)
 }
 
-// Traced is the same client, with a trace of what is done by way of it.
+// Traced returns the same client with a trace.
 func (c *Client) Traced(t *Trace) *Client { return &Client{connection: c.connection, trace: t} }
 
-// undo deletes nodes that nobody waits for any more.
-func (c *Client) undo(dir string, nodes []znode.Node, cause error) {
+// removeOrphans deletes nodes that no caller owns.
+func (c *Client) removeOrphans(dir string, nodes []znode.Node, cause error) {
 	removed := c.Remove(AnySession, dir, nodes)
 	if c.trace != nil {
 		go c.Orphans(nodes, cause, removed)
 	}
 }
 
-// Orphans tells the trace of nodes that belong to nobody, when their deletion has
-// had an effect.
+// Orphans waits for the result of the deletion of orphaned nodes. If it succeeded, it reports them
+// to the trace.
 func (c *Client) Orphans(nodes []znode.Node, cause error, removed <-chan error) {
 	if c.trace == nil || <-removed != nil {
 		return

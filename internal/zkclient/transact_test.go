@@ -13,7 +13,8 @@ import (
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// A transaction of the caller's is done once at the most, and the error says whether it can have been done.
+// Transact does a caller's transaction at most once, and its error says whether it may have been
+// done.
 func TestTransact(t *testing.T) {
 	const patience = 5 * time.Second
 	// Each write adds one to the version of the directory.
@@ -27,10 +28,10 @@ func TestTransact(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		ops    []func(*line) any
-		before func(*line) *proxy.Fault // nil: nothing
-		may    error                    // forbids it
+		before func(*line) *proxy.Fault // nil: no fault
+		may    error                    // an error of may prevents the transaction
 		wrong  func(result) bool
-		asked  int64 // of how many such requests the server has heard
+		asked  int64 // number of such requests that the server has received
 		writes int32
 	}{
 		"all is well": {
@@ -97,7 +98,7 @@ func TestTransact(t *testing.T) {
 			ops: []func(*line) any{check, write},
 			before: func(l *line) *proxy.Fault {
 				first := l.Next(proxy.SetOp, throttled)
-				for range 1000 { // one in 100 ms at the most
+				for range 1000 { // at most one in 100 ms
 					l.Next(proxy.SetOp, throttled)
 				}
 				return first
@@ -132,7 +133,7 @@ func TestTransact(t *testing.T) {
 				if asks < max(c.asked, 1) {
 					t.Errorf("asked %d times whether it may, and sent %d", asks, c.asked)
 				}
-				time.Sleep(patience) // virtual: what is repeated comes now
+				time.Sleep(patience) // virtual time: a repeated request would arrive now
 				if asked := seen() - before; asked != c.asked {
 					t.Errorf("the server has heard of %d of its requests, want %d", asked, c.asked)
 				}
@@ -144,14 +145,14 @@ func TestTransact(t *testing.T) {
 	}
 }
 
-// Without a connection a transaction is not sent: what waits in the client's queue could be done after its caller has
-// given up.
+// Without a connection a transaction is not sent: from the zk client's queue it could be sent after
+// its caller has given up.
 func TestTransactWaitsForAConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		l.Refuse()
-		time.Sleep(time.Second) // virtual: the connection is lost
+		time.Sleep(time.Second) // virtual time: the connection is lost
 		_, failed, err := l.client.Transact(within(t, time.Second), func() error { t.Error("asked before there is a connection"); return nil }, &zk.SetDataRequest{Path: l.dir, Version: -1})
 		if !errors.Is(err, context.DeadlineExceeded) || failed != NotDone || !strings.Contains(err.Error(), "no connection") {
 			t.Errorf("failed %d, error %v", failed, err)

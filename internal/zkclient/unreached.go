@@ -10,11 +10,11 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// unreached is the error of a call whose ctx ended while there was no server.
+// unreached is the error of a call whose ctx ended while there was no connection.
 type unreached struct {
 	error
 	tried   string
-	without time.Duration // 0: nobody knows how long
+	without time.Duration // 0: unknown
 }
 
 func (e unreached) Unwrap() error { return e.error }
@@ -27,8 +27,8 @@ func (e unreached) Error() string {
 	return fmt.Sprintf("%v (%s; tried: %s)", e.error, text, e.tried)
 }
 
-// Unreached adds to the error of a call that its ctx has ended, if there is no
-// connection, which servers were tried and for how long.
+// Unreached returns the error of a call whose ctx has ended. If there is no connection, it adds
+// which servers the client tried and for how long.
 func (c *Client) Unreached(ctx context.Context, err error) error {
 	if c.conn.State() == zk.StateHasSession {
 		return err
@@ -36,7 +36,7 @@ func (c *Client) Unreached(ctx context.Context, err error) error {
 	return c.unreached(ctx, err, time.Time{})
 }
 
-// unreached does it for a call that has waited for a connection since began.
+// unreached is Unreached for a call that has waited for a connection since began.
 func (c *Client) unreached(ctx context.Context, err error, began time.Time) error {
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.As(err, new(unreached)) {
 		return err

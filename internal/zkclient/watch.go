@@ -8,26 +8,25 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Watch is a data watch on one node, shared by everybody in the process who
-// waits for that node. It fires once.
+// Watch is a data watch on one node, shared by all waiters of the process for that node. It fires
+// once.
 type Watch struct {
 	Data []byte
 	Stat *zk.Stat
 
-	epoch   uint64 // of the connection, when it was set; 0: that is not known
+	epoch   uint64 // epoch of the connection in which it was set; 0: unknown
 	raw     <-chan zk.Event
-	settled chan struct{} // closed once event is known
-	known   atomic.Bool   // the same, for those who only look
+	settled chan struct{} // closed once event is set
+	known   atomic.Bool   // settled is closed; cheaper to read
 	event   zk.Event
 }
 
 // SetIn reports whether the watch was set in this epoch of the connection.
 func (w *Watch) SetIn(epoch uint64) bool { return w.epoch == epoch }
 
-// C is the connection's own channel: it yields the event to one receiver and is
-// closed for all others. Whatever is received must be given to Event. There is
-// no goroutine in between, because forwarding would lose the order in which
-// events of different nodes came.
+// C returns the connection's own channel: it yields the event to one receiver and is closed for all
+// others. The receiver must pass what it received to Event. No goroutine forwards the event,
+// because that would lose the order of the events of different nodes.
 func (w *Watch) C() <-chan zk.Event { return w.raw }
 
 // Event completes a receive from C and returns the event.
@@ -37,60 +36,58 @@ func (w *Watch) Event(event zk.Event, first bool) zk.Event {
 		w.known.Store(true)
 		close(w.settled)
 	}
-	<-w.settled // whoever got the event is about to say which it was
+	<-w.settled // the receiver of the event is about to set it
 	return w.event
 }
 
-// Fired looks, without waiting, whether the watch has fired.
+// Fired reports, without waiting, whether the watch has fired.
 func (w *Watch) Fired() (zk.Event, bool) {
 	select {
 	case event, first := <-w.raw:
 		return w.Event(event, first), true
 	default:
 	}
-	// The client sends the event to one and then closes the channel for the others.
-	// In between somebody may know already.
+	// The zk client sends the event to one receiver and then closes the channel for the others. In
+	// between the event may be known already.
 	if w.known.Load() {
 		return w.event, true
 	}
 	return zk.Event{}, false
 }
 
-// Gone reports whether an event says that the node was deleted. Above all it is
-// not when the session or the connection ended: that says nothing of the node.
-func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted || Marked(event) }
+// Gone reports whether an event says that the node was deleted. The end of the session or of the
+// connection also produces an event, which says nothing about the node.
+func Gone(event zk.Event) bool { return event.Type == zk.EventNodeDeleted || Released(event) }
 
-// Marked reports whether an event says that the node was deleted, and with its mark.
-func Marked(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
+// Released reports whether an event says that the node was deleted with its release marker.
+func Released(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
 
-// watches is one watch per node for all waiters of the process, or a few where some
-// want to know more of it than others. The client can not take its watches back, so one
-// that nobody waits for any more stays here, to be used again by the next who waits
-// for the same node, until it fires.
+// watches has one watch per node for all waiters of the process, or a few if some waiters need more
+// of it than others. The zk client cannot remove a watch from the server. So a watch that no waiter
+// needs stays here until it fires, and the next waiter for the same node uses it.
 type watches struct {
 	mu    sync.Mutex
 	at    map[watchKey]*watchEntry
-	sweep int // size at which to look for fired ones that nobody came back for
+	sweep int // size at which to delete the entries that have fired
 }
 
-// watchKey has the session in it: a watch of the last session grants nothing in
-// the next. A bare one comes without data and stat, one with a mark is bare and looks
-// out for that, too.
+// watchKey includes the session, because a watch of the last session says nothing in the next. A
+// bare watch has no data and no stat. A watch with a marker is bare and also fires by the marker.
 type watchKey struct {
 	session int64
 	path    string
 	bare    bool
-	mark    string // its path
+	marker  string // its path
 }
 
 type watchEntry struct {
 	key   watchKey
-	ready chan struct{} // closed when watch or err is known; one for all that were made together
+	ready chan struct{} // closed when watch or err is set; shared by all entries that were made together
 	watch Watch
 	err   error
 }
 
-// settled reports whether it is known what came of an entry.
+// settled reports whether watch or err is set.
 func (e *watchEntry) settled() bool {
 	select {
 	case <-e.ready:
@@ -100,7 +97,7 @@ func (e *watchEntry) settled() bool {
 	}
 }
 
-// fired reports whether an entry is of no more use; an entry that is being made is.
+// fired reports whether an entry can no longer be used. An entry that is not settled can.
 func (e *watchEntry) fired() bool {
 	if !e.settled() {
 		return false
@@ -112,15 +109,15 @@ func (e *watchEntry) fired() bool {
 	return fired
 }
 
-// Watch returns the process's watch on a node, setting it if need be. It returns
-// zk.ErrNoNode if the node does not exist, ErrOver if the session is over.
+// Watch returns the process's watch on a node. It sets the watch if there is none. It returns
+// zk.ErrNoNode if the node does not exist, and ErrOver if the session is over.
 //
-// It returns no watch that is older than the connection. The client sets those
-// again, but later than some of what it asks by then; and of a node that is gone
-// they say that it was deleted, whatever else happened to it before.
+// It never returns a watch that is older than the connection. The zk client sets those again, but
+// later than some of the requests that it sends; and for a node that is gone they report a
+// deletion, whatever else happened to the node before.
 //
-// It uses GetW and never ExistsW: on a node that does not exist ExistsW leaves a
-// watch that, as sequence numbers do not come back, stays for ever.
+// It uses GetW and never ExistsW: on a node that does not exist ExistsW leaves a watch that stays
+// forever, because sequence numbers do not repeat.
 func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch, error) {
 	watches, err := c.watch(ctx, watchKey{session: session, path: path})
 	if err == nil && watches[0] == nil {
@@ -132,8 +129,8 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 	return watches[0], nil
 }
 
-// WatchNode watches a node of which the caller asks nothing but whether it is deleted: a watch that WatchNodes has set will do,
-// if there is one.
+// WatchNode watches a node only for its deletion. It uses a watch that WatchNodes has set, if there
+// is one.
 func (c *Client) WatchNode(ctx context.Context, session int64, path string) (*Watch, error) {
 	epoch := c.Epoch()
 	if w := c.watches.living(watchKey{session: session, path: path, bare: true}); w != nil && w.SetIn(epoch) && c.In(session) {
@@ -142,18 +139,20 @@ func (c *Client) WatchNode(ctx context.Context, session int64, path string) (*Wa
 	return c.Watch(ctx, session, path)
 }
 
-// WatchNodes watches many nodes of which the caller asks nothing but whether they are deleted: the watches have neither data
-// nor stat, and end with the connection. It takes one request for each 128 KiB of paths. The watch of a node that does not exist
-// is nil. The first node may be deleted with a release marker, see RemoveMarked; marker is "" if that does not matter.
+// WatchNodes watches many nodes only for their deletion: the watches have neither data nor stat,
+// and end with the connection. It sends one request for each 128 KiB of paths. The watch of a node
+// that does not exist is nil. The first node may be deleted with a release marker, see
+// RemoveWithMarker; marker is "" if that does not matter.
 //
-// The server does not check the right to read the nodes, and may withhold their events where it is missing.
+// The server does not check READ permission for the nodes, but may drop the events of nodes that
+// the client cannot read.
 func (c *Client) WatchNodes(ctx context.Context, session int64, marker string, paths []string) ([]*Watch, error) {
 	keys := make([]watchKey, len(paths))
 	for i, path := range paths {
 		keys[i] = watchKey{session: session, path: path, bare: true}
 	}
 	if marker != "" {
-		keys[0].mark = paths[0] + marker
+		keys[0].marker = paths[0] + marker
 	}
 	return c.watch(ctx, keys...)
 }
@@ -198,17 +197,17 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 		if served {
 			return watches, nil
 		}
-		// The connection was made anew meanwhile.
+		// The connection was replaced meanwhile.
 	}
 }
 
-// entries returns the living entry of each key; news are those just made, which the
-// caller has to set.
+// entries returns an entry for each key. news are the entries that it created, whose watches the
+// caller must set.
 func (w *watches) entries(keys []watchKey, serves func(*Watch) bool) (all, news []*watchEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all = make([]*watchEntry, len(keys))
-	var fresh []watchEntry // all at once: one who waits for permits needs many
+	var fresh []watchEntry // one allocation: a waiter for permits needs many
 	var ready chan struct{}
 	for i, key := range keys {
 		if all[i] = w.entry(key, serves); all[i] != nil {
@@ -225,7 +224,7 @@ func (w *watches) entries(keys []watchKey, serves func(*Watch) bool) (all, news 
 	return all, news
 }
 
-// entry returns the living entry of a key, or nil; caller holds mu.
+// entry returns the usable entry of a key, or nil; caller holds mu.
 func (w *watches) entry(key watchKey, serves func(*Watch) bool) *watchEntry {
 	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(&e.watch)) {
 		return e
@@ -233,7 +232,7 @@ func (w *watches) entry(key watchKey, serves func(*Watch) bool) *watchEntry {
 	return nil
 }
 
-// put keeps a new entry; caller holds mu.
+// put adds an entry; caller holds mu.
 func (w *watches) put(e *watchEntry) {
 	if len(w.at) >= w.sweep {
 		for k, e := range w.at {
@@ -249,7 +248,7 @@ func (w *watches) put(e *watchEntry) {
 	w.at[e.key] = e
 }
 
-// living is the watch of a key, if there is one that has not fired.
+// living returns the watch of a key if it is set and has not fired, or nil.
 func (w *watches) living(key watchKey) *Watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -259,7 +258,7 @@ func (w *watches) living(key watchKey) *Watch {
 	return nil
 }
 
-// drop forgets an entry that has come to nothing.
+// drop removes an entry whose watch could not be set.
 func (w *watches) drop(e *watchEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -268,8 +267,7 @@ func (w *watches) drop(e *watchEntry) {
 	}
 }
 
-// set sets the watches of entries that were made together, bare ones with one
-// request if that can be.
+// set sets the watches of entries that were made together, bare ones with one request.
 func (c *Client) set(entries []*watchEntry) {
 	defer close(entries[0].ready)
 	if entries[0].key.bare {
@@ -302,7 +300,7 @@ func (c *Client) setAll(entries []*watchEntry) {
 	}
 	var events []<-chan zk.Event
 	err := c.setting(entries[0].key.session, watches, func() (err error) {
-		events, err = c.link.WatchAll(paths, entries[0].key.mark) // only the first may have one
+		events, err = c.link.WatchAll(paths, entries[0].key.marker) // only the first may have a marker
 		return err
 	})
 	for i, e := range entries {
@@ -318,9 +316,9 @@ func (c *Client) setAll(entries []*watchEntry) {
 	}
 }
 
-// setting makes the request that sets watches until the server answers. It goes on
-// when the one who asked first has gone, for others may wait for it; and if nobody
-// does, the next will find it.
+// setting repeats the request that sets watches until the server answers. It continues after the
+// caller that needed the watches first has given up, because other waiters may need them, and the
+// next waiter uses them.
 func (c *Client) setting(session int64, watches []*Watch, request func() error) error {
 	for retry := c.retry(); ; {
 		if err := c.connected(context.Background()); err != nil {
@@ -332,7 +330,7 @@ func (c *Client) setting(session int64, watches []*Watch, request func() error) 
 		epoch := c.Epoch()
 		err := request()
 		if c.Epoch() != epoch {
-			epoch = 0 // there is none of that number
+			epoch = 0 // no epoch is 0
 		}
 		if o := outcomeOf(err); o == done || o == refused {
 			if !c.In(session) {
@@ -349,7 +347,7 @@ func (c *Client) setting(session int64, watches []*Watch, request func() error) 
 	}
 }
 
-// isSet tells what came of an entry.
+// isSet stores the result of setting an entry's watch.
 func (c *Client) isSet(e *watchEntry, err error) {
 	if e.err = err; err == nil {
 		e.watch.settled = make(chan struct{})

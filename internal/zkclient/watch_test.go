@@ -25,7 +25,7 @@ func (l *line) watch(t *testing.T, path string) *Watch {
 	return w
 }
 
-// event waits as a waiter does.
+// event waits for the event as a waiter does.
 func event(t *testing.T, w *Watch) zk.Event {
 	t.Helper()
 	late := time.NewTimer(15 * time.Second)
@@ -63,7 +63,7 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 				}
 				e, first := <-w.C()
 				if e := w.Event(e, first); !Gone(e) || e.Path != l.path(node) {
-					t.Errorf("a waiter was told %+v", e)
+					t.Errorf("a waiter got %+v", e)
 				}
 				if e, fired := w.Fired(); !fired || !Gone(e) {
 					t.Errorf("a later look says %v, %+v", fired, e)
@@ -82,7 +82,7 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 	})
 }
 
-// Those who watch many nodes share, too: what is watched already is not asked for.
+// Callers that watch many nodes share the watches, too: no watch is set twice.
 func TestWatchesOfManyAreShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -119,7 +119,7 @@ func TestWatchesOfManyAreShared(t *testing.T) {
 		}
 		must(t, l.witness.Delete(paths[0], -1))
 		if e := event(t, first[0]); !Gone(e) || e.Path != paths[0] {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 		for _, i := range []int{1, 2, 3} {
 			if e, fired := more[i].Fired(); fired {
@@ -133,7 +133,7 @@ func TestWatchesOfManyAreShared(t *testing.T) {
 	})
 }
 
-// A connection that was made anew knows nothing of the watches that were set at once.
+// After a reconnect the watches that were set with one request are gone.
 func TestWatchesOfManyEndWithTheConnection(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -145,14 +145,14 @@ func TestWatchesOfManyEndWithTheConnection(t *testing.T) {
 		l.Cut()
 		for _, w := range before {
 			if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
-				t.Errorf("told %+v", e)
+				t.Errorf("got %+v", e)
 			}
 		}
 		after, err := l.client.WatchNodes(within(t, 20*time.Second), l.sess, "", paths)
 		must(t, err)
 		must(t, l.witness.Delete(paths[0], -1))
 		if e := event(t, after[0]); !Gone(e) {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 	})
 }
@@ -168,7 +168,7 @@ func TestAWatchThatHasFiredIsSetAnew(t *testing.T) {
 		_, err := l.witness.Set(l.dir, []byte("x"), -1)
 		must(t, err)
 		if e := event(t, first); e.Type != zk.EventNodeDataChanged || Gone(e) {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 		second := l.watch(t, l.dir)
 		if second == first || string(second.Data) != "x" || second.Stat.Version != 1 {
@@ -177,8 +177,8 @@ func TestAWatchThatHasFiredIsSetAnew(t *testing.T) {
 	})
 }
 
-// Nothing is left of a wait for what does not exist: neither with us nor on the
-// server, which an ExistsW would leave for ever.
+// A wait for a node that does not exist leaves nothing in this process or on the server. An ExistsW
+// would leave a watch on the server forever.
 func TestAWatchOfNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -231,7 +231,7 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 					}
 				})
 			}
-			fired(t, hold) // the first hundred leave before the watch is set
+			fired(t, hold) // the first hundred callers give up before the watch is set
 			cancel()
 			wg.Wait()
 			if round == 0 {
@@ -246,7 +246,7 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 		test.Eventually(t, 5*time.Second, "as many goroutines as before", func() bool { return test.Goroutines() <= before })
 		must(t, l.witness.Delete(l.path(node), -1))
 		if e := event(t, w); !Gone(e) {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 		watchCount(t, server, 0)
 	})
@@ -278,7 +278,7 @@ func TestFiredWatchesAreSwept(t *testing.T) {
 			must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, l.dir, nodes)))
 			for _, w := range watches {
 				if e := event(t, w); !Gone(e) {
-					t.Fatalf("told %+v", e)
+					t.Fatalf("got %+v", e)
 				}
 			}
 			most = max(most, l.client.watches.size())
@@ -304,14 +304,14 @@ func TestAWatchIsSetThoughItsReplyIsLost(t *testing.T) {
 				}
 				must(t, l.witness.Delete(l.path(node), -1))
 				if e := event(t, w); !Gone(e) {
-					t.Errorf("told %+v", e)
+					t.Errorf("got %+v", e)
 				}
 			})
 		})
 	}
 }
 
-// What happens during an outage is told after it.
+// A deletion during an outage is reported after it.
 func TestAWatchSurvivesAnOutage(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -322,13 +322,13 @@ func TestAWatchSurvivesAnOutage(t *testing.T) {
 		must(t, l.witness.Delete(l.path(node), -1))
 		must(t, l.Accept())
 		if e := event(t, w); !Gone(e) {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 	})
 }
 
-// The end of a session says nothing of a node, and a watch of the old session
-// grants nothing in the new one.
+// The end of a session says nothing about a node, and a watch of the old session is not used in the
+// new one.
 func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -336,9 +336,9 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 		own, stays := l.watch(t, l.path(l.claim(t, 1)[0])), l.watch(t, l.dir)
 		v.Expire(t, l.conn)
 		for _, w := range []*Watch{own, stays} {
-			// The server may tell of the deletion before the connection is cut.
+			// The server may report the deletion before the connection is cut.
 			if e := event(t, w); e.Type != zk.EventNotWatching && (w != own || !Gone(e)) {
-				t.Errorf("told %+v", e)
+				t.Errorf("got %+v", e)
 			} else if e.Type == zk.EventNotWatching && Gone(e) {
 				t.Errorf("%+v is taken for a deletion", e)
 			}
@@ -351,7 +351,8 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 		if again == stays {
 			t.Error("a watch of the last session serves the next")
 		}
-		// One that has not fired yet, for the client may be about to tell, is not returned.
+		// A watch that has not fired yet, because the zk client may be about to fire it, is not
+		// returned.
 		_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, func(*Watch) bool { return true })
 		news[0].watch.raw, news[0].watch.epoch = make(chan zk.Event), l.client.Epoch()
 		close(news[0].ready)
@@ -367,13 +368,13 @@ func TestACloseIsNoDeletion(t *testing.T) {
 		w := l.watch(t, l.dir)
 		l.conn.Close()
 		if e := event(t, w); e.Type != zk.EventNotWatching || Gone(e) {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 	})
 }
 
-// A node that stands in the place of another is another, and who watches the old
-// one is told of a change, not of a deletion.
+// When Replace puts a new node in the place of an old one, a watch on the old one fires with a
+// change, not with a deletion.
 func TestWatchesAreOfFullNames(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -383,7 +384,7 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 		w := l.watch(t, l.path(old))
 		must(t, l.client.Replace(l.sess, l.dir, old, next, nil, open))
 		if e := event(t, w); e.Type != zk.EventNodeDataChanged {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 		w = l.watch(t, l.path(next))
 		if w.Stat.EphemeralOwner != l.sess {
@@ -391,14 +392,14 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 		}
 		l.client.Remove(l.sess, l.dir, []znode.Node{next})
 		if e := event(t, w); !Gone(e) {
-			t.Errorf("told %+v", e)
+			t.Errorf("got %+v", e)
 		}
 	})
 }
 
-// The client sets its watches again after a reconnect, but not before all that is
-// asked by then. What such a watch has to tell may come too late, or differ from
-// what happened: so whoever asks now gets one of now.
+// The zk client sets its watches again after a reconnect, but not before all requests that are made
+// by then. Such a watch may fire late, or with another event than what happened. So a caller gets a
+// watch set on the present connection.
 func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -423,23 +424,23 @@ func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 		}
 		_, err := l.witness.Set(l.dir, nil, -1)
 		must(t, err)
-		for _, w := range []*Watch{old, next} { // who waits on the old one still hears
+		for _, w := range []*Watch{old, next} { // the waiters for the old watch still get its event
 			if e := event(t, w); e.Type != zk.EventNodeDataChanged {
-				t.Errorf("told %+v", e)
+				t.Errorf("got %+v", e)
 			}
 		}
 	})
 }
 
-// Somebody asked in the last session, during the outage in which it ended, and is
-// not answered yet. Whoever asks for the same node in the next session does not
-// wait for that answer, nor get it.
+// A waiter of the last session asked for a watch during the outage in which the session ended, and
+// has no answer yet. A waiter for the same node in the next session neither waits for that answer
+// nor gets it.
 func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		for i := range 3 {
-			node := fmt.Sprintf("%s/%d", l.dir, i) // one that has no watch yet
+			node := fmt.Sprintf("%s/%d", l.dir, i) // a node that has no watch yet
 			_, err := l.conn.Create(node, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 			must(t, err)
 			old := l.sess
@@ -452,14 +453,14 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 			})
 			must(t, l.Accept())
 			for l.sess == old || l.sess == 0 || l.conn.State() != zk.StateHasSession {
-				time.Sleep(time.Millisecond) // before the first one's next look
+				time.Sleep(time.Millisecond) // before the first waiter's next retry
 				l.sess = l.conn.SessionID()
 			}
 			_, err = l.client.Watch(within(t, 20*time.Second), l.sess, node)
 			must(t, err)
 			mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
 
-			// However long it takes that one.
+			// However long the first waiter's request takes.
 			l.client.watches.entries([]watchKey{{session: old, path: l.dir}}, func(*Watch) bool { return true })
 			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
 			must(t, err)
@@ -467,8 +468,8 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 	})
 }
 
-// The client sends an event to one who waits and then closes the channel for all
-// others. What one of them knows by then they all know.
+// The zk client sends an event to one receiver and then closes the channel for all others. As soon
+// as one waiter knows the event, all do.
 func TestAWatchHasFiredWhenOneKnows(t *testing.T) {
 	raw := make(chan zk.Event, 1)
 	w := &Watch{raw: raw, settled: make(chan struct{})}

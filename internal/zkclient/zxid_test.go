@@ -12,8 +12,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// The header of the reply to a create has the node's czxid, on the leader and on
-// its followers, while others write.
+// The header of the reply to a create has the node's czxid, on the leader and on its followers,
+// while other clients write.
 func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
@@ -21,8 +21,8 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 		witness := v.Connect(t, 10*time.Second, members...)
 		var all, noise sync.WaitGroup
 		enough := make(chan struct{})
-		// All connect first: to connect takes time, and in a bubble none passes while a goroutine below
-		// asks without a pause.
+		// Connect all first: connecting takes time, and in a bubble no time passes while a
+		// goroutine below runs without blocking.
 		conns, dirs := make([]*zk.Conn, len(members)), make([]string, len(members))
 		for i, member := range members {
 			conns[i], dirs[i] = v.Connect(t, 10*time.Second, member), test.Path(t)+string(rune('a'+i))

@@ -165,7 +165,7 @@ func FuzzLine(f *testing.F) {
 	f.Add("permit--000000001\npermit-0000000000")
 	f.Fuzz(func(t *testing.T, listing string) {
 		children := strings.Split(listing, "\n")
-		line, err := Line(children, all...)
+		line, err := Sort(children, all...)
 		if err != nil {
 			if !errors.Is(err, ErrSequence) && !errors.Is(err, ErrTwice) {
 				t.Fatal(err)

@@ -24,9 +24,9 @@ var ErrSequence = errors.New("the directory's sequence numbers are used up: let 
 // sound server shows that; a server that has kept a node which the others never had does.
 var ErrTwice = errors.New("two members have one sequence number: this server does not have the data of the others")
 
-// Worn reports whether the directory should be deleted at the next chance. A directory of kazoo's
-// names must stay: a kazoo lock creates it once and fails when it is gone.
-func (n Node) Worn() bool { return n.Seq >= renewSequence && !n.Kind.bare() }
+// NearSequenceLimit reports whether the directory should be deleted as soon as it is empty. A
+// directory of kazoo's names must stay: a kazoo lock creates it once and fails when it is gone.
+func (n Node) NearSequenceLimit() bool { return n.Seq >= renewSequence && !n.Kind.bare() }
 
 // Usable returns an error that matches ErrSequence if a node with this number must not queue.
 func (n Node) Usable() error {
@@ -36,10 +36,10 @@ func (n Node) Usable() error {
 	return nil
 }
 
-// Line returns the members of the given kinds in a listing, in the order of their sequence numbers.
+// Sort returns the members of the given kinds in a listing, in the order of their sequence numbers.
 // It refuses a listing whose order cannot be trusted: one with negative numbers (ErrSequence) or
 // repeated ones (ErrTwice). Of two members that may share a number either may come first.
-func Line(children []string, kinds ...Kind) ([]Node, error) {
+func Sort(children []string, kinds ...Kind) ([]Node, error) {
 	line := make([]Node, 0, len(children))
 	for _, name := range children {
 		if n, ok := Parse(name, kinds...); ok {

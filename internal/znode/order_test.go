@@ -16,7 +16,7 @@ func TestLineOrdersByNumberNotByName(t *testing.T) {
 		"_c_" + NewID() + "-read-0000000012", "lock-0000000001",
 	}
 	rand.Shuffle(len(children), func(i, j int) { children[i], children[j] = children[j], children[i] })
-	line, err := Line(children, Read, Write)
+	line, err := Sort(children, Read, Write)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestLineRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
 		"equal numbers at the end": {[]string{"_c_" + NewID() + "-lock-2147483647", "_c_" + NewID() + "-lock-2147483647"}, ErrSequence},
 		"negative number":          {[]string{"lock-0000000001", "lock--2147483648"}, ErrSequence},
 	} {
-		if _, err := Line(c.children, Lock); !errors.Is(err, c.want) {
+		if _, err := Sort(c.children, Lock); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestLineRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
 func TestCuratorsDowngradeSharesANumber(t *testing.T) {
 	curators := []Kind{CuratorRead, CuratorWrite}
 	read, write := "__READ__0000000003", "__WRIT__0000000003"
-	line, err := Line([]string{read, "__WRIT__0000000004", write, "__WRIT__0000000002"}, curators...)
+	line, err := Sort([]string{read, "__WRIT__0000000004", write, "__WRIT__0000000002"}, curators...)
 	if err != nil || len(line) != 4 || line[0].Seq != 2 || line[1].Seq != 3 || line[2].Seq != 3 || line[3].Seq != 4 {
 		t.Errorf("%v, %v", line, err)
 	}
@@ -57,11 +57,11 @@ func TestCuratorsDowngradeSharesANumber(t *testing.T) {
 		}
 	}
 	for _, two := range [][]string{{write, "_c_" + NewID() + "-" + write}, {read, "_c_" + NewID() + "-" + read}} {
-		if _, err := Line(two, curators...); !errors.Is(err, ErrTwice) {
+		if _, err := Sort(two, curators...); !errors.Is(err, ErrTwice) {
 			t.Errorf("%q: %v", two, err)
 		}
 	}
-	if _, err := Line([]string{"read-0000000003", "write-0000000003"}, all...); !errors.Is(err, ErrTwice) {
+	if _, err := Sort([]string{"read-0000000003", "write-0000000003"}, all...); !errors.Is(err, ErrTwice) {
 		t.Errorf("ours: %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestCuratorsDowngradeSharesANumber(t *testing.T) {
 func TestUsableAroundTheEndOfTheCounter(t *testing.T) {
 	for _, c := range []struct {
 		seq          int64
-		usable, worn bool
+		usable, near bool
 	}{
 		{0, true, false},
 		{1<<30 - 1, true, false},
@@ -84,8 +84,8 @@ func TestUsableAroundTheEndOfTheCounter(t *testing.T) {
 		if got := n.Usable() == nil; got != c.usable {
 			t.Errorf("sequence %d: usable %v", c.seq, got)
 		}
-		if n.Worn() != c.worn {
-			t.Errorf("sequence %d: worn %v", c.seq, n.Worn())
+		if n.NearSequenceLimit() != c.near {
+			t.Errorf("sequence %d: near %v", c.seq, n.NearSequenceLimit())
 		}
 	}
 }
@@ -143,7 +143,7 @@ func BenchmarkLine1000(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Line(children, Lock); err != nil {
+		if _, err := Sort(children, Lock); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -21,7 +21,8 @@ type row struct {
 	Than                              []string // only in an overview: the ratios to each of compared
 }
 
-// compared are the columns of an overview. A list is one column: of these peers at most one is measured by a workload.
+// compared are the columns of an overview. A list is one column: of these peers at most one is
+// measured by a workload.
 var compared = [][]string{{zkLock}, {curator}, {kazoo}, {bare, looking}}
 
 // overview is our row of each workload, with the ratios to the others.

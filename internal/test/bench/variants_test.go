@@ -18,49 +18,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// A variant is the library with a difference, measured beside the library as it is, in the same
-// rounds.
-type variant struct {
-	name    string
-	patches []patch.Patch
-}
-
-// shortcuts are the variants that make ablation measures: each does without one shortcut.
-var shortcuts = []variant{
-	{"room in the reply", []patch.Patch{{
-		Pkg: "internal/queue", In: "waiter.roomInReply",
-		Old: "return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead", New: "return false",
-	}}},
-	{"no writer cached", []patch.Patch{{
-		Pkg: "internal/queue", In: "waiter.noWriterCached", Old: "return true", New: "return false",
-	}}},
-	{"follow the neighbor", []patch.Patch{{
-		Pkg: "internal/queue", In: "waiter.shortcut", Old: "if wait && predecessor != nil", New: "if false && predecessor != nil",
-	}}},
-	{"release markers", []patch.Patch{
-		{Pkg: "internal/queue", In: "Grant.leavesMarker", Old: "return g.marker && ", New: "return false && g.marker && "},
-		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
-	}},
-	{"watches by one request", []patch.Patch{{
-		Pkg: "internal/zkclient", In: "Client.set", Old: "if entries[0].key.bare {", New: `if entries[0].key.mark != "" {`,
-	}}},
-	{"readers ahead watched together", []patch.Patch{{
-		Pkg: "internal/queue", In: "blockers.joins", Old: "return len(b.watched) > 0 && ", New: "return false && len(b.watched) > 0 && ",
-	}}},
-	{"listings without a watch on writers", []patch.Patch{{
-		Pkg: "internal/queue", In: "dirView.watches", Old: "if d.always {", New: "if d.always || true {",
-	}}},
-	{"creates without a touch in a long queue", []patch.Patch{{
-		Pkg: "internal/queue", In: "Queue.touches", Old: "(!q.crowded.Load() || !q.client.HeaderZxidVerified())", New: "true",
-	}}},
-	{"token from the header", []patch.Patch{{
-		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",
-	}}},
-	{"calls without a goroutine", []patch.Patch{{
-		Pkg: "internal/zkclient", In: "Uninterruptible", Old: "return uninterruptible{ctx}", New: "return ctx",
-	}}},
-}
-
 // TestVariants measures variants: BENCH_AGAINST=ref is the library as of a commit, BENCH_ABLATION=1
 // the library without each of its shortcuts.
 func TestVariants(t *testing.T) {
@@ -76,8 +33,8 @@ func TestVariants(t *testing.T) {
 		programs["at "+ref] = atCommit(t, root, ref)
 	}
 	if ablation {
-		for _, v := range shortcuts {
-			programs["without "+v.name] = v.build(t, root)
+		for _, s := range patch.Shortcuts {
+			programs["without "+s.Name] = without(t, root, s)
 		}
 	}
 	l := newLaboratory(t, s, ours, again)
@@ -135,12 +92,12 @@ func moduleRoot(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// build builds the driver with a variant of the library.
-func (v variant) build(t *testing.T, root string) string {
+// without builds the driver with the library without a shortcut.
+func without(t *testing.T, root string, shortcut patch.Shortcut) string {
 	t.Helper()
-	changed, err := patch.All(root, v.patches...)
+	changed, err := patch.All(root, shortcut.Patches...)
 	if err != nil {
-		t.Fatalf("%s: %v", v.name, err)
+		t.Fatalf("%s: %v", shortcut.Name, err)
 	}
 	overlay, err := patch.Overlay(root, t.TempDir(), changed)
 	if err != nil {
@@ -203,9 +160,9 @@ func printVariants(w io.Writer, results []result) {
 // The variants fit the code, so make ablation works when it is needed.
 func TestVariantsFitTheCode(t *testing.T) {
 	root := moduleRoot(t)
-	for _, v := range shortcuts {
-		if _, err := patch.All(root, v.patches...); err != nil {
-			t.Errorf("%s: %v", v.name, err)
+	for _, s := range patch.Shortcuts {
+		if _, err := patch.All(root, s.Patches...); err != nil {
+			t.Errorf("%s: %v", s.Name, err)
 		}
 	}
 }

@@ -102,8 +102,8 @@ func (c *campaign) begin(began time.Time) (seed uint64, ok bool) {
 
 func (c *campaign) play(t *testing.T, seed uint64) {
 	p := draw(seed)
-	// A deadlock in the bubble ends the program, and tests that hang are ended: then this line tells
-	// the seed.
+	// A deadlock in the bubble ends the program, and tests that hang are ended: then this line
+	// tells the seed.
 	fmt.Fprintf(os.Stderr, "%v\n", p)
 	synctest.Test(t, func(t *testing.T) {
 		r := play(t, p)

@@ -25,7 +25,8 @@ var kindsOfWorlds = []kind{
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
 	// All faults at once, on a large world.
 	{name: "wide"},
-	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no reason.
+	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no
+	// reason.
 	{name: "quiet", flavors: exclusive, bend: quiet},
 	{name: "quiet permits", flavors: []string{"semaphore"}, bend: quiet},
 	// What a waiter knows of its own node, of its session and of those ahead, in the wrong order.
@@ -108,8 +109,8 @@ func isolated(p *plan, r *rand.Rand) {
 	}
 }
 
-// distant is a world in which half of the hosts are far from the servers, which end a session nearly
-// as soon as they may.
+// distant is a world in which half of the hosts are far from the servers, which end a session
+// nearly as soon as they may.
 func distant(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.session, p.length, p.long, p.hands, p.workers = 2*time.Second, 150*time.Second, 1, 0, 1

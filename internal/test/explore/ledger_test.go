@@ -17,8 +17,8 @@ import (
 )
 
 // A clock gives each event an instant of its own: virtual time in nanoseconds since the world
-// began, pushed on by one where several events share an instant of the bubble. Its order is that
-// in which the events happen.
+// began, pushed on by one where several events share an instant of the bubble. Its order is that in
+// which the events happen.
 type clock struct {
 	start time.Time
 	last  atomic.Int64
@@ -63,8 +63,8 @@ type ledger struct {
 	found   []finding
 }
 
-// A write is one that was made under an exclusive hold, by Multi. Those of a lock come in the order of their
-// tokens, also under holds that the nemesis took away.
+// A write is one that was made under an exclusive hold, by Multi. Those of a lock come in the order
+// of their tokens, also under holds that the nemesis took away.
 type write struct {
 	zxid, token, at int64
 	who             string

@@ -10,7 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/memzk"
-	"github.com/zklocks/zklocks/internal/proxy"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -51,8 +51,8 @@ func (n *nemesis) remove(s standing) bool {
 	return true
 }
 
-// doom deletes the node of a waiter and then those ahead of it, while its process hears nothing:
-// it must not hold.
+// doom deletes the node of a waiter and then those ahead of it, while its process hears nothing: it
+// must not hold.
 func (n *nemesis) doom() {
 	switch n.random.IntN(8) {
 	case 0:
@@ -86,7 +86,8 @@ func (n *nemesis) hold(h *host) (heard func()) {
 	return f.Cancel
 }
 
-// doomBy is doom with a way to have a host hear nothing; without an end of that it has not happened.
+// doomBy is doom with a way to have a host hear nothing; without an end of that it has not
+// happened.
 func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 	h := n.host()
 	heard := deafen(h)
@@ -240,8 +241,8 @@ func (n *nemesis) deafen() {
 	time.Sleep(n.session / 2) // virtual: all connect again
 }
 
-// part cuts a holder off for long enough that the next one gets what it holds; now and then one that
-// has just connected again, or has just got a session.
+// part cuts a holder off for long enough that the next one gets what it holds; now and then one
+// that has just connected again, or has just got a session.
 func (n *nemesis) part() {
 	h := n.holder()
 	n.say("part", "%s: is cut off", h.name)

@@ -214,8 +214,8 @@ func (t *tenure) dwell(d time.Duration) {
 	}
 }
 
-// awaitDeadlines stays inside, and looks right behind each deadline: if that has ended the hold, Lost
-// is closed by then.
+// awaitDeadlines stays inside, and looks right behind each deadline: if that has ended the hold,
+// Lost is closed by then.
 func (t *tenure) awaitDeadlines(d time.Duration) {
 	lost, over := t.Lost(), time.Now().Add(d)
 	for {
@@ -354,8 +354,8 @@ func (t *tenure) verify() {
 	}
 }
 
-// write writes to the store, if the lock is held when the server does it. One in vain has an operation in it that the
-// server refuses.
+// write writes to the store, if the lock is held when the server does it. One in vain has an
+// operation in it that the server refuses.
 func (t *tenure) write(inVain bool) {
 	ctx, cancel := t.calling()
 	defer cancel()

@@ -63,7 +63,8 @@ func all() []mutant {
 	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofTheRecipes, ofTheConnection, ofTheFrontDoor, ofTheJudges)
 }
 
-// patched returns the file that the mutant changes, from the root of the module, with the bug in it.
+// patched returns the file that the mutant changes, from the root of the module, with the bug in
+// it.
 func (m mutant) patched(root string) (file string, src []byte, err error) {
 	return patch.Patch{Pkg: m.pkg, In: m.in, Old: m.old, New: m.new}.Apply(root)
 }

@@ -100,8 +100,8 @@ func Overlay(root, dir string, changed map[string][]byte) (string, error) {
 // A site is a part of a file, in bytes.
 type site struct{ from, to int }
 
-// sites returns where a fragment of Go stands in a file. It compares tokens: comments, line breaks and the
-// file within the package are no part of an anchor.
+// sites returns where a fragment of Go stands in a file. It compares tokens: comments, line breaks
+// and the file within the package are no part of an anchor.
 func sites(file []byte, fragment string) []site {
 	var found []site
 	all, want := tokens(file), tokens([]byte(fragment))

@@ -12,17 +12,17 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// removeMarked does it, with a limit.
-func (l *line) removeMarked(t *testing.T, n znode.Node) (err error) {
+// removeWithMarker calls RemoveWithMarker, with a time limit.
+func (l *line) removeWithMarker(t *testing.T, n znode.Node) (err error) {
 	t.Helper()
 	test.Within(t, 20*time.Second, "it is removed", func() {
-		err = l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open)
+		err = l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open)
 	})
 	return err
 }
 
-// watchMark sets one on a node and its mark, of another process.
-func (l *line) watchMark(t *testing.T, n znode.Node) *Watch {
+// watchMarker sets a watch on a node and its release marker, from another process.
+func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 	t.Helper()
 	other := Of(l.witness)
 	w, err := other.WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n)})
@@ -41,7 +41,7 @@ func hears(t *testing.T, w *Watch) (e zk.Event) {
 	return e
 }
 
-// Whatever becomes of the reply, the mark is told and nothing is left.
+// Whatever reply is lost, the watch fires by the marker, and no node is left.
 func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -49,12 +49,12 @@ func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				l := newLine(t, v, 10*time.Second)
 				n := l.claim(t, 1)[0]
-				w := l.watchMark(t, n)
+				w := l.watchMarker(t, n)
 				f := l.Next(proxy.DeleteOp, action)
-				must(t, l.removeMarked(t, n))
+				must(t, l.removeWithMarker(t, n))
 				fired(t, f)
-				if e := hears(t, w); !Marked(e) || !Gone(e) {
-					t.Errorf("the watch hears %+v", e)
+				if e := hears(t, w); !Released(e) || !Gone(e) {
+					t.Errorf("the watch fires with %+v", e)
 				}
 				if left := l.children(t); len(left) != 0 {
 					t.Errorf("left: %q", left)
@@ -64,52 +64,52 @@ func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 	}
 }
 
-// A node that was gone leaves no mark; nor does one whose session was over.
+// A node that was gone leaves no marker; nor does a node whose session was over.
 func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		n := l.claim(t, 1)[0]
-		w := l.watchMark(t, n)
+		w := l.watchMarker(t, n)
 		must(t, l.witness.Delete(l.path(n), -1))
-		mustBe(t, l.removeMarked(t, n), zk.ErrNoNode)
-		if e := hears(t, w); Marked(e) || !Gone(e) {
-			t.Errorf("the watch hears %+v", e)
+		mustBe(t, l.removeWithMarker(t, n), zk.ErrNoNode)
+		if e := hears(t, w); Released(e) || !Gone(e) {
+			t.Errorf("the watch fires with %+v", e)
 		}
 		n = l.claim(t, 1)[0]
-		w = l.watchMark(t, n)
+		w = l.watchMarker(t, n)
 		v.Expire(t, l.conn)
-		mustBe(t, l.removeMarked(t, n), ErrOver)
-		if e := hears(t, w); Marked(e) || !Gone(e) {
-			t.Errorf("the watch hears %+v", e)
+		mustBe(t, l.removeWithMarker(t, n), ErrOver)
+		if e := hears(t, w); Released(e) || !Gone(e) {
+			t.Errorf("the watch fires with %+v", e)
 		}
 	})
 }
 
-// The node goes, whatever the server has against the mark.
+// The node is deleted even if the server refuses the marker.
 func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		n := l.claim(t, 1)[0]
-		w := l.watchMark(t, n)
+		w := l.watchMarker(t, n)
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)
-		must(t, l.removeMarked(t, n))
-		if e := hears(t, w); Marked(e) || !Gone(e) {
-			t.Errorf("the watch hears %+v", e)
+		must(t, l.removeWithMarker(t, n))
+		if e := hears(t, w); Released(e) || !Gone(e) {
+			t.Errorf("the watch fires with %+v", e)
 		}
 	})
 }
 
-// Several of a process wait for one node: with one watch, and all hear of the mark.
+// Several waiters of a process wait for one node: they share one watch, and all see the marker.
 func TestWatchMarkedIsShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		n := l.claim(t, 1)[0]
-		first := l.watchMark(t, n)
-		if again := l.watchMark(t, n); again != first {
+		first := l.watchMarker(t, n)
+		if again := l.watchMarker(t, n); again != first {
 			t.Error("two watches on one node")
 		}
 		plain, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "", []string{l.path(n)})
@@ -117,37 +117,37 @@ func TestWatchMarkedIsShared(t *testing.T) {
 		if plain[0] == first {
 			t.Error("one that is not asked for marks is given one that is")
 		}
-		must(t, l.removeMarked(t, n))
+		must(t, l.removeWithMarker(t, n))
 		for range 2 {
-			if e := hears(t, first); !Marked(e) {
-				t.Errorf("the watch hears %+v", e)
+			if e := hears(t, first); !Released(e) {
+				t.Errorf("the watch fires with %+v", e)
 			}
 		}
 	})
 }
 
-// The mark is watched already, and the other node does not exist.
+// The marker is watched already, and the other node does not exist.
 func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		n, own := l.claim(t, 1)[0], l.claim(t, 1)[0]
-		first := l.watchMark(t, n)
+		first := l.watchMarker(t, n)
 		must(t, l.witness.Delete(l.path(own), -1))
 		both, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), "-mark", []string{l.path(n), l.path(own)})
 		must(t, err)
 		if both[0] != first || both[1] != nil {
 			t.Fatalf("watches %p and %p, want %p and none", both[0], both[1], first)
 		}
-		must(t, l.removeMarked(t, n))
-		if e := hears(t, first); !Marked(e) {
-			t.Errorf("the watch hears %+v", e)
+		must(t, l.removeWithMarker(t, n))
+		if e := hears(t, first); !Released(e) {
+			t.Errorf("the watch fires with %+v", e)
 		}
 	})
 }
 
-// The delete with the mark was done, its reply lost, and the next one is refused: it was
-// us all the same.
+// The delete with the marker succeeded, its reply was lost, and the server refuses the next try:
+// RemoveWithMarker reports success, because it deleted the node.
 func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -155,7 +155,7 @@ func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 		n := l.claim(t, 1)[0]
 		lost, again := l.Next(proxy.DeleteOp, proxy.CutAfterCommit), l.Nth(proxy.DeleteOp, 2, proxy.HoldRequest)
 		result := make(chan error, 1)
-		go func() { result <- l.client.RemoveMarked(l.sess, l.dir, n, "-mark", open) }()
+		go func() { result <- l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open) }()
 		fired(t, lost, again)
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)

@@ -38,18 +38,18 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 			"behind a check": multi(check, create),
 			"in the middle":  multi(check, create, set),
 		} {
-			birth, forget := l.Expect(prefix)
+			pending, forget := l.Track(prefix)
 			path, err := send()
 			forget()
 			must(t, err)
 			_, stat, err := conn.Get(path)
 			must(t, err)
-			if birth.Zxid() != stat.Czxid {
-				t.Errorf("%s: told %d, the node has %d", name, birth.Zxid(), stat.Czxid)
+			if pending.Zxid() != stat.Czxid {
+				t.Errorf("%s: told %d, the node has %d", name, pending.Zxid(), stat.Czxid)
 			}
 		}
 		// Others are none of ours.
-		birth, forget := l.Expect(prefix)
+		pending, forget := l.Track(prefix)
 		for _, send := range []func() (string, error){
 			multi(check), multi(set, check), multi(check, check), multi(&zk.CreateRequest{Path: dir + "/other", Acl: open}),
 			multi(&zk.DeleteRequest{Path: dir + "/other", Version: -1}),
@@ -58,7 +58,7 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 			must(t, err)
 		}
 		forget()
-		if birth.Zxid() != 0 {
+		if pending.Zxid() != 0 {
 			t.Error("told of another one's create")
 		}
 	})

@@ -1,0 +1,130 @@
+package liveness
+
+import "time"
+
+// deadline finds the latest packet of a connection of which the leader is known to have heard.
+//
+// Only the leader ends sessions. A client on a follower keeps its session alive with any packet
+// except credentials, which package wire does not record here. But the follower only notes the
+// packet. It sends its notes to the leader with its next answer to the leader's ping, which comes
+// every half tick. If the follower is cut off or stops, the notes since then are lost, so an answer
+// from it proves nothing by itself.
+//
+// A request that needs the quorum does. Let packet a be answered, let the answer arrive at h, and
+// let the quorum request q, sent at h + T/4 + T/32 or later on the same connection, be answered,
+// too. Then
+//   - the follower had a before h;
+//   - a session timeout T is two ticks at least (unless minSessionTimeout is set to less), so half
+//     a tick is T/4 at most. The leader sleeps that long between two pings. Its own work between
+//     them comes on top, and T/32 is for that: 125 ms of a timeout of 4 s. So it pings the follower
+//     after h and before it commits q;
+//   - ping and commit travel on one ordered stream, hence the follower answered the ping, its note
+//     of a included, before it answered q.
+//
+// So the leader counts the session's T from a or later. Or that leader is no longer the leader;
+// then it still was when q was committed, and its successor starts every session with a full T. It
+// is h that must be that long before q, not the time a was sent: a slow packet may reach the
+// follower right before q does, and no ping fits between them.
+//
+// A packet may be recorded after the proof. Replies on one connection are in order, so a packet
+// that was sent before q reached the server before q was answered. Only its h is late then, so the
+// packet is not used until a later proof arrives.
+//
+// A handshake that resumes a session is sent to the leader at once, and the leader renews the
+// session itself. But a deposed leader does not know for a while that it is deposed (it was frozen,
+// or is cut off from the others), and answers the handshake nevertheless, without asking the
+// quorum. Its successor may have started to count before, and never hears of that handshake. So the
+// handshake needs a proof, too, but not the wait: any quorum request that is sent after the
+// handshake was answered, and is answered on the same connection. The quorum followed this leader
+// then, so there was no successor yet at the time of the handshake. (The creation of a session is a
+// quorum request itself.)
+//
+// Connections do not mix: a proof of the former connection, recorded late, was sent before the
+// handshake of this connection was answered, so it proves nothing here.
+type deadline struct {
+	timeout time.Duration
+	proof   time.Time // when the latest answered quorum request was sent
+	packets [maxPackets]packet
+	n       int
+
+	unconfirmed     bool // the session was resumed, and no quorum request has confirmed the handshake yet
+	resumeHandshake packet
+}
+
+// A packet is an answered packet.
+type packet struct {
+	sent, heard time.Time
+}
+
+// Packets are thinned to one in T/64: more would only add precision. A packet older than T is of no
+// use, so this many always suffice, however long no proof arrives. Coarser thinning would cost the
+// deadline up to that part of T: if the client's ping is sent right before a heartbeat, thinning
+// drops the heartbeat's packet.
+const (
+	thinning   = 64
+	maxPackets = thinning + 4
+)
+
+// settle returns how long before a quorum request is sent an answer must have arrived for that
+// request to prove its packet: T/4 + T/32, see above.
+func settle(timeout time.Duration) time.Duration { return timeout/4 + timeout/32 }
+
+// reset starts over with a handshake.
+func (t *deadline) reset(timeout time.Duration, sent time.Time) {
+	*t = deadline{timeout: timeout, proof: sent}
+}
+
+// resumed records that the handshake given to reset resumed a session.
+func (t *deadline) resumed(sent, heard time.Time) {
+	t.unconfirmed, t.resumeHandshake = true, packet{sent, heard}
+}
+
+// answered returns the base that the packet gives at once, or the zero time if it gives none.
+func (t *deadline) answered(sent, heard time.Time) time.Time {
+	if heard.Before(sent) {
+		heard = sent
+	}
+	if t.covers(heard) {
+		return sent
+	}
+	if t.n > 0 && sent.Sub(t.packets[t.n-1].sent) < t.timeout/thinning {
+		return time.Time{}
+	}
+	if t.n == maxPackets {
+		t.drop(1)
+	}
+	t.packets[t.n] = packet{sent, heard}
+	t.n++
+	return time.Time{}
+}
+
+// proved returns the base that a quorum request gives, or the zero time if it gives none.
+func (t *deadline) proved(sent time.Time) (base time.Time) {
+	if sent.After(t.proof) {
+		t.proof = sent
+	}
+	if t.unconfirmed && !sent.Before(t.resumeHandshake.heard) {
+		t.unconfirmed = false
+		base = t.resumeHandshake.sent
+	}
+	chosen := 0
+	for chosen < t.n && t.covers(t.packets[chosen].heard) {
+		if sent := t.packets[chosen].sent; sent.After(base) { // an answer on the last connection may have been recorded late
+			base = sent
+		}
+		chosen++
+	}
+	t.drop(chosen)
+	return base
+}
+
+// covers reports whether the latest proof covers a packet whose answer arrived at heard. Sub uses
+// the monotonic clock, which stops in a suspended machine: the distance then looks shorter, which
+// is safe.
+func (t *deadline) covers(heard time.Time) bool {
+	return t.proof.Sub(heard) >= settle(t.timeout)
+}
+
+func (t *deadline) drop(n int) {
+	t.n = copy(t.packets[:], t.packets[n:t.n])
+}

@@ -1,0 +1,66 @@
+// Package ablation shows that the shortcuts of internal/queue save requests and nothing else: with
+// all of them patched away the contract and the explorer pass, but for the scenarios that count
+// requests.
+//
+//	make ablation
+package ablation
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test/patch"
+)
+
+func TestWithoutShortcuts(t *testing.T) {
+	if os.Getenv("ABLATION") == "" {
+		t.Skip("takes a minute: make ablation runs it")
+	}
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := strings.TrimSpace(string(out))
+	var patches []patch.Patch
+	for _, s := range patch.Shortcuts {
+		for _, p := range s.Patches {
+			if p.Pkg == "internal/queue" {
+				patches = append(patches, p)
+			}
+		}
+	}
+	changed, err := patch.All(root, patches...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := patch.Overlay(root, t.TempDir(), changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const (
+		contracts = "^(TestWriteLock|TestReadLock|TestMutex|TestOnePermit|TestTwoOfThreePermits)$"
+		costs     = ".*/takes_as_few_requests_as_promised"
+		// These know by the number of requests when a waiter has set its watches.
+		waits = ".*/a_release_wakes_only_the_next_in_line"
+	)
+	run := func(args ...string) (string, error) {
+		cmd := exec.Command("go", append([]string{"test", "-overlay", overlay, "-count=1", "-timeout", "5m"}, args...)...)
+		cmd.Dir = root
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, pkg := range []string{"./rwlock", "./reentrant", "./semaphore"} {
+		if out, err := run("-run", contracts, "-skip", costs+"|"+waits, pkg); err != nil {
+			t.Errorf("the contract of %s, without shortcuts: %v\n%s", pkg, err, out)
+		}
+		// Or nothing was switched off.
+		if out, err := run("-run", contracts+strings.TrimPrefix(costs, ".*"), pkg); err == nil {
+			t.Errorf("%s takes as few requests without shortcuts\n%s", pkg, out)
+		}
+	}
+	if out, err := run("-run", "^TestExplore$", "./internal/test/explore"); err != nil {
+		t.Errorf("the explorer, without shortcuts: %v\n%s", err, out)
+	}
+}

@@ -1,0 +1,44 @@
+package patch
+
+// A Shortcut is what the library can do without: with its patches applied the locks are as safe,
+// and take more requests or more time.
+type Shortcut struct {
+	Name    string
+	Patches []Patch
+}
+
+// Shortcuts are all of them.
+var Shortcuts = []Shortcut{
+	{"room in the reply", []Patch{{
+		Pkg: "internal/queue", In: "waiter.roomInReply",
+		Old: "return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead", New: "return false",
+	}}},
+	{"no writer cached", []Patch{{
+		Pkg: "internal/queue", In: "waiter.noWriterCached", Old: "return true", New: "return false",
+	}}},
+	{"follow the neighbor", []Patch{{
+		Pkg: "internal/queue", In: "waiter.shortcut", Old: "if wait && predecessor != nil", New: "if false && predecessor != nil",
+	}}},
+	{"release markers", []Patch{
+		{Pkg: "internal/queue", In: "Grant.leavesMarker", Old: "return g.marker && ", New: "return false && g.marker && "},
+		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
+	}},
+	{"watches by one request", []Patch{{
+		Pkg: "internal/zkclient", In: "Client.set", Old: "if entries[0].key.bare {", New: `if entries[0].key.mark != "" {`,
+	}}},
+	{"readers ahead watched together", []Patch{{
+		Pkg: "internal/queue", In: "blockers.joins", Old: "return len(b.watched) > 0 && ", New: "return false && len(b.watched) > 0 && ",
+	}}},
+	{"listings without a watch on writers", []Patch{{
+		Pkg: "internal/queue", In: "dirView.watches", Old: "if d.always {", New: "if d.always || true {",
+	}}},
+	{"creates without a touch in a long queue", []Patch{{
+		Pkg: "internal/queue", In: "Queue.touches", Old: "(!q.crowded.Load() || !q.client.HeaderZxidVerified())", New: "true",
+	}}},
+	{"token from the header", []Patch{{
+		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",
+	}}},
+	{"calls without a goroutine", []Patch{{
+		Pkg: "internal/zkclient", In: "Uninterruptible", Old: "return uninterruptible{ctx}", New: "return ctx",
+	}}},
+}
