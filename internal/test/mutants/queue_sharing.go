@@ -295,12 +295,12 @@ var ofTheShared = []mutant{
 		test: inRwlock("TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft"),
 	},
 	{
-		name: "idle-grant-kept-behind-the-last-reader",
+		name: "idle-grant-kept-that-no-reader-may-join",
 		pkg:  "rwlock",
-		why:  "a writer had come while readers held, and idleLoop may have ended by then",
+		why:  "after a reconnect the next reader creates a node of its own, and a writer that does not wait finds the lock busy",
 		old:  `g.grant.Err() == nil && g.sharing.CanJoin() && g.current`,
 		new:  `g.grant.Err() == nil && g.current`,
-		test: inRwlock("TestAWriterThatCameBeforeTheLookEndsTheJoining"),
+		test: inRwlock("TestAGrantDoesNotStayIdleAfterAReconnect"),
 	},
 	{
 		name: "idle-grant-kept-that-was-replaced",
