@@ -73,7 +73,7 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	if c.limit == 0 {
 		return grant.Release(ctx)
 	}
-	switch handed, ask := c.handOn(grant, grant.Watched()); {
+	switch handed, ask := c.handOn(grant, grant.KnownToExist()); {
 	case handed:
 		return nil
 	case !ask:

@@ -39,15 +39,15 @@ const ended = math.MinInt64
 
 var start = time.Now()
 
-// join makes the caller a reader. It fails if the grant is lost or has ended, a writer has queued,
-// or the connection was replaced; then it fails for every later reader, too. The first reader that
-// joins checks that the node exists; all others send no request.
+// join makes the caller a reader. It fails for good if the grant is lost or has ended. After a
+// writer has queued, or the connection was replaced, it fails until another listing shows no writer
+// behind the node. A reader sends no request while the node is known to exist; the first one asks.
 func (g *sharedGrant) join(ctx context.Context) bool {
 	if g.grant.Err() != nil {
 		return false
 	}
 	if g.sharing.CanJoin() {
-		if g.grant.Watched() {
+		if g.grant.KnownToExist() {
 			return g.enter()
 		}
 	} else if !g.sharing.Unwatched() {

@@ -163,8 +163,8 @@ func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
 	})
 }
 
-// After a reconnect no reader may join the grant, so it must not stay idle: it would only be in the
-// way of writers that do not wait.
+// After a reconnect no reader may join the grant until another one has listed, so it must not stay
+// idle: it would only be in the way of writers that do not wait.
 func TestAGrantDoesNotStayIdleAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, packets := s.BehindFor(10 * time.Second)

@@ -43,7 +43,8 @@ const (
 	// Holders is the first phase: Lost is closed and contexts end. A hook of this phase must be
 	// short and must not block.
 	Holders Phase = iota
-	// CleanUp is the phase that releases what the hold has: nodes, leases, watches.
+	// CleanUp gives up what the hold has: leases, watches and, if it was lost, its nodes, whose
+	// deletion it begins.
 	CleanUp
 	// Observers is the last phase.
 	Observers
@@ -160,8 +161,10 @@ func (s *State) listen() *listeners {
 	return all
 }
 
-// EndWith lets the end of another state end this one as lost. Only the first call of EndWith calls
-// other. Two concurrent calls may both call it, which is harmless.
+// EndWith has the end of another state end this one as lost: s is that of one hold, and other
+// returns that of the grant which it rests on. other is called by the first call of EndWith only;
+// of two calls at the same time both may call it, which does no harm. Lock order: other's telling,
+// then that of s.
 func (s *State) EndWith(other func() *State) {
 	if s.tied.Load() {
 		return

@@ -293,7 +293,7 @@ func (w *waiter) listing(ctx context.Context, epoch uint64) (nodes []znode.Node,
 }
 
 // readToken reads the czxid of the waiter's nodes, if these are still those of its session. Its
-// watch serves readers that will share the node.
+// watch stays with the client, where Grant.Exists finds it.
 func (w *waiter) readToken(ctx context.Context) error {
 	path := w.queue.path(w.nodes[0])
 	own, err := w.queue.client.Watch(ctx, w.sess, path)

@@ -68,8 +68,25 @@
 // Most grants need no listing. shortcut.go has all of these, dirview.go what readers know. They
 // save requests and end in the same recheck: without them the recipe above is complete.
 //
+// # The watch on the own nodes
+//
+// A waiter watches its own nodes if an event may grant them without a listing (invariant 1); the
+// waiter behind, if it is of this process, uses the same watch. A holder that asks for its State
+// has them watched, to be told of a deletion before the deadline. Holders that share a node, or
+// hand it on, look at a watch before each join or pass (Grant.Exists): none of them deletes the
+// node, and so would find out that it is gone.
+//
 // # Locks
 //
-// No mutex of this package is held while another package is called that may wait. Lock order:
-// a recipe's mutex, Grant.mu, the mutexes of hold.State and of zkclient.
+// Lock order, over all packages:
+//
+//	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu
+//	Grant.mu
+//	hold.State of a grant: telling, mu; then of its holds: telling, mu
+//	localNodes.mu, localNode.mu, HoldEvents.mu, zkclient's monitor and watches: nothing below them
+//	wire: packetConn.sending, packetConn.mu, client.mu, liveness Link.mu
+//
+// Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
+// also under a recipe's mutex. So a hook of the phases CleanUp and Observers that wants such a
+// mutex runs on a goroutine of its own. No mutex is held while a request is waited for.
 package queue

@@ -25,8 +25,10 @@ var (
 // methods may be called from any goroutine.
 //
 // A grant ends once, released or lost, in the phases of hold.State: it is marked as ended, its
-// holders are told, its nodes are deleted, its observers are told. A downgrade that is under way
-// delays the deletion, until it is settled which node exists.
+// holders are told, it is cleaned up, its observers are told. The nodes of a lost one are deleted
+// from the clean-up on, by a goroutine that waits for a connection; those of a released one by
+// Release, behind all phases. A downgrade that is under way delays the deletion, until it is
+// settled which node exists.
 type Grant struct {
 	queue *Queue
 	sess  int64
@@ -43,10 +45,10 @@ type Grant struct {
 	told   atomic.Bool                    // observers have been told of a hold
 	waited atomic.Bool                    // or that the wait has ended, by a grant or without
 
-	mu      sync.Mutex    // guards what follows; not held while another package is called
-	nodes   []znode.Node  // what is held now
-	pending chan struct{} // closed when the downgrade under way has ended; nil: none is
-	watched bool          // the nodes are watched for their deletion
+	mu       sync.Mutex    // guards what follows; for the lock order see doc.go
+	nodes    []znode.Node  // what is held now
+	pending  chan struct{} // closed when the downgrade under way has ended; nil: none is
+	watching bool          // goroutines watch the nodes for their deletion, see State
 }
 
 func newGrant(w *waiter) *Grant {
@@ -62,9 +64,9 @@ func newGrant(w *waiter) *Grant {
 	return g
 }
 
-// cleanUp is the third phase (invariant 4). A grant that was declared lost may still have its
-// nodes, if the connection comes back in time. No other client deletes them, and all waiters behind
-// would wait forever.
+// cleanUp is the phase hold.CleanUp (invariant 4), on the goroutine that has ended the grant. A
+// grant that was declared lost may still have its nodes, if the connection comes back in time. No
+// other client deletes them, and all waiters behind would wait forever.
 func (g *Grant) cleanUp(end error) {
 	g.lease.End()
 	g.queue.local.unregister(g.local)
@@ -168,13 +170,17 @@ func (g *Grant) released(err error) error {
 // Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
 func (g *Grant) Err() error { return g.state.Look() }
 
+// What is known of the nodes without asking. There are two watches: that of State, whose goroutine
+// ends the grant, for holders that want to be told; and that of Exists, which holders look at that
+// share the nodes or hand them on.
+
 // State returns the state of the grant, and has its nodes watched from now on, off the caller's
 // path: a grant whose state is not asked for costs no watch.
 func (g *Grant) State() *hold.State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.watched {
-		g.watched = true
+	if !g.watching {
+		g.watching = true
 		g.watchLocked()
 	}
 	return &g.state
@@ -237,9 +243,9 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 	}
 }
 
-// Watched reports whether the first of the nodes exists, as far as that is known without asking: a
-// watch that was set on the present connection has not fired.
-func (g *Grant) Watched() bool {
+// KnownToExist reports whether the first of the nodes exists, as far as that is known without
+// asking: a watch that was set on the present connection has not fired.
+func (g *Grant) KnownToExist() bool {
 	w := g.own.Load()
 	if w == nil || !w.SetIn(g.queue.client.Epoch()) {
 		return false
@@ -252,7 +258,7 @@ func (g *Grant) Watched() bool {
 // not, the grant is lost. A holder that is alone need not know: it finds out when it asks or
 // releases. Holders that share the node, or pass it on, may do neither.
 func (g *Grant) Exists(ctx context.Context) bool {
-	for !g.Watched() { // again if it has fired: a client may have written into the node
+	for !g.KnownToExist() { // again if it has fired: a client may have written into the node
 		nodes, err := g.holding(ctx)
 		if err != nil {
 			return false
@@ -357,7 +363,7 @@ func (g *Grant) settle(n znode.Node) {
 	defer g.mu.Unlock()
 	if g.nodes[0] != n {
 		g.nodes = []znode.Node{n}
-		if g.watched {
+		if g.watching {
 			g.watchLocked()
 		}
 	}

@@ -2,10 +2,7 @@ package queue
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 
-	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -23,6 +20,10 @@ import (
 // shortcut tries the grants that need no listing; relist says that it takes one.
 func (w *waiter) shortcut(ctx context.Context, wait bool) (turn, error) {
 	predecessor := w.register()
+	w.tokenFromReply()
+	if w.token == 0 {
+		return relist, nil // a listing reads it
+	}
 	if w.roomInReply() || w.noWriterCached() {
 		if w.recheck(w.limit, w.epoch) == granted {
 			return granted, nil
@@ -34,6 +35,17 @@ func (w *waiter) shortcut(ctx context.Context, wait bool) (turn, error) {
 	return relist, nil
 }
 
+// tokenFromReply takes the token from the reply to the create: the directory's mzxid, if the
+// transaction has touched that, or the zxid in the header, on a connection where that has been seen
+// to be right.
+func (w *waiter) tokenFromReply() {
+	if dir := w.made.Dir; dir != nil {
+		w.token = dir.Mzxid
+	} else if w.queue.client.HeaderZxidVerified() {
+		w.token = w.made.Zxid
+	}
+}
+
 // roomInReply reports whether it would be the waiter's turn even if all other children of the
 // directory were ahead.
 func (w *waiter) roomInReply() bool {
@@ -41,7 +53,6 @@ func (w *waiter) roomInReply() bool {
 	if dir == nil {
 		return false
 	}
-	w.token = dir.Mzxid
 	if w.limit.Dir != 0 && dir.Czxid != w.limit.Dir {
 		w.limit.forget() // invariant 9
 		return false
@@ -50,13 +61,8 @@ func (w *waiter) roomInReply() bool {
 }
 
 // noWriterCached reports whether a reader knows that no writer was queued when its node was
-// created. The header of that reply tells the token, on a connection where that has been seen to be
-// right.
+// created.
 func (w *waiter) noWriterCached() bool {
-	if w.made.Dir != nil || w.made.Zxid == 0 || !w.queue.client.HeaderZxidVerified() {
-		return false
-	}
-	w.token = w.made.Zxid
 	sharing := w.request.Sharing
 	if sharing == nil || !w.queue.view.noWriter(w.sess, w.epoch) {
 		return false
@@ -107,122 +113,6 @@ func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, erro
 		return relist, nil
 	}
 	return w.confirm(s), nil
-}
-
-// A localNode is an exclusive node of this process, as the waiter with the next number knows it.
-type localNode struct {
-	node     znode.Node
-	session  int64
-	followed atomic.Bool // a waiter follows it, and needs no release marker
-
-	mu     sync.Mutex
-	ahead  int           // how many nodes are ahead; unknown at first
-	behind *localNode    // while that is unknown: the node that it follows, which may know
-	told   chan struct{} // closed when ahead or behind is set; nil if no follower waits for that
-}
-
-// How many nodes are ahead of one whose waiter has not listed, or has left before it did.
-const (
-	notKnown = -1 - iota
-	neverKnown
-)
-
-// setAhead tells how many nodes are ahead. 0 stays true for as long as the node exists.
-func (l *localNode) setAhead(n int) { l.tell(n, nil) }
-
-// setBehind tells that the node's waiter follows another, and has not listed.
-func (l *localNode) setBehind(predecessor *localNode) { l.tell(notKnown, predecessor) }
-
-func (l *localNode) tell(n int, behind *localNode) {
-	if l == nil {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ahead, l.behind = n, behind
-	if l.told != nil {
-		close(l.told)
-		l.told = nil
-	}
-}
-
-// isFirst reports whether no node is ahead, or was when this one was deleted.
-func (l *localNode) isFirst() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ahead == 0
-}
-
-// countAhead returns how many nodes are ahead, as soon as that is known. It never is, ok is false,
-// when the waiter has left before.
-func (l *localNode) countAhead(ctx context.Context) (n int, ok bool, err error) {
-	for followers := 0; ; {
-		l.mu.Lock()
-		n, behind := l.ahead, l.behind
-		if n == notKnown && behind == nil && l.told == nil {
-			l.told = make(chan struct{})
-		}
-		told := l.told
-		l.mu.Unlock()
-		switch {
-		case n == neverKnown:
-			return 0, false, nil
-		case n != notKnown:
-			return n + followers, true, nil
-		case behind != nil:
-			l = behind
-			followers++
-			continue
-		}
-		select {
-		case <-told:
-		case <-ctx.Done():
-			return 0, false, zkclient.Ended(ctx)
-		}
-	}
-}
-
-// localNodes finds them by their session and number.
-type localNodes struct {
-	mu sync.Mutex
-	at map[localKey]*localNode
-}
-
-type localKey struct{ session, seq int64 }
-
-// register adds the waiter's node, if it is exclusive, and returns the one with the number before;
-// nil if that is not a node of this queue and session.
-func (w *waiter) register() (predecessor *localNode) {
-	if !modes[w.queue.mode(w.request)].exclusive {
-		return nil
-	}
-	w.local = &localNode{node: w.nodes[0], session: w.sess, ahead: notKnown}
-	all := &w.queue.local
-	key := localKey{w.sess, w.nodes[0].Seq}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if all.at == nil {
-		all.at = make(map[localKey]*localNode)
-	}
-	all.at[key] = w.local
-	key.seq--
-	return all.at[key]
-}
-
-// unregister removes a node. Its follower goes on to ask it.
-func (all *localNodes) unregister(l *localNode) {
-	if l == nil {
-		return
-	}
-	if !l.isFirst() {
-		l.setAhead(neverKnown)
-	}
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	key := localKey{l.session, l.node.Seq}
-	if all.at[key] == l { // or another has its number: the directory was deleted and made again
-		delete(all.at, key)
-	}
 }
 
 // A release marker tells the waiter behind that the deleted node held, so that none was ahead of

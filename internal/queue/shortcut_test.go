@@ -179,3 +179,28 @@ func TestAFollowerLooksBeforeItsGrant(t *testing.T) {
 		})
 	}
 }
+
+// Where no reply tells the token it is read beside a listing. A grant without that would have none.
+func TestAWaiterWithoutATokenDoesNotFollow(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 10*time.Second)
+		x.queue.client.VerifyHeaderZxid(1, 2)
+		holder, m := x.enter(), x.enter()
+		holder.register()
+		holder.local.setAhead(0)
+		result := make(chan turn, 1)
+		go func() {
+			next, err := m.waitTurn(t.Context(), true)
+			x.must(nil, err)
+			result <- next
+		}()
+		synctest.Wait() // it watches
+		_, stat, err := x.witness.Exists(x.queue.path(m.nodes[0]))
+		x.must(nil, err)
+		x.must(nil, x.witness.Delete(x.queue.path(holder.nodes[0]), -1))
+		if next := <-result; next != granted || m.token != stat.Czxid {
+			t.Errorf("%v with token %d, want %d", next, m.token, stat.Czxid)
+		}
+	})
+}

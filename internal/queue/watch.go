@@ -66,7 +66,7 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 	if b.mayBeMarked() {
 		marker = q.marker
 	}
-	nodes := blockers
+	nodes := blockers // the next listing is the evidence that the own nodes exist, or:
 	if marker != "" || b.allWatched() {
 		nodes = slices.Concat(blockers, w.nodes)
 	}

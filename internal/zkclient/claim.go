@@ -66,6 +66,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 		if !c.In(session) {
 			return Claimed{}, ErrOver
 		}
+		// Each try has its own id: whatever becomes of an earlier one is found by that alone.
 		id := znode.NewID()
 		zxid := c.expect(claim, id)
 		sent := time.Now()
@@ -94,6 +95,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed
 				return Claimed{}, err
 			}
 			if len(found) == claim.Nodes {
+				// Without Dir and Zxid: the waiter lists, and reads its token.
 				return c.ours(session, claim.Dir, Claimed{Nodes: found})
 			}
 			// Another client has deleted some of the nodes. A claim is all or nothing.

@@ -303,8 +303,8 @@ var ofTheHold = []mutant{
 		pkg:  "internal/queue",
 		why:  "an administrator deletes the node, and the holder works on",
 		in:   "Grant.State",
-		old:  "if !g.watched {",
-		new:  "if !g.watched && g.sess == 0 {",
+		old:  "if !g.watching {",
+		new:  "if !g.watching && g.sess == 0 {",
 		test: scenario(inReentrant, "TestMutex", "a hold whose node is deleted is lost"),
 	},
 	{

@@ -567,6 +567,15 @@ var ofTheLine = []mutant{
 		test: inQueue("TestAFollowerLooksBeforeItsGrant"),
 	},
 	{
+		name: "followed-without-a-token",
+		pkg:  "internal/queue",
+		why:  "a hold without a fencing token",
+		in:   "waiter.shortcut",
+		old:  "if w.token == 0 {",
+		new:  "if w.token < 0 {",
+		test: inQueue("TestAWaiterWithoutATokenDoesNotFollow"),
+	},
+	{
 		name: "followed-by-what-none-knows",
 		pkg:  "internal/queue",
 		why:  "the observers of a follower wait for what the predecessor has not told before it left",

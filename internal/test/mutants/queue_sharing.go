@@ -1,7 +1,7 @@
 package main
 
-// ofTheShared: holds that share a grant. Readers of one process share a node, writers of one process
-// hand one on.
+// ofTheShared: holds that share a grant. Readers of one process share a node, and writers of one
+// process hand one on.
 var ofTheShared = []mutant{
 	{
 		name: "announcement-not-heard",
@@ -15,8 +15,8 @@ var ofTheShared = []mutant{
 		name: "writer-in-the-listing-overlooked",
 		pkg:  "internal/queue",
 		why:  "it came before the watch was set, and will not fire it",
-		old:  `if !v.holds() || v.newest >= at-1 {`,
-		new:  `if !v.holds() {`,
+		old:  `if !v.valid() || v.newest >= at-1 {`,
+		new:  `if !v.valid() {`,
 		test: inRwlock("TestAWriterThatCameBeforeTheLookEndsTheJoining"),
 
 		unexplored: "it costs fairness, which no world measures",
@@ -41,7 +41,7 @@ var ofTheShared = []mutant{
 		name: "no-listing-although-a-writer-came",
 		pkg:  "internal/queue",
 		why:  "its touch came before the reply to the create: the writer holds",
-		old:  `if !v.holds() || v.newest >= 0 ||`,
+		old:  `if !v.valid() || v.newest >= 0 ||`,
 		new:  `if v == nil || v.newest >= 0 ||`,
 		test: inRwlock("TestAReaderThatDoesNotListSeesTheWriter"),
 	},
@@ -49,8 +49,8 @@ var ofTheShared = []mutant{
 		name: "no-listing-with-a-writer-ahead",
 		pkg:  "internal/queue",
 		why:  "the next reader holds beside a writer that the last listing has shown",
-		old:  `if !v.holds() || v.newest >= 0 ||`,
-		new:  `if !v.holds() ||`,
+		old:  `if !v.valid() || v.newest >= 0 ||`,
+		new:  `if !v.valid() ||`,
 		test: inQueue("TestWhenNoWriterIsQueued"),
 	},
 	{
@@ -65,9 +65,19 @@ var ofTheShared = []mutant{
 		name: "headers-trusted-unseen",
 		pkg:  "internal/queue",
 		why:  "a token that is not the czxid may be larger than that of the next holder",
-		old:  `w.made.Zxid == 0 || !w.queue.client.HeaderZxidVerified() {`,
-		new:  `w.made.Zxid == 0 {`,
+		in:   "waiter.tokenFromReply",
+		old:  "w.queue.client.HeaderZxidVerified()",
+		new:  "true",
 		test: inQueue("TestATokenFromAHeaderIsComparedFirst"),
+	},
+	{
+		name: "holders-told-behind-the-close",
+		pkg:  "internal/wire",
+		why:  "the server ends the session, and the next waiter holds, before the holder is told",
+		in:   "packetConn.Write",
+		old:  "w.client.link.TellClosed()",
+		new:  "",
+		test: inQueue("TestAHolderIsToldBeforeTheSessionOfAClosedConnectionEnds"),
 	},
 	{
 		name: "node-that-is-gone-granted-without-a-token",
@@ -378,7 +388,7 @@ var ofTheShared = []mutant{
 		name: "deleted-node-handed-on",
 		pkg:  "rwlock",
 		why:  "the watch that would tell is still to be set: Release says that all was well, and the next writer holds nothing",
-		old:  `c.handOn(grant, grant.Watched())`,
+		old:  `c.handOn(grant, grant.KnownToExist())`,
 		new:  `c.handOn(grant, true)`,
 		test: inRwlock("TestADeletedNodeIsNotHandedOn"),
 	},

@@ -96,8 +96,8 @@ var ofTheRecipes = []mutant{
 		name: "joined-although-a-writer-waits",
 		pkg:  "rwlock",
 		why:  "it overtakes the writer",
-		old:  "if g.sharing.CanJoin() {\n\t\tif g.grant.Watched() {",
-		new:  "if true {\n\t\tif g.grant.Watched() {",
+		old:  "if g.sharing.CanJoin() {\n\t\tif g.grant.KnownToExist() {",
+		new:  "if true {\n\t\tif g.grant.KnownToExist() {",
 		test: inRwlock("TestAQueuedWriterEndsTheJoining"),
 	},
 	{

@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// NodeSharing decides whether other readers of this process may use the node of one, queued or
+// granted, instead of creating their own. They may, as long as no writer is known to be queued
+// behind the node. Its methods may be called from any goroutine.
+type NodeSharing struct {
+	queue *Queue
+	at    atomic.Int64 // the node's number + 1; 0: not known yet
+}
+
+// NewSharing returns the sharing of a node that is not yet created.
+func (q *Queue) NewSharing() *NodeSharing { return &NodeSharing{queue: q} }
+
+func (s *NodeSharing) queuedAt(n znode.Node) { s.at.Store(n.Seq + 1) }
+
+// CanJoin reports whether another reader may use the node. Before the first listing each may: it
+// comes at the same time.
+func (s *NodeSharing) CanJoin() bool {
+	at := s.at.Load()
+	if at == 0 {
+		return true
+	}
+	v := s.queue.view.now.Load()
+	if !v.valid() || v.newest >= at-1 {
+		return false
+	}
+	v.use()
+	return true
+}
+
+// Unwatched reports whether the listing that showed no writer behind the node has set no watch, so
+// that EnsureWatch may help.
+func (s *NodeSharing) Unwatched() bool {
+	v := s.queue.view.now.Load()
+	return v != nil && v.writers == nil && v.newest < s.at.Load()-1
+}
+
+// EnsureWatch sets the watch that the listing has done without. If the directory's data are still
+// those of that listing, no writer has come in between. It reports whether it has asked the server.
+func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
+	if !s.Unwatched() {
+		return false
+	}
+	d := &s.queue.view
+	v := d.now.Load()
+	w := s.queue.watchWriters(ctx, v.session)
+	if w == nil {
+		return true
+	}
+	var now *view
+	if w.Stat.Mzxid == v.mzxid {
+		now = &view{queue: v.queue, session: v.session, epoch: v.epoch, mzxid: v.mzxid, newest: v.newest, writers: w}
+	}
+	if d.now.CompareAndSwap(v, now) && now != nil {
+		d.replaces(now)
+	}
+	return true
+}
+
+// Writers returns the watch that fires when a writer comes; nil if one is known to be behind the
+// node, or that is not known.
+func (s *NodeSharing) Writers() *zkclient.Watch {
+	v := s.queue.view.now.Load()
+	if !v.valid() || v.newest >= s.at.Load()-1 {
+		return nil
+	}
+	return v.writers
+}
