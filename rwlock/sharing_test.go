@@ -175,6 +175,7 @@ func TestAGrantDoesNotStayIdleAfterAReconnect(t *testing.T) {
 		if m.reads.join(s.Context()) != g {
 			s.Fatal("not joined, so there is nothing to see")
 		}
+		s.Settle() // idleLoop has begun
 		client := m.queue.Client()
 		before := client.Epoch()
 		packets.Cut()
