@@ -201,3 +201,27 @@ func TestTheLastTwoReadersLeaveAtOnce(t *testing.T) {
 		})
 	}
 }
+
+// After a reconnect no reader may join the grant until another one has listed, so it must not stay
+// idle: it would only be in the way of writers that do not wait.
+func TestAGrantDoesNotStayIdleAfterAReconnect(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		conn, packets := s.BehindFor(10 * time.Second)
+		m := New(locks.On(conn), s.Path, WithReadLinger(time.Hour))
+		g, err := m.reads.lock(s.Ctx)
+		s.Must(err)
+		s.Must(g.leave(s.Ctx))
+		if m.reads.join(s.Context()) != g {
+			s.Fatal("not joined, so there is nothing to see")
+		}
+		s.Settle() // idleLoop has begun
+		client := m.queue.Client()
+		before := client.Epoch()
+		packets.Cut()
+		test.Eventually(s, patience, "it is connected again", func() bool {
+			return client.Epoch() != before && client.Up(conn.SessionID())
+		})
+		s.Must(g.leave(s.Ctx))
+		s.Empty()
+	})
+}

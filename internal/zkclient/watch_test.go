@@ -117,11 +117,11 @@ func TestWatchesOfManyAreShared(t *testing.T) {
 				t.Errorf("two watches on node %d", i)
 			}
 		}
-		must(t, l.witness.Delete(paths[1], -1))
-		if e := event(t, first[1]); !Gone(e) || e.Path != paths[1] {
+		must(t, l.witness.Delete(paths[0], -1))
+		if e := event(t, first[0]); !Gone(e) || e.Path != paths[0] {
 			t.Errorf("got %+v", e)
 		}
-		for _, i := range []int{0, 2, 3} {
+		for _, i := range []int{1, 2, 3} {
 			if e, fired := more[i].Fired(); fired {
 				t.Errorf("node %d, which stays: %+v", i, e)
 			}

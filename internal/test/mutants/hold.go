@@ -210,7 +210,7 @@ var ofTheHold = []mutant{
 		pkg:  "internal/hold",
 		why:  "the goroutine that has found the hold ended may tell its holders after the node is deleted",
 		in:   "EndWith",
-		old:  "if all := s.listeners.Load(); all != nil {\n\t\t\ts.tell(all)\n\t\t}",
+		old:  "s.Tell()",
 		new:  "",
 		test: inHold("TestTiedHoldersAreToldBeforeTheCleanUp"),
 	},

@@ -252,7 +252,7 @@ var ofTheSession = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "a waiter removes a blocker that still exists",
 		old:  `e.watch.raw = events[i]`,
-		new:  `e.watch.raw = events[len(events)-1-i]`,
+		new:  `e.watch.raw = events[(i+1)%len(events)]`,
 		test: inSession("TestWatchesOfManyAreShared"),
 	},
 	{
