@@ -163,8 +163,8 @@ func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
 	})
 }
 
-// Of two readers that leave at once either may be the last. Each notes the time, so the grant lingers
-// from then on, also if it was idle before.
+// Of two readers that leave at once either may be the last. Each notes the time, so the grant
+// lingers from then on, also if it was idle before.
 func TestTheLastTwoReadersLeaveAtOnce(t *testing.T) {
 	for name, before := range map[string]bool{"it has been idle before": true, "it has not": false} {
 		t.Run(name, func(t *testing.T) {

@@ -134,8 +134,8 @@ func (s *State) tell(all *listeners) {
 	s.call(observers)
 }
 
-// Tell tells the listeners of an end that another goroutine may still be telling. When it returns all
-// holders have been told. The hold has ended.
+// Tell tells the listeners of an end that another goroutine may still be telling. When it returns
+// all holders have been told. The hold has ended.
 func (s *State) Tell() {
 	if all := s.listeners.Load(); all != nil {
 		s.tell(all)

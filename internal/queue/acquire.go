@@ -320,9 +320,9 @@ func (w *waiter) readToken(ctx context.Context) error {
 	return nil
 }
 
-// leave deletes the nodes because of err, and returns what the caller is told: nothing if the waiter
-// starts over. It waits for the answer unless the caller's ctx has ended or the nodes go with their
-// session. A deletion that fails is reported together with err.
+// leave deletes the nodes because of err, and returns what the caller is told: nothing if the
+// waiter starts over. It waits for the answer unless the caller's ctx has ended or the nodes go
+// with their session. A deletion that fails is reported together with err.
 func (w *waiter) leave(ctx context.Context, next turn, err error) error {
 	q := w.queue
 	w.lease.End()

@@ -14,8 +14,8 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Two readers find that the listing has set no watch, and each wants to set it; a writer has come in
-// between, so the first of them drops the view. The second loads the view twice.
+// Two readers find that the listing has set no watch, and each wants to set it; a writer has come
+// in between, so the first of them drops the view. The second loads the view twice.
 func TestTwoReadersEnsureTheWatch(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -48,8 +48,8 @@ func TestTwoReadersEnsureTheWatch(t *testing.T) {
 	})
 }
 
-// The document of observe.Left says that Cause tells the end of the session from the deletion of the
-// node.
+// The document of observe.Left says that Cause tells the end of the session from the deletion of
+// the node.
 func TestLeftTellsThatTheSessionHasExpired(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {

@@ -470,8 +470,8 @@ var ofTheLine = []mutant{
 		pkg:  "internal/queue",
 		why:  "the node of a caller that has got ErrBusy stays, and blocks the lock",
 		in:   "acquire",
-		old:  "err = w.leave(ctx, err)",
-		new:  "if wait || err == nil {\n\t\t\t\terr = w.leave(ctx, err)\n\t\t\t}",
+		old:  "err = w.leave(ctx, next, err)",
+		new:  "if wait || err == nil {\n\t\t\t\terr = w.leave(ctx, next, err)\n\t\t\t}",
 		test: inReentrant("TestATryThatCameSecondLeavesNothing"),
 	},
 	{
