@@ -90,10 +90,11 @@ func (c *Conn) SessionTimeout() time.Duration {
 	return 0
 }
 
-// Close ends the session. All holds on the connection are lost, and the server deletes their nodes.
-// Calls that wait return an error that matches zk.ErrClosing. Close waits up to a second for the
-// server's answer; the error says that none came: then the nodes may stay until the session timeout
-// is over. From the second call on it returns nil, when the first has returned.
+// Close ends the session. All holds on the connection are lost: their holders are told, then the
+// server is asked to delete their nodes. Calls that wait return an error that matches
+// zk.ErrClosing. Close waits up to a second for the server's answer; the error says that none came:
+// then the nodes may stay until the session timeout is over. From the second call on it returns
+// nil, when the first has returned.
 func (c *Conn) Close() error {
 	if c.Client() == nil {
 		return nil // a zero Conn
