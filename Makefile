@@ -11,7 +11,7 @@ TIMEOUT  ?= 6m
 TOOL = $(GO) tool -modfile=tools/go.mod
 
 # Everything but the programs and what only tests use.
-COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/(test|proxy|arch))(/|$$)' | paste -sd, -)
+COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/test)(/|$$)' | paste -sd, -)
 
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1

@@ -21,8 +21,9 @@ type Locker interface {
 //		return rewrite(ctx, hold.Token())
 //	})
 //
-// lock is a method such as Lock or TryLock. The context that work gets ends with ctx or when the
-// lock is lost, and the lock is released when work returns or panics.
+// lock is a method such as Lock or TryLock; of a semaphore, that of its Locker. The context that
+// work gets ends with ctx or when the lock is lost, and the lock is released when work returns or
+// panics.
 //
 // The error is that of lock, if the lock was not granted: then work was not called. Otherwise it is
 // that of work. If the hold is known to be lost by the time it is released the error matches

@@ -5,7 +5,7 @@
 //		Granted: func(e observe.Granted) { histogram.Observe(e.Waited.Seconds()) },
 //		Lost:    func(e observe.Lost) { log.Print("lost ", e.Path, ": ", e.Cause) },
 //	}
-//	mu := rwlock.New(conn, "/examples/index", rwlock.WithObserver(waits))
+//	mu := rwlock.New(conn, "/examples/index", zklocks.WithObserver(waits))
 //
 // An observer costs no request: it gets what the lock finds out by itself. One Observer may serve
 // any number of locks, and a lock may have several. A lock without any pays nothing.
