@@ -58,8 +58,8 @@ type Queue struct {
 	// crowded says that the last listing had so many nodes that the next waiter will have to list,
 	// too. Then the reply to its create need not tell how many there are.
 	crowded atomic.Bool
-	// readable says that the client may read its own nodes: each client may, or it has read one. Then
-	// the server does not withhold the events of such nodes.
+	// readable says that the client may read its own nodes: each client may, or it has read one.
+	// Then the server does not withhold the events of such nodes.
 	readable atomic.Bool
 	// untouchable says that the server has refused this client the right to write the directory's
 	// data.
