@@ -23,6 +23,21 @@ func TestWithoutShortcuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := strings.TrimSpace(string(out))
+	for _, s := range patch.Shortcuts { // make ablation measures each of them alone
+		changed, err := patch.All(root, s.Patches...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		overlay, err := patch.Overlay(root, t.TempDir(), changed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		build := exec.Command("go", "build", "-overlay", overlay, "./...")
+		build.Dir = root
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("without %s: %v\n%s", s.Name, err, out)
+		}
+	}
 	var patches []patch.Patch
 	for _, s := range patch.Shortcuts {
 		for _, p := range s.Patches {

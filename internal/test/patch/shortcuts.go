@@ -24,7 +24,7 @@ var Shortcuts = []Shortcut{
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
 	}},
 	{"watches by one request", []Patch{{
-		Pkg: "internal/zkclient", In: "Client.set", Old: "if entries[0].key.bare {", New: `if entries[0].key.mark != "" {`,
+		Pkg: "internal/zkclient", In: "Client.set", Old: "if entries[0].key.bare {", New: `if entries[0].key.marker != "" {`,
 	}}},
 	{"readers ahead watched together", []Patch{{
 		Pkg: "internal/queue", In: "blockers.joins", Old: "return len(b.watched) > 0 && ", New: "return false && len(b.watched) > 0 && ",
