@@ -95,9 +95,9 @@ func TestWithSessionEvents(t *testing.T) {
 		close(connected)
 		time.Sleep(time.Second) // virtual, as below: all events have come
 		host.Cut()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: it has reconnected
 		s.Expire(conn.Client())
-		time.Sleep(5 * time.Second) // longer than the session
+		time.Sleep(5 * time.Second) // virtual: longer than the session
 		want := []zk.State{
 			zk.StateConnecting, zk.StateConnected, zk.StateHasSession,
 			zk.StateDisconnected, zk.StateConnecting, zk.StateConnected, zk.StateHasSession,

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // Queue lists the holder of the lock and the waiters, in the order of the queue. The list is what
@@ -17,9 +19,5 @@ func (m *Mutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	if err != nil {
 		return nil, m.wrap("queue of", err)
 	}
-	list := make([]zklocks.Member, len(members))
-	for i, member := range members {
-		list[i] = zklocks.Member(member)
-	}
-	return list, nil
+	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), nil
 }

@@ -40,14 +40,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 		return m
 	}
 	cfg := config{Config: slot.Defaults(conn), kind: znode.Lock}
-	for _, opt := range opts {
-		switch set := opt.(type) {
-		case slot.Common:
-			set(&cfg.Config)
-		case option:
-			set(&cfg)
-		}
-	}
+	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
 	cfg.Path, cfg.Names, cfg.Persistent = path, queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
 	m.request = queue.Request{Kind: cfg.kind, Nodes: 1}
 	m.queue, m.err = queue.New(slot.Client(conn), slot.Path(conn, path), cfg.Config)

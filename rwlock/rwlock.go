@@ -33,14 +33,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 		return m
 	}
 	cfg := config{Config: slot.Defaults(conn), kinds: ours}
-	for _, opt := range opts {
-		switch set := opt.(type) {
-		case slot.Common:
-			set(&cfg.Config)
-		case option:
-			set(&cfg)
-		}
-	}
+	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
 	m.kinds, m.err = cfg.kinds, cfg.wrong()
 	cfg.Path, cfg.Names, cfg.Persistent = path, cfg.kinds.names(), cfg.kinds == kazoo
 	cfg.KeepView = cfg.linger > 0 // an idle read lock stays only while no writer is known to wait

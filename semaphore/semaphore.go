@@ -37,14 +37,7 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 		return s
 	}
 	cfg := config{Config: slot.Defaults(conn)}
-	for _, opt := range opts {
-		switch set := opt.(type) {
-		case slot.Common:
-			set(&cfg.Config)
-		case option:
-			set(&cfg)
-		}
-	}
+	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
 	if s.err = znode.ValidatePath(path); s.err != nil {
 		return s
 	}

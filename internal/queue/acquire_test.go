@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -298,6 +299,77 @@ func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 		m.own = watches[:1]
 		if i, event, err := m.first(t.Context(), Limit{}, watches[1:many-1], nil); !zkclient.Gone(event) || err != nil || i >= many-2 {
 			t.Errorf("all others go: %d, %v, %v", i, event, err)
+		}
+	})
+}
+
+// Two waiters come at once, to a directory that the client may not write. The second follows the
+// first: no listing tells its token, and the header of the reply has not been verified.
+func TestEachGrantHasItsToken(t *testing.T) {
+	t.Parallel()
+	for name, wrong := range map[string]bool{"headers not verified yet": false, "headers do not tell": true} {
+		t.Run(name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newPlaceInLine(t, v, 20*time.Second)
+				_, err := x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
+				x.must(nil, err)
+				if wrong {
+					x.queue.client.VerifyHeaderZxid(1, 2)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				defer cancel()
+				var all sync.WaitGroup
+				var mu sync.Mutex
+				seen := map[int64]bool{}
+				for range 4 {
+					all.Go(func() {
+						g, err := x.queue.Wait(ctx, Request{Kind: x.kind, Nodes: 1})
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						_, stat, err := x.witness.Get(x.queue.path(g.settled()[0]))
+						if err != nil {
+							t.Error(err)
+						} else if g.Token() != stat.Czxid {
+							t.Errorf("token %d, czxid %d", g.Token(), stat.Czxid)
+						}
+						mu.Lock()
+						if seen[g.Token()] {
+							t.Errorf("token %d twice", g.Token())
+						}
+						seen[g.Token()] = true
+						mu.Unlock()
+						time.Sleep(time.Second) // virtual: the others queue behind
+						if err := g.Release(ctx); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
+// A client may not read its own node, so the server withholds that node's event. A watch on it that
+// has not fired is no evidence that the node exists, so the waiter does not begin to wait.
+func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 20*time.Second)
+		cfg := with(Default(), rwNames)
+		cfg.ACL = zk.WorldACL(zk.PermDelete)
+		q, err := New(x.conn, x.queue.dir, cfg)
+		x.must(nil, err)
+		x.other(znode.Write) // the holder
+		began := time.Now()
+		_, err = q.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
+		if !errors.Is(err, zk.ErrNoAuth) || time.Since(began) >= aclCheckDelay {
+			t.Errorf("after %v: %v, want %v at once", time.Since(began), err, zk.ErrNoAuth)
+		}
+		if n := len(test.Children(t, x.witness, x.queue.dir)); n != 1 {
+			t.Errorf("%d nodes are left, want the holder's", n)
 		}
 	})
 }

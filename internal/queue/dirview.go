@@ -43,7 +43,7 @@ type view struct {
 	mzxid   int64           // of the directory's data
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
-	used    atomic.Bool
+	used    *atomic.Bool    // that of the watch: views that rest on one watch share it
 }
 
 // watches reports whether a listing should set the watch.
@@ -76,7 +76,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	if dir == nil {
 		return
 	}
-	v := &view{queue: w.queue, session: w.sess, epoch: epoch, mzxid: dir.Mzxid, newest: -1, writers: writers}
+	v := &view{queue: w.queue, session: w.sess, epoch: epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, used: new(atomic.Bool)}
 	reader := w.queue.rule(w.request, Limit{})
 	for _, n := range nodes {
 		if reader.waitsFor(n) {
@@ -90,7 +90,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 			v = nil
 		}
 	case now.valid() && now.mzxid == dir.Mzxid:
-		v.writers = now.writers // which covers this listing, too
+		v.writers, v.used = now.writers, now.used // the watch covers this listing, too
 	}
 	d.put(v)
 	w.request.Sharing.queuedAt(w.nodes[0])

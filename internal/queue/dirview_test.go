@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -212,4 +214,94 @@ func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A listing that has set no watch may rest on that of an earlier one. A reader that makes use of it
+// has made use of the watch, so later listings go on setting it.
+func TestTheUseOfASharedWatchIsNoted(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		first, second := x.shares(), x.shares()
+		x.looks(first)
+		epoch := x.queue.client.Epoch()
+		nodes, dir, err := x.queue.list(x.Context(), second.sess)
+		x.must(nil, err)
+		x.queue.view.listed(second, nodes, dir, nil, epoch)
+		if !second.request.Sharing.CanJoin() {
+			t.Fatal("the watch does not serve the second listing")
+		}
+		x.must(x.witness.Set(x.queue.dir, nil, -1))
+		x.writerIsTold()
+		x.looks(second)
+		if n := x.queue.view.unused.Load(); n != 0 {
+			t.Errorf("%d watches without use", n)
+		}
+	})
+}
+
+// Two readers find that the listing has set no watch, and each wants to set it; a writer has come
+// in between, so the first of them drops the view. The second loads the view twice.
+func TestTwoReadersEnsureTheWatch(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		m := x.shares()
+		epoch := x.queue.client.Epoch()
+		line, dir, err := x.queue.list(x.Context(), m.sess)
+		x.must(nil, err)
+		x.must(x.witness.Set(x.queue.dir, nil, -1)) // a writer comes, and leaves
+		x.queue.watchWriters(x.Context(), m.sess)   // so that EnsureWatch does not wait for a reply
+		x.queue.view.listed(m, line, dir, nil, epoch)
+		var stop atomic.Bool
+		var other sync.WaitGroup
+		other.Go(func() { // another reader lists, and finds that a writer has come
+			for !stop.Load() {
+				x.queue.view.listed(m, line, dir, nil, epoch)
+				m.request.Sharing.EnsureWatch(context.Background())
+			}
+		})
+		defer other.Wait()
+		defer stop.Store(true)
+		defer func() {
+			if p := recover(); p != nil {
+				t.Errorf("panic: %v", p)
+			}
+		}()
+		for range 3_000 {
+			m.request.Sharing.EnsureWatch(context.Background())
+		}
+	})
+}
+
+// A writer comes and leaves while one reader lists: its listing and its watch have seen different
+// versions. Another reader, whose listing and watch agree, has been told first. What the first does
+// not know must not take from the second what it does know.
+func TestAListingThatTellsNothingDoesNotEndTheSharing(t *testing.T) {
+	for name, mixed := range map[string]bool{"listing and watch differ": true, "both are old": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := shared(t, v)
+				slow, quick := x.shares(), x.shares()
+				epoch := x.queue.client.Epoch()
+				line, dir, err := x.queue.list(x.Context(), slow.sess)
+				x.must(nil, err)
+				old := x.queue.watchWriters(x.Context(), slow.sess)
+				x.must(x.witness.Set(x.queue.dir, nil, -1))
+				x.until("it is told", func() bool { _, fired := old.Fired(); return fired })
+				x.looks(quick)
+				if !quick.request.Sharing.CanJoin() {
+					t.Fatal("nothing to see")
+				}
+				if mixed {
+					old = x.queue.watchWriters(x.Context(), slow.sess)
+				}
+				x.queue.view.listed(slow, line, dir, old, epoch)
+				if !quick.request.Sharing.CanJoin() {
+					t.Error("no other reader joins the second reader's node, and no writer is there")
+				}
+			})
+		})
+	}
 }

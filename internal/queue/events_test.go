@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
@@ -64,5 +66,39 @@ func TestAWaitEndsOnceForTheObservers(t *testing.T) {
 		if len(events) > 0 {
 			t.Errorf("and %s", <-events)
 		}
+	})
+}
+
+// The document of observe.Left says that Cause tells the end of the session from the deletion of
+// the node.
+func TestLeftTellsThatTheSessionHasExpired(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newPlaceInLine(t, v, 5*time.Second)
+		left, queued := make(chan error, 9), make(chan struct{}, 9)
+		cfg := with(Default(), lockNames)
+		cfg.Observers = []observe.Observer{{
+			Queued: func(observe.Queued) { queued <- struct{}{} },
+			Left:   func(e observe.Left) { left <- e.Cause },
+		}}
+		q, err := New(x.conn, x.queue.dir, cfg)
+		x.must(nil, err)
+		x.other(znode.Lock) // the holder
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		defer cancel()
+		done := make(chan struct{})
+		go func() { defer close(done); _, _ = q.Wait(ctx, Request{Kind: x.kind, Nodes: 1}) }()
+		<-queued
+		x.venue.Expire(x, x.conn)
+		select {
+		case cause := <-left:
+			if !errors.Is(cause, zkclient.ErrOver) {
+				t.Errorf("cause %q", cause)
+			}
+		case <-ctx.Done():
+			t.Error("no Left")
+		}
+		cancel()
+		<-done
 	})
 }

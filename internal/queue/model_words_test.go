@@ -74,7 +74,7 @@ func (m *model) sentence(by modelStep, before, after *modelState) string {
 	case inHolds:
 		then = "and HOLDS"
 	case inOutside:
-		then = "and starts anew"
+		then = "and starts over"
 	case inFinished:
 		then = "and gives up"
 	}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,23 +38,9 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 				parts[i].Begin(place)
 				lost[i] = parts[i].State().Lost()
 			}
-			var open atomic.Int64
-			deleted := make(chan struct{})
-			p.OnRequest(func(op proxy.Op) {
-				if op != proxy.DeleteOp {
-					return
-				}
-				for _, c := range lost {
-					select {
-					case <-c:
-					default:
-						open.Add(1)
-					}
-				}
-				close(deleted)
-			})
+			sent, open := openAt(p, proxy.DeleteOp, lost)
 			place.state.Lose(errors.New("test"))
-			test.Within(t, 20*time.Second, "the node is deleted", func() { <-deleted })
+			test.Within(t, 20*time.Second, "the node is deleted", func() { <-sent })
 			p.OnRequest(nil)
 			if n := open.Load(); n > 0 {
 				t.Fatalf("%d of %d holders have not been told when the node is deleted", n, len(parts))
@@ -63,39 +50,64 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 	})
 }
 
-// The end of the session deletes the node, and so lets the next one in. By then the holder must
-// have been told.
-func TestAHolderIsToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		p := v.Proxy(t, v.Servers(t)[0])
-		conn := v.Connect(t, 10*time.Second, p.Addr())
-		path := test.Path(t)
-		q, err := New(conn, path, with(Default(), lockNames))
-		if err != nil {
-			t.Fatal(err)
+// openAt counts the holders that have not been told when a request of that kind is sent, which
+// closes sent.
+func openAt(p *proxy.Proxy, kind proxy.Op, lost []<-chan struct{}) (sent <-chan struct{}, open *atomic.Int64) {
+	asked := make(chan struct{})
+	open = new(atomic.Int64)
+	p.OnRequest(func(op proxy.Op) {
+		if op != kind {
+			return
 		}
-		grant, err := q.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		lost := grant.State().Lost()
-		var open, asked atomic.Int64
-		p.OnRequest(func(op proxy.Op) {
-			if op != proxy.CloseOp {
-				return
-			}
-			asked.Add(1)
+		for _, c := range lost {
 			select {
-			case <-lost:
+			case <-c:
 			default:
 				open.Add(1)
 			}
-		})
-		conn.Close()
-		if asked.Load() == 0 || open.Load() > 0 {
-			t.Errorf("the end of the session was asked for %d times, %d times before the holder was told", asked.Load(), open.Load())
 		}
-		test.AssertEmpty(t, v.Connect(t, 10*time.Second), path)
+		close(asked)
 	})
+	return asked, open
+}
+
+// The end of the session deletes the node, and so lets the next one in. By then the holders must
+// have been told, also if a goroutine of the program, which asks all the time, is the first to find
+// out: it may not have told them yet.
+func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+			p := v.Proxy(t, v.Servers(t)[0])
+			conn := v.Connect(t, 10*time.Second, p.Addr())
+			path := test.Path(t)
+			q, err := New(conn, path, with(Default(), lockNames))
+			if err != nil {
+				t.Fatal(err)
+			}
+			grant, err := q.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds := make([]Hold, 10_000)
+			lost := make([]<-chan struct{}, len(holds))
+			for i := range holds {
+				holds[i].Begin(grant)
+				lost[i] = holds[i].State().Lost()
+			}
+			sent, open := openAt(p, proxy.CloseOp, lost)
+			var asker sync.WaitGroup
+			asker.Go(func() {
+				for grant.Err() == nil {
+				}
+			})
+			conn.Close()
+			asker.Wait()
+			test.Within(t, 20*time.Second, "the end of the session is asked for", func() { <-sent })
+			if n := open.Load(); n > 0 {
+				t.Errorf("%d of %d holders have not been told", n, len(holds))
+			}
+			test.AssertEmpty(t, v.Connect(t, 10*time.Second), path)
+		})
+	}
 }

@@ -95,7 +95,7 @@ func TestTurn(t *testing.T) {
 		{"further behind it watches the nearest 3", permitRule(1, 3), "p1 p2 p3 p4 p5", 5, false, "p4 p3 p2"},
 		{"2 of 3 permits beside one", permitRule(2, 3), "p1 p2 p3", 2, true, ""},
 		{"2 of 3 permits beside two: only its first node counts", permitRule(2, 3), "p1 p2 p3 p4", 3, false, "p2 p1"},
-		{"all of 3 permits wait for everybody", permitRule(3, 3), "p1 p2 p3 p4", 2, false, "p1"},
+		{"all of 3 permits wait for all ahead", permitRule(3, 3), "p1 p2 p3 p4", 2, false, "p1"},
 		{"more than there are", permitRule(4, 3), "p1", 1, false, ""},
 	} {
 		line := inLine(t, c.line)

@@ -58,7 +58,9 @@ func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 	}
 	var now *view
 	if w.Stat.Mzxid == v.mzxid {
-		now = &view{queue: v.queue, session: v.session, epoch: v.epoch, mzxid: v.mzxid, newest: v.newest, writers: w}
+		copied := *v
+		copied.writers = w
+		now = &copied
 	}
 	if d.now.CompareAndSwap(v, now) && now != nil {
 		d.replaces(now)

@@ -53,3 +53,16 @@ type (
 func (RW[T]) rw()               {}
 func (Reentrant[T]) reentrant() {}
 func (Semaphore[T]) semaphore() {}
+
+// Apply applies the options of a recipe: a common one to the common configuration, one of its own
+// type F to its own.
+func Apply[O any, T any, F ~func(*T)](opts []O, common *queue.Config, own *T, _ F) {
+	for _, opt := range opts {
+		switch set := any(opt).(type) {
+		case Common:
+			set(common)
+		case F:
+			set(own)
+		}
+	}
+}

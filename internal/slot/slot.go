@@ -116,3 +116,12 @@ type noCopy struct{}
 
 func (noCopy) Lock()   {}
 func (noCopy) Unlock() {}
+
+// Members gives the members of a queue the public type.
+func Members[M any](members []queue.Member, public func(queue.Member) M) []M {
+	list := make([]M, len(members))
+	for i, m := range members {
+		list[i] = public(m)
+	}
+	return list
+}

@@ -37,7 +37,7 @@ func TestNextGoesRound(t *testing.T) {
 	}
 	h.close()
 	if _, retryStart := h.Next(); !retryStart {
-		t.Error("a closed client goes on for ever")
+		t.Error("a closed client goes on forever")
 	}
 }
 

@@ -40,7 +40,7 @@ type Claimed struct {
 
 // Why a node is orphaned.
 var (
-	errAbandoned = errors.New("nobody waited for its create any more")
+	errAbandoned = errors.New("the caller had stopped waiting for its create")
 	errElsewhere = errors.New("it was created in another session than it was meant for")
 	errPartly    = errors.New("others that were created with it are gone")
 )

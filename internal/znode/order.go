@@ -18,7 +18,7 @@ const (
 )
 
 // ErrSequence means that the directory's sequence numbers no longer give an order.
-var ErrSequence = errors.New("the directory's sequence numbers are used up: let the lock fall idle and delete its directory, which starts the count anew")
+var ErrSequence = errors.New("the directory's sequence numbers are used up: let the lock fall idle and delete its directory, which starts the count again")
 
 // ErrTwice means that two members have one sequence number, though the numbers are not used up. No
 // sound server shows that; a server that has kept a node which the others never had does.

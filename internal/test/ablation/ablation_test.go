@@ -18,17 +18,12 @@ func TestWithoutShortcuts(t *testing.T) {
 	if os.Getenv("ABLATION") == "" {
 		t.Skip("takes a minute: make ablation runs it")
 	}
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := patch.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := strings.TrimSpace(string(out))
 	for _, s := range patch.Shortcuts { // make ablation measures each of them alone
-		changed, err := patch.All(root, s.Patches...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		overlay, err := patch.Overlay(root, t.TempDir(), changed)
+		overlay, err := patch.Variant(root, t.TempDir(), s.Patches...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,11 +41,7 @@ func TestWithoutShortcuts(t *testing.T) {
 			}
 		}
 	}
-	changed, err := patch.All(root, patches...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := patch.Overlay(root, t.TempDir(), changed)
+	overlay, err := patch.Variant(root, t.TempDir(), patches...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"text/tabwriter"
 
@@ -85,23 +84,19 @@ func (l *laboratory) start(t *testing.T, program, library, name string) *peer {
 
 func moduleRoot(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := patch.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSpace(string(out))
+	return root
 }
 
 // without builds the driver with the library without a shortcut.
 func without(t *testing.T, root string, shortcut patch.Shortcut) string {
 	t.Helper()
-	changed, err := patch.All(root, shortcut.Patches...)
+	overlay, err := patch.Variant(root, t.TempDir(), shortcut.Patches...)
 	if err != nil {
 		t.Fatalf("%s: %v", shortcut.Name, err)
-	}
-	overlay, err := patch.Overlay(root, t.TempDir(), changed)
-	if err != nil {
-		t.Fatal(err)
 	}
 	return driverOf(t, root, "./internal/test/bench", "-overlay", overlay)
 }

@@ -16,7 +16,7 @@ import (
 
 var directories = []scenario{
 	{"a path of which several levels are missing is made", deepPath, 0},
-	{"a directory that somebody made serves as well", plainDirectory, 0},
+	{"a directory that another client made serves as well", plainDirectory, 0},
 	{"a directory that is ephemeral is an error", ephemeralDirectory, 0},
 	{"a server that knows no containers makes directories that stay", withoutContainers, 0},
 	{"the directory of an idle lock goes by itself", idleGoes, 0},

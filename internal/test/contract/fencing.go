@@ -10,10 +10,10 @@ import (
 )
 
 var fencing = []scenario{
-	{"the token grows for ever", tokens, 0},
+	{"the token grows forever", tokens, 0},
 	{"the token is the czxid of the node", tokenIsCzxid, 0},
 	{"a guard lets a transaction pass only while the lock is held", guards, 0},
-	{"Verify finds out what nobody has told", verifies, 0},
+	{"Verify finds out what no event has told", verifies, 0},
 	{"Verify asks the quorum", verifiesByTheQuorum, 0},
 }
 

@@ -33,7 +33,7 @@ var holding = []scenario{
 	{"a lock whose path begins like another's does not disturb it", prefixes, 0},
 	{"options may be changed after New", optionsAreCopied, 0},
 	{"the queue tells who holds and who waits", queueTells, 0},
-	{"the queue is judged without those who left while it was read", queueWithoutTheLeft, 0},
+	{"the queue is judged without members that left while it was read", queueWithoutTheLeft, 0},
 }
 
 func lasts(s *scene) {
@@ -81,7 +81,7 @@ func boundsTheWait(s *scene) {
 
 func doneContextLoses(s *scene) {
 	c := s.behind()
-	why := errors.New("nobody wants it any more")
+	why := errors.New("it is not wanted any more")
 	canceled, cancel := context.WithCancelCause(s.Ctx)
 	cancel(why)
 	late, cancelLate := context.WithDeadline(s.Ctx, time.Now())
@@ -105,7 +105,7 @@ func doneContextLoses(s *scene) {
 		}
 	}
 	if n := c.proxy.Seen(proxy.AnyOp); n != 0 {
-		s.Errorf("%d requests for somebody who had gone", n)
+		s.Errorf("%d requests for a caller that had left", n)
 	}
 }
 
@@ -316,7 +316,7 @@ func queueTells(s *scene) {
 	first, second, third := s.client(), s.client(), s.client()
 	first.Locker = s.on(first.conn, zklocks.WithData([]byte("first")))
 	if q := first.queue(); len(q) != 0 {
-		s.Errorf("a lock that nobody has used has a queue: %v", q)
+		s.Errorf("a lock that was never used has a queue: %v", q)
 	}
 	h := first.block()
 	a := second.waitToBlock(2)

@@ -16,7 +16,7 @@ var losing = []scenario{
 	{"a hold whose node is deleted is lost", deletedWhileHolding, 0},
 	{"a hold whose session expires is lost", expiredWhileHolding, 0},
 	{"a hold whose connection is closed is lost", closedWhileHolding, 0},
-	{"a loss that nobody asked for shows at the unlock", lossUnasked, 0},
+	{"a loss that no caller asked for shows at the unlock", lossUnasked, 0},
 	{"an Unlock that the expiry overtakes says that the lock was lost", expiredWhileUnlocking, 0},
 	{"a waiter whose node is deleted queues again at the tail", deletedWhileWaiting, 0},
 	{"a waiter whose session expires queues again at the tail", expiredWhileWaiting, 0},

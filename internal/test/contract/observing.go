@@ -17,10 +17,10 @@ import (
 var observing = []scenario{
 	{"an observer is told of a lock that was free", observedFree, 0},
 	{"an observer is told of the wait and of each move", observedWait, 0},
-	{"an observer is told of those who give up", observedQuitter, 0},
-	{"an observer is told of those who lose their place", observedRequeue, 0},
+	{"an observer is told of waiters that give up", observedQuitter, 0},
+	{"an observer is told of waiters that lose their place", observedRequeue, 0},
 	{"an observer is told why a hold was lost", observedLoss, 0},
-	{"an observer is told at the unlock of a loss that nobody asked for", observedLateLoss, 0},
+	{"an observer is told at the unlock of a loss that no caller asked for", observedLateLoss, 0},
 	{"an observer is told of orphans", observedOrphan, 0},
 	{"an observer is told of a lost hold whose node lived on", observedSurvivor, 0},
 	{"an observer is told of retries", observedRetry, 0},
@@ -129,7 +129,7 @@ func observedQuitter(s *scene) {
 	_, err := c.TryLock(s.Ctx)
 	s.Is(err, zklocks.ErrBusy)
 	if n := len(Of[any](events)); n != 0 {
-		s.Errorf("%d events of somebody who does not wait", n)
+		s.Errorf("%d events of a caller that does not wait", n)
 	}
 	a := c.wait(2)
 	q := Next[observe.Queued](events, 1)

@@ -16,7 +16,7 @@ var replies = []scenario{
 	{"a waiter gets its turn through a cut at any step", cutInLine, 0},
 	{"a free lock is taken and given back when any request is throttled", throttledWhenFree, 0},
 	{"a waiter gets its turn when any request is throttled", throttledInLine, 0},
-	{"a create whose reply was lost and that nobody waits for is undone", createAbandoned, 0},
+	{"a create whose reply was lost and whose caller has left is undone", createAbandoned, 0},
 	{"a repeated delete does not delete the next hold", deleteRepeated, exclusive},
 	{"an Unlock goes on through an outage", unlockedOffline, 0},
 }

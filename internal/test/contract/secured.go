@@ -19,7 +19,7 @@ import (
 var secured = []scenario{
 	{"over TLS and with a list of its own a lock is closed to others", closedToOthers, speaksTLS},
 	{"credentials outlive a reconnect and an expiry", credentialsLast, speaksTLS},
-	{"with the default list anybody can take the lock away", openToAll, 0},
+	{"with the default list any client can take the lock away", openToAll, 0},
 }
 
 // overTLS plays on a server that speaks TLS, too. The function it returns connects over TLS; what

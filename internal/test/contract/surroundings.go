@@ -15,9 +15,9 @@ import (
 )
 
 var surroundings = []scenario{
-	{"a node of somebody else under the own name is not adopted", forged, 0},
-	{"a forged node that nobody can delete does not keep the own one", forgedForGood, 0},
-	{"behind nodes that nobody owns a waiter waits and asks nothing", behindTheOwnerless, 0},
+	{"a node of another client under the own name is not adopted", forged, 0},
+	{"a forged node that no client can delete does not keep the own one", forgedForGood, 0},
+	{"behind nodes without a session a waiter waits and asks nothing", behindTheOwnerless, 0},
 	{"a waiter among foreign children asks nothing", amongStrangers, 0},
 	{"writes into the nodes in line are no news", writtenInto, 0},
 }

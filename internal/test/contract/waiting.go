@@ -11,8 +11,8 @@ import (
 var waiting = []scenario{
 	{"the lock is given in the order of arrival", inOrder, 0},
 	{"a release wakes only the next in line", wakesOne, exclusive},
-	{"a waiter that dies in the middle lets nobody in", diesInTheMiddle, 0},
-	{"a waiter that gives up in the middle lets nobody in", givesUpInTheMiddle, 0},
+	{"a waiter that dies in the middle lets no waiter in", diesInTheMiddle, 0},
+	{"a waiter that gives up in the middle lets no waiter in", givesUpInTheMiddle, 0},
 	{"the next in line gets what a dead holder had", holderDies, 0},
 	{"a deadline ends the wait and nothing else", deadline, 0},
 	{"a value that gave up once waits as well as before", waitsAgain, 0},

@@ -56,7 +56,6 @@ type ledger struct {
 	inside  map[string][]*stay
 	ended   map[int64]bool  // sessions that the nemesis ended at the server
 	deleted map[string]bool // claims of which the nemesis deleted a node, see claimOf
-	closing map[int64]bool  // sessions whose connections were closed: Lost may come behind the next grant
 	doomed  map[string]bool // those by which none may hold any more
 	visits  map[string][]*visit
 	written map[string][]write
@@ -91,7 +90,7 @@ type stay struct {
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
-		ended: make(map[int64]bool), deleted: make(map[string]bool), closing: make(map[int64]bool), doomed: make(map[string]bool),
+		ended: make(map[int64]bool), deleted: make(map[string]bool), doomed: make(map[string]bool),
 		visits: make(map[string][]*visit), written: make(map[string][]write),
 	}
 }
@@ -184,7 +183,7 @@ func (l *ledger) enter(s *stay, ask bool) {
 			if !excludes(other.Kind, s.Kind) || other.Who == s.Who {
 				continue
 			}
-			if other.lostC != nil && !l.closing[other.session] && open(other.lostC) && s.hold.Held() {
+			if other.lostC != nil && open(other.lostC) && s.hold.Held() {
 				l.complainLocked("%s: another holds, and Lost of the last is open: %v, acquired at %v; %v, acquired just now",
 					s.Path, other.Hold, time.Duration(other.Acquired), s.Hold)
 			}
@@ -210,13 +209,6 @@ func (l *ledger) look(s *stay) bool {
 		s.sure = at
 	}
 	return true
-}
-
-// closes is called before a connection is closed.
-func (l *ledger) closes(session int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closing[session] = true
 }
 
 // isTainted reports whether the nemesis took the stay away at the server.

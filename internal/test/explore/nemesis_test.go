@@ -131,9 +131,8 @@ func (n *nemesis) strikeSession() {
 		c.closed = true
 		c.mu.Unlock()
 		if !closed {
-			n.closes(c.conn.Client().SessionID())
-			_ = c.conn.Close() // there may be no server to answer it
-			time.Sleep(between(n.random, time.Millisecond, n.session))
+			_ = c.conn.Close()                                         // there may be no server to answer it
+			time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the host is without a connection
 			h.connect()
 		}
 	}

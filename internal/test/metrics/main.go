@@ -33,11 +33,10 @@ func main() {
 }
 
 func run() error {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	root, err := patch.Root()
 	if err != nil {
 		return err
 	}
-	root := strings.TrimSpace(string(out))
 	if err := lines(root); err != nil {
 		return err
 	}

@@ -296,7 +296,7 @@ var ofTheHold = []mutant{
 		why:  "another client has held the lock meanwhile",
 		old:  "case err == zk.ErrNoNode:\n\t\treturn fmt.Errorf(\"%w: %w\", hold.ErrLost, errDeleted)",
 		new:  "case err == zk.ErrNoNode:\n\t\treturn nil",
-		test: scenario(inReentrant, "TestMutex", "a loss that nobody asked for shows at the unlock"),
+		test: scenario(inReentrant, "TestMutex", "a loss that no caller asked for shows at the unlock"),
 	},
 	{
 		name: "own-node-not-watched",
@@ -321,7 +321,7 @@ var ofTheHold = []mutant{
 		why:  "the version of a directory begins at 0 when it is made again",
 		old:  "w.token = dir.Mzxid",
 		new:  "w.token = int64(dir.Version)",
-		test: scenario(inReentrant, "TestMutex", "the token grows for ever"),
+		test: scenario(inReentrant, "TestMutex", "the token grows forever"),
 	},
 	{
 		name: "released-downgrade-says-what-the-server-says",
@@ -370,7 +370,7 @@ var ofTheHold = []mutant{
 		why:  "Verify finds out what no event has told",
 		old:  "err := g.queue.client.Check(ctx, g.sess, g.guards(checked)...)",
 		new:  "err := error(nil)",
-		test: scenario(inReentrant, "TestMutex", "Verify finds out what nobody has told"),
+		test: scenario(inReentrant, "TestMutex", "Verify finds out what no event has told"),
 	},
 	{
 		name: "verify-is-a-read",

@@ -17,8 +17,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"github.com/zklocks/zklocks/internal/test/patch"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -156,7 +156,7 @@ type lab struct {
 }
 
 func newLab(ctx context.Context, explore time.Duration) (*lab, error) {
-	root, err := moduleRoot()
+	root, err := patch.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +165,6 @@ func newLab(ctx context.Context, explore time.Duration) (*lab, error) {
 }
 
 func (l *lab) clean() { _ = os.RemoveAll(l.dir) }
-
-func moduleRoot() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		return "", fmt.Errorf("go list -m: %w", err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
 
 // checkTests runs each test without a mutant, and returns those that passed.
 func (l *lab) checkTests(mutants []mutant, jobs int) map[target]bool {

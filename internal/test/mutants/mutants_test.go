@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/zklocks/zklocks/internal/test/patch"
 	"go/parser"
 	"go/token"
 	"os"
@@ -13,7 +14,7 @@ import (
 // The tests of the mutants take many minutes and are not part of the normal run.
 // That the mutants still fit the code is.
 func TestEveryMutantFitsTheCode(t *testing.T) {
-	root, err := moduleRoot()
+	root, err := patch.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

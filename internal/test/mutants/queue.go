@@ -630,7 +630,7 @@ var ofTheLine = []mutant{
 		why:  "a free lock is shown beside waiters",
 		old:  `line = slices.DeleteFunc(line, m.owns)`,
 		new:  `_ = slices.DeleteFunc(slices.Clone(line), m.owns)`,
-		test: scenario(inReentrant, "TestMutex", "the queue is judged without those who left while it was read"),
+		test: scenario(inReentrant, "TestMutex", "the queue is judged without members that left while it was read"),
 
 		unexplored: "a world asks for the queue only when it hangs",
 	},

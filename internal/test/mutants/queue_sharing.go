@@ -31,6 +31,15 @@ var ofTheShared = []mutant{
 		test: inQueue("TestWhichReaderMayShareANode"),
 	},
 	{
+		name: "use-of-a-shared-watch-not-noted",
+		pkg:  "internal/queue",
+		why:  "readers make use of the watch, and listings stop setting it: each read lists",
+		in:   "dirView.listed",
+		old:  "v.writers, v.used = now.writers, now.used",
+		new:  "v.writers = now.writers",
+		test: inQueue("TestTheUseOfASharedWatchIsNoted"),
+	},
+	{
 		name: "view-that-holds-replaced-by-one-that-does-not",
 		pkg:  "internal/queue",
 		why:  "a late listing takes from other readers what they know",
@@ -105,7 +114,7 @@ var ofTheShared = []mutant{
 		in:   "packetConn.Write",
 		old:  "w.client.link.TellClosed()",
 		new:  "",
-		test: inQueue("TestAHolderIsToldBeforeTheSessionOfAClosedConnectionEnds"),
+		test: inQueue("TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds"),
 	},
 	{
 		name: "node-that-is-gone-granted-without-a-token",

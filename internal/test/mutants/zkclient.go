@@ -200,7 +200,7 @@ var ofTheSession = []mutant{
 		why:  "it is that of another client, and the own node stays in the queue",
 		old:  `if outcomeOf(err) != refused || len(nodes) == 1 {`,
 		new:  `if err != zk.ErrNoNode || len(nodes) == 1 {`,
-		test: scenario(inReentrant, "TestMutex", "a forged node that nobody can delete does not keep the own one"),
+		test: scenario(inReentrant, "TestMutex", "a forged node that no client can delete does not keep the own one"),
 	},
 	{
 		name: "worn-directory-kept",

@@ -10,6 +10,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +74,25 @@ func All(root string, patches ...Patch) (changed map[string][]byte, err error) {
 		changed[file] = src
 	}
 	return changed, nil
+}
+
+// Variant writes what go build -overlay takes for a library with these patches into dir, and
+// returns its path.
+func Variant(root, dir string, patches ...Patch) (overlay string, err error) {
+	changed, err := All(root, patches...)
+	if err != nil {
+		return "", err
+	}
+	return Overlay(root, dir, changed)
+}
+
+// Root returns the directory of the module.
+func Root() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 // Overlay writes changed files into dir, and the file that go build -overlay takes, and returns the
