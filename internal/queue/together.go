@@ -14,8 +14,8 @@ import (
 // transaction creates the nodes of all of them. From that follows:
 //
 //   - No deadlock. In every directory a node of an earlier transaction has a smaller number: the
-//     server takes the numbers from a counter of the directory that grows with each create. A waiter
-//     waits only for nodes with smaller numbers, so only for older transactions, in whatever
+//     server takes the numbers from a counter of the directory that grows with each create. A
+//     waiter waits only for nodes with smaller numbers, so only for older transactions, in whatever
 //     directory. In a circle of waiters each would be older than itself; and the oldest waits for
 //     holders alone. A downgrade keeps the number of its node.
 //   - First come, first served, over all directories at once, as Calvin orders its locks (Thomson
