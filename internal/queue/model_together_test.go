@@ -14,8 +14,8 @@ import (
 // clients may act over two or three directories. That each waits rightly in one directory is the
 // subject of the model in model_test.go; here a wait is only what a client finds when it looks at a
 // directory, as of what its server has told it. The subject is what the directories have to do with
-// each other: that no circle of waiters comes about, that a turn that has come in one directory still
-// counts when the last one comes, and that the nodes go together.
+// each other: that no circle of waiters comes about, that a turn that has come in one directory
+// still counts when the last one comes, and that the nodes go together.
 
 const (
 	togetherDirs    = 3

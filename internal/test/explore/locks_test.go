@@ -34,7 +34,7 @@ type grip struct {
 	give      func(context.Context) error
 	downgrade func(context.Context) error // nil: not that kind
 	again     func(context.Context) (*grip, error)
-	after     func() // when all is over; nil: nothing
+	after     func()  // when all is over; nil: nothing
 	parts     []*part // of a hold on several locks: all but the first
 	beside    string  // what tells its path from that of the holds that it does not exclude, see mixed
 }
