@@ -3,6 +3,7 @@ package rwlock_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -62,6 +63,32 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 		unlock(s, h)
 		unlock(s, elsewhere)
 		s.Empty()
+	})
+}
+
+// A node that no reader has is given back at once, and so is one when its last reader leaves.
+func TestAnIdleReadLockThatIsAskedIsGivenBack(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
+		unlock(s, c.read())
+		s.InLine(1)
+		s.CatchUp(c.conn)
+		s.Must(other.release(other.first()))
+		s.CatchUp(c.conn)
+		s.EmptyNow()
+
+		h := c.read()
+		unlock(s, c.read())
+		unlock(s, h)
+		h = c.read() // of the node that was idle
+		s.CatchUp(c.conn)
+		s.Must(other.release(other.first()))
+		s.CatchUp(c.conn)
+		s.InLine(1)
+		s.Must(h.Verify(s.Ctx))
+		unlock(s, h)
+		s.CatchUp(c.conn)
+		s.EmptyNow()
 	})
 }
 
