@@ -59,6 +59,8 @@ var kindsOfWorlds = []kind{
 	{name: "together", bend: several, strike: (*nemesis).pluck},
 	// Permits that are taken away one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
+	// Members that are asked to release, also while they wait or are downgraded.
+	{name: "asked", bend: narrow, strike: (*nemesis).ask},
 }
 
 var exclusive = []string{
