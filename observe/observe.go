@@ -58,7 +58,7 @@ type Kind string
 const (
 	Read    Kind = "read"    // rwlock, for reading
 	Write   Kind = "write"   // rwlock, for writing
-	Mutex   Kind = "mutex"   // reentrant
+	Mutex   Kind = "mutex"   // reentrant, leader
 	Permits Kind = "permits" // semaphore
 )
 
@@ -82,6 +82,7 @@ type Observer struct {
 	Lost     func(Lost)     // a hold has ended without being given back
 	Orphan   func(Orphan)   // a node without a waiter or holder was deleted
 	Retried  func(Retried)  // a request without an answer is asked again
+	Overdue  func(Overdue)  // the function of a lost leader's term still runs
 }
 
 // Queued reports that a node is in the queue and has to wait.
@@ -143,4 +144,13 @@ type Retried struct {
 	Path  string // of the lock
 	Op    string // create, delete, list, read, write, check, watch, replace
 	Cause error  // the error of the connection or of the server
+}
+
+// Overdue reports that a leader's term is lost and its function has not returned, although its
+// context has ended: while another process leads, this one may still act as the leader. It comes one
+// session timeout after the Lost of the term, and again after each further one. A program that
+// cannot stop the function may end itself here.
+type Overdue struct {
+	Lock
+	Since time.Time // when the term was lost
 }
