@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -208,6 +209,34 @@ func TestAViewIsNotCurrentForLongerThanTheSessionTimeout(t *testing.T) {
 	})
 }
 
+// The server answers all but what needs the quorum.
+func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+		const overloaded = -127
+		var faults []*proxy.Fault
+		for range 200 {
+			faults = append(faults, e.proxy.Next(proxy.CheckOp, proxy.Answer(overloaded)))
+		}
+		began := time.Now()
+		w.sees(h.Token(), false)
+		if d := time.Since(began); d > timeout {
+			s.Errorf("shown as current for %v", d)
+		}
+		time.Sleep(time.Second) // virtual: it goes on for a while
+		w.noMore()
+		for _, f := range faults {
+			f.Cancel()
+		}
+		w.sees(h.Token(), true)
+		e.conn.Close()
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
 // etcd #18163: a server that is cut off from the quorum goes on answering reads. Here it also keeps
 // the connection.
 func TestNoStaleLeaderFromAServerThatIsCutOff(t *testing.T) {
@@ -270,7 +299,8 @@ func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
 			return leader.New(locks.On(v.Connect(t, 20*time.Second, server.Addr())), "/election")
 		}
 		ctx := t.Context()
-		a, b, e := of(lead), of(lead), of(followers[0])
+		// A new connection is up to date, because its session is made by the quorum: these are not new.
+		a, b, e, loop := of(lead), of(lead), of(followers[0]), of(followers[1])
 		h, err := a.Campaign(ctx)
 		must(t, err)
 		for range 5 {
@@ -286,11 +316,10 @@ func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
 				t.Errorf("the leader is %d, and %d is returned", h.Token(), m.Token)
 			}
 			a, b = b, a
-			for view, err := range of(followers[1]).Observe(ctx) {
-				if must(t, err); view.Leader.Token != h.Token() || !view.Current {
-					t.Errorf("the leader is %d, and %+v is yielded", h.Token(), view)
-				}
-				break
+			view, err := first(loop.Observe(ctx))
+			must(t, err)
+			if view.Leader.Token != h.Token() || !view.Current {
+				t.Errorf("the leader is %d, and %+v is yielded", h.Token(), view)
 			}
 		}
 		must(t, h.Release(ctx))
@@ -368,6 +397,42 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 		if n := watches(); n > 1 {
 			s.Errorf("%d watches of an empty directory", n)
 		}
+	})
+}
+
+// The first member comes between the listing that shows an empty queue and the watch that is to tell
+// of it.
+func TestALeaderThatComesBeforeTheWatchIsSeen(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		watching := e.proxy.Where(func(r proxy.Request) bool { return r.Watch && r.Is(proxy.ExistsOp) }, 1, proxy.HoldRequest)
+		ctx, stop := context.WithCancel(s.Ctx)
+		w := watch(s, ctx, e.Election)
+		<-watching.Fired()
+		h := a.campaign()
+		watching.Release()
+		w.sees(h.Token(), true)
+		w.noMore()
+		stop()
+		w.ended(context.Canceled)
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
+// What a view has is the caller's, although all loops of a connection share a watch.
+func TestTheDataOfAViewAreTheCallersOwn(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e := newCandidate(s, zklocks.WithData([]byte("data")))
+		h := e.campaign()
+		for range 2 {
+			v, err := first(e.Observe(s.Ctx))
+			s.Must(err)
+			if string(v.Leader.Data) != "data" {
+				s.Errorf("data %q", v.Leader.Data)
+			}
+			clear(v.Leader.Data)
+		}
+		s.Must(h.Release(s.Ctx))
 	})
 }
 

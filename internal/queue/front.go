@@ -191,7 +191,7 @@ func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.W
 		watch, err := q.client.Watch(ctx, sess, q.path(nodes[0]))
 		switch err {
 		case nil:
-			return q.holder(nodes[0], watch.Data, watch.Stat), watch, nil
+			return q.holder(nodes[0], bytes.Clone(watch.Data), watch.Stat), watch, nil // others use the watch, too
 		case zk.ErrNoNode: // it has left since the listing
 		default:
 			return Member{}, nil, explain(err, "READ on "+q.path(nodes[0]))
