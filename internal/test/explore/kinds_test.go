@@ -56,11 +56,14 @@ var kindsOfWorlds = []kind{
 	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush},
 	// Permits that are taken away one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
+	// Leaders that are shown: by servers that are behind, and by one that the others have given up.
+	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun},
+	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen},
 }
 
 var exclusive = []string{
 	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed",
-	"reentrant, observed",
+	"reentrant, observed", "leader",
 }
 
 var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with handoff, observed"}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -21,6 +22,7 @@ type lock struct {
 	path, dir string // dir: where the nodes are
 	take      func(ctx context.Context, w *worker) (*grip, error)
 	queue     func(ctx context.Context) (string, error)
+	election  *leader.Election // nil: it is of another recipe
 }
 
 // A grip is a hold of any recipe, and what can be done with it.
@@ -64,6 +66,9 @@ var flavors = []flavor{
 	}},
 	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
+	}},
+	{"leader", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return election(w, leader.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
 	}},
 }
 
