@@ -1,6 +1,6 @@
 // Package leader elects one of many processes, kept in Apache ZooKeeper, and elects the next one
-// when that is gone. It is for work of which a cluster has one worker at a time, for as long as that
-// worker can do it.
+// when that is gone. It is for work of which a cluster has one worker at a time, for as long as
+// that worker can do it.
 //
 //	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 //	if err != nil {
@@ -9,8 +9,8 @@
 //	defer conn.Close()
 //
 //	election := leader.New(conn, "/examples/scheduler")
-//	return election.Run(ctx, func(ctx context.Context, hold *zklocks.Hold) error {
-//		return schedule(ctx, hold.Token()) // this ctx ends when the term is lost
+//	return election.Run(ctx, func(ctx context.Context, term *zklocks.Hold) error {
+//		return schedule(ctx, term.Token()) // this ctx ends when the term is lost
 //	})
 //
 // A term is a [zklocks.Hold]: an election is an exclusive lock whose holder is the leader, and

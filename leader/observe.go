@@ -40,23 +40,23 @@ type View struct {
 	Current bool           // else Leader is the last known one
 }
 
-// Observe yields the leader, also to a process that is no candidate, and again after each change: of
-// the leader, of its data (see Proclaim), and of whether it is current. It polls nothing: it sets a
-// watch on the leader's node, or on the directory while there is no leader. Changes that come
-// quickly may be left out, but never the last.
+// Observe yields the leader, also to a process that is no candidate, and again after each change:
+// of the leader, of its data (see Proclaim), and of whether it is current. It polls nothing: it
+// sets a watch on the leader's node, or on the directory while there is no leader. Changes that
+// come quickly may be left out, but never the last.
 //
-// A view is current if no change is known when it is yielded, the connection is up, and a quorum has
-// confirmed it within the session timeout. As soon as one of the last two is over, as from the end
-// of a connection on, the last view is yielded again and is not current; the next current one was
-// read on the new connection, after a quorum has answered there. So one whose leader may have been
-// replaced for longer than the session timeout is never current. Before the first answer nothing is
-// yielded.
+// A view is current if no change is known when it is yielded, the connection is up, and a quorum
+// has confirmed it within the session timeout. As soon as one of the last two is over, as from the
+// end of a connection on, the last view is yielded again and is not current; the next current one
+// was read on the new connection, after a quorum has answered there. So one whose leader may have
+// been replaced for longer than the session timeout is never current. Before the first answer
+// nothing is yielded.
 //
-// The sequence ends when the loop is left, and otherwise with an error, beside the last view: ctx's;
-// zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory and on the leader's node; or
-// what is wrong with the arguments of New. While the body of the loop runs no change is noticed, so
-// a slow one acts on old views. A watch that is not needed any more stays with the connection, where
-// the next call uses it.
+// The sequence ends when the loop is left, and otherwise with an error, beside the last view:
+// ctx's; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory and on the leader's
+// node; or what is wrong with the arguments of New. While the body of the loop runs no change is
+// noticed, so a slow one acts on old views. A watch that is not needed any more stays with the
+// connection, where the next call uses it.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[View, error] {
 	return func(yield func(View, error) bool) {
 		var last View

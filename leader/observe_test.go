@@ -299,7 +299,8 @@ func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
 			return leader.New(locks.On(v.Connect(t, 20*time.Second, server.Addr())), "/election")
 		}
 		ctx := t.Context()
-		// A new connection is up to date, because its session is made by the quorum: these are not new.
+		// A new connection is up to date, because its session is made by the quorum: these are not
+		// new.
 		a, b, e, loop := of(lead), of(lead), of(followers[0]), of(followers[1])
 		h, err := a.Campaign(ctx)
 		must(t, err)
@@ -400,8 +401,8 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// The first member comes between the listing that shows an empty queue and the watch that is to tell
-// of it.
+// The first member comes between the listing that shows an empty queue and the watch that is to
+// tell of it.
 func TestALeaderThatComesBeforeTheWatchIsSeen(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)

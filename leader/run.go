@@ -17,8 +17,8 @@ import (
 // is lost, and the term itself, which Run releases. lead is called on the goroutine of Run; when it
 // panics, Run resigns and the panic goes on.
 //
-// After lead has returned nil, or after its context has ended, Run campaigns at once, at the tail of
-// the queue. An error that lead returns while it could go on is a failure: then Run resigns, and
+// After lead has returned nil, or after its context has ended, Run campaigns at once, at the tail
+// of the queue. An error that lead returns while it could go on is a failure: then Run resigns, and
 // pauses before it campaigns again, see [WithBackoff]. The pauses begin at the shortest again after
 // a term that did not fail or that lasted longer than the longest pause. Run does not return or
 // report lead's error: log it in lead.

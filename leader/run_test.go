@@ -101,7 +101,7 @@ func TestRunResignsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 	})
 }
 
-// Kubernetes PR 139991: that the function of a lost term goes on is known to no one.
+// Kubernetes PR 139991: that the function of a lost term goes on is not known to any process.
 func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		events := contract.NewEvents(s)

@@ -1,11 +1,11 @@
-// Leader: three candidate processes. Each leads for a dozen jobs, proclaims what it has done, resigns
-// and campaigns again; a process that is no candidate watches. The leader is killed in mid-term with
+// Leader: three candidates. Each leads for a dozen jobs, proclaims what it has done, resigns and
+// campaigns again; a process that is no candidate watches. A leader is killed in mid-term with
 // SIGKILL, as a crash would, and the next one leads when the dead one's session has expired.
 //
 //	go run ./examples/leader -servers host:2181
 //
-// It fails (exit status 1) when two were ever at work at once, by what the candidates report through
-// one pipe; when the dead leader was not replaced in time; or when the watcher did not see that.
+// It fails (exit status 1) when two were ever at work at once, by what they report through a pipe;
+// when the dead leader was not replaced in time; or when the watcher did not see that.
 package main
 
 import (

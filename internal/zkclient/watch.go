@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Watch is a data watch on one node, or a watch on the children of one, shared by all waiters of the
-// process for that node. It fires once.
+// Watch is a data watch on one node, or a watch on the children of one, shared by all waiters of
+// the process for that node. It fires once.
 type Watch struct {
 	Data []byte
 	Stat *zk.Stat

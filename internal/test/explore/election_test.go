@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-// election is a candidate. Half of all terms are those of a Run: its function holds until the worker
-// releases the term, or goes on when that is lost, and then Run is canceled.
+// election is a candidate. Half of all terms are those of a Run: its function holds until the
+// worker releases the term, or goes on when that is lost, and then Run is canceled.
 func election(world *world, e *leader.Election, path string) *lock {
 	return &lock{
 		path: path, dir: path, election: e,
