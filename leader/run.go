@@ -17,8 +17,9 @@ import (
 // is lost, and the term itself, which Run releases. lead is called on the goroutine of Run; when it
 // panics, Run resigns and the panic goes on.
 //
-// After lead has returned nil, or after its context has ended, Run campaigns at once, at the tail
-// of the queue. An error that lead returns while it could go on is a failure: then Run resigns, and
+// After lead has returned nil, or after it was told to stop, Run campaigns at once, at the tail of
+// the queue: a lead that returns nil at once is called again at once if there is no other
+// candidate. An error that lead returns while it could go on is a failure: then Run resigns, and
 // pauses before it campaigns again, see [WithBackoff]. The pauses begin at the shortest again after
 // a term that did not fail or that lasted longer than the longest pause. Run does not return or
 // report lead's error: log it in lead.
@@ -59,8 +60,8 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// serve is one term. failed is whether lead has returned an error although its context lived. The
-// error is that of a node that cannot be deleted.
+// serve is one term. failed is whether lead has returned an error although it was not told to stop.
+// The error is that of a node that cannot be deleted.
 func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Hold) error) (failed bool, err error) {
 	term := h.Context(ctx)
 	over := make(chan struct{})
@@ -71,8 +72,9 @@ func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Ho
 		watching.Wait()
 		err = h.resign(ctx)
 	}()
-	failed = lead(term, &h.public) != nil && term.Err() == nil
-	return failed, nil
+	err = lead(term, &h.public)
+	told := term.Err() != nil && !errors.Is(h.Err(), hold.ErrReleased) // to stop, and not by itself
+	return err != nil && !told, nil
 }
 
 // resign releases the term and waits for the answer, also if ctx has ended, for as long as the term

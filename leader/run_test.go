@@ -325,7 +325,15 @@ func TestAFunctionMayReleaseItsTerm(t *testing.T) {
 		s.EmptyNow()
 		r.none() // it still runs
 		term.end <- nil
-		r.resign(r.leads())
+		term = r.leads()
+		s.Must(term.hold.Release(s.Ctx))
+		resigned := time.Now()
+		term.end <- errFailed // which is a failure all the same
+		term = r.leads()
+		if time.Since(resigned) == 0 {
+			s.Error("no pause")
+		}
+		r.resign(term)
 		s.EmptyNow()
 	})
 }

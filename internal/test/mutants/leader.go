@@ -150,8 +150,8 @@ var ofTheElection = []mutant{
 		pkg:  "leader",
 		why:  "the next leader's function runs beside it",
 		in:   "held.serve",
-		old:  `failed = lead(term`,
-		new:  "context.AfterFunc(ctx, func() { _ = h.Release(ctx) })\n\tfailed = lead(term",
+		old:  `err = lead(term`,
+		new:  "context.AfterFunc(ctx, func() { _ = h.Release(ctx) })\n\terr = lead(term",
 		test: inLeader("TestRunResignsWhenTheFunctionHasReturnedAndNotBefore"),
 
 		unexplored: notElected,
@@ -216,8 +216,8 @@ var ofTheElection = []mutant{
 		pkg:  "leader",
 		why:  "a function that was told to stop has not failed",
 		in:   "held.serve",
-		old:  `!= nil && term.Err() == nil`,
-		new:  `!= nil`,
+		old:  `err != nil && !told`,
+		new:  `err != nil && (true || told)`,
 		test: inLeader("TestRunDoesNotPauseAfterALoss"),
 
 		unexplored: notElected,
