@@ -140,19 +140,23 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	return nil, ErrLost
 }
 
-// Guard returns ops behind a check that fails with zk.ErrNoNode once the node of the hold is gone,
-// the first of them if it has several, for programs that call zk.Conn.Multi themselves:
+// Guard returns ops behind checks that fail with zk.ErrNoNode once a node of the hold is gone, for
+// programs that call zk.Conn.Multi themselves:
 //
 //	conn.Client().Multi(a.Guard(b.Guard(ops...)...)...) // while both a and b are held
 //
 // [Hold.Multi] is what most need. Downgrade makes another node, and so ends the guards that were
 // taken before.
 func (h *Hold) Guard(ops ...any) []any {
-	guard := &zk.CheckVersionRequest{Path: "/zookeeper/no hold", Version: -1} // that of the zero Hold fails
+	checks := []*zk.CheckVersionRequest{{Path: "/zookeeper/no hold", Version: -1}} // that of the zero Hold fails
 	if g := h.grant(); g != nil {
-		guard = g.Guard()
+		checks = g.Guard()
 	}
-	return append([]any{guard}, ops...)
+	guarded := make([]any, 0, len(checks)+len(ops))
+	for _, check := range checks {
+		guarded = append(guarded, check)
+	}
+	return append(guarded, ops...)
 }
 
 // Verify asks a quorum of the ensemble whether the nodes of the hold still exist, so a server that

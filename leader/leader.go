@@ -155,7 +155,7 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 	case len(data) > queue.MaxData:
 		return e.wrap(op, fmt.Errorf("%d bytes, the limit is %d", len(data), queue.MaxData))
 	}
-	path := h.Guard().Path
+	path := h.Guard()[0].Path
 	_, err := h.Grant.Multi(ctx, &zk.SetDataRequest{Path: path, Data: bytes.Clone(data), Version: -1})
 	if errors.Is(err, zk.ErrNoAuth) {
 		err = fmt.Errorf("%w: it takes WRITE on %s", err, path)

@@ -52,6 +52,7 @@ type Queue struct {
 	kinds  []znode.Kind
 	marker string // the end of a release marker's name, see shortcut.go
 	cfg    Config
+	traced *zkclient.Trace // nil without observers
 
 	view  dirView
 	local localNodes
@@ -94,7 +95,8 @@ func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
 		q.marker += "-" + strings.TrimSuffix(string(name.Kind), "-")
 	}
 	if len(cfg.Observers) > 0 {
-		q.client = q.client.Traced(q.trace())
+		q.traced = q.trace()
+		q.client = q.client.Traced(q.traced)
 	}
 	return q, nil
 }
