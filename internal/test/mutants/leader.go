@@ -11,7 +11,7 @@ var ofTheElection = []mutant{
 		new:  `error(nil)`,
 		test: inLeader("TestNoStaleLeaderFromAServerThatIsBehind"),
 
-		unexplored: notElected,
+		unexplored: "no worker asks for the leader",
 	},
 	{
 		name: "leader-read-across-a-reconnect",
@@ -22,7 +22,7 @@ var ofTheElection = []mutant{
 		new:  `case epoch != 0:`,
 		test: inLeader("TestAReconnectMeanwhileAsksTheQuorumAgain"),
 
-		unexplored: notElected,
+		unexplored: "no worker asks for the leader",
 	},
 	{
 		name: "view-from-any-server",
@@ -33,7 +33,7 @@ var ofTheElection = []mutant{
 		new:  `error(nil)`,
 		test: inLeader("TestNoStaleLeaderFromAServerThatIsBehind"),
 
-		unexplored: notElected,
+		unexplored: "a view must be wrong for a session timeout to be a finding, and no server is behind for as long",
 	},
 	{
 		name: "view-current-past-the-deadline",
@@ -44,7 +44,7 @@ var ofTheElection = []mutant{
 		new:  `_ = lease`,
 		test: inLeader("TestAViewIsNotCurrentWithoutTheQuorum"),
 
-		unexplored: notElected,
+		unexplored: "the client notices a server that is dead before the next candidate leads, most of the time",
 	},
 	{
 		name: "view-current-without-a-connection",
@@ -55,7 +55,7 @@ var ofTheElection = []mutant{
 		new:  `case <-changed:`,
 		test: inLeader("TestAViewIsNotCurrentWithoutAConnection"),
 
-		unexplored: notElected,
+		unexplored: "the deadline takes the view back, too, before the next candidate leads",
 	},
 	{
 		name: "view-current-while-a-dead-connection-is-asked",
@@ -65,8 +65,6 @@ var ofTheElection = []mutant{
 		old:  `f.queue.watchFirst(known, sess)`,
 		new:  `f.queue.watchFirst(ctx, sess)`,
 		test: inLeader("TestAViewIsNotCurrentWhileTheNextIsReadOnADeadConnection"),
-
-		unexplored: notElected,
 	},
 	{
 		name: "view-not-taken-back",
@@ -76,8 +74,6 @@ var ofTheElection = []mutant{
 		old:  `f.tell(Front{Member: f.last.Member})`,
 		new:  `_ = f.last`,
 		test: inLeader("TestAViewIsNotCurrentWithoutAConnection"),
-
-		unexplored: notElected,
 	},
 	{
 		name: "view-of-an-empty-queue-without-a-look",
@@ -88,7 +84,7 @@ var ofTheElection = []mutant{
 		new:  ``,
 		test: inLeader("TestALeaderThatComesBeforeTheWatchIsSeen"),
 
-		unexplored: notElected,
+		unexplored: "views without a leader are not judged",
 	},
 	{
 		name: "view-without-the-data",
@@ -99,7 +95,7 @@ var ofTheElection = []mutant{
 		new:  `true`,
 		test: inLeader("TestObserveYieldsEachChange"),
 
-		unexplored: notElected,
+		unexplored: "no worker proclaims",
 	},
 	{
 		name: "view-shares-its-data",
@@ -110,7 +106,7 @@ var ofTheElection = []mutant{
 		new:  `watch.Data`,
 		test: inLeader("TestTheDataOfAViewAreTheCallersOwn"),
 
-		unexplored: notElected,
+		unexplored: "no worker changes the data of a view",
 	},
 	{
 		name: "follower-keeps-its-lease",
@@ -121,7 +117,7 @@ var ofTheElection = []mutant{
 		new:  ``,
 		test: inLeader("TestObserveLeavesNothingBehind"),
 
-		unexplored: notElected,
+		unexplored: "it costs requests, and no more",
 	},
 	{
 		name: "directory-made-meanwhile-not-watched",
@@ -132,7 +128,7 @@ var ofTheElection = []mutant{
 		new:  `if err != nil || !exists || true {`,
 		test: inSession("TestWatchChildrenOfADirectoryThatIsMadeMeanwhile"),
 
-		unexplored: notElected,
+		unexplored: "views without a leader are not judged",
 	},
 	{
 		name: "function-not-told-of-the-loss",
@@ -143,7 +139,7 @@ var ofTheElection = []mutant{
 		new:  `term := ctx`,
 		test: inLeader("TestTheContextEndsBeforeTheNextLeads"),
 
-		unexplored: notElected,
+		unexplored: "no function of a worker looks at its context",
 	},
 	{
 		name: "resigns-while-the-function-runs",
@@ -153,8 +149,6 @@ var ofTheElection = []mutant{
 		old:  `err = lead(term`,
 		new:  "context.AfterFunc(ctx, func() { _ = h.Release(ctx) })\n\terr = lead(term",
 		test: inLeader("TestRunResignsWhenTheFunctionHasReturnedAndNotBefore"),
-
-		unexplored: notElected,
 	},
 	{
 		name: "panic-without-a-resignation",
@@ -165,7 +159,7 @@ var ofTheElection = []mutant{
 		new:  "if p := recover(); p != nil {\n\t\t\tpanic(p)\n\t\t}\n\t\terr = h.resign(ctx)",
 		test: inLeader("TestRunResignsWhenTheFunctionPanics"),
 
-		unexplored: notElected,
+		unexplored: "no function of a worker panics",
 	},
 	{
 		name: "resigns-with-a-dead-context",
@@ -176,10 +170,10 @@ var ofTheElection = []mutant{
 		new:  `ctx`,
 		test: inLeader("TestRunResignsThoughItsContextHasEnded"),
 
-		unexplored: notElected,
+		unexplored: "the workers release their terms themselves",
 	},
 	{
-		name: "resigns-for-ever",
+		name: "resigns-forever",
 		pkg:  "leader",
 		why:  "Run does not return while there is no connection",
 		in:   "held.resign",
@@ -187,7 +181,7 @@ var ofTheElection = []mutant{
 		new:  `time.Now().Add(time.Hour))`,
 		test: inLeader("TestResigningWaitsNoLongerThanTheSessionLives"),
 
-		unexplored: notElected,
+		unexplored: "the workers release their terms themselves",
 	},
 	{
 		name: "refused-resignation-not-reported",
@@ -198,7 +192,7 @@ var ofTheElection = []mutant{
 		new:  "_ = err\n\treturn nil\n",
 		test: inLeader("TestWhatEndsRun/no right to delete"),
 
-		unexplored: notElected,
+		unexplored: "the workers release their terms themselves",
 	},
 	{
 		name: "no-pause-after-a-failure",
@@ -209,7 +203,7 @@ var ofTheElection = []mutant{
 		new:  "if true {\n\t\t\tcontinue",
 		test: inLeader("TestRunPausesAfterAFailure"),
 
-		unexplored: notElected,
+		unexplored: "no function of a worker fails",
 	},
 	{
 		name: "pause-after-a-loss",
@@ -220,7 +214,7 @@ var ofTheElection = []mutant{
 		new:  `err != nil && (true || told)`,
 		test: inLeader("TestRunDoesNotPauseAfterALoss"),
 
-		unexplored: notElected,
+		unexplored: "no function of a worker fails",
 	},
 	{
 		name: "pauses-stay-long",
@@ -231,7 +225,7 @@ var ofTheElection = []mutant{
 		new:  `_ = lasted`,
 		test: inLeader("TestRunPausesAfterAFailure"),
 
-		unexplored: notElected,
+		unexplored: "no function of a worker fails",
 	},
 	{
 		name: "pauses-without-chance",
@@ -242,7 +236,7 @@ var ofTheElection = []mutant{
 		new:  `time.Duration(rand.Int64N(1)) + most - b.min`,
 		test: inLeader("TestRunPausesAfterAFailure"),
 
-		unexplored: notElected,
+		unexplored: "no function of a worker fails",
 	},
 	{
 		name: "overdue-not-told",
@@ -253,7 +247,7 @@ var ofTheElection = []mutant{
 		new:  `_ = lost`,
 		test: inLeader("TestAFunctionThatGoesOnAfterTheLossIsOverdue"),
 
-		unexplored: notElected,
+		unexplored: "no world listens for it",
 	},
 	{
 		name: "overdue-shown-as-leading",
@@ -264,7 +258,7 @@ var ofTheElection = []mutant{
 		new:  `case true:`,
 		test: inLeader("TestAFunctionThatGoesOnAfterTheLossIsOverdue"),
 
-		unexplored: notElected,
+		unexplored: "no worker asks for the status",
 	},
 	{
 		name: "candidate-that-gave-up-stays",
@@ -275,7 +269,7 @@ var ofTheElection = []mutant{
 		new:  "if false {\n\t\t\te.end(h)",
 		test: inLeader("TestACandidateThatNeverLedIsToldNothing"),
 
-		unexplored: notElected,
+		unexplored: "no worker asks for the status",
 	},
 	{
 		name: "proclaimed-by-another-election",
@@ -286,7 +280,7 @@ var ofTheElection = []mutant{
 		new:  `case !ok:`,
 		test: inLeader("TestProclaim"),
 
-		unexplored: notElected,
+		unexplored: "no worker proclaims",
 	},
 	{
 		name: "proclaimed-without-a-limit",
@@ -297,7 +291,7 @@ var ofTheElection = []mutant{
 		new:  `case false:`,
 		test: inLeader("TestProclaim"),
 
-		unexplored: notElected,
+		unexplored: "no worker proclaims",
 	},
 	{
 		name: "kazoo-election-in-a-container",
@@ -308,8 +302,6 @@ var ofTheElection = []mutant{
 		new:  `false`,
 		test: inLeader("TestKazooNames"),
 
-		unexplored: notElected,
+		unexplored: "no world has clients of other languages",
 	},
 }
-
-const notElected = "no world elects"
