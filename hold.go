@@ -75,6 +75,24 @@ func (h *Hold) Lost() <-chan struct{} {
 	return closed
 }
 
+// ReleaseRequested returns a channel that is closed when a client asks the holder to give the lock
+// up, by [Conn.RequestRelease] or Curator's Revoker, also when it had asked before the lock was
+// granted. Nothing is forced: the holder decides whether and when it calls Release. When the hold
+// has ended the channel means nothing any more. That of the zero Hold is nil and never closes.
+//
+// The first call has the node read and watched, in the background: a hold that never calls it makes
+// no request for it. What is asked is the node. So holds that share one are asked together: those
+// of readers of one value, those on one reentrant lock, and with rwlock.WithHandoff those of the
+// next holders of the process, too. A hold of [All] is asked by a request to any of its nodes.
+// Downgrade makes another node, which can be asked as well. A client that may not read its own node
+// hears of no request.
+func (h *Hold) ReleaseRequested() <-chan struct{} {
+	if g := h.grant(); g != nil {
+		return g.ReleaseRequested()
+	}
+	return nil
+}
+
 // Context returns a context that ends with parent or with the hold. Its context.Cause then matches
 // [ErrLost] or [ErrReleased]. The context of a reentrant lock carries the ownership: a call of Lock
 // with it enters again.

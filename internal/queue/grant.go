@@ -45,10 +45,11 @@ type Grant struct {
 	told   atomic.Bool                    // observers have been told of a hold
 	waited atomic.Bool                    // or that the wait has ended, by a grant or without
 
-	mu       sync.Mutex    // guards what follows; for the lock order see doc.go
-	nodes    []znode.Node  // what is held now
-	pending  chan struct{} // closed when the downgrade under way has ended; nil: none is
-	watching bool          // goroutines watch the nodes for their deletion, see State
+	mu        sync.Mutex    // guards what follows; for the lock order see doc.go
+	nodes     []znode.Node  // what is held now
+	pending   chan struct{} // closed when the downgrade under way has ended; nil: none is
+	watching  bool          // goroutines watch the nodes for their deletion, see State
+	requested chan struct{} // closed when the release is requested; nil: not watched for, see ReleaseRequested
 }
 
 func newGrant(w *waiter) *Grant {
@@ -398,6 +399,9 @@ func (g *Grant) settle(n znode.Node) {
 		g.nodes = []znode.Node{n}
 		if g.watching {
 			g.watchLocked()
+		}
+		if g.requested != nil {
+			go g.watchRequest(n)
 		}
 	}
 	close(g.pending)

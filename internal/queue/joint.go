@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,6 +20,7 @@ type Joint struct {
 	owners []Owner // nil for a lock that has none
 	events []*HoldEvents
 	state  hold.State
+	listen func() <-chan struct{} // of ReleaseRequested, made once
 }
 
 // An Owner is what a lock that counts holds knows of a grant that belongs to a Joint.
@@ -33,6 +35,7 @@ type Owner interface {
 func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 	j := &Joint{parts: parts, grants: made, owners: make([]Owner, len(parts)), events: events}
 	j.state.Begin(j.look)
+	j.listen = sync.OnceValue(j.requests)
 	j.state.OnEnd(hold.CleanUp, j.cleanUp)
 	for i, g := range made {
 		if own := parts[i].Own; own != nil {

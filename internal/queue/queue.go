@@ -76,6 +76,8 @@ func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
 		return nil, errors.New("the connection is nil")
 	case len(cfg.ACL) == 0:
 		return nil, fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
+	case isReleaseRequest(cfg.Data):
+		return nil, fmt.Errorf("WithData: %q is what asks a holder to release the lock", cfg.Data)
 	case len(cfg.Data) > MaxData:
 		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), MaxData)
 	}

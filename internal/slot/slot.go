@@ -24,6 +24,7 @@ import (
 type Grant interface {
 	Release(ctx context.Context) error
 	State() *hold.State
+	ReleaseRequested() <-chan struct{}
 	Context(parent context.Context) context.Context
 	Deadline() time.Time
 	Token() int64

@@ -123,7 +123,7 @@ func (n needs) String() string {
 }
 
 var suite = slices.Concat(
-	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, names, surroundings, costs, observing,
+	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, names, surroundings, costs, observing, asking,
 )
 
 // Run runs the suite over one recipe in memory, each scenario in a bubble of its own.

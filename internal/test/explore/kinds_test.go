@@ -62,6 +62,8 @@ var kindsOfWorlds = []kind{
 	// Leaders that are shown: by servers that are behind, and by one that the others have given up.
 	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun},
 	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen},
+	// Members that are asked to release, also while they wait or are downgraded.
+	{name: "asked", bend: narrow, strike: (*nemesis).ask},
 }
 
 var exclusive = []string{

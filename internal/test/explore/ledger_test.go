@@ -38,6 +38,7 @@ func (c *clock) now() int64 {
 type held interface {
 	Held() bool
 	Lost() <-chan struct{}
+	ReleaseRequested() <-chan struct{}
 	Err() error
 	Deadline() time.Time
 	Context(context.Context) context.Context

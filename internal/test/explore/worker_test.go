@@ -222,6 +222,8 @@ func (t *tenure) dwell(d time.Duration) {
 				t.bad("Lost is closed, and Held says true")
 			}
 			return
+		case <-t.ReleaseRequested():
+			return
 		case <-time.After(d / 4):
 		}
 	}
@@ -576,6 +578,7 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 	case 3:
 		select {
 		case <-t.Lost():
+		case <-t.ReleaseRequested():
 		case <-time.After(between(r, time.Microsecond, time.Millisecond)):
 		}
 	case 4:

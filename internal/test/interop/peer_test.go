@@ -21,6 +21,8 @@ import (
 //	give WHO                                   ok
 //	downgrade WHO                              ok    Curator only
 //	leader WHO PATH                            leader ID, as WHO sees it
+//	ask WHO NODE                               ok    Curator only: WHO asks NODE to release
+//	asked WHO                                  ok    Curator only: when WHO is asked, and listens
 //	open SESSIONS                              ok    they are there for a fight
 //	fight PATH COUNTER KIND,... CYCLES         fought [hold, ...]
 //	part                                       ok    all sessions are closed

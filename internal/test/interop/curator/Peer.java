@@ -20,11 +20,13 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /** Takes Apache Curator's locks as it is told; the words are those of peer_test.go. */
 public final class Peer {
     private static final int PERMITS = 1;
+    private static final String REVOCABLE = "revocable-";
 
     private final String servers;
     private final Map<String, Worker> workers = new HashMap<>();
@@ -67,6 +69,12 @@ public final class Peer {
                 return "ok";
             case "leader":
                 return "leader " + new Election(worker(words[1]).client, words[2], words[1]).leader();
+            case "ask":
+                Revoker.attemptRevoke(worker(words[1]).client, words[2]);
+                return "ok";
+            case "asked":
+                worker(words[1]).asked.await();
+                return "ok";
             case "open":
                 fighters.clear();
                 for (int i = 0; i < Integer.parseInt(words[1]); i++) {
@@ -119,6 +127,7 @@ public final class Peer {
         private InterProcessReadWriteLock both;
         private InterProcessLock lock;
         private Future<?> taken;
+        private CountDownLatch asked;
 
         Worker(String who, String servers) throws Exception {
             this.who = who;
@@ -128,6 +137,7 @@ public final class Peer {
         }
 
         void take(String kind, String path) {
+            asked = new CountDownLatch(1);
             taken = thread.submit(() -> {
                 acquire(kind, path);
                 return null;
@@ -161,7 +171,8 @@ public final class Peer {
         }
 
         private void acquire(String kind, String path) throws Exception {
-            switch (kind) {
+            boolean listens = kind.startsWith(REVOCABLE);
+            switch (listens ? kind.substring(REVOCABLE.length()) : kind) {
                 case "mutex":
                     lock = new InterProcessMutex(client, path);
                     break;
@@ -174,6 +185,9 @@ public final class Peer {
                 default:
                     both = new InterProcessReadWriteLock(client, path);
                     lock = kind.equals("read") ? both.readLock() : both.writeLock();
+            }
+            if (listens) {
+                ((InterProcessMutex) lock).makeRevocable(forLock -> asked.countDown());
             }
             lock.acquire();
         }
