@@ -137,9 +137,11 @@ var errForeign = errors.New("the hold is not a term of this election")
 //
 // It is a transaction that takes place only while the term lasts, as [zklocks.Hold.Multi] is, and
 // has its errors: the error matches [zklocks.ErrLost] or [zklocks.ErrReleased] when the term has
-// ended; zk.ErrNoAuth without the right WRITE on the node; or ctx's error or zk.ErrConnectionClosed
-// when there was no answer, and then says that it may have taken place: proclaim again. It also
-// says so when hold is not a term of this election, or data are too large.
+// ended; zk.ErrNoAuth without the rights READ and WRITE on the node; or ctx's error or
+// zk.ErrConnectionClosed when there was no answer, and then says that it may have taken place:
+// proclaim again. It also says so when hold is not a term of this election, or data are too large
+// or those of a request to release. Such a request is overwritten, and the term has been told of it
+// before.
 func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte) error {
 	const op = "proclaim"
 	hold.NeedContext(ctx)
@@ -155,12 +157,7 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 	case len(data) > queue.MaxData:
 		return e.wrap(op, fmt.Errorf("%d bytes, the limit is %d", len(data), queue.MaxData))
 	}
-	path := h.Guard()[0].Path
-	_, err := h.Grant.Multi(ctx, &zk.SetDataRequest{Path: path, Data: bytes.Clone(data), Version: -1})
-	if errors.Is(err, zk.ErrNoAuth) {
-		err = fmt.Errorf("%w: it takes WRITE on %s", err, path)
-	}
-	return e.wrap(op, err)
+	return e.wrap(op, h.Grant.Write(ctx, bytes.Clone(data)))
 }
 
 // Queue lists the leader and the candidates, in the order of the queue. The list is what one server

@@ -13,9 +13,10 @@ import (
 )
 
 // Run campaigns, calls lead each time that it is elected, and campaigns again when lead has
-// returned, until ctx ends. lead gets the context of the term, which ends with ctx or when the term
-// is lost, and the term itself, which Run releases. lead is called on the goroutine of Run; when it
-// panics, Run resigns and the panic goes on.
+// returned, until ctx ends. lead gets the context of the term, which ends with ctx, when the term is
+// lost, or when the leader is asked to resign ([zklocks.Hold.ReleaseRequested]); context.Cause says
+// why. It also gets the term itself, which Run releases. lead is called on the goroutine of Run;
+// when it panics, Run resigns and the panic goes on.
 //
 // After lead has returned nil, or after it was told to stop, Run campaigns at once, at the tail of
 // the queue: a lead that returns nil at once is called again at once if there is no other
@@ -63,13 +64,15 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 // serve is one term. failed is whether lead has returned an error although it was not told to stop.
 // The error is that of a node that cannot be deleted.
 func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Hold) error) (failed bool, err error) {
-	term := h.Context(ctx)
+	asked, stop := context.WithCancelCause(ctx)
+	term := h.Context(asked) // which asks the hold each time, and so must be the outer one
 	over := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { h.watchOverdue(over) })
+	watching.Go(func() { h.watch(stop, over) })
 	defer func() { // also if lead panics
 		close(over)
 		watching.Wait()
+		stop(nil)
 		err = h.resign(ctx)
 	}()
 	err = lead(term, &h.public)
@@ -89,21 +92,27 @@ func (h *held) resign(ctx context.Context) error {
 	return err
 }
 
-// watchOverdue tells observers, until over is closed, that the term was lost a session timeout ago,
-// and two, and so on.
-func (h *held) watchOverdue(over <-chan struct{}) {
-	select {
-	case <-h.State().Lost():
-	case <-over:
-		return
-	}
-	lost := time.Now()
-	again := time.NewTicker(h.election.timeout())
-	defer again.Stop()
+// errRequested is the cause of a context that ends because the leader was asked to resign.
+var errRequested = errors.New("the leader is asked to resign")
+
+// watch has the function stop when the leader is asked to resign, and tells observers that the term
+// was lost a session timeout ago, and two, and so on. It ends when over is closed.
+func (h *held) watch(stop context.CancelCauseFunc, over <-chan struct{}) {
+	requested, lost := h.ReleaseRequested(), h.State().Lost()
+	var since time.Time
+	var late <-chan time.Time
 	for {
 		select {
-		case <-again.C:
-			h.events.Overdue(lost)
+		case <-requested:
+			stop(errRequested)
+			requested = nil
+		case <-lost:
+			lost, since = nil, time.Now()
+			ticker := time.NewTicker(h.election.timeout())
+			defer ticker.Stop()
+			late = ticker.C
+		case <-late:
+			h.events.Overdue(since)
 		case <-over:
 			return
 		}

@@ -135,8 +135,8 @@ var ofTheElection = []mutant{
 		pkg:  "leader",
 		why:  "it goes on while another process leads",
 		in:   "held.serve",
-		old:  `term := h.Context(ctx)`,
-		new:  `term := ctx`,
+		old:  `term := h.Context(asked)`,
+		new:  `term := asked`,
 		test: inLeader("TestTheContextEndsBeforeTheNextLeads"),
 
 		unexplored: "no function of a worker looks at its context",
@@ -242,9 +242,9 @@ var ofTheElection = []mutant{
 		name: "overdue-not-told",
 		pkg:  "leader",
 		why:  "a function that acts as the leader beside another is known to no observer",
-		in:   "held.watchOverdue",
-		old:  `h.events.Overdue(lost)`,
-		new:  `_ = lost`,
+		in:   "held.watch",
+		old:  `h.events.Overdue(since)`,
+		new:  `_ = since`,
 		test: inLeader("TestAFunctionThatGoesOnAfterTheLossIsOverdue"),
 
 		unexplored: "no world listens for it",
@@ -303,5 +303,49 @@ var ofTheElection = []mutant{
 		test: inLeader("TestKazooNames"),
 
 		unexplored: "no world has clients of other languages",
+	},
+	{
+		name: "request-to-resign-not-heard",
+		pkg:  "leader",
+		why:  "the leader goes on for as long as it likes",
+		in:   "held.watch",
+		old:  "stop(errRequested)\n\t\t\trequested = nil",
+		new:  `requested = nil`,
+		test: inLeader("TestALeaderThatIsAskedResigns"),
+
+		unexplored: "no worker proclaims, or resigns because it is asked",
+	},
+	{
+		name: "request-to-resign-overwritten",
+		pkg:  "internal/queue",
+		why:  "the leader never hears that it was asked",
+		in:   "Grant.Write",
+		old:  `case isReleaseRequest(old):`,
+		new:  `case false:`,
+		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
+
+		unexplored: "no worker proclaims, or resigns because it is asked",
+	},
+	{
+		name: "request-to-resign-overwritten-unseen",
+		pkg:  "internal/queue",
+		why:  "one that comes between the read and the write is lost",
+		in:   "Grant.Write",
+		old:  `Version: stat.Version}`,
+		new:  `Version: -1}`,
+		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
+
+		unexplored: "no worker proclaims, or resigns because it is asked",
+	},
+	{
+		name: "request-to-resign-proclaimed",
+		pkg:  "internal/queue",
+		why:  "a leader that proclaims the word asks itself to resign",
+		in:   "Grant.Write",
+		old:  `if isReleaseRequest(data) {`,
+		new:  `if false {`,
+		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
+
+		unexplored: "no worker proclaims, or resigns because it is asked",
 	},
 }
