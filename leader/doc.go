@@ -28,6 +28,8 @@
 //   - ends the context of the function when the term is lost, before another process can lead;
 //   - resigns when the function has returned and not before, also when ctx was canceled or the
 //     function panics;
+//   - has the function stop, and resigns, when the leader is asked to (zklocks.Conn.RequestRelease,
+//     with what Leader or Queue has returned; zklock ask);
 //   - never begins a term while the function of the last one still runs;
 //   - calls nothing in a process that never led.
 //

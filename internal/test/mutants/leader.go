@@ -321,7 +321,7 @@ var ofTheElection = []mutant{
 		why:  "the leader never hears that it was asked",
 		in:   "Grant.Write",
 		old:  `case isReleaseRequest(old):`,
-		new:  `case false:`,
+		new:  `case old == nil && isReleaseRequest(old):`,
 		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
 
 		unexplored: "no worker proclaims, or resigns because it is asked",
@@ -332,7 +332,7 @@ var ofTheElection = []mutant{
 		why:  "one that comes between the read and the write is lost",
 		in:   "Grant.Write",
 		old:  `Version: stat.Version}`,
-		new:  `Version: -1}`,
+		new:  `Version: min(-1, stat.Version)}`,
 		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
 
 		unexplored: "no worker proclaims, or resigns because it is asked",
