@@ -13,10 +13,10 @@ import (
 )
 
 // Run campaigns, calls lead each time that it is elected, and campaigns again when lead has
-// returned, until ctx ends. lead gets the context of the term, which ends with ctx, when the term is
-// lost, or when the leader is asked to resign ([zklocks.Hold.ReleaseRequested]); context.Cause says
-// why. It also gets the term itself, which Run releases. lead is called on the goroutine of Run;
-// when it panics, Run resigns and the panic goes on.
+// returned, until ctx ends. lead gets the context of the term, which ends with ctx, when the term
+// is lost, or when the leader is asked to resign ([zklocks.Hold.ReleaseRequested]); context.Cause
+// says why. It also gets the term itself, which Run releases. lead is called on the goroutine of
+// Run; when it panics, Run resigns and the panic goes on.
 //
 // After lead has returned nil, or after it was told to stop, Run campaigns at once, at the tail of
 // the queue: a lead that returns nil at once is called again at once if there is no other
