@@ -1,7 +1,7 @@
 // Package zklocks has locks for processes on many machines, kept in Apache ZooKeeper: a
-// shared/exclusive lock, a reentrant mutex and a semaphore, each in a package of its own. A holder
-// is told when it loses its lock and has a fencing token, and a call that gives up leaves no node
-// behind.
+// shared/exclusive lock, a reentrant mutex, a semaphore and leader election, each in a package of
+// its own. A holder is told when it loses its lock and has a fencing token, and a call that gives
+// up leaves no node behind.
 //
 //	import (
 //		"context"
@@ -35,6 +35,8 @@
 //     one process at a time its Lock alone is the plain mutex.
 //   - A function takes the lock and calls itself: [github.com/zklocks/zklocks/reentrant].
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
+//   - One process leads, for as long as it can, and the next when it is gone:
+//     [github.com/zklocks/zklocks/leader].
 //   - Several of these at once, all or none, without deadlock: [All].
 //
 // All queue callers in the order of arrival, and list their holders and waiters. Package
@@ -76,7 +78,7 @@
 //
 // Errors name the operation and the path, and keep their cause: match them with errors.Is.
 //   - [ErrBusy], [ErrLost] and [ErrReleased] are states of the lock. Package semaphore has two
-//     more.
+//     more, and package leader one.
 //   - context.Canceled and context.DeadlineExceeded say that ctx has ended.
 //   - zk.ErrClosing says that the connection was closed.
 //   - zk.ErrNoAuth says that the server refused; the text names the missing right.

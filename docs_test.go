@@ -81,7 +81,7 @@ func codeIn(t *testing.T, file string) (blocks []string) {
 }
 
 func TestPackageCommentsShowExamples(t *testing.T) {
-	for _, pkg := range []string{"rwlock", "semaphore", "reentrant", "zktest"} {
+	for _, pkg := range []string{"rwlock", "semaphore", "reentrant", "leader", "zktest"} {
 		blocks := codeIn(t, pkg+"/doc.go")
 		for _, code := range blocks {
 			if !strings.Contains(flat(read(t, pkg+"/example_test.go")), flat(code)) {

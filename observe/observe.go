@@ -38,8 +38,8 @@
 // They are called by many goroutines at the same time, while no mutex of the locks is held: Queued,
 // Moved, Granted and Released by the goroutine that called the method of the lock, before it
 // returns, or by a goroutine of the library that queues for several callers; those of a downgrade,
-// and Left, Lost, Orphan and Retried, by that or by any other. Events of one node or hold come one
-// after the other.
+// and Left, Lost, Orphan, Retried and Overdue, by that or by any other. Events of one node or hold
+// come one after the other.
 //
 // They must not block: the lock waits for them, and while Granted runs other callers wait for the
 // lock. They must not call the methods of a hold or of a lock.
@@ -58,7 +58,7 @@ type Kind string
 const (
 	Read    Kind = "read"    // rwlock, for reading
 	Write   Kind = "write"   // rwlock, for writing
-	Mutex   Kind = "mutex"   // reentrant
+	Mutex   Kind = "mutex"   // reentrant, leader
 	Permits Kind = "permits" // semaphore
 )
 
@@ -82,6 +82,7 @@ type Observer struct {
 	Lost     func(Lost)     // a hold has ended without being given back
 	Orphan   func(Orphan)   // a node without a waiter or holder was deleted
 	Retried  func(Retried)  // a request without an answer is asked again
+	Overdue  func(Overdue)  // the function of a lost leader's term still runs
 }
 
 // Queued reports that a node is in the queue and has to wait.
@@ -143,4 +144,13 @@ type Retried struct {
 	Path  string // of the lock
 	Op    string // create, delete, list, read, write, check, watch, replace
 	Cause error  // the error of the connection or of the server
+}
+
+// Overdue reports that a leader's term is lost and its function has not returned, although its
+// context has ended: while another process leads, this one may still act as the leader. It comes
+// one session timeout after the Lost of the term, and again after each further one. A program that
+// cannot stop the function may end itself here.
+type Overdue struct {
+	Lock
+	Since time.Time // when the term was lost
 }

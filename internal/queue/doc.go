@@ -84,7 +84,7 @@
 //
 // Lock order, over all packages:
 //
-//	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu
+//	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu; leader Election.mu
 //	Grant.mu
 //	hold.State of a grant: telling, mu; then of its holds: telling, mu
 //	localNodes.mu, localNode.mu, HoldEvents.mu, zkclient's monitor and watches: nothing below them

@@ -158,6 +158,21 @@ func (e *HoldEvents) Released(err error) {
 	e.ended(err)
 }
 
+// Overdue tells that the hold was lost at since and is still used as if it were held.
+func (e *HoldEvents) Overdue(since time.Time) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	event := observe.Overdue{Lock: e.lock, Since: since}
+	e.mu.Unlock()
+	for _, o := range e.queue.cfg.Observers {
+		if o.Overdue != nil {
+			o.Overdue(event)
+		}
+	}
+}
+
 func (e *HoldEvents) ended(end error) {
 	e.mu.Lock()
 	over, lock, held := e.over, e.lock, time.Since(e.held)

@@ -92,11 +92,16 @@ func (q *Queue) Members(ctx context.Context, allowed func(nodes int) int) ([]Mem
 func (q *Queue) describe(ctx context.Context, m *standing) error {
 	data, stat, err := q.client.Get(ctx, q.path(m.First))
 	if err == nil {
-		m.Host, m.Pid = identify(data)
-		m.ReleaseRequested = isReleaseRequest(data)
-		m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
+		m.read(data, stat)
 	}
 	return err
+}
+
+// read takes what the node itself tells.
+func (m *Member) read(data []byte, stat *zk.Stat) {
+	m.Host, m.Pid = identify(data)
+	m.ReleaseRequested = isReleaseRequest(data)
+	m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
 }
 
 // owns reports whether n is one of the member's nodes.

@@ -40,8 +40,9 @@ func Default() Config {
 	return Config{ACL: zk.WorldACL(zk.PermAll), Data: self()}
 }
 
-// maxData leaves room for the rest of the request, see maxRequest.
-const maxData = 512 << 10
+// MaxData is how much a node may contain. It leaves room for the rest of the request, see
+// maxRequest.
+const MaxData = 512 << 10
 
 // Queue is the directory of one lock, as this process uses it over one connection. Its methods may
 // be called from any goroutine.
@@ -77,8 +78,8 @@ func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
 		return nil, fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
 	case isReleaseRequest(cfg.Data):
 		return nil, fmt.Errorf("WithData: %q is what asks a holder to release the lock", cfg.Data)
-	case len(cfg.Data) > maxData:
-		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), maxData)
+	case len(cfg.Data) > MaxData:
+		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), MaxData)
 	}
 	if err := znode.ValidatePath(dir); err != nil {
 		return nil, err

@@ -91,6 +91,38 @@ func (g *Grant) tellRequested() {
 	}
 }
 
+// Write replaces what the first of the nodes contains, in a transaction that takes place only while
+// the grant lives. A request that is overwritten has been told: the node is written in the version
+// that was read.
+func (g *Grant) Write(ctx context.Context, data []byte) error {
+	if isReleaseRequest(data) {
+		return fmt.Errorf("%q is what asks a holder to release the lock", data)
+	}
+	for {
+		path := g.Guard()[0].Path
+		if err := g.Err(); err != nil {
+			return err
+		}
+		old, stat, err := g.queue.client.Get(ctx, path)
+		switch {
+		case err == zk.ErrNoNode:
+			if err := g.Verify(ctx); err != nil {
+				return err
+			}
+			continue
+		case err != nil:
+			return explain(err, "READ on "+path)
+		case isReleaseRequest(old):
+			g.ReleaseRequested()
+			g.tellRequested()
+		}
+		_, err = g.Multi(ctx, &zk.SetDataRequest{Path: path, Data: data, Version: stat.Version})
+		if err != zk.ErrBadVersion {
+			return explain(err, "WRITE on "+path)
+		}
+	}
+}
+
 // ReleaseRequested is that of the grant: all holds on it are asked together.
 func (h *Hold) ReleaseRequested() <-chan struct{} { return h.Grant.ReleaseRequested() }
 

@@ -15,12 +15,15 @@ type (
 	ReentrantOption interface{ reentrant() }
 	// SemaphoreOption is embedded by semaphore.Option.
 	SemaphoreOption interface{ semaphore() }
+	// LeaderOption is embedded by leader.Option.
+	LeaderOption interface{ leader() }
 	// LockOption is embedded by zklocks.Option.
 	LockOption interface {
 		ConnectOption
 		RWOption
 		ReentrantOption
 		SemaphoreOption
+		LeaderOption
 	}
 )
 
@@ -31,6 +34,7 @@ func (Common) connect()   {}
 func (Common) rw()        {}
 func (Common) reentrant() {}
 func (Common) semaphore() {}
+func (Common) leader()    {}
 
 // Connect is an option of Connect alone.
 type Connect struct{ Wire wire.Option }
@@ -42,17 +46,19 @@ type Chroot string
 
 func (Chroot) connect() {}
 
-// RW is an option of package rwlock, with its configuration T; Reentrant and Semaphore are those of
-// their packages.
+// RW is an option of package rwlock, with its configuration T; Reentrant, Semaphore and Leader are
+// those of their packages.
 type (
 	RW[T any]        func(*T)
 	Reentrant[T any] func(*T)
 	Semaphore[T any] func(*T)
+	Leader[T any]    func(*T)
 )
 
 func (RW[T]) rw()               {}
 func (Reentrant[T]) reentrant() {}
 func (Semaphore[T]) semaphore() {}
+func (Leader[T]) leader()       {}
 
 // Apply applies the options of a recipe: a common one to the common configuration, one of its own
 // type F to its own.

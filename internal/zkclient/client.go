@@ -91,6 +91,11 @@ func (c *Client) Up(session int64) bool {
 // all events in between arrived in server order.
 func (c *Client) Epoch() uint64 { return c.link.Epoch() }
 
+// Changed returns a channel that is closed when the connection goes up or down, its session expires
+// or it is closed for good. Call it before looking at the connection, or a change between the two
+// is missed.
+func (c *Client) Changed() <-chan struct{} { return c.link.Changed() }
+
 // VerifyHeaderZxid compares the zxid in the header of the reply to a claim with the czxid of the
 // node. In all known servers they are equal, but no document promises it. So the header is used
 // only after it was found equal.

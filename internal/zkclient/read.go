@@ -61,11 +61,22 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	return err
 }
 
+// Barrier asks the quorum for nothing, once the connection is up. A read that comes after it on the
+// same connection shows all that was done before Barrier was called: the server that answers both
+// may lag behind the others, and the barrier brings it up to date. It returns ErrOver if the answer
+// did not come in the given session.
+func (c *Client) Barrier(ctx context.Context, session int64) error {
+	if err := c.Check(ctx, session, barrier); !proves(err, true) {
+		return err
+	}
+	return nil
+}
+
 // Refresh waits until the quorum answers and the session is known to be alive. After the process
 // was stopped for a while, the answers that it has may be older than the deadline allows.
 func (c *Client) Refresh(ctx context.Context, session int64) error {
 	for {
-		if err := c.Check(ctx, session, barrier); !proves(err, true) {
+		if err := c.Barrier(ctx, session); err != nil {
 			return err
 		}
 		if c.link.Alive(session) {

@@ -8,8 +8,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// Watch is a data watch on one node, shared by all waiters of the process for that node. It fires
-// once.
+// Watch is a data watch on one node, or a watch on the children of one, shared by all waiters of
+// the process for that node. It fires once.
 type Watch struct {
 	Data []byte
 	Stat *zk.Stat
@@ -74,10 +74,11 @@ type watches struct {
 // watchKey includes the session, because a watch of the last session says nothing in the next. A
 // bare watch has no data and no stat. A watch with a marker is bare and also fires by the marker.
 type watchKey struct {
-	session int64
-	path    string
-	bare    bool
-	marker  string // its path
+	session  int64
+	path     string
+	bare     bool
+	marker   string // its path
+	children bool   // see WatchChildren
 }
 
 type watchEntry struct {
@@ -155,6 +156,20 @@ func (c *Client) WatchNodes(ctx context.Context, session int64, marker string, p
 		keys[0].marker = paths[0] + marker
 	}
 	return c.watch(ctx, keys...)
+}
+
+// WatchChildren watches a directory: the watch fires when a child comes or goes, and when the
+// directory itself does. It has neither data nor stat. A listing that comes after it shows all that
+// was done before the watch was set.
+//
+// On a directory that does not exist it uses ExistsW, which stays until the directory is made. That
+// is one watch for each directory, because all callers share it and directories keep their names.
+func (c *Client) WatchChildren(ctx context.Context, session int64, dir string) (*Watch, error) {
+	watches, err := c.watch(ctx, watchKey{session: session, path: dir, children: true})
+	if err != nil {
+		return nil, err
+	}
+	return watches[0], nil
 }
 
 // watch returns the watches of keys in one session, nil for a node that does not exist.
@@ -286,10 +301,29 @@ func (c *Client) set(entries []*watchEntry) {
 func (c *Client) setOne(e *watchEntry) {
 	w := &e.watch
 	err := c.setting(e.key.session, []*Watch{w}, func() (err error) {
+		if e.key.children {
+			w.raw, err = c.childrenW(e.key.path)
+			return err
+		}
 		w.Data, w.Stat, w.raw, err = c.conn.GetW(e.key.path)
 		return err
 	})
 	c.isSet(e, err)
+}
+
+// childrenW sets a watch on the children of a directory or, if it does not exist, on its creation.
+func (c *Client) childrenW(dir string) (<-chan zk.Event, error) {
+	for {
+		_, _, events, err := c.conn.ChildrenW(dir)
+		if err != zk.ErrNoNode {
+			return events, err
+		}
+		exists, _, events, err := c.conn.ExistsW(dir)
+		if err != nil || !exists {
+			return events, err
+		}
+		// The directory was made between the two requests.
+	}
 }
 
 // setAll sets many watches, all bare, with one request.

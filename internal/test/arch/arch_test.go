@@ -45,6 +45,7 @@ var house = map[string][]string{
 	},
 	"rwlock":              recipe,
 	"semaphore":           recipe,
+	"leader":              recipe,
 	"reentrant":           append([]string{"internal/goid"}, recipe...),
 	"internal/slot":       {"internal/wire", "internal/queue", "internal/liveness", "internal/hold", "internal/znode", zk},
 	"internal/queue":      {"internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror},
@@ -65,7 +66,7 @@ var house = map[string][]string{
 // beside their tests and the test tools.
 var inner = map[string][]string{
 	"internal/wire": {root, "internal/slot"},
-	"internal/slot": {root, "rwlock", "semaphore", "reentrant"},
+	"internal/slot": {root, "rwlock", "semaphore", "reentrant", "leader"},
 }
 
 // pure packages compute and do no I/O. Only direct imports count: fmt imports os, but fmt.Errorf
@@ -74,7 +75,7 @@ var pure = []string{"internal/hold", "internal/znode", "observe"}
 
 // noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it:
 // internal/zkclient does that.
-var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
+var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "leader", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
 
 // pkg is what `go list -json` tells about a package.
 type pkg struct {
@@ -131,7 +132,7 @@ func check(pkgs map[string]pkg) []string {
 // kind tells imports of this module and of others from those of the standard library.
 func kind(imp string) (ours, third bool) {
 	first, _, _ := strings.Cut(imp, "/")
-	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "zktest", "observe", "examples"} {
+	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "leader", "zktest", "observe", "examples"} {
 		ours = ours || first == top
 	}
 	// The standard library has an internal/ of its own, which no other module can import.

@@ -25,7 +25,7 @@ func (e *Events) Observer() observe.Observer {
 	return observe.Observer{
 		Queued: note[observe.Queued](e), Moved: note[observe.Moved](e), Left: note[observe.Left](e),
 		Granted: note[observe.Granted](e), Released: note[observe.Released](e), Lost: note[observe.Lost](e),
-		Orphan: note[observe.Orphan](e), Retried: note[observe.Retried](e),
+		Orphan: note[observe.Orphan](e), Retried: note[observe.Retried](e), Overdue: note[observe.Overdue](e),
 	}
 }
 

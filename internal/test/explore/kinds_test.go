@@ -59,13 +59,16 @@ var kindsOfWorlds = []kind{
 	{name: "together", bend: several, strike: (*nemesis).pluck},
 	// Permits that are taken away one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
+	// Leaders that are shown: by servers that are behind, and by one that the others have given up.
+	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun},
+	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen},
 	// Members that are asked to release, also while they wait or are downgraded.
 	{name: "asked", bend: narrow, strike: (*nemesis).ask},
 }
 
 var exclusive = []string{
 	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed",
-	"reentrant, observed",
+	"reentrant, observed", "leader",
 }
 
 var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with handoff, observed"}

@@ -60,6 +60,7 @@ type ledger struct {
 	doomed  map[string]bool // those by which none may hold any more
 	visits  map[string][]*visit
 	written map[string][]write
+	shown   map[string][]shown // views of leaders, see view
 	found   []finding
 }
 
@@ -96,7 +97,7 @@ func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
 		ended: make(map[int64]bool), deleted: make(map[string]bool), doomed: make(map[string]bool),
-		visits: make(map[string][]*visit), written: make(map[string][]write),
+		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown),
 	}
 }
 

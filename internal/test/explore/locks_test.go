@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -23,6 +24,7 @@ type lock struct {
 	path, dir string // dir: where the nodes are
 	take      func(ctx context.Context, w *worker) (*grip, error)
 	queue     func(ctx context.Context) (string, error)
+	election  *leader.Election              // nil: it is of another recipe
 	part      func(w *worker) (*part, bool) // as one of several locks that are taken together
 }
 
@@ -68,6 +70,9 @@ var flavors = []flavor{
 	}},
 	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
+	}},
+	{"leader", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return election(w, leader.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
 	}},
 }
 

@@ -244,6 +244,13 @@ func (w *world) work() map[string]int {
 			working.Go(k.run)
 		}
 	}
+	for _, h := range w.hosts {
+		for i, l := range h.client().locks {
+			if l.election != nil {
+				working.Go(func() { h.view(i) })
+			}
+		}
+	}
 	if w.kind.strike != nil {
 		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, 9)), strike: w.kind.strike}
 		raging.Go(n.rage)
@@ -380,6 +387,13 @@ func (w *world) judge() string {
 			fmt.Fprintf(&b, "%s\n%d writes came behind one with a larger token\n", f.text, len(late))
 		}
 		w.found = append(w.found, late...)
+	}
+	for _, path := range w.paths {
+		stale := w.stale(path, w.session)
+		for _, f := range stale[:min(len(stale), 1)] {
+			fmt.Fprintf(&b, "%s\n%d views were stale\n", f.text, len(stale))
+		}
+		w.found = append(w.found, stale...)
 	}
 	if w.quiet {
 		for _, path := range w.paths {

@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -39,6 +40,19 @@ func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
 		m := reentrant.New(locks.On(conn), path, opts...)
 		return func(ctx context.Context, _ string) (grip, error) {
 			h, err := m.Lock(ctx)
+			if err != nil {
+				return grip{}, err
+			}
+			return grip{token: h.Token(), give: h.Release}, nil
+		}
+	}}
+}
+
+func ourElection(s *contract.Stage, opts ...leader.Option) *local {
+	return &local{Stage: s, name: "leader", on: func(conn *zk.Conn, path string) locker {
+		e := leader.New(locks.On(conn), path, opts...)
+		return func(ctx context.Context, _ string) (grip, error) {
+			h, err := e.Campaign(ctx)
 			if err != nil {
 				return grip{}, err
 			}

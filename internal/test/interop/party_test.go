@@ -8,6 +8,7 @@ const (
 	read      = "read"
 	write     = "write"
 	downgrade = "downgrade" // in a fight: write, then go on reading
+	elected   = "leader"
 )
 
 // side is a library, ours or another, at work on a path.

@@ -20,6 +20,7 @@ import (
 //	await WHO                                  ok    when it holds
 //	give WHO                                   ok
 //	downgrade WHO                              ok    Curator only
+//	leader WHO PATH                            leader ID, as WHO sees it
 //	ask WHO NODE                               ok    Curator only: WHO asks NODE to release
 //	asked WHO                                  ok    Curator only: when WHO is asked, and listens
 //	open SESSIONS                              ok    they are there for a fight
@@ -70,6 +71,12 @@ func (p *peer) fight(f fight) (ended func() []history.Hold) {
 		}
 		return holds
 	}
+}
+
+// leader is what a peer calls the leader.
+func (p *peer) leader(who string) string {
+	p.driver.Say("leader " + who + " " + p.path)
+	return p.driver.Hears("leader")
 }
 
 // peerParty is a session and a thread of a peer.

@@ -37,7 +37,7 @@ var phrases = [][]string{
 
 // library are the packages that users import, and those that they are made of.
 var library = []string{
-	".", "rwlock", "semaphore", "reentrant", "observe", "internal/queue", "internal/zkclient",
+	".", "rwlock", "semaphore", "reentrant", "leader", "observe", "internal/queue", "internal/zkclient",
 	"internal/liveness", "internal/hold", "internal/slot", "internal/wire", "internal/znode", "internal/goid",
 }
 

@@ -13,6 +13,8 @@ import java.util.concurrent.TimeUnit;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
@@ -65,6 +67,8 @@ public final class Peer {
             case "downgrade":
                 worker(words[1]).downgrade();
                 return "ok";
+            case "leader":
+                return "leader " + new Election(worker(words[1]).client, words[2], words[1]).leader();
             case "ask":
                 Revoker.attemptRevoke(worker(words[1]).client, words[2]);
                 return "ok";
@@ -172,6 +176,9 @@ public final class Peer {
                 case "mutex":
                     lock = new InterProcessMutex(client, path);
                     break;
+                case "leader":
+                    lock = new Election(client, path, who);
+                    break;
                 case "permit":
                     lock = permit(new InterProcessSemaphoreV2(client, path, PERMITS));
                     break;
@@ -257,5 +264,56 @@ public final class Peer {
                 return lease != null;
             }
         };
+    }
+
+    /** One term of a LeaderSelector at a time. */
+    private static final class Election extends LeaderSelectorListenerAdapter implements InterProcessLock {
+        private final ExecutorService thread = Executors.newSingleThreadExecutor();
+        private final CountDownLatch leads = new CountDownLatch(1);
+        private final CountDownLatch resigns = new CountDownLatch(1);
+        private final LeaderSelector selector;
+
+        Election(CuratorFramework client, String path, String id) {
+            selector = new LeaderSelector(client, path, thread, this);
+            selector.setId(id);
+        }
+
+        String leader() throws Exception {
+            thread.shutdown();
+            return selector.getLeader().getId();
+        }
+
+        @Override
+        public void takeLeadership(CuratorFramework client) throws Exception {
+            leads.countDown();
+            resigns.await();
+        }
+
+        @Override
+        public void acquire() throws Exception {
+            selector.start();
+            leads.await();
+        }
+
+        @Override
+        public boolean acquire(long time, TimeUnit unit) throws Exception {
+            selector.start();
+            return leads.await(time, unit);
+        }
+
+        @Override
+        public void release() throws Exception {
+            resigns.countDown();
+            thread.shutdown();
+            if (!thread.awaitTermination(30, TimeUnit.SECONDS)) { // its mutex is released when the thread ends
+                throw new IllegalStateException("the selector goes on");
+            }
+            selector.close();
+        }
+
+        @Override
+        public boolean isAcquiredInThisProcess() {
+            return selector.hasLeadership();
+        }
     }
 }

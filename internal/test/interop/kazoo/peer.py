@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,28 @@ from kazoo.exceptions import LockTimeout
 READER_PATIENCE = 0.05  # seconds
 
 PERMITS = 1
+
+
+class Election:
+    """One term of kazoo's Election at a time, in the form of a lock."""
+
+    def __init__(self, client, path, who):
+        self.election = client.Election(path, who)
+        self.leads, self.resigns = threading.Event(), threading.Event()
+        self.term = threading.Thread(target=self.election.run, args=(self.lead,))
+
+    def lead(self):
+        self.leads.set()
+        self.resigns.wait()
+
+    def acquire(self, timeout=None):
+        self.term.start()
+        self.leads.wait()
+        return True
+
+    def release(self):
+        self.resigns.set()
+        self.term.join()
 
 
 class Worker:
@@ -32,6 +55,8 @@ class Worker:
     def make(self, kind, path):
         """KIND, or KIND:PATTERN:PATTERN for extra_lock_patterns."""
         kind, *patterns = kind.split(":")
+        if kind == "leader":
+            return Election(self.client, path, self.who)
         if kind == "permit":
             return self.client.Semaphore(path, max_leases=PERMITS)
         lock = {"mutex": self.client.Lock, "write": self.client.WriteLock, "read": self.client.ReadLock}[kind]
@@ -106,6 +131,9 @@ class Peer:
     def give(self, who):
         self.worker(who).give()
 
+    def leader(self, who, path):
+        return "leader " + self.worker(who).client.Election(path).contenders()[0]
+
     def open(self, sessions):
         self.fighters = [self.worker("kazoo-%d" % i) for i in range(int(sessions))]
 
@@ -129,7 +157,7 @@ def main():
     peer = Peer(sys.argv[1])
     verbs = {
         "take": peer.take, "holds": peer.holds, "await": peer.awaits, "give": peer.give,
-        "open": peer.open, "fight": peer.fight, "part": peer.part,
+        "leader": peer.leader, "open": peer.open, "fight": peer.fight, "part": peer.part,
     }
     try:
         for line in sys.stdin:

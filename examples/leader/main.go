@@ -1,0 +1,100 @@
+// Leader: three candidates. Each leads for a dozen jobs, proclaims what it has done, resigns and
+// campaigns again; a process that is no candidate watches. A leader is killed in mid-term with
+// SIGKILL, as a crash would, and the next one leads when the dead one's session has expired.
+//
+//	go run ./examples/leader -servers host:2181
+//
+// It fails (exit status 1) when two were ever at work at once, by what they report through a pipe;
+// when the dead leader was not replaced in time; or when the watcher did not see that.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/examples/internal/crew"
+	"github.com/zklocks/zklocks/leader"
+)
+
+const candidates, jobs, session = 3, 12, 2 * time.Second // a server grants sessions of at least 2 of its ticks
+
+var within = flag.Duration("within", 7*time.Second, "time for a takeover; session timeout + 2 ticks are enough")
+
+func main() { crew.Main(lead, work) }
+
+// work is a candidate: it campaigns again after each term, until ctx ends.
+func work(ctx context.Context, c *crew.Crew) error {
+	conn, err := zklocks.Connect(ctx, c.Servers, session)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	election := leader.New(conn, c.Path, zklocks.WithData([]byte(c.Name+" begins")))
+	return election.Run(ctx, func(ctx context.Context, term *zklocks.Hold) error {
+		c.Say("start")
+		defer c.Say("end")
+		for job := range jobs {
+			time.Sleep(100 * time.Millisecond) // the job
+			if err := election.Proclaim(ctx, term, fmt.Appendf(nil, "%s has done job %d of %d", c.Name, job+1, jobs)); err != nil {
+				return err // the term is lost, or the example ends
+			}
+		}
+		return nil
+	})
+}
+
+// lead starts the candidates, kills a leader in mid-term, and counts.
+func lead(ctx context.Context, c *crew.Crew) error {
+	terms := c.Tally(1) // fails the example when there are more at once
+	seen := make(chan string, 10_000)
+	go view(ctx, c, seen)
+	c.Start(crew.Names("c", candidates)...)
+	terms.Run(ctx, 5*time.Second, func() {})
+	victim, err := terms.RunUntilFull(ctx, 10*time.Second)
+	if err != nil {
+		return fmt.Errorf("no candidate was elected: %w", err)
+	}
+	terms.Run(ctx, 500*time.Millisecond, func() {}) // some jobs
+	c.Worker(victim.From).Kill()
+	killed := time.Now()
+	terms.Gone(victim.From)
+	for len(seen) > 0 {
+		<-seen // what is seen from now on counts
+	}
+	c.Note("SIGKILL to %s, which leads: its place is taken until its session expires", victim.From)
+	heir, err := terms.RunUntilFull(ctx, *within)
+	if err != nil {
+		return fmt.Errorf("no candidate took the place of %s in %v: %w", victim.From, *within, err)
+	}
+	c.Note("%s leads in place of %s, %.1f s after the kill", heir.From, victim.From, heir.At.Sub(killed).Seconds())
+	terms.Run(ctx, 2*time.Second, func() {})
+	for last := ""; last != heir.From; {
+		select {
+		case last = <-seen:
+		case <-time.After(time.Second):
+			return fmt.Errorf("the watcher has not seen %s lead", heir.From)
+		}
+	}
+	return c.Proved("%d terms, never two leaders at once; a killed leader was replaced", terms.Done)
+}
+
+// view shows who leads, which any process can follow, and what it has proclaimed.
+func view(ctx context.Context, c *crew.Crew, seen chan<- string) {
+	conn, err := zklocks.Connect(ctx, c.Servers, session)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	for view, err := range leader.New(conn, c.Path).Observe(ctx) {
+		if err != nil {
+			return
+		}
+		name, does, _ := strings.Cut(string(view.Leader.Data), " ")
+		c.Live("leader: %-10s %-24s current: %v", c.Tag(name), does, view.Current)
+		seen <- name
+	}
+}

@@ -1,0 +1,200 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// A Front is the first member of a queue whose nodes are all exclusive: the one that holds. While
+// its node exists, no other can be first, because numbers only grow. So a watch on that node tells
+// of the next change; while the queue is empty, a watch on the directory does.
+type Front struct {
+	Member  Member // the zero Member: the queue is empty
+	Current bool   // the connection is up, and the quorum was heard of within the session timeout
+}
+
+// equal reports whether a program would see no difference.
+func (f Front) equal(other Front) bool {
+	return f.Current == other.Current && f.Member.Path == other.Member.Path && f.Member.Token == other.Member.Token &&
+		bytes.Equal(f.Member.Data, other.Member.Data)
+}
+
+// First returns the first member, and the zero Member if the queue is empty. It asks the quorum
+// before it reads, on the same connection, so a server that is behind, or cut off from the others,
+// cannot answer with a member that had gone before the call.
+func (q *Queue) First(ctx context.Context) (Member, error) {
+	for {
+		sess, err := q.client.Session(ctx)
+		if err != nil {
+			return Member{}, err
+		}
+		epoch := q.client.Epoch()
+		m, err := q.firstIn(ctx, sess)
+		switch {
+		case errors.Is(err, zkclient.ErrOver):
+		case err != nil:
+			return Member{}, q.client.Unreached(ctx, err)
+		case q.client.Epoch() == epoch: // otherwise another server may have answered the read
+			return m, nil
+		}
+	}
+}
+
+func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
+	if err := q.client.Barrier(ctx, sess); err != nil {
+		return Member{}, err
+	}
+	for {
+		nodes, _, err := q.list(ctx, sess)
+		if err != nil || len(nodes) == 0 {
+			return Member{}, err
+		}
+		data, stat, err := q.client.Get(ctx, q.path(nodes[0]))
+		switch err {
+		case nil:
+			return q.holder(nodes[0], data, stat), nil
+		case zk.ErrNoNode: // it has left since the listing
+		default:
+			return Member{}, explain(err, "READ on "+q.path(nodes[0]))
+		}
+	}
+}
+
+// holder describes the first node.
+func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
+	m := Member{Path: q.path(n), Kind: q.observedKind(n), Permits: 1, Holding: true}
+	m.read(data, stat)
+	return m
+}
+
+// Follow calls yield with the first member, and again after each change: of the member, of what its
+// node contains, and of whether that is current. It returns nil when yield returns false, and
+// otherwise what has ended it. A change that is overtaken by the next may be left out. A Front that
+// is not current is the last that was.
+//
+// It polls nothing. It has a lease, whose heartbeat goes through the quorum: all events of changes
+// before a heartbeat was sent come before its answer. So at the deadline of the session, which is
+// counted from such a heartbeat, what Follow knows is no older than the session timeout; from then
+// on it is not current, as from the end of the connection on.
+func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
+	f := follower{queue: q, yield: yield}
+	for {
+		err := f.follow(ctx)
+		switch {
+		case f.stopped:
+			return nil
+		case err != nil:
+			return q.client.Unreached(ctx, err)
+		}
+		f.tell(Front{Member: f.last.Member})
+	}
+}
+
+// A follower is one call of Follow.
+type follower struct {
+	queue   *Queue
+	yield   func(Front) bool
+	last    Front
+	shown   bool // last was given to yield
+	stopped bool // yield has returned false
+}
+
+// tell gives a Front to yield, unless it is the one that was given last.
+func (f *follower) tell(front Front) {
+	if f.stopped || f.shown && f.last.equal(front) || !f.shown && !front.Current {
+		return
+	}
+	f.last, f.shown = front, true
+	f.stopped = !f.yield(front)
+}
+
+// follow follows on one connection. It returns nil when that is over or too quiet.
+func (f *follower) follow(ctx context.Context) error {
+	client := f.queue.client
+	sess, err := client.Session(ctx)
+	if err != nil {
+		return err
+	}
+	changed, epoch := client.Changed(), client.Epoch()
+	lease := client.Keep(sess)
+	defer lease.End()
+	err = client.Refresh(ctx, sess)
+	if errors.Is(err, zkclient.ErrOver) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known, end := context.WithCancelCause(ctx) // ends when nothing is known any more
+	defer end(nil)
+	lease.OnLoss(end)
+	go func() {
+		select {
+		case <-changed:
+			end(nil)
+		case <-known.Done():
+		}
+	}()
+	for !f.stopped {
+		m, watch, err := f.queue.watchFirst(known, sess)
+		switch {
+		case ctx.Err() != nil:
+			return zkclient.Ended(ctx)
+		case known.Err() != nil, errors.Is(err, zkclient.ErrOver):
+			return nil
+		case err != nil:
+			return err
+		}
+		_, fired := watch.Fired()
+		switch {
+		case !client.Up(sess), client.Epoch() != epoch, lease.Alive() != nil:
+			return nil
+		case fired:
+			continue
+		}
+		f.tell(Front{Member: m, Current: true})
+		if f.stopped {
+			return nil
+		}
+		select {
+		case event, first := <-watch.C():
+			watch.Event(event, first)
+		case <-known.Done():
+		}
+	}
+	return nil
+}
+
+// watchFirst reads the first member, and watches for the next change.
+func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.Watch, error) {
+	for {
+		nodes, _, err := q.list(ctx, sess)
+		if err == nil && len(nodes) == 0 {
+			var empty *zkclient.Watch
+			if empty, err = q.client.WatchChildren(ctx, sess, q.dir); err != nil {
+				return Member{}, nil, explain(err, "READ on "+q.dir)
+			}
+			nodes, _, err = q.list(ctx, sess) // a member may have come before the watch was set
+			if err == nil && len(nodes) == 0 {
+				return Member{}, empty, nil
+			}
+		}
+		if err != nil {
+			return Member{}, nil, err
+		}
+		watch, err := q.client.Watch(ctx, sess, q.path(nodes[0]))
+		switch err {
+		case nil:
+			return q.holder(nodes[0], bytes.Clone(watch.Data), watch.Stat), watch, nil // others use the watch, too
+		case zk.ErrNoNode: // it has left since the listing
+		default:
+			return Member{}, nil, explain(err, "READ on "+q.path(nodes[0]))
+		}
+	}
+}

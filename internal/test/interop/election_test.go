@@ -1,0 +1,72 @@
+package interop
+
+import (
+	"context"
+	"testing"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/leader"
+)
+
+func TestCuratorLeaderSelector(t *testing.T) {
+	s := newStory(t)
+	theirs := curatorAt(t, s.Path)
+	s.elects(theirs)
+	s.excludes(ourMutex(s.Stage).party("c"), mutex, theirs.party("b"), elected) // a LeaderSelector has an InterProcessMutex
+	theirs.part()
+}
+
+func TestKazooElection(t *testing.T) {
+	s := newStory(t)
+	theirs := kazooAt(t, s.Path)
+	s.elects(theirs, leader.WithKazooNames())
+	theirs.part()
+}
+
+// elects: of both sides together one leads, and each shows the leader of the other. Run campaigns
+// again behind the candidates of the other side.
+func (s *story) elects(theirs *peer, opts ...leader.Option) {
+	s.Helper()
+	opts = append(opts, zklocks.WithData([]byte("ours")))
+	ours := ourElection(s.Stage, opts...)
+	a, b := ours.party("a"), theirs.party("b")
+	s.excludes(a, elected, b, elected)
+	s.excludes(b, elected, a, elected)
+
+	e := leader.New(locks.On(s.Connect()), s.Path, opts...)
+	ctx, cancel := context.WithCancel(s.Ctx)
+	terms, over := make(chan struct{}), make(chan error)
+	run := contract.Begin(s, ctx, func(ctx context.Context) (any, error) {
+		return nil, e.Run(ctx, func(context.Context, *zklocks.Hold) error {
+			terms <- struct{}{}
+			return <-over
+		})
+	})
+	for range 2 {
+		<-terms
+		if id := theirs.leader("c"); id != "ours" {
+			s.Errorf("they call the leader %q", id)
+		}
+		node := s.asks(b, elected)
+		if b.holds() {
+			s.Errorf("%s leads, too", node)
+		}
+		over <- nil // and Run queues behind
+		b.await()
+		m, err := e.Leader(s.Ctx)
+		s.Must(err)
+		if string(m.Data) != "b" {
+			s.Errorf("the leader has the data %q", m.Data)
+		}
+		s.InLine(2)
+		b.give()
+	}
+	<-terms
+	cancel()
+	over <- nil
+	s.Is(run.Failed(), context.Canceled)
+	s.Empty()
+	s.fights(corner{ours, []string{elected}}, corner{theirs, []string{elected}}, crowd)
+}

@@ -1,0 +1,113 @@
+package zkclient
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+)
+
+// A watch on a directory tells of its creation, of the first child and of the last, and all callers
+// share it.
+func TestWatchChildren(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		dir := l.dir + "/below"
+		watch := func() *Watch {
+			t.Helper()
+			w, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, dir)
+			must(t, err)
+			before := l.Seen(proxy.AnyOp)
+			again, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, dir)
+			must(t, err)
+			if w != again || l.Seen(proxy.AnyOp) != before {
+				t.Error("a second watch")
+			}
+			return w
+		}
+		create := func(path string) {
+			t.Helper()
+			_, err := l.witness.Create(path, nil, 0, zk.WorldACL(zk.PermAll))
+			must(t, err)
+		}
+		for _, c := range []struct {
+			change func()
+			want   zk.EventType
+		}{
+			{func() { create(dir) }, zk.EventNodeCreated},
+			{func() { create(dir + "/a") }, zk.EventNodeChildrenChanged},
+			{func() { must(t, l.witness.Delete(dir+"/a", -1)) }, zk.EventNodeChildrenChanged},
+			{func() { must(t, l.witness.Delete(dir, -1)) }, zk.EventNodeDeleted},
+		} {
+			w := watch()
+			if e, fired := w.Fired(); fired {
+				t.Errorf("a watch that was just set has fired: %+v", e)
+			}
+			c.change()
+			if e := event(t, w); e.Type != c.want || e.Path != dir {
+				t.Errorf("got %+v, want %v", e, c.want)
+			}
+		}
+	})
+}
+
+// The directory is made between the two requests: the watch is on its children all the same.
+func TestWatchChildrenOfADirectoryThatIsMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		dir := l.dir + "/below"
+		exists := l.Next(proxy.ExistsOp, proxy.HoldRequest)
+		done := make(chan *Watch)
+		go func() {
+			w, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, dir)
+			if err != nil {
+				t.Error(err)
+			}
+			done <- w
+		}()
+		<-exists.Fired()
+		_, err := l.witness.Create(dir, nil, 0, zk.WorldACL(zk.PermAll))
+		must(t, err)
+		exists.Release()
+		w := <-done
+		_, err = l.witness.Create(dir+"/a", nil, 0, zk.WorldACL(zk.PermAll))
+		must(t, err)
+		if e := event(t, w); e.Type != zk.EventNodeChildrenChanged {
+			t.Errorf("got %+v", e)
+		}
+	})
+}
+
+// A watch of another connection, or of another session, is not used.
+func TestWatchChildrenAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		first, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, l.dir)
+		must(t, err)
+		epoch := l.client.Epoch()
+		l.Cut()
+		for {
+			changed := l.client.Changed()
+			if l.client.Epoch() != epoch {
+				break
+			}
+			<-changed
+		}
+		second, err := l.client.WatchChildren(within(t, 20*time.Second), l.sess, l.dir)
+		must(t, err)
+		if first == second || !second.SetIn(l.client.Epoch()) {
+			t.Error("the watch of the old connection")
+		}
+		v.Expire(t, l.conn)
+		l.newSession(t)
+		_, err = l.client.WatchChildren(within(t, 20*time.Second), l.sess, l.dir)
+		mustBe(t, err, ErrOver)
+		mustBe(t, l.client.Barrier(within(t, 20*time.Second), l.sess), ErrOver)
+	})
+}

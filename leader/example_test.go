@@ -1,0 +1,164 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/leader"
+	"github.com/zklocks/zklocks/observe"
+)
+
+// scheduler runs the schedule in one process of the cluster, until ctx ends.
+func scheduler(ctx context.Context, servers []string) error {
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+
+	election := leader.New(conn, "/examples/scheduler")
+	return election.Run(ctx, func(ctx context.Context, term *zklocks.Hold) error {
+		return schedule(ctx, term.Token()) // this ctx ends when the term is lost
+	})
+}
+
+// schedule works until ctx ends, and passes token to the store with each write.
+func schedule(ctx context.Context, token int64) error {
+	fmt.Println("leads, with a token:", token > 0)
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// A process leads until it is told to stop.
+func Example() {
+	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+
+	err := scheduler(ctx, servers)
+	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	// Output:
+	// leads, with a token: true
+	// true
+}
+
+// exampleConn returns the connection of the other examples.
+func exampleConn(ctx context.Context) *zklocks.Conn {
+	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return conn
+}
+
+// A term is a lock like any other: Do campaigns, works, and resigns.
+func ExampleElection_Campaign() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	election := leader.New(conn, "/examples/once")
+
+	err := zklocks.Do(ctx, election.Campaign, func(ctx context.Context, term *zklocks.Hold) error {
+		fmt.Println(election.Status().State)
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(election.Status().State)
+	// Output:
+	// leader
+	// follower
+}
+
+// The leader says where it is reached, and any process asks for that.
+func ExampleElection_Leader() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	election := leader.New(conn, "/examples/address", zklocks.WithData([]byte("10.0.0.7:8080")))
+
+	_, err := election.Leader(ctx)
+	fmt.Println(errors.Is(err, leader.ErrNoLeader))
+
+	term, err := election.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer term.Release(ctx)
+	member, err := election.Leader(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(member.Data))
+	// Output:
+	// true
+	// 10.0.0.7:8080
+}
+
+// A process follows the leader, and what it proclaims, without being a candidate.
+func ExampleElection_Observe() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	election := leader.New(conn, "/examples/followed", zklocks.WithData([]byte("warming up")))
+	term, err := election.Campaign(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer term.Release(ctx)
+
+	for view, err := range election.Observe(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		if !view.Current {
+			continue // it may lead no more
+		}
+		fmt.Println(string(view.Leader.Data))
+		if string(view.Leader.Data) == "serving" {
+			break
+		}
+		if err := election.Proclaim(ctx, term, []byte("serving")); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output:
+	// warming up
+	// serving
+}
+
+// A health check for the process's supervisor: a function that goes on after its term was lost is a
+// reason to end the process. The observer hears of it, too.
+func ExampleElection_Status() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	election := leader.New(conn, "/examples/health", zklocks.WithObserver(observe.Observer{
+		Overdue: func(e observe.Overdue) { log.Fatal("still at work, without the lead since ", e.Since) },
+	}))
+	health := func(w http.ResponseWriter, _ *http.Request) {
+		status := election.Status()
+		if status.State == leader.Overdue {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprintf(w, "%v since %v\n", status.State, status.Since.Format(time.RFC3339))
+	}
+
+	w := httptest.NewRecorder()
+	health(w, nil)
+	fmt.Println(w.Code, election.Status().State)
+	// Output:
+	// 200 follower
+}

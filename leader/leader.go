@@ -1,0 +1,183 @@
+package leader
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Election elects a leader of the whole cluster. It may be used by many goroutines at once: each
+// call of Run and Campaign is a candidate of its own, also two of one value, which exclude each
+// other like those of two processes. It stays usable after any error. It must not be copied.
+type Election struct {
+	path    string
+	queue   *queue.Queue
+	request queue.Request
+	backoff backoff
+	timeout func() time.Duration // of the session
+	err     error                // invalid arguments of New
+
+	mu     sync.Mutex // lock order: as a recipe's mutex, see package queue
+	active map[*held]struct{}
+	idle   time.Time // since when active is empty, if it is
+}
+
+// New returns the election at path. The path is a directory of the election's own, which is created
+// when it is first needed. New does no I/O: the first call reports bad arguments.
+func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
+	e := &Election{path: path, active: make(map[*held]struct{}), idle: time.Now()}
+	if conn == nil {
+		e.err = slot.ErrNoConn
+		return e
+	}
+	cfg := config{Config: slot.Defaults(conn), kind: znode.Lock, backoff: backoff{min: time.Second, max: time.Minute}}
+	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
+	cfg.Path, cfg.Names, cfg.Persistent = path, queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
+	e.request, e.backoff, e.timeout = queue.Request{Kind: cfg.kind, Nodes: 1}, cfg.backoff, slot.Link(conn).Timeout
+	if e.err = cfg.backoff.wrong(); e.err == nil {
+		e.queue, e.err = queue.New(slot.Client(conn), slot.Path(conn, path), cfg.Config)
+	}
+	return e
+}
+
+// Campaign waits until it leads, in the order of arrival, as long as ctx lives; ctx bounds the wait
+// only, never the term. The hold is the term, and its Release resigns. So
+//
+//	zklocks.Do(ctx, election.Campaign, f)
+//
+// is one term. The wait continues through lost connections, and through an expiry of the session,
+// after which the caller queues again at the tail.
+//
+// On failure no node stays in the queue, and the error matches ctx's error; zk.ErrClosing when the
+// connection was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with the
+// arguments of New, or that the directory's sequence numbers are used up.
+func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
+	h, err := e.campaign(ctx, (*queue.Queue).Wait)
+	if err != nil {
+		return nil, e.wrap("campaign", err)
+	}
+	return &h.public, nil
+}
+
+type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
+
+func (e *Election) campaign(ctx context.Context, how acquire) (*held, error) {
+	hold.NeedContext(ctx)
+	if e.err != nil {
+		return nil, e.err
+	}
+	h := &held{election: e, events: e.queue.NewEvents(), since: time.Now()}
+	e.begin(h)
+	defer func() {
+		if h.Grant == nil {
+			e.end(h)
+		}
+	}()
+	grant, err := how(e.queue, ctx, e.request)
+	if err != nil {
+		return nil, err
+	}
+	grant.OnEnd(hold.Holders, func(end error) {
+		if now := time.Now(); errors.Is(end, hold.ErrLost) {
+			h.lost.Store(&now)
+		}
+	})
+	h.leads(grant)
+	h.events.Granted(grant)
+	slot.Put(&h.public, h)
+	return h, nil
+}
+
+// held implements zklocks.Hold for a term. It begins with the candidature.
+type held struct {
+	*queue.Grant // nil until the term begins; then and before, guarded by the Election's mu
+	public       zklocks.Hold
+	election     *Election
+	events       *queue.HoldEvents
+	since        time.Time                 // of the candidature, then of the term; guarded by the Election's mu
+	lost         atomic.Pointer[time.Time] // when it was lost; nil: it was not
+}
+
+// Release resigns.
+func (h *held) Release(ctx context.Context) error {
+	hold.NeedContext(ctx)
+	h.election.end(h)
+	err := h.Grant.Release(ctx)
+	h.events.Released(err)
+	return h.election.wrap("release", err)
+}
+
+func (h *held) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	replies, err := h.Grant.Multi(ctx, ops...)
+	return replies, h.election.wrap("multi", err)
+}
+
+func (h *held) Verify(ctx context.Context) error {
+	return h.election.wrap("verify", h.Grant.Verify(ctx))
+}
+
+var errForeign = errors.New("the hold is not a term of this election")
+
+// Proclaim replaces what the leader's node contains, which [zklocks.WithData] has set: Leader,
+// Observe and Queue show it in every process. data has at most 512 KiB. The next term begins with
+// the data of WithData again. The name and the process number that the node has by default are
+// replaced, too.
+//
+// It is a transaction that takes place only while the term lasts, as [zklocks.Hold.Multi] is, and
+// has its errors: the error matches [zklocks.ErrLost] or [zklocks.ErrReleased] when the term has
+// ended; zk.ErrNoAuth without the rights READ and WRITE on the node; or ctx's error or
+// zk.ErrConnectionClosed when there was no answer, and then says that it may have taken place:
+// proclaim again. It also says so when hold is not a term of this election, or data are too large
+// or those of a request to release. Such a request is overwritten, and the term has been told of it
+// before.
+func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte) error {
+	const op = "proclaim"
+	hold.NeedContext(ctx)
+	if term == nil {
+		term = new(zklocks.Hold) // a zero Hold is lost, too
+	}
+	h, ok := slot.Get(term).(*held)
+	switch {
+	case slot.Get(term) == nil:
+		return e.wrap(op, zklocks.ErrLost)
+	case !ok || h.election != e:
+		return e.wrap(op, errForeign)
+	case len(data) > queue.MaxData:
+		return e.wrap(op, fmt.Errorf("%d bytes, the limit is %d", len(data), queue.MaxData))
+	}
+	return e.wrap(op, h.Grant.Write(ctx, bytes.Clone(data)))
+}
+
+// Queue lists the leader and the candidates, in the order of the queue. The list is what one server
+// knows, is meant for people and dashboards, and may be out of date when it is read: for the leader
+// alone there is Leader. The errors are those of Campaign.
+func (e *Election) Queue(ctx context.Context) ([]zklocks.Member, error) {
+	if e.err != nil {
+		return nil, e.wrap("queue of", e.err)
+	}
+	members, err := e.queue.Members(ctx, func(int) int { return 0 })
+	if err != nil {
+		return nil, e.wrap("queue of", err)
+	}
+	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), nil
+}
+
+// wrap prepends the package, the operation and the path to an error.
+func (e *Election) wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("leader: %s %s: %w", op, e.path, err)
+}

@@ -1,0 +1,552 @@
+package leader_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/leader"
+)
+
+// A watcher is a loop over Observe on a goroutine of its own.
+type watcher struct {
+	*contract.Stage
+	views chan leader.View
+	done  chan error // the error that has ended the loop
+}
+
+func watch(s *contract.Stage, ctx context.Context, e *leader.Election) *watcher {
+	w := &watcher{s, make(chan leader.View, 1000), make(chan error, 1)}
+	go func() {
+		var last error
+		for view, err := range e.Observe(ctx) {
+			if err == nil {
+				w.views <- view
+			} else if last = err; view.Current {
+				s.Error("an error and a current view")
+			}
+		}
+		w.done <- last
+	}()
+	return w
+}
+
+// sees asserts the next view: of the leader by its token, 0 for none.
+func (w *watcher) sees(token int64, current bool) leader.View {
+	w.Helper()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	select {
+	case v := <-w.views:
+		if v.Leader.Token != token || v.Current != current || (v.Leader.Path == "") != (token == 0) || v.Leader.Holding != (token != 0) {
+			w.Errorf("the next view is %+v, want the leader %d, current %v", v, token, current)
+		}
+		return v
+	case <-late.C:
+		w.Fatalf("no view; want the leader %d, current %v", token, current)
+	}
+	panic("unreachable")
+}
+
+// noMore asserts that no further view has come.
+func (w *watcher) noMore() {
+	w.Helper()
+	w.Settle()
+	if len(w.views) > 0 {
+		w.Errorf("one more view: %+v", <-w.views)
+	}
+}
+
+func (w *watcher) ended(cause error) {
+	w.Helper()
+	late := time.NewTimer(soon)
+	defer late.Stop()
+	select {
+	case err := <-w.done:
+		w.Is(err, cause)
+	case <-late.C:
+		w.Fatal("the loop goes on")
+	}
+}
+
+// A program that is no candidate follows the leader, from before there is a path.
+func TestObserveYieldsEachChange(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		ctx, stop := context.WithCancel(s.Ctx)
+		e := newCandidate(s)
+		w := watch(s, ctx, e.Election)
+		w.sees(0, true)
+		_, err := e.Leader(s.Ctx)
+		s.Is(err, leader.ErrNoLeader)
+		a, b := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w.sees(h.Token(), true)
+		next := contract.Begin(s, s.Ctx, b.Campaign)
+		s.InLine(2)
+		w.noMore() // a candidate is no change of the leader
+		m, err := e.Leader(s.Ctx)
+		s.Must(err)
+		if m.Token != h.Token() || m.Session != a.conn.SessionID() || m.Path != contract.NodeOf(h) || !m.Holding || m.Pid == 0 || m.Permits != 1 {
+			s.Errorf("leader %+v", m)
+		}
+		s.Must(h.Release(s.Ctx))
+		h = next.Granted()
+		if v := w.sees(h.Token(), true); v.Leader.Session != b.conn.SessionID() {
+			s.Errorf("%+v", v)
+		}
+		s.Must(b.Proclaim(s.Ctx, h, []byte("ready")))
+		if v := w.sees(h.Token(), true); string(v.Leader.Data) != "ready" {
+			s.Errorf("data %q", v.Leader.Data)
+		}
+		s.Must(b.Proclaim(s.Ctx, h, []byte("ready")))
+		w.noMore()
+		s.Must(h.Release(s.Ctx))
+		w.sees(0, true)
+		s.EmptyNow()
+		time.Sleep(10 * time.Second) // virtual: the server deletes the empty directory
+		w.noMore()
+		h = a.campaign()
+		w.sees(h.Token(), true)
+		stop()
+		w.ended(context.Canceled)
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
+// etcd #15738, #18163: after a lost connection the old leader is shown as if nothing had happened.
+func TestAViewIsNotCurrentWithoutAConnection(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a, b := newCandidate(s), newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+
+		// It is cut and comes back: the same leader, read again.
+		e.proxy.Cut()
+		cut := time.Now()
+		w.sees(h.Token(), false)
+		s.AtOnce("seeing the cut", time.Since(cut))
+		w.sees(h.Token(), true)
+
+		// Another leads when it comes back.
+		e.proxy.Refuse()
+		w.sees(h.Token(), false)
+		s.Must(h.Release(s.Ctx))
+		h = b.campaign()
+		time.Sleep(10 * timeout) // virtual: beyond its session
+		w.noMore()
+		s.Must(e.proxy.Accept())
+		w.sees(h.Token(), true)
+
+		// Its session expires, and it has another.
+		s.Expire(e.conn)
+		w.sees(h.Token(), false)
+		w.sees(h.Token(), true)
+
+		e.conn.Close()
+		w.sees(h.Token(), false)
+		w.ended(zk.ErrClosing)
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// The connection breaks between the end of the leader and the answer to the question who comes
+// next.
+func TestAViewIsNotCurrentWhileTheNextIsReadOnADeadConnection(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+		listing := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
+		s.Must(h.Release(s.Ctx))
+		<-listing.Fired()
+		w.noMore()
+		e.proxy.Refuse()
+		w.sees(h.Token(), false)
+		next := a.campaign()
+		w.noMore()
+		s.Must(e.proxy.Accept())
+		w.sees(next.Token(), true)
+		e.conn.Close()
+		s.Must(next.Release(s.Ctx))
+	})
+}
+
+// etcd #15738: the connection is silent and looks alive.
+func TestAViewIsNotCurrentForLongerThanTheSessionTimeout(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a, b := newCandidate(s), newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+		time.Sleep(5 * timeout) // virtual: heartbeats keep it current
+		w.noMore()
+		e.proxy.Mute()
+		muted := time.Now()
+		s.Must(h.Release(s.Ctx))
+		next := b.campaign()
+		w.sees(h.Token(), false)
+		if d := time.Since(muted); d > timeout {
+			s.Errorf("shown as current for %v", d)
+		}
+		w.noMore()
+		e.proxy.Unmute()
+		w.sees(next.Token(), true)
+		e.conn.Close()
+		s.Must(next.Release(s.Ctx))
+	})
+}
+
+// The server answers all but what needs the quorum.
+func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+		const overloaded = -127
+		var faults []*proxy.Fault
+		for range 200 {
+			faults = append(faults, e.proxy.Next(proxy.CheckOp, proxy.Answer(overloaded)))
+		}
+		began := time.Now()
+		w.sees(h.Token(), false)
+		if d := time.Since(began); d > timeout {
+			s.Errorf("shown as current for %v", d)
+		}
+		time.Sleep(time.Second) // virtual: it goes on for a while
+		w.noMore()
+		for _, f := range faults {
+			f.Cancel()
+		}
+		w.sees(h.Token(), true)
+		e.conn.Close()
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
+// etcd #18163: a server that is cut off from the quorum goes on answering reads. Here it also keeps
+// the connection.
+func TestNoStaleLeaderFromAServerThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		ensemble := v.Cluster(t, 3, venue.Options{Partitions: true, SyncLimit: time.Hour})
+		lead, err := ensemble.Leader()
+		must(t, err)
+		followers, err := ensemble.Followers()
+		must(t, err)
+		s := &contract.Stage{T: t, Venue: v, Ctx: t.Context(), Path: "/election", Dir: "/election"}
+		of := func(server venue.Server) *leader.Election {
+			return leader.New(locks.On(v.Connect(t, timeout, server.Addr())), s.Path)
+		}
+		a, b, e := of(lead), of(lead), of(followers[0])
+		h, err := a.Campaign(s.Ctx)
+		must(t, err)
+		w := watch(s, s.Ctx, e)
+		w.sees(h.Token(), true)
+		must(t, ensemble.Isolate(followers[0]))
+		isolated := time.Now()
+		must(t, h.Release(s.Ctx))
+		next, err := b.Campaign(s.Ctx)
+		must(t, err)
+		w.sees(h.Token(), false)
+		if d := time.Since(isolated); d > timeout {
+			t.Errorf("shown as current for %v", d)
+		}
+		ask := contract.Begin(s, s.Ctx, e.Leader)
+		time.Sleep(10 * timeout) // virtual: there is no quorum to ask
+		ask.Waits()
+		w.noMore()
+		ensemble.Heal()
+		if m := ask.Granted(); m.Token != next.Token() {
+			t.Errorf("leader %+v", m)
+		}
+		w.sees(next.Token(), true)
+		must(t, next.Release(s.Ctx))
+		w.sees(0, true)
+	})
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// etcd #18163: a server that is behind the others answers with the leader of before.
+func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		ensemble := v.Cluster(t, 3, venue.Options{CommitDelay: time.Second})
+		lead, err := ensemble.Leader()
+		must(t, err)
+		followers, err := ensemble.Followers()
+		must(t, err)
+		of := func(server venue.Server) *leader.Election {
+			return leader.New(locks.On(v.Connect(t, 20*time.Second, server.Addr())), "/election")
+		}
+		ctx := t.Context()
+		// A new connection is up to date, because its session is made by the quorum: these are not
+		// new.
+		a, b, e, loop := of(lead), of(lead), of(followers[0]), of(followers[1])
+		h, err := a.Campaign(ctx)
+		must(t, err)
+		for range 5 {
+			must(t, h.Release(ctx))
+			if _, err := e.Leader(ctx); !errors.Is(err, leader.ErrNoLeader) {
+				t.Errorf("error %v although the leader has resigned", err)
+			}
+			h, err = b.Campaign(ctx)
+			must(t, err)
+			m, err := e.Leader(ctx)
+			must(t, err)
+			if m.Token != h.Token() {
+				t.Errorf("the leader is %d, and %d is returned", h.Token(), m.Token)
+			}
+			a, b = b, a
+			view, err := first(loop.Observe(ctx))
+			must(t, err)
+			if view.Leader.Token != h.Token() || !view.Current {
+				t.Errorf("the leader is %d, and %+v is yielded", h.Token(), view)
+			}
+		}
+		must(t, h.Release(ctx))
+	})
+}
+
+// Between the barrier and the read the connection moves to a server that is behind.
+func TestAReconnectMeanwhileAsksTheQuorumAgain(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		for _, op := range []proxy.Op{proxy.CheckOp, proxy.ListOp, proxy.ReadOp} {
+			before := e.proxy.Seen(proxy.CheckOp)
+			lost := e.proxy.Next(op, proxy.CutAfterCommit)
+			m, err := e.Leader(s.Ctx)
+			s.Must(err)
+			<-lost.Fired()
+			if m.Token != h.Token() {
+				s.Errorf("leader %+v", m)
+			}
+			if n := e.proxy.Seen(proxy.CheckOp) - before; n < 2 {
+				s.Errorf("%v: the quorum was asked %d times", op, n)
+			}
+		}
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// A loop that is left leaves no goroutine, no lease, and no more watches than the next one uses.
+func TestObserveLeavesNothingBehind(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		once := func() {
+			for _, err := range e.Observe(s.Ctx) {
+				s.Must(err)
+				break
+			}
+		}
+		watches := func() int64 {
+			s.Settle()
+			return int64(len(s.Venue.Watched(s, e.conn.SessionID())))
+		}
+		once() // there is no directory
+		h := a.campaign()
+		once()
+		s.Must(h.Release(s.Ctx))
+		once() // it is empty
+		h = a.campaign()
+		once()
+		first := watches()
+		if first != 1 {
+			s.Errorf("%d watches", first)
+		}
+		reads := e.proxy.Seen(proxy.ReadOp)
+		for range 100 {
+			once()
+		}
+		if n := watches(); n != first {
+			s.Errorf("%d watches after 100 loops", n)
+		}
+		if n := e.proxy.Seen(proxy.ReadOp) - reads; n != 0 {
+			s.Errorf("%d watches were set", n)
+		}
+		s.Settle()
+		beats := e.proxy.Seen(proxy.CheckOp)
+		time.Sleep(10 * timeout) // virtual: without a lease no heartbeat is sent
+		if n := e.proxy.Seen(proxy.CheckOp) - beats; n != 0 {
+			s.Errorf("%d heartbeats", n)
+		}
+		s.Must(h.Release(s.Ctx))
+		for range 100 {
+			once()
+		}
+		if n := watches(); n > 1 {
+			s.Errorf("%d watches of an empty directory", n)
+		}
+	})
+}
+
+// The first member comes between the listing that shows an empty queue and the watch that is to
+// tell of it.
+func TestALeaderThatComesBeforeTheWatchIsSeen(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		watching := e.proxy.Where(func(r proxy.Request) bool { return r.Watch && r.Is(proxy.ExistsOp) }, 1, proxy.HoldRequest)
+		ctx, stop := context.WithCancel(s.Ctx)
+		w := watch(s, ctx, e.Election)
+		<-watching.Fired()
+		h := a.campaign()
+		watching.Release()
+		w.sees(h.Token(), true)
+		w.noMore()
+		stop()
+		w.ended(context.Canceled)
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
+// What a view has is the caller's, although all loops of a connection share a watch.
+func TestTheDataOfAViewAreTheCallersOwn(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e := newCandidate(s, zklocks.WithData([]byte("data")))
+		h := e.campaign()
+		for range 2 {
+			v, err := first(e.Observe(s.Ctx))
+			s.Must(err)
+			if string(v.Leader.Data) != "data" {
+				s.Errorf("data %q", v.Leader.Data)
+			}
+			clear(v.Leader.Data)
+		}
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
+// Nothing is polled.
+func TestObserveAsksForNothingWhileNothingChanges(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		ctx, stop := context.WithCancel(s.Ctx)
+		w := watch(s, ctx, e.Election)
+		w.sees(0, true)
+		h := a.campaign()
+		w.sees(h.Token(), true)
+		s.Settle()
+		asked := func() int64 { return e.proxy.Seen(proxy.AnyOp) - e.proxy.Seen(proxy.CheckOp) }
+		before := asked()
+		time.Sleep(time.Minute) // virtual: nothing but heartbeats
+		if n := asked() - before; n != 0 {
+			s.Errorf("%d requests", n)
+		}
+		s.Must(h.Release(s.Ctx))
+		w.sees(0, true)
+		stop()
+		w.ended(context.Canceled)
+	})
+}
+
+// The body of the loop may take long, and may panic.
+func TestTheBodyOfTheLoop(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		var tokens, seen []int64
+		for view, err := range e.Observe(s.Ctx) {
+			s.Must(err)
+			seen = append(seen, view.Leader.Token)
+			if len(seen) == 3 {
+				break
+			}
+			for range 3 { // of which the last is seen
+				if len(tokens) > 0 {
+					s.Must(s.Witness.Delete(s.Dir+"/"+children(s)[0], -1))
+				}
+				tokens = append(tokens, a.campaign().Token())
+			}
+		}
+		if want := []int64{0, tokens[2], tokens[5]}; fmt.Sprint(seen) != fmt.Sprint(want) {
+			s.Errorf("seen %v, want %v", seen, want)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			for range e.Observe(s.Ctx) {
+				panic("of the body")
+			}
+		}()
+		s.Settle() // the test fails if a goroutine is left
+		s.Must(s.Witness.Delete(s.Dir+"/"+children(s)[0], -1))
+	})
+}
+
+func children(s *contract.Stage) []string {
+	names, _, err := s.Witness.Children(s.Dir)
+	s.Must(err)
+	return names
+}
+
+func TestLeaderAndObserveWithoutTheRightToRead(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e := newCandidate(s)
+		_, err := s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		node, err := s.Witness.Create(s.Dir+"/lock-", nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermWrite))
+		s.Must(err)
+		refused := func(right string) {
+			for what, err := range map[string]error{
+				"leader":  second(e.Leader(s.Ctx)),
+				"observe": second(first(e.Observe(s.Ctx))),
+			} {
+				s.Is(err, zk.ErrNoAuth)
+				if !strings.Contains(err.Error(), right) {
+					s.Errorf("%s: %q does not say %q", what, err, right)
+				}
+			}
+		}
+		refused("READ on " + node)
+		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		refused("READ on " + s.Dir)
+		s.Must(s.Witness.Delete(node, -1))
+	})
+}
+
+// first is the first pair of a sequence.
+func first[V any](seq func(func(V, error) bool)) (v V, err error) {
+	seq(func(a V, b error) bool { v, err = a, b; return false })
+	return v, err
+}
+
+// A ctx that has ended, and one that ends before there is a connection.
+func TestLeaderAndObserveEndWithTheirContext(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e := newCandidate(s)
+		dead, cancel := context.WithCancel(s.Ctx)
+		cancel()
+		s.Is(second(e.Leader(dead)), context.Canceled)
+		s.Is(second(first(e.Observe(dead))), context.Canceled)
+		e.proxy.Refuse()
+		late, cancel := context.WithTimeout(s.Ctx, timeout/2)
+		defer cancel()
+		for _, err := range []error{second(e.Leader(late)), second(first(e.Observe(late)))} {
+			s.Is(err, context.DeadlineExceeded)
+			if !strings.Contains(err.Error(), e.proxy.Addr()) {
+				s.Errorf("%q does not say which server was tried", err)
+			}
+		}
+		s.Must(e.proxy.Accept())
+	})
+}

@@ -1,0 +1,47 @@
+package leader
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// Option changes a default of [New]. Every [zklocks.Option] is one.
+type Option interface{ leaderOption }
+
+type leaderOption = slot.LeaderOption
+
+type option = slot.Leader[config]
+
+type config struct {
+	queue.Config
+	kind    znode.Kind
+	backoff backoff
+}
+
+// WithBackoff sets how long [Election.Run] pauses after its function has failed: at least min and
+// at most max, drawn at random and longer with each further failure. min must be positive, and max
+// not less than min. The default is 1 second and 1 minute.
+func WithBackoff(min, max time.Duration) Option {
+	return option(func(cfg *config) { cfg.backoff = backoff{min: min, max: max} })
+}
+
+// WithKazooNames names the nodes as kazoo's Election and Lock do, so that Go and Python processes
+// elect one leader; all users of the path must use these names. The default names are those of
+// Curator's LeaderSelector.
+//
+// The directory stays when it is empty, as kazoo's does: kazoo creates it once, and fails forever
+// after it is gone.
+func WithKazooNames() Option {
+	return option(func(cfg *config) { cfg.kind = znode.KazooLock })
+}
+
+func (b backoff) wrong() error {
+	if b.min <= 0 || b.max < b.min {
+		return fmt.Errorf("WithBackoff: %v to %v: the first must be positive and not more than the second", b.min, b.max)
+	}
+	return nil
+}

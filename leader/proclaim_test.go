@@ -1,0 +1,180 @@
+package leader_test
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+)
+
+// Etcd's Proclaim: the data change in office, and only there.
+func TestProclaim(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s, zklocks.WithData([]byte("at first")))
+		data := func(want string) {
+			s.Helper()
+			m, err := c.Leader(s.Ctx)
+			s.Must(err)
+			if string(m.Data) != want {
+				s.Errorf("data %q, want %q", m.Data, want)
+			}
+		}
+		h := c.campaign()
+		data("at first")
+		lost := h.Lost()
+		text := []byte("in office")
+		s.Must(c.Proclaim(s.Ctx, h, text))
+		data("in office")
+		text[0] = 'I' // the caller's again
+		most := bytes.Repeat([]byte("x"), 512<<10)
+		s.Must(c.Proclaim(s.Ctx, h, most))
+		data(string(most))
+		if err := c.Proclaim(s.Ctx, h, append(most, 'x')); err == nil {
+			s.Error("more than 512 KiB")
+		}
+		data(string(most))
+		s.Must(c.Proclaim(s.Ctx, h, nil))
+		data("")
+		s.Settle()
+		if !h.Held() || !open(lost) {
+			s.Error("lost by its own words")
+		}
+
+		s.Must(h.Release(s.Ctx))
+		s.Is(c.Proclaim(s.Ctx, h, nil), zklocks.ErrReleased)
+		h = c.campaign()
+		data("at first")
+		c.deleteNode(h)
+		next := newCandidate(s).campaign()
+		s.Is(c.Proclaim(s.Ctx, h, []byte("too late")), zklocks.ErrLost)
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+
+		for name, foreign := range map[string]*zklocks.Hold{"nil": nil, "zero": {}} {
+			if err := c.Proclaim(s.Ctx, foreign, nil); err == nil {
+				s.Errorf("%s: no error", name)
+			} else {
+				s.Is(err, zklocks.ErrLost)
+			}
+		}
+		if err := c.Proclaim(s.Ctx, next, nil); err == nil {
+			s.Error("the term of another value")
+		}
+		s.Must(next.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+func open(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		return true
+	}
+}
+
+func TestProclaimWithoutTheRightToWrite(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s, zklocks.WithACL(zk.WorldACL(zk.PermAll&^zk.PermWrite)))
+		h := c.campaign()
+		s.Is(c.Proclaim(s.Ctx, h, nil), zk.ErrNoAuth)
+		if !h.Held() {
+			s.Error("lost by a refusal")
+		}
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// A lost answer says that the data may have been replaced, and the next call replaces them.
+func TestProclaimWithoutAnAnswer(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s)
+		h := c.campaign()
+		lost := c.proxy.Next(proxy.SetOp, proxy.CutAfterCommit)
+		s.Unsure(c.Proclaim(s.Ctx, h, []byte("a")), zk.ErrConnectionClosed)
+		<-lost.Fired()
+		s.Must(c.Proclaim(s.Ctx, h, []byte("b")))
+		m, err := c.Leader(s.Ctx)
+		s.Must(err)
+		if string(m.Data) != "b" {
+			s.Errorf("data %q", m.Data)
+		}
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// What the leader writes into its node is seen by the candidate behind it, which watches the node,
+// and by no other candidate; both go on waiting.
+func TestProclaimWakesNoHerd(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, b, c := newCandidate(s), newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		second := contract.Begin(s, s.Ctx, b.Campaign)
+		s.InLine(2)
+		third := contract.Begin(s, s.Ctx, c.Campaign)
+		s.InLine(3)
+		s.Settle()
+		count := func(c *candidate) int64 { return c.proxy.Seen(proxy.ListOp) }
+		near, far := count(b), count(c)
+		const times = 10
+		for range times {
+			s.Must(a.Proclaim(s.Ctx, h, []byte(time.Now().String())))
+			s.Settle()
+		}
+		if n := count(b) - near; n > times {
+			s.Errorf("%d listings of the next for %d times", n, times)
+		}
+		if n := count(c) - far; n != 0 {
+			s.Errorf("%d listings of the last", n)
+		}
+		second.Waits()
+		third.Waits()
+		s.Must(h.Release(s.Ctx))
+		h = second.Granted()
+		third.Waits()
+		s.Must(h.Release(s.Ctx))
+		s.Must(third.Granted().Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// Curator #1061: what the leader writes to ZooKeeper must be written by the leader alone.
+func TestTransactionsOfTheLeaderAlone(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		_, err := s.Witness.Create(s.Path+"-store", nil, 0, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		write := &zk.SetDataRequest{Path: s.Path + "-store", Version: -1}
+		a, b := newCandidate(s).run(s.Ctx), newCandidate(s)
+		first := a.leads()
+		next := b.run(s.Ctx)
+		s.InLine(2)
+		write.Data = []byte("first")
+		_, err = first.hold.Multi(first.ctx, write)
+		s.Must(err)
+		a.deleteNode(first.hold)
+		second := next.leads()
+		write.Data = []byte("late")
+		_, err = first.hold.Multi(context.WithoutCancel(first.ctx), write)
+		s.Is(err, zklocks.ErrLost)
+		_, err = s.Witness.Multi(first.hold.Guard(write)...)
+		s.Is(err, zk.ErrNoNode)
+		data, _, err := s.Witness.Get(s.Path + "-store")
+		s.Must(err)
+		if string(data) != "first" {
+			s.Errorf("the store has %q", data)
+		}
+		first.end <- nil
+		s.InLine(2)
+		next.resign(second)
+		a.resign(a.leads())
+		s.EmptyNow()
+	})
+}

@@ -1,0 +1,120 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/zkclient"
+)
+
+// Run campaigns, calls lead each time that it is elected, and campaigns again when lead has
+// returned, until ctx ends. lead gets the context of the term, which ends with ctx, when the term
+// is lost, or when the leader is asked to resign ([zklocks.Hold.ReleaseRequested]); context.Cause
+// says why. It also gets the term itself, which Run releases. lead is called on the goroutine of
+// Run; when it panics, Run resigns and the panic goes on.
+//
+// After lead has returned nil, or after it was told to stop, Run campaigns at once, at the tail of
+// the queue: a lead that returns nil at once is called again at once if there is no other
+// candidate. An error that lead returns while it could go on is a failure: then Run resigns, and
+// pauses before it campaigns again, see [WithBackoff]. The pauses begin at the shortest again after
+// a term that did not fail or that lasted longer than the longest pause. Run does not return or
+// report lead's error: log it in lead.
+//
+// Run resigns when lead has returned, and not before: no other process leads meanwhile, unless the
+// term is lost. It waits for the server's answer, also after ctx was canceled, but no longer than
+// the session lives. If lead goes on after its term was lost, Run waits for it and campaigns no
+// more; [Election.Status] is then [Overdue], and observers get an Overdue event (package observe)
+// for each session timeout that passes.
+//
+// Run always returns an error. Every error of [Election.Campaign] is final: ctx's error;
+// zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also that to
+// delete its own node; what is wrong with the arguments of New; and that the directory's sequence
+// numbers are used up. A lost connection, an expired session and a deleted path are no errors.
+// Without a term lead is not called.
+//
+// Several calls at once, also on one value, are candidates that exclude each other.
+func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *zklocks.Hold) error) error {
+	pauses := e.backoff
+	for {
+		h, err := e.campaign(ctx, (*queue.Queue).Wait)
+		if err != nil {
+			return e.wrap("run", err)
+		}
+		failed, err := h.serve(ctx, lead)
+		if err != nil {
+			return err
+		}
+		if lasted := time.Since(h.since); !failed || lasted > pauses.max {
+			pauses.last = 0
+		}
+		if !failed {
+			continue
+		}
+		if err := pauses.wait(ctx); err != nil {
+			return e.wrap("run", err)
+		}
+	}
+}
+
+// serve is one term. failed is whether lead has returned an error although it was not told to stop.
+// The error is that of a node that cannot be deleted.
+func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Hold) error) (failed bool, err error) {
+	asked, stop := context.WithCancelCause(ctx)
+	term := h.Context(asked) // which asks the hold each time, and so must be the outer one
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { h.watch(stop, over) })
+	defer func() { // also if lead panics
+		close(over)
+		watching.Wait()
+		stop(nil)
+		err = h.resign(ctx)
+	}()
+	err = lead(term, &h.public)
+	told := term.Err() != nil && !errors.Is(h.Err(), hold.ErrReleased) // to stop, and not by itself
+	return err != nil && !told, nil
+}
+
+// resign releases the term and waits for the answer, also if ctx has ended, for as long as the term
+// would have lasted: after that the session is over.
+func (h *held) resign(ctx context.Context) error {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), h.Deadline())
+	defer cancel()
+	err := h.Release(ctx)
+	if errors.Is(err, hold.ErrLost) || errors.Is(err, hold.ErrReleased) || err != nil && zkclient.Ended(ctx) != nil {
+		return nil // it is over, or the deletion goes on
+	}
+	return err
+}
+
+// errRequested is the cause of a context that ends because the leader was asked to resign.
+var errRequested = errors.New("the leader is asked to resign")
+
+// watch has the function stop when the leader is asked to resign, and tells observers that the term
+// was lost a session timeout ago, and two, and so on. It ends when over is closed.
+func (h *held) watch(stop context.CancelCauseFunc, over <-chan struct{}) {
+	requested, lost := h.ReleaseRequested(), h.State().Lost()
+	var since time.Time
+	var late <-chan time.Time
+	for {
+		select {
+		case <-requested:
+			stop(errRequested)
+			requested = nil
+		case <-lost:
+			lost, since = nil, time.Now()
+			ticker := time.NewTicker(h.election.timeout())
+			defer ticker.Stop()
+			late = ticker.C
+		case <-late:
+			h.events.Overdue(since)
+		case <-over:
+			return
+		}
+	}
+}

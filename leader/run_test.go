@@ -1,0 +1,534 @@
+package leader_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/leader"
+	"github.com/zklocks/zklocks/observe"
+)
+
+// kuberhealthy #1533, kazoo #432: a leader that loses its term stays without one until the process
+// is started again.
+func TestRunCampaignsAgainAfterALoss(t *testing.T) {
+	for name, lose := range map[string]func(*candidate, *term){
+		"deleted": func(c *candidate, t *term) { c.deleteNode(t.hold) },
+		"expired": func(c *candidate, _ *term) { c.Expire(c.conn) },
+		"cut off": func(c *candidate, t *term) {
+			c.proxy.Mute()
+			<-t.ctx.Done()
+			time.Sleep(2 * timeout) // virtual: the servers end the session
+			c.proxy.Unmute()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(s *contract.Stage) {
+				r := newCandidate(s).run(s.Ctx)
+				var token int64
+				for range 3 {
+					term := r.leads()
+					s.Must(term.hold.Verify(s.Ctx))
+					if term.hold.Token() <= token {
+						s.Errorf("token %d after %d", term.hold.Token(), token)
+					}
+					token = term.hold.Token()
+					lose(r.candidate, term)
+					r.over(term, zklocks.ErrLost)
+					r.none()
+					term.end <- fmt.Errorf("stopped: %w", context.Cause(term.ctx)) // which is no failure: no pause
+				}
+				r.resign(r.leads())
+				s.EmptyNow()
+			})
+		})
+	}
+}
+
+// Curator #985: the function goes on while another process leads.
+func TestTheContextEndsBeforeTheNextLeads(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, b := newCandidate(s).run(s.Ctx), newCandidate(s)
+		first := a.leads()
+		next := b.run(s.Ctx)
+		s.InLine(2)
+		a.proxy.Mute()
+		second := next.leads()
+		if first.ctx.Err() == nil {
+			s.Error("two lead")
+		}
+		s.Is(context.Cause(first.ctx), zklocks.ErrLost)
+		a.proxy.Unmute()
+		first.end <- nil
+		s.InLine(2)
+		next.resign(second)
+		a.resign(a.leads())
+		s.EmptyNow()
+	})
+}
+
+// Kubernetes PR 139991: the leader resigns when its context ends, and its function, which is still
+// busy, works beside that of the next one.
+func TestRunResignsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a := newCandidate(s).run(s.Ctx)
+		first := a.leads()
+		b := newCandidate(s).run(s.Ctx)
+		s.InLine(2)
+		a.Cancel()
+		r := a.candidate
+		a.over(first, context.Canceled)
+		for range 10 {
+			time.Sleep(timeout) // virtual: it goes on for long
+			b.none()
+			if r.Status().State != leader.Leader || !first.hold.Held() {
+				s.Fatal("it has resigned, and its function runs")
+			}
+		}
+		first.end <- nil
+		second := b.leads()
+		s.Is(a.Failed(), context.Canceled)
+		b.resign(second)
+		s.EmptyNow()
+	})
+}
+
+// Kubernetes PR 139991: that the function of a lost term goes on is not known to any process.
+func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		events := contract.NewEvents(s)
+		c := newCandidate(s, zklocks.WithObserver(events.Observer()))
+		r := c.run(s.Ctx)
+		term := r.leads()
+		s.Pass(time.Second)
+		c.deleteNode(term.hold)
+		r.over(term, zklocks.ErrLost)
+		lost := time.Now()
+		c.state(leader.Overdue, lost)
+		for n := range 4 {
+			s.Settle()
+			if got := len(contract.Of[observe.Overdue](events)); got != n {
+				s.Fatalf("after %v: %d events", time.Since(lost), got)
+			}
+			s.EmptyNow() // it does not campaign
+			r.none()
+			time.Sleep(timeout) // virtual: the session timeout
+		}
+		for _, e := range contract.Of[observe.Overdue](events) {
+			if !e.Since.Equal(lost) || e.Path != s.Path || e.Token != term.hold.Token() || e.Kind != observe.Mutex {
+				s.Errorf("%+v, want since %v", e, lost)
+			}
+		}
+		c.state(leader.Overdue, lost)
+		term.end <- nil
+		term = r.leads()
+		c.state(leader.Leader, time.Now())
+		n := len(contract.Of[observe.Overdue](events))
+		time.Sleep(10 * timeout) // virtual: no more events come
+		if more := len(contract.Of[observe.Overdue](events)) - n; more != 0 {
+			s.Errorf("%d events of a function that has returned", more)
+		}
+		r.resign(term)
+		s.EmptyNow()
+	})
+}
+
+// trillian #3789: the leader resigns with its own context, which has ended, so its node stays until
+// the session expires.
+func TestRunResignsThoughItsContextHasEnded(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		r := newCandidate(s).run(s.Ctx)
+		term := r.leads()
+		answer := r.proxy.Next(proxy.DeleteOp, proxy.HoldReply)
+		r.Cancel()
+		r.over(term, context.Canceled)
+		term.end <- term.ctx.Err()
+		test.Within(s, soon, "the deletion", func() { <-answer.Fired() })
+		r.Waits() // for the answer
+		answer.Release()
+		s.Is(r.Failed(), context.Canceled)
+		s.EmptyNow()
+	})
+}
+
+// Without a connection Run does not wait for longer than the session lives.
+func TestResigningWaitsNoLongerThanTheSessionLives(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		r := newCandidate(s).run(s.Ctx)
+		term := r.leads()
+		r.proxy.Refuse()
+		s.Settle()
+		deadline := term.hold.Deadline()
+		r.Cancel()
+		term.end <- nil
+		s.Is(r.Failed(), context.Canceled)
+		if late := time.Since(deadline); late != 0 {
+			s.Errorf("Run has returned %v after the deadline", late)
+		}
+		s.Must(r.proxy.Accept())
+		s.Empty()
+	})
+}
+
+// client-go #1187: a candidate that never led is told that it has stopped leading. Here a function
+// that is not called cannot be told.
+func TestACandidateThatNeverLedIsToldNothing(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		h := newCandidate(s).campaign()
+		r := newCandidate(s).run(s.Ctx)
+		s.InLine(2)
+		r.stop()
+		r.state(leader.Follower, time.Now())
+		s.InLine(1)
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+		if r.all != 0 {
+			s.Errorf("the function was called %d times", r.all)
+		}
+	})
+}
+
+// Curator #1239: after the path was deleted no candidate is elected any more.
+func TestADeletedPathIsMadeAgain(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		runs := []*run{newCandidate(s).run(s.Ctx)}
+		term := runs[0].leads()
+		for n := range 2 {
+			runs = append(runs, newCandidate(s).run(s.Ctx))
+			s.InLine(2 + n)
+		}
+		var all []any
+		for _, name := range test.Children(s, s.Witness, s.Dir) {
+			all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+		}
+		_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
+		s.Must(err)
+		runs[0].over(term, zklocks.ErrLost)
+		term.end <- nil
+		s.InLine(3)
+		for len(runs) > 0 { // each leads once
+			s.Settle()
+			for i, r := range runs {
+				if len(r.terms) > 0 {
+					r.resign(r.leads())
+					runs = append(runs[:i], runs[i+1:]...)
+					break
+				}
+			}
+		}
+		s.EmptyNow()
+	})
+}
+
+// Druid PR 4699: a leader whose function fails at once is elected again at once, thousands of times
+// a second, and the other candidates never.
+func TestRunPausesAfterAFailure(t *testing.T) {
+	const shortest, longest = 2 * time.Second, 40 * time.Second
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s, leader.WithBackoff(shortest, longest))
+		r := c.run(context.WithoutCancel(s.Ctx))
+		pause := func(term *term, err error) (time.Duration, *term) {
+			term.end <- err
+			<-term.out
+			ended := time.Now()
+			s.Settle()
+			if err != nil {
+				s.EmptyNow() // others can lead meanwhile
+				c.state(leader.Follower, ended)
+			}
+			next := r.leads()
+			return time.Since(ended), next
+		}
+		var long, drawn bool
+		var d time.Duration
+		term := r.leads()
+		for _, after := range []string{"nothing", "success", "a long term"} {
+			last := shortest
+			for range 30 {
+				d, term = pause(term, errFailed)
+				if d < shortest || d > min(longest, 3*last) {
+					s.Errorf("paused for %v after %v", d, last)
+				}
+				long, drawn = long || d > longest/2, drawn || d < min(longest, 3*last)
+				last = d
+			}
+			if !long || !drawn {
+				s.Errorf("the pauses after %s do not grow, or are not drawn", after)
+			}
+			switch after {
+			case "nothing":
+				if d, term = pause(term, nil); d != 0 {
+					s.Errorf("paused for %v although the function has not failed", d)
+				}
+			case "success":
+				time.Sleep(longest + time.Second) // virtual: the term
+			}
+		}
+		term.end <- errFailed
+		<-term.out
+		r.stop() // in the pause, at once
+		r.Prompt()
+		s.EmptyNow()
+	})
+}
+
+// A term that was lost may make its function fail. That is no reason to wait.
+func TestRunDoesNotPauseAfterALoss(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		r := newCandidate(s, leader.WithBackoff(time.Hour, time.Hour)).run(s.Ctx)
+		term := r.leads()
+		r.deleteNode(term.hold)
+		r.over(term, zklocks.ErrLost)
+		term.end <- errFailed
+		s.Settle()
+		if len(r.terms) != 1 {
+			s.Error("it pauses")
+		}
+		r.resign(r.leads())
+		s.EmptyNow()
+	})
+}
+
+// A function that panics has resigned when the panic leaves Run.
+func TestRunResignsWhenTheFunctionPanics(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s)
+		func() {
+			defer func() {
+				if p := recover(); p != errFailed {
+					s.Errorf("panic %v", p)
+				}
+			}()
+			_ = c.Run(s.Ctx, func(context.Context, *zklocks.Hold) error { panic(errFailed) })
+			s.Error("no panic")
+		}()
+		s.EmptyNow()
+		c.state(leader.Follower, time.Now())
+	})
+}
+
+// A function may resign by itself before it returns.
+func TestAFunctionMayReleaseItsTerm(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		r := newCandidate(s).run(s.Ctx)
+		term := r.leads()
+		s.Must(term.hold.Release(s.Ctx))
+		r.over(term, zklocks.ErrReleased)
+		s.EmptyNow()
+		r.none() // it still runs
+		term.end <- nil
+		term = r.leads()
+		s.Must(term.hold.Release(s.Ctx))
+		resigned := time.Now()
+		term.end <- errFailed // which is a failure all the same
+		term = r.leads()
+		if time.Since(resigned) == 0 {
+			s.Error("no pause")
+		}
+		r.resign(term)
+		s.EmptyNow()
+	})
+}
+
+// Two calls on one value are two candidates, and one of them leads.
+func TestTwoRunsOfOneValueExcludeEachOther(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s)
+		began := time.Now()
+		c.state(leader.Follower, began)
+		a := c.run(s.Ctx)
+		first := a.leads()
+		s.Pass(time.Second)
+		b := c.run(s.Ctx)
+		s.InLine(2)
+		b.none()
+		c.state(leader.Leader, began)
+		a.resign(first)
+		second := b.leads()
+		began = time.Now()
+		s.Pass(time.Second)
+		c.state(leader.Leader, began)
+		b.resign(second)
+		c.state(leader.Follower, time.Now())
+		s.EmptyNow()
+	})
+}
+
+func TestStatusOfACampaignByHand(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		other, c := newCandidate(s), newCandidate(s)
+		h := other.campaign()
+		s.Pass(time.Second)
+		since := time.Now()
+		a := contract.Begin(s, s.Ctx, c.Campaign)
+		s.InLine(2)
+		s.Pass(time.Second)
+		c.state(leader.Candidate, since)
+		s.Must(h.Release(s.Ctx))
+		h = a.Granted()
+		c.state(leader.Leader, time.Now())
+		other.state(leader.Follower, time.Now())
+		lost := h.Lost()
+		s.Pass(time.Second)
+		c.deleteNode(h)
+		<-lost
+		since = time.Now()
+		s.Pass(time.Second)
+		c.state(leader.Overdue, since) // until its Release is called
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+		c.state(leader.Follower, time.Now())
+		canceled := contract.Begin(s, s.Ctx, c.Campaign)
+		s.Settle()
+		s.Must(canceled.Granted().Release(s.Ctx))
+		s.EmptyNow()
+		for state, text := range map[leader.State]string{
+			leader.Follower: "follower", leader.Candidate: "candidate", leader.Leader: "leader", leader.Overdue: "overdue",
+		} {
+			if state.String() != text {
+				s.Errorf("%v, want %s", state, text)
+			}
+		}
+	})
+}
+
+// What ends Run is every error that ends a campaign, and a node that cannot be deleted.
+func TestWhatEndsRun(t *testing.T) {
+	never := func(s *contract.Stage) func(context.Context, *zklocks.Hold) error {
+		return func(context.Context, *zklocks.Hold) error { s.Error("called"); return nil }
+	}
+	t.Run("the connection is closed", func(t *testing.T) {
+		inMemory(t, func(s *contract.Stage) {
+			r := newCandidate(s).run(s.Ctx)
+			term := r.leads()
+			r.conn.Close()
+			r.over(term, zklocks.ErrLost)
+			term.end <- nil
+			s.Is(r.Failed(), zk.ErrClosing)
+			s.Empty()
+		})
+	})
+	t.Run("no right to create", func(t *testing.T) {
+		inMemory(t, func(s *contract.Stage) {
+			_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermRead))
+			s.Must(err)
+			s.Is(newCandidate(s).Run(s.Ctx, never(s)), zk.ErrNoAuth)
+		})
+	})
+	t.Run("no right to delete", func(t *testing.T) {
+		inMemory(t, func(s *contract.Stage) {
+			_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermDelete))
+			s.Must(err)
+			c := newCandidate(s)
+			r := c.run(s.Ctx)
+			r.leads().end <- nil
+			s.Is(r.Failed(), zk.ErrNoAuth)
+			c.conn.Close()
+			s.Empty()
+		})
+	})
+	for name, open := range map[string]func(*zklocks.Conn) *leader.Election{
+		"no connection":     func(*zklocks.Conn) *leader.Election { return leader.New(nil, "/path") },
+		"a bad path":        func(c *zklocks.Conn) *leader.Election { return leader.New(c, "path") },
+		"no pause":          func(c *zklocks.Conn) *leader.Election { return leader.New(c, "/path", leader.WithBackoff(0, 1)) },
+		"a shorter longest": func(c *zklocks.Conn) *leader.Election { return leader.New(c, "/path", leader.WithBackoff(2, 1)) },
+		"too much data": func(c *zklocks.Conn) *leader.Election {
+			return leader.New(c, "/path", zklocks.WithData(make([]byte, 512<<10+1)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inMemory(t, func(s *contract.Stage) {
+				e := open(locks.On(s.Connect()))
+				for op, err := range map[string]error{
+					"run":       e.Run(s.Ctx, never(s)),
+					"campaign":  second(e.Campaign(s.Ctx)),
+					"leader of": second(e.Leader(s.Ctx)),
+					"queue of":  second(e.Queue(s.Ctx)),
+				} {
+					if err == nil || len(err.Error()) < len("leader: "+op) || err.Error()[:len("leader: "+op)] != "leader: "+op {
+						s.Errorf("%s: %v", op, err)
+					}
+				}
+				n := 0
+				for view, err := range e.Observe(s.Ctx) {
+					if n++; err == nil || view.Current {
+						s.Errorf("observed %+v, %v", view, err)
+					}
+				}
+				if n != 1 {
+					s.Errorf("observed %d errors", n)
+				}
+				if state := e.Status().State; state != leader.Follower {
+					s.Error(state)
+				}
+			})
+		})
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A nil ctx is a bug of the caller's, and a panic leaves nothing behind.
+func TestANilContextPanicsBeforeAnythingChanges(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s)
+		h := c.campaign()
+		var none context.Context
+		for name, call := range map[string]func(){
+			"campaign": func() { _, _ = c.Campaign(none) },
+			"run":      func() { _ = c.Run(none, nil) },
+			"proclaim": func() { _ = c.Proclaim(none, h, nil) },
+			"release":  func() { _ = h.Release(none) },
+		} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						s.Errorf("%s: no panic", name)
+					}
+				}()
+				call()
+			}()
+		}
+		c.state(leader.Leader, c.Status().Since)
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// kazoo's names are not those of Curator: each has its own leader on one path.
+func TestKazooNames(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, b := newCandidate(s, leader.WithKazooNames()), newCandidate(s, leader.WithKazooNames())
+		h := a.campaign()
+		wait := contract.Begin(s, s.Ctx, b.Campaign)
+		s.InLine(2)
+		wait.Waits()
+		other := newCandidate(s).campaign()
+		q, err := b.Queue(s.Ctx)
+		s.Must(err)
+		if len(q) != 2 || !q[0].Holding || q[1].Holding {
+			s.Errorf("queue %+v", q)
+		}
+		m, err := b.Leader(s.Ctx)
+		s.Must(err)
+		if m.Path != contract.NodeOf(h) {
+			s.Errorf("leader %+v", m)
+		}
+		s.Must(other.Release(s.Ctx))
+		s.Must(h.Release(s.Ctx))
+		s.Must(wait.Granted().Release(s.Ctx))
+		s.EmptyNow()
+		time.Sleep(time.Minute) // virtual: the server would delete an empty container
+		if ok, _, err := s.Witness.Exists(s.Path); !ok {
+			s.Errorf("the directory is gone: %v", err)
+		}
+		s.Must(s.Witness.Delete(s.Path, -1))
+	})
+}

@@ -1,0 +1,82 @@
+package leader
+
+import (
+	"time"
+
+	"github.com/zklocks/zklocks/internal/queue"
+)
+
+// State is what an [Election] does in this process.
+type State int
+
+// The states. Of several candidates of one Election the last state in this list counts.
+const (
+	Follower  State = iota // it does not campaign, or pauses before it does so again
+	Candidate              // it campaigns
+	Leader                 // it leads
+	Overdue                // its term is lost, and the function of the term still runs
+)
+
+func (s State) String() string {
+	return [...]string{"follower", "candidate", "leader", "overdue"}[s]
+}
+
+// Status is the State of an [Election], and since when it is in it.
+type Status struct {
+	State State
+	Since time.Time
+}
+
+// Status says what this value does in this process, without asking a server: for a health check. A
+// term is Overdue from its loss until its Release is called, which Run does when the function has
+// returned. A call of Campaign without Run counts in the same way: release its hold also after a
+// loss.
+func (e *Election) Status() Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := Status{Follower, e.idle}
+	for h := range e.active {
+		if now := h.status(); now.State > s.State || now.State == s.State && now.Since.Before(s.Since) {
+			s = now
+		}
+	}
+	return s
+}
+
+// status is that of one candidate; the caller holds the Election's mu.
+func (h *held) status() Status {
+	switch {
+	case h.Grant == nil:
+		return Status{Candidate, h.since}
+	case h.Grant.Err() == nil:
+		return Status{Leader, h.since}
+	}
+	if lost := h.lost.Load(); lost != nil {
+		return Status{Overdue, *lost}
+	}
+	return Status{Overdue, time.Now()} // another goroutine is ending it at this moment
+}
+
+// begin adds a candidate.
+func (e *Election) begin(h *held) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.active[h] = struct{}{}
+}
+
+// leads makes a candidate the leader.
+func (h *held) leads(grant *queue.Grant) {
+	h.election.mu.Lock()
+	defer h.election.mu.Unlock()
+	h.Grant, h.since = grant, time.Now()
+}
+
+// end removes a candidate that has given up, or a term that was released.
+func (e *Election) end(h *held) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.active, h)
+	if len(e.active) == 0 {
+		e.idle = time.Now()
+	}
+}
