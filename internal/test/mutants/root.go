@@ -26,8 +26,8 @@ var ofTheFrontDoor = []mutant{
 		name: "multi-of-a-hold-that-was-released",
 		pkg:  "internal/queue",
 		why:  "another hold of the process has the node, and this one writes on",
-		old:  `return h.Grant.multi(ctx, h.Err, ops)`,
-		new:  `return h.Grant.multi(ctx, h.Grant.Err, ops)`,
+		old:  "return grants{h.Grant}.multi(ctx, h.Err, ops)",
+		new:  "return grants{h.Grant}.multi(ctx, h.Grant.Err, ops)",
 		test: inReentrant("TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked"),
 
 		unexplored: "in a crowd a hold may have been released before or after",
@@ -138,8 +138,8 @@ var ofTheFrontDoor = []mutant{
 		name: "downgrade-of-a-hold-of-another-lock",
 		pkg:  "rwlock",
 		why:  "the caller means another lock: the one that it has downgraded is open to readers",
-		old:  `case !ok || grant.mutex != m:`,
-		new:  `case !ok:`,
+		old:  "if grant.mutex == m {",
+		new:  "if grant.mutex != nil {",
 		test: inRwlock("TestDowngradeOfAHoldOfAnotherLock"),
 
 		unexplored: "it gives a lock its own holds only",
