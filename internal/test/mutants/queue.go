@@ -382,7 +382,7 @@ var ofTheLine = []mutant{
 		why:  "a cut has the next waiter queue again at the tail",
 		in:   "recheck",
 		old:  "if !zkclient.Gone(event) {",
-		new:  "if event.Type == zk.EventNodeDataChanged {",
+		new:  "if !zkclient.Gone(event) && event.Err == nil {",
 		test: inQueue("TestWhatForbidsAGrant"),
 
 		unexplored: "it costs fairness, which no world measures",

@@ -276,8 +276,8 @@ var ofTheSession = []mutant{
 		name: "plain-directories",
 		pkg:  "internal/zkclient",
 		why:  "the directories of idle locks stay forever",
-		old:  `c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})`,
-		new:  `c.conn.Create(dir, nil, zk.FlagPersistent, acl)`,
+		old:  "_, _, err := c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})",
+		new:  "_, err := c.conn.Create(dir, nil, zk.FlagPersistent, acl)",
 		test: inSession("TestMakeDirMakesContainersAllTheWay"),
 	},
 	{
