@@ -1,8 +1,5 @@
 package main
 
-// noneTakesSeveral is why the explorer finds none of these.
-const noneTakesSeveral = "no world takes several locks at once"
-
 // ofSeveral: zklocks.All, which takes several locks at once.
 var ofSeveral = []mutant{
 	{
@@ -13,8 +10,6 @@ var ofSeveral = []mutant{
 		old:  "behind, next, err = all.confirm(ctx)",
 		new:  "behind = nil",
 		test: inRoot("TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "last-look-at-the-first-lock-only",
@@ -24,8 +19,6 @@ var ofSeveral = []mutant{
 		old:  "for _, w := range all {\n\t\tnext, err := w.exists",
 		new:  "for _, w := range all[:1] {\n\t\tnext, err := w.exists",
 		test: inRoot("TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "last-look-at-no-node",
@@ -35,8 +28,6 @@ var ofSeveral = []mutant{
 		old:  "next, err := w.exists(ctx, own[:len(w.nodes)])",
 		new:  "next, err := pending, error(nil)",
 		test: inRoot("TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "count-not-looked-at-when-the-last-turn-comes",
@@ -46,8 +37,6 @@ var ofSeveral = []mutant{
 		old:  "next, err = w.because(w.recheck())",
 		new:  "next = granted",
 		test: inRoot("TestALimitThatShrinksAfterTheTurnHasComeIsKept"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "locks-queued-for-one-by-one",
@@ -66,8 +55,6 @@ var ofSeveral = []mutant{
 		made = append(made, one...)
 	}`,
 		test: inRoot("TestAllTakesItsLocksInOneTransaction"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "refusal-blamed-on-the-first-lock",
@@ -77,7 +64,7 @@ var ofSeveral = []mutant{
 		new:  "return nil, 0, a.err",
 		test: inRoot("TestBadInputOfAll"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "all clients of a world have all rights",
 	},
 	{
 		name: "directory-of-the-first-lock-made",
@@ -87,8 +74,6 @@ var ofSeveral = []mutant{
 		old:  "all[at].refused(ctx, claims[at], err)",
 		new:  "all[0].refused(ctx, claims[0], err)",
 		test: inRoot("TestTheDirectoryOfEachLockIsMade"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "worn-directory-of-the-second-lock-kept",
@@ -98,8 +83,6 @@ var ofSeveral = []mutant{
 		old:  "for _, r := range all {\n\t\tc.resetSequence",
 		new:  "for _, r := range all[:1] {\n\t\tc.resetSequence",
 		test: inSession("TestRemoveGivesUpEachWornDirectory"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "search-in-the-first-directory-only",
@@ -109,8 +92,6 @@ var ofSeveral = []mutant{
 		old:  "range t.claims {",
 		new:  "range t.claims[:1] {",
 		test: inRoot("TestNodesOfSeveralLocksAreFoundAfterALostReply/all are there"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "search-judged-by-the-last-directory",
@@ -120,8 +101,6 @@ var ofSeveral = []mutant{
 		old:  "complete = complete && len(nodes) == claim.Nodes",
 		new:  "complete = len(nodes) == claim.Nodes",
 		test: inRoot("TestNodesOfSeveralLocksAreFoundAfterALostReply/one was deleted"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "orphans-removed-from-the-first-directory-only",
@@ -131,8 +110,6 @@ var ofSeveral = []mutant{
 		old:  "range t.claims {",
 		new:  "range t.claims[:1] {",
 		test: inRoot("TestNodesOfSeveralLocksAreFoundAfterALostReply/the caller has gone"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "first-queue-left-only",
@@ -142,8 +119,6 @@ var ofSeveral = []mutant{
 		old:  "all[0].sess, removals...)",
 		new:  "all[0].sess, removals[:1]...)",
 		test: inRoot("TestACanceledWaitForSeveralLeavesNothing"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "try-of-several-leaves-a-node",
@@ -153,8 +128,6 @@ var ofSeveral = []mutant{
 		old:  "all[0].sess, removals...)",
 		new:  "all[0].sess, removals[1:]...)",
 		test: inRoot("TestATryOfSeveralThatCameSecondLeavesNothing"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "first-lock-released-only",
@@ -164,8 +137,6 @@ var ofSeveral = []mutant{
 		old:  "last.release(ctx)",
 		new:  "last[:1].release(ctx)",
 		test: inRoot("TestAllTakesItsLocksInOneTransaction"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "locks-released-one-by-one",
@@ -176,7 +147,7 @@ var ofSeveral = []mutant{
 		new:  "for _, g := range last {\n\t\tif left := (grants{g}).release(ctx); err == nil {\n\t\t\terr = left\n\t\t}\n\t}",
 		test: inRoot("TestAllTakesItsLocksInOneTransaction"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "other-locks-kept-after-a-loss",
@@ -186,8 +157,6 @@ var ofSeveral = []mutant{
 		old:  "g.state.Lose(end)",
 		new:  "_ = g",
 		test: inRoot("TestTheLossOfOneLockIsTheLossOfAll"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "loss-of-one-lock-not-told",
@@ -197,8 +166,6 @@ var ofSeveral = []mutant{
 		old:  "j.state.Tie(&g.state)",
 		new:  "",
 		test: inRoot("TestTheLossOfOneLockIsTheLossOfAll"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "holder-of-several-told-after-the-deletion",
@@ -208,8 +175,6 @@ var ofSeveral = []mutant{
 		old:  "j.state.Tie(&g.state)",
 		new:  "g.state.OnEnd(hold.Observers, func(end error) { j.state.Lose(end) })",
 		test: inQueue("TestHoldersOfSeveralAreToldBeforeANodeIsDeleted"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "first-node-of-several-watched-only",
@@ -219,8 +184,6 @@ var ofSeveral = []mutant{
 		old:  "range j.grants {",
 		new:  "range j.grants[:1] {",
 		test: inRoot("TestTheLossOfOneLockIsTheLossOfAll"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "verify-asks-for-the-first-lock-only",
@@ -230,8 +193,6 @@ var ofSeveral = []mutant{
 		old:  "j.grants.verify(",
 		new:  "j.grants[:1].verify(",
 		test: inRoot("TestAQuestionOfSeveralLocksIsOfAllTheirNodes/Verify"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "multi-checks-the-first-lock-only",
@@ -241,8 +202,6 @@ var ofSeveral = []mutant{
 		old:  "j.grants.multi(",
 		new:  "j.grants[:1].multi(",
 		test: inRoot("TestAQuestionOfSeveralLocksIsOfAllTheirNodes/Multi"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "guard-checks-the-first-lock-only",
@@ -252,8 +211,6 @@ var ofSeveral = []mutant{
 		old:  "j.grants.guards()",
 		new:  "j.grants[:1].guards()",
 		test: inRoot("TestTheGuardOfSeveralLocksIsOfAllTheirNodes"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "lock-given-twice",
@@ -264,7 +221,7 @@ var ofSeveral = []mutant{
 		new:  "q.Queue == p.Queue",
 		test: inRoot("TestBadInputOfAll"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "all input of a world is good",
 	},
 	{
 		name: "locks-of-two-connections",
@@ -275,7 +232,7 @@ var ofSeveral = []mutant{
 		new:  "p.Queue == nil",
 		test: inRoot("TestBadInputOfAll"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "all input of a world is good",
 	},
 	{
 		name: "reentrant-lock-that-is-held-waited-for",
@@ -286,7 +243,7 @@ var ofSeveral = []mutant{
 		new:  "if m == nil {",
 		test: inRoot("TestAReentrantLockThatIsHeldIsRefused"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "no worker asks for a lock that it holds together with others",
 	},
 	{
 		name: "owner-by-a-context-not-seen",
@@ -297,7 +254,7 @@ var ofSeveral = []mutant{
 		new:  "|| h != nil && h.mutex() != m",
 		test: inRoot("TestAReentrantLockThatIsHeldIsRefused"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "no worker asks for a lock that it holds together with others",
 	},
 	{
 		name: "ownership-of-several-not-begun",
@@ -307,8 +264,6 @@ var ofSeveral = []mutant{
 		old:  "j.owners[i] = own(g)",
 		new:  "_ = own",
 		test: inRoot("TestAReentrantLockAmongSeveral"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "ownership-of-several-not-carried",
@@ -318,8 +273,6 @@ var ofSeveral = []mutant{
 		old:  "ctx = o.Context(ctx)",
 		new:  "_ = o",
 		test: inRoot("TestAReentrantLockAmongSeveral"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "reentry-released-with-the-other-locks",
@@ -329,8 +282,6 @@ var ofSeveral = []mutant{
 		old:  "o == nil || o.End()",
 		new:  "o == nil || o.End() || true",
 		test: inRoot("TestAReentrantLockAmongSeveral"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "ownership-of-several-not-ended",
@@ -340,8 +291,6 @@ var ofSeveral = []mutant{
 		old:  "o == nil || o.End()",
 		new:  "o == nil",
 		test: inRoot("TestAReentrantLockAmongSeveral"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "turn-at-one-lock-not-told",
@@ -352,7 +301,7 @@ var ofSeveral = []mutant{
 		new:  "",
 		test: inRoot("TestAFollowerOfANodeWhoseTurnHasComeCountsOne"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "no world checks what observers are told of the line",
 	},
 	{
 		name: "turn-at-one-lock-not-told-after-a-wait",
@@ -363,7 +312,7 @@ var ofSeveral = []mutant{
 		new:  "",
 		test: inRoot("TestAFollowerOfANodeWhoseTurnHasComeCountsOne"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "no world checks what observers are told of the line",
 	},
 	{
 		name: "waits-go-on-after-a-failure",
@@ -374,7 +323,7 @@ var ofSeveral = []mutant{
 		new:  "next, err = r.next, r.err",
 		test: inRoot("TestAFailureAtOneLockEndsTheWaitForTheOthers"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "it costs time, which no world measures",
 	},
 	{
 		name: "failure-at-one-lock-without-its-name",
@@ -385,7 +334,7 @@ var ofSeveral = []mutant{
 		new:  "err",
 		test: inRoot("TestAFailureAtOneLockEndsTheWaitForTheOthers"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "it reads no error's text",
 	},
 	{
 		name: "try-of-several-asks-for-the-first-only",
@@ -396,7 +345,7 @@ var ofSeveral = []mutant{
 		new:  "if err == nil && !wait && i == 0 {",
 		test: inRoot("TestATryOfSeveralThatFindsOneTakenWritesNothing"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "own-idle-grant-keeps-a-try-of-several-out",
@@ -407,7 +356,7 @@ var ofSeveral = []mutant{
 		new:  "",
 		test: inRoot("TestAnIdleReadLockDoesNotKeepOutATryOfSeveral"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "busy is a right answer at any time",
 	},
 	{
 		name: "downgrade-of-the-first-of-several",
@@ -418,7 +367,7 @@ var ofSeveral = []mutant{
 		new:  "p.Queue != nil",
 		test: inRoot("TestADowngradeOfOneOfSeveral"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "it downgrades the first of several",
 	},
 	{
 		name: "observers-of-the-first-lock-told-only",
@@ -428,8 +377,6 @@ var ofSeveral = []mutant{
 		old:  "events[i].Granted(g)",
 		new:  "if i == 0 {\n\t\t\tevents[i].Granted(g)\n\t\t}",
 		test: inRoot("TestTheObserversOfEachLockAreTold"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "observers-of-the-first-lock-told-of-the-release-only",
@@ -439,8 +386,6 @@ var ofSeveral = []mutant{
 		old:  "range j.events {",
 		new:  "range j.events[:1] {",
 		test: inRoot("TestTheObserversOfEachLockAreTold"),
-
-		unexplored: noneTakesSeveral,
 	},
 	{
 		name: "all-of-all-refused",
@@ -451,7 +396,7 @@ var ofSeveral = []mutant{
 		new:  "ok && len(nested.locks) == 0 {\n\t\t\tinner",
 		test: inRoot("TestAllMayBeNested"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "all input of a world is good",
 	},
 	{
 		name: "embedded-lock-taken-for-the-lock",
@@ -462,7 +407,7 @@ var ofSeveral = []mutant{
 		new:  "l.lockSlot().lock == nil",
 		test: inRoot("TestBadInputOfAll"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "all input of a world is good",
 	},
 	{
 		name: "request-measured-by-its-last-lock",
@@ -473,6 +418,6 @@ var ofSeveral = []mutant{
 		new:  "claims[i].Size()",
 		test: inRoot("TestBadInputOfAll"),
 
-		unexplored: noneTakesSeveral,
+		unexplored: "all input of a world is good",
 	},
 }
