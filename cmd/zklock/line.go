@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -102,7 +103,7 @@ func permits(ctx context.Context, conn *zklocks.Conn, path string) (int, error) 
 	answered := make(chan answer, 1)
 	go func() { // the client's calls wait until there is a server
 		for {
-			data, _, err := conn.Client().Get(path)
+			data, _, err := conn.Client().Get(slot.Path(conn, path))
 			if !lostOnTheWay(err) || ctx.Err() != nil {
 				answered <- answer{data, err}
 				return
