@@ -16,7 +16,7 @@ COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/test)(/|$$)' | pas
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -142,6 +142,9 @@ zookeeper: ## install the ZooKeeper server that the tests start, unless it is th
 
 metrics: ## print lines by package, types, functions and depth of one Lock, words of the documents
 	@$(GO) run ./internal/test/metrics
+
+binaries: ## build zklock for Linux and macOS, reproducibly, into bin/release; CHECK=1: twice, and compare
+	@GO="$(GO)" scripts/binaries.sh $(if $(CHECK),-check)
 
 fuzz: ## run each fuzz target for FUZZTIME (60s)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)

@@ -104,7 +104,7 @@ func zsh(all []*command) string {
 		switch c.name {
 		case "completion":
 			cases.WriteString(" '1:shell:(bash zsh fish)'")
-		case "dev": // takes flags alone
+		case "dev", "version": // take no path
 		case "run":
 			cases.WriteString(" '1:path:' '*::command:_normal'")
 		default:
