@@ -56,4 +56,10 @@ while read -r mod; do
 	check "staticcheck, $dir" inside "$dir" "$staticcheck" ./...
 done < <(find . -name go.mod -not -path '*/testdata/*' | sort)
 check "GitHub's files" github
+check "release.sh" "$scripts/release-test.sh"
+if tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then
+	check "API since $tag" env GO="$go" "$scripts/api.sh" "$tag"
+else
+	echo 'ok    API: no version is tagged, so there is nothing to compare it with'
+fi
 exit $failed
