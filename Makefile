@@ -134,7 +134,7 @@ bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and it
 	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }
 	BENCH=$(BENCH) BENCH_REPORT=$(CURDIR)/docs $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
 
-lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and verify; nested modules, too
+lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
 	@GO="$(GO)" scripts/lint.sh
 
 zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set

@@ -31,7 +31,11 @@ func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
 
 // ensemble returns the servers, and the path below which the locks are.
 func (s *servers) ensemble() (list []string, chroot string, err error) {
-	return zklocks.ParseServers(cmp.Or(s.addrs, os.Getenv("ZK_SERVERS"), defaultServer))
+	text := cmp.Or(s.addrs, os.Getenv("ZK_SERVERS"), defaultServer)
+	if strings.Contains(text, "@") { // the part in front may be a password
+		return nil, "", errors.New("the list of servers has an @ in it: credentials belong into -auth-file")
+	}
+	return zklocks.ParseServers(text)
 }
 
 func (s *servers) list() []string { list, _, _ := s.ensemble(); return list }

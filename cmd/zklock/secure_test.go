@@ -276,7 +276,7 @@ func TestWrongUsageOfSecurity(t *testing.T) {
 		{"line 1 is not user:password", nil, auth("unnamed", ":"+password)},
 		{"line 1 is not user:password", nil, auth("open", password+":")},
 		{"it has no line user:password", nil, auth("empty", "\n\n")},
-		{"an @ in it", nil, []string{"-servers", "ann:" + password + "@localhost"}},
+		{"credentials belong into -auth-file", nil, []string{"-servers", "ann:" + password + "@localhost"}},
 		{"chroot", nil, []string{"-servers", "localhost:1/a//b"}},
 	} {
 		code, text := prints(t, c.env, append(append([]string{"ls"}, c.flags...), "/jobs/nightly")...)
