@@ -3,14 +3,17 @@ package zklocks
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/liveness"
+	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 type connSlot = slot.Conn
@@ -88,6 +91,32 @@ func (c *Conn) SessionTimeout() time.Duration {
 		return l.Timeout()
 	}
 	return 0
+}
+
+// RequestRelease asks a member of a queue, as a Queue method has listed it, to give the lock up, as
+// Curator's Revoker does. A holder is told by [Hold.ReleaseRequested], or by Curator's
+// RevocationListener; a waiter, too, once it holds. Nothing is forced: a holder that does not look
+// goes on, and so does one that ignores the request. It may be asked again, which changes nothing.
+//
+// The request overwrites the data of the member's node, which [Member] then has as Data, without
+// Host and Pid. It stays until the node is gone or the holder writes into it, and a Downgrade makes
+// a node that has not been asked.
+//
+// The error matches zk.ErrNoNode when the member has released, left or downgraded; ctx's error when
+// there was no answer, and then the request may have been made; zk.ErrClosing when the connection
+// was closed; zk.ErrNoAuth when a right is missing: READ and WRITE on the node.
+func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
+	err := znode.ValidatePath(m.Path)
+	switch {
+	case c.Client() == nil:
+		err = slot.ErrNoConn
+	case err == nil:
+		err = queue.RequestRelease(ctx, c.Client(), m.Path, m.Token)
+	}
+	if err != nil {
+		return fmt.Errorf("zklocks: request release of %s: %w", m.Path, err)
+	}
+	return nil
 }
 
 // Close ends the session. All holds on the connection are lost: their holders are told, then the

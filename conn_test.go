@@ -204,6 +204,10 @@ func TestWithChroot(t *testing.T) {
 		if err != nil || len(queue) != 1 || !strings.HasPrefix(queue[0].Path, "/app/rwlock/") {
 			t.Errorf("queue: %+v, %v", queue, err)
 		}
+		if err := below.RequestRelease(t.Context(), queue[0]); err != nil {
+			t.Errorf("the path of a member is that on the server: %v", err)
+		}
+		<-hold.ReleaseRequested()
 		if err := whole.Client().Delete(queue[0].Path, -1); err != nil {
 			t.Fatal(err)
 		}

@@ -75,6 +75,24 @@ func (h *Hold) Lost() <-chan struct{} {
 	return closed
 }
 
+// ReleaseRequested returns a channel that is closed when a client asks the holder to give the lock
+// up, by [Conn.RequestRelease] or Curator's Revoker, also when it had asked before the lock was
+// granted. Nothing is forced: the holder decides whether and when it calls Release. When the hold
+// has ended the channel means nothing any more. That of the zero Hold is nil and never closes.
+//
+// The first call has the node read and watched, in the background: a hold that never calls it makes
+// no request for it. What is asked is the node. So holds that share one are asked together: those
+// of readers of one value, those on one reentrant lock, and with rwlock.WithHandoff those of the
+// next holders of the process, too. A hold of [All] is asked by a request to any of its nodes.
+// Downgrade makes another node, which can be asked as well. A client that may not read its own node
+// hears of no request.
+func (h *Hold) ReleaseRequested() <-chan struct{} {
+	if g := h.grant(); g != nil {
+		return g.ReleaseRequested()
+	}
+	return nil
+}
+
 // Context returns a context that ends with parent or with the hold. Its context.Cause then matches
 // [ErrLost] or [ErrReleased]. The context of a reentrant lock carries the ownership: a call of Lock
 // with it enters again.
@@ -140,19 +158,23 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	return nil, ErrLost
 }
 
-// Guard returns ops behind a check that fails with zk.ErrNoNode once the node of the hold is gone,
-// the first of them if it has several, for programs that call zk.Conn.Multi themselves:
+// Guard returns ops behind checks that fail with zk.ErrNoNode once a node of the hold is gone, for
+// programs that call zk.Conn.Multi themselves:
 //
 //	conn.Client().Multi(a.Guard(b.Guard(ops...)...)...) // while both a and b are held
 //
 // [Hold.Multi] is what most need. Downgrade makes another node, and so ends the guards that were
 // taken before.
 func (h *Hold) Guard(ops ...any) []any {
-	guard := &zk.CheckVersionRequest{Path: "/zookeeper/no hold", Version: -1} // that of the zero Hold fails
+	checks := []*zk.CheckVersionRequest{{Path: "/zookeeper/no hold", Version: -1}} // that of the zero Hold fails
 	if g := h.grant(); g != nil {
-		guard = g.Guard()
+		checks = g.Guard()
 	}
-	return append([]any{guard}, ops...)
+	guarded := make([]any, 0, len(checks)+len(ops))
+	for _, check := range checks {
+		guarded = append(guarded, check)
+	}
+	return append(guarded, ops...)
 }
 
 // Verify asks a quorum of the ensemble whether the nodes of the hold still exist, so a server that

@@ -29,6 +29,11 @@ func TestTheZeroHoldIsLost(t *testing.T) {
 	default:
 		t.Error("Lost is open")
 	}
+	select {
+	case <-hold.ReleaseRequested():
+		t.Error("asked to release")
+	default:
+	}
 	if hold.Held() || hold.Token() != 0 || !hold.Deadline().IsZero() || len(hold.Guard("op")) != 2 {
 		t.Errorf("held %v, token %d, deadline %v, guard %v", hold.Held(), hold.Token(), hold.Deadline(), hold.Guard("op"))
 	}
@@ -40,8 +45,8 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 		value   any
 		methods []string
 	}{
-		{&zklocks.Hold{}, []string{"Context", "Deadline", "Err", "Guard", "Held", "Lost", "Multi", "Release", "Token", "Verify"}},
-		{&zklocks.Conn{}, []string{"Client", "Close", "SessionTimeout"}},
+		{&zklocks.Hold{}, []string{"Context", "Deadline", "Err", "Guard", "Held", "Lost", "Multi", "Release", "ReleaseRequested", "Token", "Verify"}},
+		{&zklocks.Conn{}, []string{"Client", "Close", "RequestRelease", "SessionTimeout"}},
 	} {
 		typ := reflect.TypeOf(tc.value)
 		var methods []string

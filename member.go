@@ -10,14 +10,15 @@ import (
 // them. A holder's node looks like a waiter's: Holding says that it is its turn by what the server
 // shows.
 type Member struct {
-	Path    string       // of its first node
-	Kind    observe.Kind // what it holds or waits for
-	Permits int          // of a semaphore: how many it asked for; else 1
-	Holding bool         // and not waiting
-	Since   time.Time    // when it queued, by the server's clock
-	Session int64        // that the nodes belong to
-	Token   int64        // the fencing token that goes with the nodes
-	Data    []byte       // what the node contains, see WithData
-	Host    string       // of the process that created the node, if the data has it; else empty
-	Pid     int          // and its number; else 0
+	Path             string       // of its first node, on the server: WithChroot's path included
+	Kind             observe.Kind // what it holds or waits for
+	Permits          int          // of a semaphore: how many it asked for; else 1
+	Holding          bool         // and not waiting
+	ReleaseRequested bool         // see [Conn.RequestRelease]; the data are then those of the request
+	Since            time.Time    // when it queued, by the server's clock
+	Session          int64        // that the nodes belong to
+	Token            int64        // the fencing token that goes with the nodes
+	Data             []byte       // what the node contains, see WithData
+	Host             string       // of the process that created the node, if the data has it; else empty
+	Pid              int          // and its number; else 0
 }

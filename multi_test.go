@@ -124,6 +124,9 @@ func TestZeroAndNilValues(t *testing.T) {
 	if err := conn.Close(); err != nil || conn.SessionTimeout() != 0 || conn.Client() != nil {
 		t.Errorf("a zero Conn: %v, %v, %v", err, conn.SessionTimeout(), conn.Client())
 	}
+	if err := conn.RequestRelease(t.Context(), zklocks.Member{Path: "/x/y"}); err == nil || !strings.Contains(err.Error(), "nil") {
+		t.Errorf("a request without a connection: %v", err)
+	}
 	for _, none := range []*zklocks.Conn{nil, &conn} {
 		if _, err := rwlock.New(none, "/x").Lock(t.Context()); err == nil || !strings.Contains(err.Error(), "nil") {
 			t.Errorf("a lock without a connection: %v", err)

@@ -31,7 +31,8 @@ func WithACL(acl []zk.ACL) Option {
 // WithData sets what the nodes of a lock contain, for programs that look at its queue; at most 512
 // KiB. The default is a small JSON object with the host name and the number of the process,
 // {"host":"db7","pid":4711}, which [Member] shows as Host and Pid; WithData(nil) has them contain
-// nothing. Every client that may read the node sees it.
+// nothing. Every client that may read the node sees it. A request to release takes its place, see
+// [Conn.RequestRelease], and what asks for that, __REVOKE__, is refused here.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)
 	return slot.Common(func(cfg *queue.Config) { cfg.Data = data })

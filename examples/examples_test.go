@@ -24,11 +24,11 @@ const (
 	limit    = time.Minute // an example gives up by itself before
 
 	// The demo compiles the examples first, on a fresh machine with the standard library, and then
-	// runs four of them.
+	// runs five of them.
 	demoLimit = 5 * time.Minute
 )
 
-var examples = []string{"joblimit", "inventory", "treewalk", "fencing"}
+var examples = []string{"joblimit", "inventory", "treewalk", "transfer", "fencing"}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -64,6 +64,9 @@ func TestExamples(t *testing.T) {
 			{"no reader sees half a rewrite", "inventory", nil, 0, "PROVED: "},
 			{"without the lock a reader sees half a rewrite", "inventory", []string{"-unlocked"}, 1, "inventory: FAILED: "},
 			{"recursion has one owner", "treewalk", nil, 0, "PROVED: "},
+			{"no money is lost between locks that are taken together", "transfer", nil, 0, "PROVED: "},
+			{"locks that are taken one after the other stop all", "transfer", []string{"-loop"}, 1, "transfer: FAILED: "},
+			{"without the locks money is lost", "transfer", []string{"-unlocked"}, 1, "transfer: FAILED: "},
 			{"a late write is refused", "fencing", nil, 0, "PROVED: "},
 			{"more permits than workers are never all in use", "joblimit", []string{"-limit=9"}, 1, "joblimit: FAILED: there were never 9"},
 			{"no server is a failure", "treewalk", []string{"-servers=127.0.0.1:1"}, 1, "treewalk: FAILED: no ZooKeeper at 127.0.0.1:1: "},
@@ -107,7 +110,7 @@ func TestDemo(t *testing.T) {
 		status       int
 		lastLine     string
 	}{
-		"a server in memory is the default": {"", "", 0, "recursion had one owner, and a late write was refused."},
+		"a server in memory is the default": {"", "", 0, "recursion had one owner, no money was lost, and a late write was refused."},
 		"the environment names servers":     {"127.0.0.1:1", "", 1, "demo: joblimit: exit status 1"},
 		"the flag wins":                     {loopback.For(t).Addr(), "127.0.0.1:1", 1, "demo: joblimit: exit status 1"},
 	} {

@@ -1,6 +1,10 @@
 package reentrant
 
 import (
+	"context"
+	"errors"
+
+	"github.com/zklocks/zklocks/internal/goid"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 )
@@ -61,3 +65,39 @@ func (o *owner) add() *held {
 
 // maxBatch limits what one hold that is still referenced keeps alive to a page.
 const maxBatch = 32
+
+// part is for zklocks.All, whose hold makes its caller the owner of the lock.
+func (m *Mutex) part() (queue.Part, error) {
+	return queue.Part{
+		Queue: m.queue, Request: m.request,
+		Ready: func(ctx context.Context, _ bool) error {
+			if m.owns(ctx) {
+				return errOwned
+			}
+			return nil
+		},
+		Own: func(grant *queue.Grant) queue.Owner { return partOwner{m.begin(grant, goid.ID())} },
+	}, m.err
+}
+
+var errOwned = errors.New("the caller holds the lock already")
+
+// owns reports whether Lock would enter the lock again.
+func (m *Mutex) owns(ctx context.Context) bool {
+	h := m.carried(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.owners[goid.ID()] != nil || h != nil && h.owner.of.total > 0
+}
+
+// partOwner is the hold on a grant that belongs to several locks together.
+type partOwner struct{ h *held }
+
+func (p partOwner) Context(parent context.Context) context.Context {
+	return &holdContext{parent, p.h}
+}
+
+func (p partOwner) End() (last bool) {
+	_ = p.h.End()
+	return p.h.mutex().unhold(p.h.owner)
+}

@@ -18,10 +18,11 @@ import (
 // copied.
 //
 // The owner is the goroutine that called Lock, and each goroutine that passes a context from
-// [zklocks.Hold.Context]. So code that calls itself re-enters automatically; a goroutine
-// that works for the owner re-enters by passing the context. Another Mutex value is another owner,
-// also on the same path.
+// [zklocks.Hold.Context]. So code that calls itself re-enters automatically; a goroutine that works
+// for the owner re-enters by passing the context. Another Mutex value is another owner, also on the
+// same path.
 type Mutex struct {
+	lockSlot
 	path    string
 	queue   *queue.Queue
 	request queue.Request
@@ -31,10 +32,13 @@ type Mutex struct {
 	owners map[int64]*owner // by goroutine id, with the grant that the goroutine entered last
 }
 
+type lockSlot = slot.Lock
+
 // New returns the lock at path. The path is a directory of the lock's own, which is created when it
 // is first needed. New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 	m := &Mutex{path: path, owners: make(map[int64]*owner)}
+	slot.PutPart(&m.lockSlot, m, path, m.part)
 	if conn == nil {
 		m.err = slot.ErrNoConn
 		return m
@@ -111,9 +115,14 @@ func (m *Mutex) enter(ctx context.Context, me int64, how acquire) (*held, error)
 	if err != nil {
 		return nil, err
 	}
+	return m.begin(grant, me), nil
+}
+
+// begin makes a goroutine the owner of a grant.
+func (m *Mutex) begin(grant *queue.Grant, me int64) *held {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.holdLocked(&newOwnership(m, grant, me).first), nil
+	return m.holdLocked(&newOwnership(m, grant, me).first)
 }
 
 // carried returns the hold whose context ctx is or is derived from, or nil.

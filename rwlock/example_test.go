@@ -96,6 +96,44 @@ func ExampleRWMutex_RLock() {
 	// after both are released: true
 }
 
+// A holder that is asked to give the lock up does so when it can.
+func Example_requestRelease() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	conn := exampleConn(ctx)
+	defer conn.Close()
+	mu := rwlock.New(conn, "/examples/request")
+
+	hold, err := mu.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Any process can ask.
+	queue, err := mu.Queue(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, member := range queue {
+		if member.Holding {
+			if err := conn.RequestRelease(ctx, member); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+
+	select {
+	case <-hold.ReleaseRequested():
+		fmt.Println("asked, and still held:", hold.Held())
+	case <-hold.Lost():
+		log.Fatal(hold.Err())
+	}
+	fmt.Println("released:", hold.Release(ctx) == nil)
+	// Output:
+	// asked, and still held: true
+	// released: true
+}
+
 // A wait that takes too long ends with its context, and leaves nothing in the queue.
 func ExampleRWMutex_Lock() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -76,29 +76,39 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 	if h == nil {
 		h = new(zklocks.Hold) // a zero Hold is lost, too
 	}
-	grant, ok := slot.Get(h).(*held)
-	switch {
-	case slot.Get(h) == nil:
-		return m.wrap("downgrade", zklocks.ErrLost)
-	case !ok || grant.mutex != m:
-		return m.wrap("downgrade", errForeign)
+	err := errForeign
+	switch grant := slot.Get(h).(type) {
+	case nil:
+		err = zklocks.ErrLost
+	case *held:
+		if grant.mutex == m {
+			err = grant.downgrade(ctx)
+		}
+	case *queue.Joint:
+		if one := grant.In(m.queue); one != nil {
+			err = m.downgrade(ctx, one, grant.Err)
+		}
 	}
-	return m.wrap("downgrade", grant.downgrade(ctx))
+	return m.wrap("downgrade", err)
 }
 
-func (h *held) downgrade(ctx context.Context) error {
-	err := h.Err()
+// downgrade downgrades a grant for a hold on it, which alive says is not over.
+func (m *RWMutex) downgrade(ctx context.Context, grant *queue.Grant, alive func() error) error {
+	err := alive()
 	if err == nil {
-		err = zkclient.Ended(ctx) // checked first, because withdraw ends the handoff even if the downgrade then does nothing
+		err = grant.Downgrade(ctx, m.kinds.write, m.kinds.read)
 	}
-	if err == nil {
-		err = h.mutex.writes.withdraw(&h.Hold)
-	}
-	if err == nil {
-		err = h.Grant.Downgrade(ctx, h.mutex.kinds.write, h.mutex.kinds.read)
-	}
-	if end := h.Err(); err != nil && end != nil {
+	if end := alive(); err != nil && end != nil {
 		err = end // ctx may be derived from the hold
 	}
 	return err
+}
+
+func (h *held) downgrade(ctx context.Context) error {
+	if err := zkclient.Ended(ctx); err == nil { // or withdraw would end the handoff for nothing
+		if err := h.mutex.writes.withdraw(&h.Hold); err != nil {
+			return err
+		}
+	}
+	return h.mutex.downgrade(ctx, h.Grant, h.Err)
 }

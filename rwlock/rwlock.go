@@ -15,19 +15,26 @@ import (
 // writing. It may be used by many goroutines at once; each call of Lock or RLock is a separate
 // waiter. It stays usable after any error. It must not be copied.
 type RWMutex struct {
+	lockSlot
 	path   string
 	queue  *queue.Queue
 	kinds  kinds
 	reads  readSharer
 	writes handoff
+	reader rlocker
 	err    error // invalid arguments of New
 }
+
+type lockSlot = slot.Lock
 
 // New returns the lock at path. The path is a directory of the lock's own, which is created when it
 // is first needed. New does no I/O: the first call reports bad arguments. Use one value for a path
 // in a process: the readers of one value share a node, those of two do not.
 func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	m := &RWMutex{path: path}
+	m.reader.m = m
+	slot.PutPart(&m.lockSlot, m, path, m.writePart)
+	slot.PutPart(&m.reader.lockSlot, &m.reader, path, m.readPart)
 	if conn == nil {
 		m.err = slot.ErrNoConn
 		return m
@@ -104,12 +111,33 @@ func (m *RWMutex) TryRLock(ctx context.Context) (*zklocks.Hold, error) {
 
 // RLocker returns the lock for reading as a [zklocks.Locker]: its Lock is RLock, its TryLock is
 // TryRLock.
-func (m *RWMutex) RLocker() zklocks.Locker { return rlocker{m} }
+func (m *RWMutex) RLocker() zklocks.Locker { return &m.reader }
 
-type rlocker struct{ m *RWMutex }
+type rlocker struct {
+	lockSlot
+	m *RWMutex
+}
 
-func (l rlocker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.m.RLock(ctx) }
-func (l rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.m.TryRLock(ctx) }
+func (l *rlocker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.m.RLock(ctx) }
+func (l *rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.m.TryRLock(ctx) }
+
+// writePart and readPart are for zklocks.All. A caller that takes several locks has a node of its
+// own: it neither shares one nor is handed one.
+func (m *RWMutex) writePart() (queue.Part, error) {
+	return queue.Part{
+		Queue: m.queue, Request: m.writes.request(),
+		Ready: func(ctx context.Context, wait bool) error {
+			if !wait {
+				m.reads.releaseIdle(ctx)
+			}
+			return nil
+		},
+	}, m.err
+}
+
+func (m *RWMutex) readPart() (queue.Part, error) {
+	return queue.Part{Queue: m.queue, Request: queue.Request{Kind: m.kinds.read, Nodes: 1}}, m.err
+}
 
 func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Grant, error)) (*zklocks.Hold, error) {
 	hold.NeedContext(ctx)

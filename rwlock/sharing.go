@@ -18,7 +18,7 @@ type sharedGrant struct {
 	over    chan struct{}                // closed when the grant has ended
 
 	kept      atomic.Bool  // idleLoop has been started
-	unkept    atomic.Bool  // idleLoop has ended, or is about to, because a writer has queued
+	unkept    atomic.Bool  // no longer kept idle: a writer has queued, or the release is requested
 	idleSince atomic.Int64 // when the last reader left, in nanoseconds since start
 
 	// readers counts the holds. When it is negative, no reader joins, and the node is released. All
@@ -132,10 +132,11 @@ func (g *sharedGrant) keep() {
 	}
 }
 
-// idleLoop ends the grant when it has been idle for too long, or a writer queues. A lost grant need
-// not be ended.
+// idleLoop ends the grant when it has been idle for too long, or a writer queues, or its release is
+// requested. A lost grant need not be ended.
 func (g *sharedGrant) idleLoop() {
 	lost := g.grant.State().Lost()
+	asked := g.grant.ReleaseRequested()
 	writers := g.sharing.Writers()
 	if writers == nil { // a writer has queued in between
 		g.unkept.Store(true)
@@ -154,6 +155,10 @@ func (g *sharedGrant) idleLoop() {
 			writers.Event(event, first)
 			g.unkept.Store(true)
 			g.releaseIdle() // if it has readers, the last one ends it
+			return
+		case <-asked:
+			g.unkept.Store(true)
+			g.releaseIdle()
 			return
 		case <-timer.C:
 		}

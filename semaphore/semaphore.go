@@ -76,33 +76,38 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error
 }
 
 // Locker returns n permits as a [zklocks.Locker]: its Lock is Acquire, its TryLock is TryAcquire.
-func (s *Semaphore) Locker(n int) zklocks.Locker { return locker{s, n} }
+func (s *Semaphore) Locker(n int) zklocks.Locker {
+	l := &locker{s: s, n: n}
+	slot.PutPart(&l.lockSlot, l, s.path, l.part)
+	return l
+}
 
 type locker struct {
+	lockSlot
 	s *Semaphore
 	n int
 }
 
-func (l locker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.s.Acquire(ctx, l.n) }
-func (l locker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.s.TryAcquire(ctx, l.n) }
+type lockSlot = slot.Lock
+
+func (l *locker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.s.Acquire(ctx, l.n) }
+func (l *locker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.s.TryAcquire(ctx, l.n) }
+
+// part is for zklocks.All.
+func (l *locker) part() (queue.Part, error) {
+	request, err := l.s.request(l.n)
+	return queue.Part{Queue: l.s.queue, Request: request}, err
+}
 
 type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
 
 func (s *Semaphore) take(ctx context.Context, op string, how acquire, n int) (*zklocks.Hold, error) {
-	if s.err != nil {
-		return nil, s.wrap(op, s.err)
-	}
-	if n < 1 {
-		return nil, s.wrap(op, fmt.Errorf("n is %d, it must be at least 1", n))
-	}
-	if err := s.count.fits(n); err != nil {
+	request, err := s.request(n)
+	if err != nil {
 		return nil, s.wrap(op, err)
 	}
 	events := s.queue.NewEvents()
-	grant, err := how(s.queue, ctx, queue.Request{
-		Kind: znode.Permit, Nodes: n,
-		Limit: func(ctx context.Context, sess int64) (queue.Limit, error) { return s.limit(ctx, sess, n) },
-	})
+	grant, err := how(s.queue, ctx, request)
 	if err != nil {
 		return nil, s.wrap(op, err)
 	}
@@ -110,6 +115,21 @@ func (s *Semaphore) take(ctx context.Context, op string, how acquire, n int) (*z
 	h := &held{Grant: grant, semaphore: s, events: events}
 	slot.Put(&h.public, h)
 	return &h.public, nil
+}
+
+// request asks for n permits.
+func (s *Semaphore) request(n int) (queue.Request, error) {
+	r := queue.Request{
+		Kind: znode.Permit, Nodes: n,
+		Limit: func(ctx context.Context, sess int64) (queue.Limit, error) { return s.limit(ctx, sess, n) },
+	}
+	switch {
+	case s.err != nil:
+		return r, s.err
+	case n < 1:
+		return r, fmt.Errorf("n is %d, it must be at least 1", n)
+	}
+	return r, s.count.fits(n)
 }
 
 // limit allows at most permits-n nodes ahead, of any callers. One transaction creates the n nodes

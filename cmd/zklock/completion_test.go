@@ -9,7 +9,7 @@ import (
 func TestBashCompletes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"zklock ":                         "run ls watch dev completion version",
+		"zklock ":                         "run ls watch ask break dev completion version",
 		"zklock wa":                       "watch",
 		"zklock run -sh":                  "-shared",
 		"zklock run -s":                   "-servers -shared",

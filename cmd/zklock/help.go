@@ -15,6 +15,7 @@ func overview(all []*command) string {
   zklock run -try /jobs/nightly -- ./nightly.sh      not at all if another one runs
   zklock run -permits 4 /jobs/backup -- ./backup.sh  four at a time
   zklock ls /jobs/nightly                            who runs, who waits
+  zklock ask /jobs/nightly                           ask the holder to give it up
   zklock dev                                         a server in memory, to try all of this
 
 Commands:

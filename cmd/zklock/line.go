@@ -28,8 +28,9 @@ type line struct {
 }
 
 type member struct {
-	Holding bool      `json:"holding"` // and not waiting
-	Kind    string    `json:"kind"`    // read, write, lock, permit
+	Holding bool      `json:"holding"`         // and not waiting
+	Asked   bool      `json:"asked,omitempty"` // to release
+	Kind    string    `json:"kind"`            // read, write, lock, permit
 	Permits int       `json:"permits,omitempty"`
 	Since   time.Time `json:"since"` // when it queued, by the server's clock
 	Session string    `json:"session"`
@@ -46,7 +47,7 @@ func (l *line) add(kind string, queue []zklocks.Member) {
 		case l.Kind != kind && len(l.Members) > 0:
 			l.Kind = "mixed" // they do not exclude each other
 		}
-		m := member{q.Holding, kinds[q.Kind], 0, q.Since, sessionID(q.Session), q.Token, q.Path, string(q.Data)}
+		m := member{q.Holding, q.ReleaseRequested, kinds[q.Kind], 0, q.Since, sessionID(q.Session), q.Token, q.Path, string(q.Data)}
 		if q.Kind == observe.Permits {
 			m.Permits = q.Permits
 		}
@@ -96,32 +97,46 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 
 // permits returns the number that a semaphore has stored at its path, 0 if there is none.
 func permits(ctx context.Context, conn *zklocks.Conn, path string) (int, error) {
+	data, err := retried(ctx, func() ([]byte, error) {
+		data, _, err := conn.Client().Get(slot.Path(conn, path))
+		return data, err
+	})
+	switch {
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return 0, err
+	case err != nil && err != zk.ErrNoNode:
+		return 0, fmt.Errorf("%s: %w", path, err)
+	}
+	n, err := strconv.Atoi(string(data))
+	if err != nil || n < 1 {
+		return 0, nil
+	}
+	return n, nil
+}
+
+// retried makes a call of the client until a server answers or ctx ends. The client's calls wait
+// until there is a server.
+func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	type answer struct {
-		data []byte
-		err  error
+		value T
+		err   error
 	}
 	answered := make(chan answer, 1)
-	go func() { // the client's calls wait until there is a server
+	go func() {
 		for {
-			data, _, err := conn.Client().Get(slot.Path(conn, path))
+			value, err := call()
 			if !lostOnTheWay(err) || ctx.Err() != nil {
-				answered <- answer{data, err}
+				answered <- answer{value, err}
 				return
 			}
 		}
 	}()
 	select {
 	case a := <-answered:
-		if a.err != nil && a.err != zk.ErrNoNode {
-			return 0, fmt.Errorf("%s: %w", path, a.err)
-		}
-		n, err := strconv.Atoi(string(a.data))
-		if err != nil || n < 1 {
-			return 0, nil
-		}
-		return n, nil
+		return a.value, a.err
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		var none T
+		return none, ctx.Err()
 	}
 }
 

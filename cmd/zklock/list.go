@@ -43,7 +43,8 @@ they came; for all kinds of lock, of this tool and of any other program.
   zklock ls -json /jobs/nightly | jq -r '.members[] | select(.holding).data'
 
 FOR is how long ago the member queued. TOKEN is the fencing token. DATA is what
--data or the program says; zklock's own default names host, pid and command.
+-data or the program says; zklock's own default names host, pid and command. A
+member that was asked to release, by zklock ask or a program, has no data left.
 `)
 	o := &observer{}
 	o.define(c)
@@ -71,10 +72,15 @@ FOR is how long ago the member queued. TOKEN is the fencing token. DATA is what
 
 func (o *observer) look(ctx context.Context, conn *zklocks.Conn) (*line, error) {
 	l, err := look(ctx, conn, o.path)
+	return l, o.late(err)
+}
+
+// late says what it means that -timeout is over.
+func (s *servers) late(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fail(exitNoServer, "no answer from %s for %v", strings.Join(o.list(), ", "), o.timeout)
+		return fail(exitNoServer, "no answer from %s for %v", strings.Join(s.list(), ", "), s.timeout)
 	}
-	return l, err
+	return err
 }
 
 func (o *observer) show(l *line) string {

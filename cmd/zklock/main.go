@@ -57,7 +57,7 @@ func (c *command) given(name string) (given bool) {
 }
 
 func commands() []*command {
-	return []*command{runCommand(), listCommand(), watchCommand(), devCommand(), completionCommand(), versionCommand()}
+	return []*command{runCommand(), listCommand(), watchCommand(), askCommand(), breakCommand(), devCommand(), completionCommand(), versionCommand()}
 }
 
 func zklock(args []string) int {

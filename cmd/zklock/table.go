@@ -19,15 +19,22 @@ func (l *line) table(now time.Time) string {
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "STATE\tKIND\tFOR\tSESSION\tTOKEN\tDATA")
 	for _, m := range l.Members {
-		kind := m.Kind
-		if m.Permits > 1 {
-			kind = fmt.Sprintf("%d permits", m.Permits)
+		data := printable(m.Data)
+		if m.Asked {
+			data = "asked to release"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%d\t%s\n",
-			state(m.Holding), kind, age(now.Sub(m.Since)), m.Session, m.Token, printable(m.Data))
+		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%d\t%s\n", state(m.Holding), m.what(), age(now.Sub(m.Since)), m.Session, m.Token, data)
 	}
 	_ = w.Flush()
 	return b.String()
+}
+
+// what is what a member holds or waits for.
+func (m member) what() string {
+	if m.Permits > 1 {
+		return fmt.Sprintf("%d permits", m.Permits)
+	}
+	return m.Kind
 }
 
 func state(holding bool) string {

@@ -118,3 +118,28 @@ func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
 	s.types("more\n")
 	s.shows("after more")
 }
+
+// Where a person can be asked break asks, and deletes nothing without a yes.
+func TestBreakAsksAtATerminal(t *testing.T) {
+	path := test.Path(t)
+	h := holder(t, path)
+	for _, answer := range []string{"\n", "no\n", "y\n"} {
+		s := atTerminal(t, `"$0" break "$1"; echo code $?`, path)
+		s.shows("Deleting the nodes of these members stops no process.")
+		s.types(answer)
+		s.shows(fmt.Sprint("code ", exitFailed))
+		inLine(t, path, 1)
+	}
+	s := atTerminal(t, `trap : INT; "$0" break "$1"; echo code $?`, path)
+	s.shows("Deleting the nodes")
+	s.types("\x03") // ^C
+	s.shows(fmt.Sprint("code ", exitFailed))
+	inLine(t, path, 1)
+
+	s = atTerminal(t, `"$0" break "$1"; echo code $?`, path)
+	s.shows("Deleting the nodes")
+	s.types("yes\n")
+	s.shows("code 0")
+	ends(t, h, exitLost)
+	free(t, path)
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -48,6 +49,7 @@ const calm = 100 * time.Millisecond
 func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 	live := !o.json && isTerminal(os.Stdout)
 	changed := changes(conn.Client(), slot.Path(conn, o.path))
+	nodes := &memberNodes{conn: conn.Client(), changed: changed, watched: map[string]bool{}}
 	var seen *line
 	var last string
 	for {
@@ -66,6 +68,7 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 		}
 		if seen != nil {
 			last = o.print(seen, live, last)
+			nodes.watch(seen)
 		}
 		tick := time.NewTicker(time.Second)
 		for waiting := true; waiting; {
@@ -115,7 +118,7 @@ func isTerminal(f *os.File) bool {
 
 // changes yields after each change of what look reads, and at the start. The watch is set before
 // look is called, so that no change is missed.
-func changes(conn *zk.Conn, path string) <-chan struct{} {
+func changes(conn *zk.Conn, path string) chan struct{} {
 	changed := make(chan struct{}, 1)
 	children := func(dir string) (<-chan zk.Event, error) {
 		_, _, events, err := conn.ChildrenW(dir)
@@ -153,4 +156,45 @@ func changes(conn *zk.Conn, path string) <-chan struct{} {
 		}()
 	}
 	return changed
+}
+
+// memberNodes are the nodes whose data are watched: a request to release is written into a node, of
+// which the watches of changes do not tell.
+type memberNodes struct {
+	conn    *zk.Conn
+	changed chan<- struct{}
+
+	mu      sync.Mutex
+	watched map[string]bool
+}
+
+// watch watches the nodes of a line until their data are others than the line has, or they are
+// gone.
+func (n *memberNodes) watch(l *line) {
+	for _, m := range l.Members {
+		n.mu.Lock()
+		had := n.watched[m.Node]
+		n.watched[m.Node] = true
+		n.mu.Unlock()
+		if !had {
+			go n.await(m)
+		}
+	}
+}
+
+func (n *memberNodes) await(m member) {
+	data, _, events, err := n.conn.GetW(m.Node)
+	other := err == nil && string(data) != m.Data
+	if err == nil && !other {
+		other = (<-events).Type == zk.EventNodeDataChanged
+	}
+	n.mu.Lock()
+	delete(n.watched, m.Node) // after an error the next look, which follows it, watches again
+	n.mu.Unlock()
+	if other {
+		select {
+		case n.changed <- struct{}{}:
+		default:
+		}
+	}
 }

@@ -33,6 +33,7 @@ var examples = []struct{ name, title, flag string }{
 		"-within=5s"}, // the server in memory grants short sessions; half of it is for a busy machine
 	{"inventory", "Many read what two rewrite, in several steps. No reader may see half a rewrite.", ""},
 	{"treewalk", "A function locks, calls itself, and hands work to goroutines. No other caller gets in.", ""},
+	{"transfer", "Money moves between accounts, two of five locks at once, in any order. One teller is killed.", ""},
 	{"fencing", "A holder is frozen and wakes up too late. Its write must not count.", ""},
 }
 
@@ -104,7 +105,7 @@ func demo(ctx context.Context, servers string) (int, error) {
 		}
 	}
 	fmt.Printf("\nALL PROVED in %.0f s: the limit held and a killed holder was replaced, no read was torn,\n"+
-		"recursion had one owner, and a late write was refused.\n", time.Since(begun).Seconds())
+		"recursion had one owner, no money was lost, and a late write was refused.\n", time.Since(begun).Seconds())
 	return 0, nil
 }
 

@@ -167,15 +167,21 @@ func (s *State) listen() *listeners {
 	return all
 }
 
-// EndWith has the end of another state end this one as lost: s is that of one hold, and other
-// returns that of the grant which it rests on. other is called by the first call of EndWith only;
-// of two calls at the same time both may call it, which does no harm. Lock order: other's telling,
-// then that of s.
+// EndWith ties this state to another, once: s is that of one hold, and other returns that of the
+// grant which it rests on. other is called by the first call of EndWith only; of two calls at the
+// same time both may call it, which does no harm.
 func (s *State) EndWith(other func() *State) {
 	if s.tied.Load() {
 		return
 	}
-	forget := other().OnEnd(Holders, func(end error) {
+	s.Tie(other())
+	s.tied.Store(true)
+}
+
+// Tie has the end of another state end this one as lost. Lock order: other's telling, then that of
+// s.
+func (s *State) Tie(other *State) {
+	forget := other.OnEnd(Holders, func(end error) {
 		if s.Lose(end) {
 			return
 		}
@@ -184,7 +190,6 @@ func (s *State) EndWith(other func() *State) {
 		s.Tell()
 	})
 	s.OnEnd(CleanUp, func(error) { forget() })
-	s.tied.Store(true)
 }
 
 // Lost returns a channel that is closed when the hold is lost. It stays open when the hold is

@@ -90,13 +90,14 @@ func (e *Ensemble) newMember(id int) *Member {
 // ID is the member's number; the first one is 1.
 func (m *Member) ID() int { return m.id }
 
-// Serve accepts clients until the listener is closed, which Ensemble.Stop does, too.
+// Serve accepts clients until the listener is closed, which Ensemble.Stop does, too, also where it
+// comes first: a goroutine that was started to serve may run late.
 func (m *Member) Serve(l net.Listener) error {
 	e := m.e
 	e.lock()
 	if e.stopped {
 		e.unlock()
-		return errors.Join(errors.New("memzk: the ensemble has been stopped"), l.Close())
+		return l.Close()
 	}
 	e.running.Add(1)
 	e.listeners[l] = struct{}{}

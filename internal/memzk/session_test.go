@@ -1,6 +1,7 @@
 package memzk
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -260,8 +261,11 @@ func TestServeOfAStoppedEnsemble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Members()[0].Serve(l); err == nil {
-		t.Error("served")
+	if err := e.Members()[0].Serve(l); err != nil {
+		t.Errorf("it ends with %v, want what it ends with when the ensemble stops later: nil", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the listener accepts with %v, want a closed one", err)
 	}
 }
 

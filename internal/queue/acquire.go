@@ -15,19 +15,28 @@ func (q *Queue) Wait(ctx context.Context, r Request) (*Grant, error) { return q.
 // first, and creates nothing when the lock is visibly taken.
 func (q *Queue) Try(ctx context.Context, r Request) (*Grant, error) { return q.acquire(ctx, r, false) }
 
-// acquire is the ZooKeeper lock recipe. The numbers are the steps of doc.go.
 func (q *Queue) acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
+	grants, err := acquire(ctx, []Part{{Queue: q, Request: r}}, wait)
+	if err != nil {
+		return nil, err
+	}
+	return grants[0], nil
+}
+
+// acquire is the ZooKeeper lock recipe, for one request or for several that are granted together
+// (together.go). The numbers are the steps of doc.go.
+func acquire(ctx context.Context, parts []Part, wait bool) (grants, error) {
 	for {
-		w, err := q.enqueue(ctx, r, wait) // 1 create
-		if w != nil {
+		all, err := enqueue(ctx, parts, wait) // 1 create
+		if all != nil {
 			var next turn
-			if next, err = w.waitTurn(ctx, wait); next == granted {
-				return newGrant(w), nil
+			if next, err = all.waitTurn(ctx, wait); next == granted {
+				return all.grants(), nil
 			}
-			err = w.leave(ctx, next, err) // no other way out leaves a node behind
+			err = all.leave(ctx, next, err) // no other way out leaves a node behind
 		}
 		if err != nil {
-			return nil, q.client.Unreached(ctx, err)
+			return nil, parts[0].Queue.client.Unreached(ctx, err)
 		}
 	}
 }
@@ -44,13 +53,13 @@ const (
 )
 
 // waitTurn waits until the waiter's nodes are granted, gone, or given up.
-func (w *waiter) waitTurn(ctx context.Context, wait bool) (next turn, err error) {
-	for _, n := range w.nodes {
-		if err := n.Usable(); err != nil {
-			return failed, err
-		}
-	}
-	next, err = w.shortcut(ctx, wait)
+func (w *waiter) waitTurn(ctx context.Context, wait bool) (turn, error) {
+	next, err := w.shortcut(ctx, wait)
+	return w.waitListed(ctx, wait, next, err)
+}
+
+// waitListed goes on from a first result, with listings for as long as it takes one.
+func (w *waiter) waitListed(ctx context.Context, wait bool, next turn, err error) (turn, error) {
 	for next == relist {
 		if err := zkclient.Ended(ctx); err != nil {
 			return failed, err
@@ -93,7 +102,7 @@ func (w *waiter) confirm(s *survey) turn {
 	if s.blockers.removed && w.own == nil {
 		return relist
 	}
-	return w.recheck(s.limit, s.epoch)
+	return w.recheck()
 }
 
 // because adds to a turn the reason for which the nodes are gone.
@@ -110,7 +119,7 @@ func (w *waiter) because(next turn) (turn, error) {
 // recheck comes before every grant. Events of different nodes arrive in different channels, and a
 // select takes any that is ready. What forbids the grant and came before what allows it has arrived
 // by now, and is found here.
-func (w *waiter) recheck(limit Limit, epoch uint64) turn {
+func (w *waiter) recheck() turn {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {
 			if !zkclient.Gone(event) {
@@ -120,11 +129,11 @@ func (w *waiter) recheck(limit Limit, epoch uint64) turn {
 		}
 	}
 	switch client := w.queue.client; {
-	case limit.changed():
+	case w.limit.changed():
 		return relist // invariant 8
 	case !client.In(w.sess):
 		return requeue // invariant 2
-	case client.Epoch() != epoch:
+	case client.Epoch() != w.epoch:
 		return relist // after a reconnect events may be late: invariants 2 and 11
 	case w.lease.Alive() != nil:
 		return relist

@@ -48,14 +48,15 @@ func newPlaceInLine(t *testing.T, v venue.Venue, timeout time.Duration) *place {
 func (x *place) enter() *waiter {
 	x.Helper()
 	sess := x.conn.SessionID()
-	made, err := x.queue.client.Claim(x.Context(), sess, zkclient.Claim{Dir: x.queue.dir, Kind: x.kind, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
+	made, _, err := x.queue.client.Claim(x.Context(), sess, zkclient.Claim{Dir: x.queue.dir, Kind: x.kind, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
 	if err != nil {
 		x.Fatal(err)
 	}
 	m := &waiter{
 		queue: x.queue, request: Request{Kind: x.kind, Nodes: 1}, sess: sess, epoch: x.queue.client.Epoch(),
-		made: made, nodes: made.Nodes, lease: x.queue.client.Keep(sess),
+		made: made[0], nodes: made[0].Nodes, lease: x.queue.client.Keep(sess),
 	}
+	m.token = waiters{m}.tokenFromReply()
 	x.Cleanup(m.lease.End)
 	return m
 }
@@ -63,7 +64,7 @@ func (x *place) enter() *waiter {
 // lists has the waiter list the queue, which tells its token.
 func (x *place) lists(m *waiter) {
 	x.Helper()
-	if _, _, err := m.listing(x.Context(), 0); err != nil {
+	if _, _, err := m.listing(x.Context()); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -174,10 +175,8 @@ func TestWhatForbidsAGrant(t *testing.T) {
 				if c.watches {
 					x.watchesItself(m)
 				}
-				epoch := x.queue.client.Epoch()
-				var limit Limit
-				c.happen(x, m, &limit)
-				if next := m.recheck(limit, epoch); next != c.want {
+				c.happen(x, m, &m.limit)
+				if next := m.recheck(); next != c.want {
 					t.Errorf("%v, want %v", next, c.want)
 				}
 			})
@@ -196,7 +195,7 @@ func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 			&zk.DeleteRequest{Path: path, Version: -1},
 			&zk.CreateRequest{Path: path, Acl: zk.WorldACL(zk.PermAll), Flags: zk.FlagEphemeral},
 		))
-		if _, _, err := m.listing(t.Context(), 0); !errors.Is(err, errNodeGone) {
+		if _, _, err := m.listing(t.Context()); !errors.Is(err, errNodeGone) {
 			t.Errorf("%v, want %v", err, errNodeGone)
 		}
 	})
@@ -208,7 +207,7 @@ func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := newPlaceInLine(t, v, 10*time.Second)
 		m := x.enter()
-		m.made.Dir = &zk.Stat{NumChildren: 1, Mzxid: 1}
+		m.made.Dir, m.token = &zk.Stat{NumChildren: 1}, 1
 		m.nodes[0].Seq = 1<<31 - 1<<20
 		if next, err := m.waitTurn(t.Context(), false); next != failed || !errors.Is(err, znode.ErrSequence) {
 			t.Errorf("%v, %v, want %v", next, err, znode.ErrSequence)
@@ -259,7 +258,7 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 			m := x.enter()
 			forgotten := false
 			m.limit = Limit{Dir: c.of, Forget: func() { forgotten = true }}
-			m.made.Dir = &zk.Stat{NumChildren: 1, Czxid: c.dir, Mzxid: 1}
+			m.made.Dir, m.token = &zk.Stat{NumChildren: 1, Czxid: c.dir}, 1
 			_, err := m.waitTurn(t.Context(), false)
 			if !errors.Is(err, c.want) || forgotten != (c.want != nil) {
 				t.Errorf("limit of %d, directory %d: %v, want %v; forgotten: %v", c.of, c.dir, err, c.want, forgotten)
@@ -285,19 +284,19 @@ func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 		x.must(nil, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if i, _, err := m.first(ctx, Limit{}, watches, nil); i != another || !errors.Is(err, context.DeadlineExceeded) {
+		if i, _, err := m.first(ctx, watches, nil); i != another || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("ctx ends: %d, %v", i, err)
 		}
-		if i, _, err := m.first(t.Context(), Limit{}, watches, time.After(time.Second)); i != checkACL || err != nil {
+		if i, _, err := m.first(t.Context(), watches, time.After(time.Second)); i != checkACL || err != nil {
 			t.Errorf("check: %d, %v", i, err)
 		}
 		x.must(nil, x.witness.Delete(paths[many-1], -1))
-		if i, event, err := m.first(t.Context(), Limit{}, watches, nil); i != many-1 || !zkclient.Gone(event) || err != nil {
+		if i, event, err := m.first(t.Context(), watches, nil); i != many-1 || !zkclient.Gone(event) || err != nil {
 			t.Errorf("the last of them goes: %d, %v, %v", i, event, err)
 		}
 		x.must(nil, x.witness.Delete(paths[0], -1))
 		m.own = watches[:1]
-		if i, event, err := m.first(t.Context(), Limit{}, watches[1:many-1], nil); !zkclient.Gone(event) || err != nil || i >= many-2 {
+		if i, event, err := m.first(t.Context(), watches[1:many-1], nil); !zkclient.Gone(event) || err != nil || i >= many-2 {
 			t.Errorf("all others go: %d, %v, %v", i, event, err)
 		}
 	})

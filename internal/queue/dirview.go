@@ -72,11 +72,11 @@ func (q *Queue) watchWriters(ctx context.Context, sess int64) *zkclient.Watch {
 // listed takes note of a listing by w (invariant 6). The listing and the watch were asked for side
 // by side: only if both have seen the directory's data in the same version does every later writer
 // fire the watch.
-func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *zkclient.Watch, epoch uint64) {
+func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *zkclient.Watch) {
 	if dir == nil {
 		return
 	}
-	v := &view{queue: w.queue, session: w.sess, epoch: epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, used: new(atomic.Bool)}
+	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, used: new(atomic.Bool)}
 	reader := w.queue.rule(w.request, Limit{})
 	for _, n := range nodes {
 		if reader.waitsFor(n) {

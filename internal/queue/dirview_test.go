@@ -42,8 +42,8 @@ func shared(t *testing.T, v venue.Venue) *place {
 
 func (x *place) looks(m *waiter) {
 	x.Helper()
-	epoch := x.queue.client.Epoch()
-	if _, _, err := m.listing(x.Context(), epoch); err != nil {
+	m.epoch = x.queue.client.Epoch()
+	if _, _, err := m.listing(x.Context()); err != nil {
 		x.Fatal(err)
 	}
 }
@@ -93,25 +93,25 @@ func TestWhichReaderMayShareANode(t *testing.T) {
 			x.looks(m)
 		}, false},
 		"a writer came between the listing and the watch": {func(x *place, m *waiter) {
-			epoch := x.queue.client.Epoch()
+			m.epoch = x.queue.client.Epoch()
 			line, dir, err := x.queue.list(x.Context(), m.sess)
 			x.must(nil, err)
 			x.other(znode.Write)
 			touch(x)
-			x.queue.view.listed(m, line, dir, x.queue.watchWriters(x.Context(), m.sess), epoch)
+			x.queue.view.listed(m, line, dir, x.queue.watchWriters(x.Context(), m.sess))
 		}, false},
 		"there is no watch": {func(x *place, m *waiter) {
-			epoch := x.queue.client.Epoch()
+			m.epoch = x.queue.client.Epoch()
 			line, dir, err := x.queue.list(x.Context(), m.sess)
 			x.must(nil, err)
-			x.queue.view.listed(m, line, dir, nil, epoch)
+			x.queue.view.listed(m, line, dir, nil)
 		}, false},
 		"there is a watch of another listing": {func(x *place, m *waiter) {
 			x.looks(x.shares())
-			epoch := x.queue.client.Epoch()
+			m.epoch = x.queue.client.Epoch()
 			line, dir, err := x.queue.list(x.Context(), m.sess)
 			x.must(nil, err)
-			x.queue.view.listed(m, line, dir, nil, epoch)
+			x.queue.view.listed(m, line, dir, nil)
 		}, true},
 		"there is no connection": {func(x *place, m *waiter) {
 			x.looks(m)
@@ -224,10 +224,10 @@ func TestTheUseOfASharedWatchIsNoted(t *testing.T) {
 		x := shared(t, v)
 		first, second := x.shares(), x.shares()
 		x.looks(first)
-		epoch := x.queue.client.Epoch()
+		second.epoch = x.queue.client.Epoch()
 		nodes, dir, err := x.queue.list(x.Context(), second.sess)
 		x.must(nil, err)
-		x.queue.view.listed(second, nodes, dir, nil, epoch)
+		x.queue.view.listed(second, nodes, dir, nil)
 		if !second.request.Sharing.CanJoin() {
 			t.Fatal("the watch does not serve the second listing")
 		}
@@ -247,17 +247,17 @@ func TestTwoReadersEnsureTheWatch(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := shared(t, v)
 		m := x.shares()
-		epoch := x.queue.client.Epoch()
+		m.epoch = x.queue.client.Epoch()
 		line, dir, err := x.queue.list(x.Context(), m.sess)
 		x.must(nil, err)
 		x.must(x.witness.Set(x.queue.dir, nil, -1)) // a writer comes, and leaves
 		x.queue.watchWriters(x.Context(), m.sess)   // so that EnsureWatch does not wait for a reply
-		x.queue.view.listed(m, line, dir, nil, epoch)
+		x.queue.view.listed(m, line, dir, nil)
 		var stop atomic.Bool
 		var other sync.WaitGroup
 		other.Go(func() { // another reader lists, and finds that a writer has come
 			for !stop.Load() {
-				x.queue.view.listed(m, line, dir, nil, epoch)
+				x.queue.view.listed(m, line, dir, nil)
 				m.request.Sharing.EnsureWatch(context.Background())
 			}
 		})
@@ -284,7 +284,7 @@ func TestAListingThatTellsNothingDoesNotEndTheSharing(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x := shared(t, v)
 				slow, quick := x.shares(), x.shares()
-				epoch := x.queue.client.Epoch()
+				slow.epoch = x.queue.client.Epoch()
 				line, dir, err := x.queue.list(x.Context(), slow.sess)
 				x.must(nil, err)
 				old := x.queue.watchWriters(x.Context(), slow.sess)
@@ -297,7 +297,7 @@ func TestAListingThatTellsNothingDoesNotEndTheSharing(t *testing.T) {
 				if mixed {
 					old = x.queue.watchWriters(x.Context(), slow.sess)
 				}
-				x.queue.view.listed(slow, line, dir, old, epoch)
+				x.queue.view.listed(slow, line, dir, old)
 				if !quick.request.Sharing.CanJoin() {
 					t.Error("no other reader joins the second reader's node, and no writer is there")
 				}

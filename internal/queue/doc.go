@@ -16,6 +16,9 @@
 //     anything else happens, go to step 2.
 //  5. Recheck, then hold.
 //
+// Several requests that are granted together, each in another directory, are created by one
+// transaction and wait side by side (together.go).
+//
 // A waiter whose nodes are gone starts over with step 1, at the tail. No other way out leaves a
 // node behind.
 //
@@ -72,9 +75,10 @@
 //
 // A waiter watches its own nodes if an event may grant them without a listing (invariant 1); the
 // waiter behind, if it is of this process, uses the same watch. A holder that asks for its State
-// has them watched, to be told of a deletion before the deadline. Holders that share a node, or
-// hand it on, look at a watch before each join or pass (Grant.Exists): none of them deletes the
-// node, and so would find out that it is gone.
+// has them watched, to be told of a deletion before the deadline; one that asks for requests to
+// release has the first of them read and watched (request.go). Holders that share a node, or hand
+// it on, look at a watch before each join or pass (Grant.Exists): none of them deletes the node,
+// and so would find out that it is gone.
 //
 // # Locks
 //

@@ -46,7 +46,7 @@ func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
 				<-move.Fired()
 				go func() { unlocked <- place.Release(t.Context()) }()
 				synctest.Wait() // it has ended the hold, and waits for what becomes of the downgrade
-				strike(t, v, conn, place.Guard().Path)
+				strike(t, v, conn, place.Guard()[0].Path)
 				move.Release()
 				if err := <-downgraded; !errors.Is(err, hold.ErrReleased) {
 					t.Errorf("downgrade: %v, want one that matches %q", err, hold.ErrReleased)

@@ -11,74 +11,109 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
+// A heldNode is one of a grant.
+type heldNode struct {
+	grant *Grant
+	node  znode.Node
+}
+
+type heldNodes []heldNode
+
+// holding returns the nodes that are held, when no downgrade is under way.
+func (all grants) holding(ctx context.Context) (held heldNodes, err error) {
+	for _, g := range all {
+		nodes, err := g.holding(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, n := range nodes {
+			held = append(held, heldNode{g, n})
+		}
+	}
+	return held, nil
+}
+
 // guards are checks that fail once one of the nodes is gone.
-func (g *Grant) guards(nodes []znode.Node) []*zk.CheckVersionRequest {
-	checks := make([]*zk.CheckVersionRequest, len(nodes))
-	for i, n := range nodes {
-		checks[i] = &zk.CheckVersionRequest{Path: g.queue.path(n), Version: -1}
+func (all heldNodes) guards() []*zk.CheckVersionRequest {
+	checks := make([]*zk.CheckVersionRequest, len(all))
+	for i, n := range all {
+		checks[i] = &zk.CheckVersionRequest{Path: n.grant.queue.path(n.node), Version: -1}
 	}
 	return checks
 }
 
-// Guard is a check that fails once the first of the nodes is gone.
-func (g *Grant) Guard() *zk.CheckVersionRequest {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.guards(g.nodes[:1])[0]
+// lostUnlessReplaced ends the grants because the server misses one of their nodes. A downgrade may
+// have replaced it meanwhile.
+func (all heldNodes) lostUnlessReplaced(ctx context.Context) (replaced bool, err error) {
+	for _, n := range all {
+		now, err := n.grant.holding(ctx)
+		if err != nil {
+			return false, err
+		}
+		if missing(now, []znode.Node{n.node}) {
+			return true, nil
+		}
+	}
+	for _, n := range all {
+		n.grant.state.Lose(errDeleted)
+	}
+	return false, nil
+}
+
+// Guard has checks that fail once one of the nodes is gone.
+func (g *Grant) Guard() []*zk.CheckVersionRequest { return grants{g}.guards() }
+
+func (all grants) guards() []*zk.CheckVersionRequest {
+	var now heldNodes
+	for _, g := range all {
+		g.mu.Lock()
+		for _, n := range g.nodes {
+			now = append(now, heldNode{g, n})
+		}
+		g.mu.Unlock()
+	}
+	return now.guards()
 }
 
 // Verify asks the quorum whether the nodes exist.
-func (g *Grant) Verify(ctx context.Context) error {
-	for {
-		if err := g.Err(); err != nil {
-			return err
-		}
-		g.mu.Lock()
-		checked := g.nodes
-		g.mu.Unlock()
-		switch err := g.queue.client.Check(ctx, g.sess, g.guards(checked)...); {
-		case err == nil:
-			return g.Err()
-		case err == zk.ErrNoNode:
-			switch replaced, err := g.lostUnlessReplaced(ctx, checked[0]); {
-			case err != nil:
-				return err
-			case !replaced:
-				return g.Err()
-			}
-		case errors.Is(err, zkclient.ErrOver):
-			g.state.Lose(errOver)
-			return g.Err()
-		default:
-			if end := g.Err(); end != nil {
-				return end // ctx may be the hold's own
-			}
-			return err
-		}
-	}
-}
+func (g *Grant) Verify(ctx context.Context) error { return grants{g}.verify(ctx, g.Err) }
 
-// lostUnlessReplaced ends the grant if the server misses a node that is held. A downgrade may have
-// replaced it meanwhile.
-func (g *Grant) lostUnlessReplaced(ctx context.Context, n znode.Node) (replaced bool, err error) {
-	now, err := g.holding(ctx)
-	if err != nil {
-		return false, err
+// verify does it for a hold on the grants, which alive says is not over. The end of the hold comes
+// before any other error: ctx may be its own, and the grant may be another hold's by now.
+func (all grants) verify(ctx context.Context, alive func() error) error {
+	for {
+		if err := alive(); err != nil {
+			return err
+		}
+		nodes, err := all.holding(ctx)
+		if err == nil {
+			err = all[0].queue.client.Check(ctx, all[0].sess, nodes.guards()...)
+		}
+		if err == zk.ErrNoNode {
+			var replaced bool
+			if replaced, err = nodes.lostUnlessReplaced(ctx); replaced {
+				continue
+			}
+		}
+		if errors.Is(err, zkclient.ErrOver) {
+			for _, g := range all {
+				g.state.Lose(errOver)
+			}
+		}
+		if end := alive(); end != nil {
+			return end
+		}
+		return err
 	}
-	if missing(now, []znode.Node{n}) {
-		return true, nil
-	}
-	g.state.Lose(errDeleted)
-	return false, nil
 }
 
 // Multi makes a transaction that takes place only while all the nodes exist.
 func (g *Grant) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return g.multi(ctx, g.Err, ops)
+	return grants{g}.multi(ctx, g.Err, ops)
 }
 
-// multi does it for a hold on the grant, which alive says is not over.
-func (g *Grant) multi(ctx context.Context, alive func() error, ops []any) ([]zk.MultiResponse, error) {
+// multi does it for a hold on the grants, which alive says is not over.
+func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]zk.MultiResponse, error) {
 	if err := readable(ops); err != nil {
 		return nil, err
 	}
@@ -86,15 +121,15 @@ func (g *Grant) multi(ctx context.Context, alive func() error, ops []any) ([]zk.
 		if err := alive(); err != nil {
 			return nil, err
 		}
-		nodes, err := g.holding(ctx)
+		nodes, err := all.holding(ctx)
 		if err != nil {
 			return nil, err
 		}
 		guarded := make([]any, 0, len(nodes)+len(ops))
-		for _, check := range g.guards(nodes) {
+		for _, check := range nodes.guards() {
 			guarded = append(guarded, check)
 		}
-		replies, at, err := g.queue.client.Transact(ctx, alive, append(guarded, ops...)...)
+		replies, at, err := all[0].queue.client.Transact(ctx, alive, append(guarded, ops...)...)
 		switch end := alive(); {
 		case err == nil:
 			return replies[len(nodes):], nil
@@ -110,7 +145,7 @@ func (g *Grant) multi(ctx context.Context, alive func() error, ops []any) ([]zk.
 		case at < 0 || err != zk.ErrNoNode:
 			return nil, zkclient.DescribeCode(err)
 		}
-		switch replaced, err := g.lostUnlessReplaced(ctx, nodes[at]); {
+		switch replaced, err := nodes[at : at+1].lostUnlessReplaced(ctx); {
 		case err != nil:
 			return nil, err
 		case !replaced:

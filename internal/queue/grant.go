@@ -45,10 +45,11 @@ type Grant struct {
 	told   atomic.Bool                    // observers have been told of a hold
 	waited atomic.Bool                    // or that the wait has ended, by a grant or without
 
-	mu       sync.Mutex    // guards what follows; for the lock order see doc.go
-	nodes    []znode.Node  // what is held now
-	pending  chan struct{} // closed when the downgrade under way has ended; nil: none is
-	watching bool          // goroutines watch the nodes for their deletion, see State
+	mu        sync.Mutex    // guards what follows; for the lock order see doc.go
+	nodes     []znode.Node  // what is held now
+	pending   chan struct{} // closed when the downgrade under way has ended; nil: none is
+	watching  bool          // goroutines watch the nodes for their deletion, see State
+	requested chan struct{} // closed when the release is requested; nil: not watched for, see ReleaseRequested
 }
 
 func newGrant(w *waiter) *Grant {
@@ -75,7 +76,7 @@ func (g *Grant) cleanUp(end error) {
 	g.lease.End()
 	g.queue.local.unregister(g.local)
 	if errors.Is(end, hold.ErrLost) {
-		removed := g.remove(g.discard)
+		removed := g.discard()
 		if len(g.queue.cfg.Observers) > 0 {
 			go func() { g.queue.client.Orphans(g.settled(), end, removed) }()
 		}
@@ -83,25 +84,31 @@ func (g *Grant) cleanUp(end error) {
 	g.tellUnclaimed(end)
 }
 
-// remove starts the deletion of the nodes, once it is settled which they are. The channel yields
-// its result.
-func (g *Grant) remove(with func([]znode.Node) error) <-chan error {
-	result := make(chan error, 1) // the caller may not wait for it
-	go func() { result <- with(g.settled()) }()
+// discard starts the deletion of the nodes of a lost grant. The channel yields its result.
+func (g *Grant) discard() <-chan error {
+	result := make(chan error, 1) // no caller may wait for it
+	go func() {
+		result <- g.queue.client.RemoveNow(g.sess, zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()})
+	}()
 	return result
 }
 
-// release deletes the nodes of a grant that is given back.
-func (g *Grant) release(nodes []znode.Node) error {
-	if g.leavesMarker(nodes) {
-		return g.queue.client.RemoveWithMarker(g.sess, g.queue.dir, nodes[0], g.queue.marker, g.queue.cfg.ACL)
-	}
-	return g.discard(nodes)
-}
+// grants are one, or several that were made together, of one session.
+type grants []*Grant
 
-// discard deletes the nodes without a marker.
-func (g *Grant) discard(nodes []znode.Node) error {
-	return g.queue.client.RemoveNow(g.sess, g.queue.dir, nodes)
+// remove deletes the nodes of grants that are given back, in one transaction, once it is settled
+// which they are.
+func (all grants) remove() error {
+	removals := make([]zkclient.Removal, len(all))
+	for i, g := range all {
+		r := zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()}
+		if g.leavesMarker(r.Nodes) {
+			r.Marker, r.ACL = g.queue.marker, g.queue.cfg.ACL
+		}
+		removals[i] = r
+	}
+	err := all[0].queue.client.RemoveNow(all[0].sess, removals...)
+	return released(err, removals)
 }
 
 // settled returns the nodes that are held, when no downgrade is under way.
@@ -135,15 +142,38 @@ func (g *Grant) holds(n znode.Node) bool { return !missing(g.settled(), []znode.
 func (g *Grant) Release(ctx context.Context) error {
 	ctx, stop := g.state.Bound(ctx)
 	defer stop()
-	if err := g.state.Release(); err != nil {
+	return grants{g}.release(ctx)
+}
+
+// release gives back those that have not ended. It returns the first end of another.
+func (all grants) release(ctx context.Context) (err error) {
+	held := make(grants, 0, len(all))
+	for _, g := range all {
+		if end := g.state.Release(); end == nil {
+			held = append(held, g)
+		} else if err == nil {
+			err = end
+		}
+	}
+	if len(held) == 0 {
 		return err
 	}
-	if ctx.Done() == nil { // nothing but the answer ends the wait: no goroutine
-		return g.released(g.release(g.settled()))
+	if left := held.removeWithin(ctx); err == nil {
+		err = left
 	}
+	return err
+}
+
+// removeWithin is remove; ctx bounds the wait for the answer.
+func (all grants) removeWithin(ctx context.Context) error {
+	if ctx.Done() == nil { // nothing but the answer ends the wait: no goroutine
+		return all.remove()
+	}
+	result := make(chan error, 1) // buffered: ctx may end first
+	go func() { result <- all.remove() }()
 	select {
-	case err := <-g.remove(g.release):
-		return g.released(err)
+	case err := <-result:
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w (the node is being deleted in the background)", zkclient.Ended(ctx))
 	}
@@ -157,7 +187,7 @@ func (g *Grant) ReleaseAsync() {
 }
 
 // released is the result of Release, by that of the deletion.
-func (g *Grant) released(err error) error {
+func released(err error, removals []zkclient.Removal) error {
 	switch {
 	case err == nil:
 		return nil
@@ -168,7 +198,7 @@ func (g *Grant) released(err error) error {
 	case errors.Is(err, zkclient.ErrClosed):
 		return fmt.Errorf("%w: %w", hold.ErrLost, err)
 	}
-	return explain(err, "DELETE on "+g.queue.dir)
+	return explain(err, "DELETE on "+dirs(removals))
 }
 
 // Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
@@ -369,6 +399,9 @@ func (g *Grant) settle(n znode.Node) {
 		g.nodes = []znode.Node{n}
 		if g.watching {
 			g.watchLocked()
+		}
+		if g.requested != nil {
+			go g.watchRequest(n)
 		}
 	}
 	close(g.pending)

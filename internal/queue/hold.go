@@ -67,23 +67,13 @@ func (h *Hold) Context(parent context.Context) context.Context { return h.State(
 func (h *Hold) Token() int64 { return h.Grant.Token() }
 
 // Guard is that of the grant.
-func (h *Hold) Guard() *zk.CheckVersionRequest { return h.Grant.Guard() }
+func (h *Hold) Guard() []*zk.CheckVersionRequest { return h.Grant.Guard() }
 
 // Multi makes a transaction that takes place only while the grant lives. The end of this hold comes
 // before any other error, as in Verify.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return h.Grant.multi(ctx, h.Err, ops)
+	return grants{h.Grant}.multi(ctx, h.Err, ops)
 }
 
-// Verify asks the quorum whether the grant lives. The end of this hold comes before any other
-// error: ctx may be its own, and the grant may be another hold's by now.
-func (h *Hold) Verify(ctx context.Context) error {
-	if err := h.Err(); err != nil {
-		return err
-	}
-	err := h.Grant.Verify(ctx)
-	if end := h.Err(); end != nil {
-		return end
-	}
-	return err
-}
+// Verify asks the quorum whether the grant lives.
+func (h *Hold) Verify(ctx context.Context) error { return grants{h.Grant}.verify(ctx, h.Err) }

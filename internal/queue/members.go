@@ -16,16 +16,17 @@ import (
 // Member is a holder or a waiter, as seen from outside. It has the fields of zklocks.Member, which
 // documents them.
 type Member struct {
-	Path    string
-	Kind    observe.Kind
-	Permits int
-	Holding bool
-	Since   time.Time
-	Session int64
-	Token   int64
-	Data    []byte
-	Host    string
-	Pid     int
+	Path             string
+	Kind             observe.Kind
+	Permits          int
+	Holding          bool
+	ReleaseRequested bool
+	Since            time.Time
+	Session          int64
+	Token            int64
+	Data             []byte
+	Host             string
+	Pid              int
 }
 
 // standing is a member and its nodes.
@@ -92,6 +93,7 @@ func (q *Queue) describe(ctx context.Context, m *standing) error {
 	data, stat, err := q.client.Get(ctx, q.path(m.First))
 	if err == nil {
 		m.Host, m.Pid = identify(data)
+		m.ReleaseRequested = isReleaseRequest(data)
 		m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
 	}
 	return err

@@ -51,6 +51,7 @@ type Queue struct {
 	kinds  []znode.Kind
 	marker string // the end of a release marker's name, see shortcut.go
 	cfg    Config
+	traced *zkclient.Trace // nil without observers
 
 	view  dirView
 	local localNodes
@@ -74,6 +75,8 @@ func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
 		return nil, errors.New("the connection is nil")
 	case len(cfg.ACL) == 0:
 		return nil, fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
+	case isReleaseRequest(cfg.Data):
+		return nil, fmt.Errorf("WithData: %q is what asks a holder to release the lock", cfg.Data)
 	case len(cfg.Data) > maxData:
 		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), maxData)
 	}
@@ -93,7 +96,8 @@ func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
 		q.marker += "-" + strings.TrimSuffix(string(name.Kind), "-")
 	}
 	if len(cfg.Observers) > 0 {
-		q.client = q.client.Traced(q.trace())
+		q.traced = q.trace()
+		q.client = q.client.Traced(q.traced)
 	}
 	return q, nil
 }

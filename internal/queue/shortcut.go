@@ -19,13 +19,17 @@ import (
 
 // shortcut tries the grants that need no listing; relist says that it takes one.
 func (w *waiter) shortcut(ctx context.Context, wait bool) (turn, error) {
+	for _, n := range w.nodes {
+		if err := n.Usable(); err != nil {
+			return failed, err
+		}
+	}
 	predecessor := w.register()
-	w.tokenFromReply()
 	if w.token == 0 {
 		return relist, nil // a listing reads it
 	}
 	if w.roomInReply() || w.noWriterCached() {
-		if w.recheck(w.limit, w.epoch) == granted {
+		if w.recheck() == granted {
 			return granted, nil
 		}
 	}
@@ -35,15 +39,19 @@ func (w *waiter) shortcut(ctx context.Context, wait bool) (turn, error) {
 	return relist, nil
 }
 
-// tokenFromReply takes the token from the reply to the create: the directory's mzxid, if the
-// transaction has touched that, or the zxid in the header, on a connection where that has been seen
-// to be right.
-func (w *waiter) tokenFromReply() {
-	if dir := w.made.Dir; dir != nil {
-		w.token = dir.Mzxid
-	} else if w.queue.client.HeaderZxidVerified() {
-		w.token = w.made.Zxid
+// tokenFromReply returns the token that the reply to the create tells: a directory's mzxid, if the
+// transaction has touched one, or the zxid in the header, on a connection where that has been seen
+// to be right; 0 if it tells none.
+func (all waiters) tokenFromReply() int64 {
+	for _, w := range all {
+		if dir := w.made.Dir; dir != nil {
+			return dir.Mzxid
+		}
 	}
+	if w := all[0]; w.queue.client.HeaderZxidVerified() {
+		return w.made.Zxid
+	}
+	return 0
 }
 
 // roomInReply reports whether it would be the waiter's turn even if all other children of the
@@ -104,7 +112,7 @@ func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, erro
 		}
 		w.tellAhead(n + 1)
 	}
-	s := &survey{limit: w.limit, epoch: w.epoch, blockers: w.queue.rule(w.request, w.limit).behind(predecessor.node)}
+	s := &survey{blockers: w.queue.rule(w.request, w.limit).behind(predecessor.node)}
 	defer s.watches.close()
 	if next, err := w.waitEvent(ctx, s); next != pending {
 		return next, err

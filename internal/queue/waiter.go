@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -21,11 +22,12 @@ type waiter struct {
 	queue   *Queue
 	request Request
 	sess    int64
-	epoch   uint64 // of the connection, before the nodes were created
-	limit   Limit  // when the nodes were created
-	made    zkclient.Claimed
-	nodes   []znode.Node
-	lease   *zkclient.Lease
+	// What the last listing rests on, or, before the first one, the create.
+	epoch uint64 // of the connection
+	limit Limit
+	made  zkclient.Claimed
+	nodes []znode.Node
+	lease *zkclient.Lease
 
 	own    []*zkclient.Watch // on its nodes, if an event may grant them
 	token  int64             // the czxid of its nodes; 0: not known yet
@@ -38,52 +40,87 @@ type waiter struct {
 // request by closing the connection, which looks like any other lost one.
 const maxRequest = 1_000_000
 
-// enqueue is step 1: it creates the nodes, exactly once, in one session. It is to be called again
-// if it returns neither a waiter nor an error.
-func (q *Queue) enqueue(ctx context.Context, r Request, wait bool) (*waiter, error) {
-	sess, err := q.client.Session(ctx)
+// enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It is to be
+// called again if it returns neither waiters nor an error.
+func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
+	client := parts[0].Queue.client
+	sess, err := client.Session(ctx)
 	if err != nil {
 		return nil, err
 	}
-	epoch := q.client.Epoch()
-	limit, err := r.limit(ctx, sess)
-	if err == nil && !wait {
-		err = q.visiblyBusy(ctx, sess, r, limit)
+	epoch := client.Epoch()
+	all := make(waiters, len(parts))
+	claims := make([]zkclient.Claim, len(parts))
+	nodes, size := 0, 0
+	for i, p := range parts {
+		limit, err := p.limit(ctx, sess)
+		if err == nil && !wait {
+			err = p.Queue.visiblyBusy(ctx, sess, p.Request, limit)
+		}
+		switch {
+		case errors.Is(err, zkclient.ErrOver):
+			return nil, nil
+		case err != nil:
+			return nil, all.named(p.Queue, err)
+		}
+		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit}
+		claims[i] = all[i].claim()
+		nodes, size = nodes+p.Nodes, size+claims[i].Size()
 	}
+	if size > maxRequest {
+		return nil, fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", nodes, size)
+	}
+	made, at, err := client.Claim(ctx, sess, claims...)
 	switch {
 	case errors.Is(err, zkclient.ErrOver):
 		return nil, nil
 	case err != nil:
-		return nil, err
+		return nil, all.named(parts[at].Queue, all[at].refused(ctx, claims[at], err))
 	}
-	claim := zkclient.Claim{
-		Dir: q.dir, Kind: r.Kind, Nodes: r.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
-		Touch: q.touches(r), Check: limit.Check,
+	for i, w := range all {
+		w.made, w.nodes, w.lease = made[i], made[i].Nodes, client.Keep(sess)
 	}
-	if size := claim.Size(); size > maxRequest {
-		return nil, fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", r.Nodes, size)
+	for _, w := range all {
+		w.token = all.tokenFromReply()
 	}
-	made, err := q.client.Claim(ctx, sess, claim)
-	switch touch := modes[q.mode(r)].touch; {
-	case err == nil:
-		w := &waiter{queue: q, request: r, sess: sess, epoch: epoch, limit: limit, made: made, nodes: made.Nodes}
-		w.lease = q.client.Keep(sess)
-		return w, nil
-	case errors.Is(err, zkclient.ErrOver):
-		return nil, nil
+	return all, nil
+}
+
+// named adds to an error of one of several which lock it is of.
+func (all waiters) named(q *Queue, err error) error {
+	if len(all) == 1 {
+		return err // the caller does
+	}
+	return q.named(err)
+}
+
+// claim is what the waiter has created.
+func (w *waiter) claim() zkclient.Claim {
+	q := w.queue
+	return zkclient.Claim{
+		Dir: q.dir, Kind: w.request.Kind, Nodes: w.request.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
+		Touch: q.touches(w.request), Check: w.limit.Check, Trace: q.traced,
+	}
+}
+
+// refused does something about a refusal of the server, after which the waiter is to try again, or
+// returns the error.
+func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) error {
+	q := w.queue
+	switch touch := modes[q.mode(w.request)].touch; {
 	case err == zk.ErrNoNode:
-		limit.forget()
-		return nil, q.makeDir(ctx)
+		w.limit.forget()
+		return q.makeDir(ctx)
 	case err == zk.ErrBadVersion:
-		limit.forget()
-		return nil, nil
+		w.limit.forget()
+		return nil
 	case err == zk.ErrNoAuth && claim.Touch && touch == touchOptional:
 		q.untouchable.Store(true)
-		return nil, nil
+		return nil
 	case err == zk.ErrNoAuth && touch == touchRequired:
-		return nil, explain(err, "CREATE and WRITE on "+q.dir)
+		return explain(err, "CREATE and WRITE on "+q.dir)
 	}
-	return nil, explain(err, "CREATE on "+q.dir)
+	return explain(err, "CREATE on "+q.dir)
 }
 
 func (q *Queue) mode(r Request) Mode { return q.cfg.Names.mode(znode.Node{Kind: r.Kind}) }
@@ -107,8 +144,6 @@ func (q *Queue) visiblyBusy(ctx context.Context, sess int64, r Request, limit Li
 
 // A survey is one listing and what the waiter has learned since.
 type survey struct {
-	limit    Limit
-	epoch    uint64
 	blockers blockers
 	watches  watchSet
 }
@@ -121,30 +156,29 @@ func (w *waiter) list(ctx context.Context) (*survey, turn, error) {
 			return nil, failed, err
 		}
 	}
-	s := &survey{epoch: q.client.Epoch()}
+	w.own, w.epoch = nil, q.client.Epoch()
 	var err error
-	if s.limit, err = w.request.limit(ctx, w.sess); err != nil {
+	if w.limit, err = w.request.limit(ctx, w.sess); err != nil {
 		return nil, failed, err
 	}
-	w.own = nil
-	nodes, dir, err := w.listing(ctx, s.epoch)
+	nodes, dir, err := w.listing(ctx)
 	switch {
 	case err != nil:
 		return nil, failed, err
 	case missing(nodes, w.nodes):
 		return nil, requeue, errNodeGone
-	case s.limit.Dir != 0 && dir.Czxid != s.limit.Dir:
-		s.limit.forget() // invariant 9
+	case w.limit.Dir != 0 && dir.Czxid != w.limit.Dir:
+		w.limit.forget() // invariant 9
 		return nil, relist, nil
 	}
 	if err := w.nodes[0].Alone(nodes); err != nil {
 		return nil, failed, err
 	}
-	s.blockers = q.rule(w.request, s.limit).blockers(nodes, w.nodes[0])
+	s := &survey{blockers: q.rule(w.request, w.limit).blockers(nodes, w.nodes[0])}
 	if s.blockers.ahead() > 1 {
 		w.marker = true // a waiter behind may have two ahead, too
 	}
-	q.crowded.Store(len(nodes) > len(w.nodes)+s.limit.AllowedAhead)
+	q.crowded.Store(len(nodes) > len(w.nodes)+w.limit.AllowedAhead)
 	return s, pending, nil
 }
 
@@ -153,7 +187,7 @@ var errNodeGone = errors.New("its node is gone")
 
 // listing lists the queue. At the same time it reads the token, if that is not known yet, and
 // watches the directory for writers, if readers may share the node.
-func (w *waiter) listing(ctx context.Context, epoch uint64) (nodes []znode.Node, dir *zk.Stat, err error) {
+func (w *waiter) listing(ctx context.Context) (nodes []znode.Node, dir *zk.Stat, err error) {
 	var beside sync.WaitGroup
 	var writers *zkclient.Watch
 	if w.request.Sharing != nil && w.queue.view.watches() {
@@ -172,7 +206,7 @@ func (w *waiter) listing(ctx context.Context, epoch uint64) (nodes []znode.Node,
 		return nil, nil, tokenErr
 	}
 	if w.request.Sharing != nil {
-		w.queue.view.listed(w, nodes, dir, writers, epoch)
+		w.queue.view.listed(w, nodes, dir, writers)
 	}
 	return nodes, dir, nil
 }
@@ -197,14 +231,17 @@ func (w *waiter) readToken(ctx context.Context) error {
 }
 
 // leave deletes the nodes because of err, and returns what the caller is told: nothing if the
-// waiter starts over. It waits for the answer unless the caller's ctx has ended or the nodes go
+// waiters start over. It waits for the answer unless the caller's ctx has ended or the nodes go
 // with their session. A deletion that fails is reported together with err.
-func (w *waiter) leave(ctx context.Context, next turn, err error) error {
-	q := w.queue
-	w.lease.End()
-	q.local.unregister(w.local)
-	q.tellLeft(w.nodes, w.token, w.queued, err)
-	removed := q.client.Remove(w.sess, q.dir, w.nodes)
+func (all waiters) leave(ctx context.Context, next turn, err error) error {
+	removals := make([]zkclient.Removal, len(all))
+	for i, w := range all {
+		w.lease.End()
+		w.queue.local.unregister(w.local)
+		w.queue.tellLeft(w.nodes, w.token, w.queued, err)
+		removals[i] = zkclient.Removal{Dir: w.queue.dir, Nodes: w.nodes}
+	}
+	removed := all[0].queue.client.Remove(all[0].sess, removals...)
 	told := err
 	if next == requeue {
 		told = nil
@@ -221,10 +258,19 @@ func (w *waiter) leave(ctx context.Context, next turn, err error) error {
 		if next == requeue {
 			return nil // the next listing shows what is left
 		}
-		return also(err, fmt.Errorf("leaving the queue: %w", explain(left, "DELETE on "+q.dir)))
+		return also(err, fmt.Errorf("leaving the queue: %w", explain(left, "DELETE on "+dirs(removals))))
 	case <-ctx.Done():
 		return told
 	}
+}
+
+// dirs lists the directories for an error.
+func dirs(removals []zkclient.Removal) string {
+	var names []string
+	for _, r := range removals {
+		names = append(names, r.Dir)
+	}
+	return strings.Join(names, " and ")
 }
 
 // also adds what went wrong while cleaning up after err.

@@ -75,17 +75,9 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 		return failed, explain(err, "READ on the nodes in "+q.dir)
 	}
 	if own := watches[len(blockers):]; len(own) > 0 {
-		if slices.Contains(own, nil) {
-			return requeue, errNodeGone
+		if next, err := w.exists(ctx, own); next != pending {
+			return next, err
 		}
-		// A watch whose event the server withholds is no evidence (invariant 1).
-		if !q.readable.Load() {
-			if next, err := w.readNodes(ctx, w.nodes[:1]); next != pending {
-				return next, err
-			}
-			q.readable.Store(true)
-		}
-		w.own = own
 	}
 	s.watches.set = true
 	s.watches.aclCheck = time.NewTimer(aclCheckDelay)
@@ -96,6 +88,22 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 			s.watches.watches = append(s.watches.watches, watches[i])
 		}
 	}
+	return pending, nil
+}
+
+// exists takes watches on the waiter's nodes as evidence that these exist (invariant 1).
+func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) (turn, error) {
+	if slices.Contains(own, nil) {
+		return requeue, errNodeGone
+	}
+	// A watch whose event the server withholds is no evidence.
+	if !w.queue.readable.Load() {
+		if next, err := w.readNodes(ctx, w.nodes[:1]); next != pending {
+			return next, err
+		}
+		w.queue.readable.Store(true)
+	}
+	w.own = own
 	return pending, nil
 }
 
@@ -112,7 +120,7 @@ func (w *waiter) firstEvent(ctx context.Context, s *survey) (i int, event zk.Eve
 		if s.watches.aclCheck != nil {
 			check = s.watches.aclCheck.C
 		}
-		i, event, err = w.first(ctx, s.limit, s.watches.watches, check)
+		i, event, err = w.first(ctx, s.watches.watches, check)
 		switch {
 		case err != nil:
 			return i, event, failed, err
@@ -157,7 +165,7 @@ func (w *waiter) readNodes(ctx context.Context, nodes []znode.Node) (turn, error
 }
 
 // first waits for the first event: that of watch i, another, or checkACL.
-func (w *waiter) first(ctx context.Context, limit Limit, watches []*zkclient.Watch, check <-chan time.Time) (i int, event zk.Event, err error) {
+func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, check <-chan time.Time) (i int, event zk.Event, err error) {
 	if len(watches) == 1 && len(w.own) <= 1 {
 		var own *zkclient.Watch
 		var ownC, limitC <-chan zk.Event
@@ -165,8 +173,8 @@ func (w *waiter) first(ctx context.Context, limit Limit, watches []*zkclient.Wat
 			own = w.own[0]
 			ownC = own.C()
 		}
-		if limit.Changed != nil {
-			limitC = limit.Changed.C()
+		if w.limit.Changed != nil {
+			limitC = w.limit.Changed.C()
 		}
 		select {
 		case event, first := <-watches[0].C():
@@ -174,7 +182,7 @@ func (w *waiter) first(ctx context.Context, limit Limit, watches []*zkclient.Wat
 		case event, first := <-ownC:
 			return another, own.Event(event, first), nil
 		case event, first := <-limitC:
-			return another, limit.Changed.Event(event, first), nil
+			return another, w.limit.Changed.Event(event, first), nil
 		case <-check:
 			return checkACL, zk.Event{}, nil
 		case <-ctx.Done():
@@ -182,8 +190,8 @@ func (w *waiter) first(ctx context.Context, limit Limit, watches []*zkclient.Wat
 		}
 	}
 	all := slices.Concat(watches, w.own)
-	if limit.Changed != nil {
-		all = append(all, limit.Changed)
+	if w.limit.Changed != nil {
+		all = append(all, w.limit.Changed)
 	}
 	j, event := receive(all, ctx.Done(), check)
 	switch {

@@ -6,6 +6,8 @@ package slot
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -22,10 +24,11 @@ import (
 type Grant interface {
 	Release(ctx context.Context) error
 	State() *hold.State
+	ReleaseRequested() <-chan struct{}
 	Context(parent context.Context) context.Context
 	Deadline() time.Time
 	Token() int64
-	Guard() *zk.CheckVersionRequest
+	Guard() []*zk.CheckVersionRequest
 	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
 	Verify(ctx context.Context) error
 }
@@ -109,6 +112,43 @@ func Defaults(c Connector) queue.Config {
 		option(&cfg)
 	}
 	return cfg
+}
+
+// Lock is embedded by the locks that zklocks.All takes.
+type Lock struct {
+	lock any // that embeds it
+	path string
+	part func() (queue.Part, error)
+}
+
+func (l *Lock) lockSlot() *Lock { return l }
+
+// A Locker embeds a Lock.
+type Locker interface{ lockSlot() *Lock }
+
+// PutPart stores in the Lock that a lock embeds what becomes of the lock as one of several. The
+// error of part says what is wrong with the arguments that the lock was made with.
+func PutPart(slot *Lock, lock Locker, path string, part func() (queue.Part, error)) {
+	*slot = Lock{lock: lock, path: path, part: part}
+}
+
+// ErrNoLock is the error of a value that no recipe has made.
+var ErrNoLock = errors.New("not a lock that New of rwlock, reentrant or semaphore has made")
+
+// PartOf returns what becomes of a lock as one of several. A type of the program's that embeds a
+// lock is none: its own Lock would not be called.
+func PartOf(lock any) (queue.Part, error) {
+	l, ok := lock.(Locker)
+	v := reflect.ValueOf(lock)
+	if !ok || v.Kind() == reflect.Pointer && v.IsNil() || l.lockSlot().lock != lock {
+		return queue.Part{}, fmt.Errorf("%T: %w", lock, ErrNoLock)
+	}
+	slot := l.lockSlot()
+	part, err := slot.part()
+	if err != nil {
+		return queue.Part{}, fmt.Errorf("%s: %w", slot.path, err)
+	}
+	return part, nil
 }
 
 // noCopy makes go vet report copies.

@@ -35,11 +35,11 @@ func TestAClaimIsFoundOnAnotherMember(t *testing.T) {
 					nodes := 1 + round%3
 					l.SetTarget(followers[(round+1)%2].Addr())
 					f := l.Next(proxy.CreateOp, c.actions[round/2%len(c.actions)])
-					made, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(nodes))
+					made, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(nodes))
 					must(t, err)
 					fired(t, f)
 					l.isTheLine(t, made, nodes)
-					must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, l.dir, made.Nodes)))
+					must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: made.Nodes})))
 					if left := l.children(t); len(left) != 0 {
 						t.Fatalf("left: %q", left)
 					}

@@ -219,25 +219,25 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 	}
 }
 
-// multi is zk.Conn.Multi with one error: that of the operation that failed.
-func (c *Client) multi(ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := c.conn.Multi(ops...)
-	for _, r := range replies {
+// multi is zk.Conn.Multi with one error: that of the operation that failed, whose index is failed.
+func (c *Client) multi(ops ...any) (replies []zk.MultiResponse, failed int, err error) {
+	replies, err = c.conn.Multi(ops...)
+	for i, r := range replies {
 		// The operations before the one that failed have code 0, those after it have "runtime
 		// inconsistency" (rolled back), for which the zk client has no name.
 		if r.Error != nil && outcomeOf(r.Error) == refused {
-			return nil, r.Error
+			return nil, i, r.Error
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	for _, r := range replies {
+	for i, r := range replies {
 		if r.Error != nil {
-			return nil, r.Error
+			return nil, i, r.Error
 		}
 	}
-	return replies, nil
+	return replies, 0, nil
 }
 
 // What Transact returns as the index of the operation that failed, if it is none of them.
@@ -291,7 +291,7 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 // that does not know it is deposed still answers it.
 func (c *Client) quorumCheck(session int64, checks ...any) ([]zk.MultiResponse, error) {
 	sent := time.Now()
-	replies, err := c.multi(checks...)
+	replies, _, err := c.multi(checks...)
 	c.noteQuorumReply(session, sent, err, true)
 	return replies, err
 }

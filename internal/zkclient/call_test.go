@@ -91,7 +91,7 @@ func TestMultiReportsTheOperationThatFailed(t *testing.T) {
 			{[]any{there, there, old}, zk.ErrBadVersion},
 			{[]any{old, gone}, zk.ErrBadVersion},
 		} {
-			if _, err := l.client.multi(c.ops...); err != c.want {
+			if _, _, err := l.client.multi(c.ops...); err != c.want {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		}
@@ -109,7 +109,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 			"check":    func(ctx context.Context) error { return l.client.Check(ctx, l.sess, barrier) },
 			"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
 			"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
-			"claim":    func(ctx context.Context) error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
+			"claim":    func(ctx context.Context) error { _, err := claimOne(ctx, l.client, l.sess, l.want(1)); return err },
 			"watch":    func(ctx context.Context) error { _, err := l.client.Watch(ctx, l.sess, l.dir); return err },
 		} {
 			hold := l.Next(proxy.AnyOp, proxy.HoldReply)
@@ -180,7 +180,7 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 		mustBe(t, l.client.Check(ctx, l.sess, barrier), ErrOver)
 		_, err = l.client.Watch(ctx, l.sess, l.dir)
 		mustBe(t, err, ErrOver)
-		_, err = l.client.Claim(ctx, l.sess, l.want(1))
+		_, err = claimOne(ctx, l.client, l.sess, l.want(1))
 		mustBe(t, err, ErrOver)
 		if _, _, err := l.client.Children(ctx, AnySession, l.dir); err != nil {
 			t.Error(err)
@@ -198,7 +198,7 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 		nodes := l.claim(t, 1)
 		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
 		ctx := within(t, 20*time.Second)
-		waiting := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err })
+		waiting := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(1)); return err })
 		fired(t, hold)
 		l.conn.Close()
 		hold.Release()
@@ -207,8 +207,8 @@ func TestAClosedConnectionEndsEveryCall(t *testing.T) {
 		_, err := l.client.Session(ctx)
 		mustBe(t, err, ErrClosed)
 		for what, call := range map[string]func() error{
-			"claim":    func() error { _, err := l.client.Claim(ctx, l.sess, l.want(1)); return err },
-			"remove":   func() error { return <-l.client.Remove(l.sess, l.dir, nodes) },
+			"claim":    func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(1)); return err },
+			"remove":   func() error { return <-l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nodes}) },
 			"watch":    func() error { _, err := l.client.Watch(ctx, l.sess, l.path(nodes[0])); return err },
 			"get":      func() error { _, _, err := l.client.Get(ctx, l.dir); return err },
 			"session":  func() error { _, err := l.client.Session(ctx); return err },

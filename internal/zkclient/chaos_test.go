@@ -43,7 +43,7 @@ func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 					if random.IntN(2) == 0 {
 						timer = time.AfterFunc(time.Duration(random.IntN(10_000))*time.Microsecond, cancel)
 					}
-					claimed, err := l.client.Claim(ctx, l.sess, l.want(1+random.IntN(3)))
+					claimed, err := claimOne(ctx, l.client, l.sess, l.want(1+random.IntN(3)))
 					if timer != nil {
 						timer.Stop()
 					}
@@ -56,7 +56,7 @@ func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 						continue
 					}
 					made.Add(1)
-					if err := <-l.client.Remove(l.sess, l.dir, claimed.Nodes); err != nil {
+					if err := <-l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed.Nodes}); err != nil {
 						t.Errorf("remove: %v", err)
 					}
 					removed.Add(1)
@@ -93,17 +93,17 @@ func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 // A create that the zk client has queued while it was disconnected is executed in the next session,
 // without an error. Claim must not return its node.
 func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
-	for name, settle := range map[string]func(*line, Claim, string, <-chan answer[[]zk.MultiResponse]) error{
-		"waited for": func(l *line, claim Claim, _ string, call <-chan answer[[]zk.MultiResponse]) error {
+	for name, settle := range map[string]func(*line, *claimTry, <-chan answer[created]) error{
+		"waited for": func(l *line, try *claimTry, call <-chan answer[created]) error {
 			a := <-call
 			if a.err != nil {
 				return a.err
 			}
-			_, err := l.client.ours(l.sess, l.dir, claim.read(a.value))
+			_, _, err := try.ours(l.sess, try.read(a.value.replies))
 			return err
 		},
-		"given up": func(l *line, claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) error {
-			l.client.cleanUpCreate(claim, id, call)
+		"given up": func(_ *line, try *claimTry, call <-chan answer[created]) error {
+			try.cleanUp(call)
 			return ErrOver
 		},
 	} {
@@ -111,15 +111,15 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				l := newLine(t, v, 20*time.Second)
-				claim, id := l.want(2), "00000000-0000-4000-8000-000000000000"
+				try := &claimTry{client: l.client, claims: []Claim{l.want(2)}, id: "00000000-0000-4000-8000-000000000000"}
 				l.Refuse()
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 				// Claim waits for a connection; a create that it sends at the moment the connection
 				// is lost is queued like this one.
-				call := goCall(func() ([]zk.MultiResponse, error) { return l.client.multi(claim.ops(id)...) })
+				call := goCall(try.send)
 				v.Expire(t, l.conn)
 				must(t, l.Accept())
-				mustBe(t, result(t, 15*time.Second, "carried over", async(func() error { return settle(l, claim, id, call) })), ErrOver)
+				mustBe(t, result(t, 15*time.Second, "carried over", async(func() error { return settle(l, try, call) })), ErrOver)
 				test.Eventually(t, 10*time.Second, "nodes were made and deleted", func() bool {
 					return l.Seen(proxy.CreateOp) == 1 && l.Seen(proxy.DeleteOp) == 1
 				})
@@ -147,13 +147,9 @@ func TestADeleteCarriedIntoAnotherSessionIsTheEndOfOurs(t *testing.T) {
 		err := result(t, 15*time.Second, "carried over", call)
 		mustBe(t, err, zk.ErrNoNode)
 		now := l.newSession(t)
-		for _, maybe := range []bool{false, true} {
-			for _, nodes := range []int{1, 3} {
-				mustBe(t, l.client.refusal(l.sess, nodes, maybe, err), ErrOver)
-			}
-		}
-		mustBe(t, l.client.refusal(now, 1, false, err), zk.ErrNoNode)
-		must(t, l.client.refusal(AnySession, 1, true, err))
+		mustBe(t, l.client.refusal(l.sess, err), ErrOver)
+		mustBe(t, l.client.refusal(now, err), zk.ErrNoNode)
+		mustBe(t, l.client.refusal(AnySession, err), zk.ErrNoNode)
 		test.AssertEmpty(t, l.witness, l.dir)
 	})
 }
@@ -171,7 +167,7 @@ func TestClaimsAroundTheEndOfASession(t *testing.T) {
 			for range 16 {
 				wg.Go(func() {
 					for {
-						made, err := l.client.Claim(context.Background(), sess, l.want(1))
+						made, err := claimOne(context.Background(), l.client, sess, l.want(1))
 						if err != nil {
 							if !errors.Is(err, ErrOver) {
 								t.Error(err)
@@ -180,7 +176,7 @@ func TestClaimsAroundTheEndOfASession(t *testing.T) {
 						}
 						// Some nodes are left for the end of the session.
 						if made.Nodes[0].Seq%2 == 0 {
-							err = <-l.client.Remove(sess, l.dir, made.Nodes)
+							err = <-l.client.Remove(sess, Removal{Dir: l.dir, Nodes: made.Nodes})
 						}
 						if err != nil && !errors.Is(err, ErrOver) {
 							t.Error(err)

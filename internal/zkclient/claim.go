@@ -12,8 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Claim describes ephemeral sequential nodes to create next to each other in a directory, all of
-// them or none.
+// Claim describes ephemeral sequential nodes to create next to each other in a directory.
 type Claim struct {
 	Dir   string
 	Kind  znode.Kind
@@ -25,9 +24,11 @@ type Claim struct {
 	Touch bool
 	// Check, if not nil, must hold, or the transaction fails.
 	Check *zk.CheckVersionRequest
+	// Trace is told of its nodes that are orphaned; nil: no observer is.
+	Trace *Trace
 }
 
-// Claimed is the result of a Claim.
+// Claimed is what has become of a Claim.
 type Claimed struct {
 	Nodes []znode.Node // in the order of their sequence numbers
 	// Dir is the directory right after the transaction. It is nil if the claim did not touch it or
@@ -45,120 +46,169 @@ var (
 	errPartly    = errors.New("others that were created with it are gone")
 )
 
-// Claim creates the nodes in the given session. Their names have an id that is chosen before the
-// create, so that Claim can find nodes whose reply was lost (Curator's withProtection). Before it
-// searches, it sends a barrier: the server that it is connected to now may not have applied the
-// create yet.
+// Claim creates the nodes of all claims, in different directories, in one transaction of the given
+// session: all of them or none. Their names have an id that is chosen before the create, so that
+// Claim can find nodes whose reply was lost (Curator's withProtection). Before it searches, it
+// sends a barrier: the server that it is connected to now may not have applied the create yet.
 //
-// It returns the server's refusal (zk.ErrNoNode: there is no such directory; zk.ErrBadVersion:
-// Check failed), ErrOver, ErrClosed, or ctx's error. It returns ctx's error at once unless ctx is
-// Uninterruptible; a background goroutine then deletes the nodes that an unanswered create has
-// created.
-func (c *Client) Claim(ctx context.Context, session int64, claim Claim) (Claimed, error) {
+// It returns the server's refusal and the index of the claim that it refused (zk.ErrNoNode: there
+// is no such directory; zk.ErrBadVersion: Check failed), ErrOver, ErrClosed, or ctx's error. It
+// returns ctx's error at once unless ctx is Uninterruptible; a background goroutine then deletes
+// the nodes that an unanswered create has created.
+func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt int, err error) {
 	retry := c.retry()
 	for {
 		if err := Ended(ctx); err != nil {
-			return Claimed{}, err
+			return nil, 0, err
 		}
 		if err := c.connected(ctx); err != nil {
-			return Claimed{}, err
+			return nil, 0, err
 		}
 		if !c.In(session) {
-			return Claimed{}, ErrOver
+			return nil, 0, ErrOver
 		}
 		// Each try has its own id: whatever becomes of an earlier one is found by that alone.
-		id := znode.NewID()
-		zxid := c.expect(claim, id)
+		try := &claimTry{client: c, claims: claims, id: znode.NewID()}
+		zxid := try.expect()
 		sent := time.Now()
-		a, late := callCtx(ctx, func() ([]zk.MultiResponse, error) { return c.claim(claim, id) })
+		a, late := callCtx(ctx, try.send)
 		if late != nil {
 			zxid()
-			go c.cleanUpCreate(claim, id, late)
-			return Claimed{}, Ended(ctx)
+			go try.cleanUp(late)
+			return nil, 0, Ended(ctx)
 		}
 		header := zxid()
-		c.noteQuorumReply(session, sent, a.err, claim.multi())
+		c.noteQuorumReply(session, sent, a.err, try.multi())
 		switch outcomeOf(a.err) {
 		case done:
-			made := claim.read(a.value)
-			made.Zxid = header
-			if made.Dir != nil {
-				c.VerifyHeaderZxid(header, made.Dir.Mzxid)
+			made := try.read(a.value.replies)
+			for i := range made {
+				made[i].Zxid = header
+				if made[i].Dir != nil {
+					c.VerifyHeaderZxid(header, made[i].Dir.Mzxid)
+				}
 			}
-			return c.ours(session, claim.Dir, made)
+			return try.ours(session, made)
 		case refused:
-			return Claimed{}, a.err
+			return nil, try.claimOf(a.value.failed), a.err
 		case unknown:
-			found, err := c.search(ctx, claim, id)
+			found, complete, err := try.search(ctx)
 			if err != nil {
-				go c.cleanUpFound(claim, id)
-				return Claimed{}, err
+				go try.cleanUpFound()
+				return nil, 0, err
 			}
-			if len(found) == claim.Nodes {
+			if complete {
 				// Without Dir and Zxid: the waiter lists, and reads its token.
-				return c.ours(session, claim.Dir, Claimed{Nodes: found})
+				return try.ours(session, found)
 			}
 			// Another client has deleted some of the nodes. A claim is all or nothing.
-			c.removeOrphans(claim.Dir, found, errPartly)
+			try.removeOrphans(found, errPartly)
 		}
 		if err := retry.again(ctx, "create", a.err); err != nil {
-			return Claimed{}, err
+			return nil, 0, err
 		}
 	}
+}
+
+// A claimTry is one transaction that creates the nodes of all claims, under an id of its own.
+type claimTry struct {
+	client *Client
+	claims []Claim
+	id     string
 }
 
 // ours returns made if it was created in the given session. A request that is queued in one session
 // may be sent in the next without an error.
-func (c *Client) ours(session int64, dir string, made Claimed) (Claimed, error) {
-	if c.In(session) {
-		return made, nil
+func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, int, error) {
+	if t.client.In(session) {
+		return made, 0, nil
 	}
-	c.removeOrphans(dir, made.Nodes, errElsewhere)
-	return Claimed{}, ErrOver
+	t.removeOrphans(made, errElsewhere)
+	return nil, 0, ErrOver
 }
 
-func (claim Claim) ops(id string) []any {
-	ops := make([]any, 0, claim.Nodes+2)
-	if claim.Check != nil {
-		ops = append(ops, claim.Check)
+func (t *claimTry) removeOrphans(made []Claimed, cause error) {
+	for i, claim := range t.claims {
+		t.client.Traced(claim.Trace).removeOrphans(claim.Dir, made[i].Nodes, cause)
 	}
-	for range claim.Nodes {
-		ops = append(ops, &zk.CreateRequest{
-			Path:  claim.path(id),
-			Data:  claim.Data,
-			Acl:   claim.ACL,
-			Flags: zk.FlagEphemeral | zk.FlagSequence,
-		})
-	}
-	if claim.Touch {
-		ops = append(ops, &zk.SetDataRequest{Path: claim.Dir, Version: -1})
+}
+
+func (t *claimTry) ops() []any {
+	var ops []any
+	for _, claim := range t.claims {
+		ops = slices.Grow(ops, claim.count())
+		if claim.Check != nil {
+			ops = append(ops, claim.Check)
+		}
+		for range claim.Nodes {
+			ops = append(ops, &zk.CreateRequest{
+				Path:  claim.path(t.id),
+				Data:  claim.Data,
+				Acl:   claim.ACL,
+				Flags: zk.FlagEphemeral | zk.FlagSequence,
+			})
+		}
+		if claim.Touch {
+			ops = append(ops, &zk.SetDataRequest{Path: claim.Dir, Version: -1})
+		}
 	}
 	return ops
 }
 
-// multi reports whether the claim needs a transaction of several operations.
-func (claim Claim) multi() bool { return claim.Nodes > 1 || claim.Check != nil || claim.Touch }
-
-// claim sends the claim. A single create is cheaper for a server than a Multi with one create.
-func (c *Client) claim(claim Claim, id string) ([]zk.MultiResponse, error) {
-	if claim.multi() {
-		return c.multi(claim.ops(id)...)
+// count returns how many operations the claim has in the transaction.
+func (claim Claim) count() int {
+	n := claim.Nodes
+	if claim.Check != nil {
+		n++
 	}
-	path, err := c.conn.Create(claim.path(id), claim.Data, zk.FlagEphemeral|zk.FlagSequence, claim.ACL)
-	return []zk.MultiResponse{{String: path}}, err
+	if claim.Touch {
+		n++
+	}
+	return n
+}
+
+// claimOf returns the index of the claim that an operation belongs to.
+func (t *claimTry) claimOf(op int) int {
+	for i, claim := range t.claims {
+		if op -= claim.count(); op < 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// multi reports whether it takes a transaction of several operations.
+func (t *claimTry) multi() bool { return len(t.claims) > 1 || t.claims[0].count() > 1 }
+
+// created are the server's replies to a try; failed is the operation that it has refused.
+type created struct {
+	replies []zk.MultiResponse
+	failed  int
+}
+
+// send sends the try. A single create is cheaper for a server than a Multi with one create.
+func (t *claimTry) send() (created, error) {
+	if t.multi() {
+		replies, failed, err := t.client.multi(t.ops()...)
+		return created{replies, failed}, err
+	}
+	claim := t.claims[0]
+	path, err := t.client.conn.Create(claim.path(t.id), claim.Data, zk.FlagEphemeral|zk.FlagSequence, claim.ACL)
+	return created{replies: []zk.MultiResponse{{String: path}}}, err
 }
 
 // path returns the path of a node without the sequence number, which the server appends.
 func (claim Claim) path(id string) string { return claim.Dir + "/" + znode.Prefix(id, claim.Kind) }
 
-// expect asks the connection for the zxid of a claim. The caller calls zxid after the reply. If the
-// claim touches the directory, the reply has a Stat with the same zxid; then expect is needed only
+// expect asks the connection for the zxid of the try. The caller calls zxid after the reply. If a
+// claim touches its directory, the reply has a Stat with the same zxid; then expect is needed only
 // until VerifyHeaderZxid has compared the two.
-func (c *Client) expect(claim Claim, id string) (zxid func() int64) {
-	if claim.Touch && c.headers.Load() != 0 {
+func (t *claimTry) expect() (zxid func() int64) {
+	touches := slices.ContainsFunc(t.claims, func(claim Claim) bool { return claim.Touch })
+	if touches && t.client.headers.Load() != 0 {
 		return func() int64 { return 0 }
 	}
-	pending, forget := c.link.Track(claim.path(id))
+	pending, forget := t.client.link.Track(t.claims[0].path(t.id))
 	return func() int64 {
 		forget()
 		return pending.Zxid()
@@ -174,15 +224,19 @@ func (claim Claim) Size() int {
 	return claim.Nodes * node
 }
 
-func (claim Claim) read(replies []zk.MultiResponse) Claimed {
-	var made Claimed
-	for _, r := range replies {
-		if r.String != "" {
-			made.Nodes = append(made.Nodes, claim.node(r.String[strings.LastIndexByte(r.String, '/')+1:]))
+func (t *claimTry) read(replies []zk.MultiResponse) []Claimed {
+	made := make([]Claimed, len(t.claims))
+	for i, claim := range t.claims {
+		n := min(claim.count(), len(replies))
+		for _, r := range replies[:n] {
+			if r.String != "" {
+				made[i].Nodes = append(made[i].Nodes, claim.node(r.String[strings.LastIndexByte(r.String, '/')+1:]))
+			}
+			if r.Stat != nil {
+				made[i].Dir = r.Stat
+			}
 		}
-		if r.Stat != nil {
-			made.Dir = r.Stat
-		}
+		replies = replies[n:]
 	}
 	return made
 }
@@ -198,60 +252,70 @@ func (claim Claim) node(name string) znode.Node {
 	return n
 }
 
-// cleanUpCreate waits for the answer to a claim whose caller has given up, and deletes the nodes
-// that it has created.
-func (c *Client) cleanUpCreate(claim Claim, id string, call <-chan answer[[]zk.MultiResponse]) {
+// cleanUp waits for the answer to a try whose caller has given up, and deletes the nodes that it
+// has created.
+func (t *claimTry) cleanUp(call <-chan answer[created]) {
 	a := <-call
 	switch outcomeOf(a.err) {
 	case done:
-		c.removeOrphans(claim.Dir, claim.read(a.value).Nodes, errAbandoned)
+		t.removeOrphans(t.read(a.value.replies), errAbandoned)
 	case unknown:
-		c.cleanUpFound(claim, id)
+		t.cleanUpFound()
 	}
 }
 
 // cleanUpFound searches until a server answers, and deletes the nodes that it finds.
-func (c *Client) cleanUpFound(claim Claim, id string) {
-	found, err := c.search(context.Background(), claim, id)
+func (t *claimTry) cleanUpFound() {
+	found, _, err := t.search(context.Background())
 	if err == nil {
-		c.removeOrphans(claim.Dir, found, errAbandoned)
+		t.removeOrphans(found, errAbandoned)
 	}
 }
 
-// search lists the nodes of an id. It may be called only after the create has returned. One server
-// must answer both the barrier and the listing, because the barrier brings only the server that
-// answers it up to date.
-func (c *Client) search(ctx context.Context, claim Claim, id string) ([]znode.Node, error) {
+// search lists the nodes of the try's id. It may be called only after the create has returned. One
+// server must answer both the barrier and the listings, because the barrier brings only the server
+// that answers it up to date. complete says that all nodes were found.
+func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
+	c := t.client
 	retry := c.retry()
 	for {
 		before := c.Epoch()
 		if _, err := await(ctx, c, "check", func() (any, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
-			return nil, err
+			return nil, false, err
 		}
-		children, err := await(ctx, c, "list", func() ([]string, error) {
-			children, _, err := c.conn.Children(claim.Dir)
-			return children, err
-		})
+		found, complete, err := t.list(ctx)
 		switch {
 		case err != nil && outcomeOf(err) != refused:
-			return nil, err
-		case c.Epoch() != before:
-			if err := retry.wait(ctx); err != nil {
-				return nil, err
-			}
-			continue
-		case err == zk.ErrNoNode:
-			return nil, nil
-		case err != nil:
-			return nil, err
+			return nil, false, err
+		case c.Epoch() == before:
+			return found, complete, err
 		}
-		var found []znode.Node
-		for _, name := range children {
-			if strings.HasPrefix(name, znode.Prefix(id, claim.Kind)) {
-				found = append(found, claim.node(name))
-			}
+		if err := retry.wait(ctx); err != nil {
+			return nil, false, err
 		}
-		slices.SortFunc(found, func(a, b znode.Node) int { return int(a.Seq - b.Seq) })
-		return found, nil
 	}
+}
+
+// list lists the nodes of the try's id.
+func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, err error) {
+	found, complete = make([]Claimed, len(t.claims)), true
+	for i, claim := range t.claims {
+		children, err := await(ctx, t.client, "list", func() ([]string, error) {
+			children, _, err := t.client.conn.Children(claim.Dir)
+			return children, err
+		})
+		if err != nil && err != zk.ErrNoNode {
+			return nil, false, err
+		}
+		nodes := found[i].Nodes
+		for _, name := range children {
+			if strings.HasPrefix(name, znode.Prefix(t.id, claim.Kind)) {
+				nodes = append(nodes, claim.node(name))
+			}
+		}
+		slices.SortFunc(nodes, func(a, b znode.Node) int { return int(a.Seq - b.Seq) })
+		found[i].Nodes = nodes
+		complete = complete && len(nodes) == claim.Nodes
+	}
+	return found, complete, nil
 }

@@ -18,7 +18,7 @@ func TestClaimTellsWhatTheTransactionSaw(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
-		made, err := l.client.Claim(within(t, 10*time.Second), l.sess, l.want(3))
+		made, err := claimOne(within(t, 10*time.Second), l.client, l.sess, l.want(3))
 		must(t, err)
 		l.isTheLine(t, made, 3)
 		if made.Dir == nil || made.Dir.NumChildren != 3 {
@@ -83,7 +83,7 @@ func TestClaimSurvivesALostConnection(t *testing.T) {
 					if c.more != nil {
 						faults = append(faults, c.more(l)...)
 					}
-					made, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(nodes))
+					made, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(nodes))
 					must(t, err)
 					fired(t, faults...)
 					l.isTheLine(t, made, nodes)
@@ -105,7 +105,7 @@ func TestAClaimOfWhichSomeIsGoneIsMadeAnew(t *testing.T) {
 		barrier := l.Next(proxy.CheckOp, proxy.HoldRequest)
 		var made Claimed
 		claimed := async(func() (err error) {
-			made, err = l.client.Claim(within(t, 20*time.Second), l.sess, l.want(3))
+			made, err = claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(3))
 			return err
 		})
 		fired(t, cut, barrier)
@@ -140,7 +140,7 @@ func TestTheBarrierComesBeforeTheSearch(t *testing.T) {
 		cut := l.Next(proxy.CreateOp, proxy.CutAfterCommit)
 		barrier := l.Next(proxy.CheckOp, proxy.HoldReply)
 		claimed := async(func() error {
-			_, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(1))
+			_, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(1))
 			return err
 		})
 		fired(t, cut, barrier)
@@ -193,7 +193,7 @@ func TestACanceledClaimLeavesNothing(t *testing.T) {
 					l := newLine(t, v, 10*time.Second)
 					f := c.prepare(l)
 					ctx, cancel := context.WithCancel(context.Background())
-					claimed := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(nodes)); return err })
+					claimed := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(nodes)); return err })
 					fired(t, f)
 					if name == "its reply is late" {
 						if n := len(l.children(t)); n != nodes {
@@ -227,17 +227,17 @@ func TestARefusedClaimLeavesNothing(t *testing.T) {
 		ctx := within(t, 10*time.Second)
 		nowhere := l.want(2)
 		nowhere.Dir += "/nowhere"
-		_, err := l.client.Claim(ctx, l.sess, nowhere)
+		_, err := claimOne(ctx, l.client, l.sess, nowhere)
 		mustBe(t, err, zk.ErrNoNode)
 		changed := l.want(2)
 		changed.Check = &zk.CheckVersionRequest{Path: l.dir, Version: 3}
-		_, err = l.client.Claim(ctx, l.sess, changed)
+		_, err = claimOne(ctx, l.client, l.sess, changed)
 		mustBe(t, err, zk.ErrBadVersion)
 		private := l.want(1)
 		private.ACL = nil
-		_, err = l.client.Claim(ctx, l.sess, private)
+		_, err = claimOne(ctx, l.client, l.sess, private)
 		mustBe(t, err, zk.ErrInvalidACL)
-		_, err = l.client.Claim(ctx, l.sess+1, l.want(1))
+		_, err = claimOne(ctx, l.client, l.sess+1, l.want(1))
 		mustBe(t, err, ErrOver)
 		if left := l.children(t); len(left) != 0 {
 			t.Errorf("left: %q", left)
@@ -255,7 +255,7 @@ func TestOnlyNodesOfTheClaimAreFound(t *testing.T) {
 			must(t, err)
 		}
 		f := l.Next(proxy.CreateOp, proxy.CutBefore)
-		made, err := l.client.Claim(within(t, 10*time.Second), l.sess, l.want(1))
+		made, err := claimOne(within(t, 10*time.Second), l.client, l.sess, l.want(1))
 		must(t, err)
 		fired(t, f)
 		_, stat, err := l.witness.Exists(l.path(made.Nodes[0]))

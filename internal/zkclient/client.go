@@ -74,6 +74,9 @@ func (c *Client) Session(ctx context.Context) (int64, error) {
 	}
 }
 
+// Same reports whether both use one connection.
+func (c *Client) Same(other *Client) bool { return c.connection == other.connection }
+
 // In reports whether session is still the current session of the connection. Call it after an
 // answer: the zk client sets the new id before it sends anything in the new session, so after an
 // answer from a new session the id differs.

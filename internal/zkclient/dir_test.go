@@ -51,9 +51,9 @@ func TestMakeDirMakesContainersAllTheWay(t *testing.T) {
 
 		claim := l.want(1)
 		claim.Dir = dir
-		made, err := l.client.Claim(ctx, l.sess, claim)
+		made, err := claimOne(ctx, l.client, l.sess, claim)
 		must(t, err)
-		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, dir, made.Nodes)))
+		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: dir, Nodes: made.Nodes})))
 		test.AssertEmpty(t, l.witness, l.dir) // the server deletes them one after the other
 		l.stays(t, l.dir)
 	})

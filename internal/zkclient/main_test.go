@@ -59,7 +59,7 @@ func (l *line) want(nodes int) Claim {
 // claim creates nodes, and fails the test if it cannot.
 func (l *line) claim(t *testing.T, nodes int) []znode.Node {
 	t.Helper()
-	made, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(nodes))
+	made, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(nodes))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,4 +134,13 @@ func (l *line) newSession(t *testing.T) int64 {
 		return now.Load() != 0 && now.Load() != l.sess && l.conn.State() == zk.StateHasSession
 	})
 	return now.Load()
+}
+
+// claimOne claims nodes in one directory.
+func claimOne(ctx context.Context, c *Client, session int64, claim Claim) (Claimed, error) {
+	made, _, err := c.Claim(ctx, session, claim)
+	if err != nil {
+		return Claimed{}, err
+	}
+	return made[0], nil
 }

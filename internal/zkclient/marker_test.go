@@ -12,11 +12,11 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// removeWithMarker calls RemoveWithMarker, with a time limit.
+// removeWithMarker removes a node with a release marker, with a time limit.
 func (l *line) removeWithMarker(t *testing.T, n znode.Node) (err error) {
 	t.Helper()
 	test.Within(t, 20*time.Second, "it is removed", func() {
-		err = l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open)
+		err = l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-mark", ACL: open})
 	})
 	return err
 }
@@ -147,7 +147,7 @@ func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 }
 
 // The delete with the marker succeeded, its reply was lost, and the server refuses the next try:
-// RemoveWithMarker reports success, because it deleted the node.
+// RemoveNow reports success, because it deleted the node.
 func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -155,7 +155,9 @@ func TestRemoveMarkedRefusedAfterALostReply(t *testing.T) {
 		n := l.claim(t, 1)[0]
 		lost, again := l.Next(proxy.DeleteOp, proxy.CutAfterCommit), l.Nth(proxy.DeleteOp, 2, proxy.HoldRequest)
 		result := make(chan error, 1)
-		go func() { result <- l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open) }()
+		go func() {
+			result <- l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-mark", ACL: open})
+		}()
 		fired(t, lost, again)
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)

@@ -27,7 +27,7 @@ func asAccepted(t *testing.T, c *Client, path string) {
 		if err := c.MakeDir(ctx, path, open); err != nil {
 			t.Fatalf("%q is accepted by the validator: %v", path, err)
 		}
-		made, err := c.Claim(ctx, sess, Claim{Dir: path, Kind: znode.Lock, Nodes: 1, ACL: open})
+		made, err := claimOne(ctx, c, sess, Claim{Dir: path, Kind: znode.Lock, Nodes: 1, ACL: open})
 		if err != nil {
 			continue
 		}
@@ -35,7 +35,7 @@ func asAccepted(t *testing.T, c *Client, path string) {
 		if err != nil || !slices.Contains(names, made.Nodes[0].Name) {
 			t.Errorf("%q: a member of it is not in it: %v, %v", path, names, err)
 		}
-		if err := <-c.Remove(sess, path, made.Nodes); err != nil {
+		if err := <-c.Remove(sess, Removal{Dir: path, Nodes: made.Nodes}); err != nil {
 			t.Errorf("%q: %v", path, err)
 		}
 		return

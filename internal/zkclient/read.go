@@ -103,7 +103,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 			return ErrOver
 		}
 		sent := time.Now()
-		_, err := c.multi(ops...)
+		_, _, err := c.multi(ops...)
 		c.noteQuorumReply(session, sent, err, true)
 		switch outcomeOf(err) {
 		case done:

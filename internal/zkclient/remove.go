@@ -2,7 +2,6 @@ package zkclient
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/go-zookeeper/zk"
@@ -14,20 +13,50 @@ import (
 // sequence number, proves that the node is ours.
 const AnySession int64 = 0
 
-// Remove starts to delete nodes of a session. If the answer to a delete is lost, it repeats the
-// delete, until the nodes are gone, the session is over or the connection is closed. The channel
-// then yields nil if it deleted the nodes, zk.ErrNoNode if one of them was gone before, ErrOver if
-// the session ended (and the nodes with it), ErrClosed, or the server's refusal.
-func (c *Client) Remove(session int64, dir string, nodes []znode.Node) <-chan error {
+// A Removal is nodes to delete in one directory.
+type Removal struct {
+	Dir   string
+	Nodes []znode.Node
+	// Marker is "", or the end of the name of a release marker: another node, which the transaction
+	// that deletes the first of the nodes creates and deletes, with ACL. It never appears in a
+	// listing, but watches for its creation fire. It is the only signal that is delivered
+	// atomically with the deletion, is sent only by the node's owner, and cannot be sent by
+	// accident.
+	Marker string
+	ACL    []zk.ACL
+}
+
+// Remove starts to delete nodes of a session, in one transaction. If the answer to a delete is
+// lost, it repeats the delete, until the nodes are gone, the session is over or the connection is
+// closed. The channel then yields nil if it deleted the nodes, zk.ErrNoNode if one of them was gone
+// before, ErrOver if the session ended (and the nodes with it), ErrClosed, or the server's refusal.
+// If the server refuses a marker, the nodes are deleted without.
+func (c *Client) Remove(session int64, all ...Removal) <-chan error {
 	result := make(chan error, 1) // buffered: the caller may not receive it
-	go func() { result <- c.RemoveNow(session, dir, nodes) }()
+	go func() { result <- c.RemoveNow(session, all...) }()
 	return result
 }
 
 // RemoveNow is Remove, but waits for the result, however long that takes.
-func (c *Client) RemoveNow(session int64, dir string, nodes []znode.Node) error {
-	err := c.remove(session, dir, nodes)
-	c.resetSequence(dir, nodes)
+func (c *Client) RemoveNow(session int64, all ...Removal) error {
+	var paths []string
+	var markers []any
+	for _, r := range all {
+		for _, n := range r.Nodes {
+			paths = append(paths, r.Dir+"/"+n.Name)
+		}
+		if r.Marker != "" {
+			marker := r.Dir + "/" + r.Nodes[0].Name + r.Marker
+			markers = append(markers,
+				// Ephemeral, so that the session's end deletes it if a server ever leaves it.
+				&zk.CreateRequest{Path: marker, Acl: r.ACL, Flags: zk.FlagEphemeral},
+				&zk.DeleteRequest{Path: marker, Version: -1})
+		}
+	}
+	err := c.remove(session, paths, markers)
+	for _, r := range all {
+		c.resetSequence(r.Dir, r.Nodes)
+	}
 	return err
 }
 
@@ -40,16 +69,21 @@ func (c *Client) resetSequence(dir string, nodes []znode.Node) {
 	}
 }
 
-func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
-	if len(nodes) == 0 {
+func (c *Client) remove(session int64, paths []string, markers []any) error {
+	if len(paths) == 0 {
 		return nil
 	}
-	_, err := c.delete(session, dir, nodes)
-	perhaps := err == errPerhaps
-	if perhaps {
-		err = zk.ErrNoNode
+	perhaps, err := c.delete(session, paths, markers...)
+	if len(markers) > 0 && outcomeOf(err) == refused && err != zk.ErrNoNode {
+		// The server refuses a marker. An earlier try, whose reply was lost, may have succeeded.
+		before := perhaps
+		perhaps, err = c.delete(session, paths)
+		perhaps = perhaps || before
 	}
-	if outcomeOf(err) != refused || len(nodes) == 1 {
+	if perhaps && err == zk.ErrNoNode && len(paths) == 1 {
+		return nil
+	}
+	if outcomeOf(err) != refused || len(paths) == 1 {
 		return err
 	}
 	// Another client deleted one of the nodes, or the server refuses to delete it, so the
@@ -59,10 +93,13 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 	if err == zk.ErrNoNode {
 		result = err
 	}
-	for i := range nodes {
-		already, err := c.delete(session, dir, nodes[i:i+1])
-		if err == zk.ErrNoNode || err == nil && already {
+	for i := range paths {
+		already, err := c.delete(session, paths[i:i+1])
+		if err == zk.ErrNoNode {
 			gone++
+			if already {
+				err = nil
+			}
 		}
 		switch {
 		case err == nil:
@@ -72,24 +109,19 @@ func (c *Client) remove(session int64, dir string, nodes []znode.Node) error {
 			result = err
 		}
 	}
-	if perhaps && gone == len(nodes) {
+	if perhaps && gone == len(paths) {
 		return nil
 	}
 	return result
 }
 
-// errPerhaps means that one of several nodes is gone, after a try whose answer was lost. Either
-// that try deleted all of them, or it did nothing and the others still exist.
-var errPerhaps = errors.New("perhaps deleted")
-
-// delete deletes nodes in one transaction, after the operations in before. perhaps means that the
+// delete deletes nodes in one transaction, behind the operations in before. perhaps means that the
 // server refused, but an earlier try, whose answer was lost, may have succeeded.
-func (c *Client) delete(session int64, dir string, nodes []znode.Node, before ...any) (perhaps bool, err error) {
+func (c *Client) delete(session int64, paths []string, before ...any) (perhaps bool, err error) {
 	ops := before
-	for _, n := range nodes {
-		ops = append(ops, &zk.DeleteRequest{Path: dir + "/" + n.Name, Version: -1})
+	for _, path := range paths {
+		ops = append(ops, &zk.DeleteRequest{Path: path, Version: -1})
 	}
-	maybe := false // an earlier try may have succeeded
 	for retry := c.retry(); ; {
 		if err := c.connected(context.Background()); err != nil {
 			return false, err
@@ -99,17 +131,17 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node, before ..
 		}
 		var err error
 		if len(ops) == 1 {
-			err = c.conn.Delete(dir+"/"+nodes[0].Name, -1)
+			err = c.conn.Delete(paths[0], -1)
 		} else {
-			_, err = c.multi(ops...)
+			_, _, err = c.multi(ops...)
 		}
 		switch outcomeOf(err) {
 		case done:
 			return false, nil
 		case refused:
-			return maybe, c.refusal(session, len(nodes), maybe, err)
+			return perhaps, c.refusal(session, err)
 		case unknown:
-			maybe = true
+			perhaps = true
 		}
 		if err := retry.again(context.Background(), "delete", err); err != nil {
 			return false, err
@@ -117,19 +149,11 @@ func (c *Client) delete(session int64, dir string, nodes []znode.Node, before ..
 	}
 }
 
-// refusal returns what it means that the server refused to delete so many nodes.
-func (c *Client) refusal(session int64, nodes int, maybe bool, err error) error {
-	switch {
-	case err != zk.ErrNoNode:
-		return err
-	case session != AnySession && !c.In(session):
-		// The zk client sent the request in the next session; the end of the old one has deleted
-		// the node.
+// refusal returns what it means that the server refused to delete nodes of a session. If the zk
+// client has sent the request in the next session, the end of the old one has deleted them.
+func (c *Client) refusal(session int64, err error) error {
+	if err == zk.ErrNoNode && session != AnySession && !c.In(session) {
 		return ErrOver
-	case maybe && nodes > 1:
-		return errPerhaps
-	case maybe:
-		return nil
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func TestRemoveSurvivesALostConnection(t *testing.T) {
 					l := newLine(t, v, 10*time.Second)
 					claimed := l.claim(t, nodes)
 					f := l.Next(proxy.DeleteOp, action)
-					must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)))
+					must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})))
 					fired(t, f)
 					if left := l.children(t); len(left) != 0 {
 						t.Errorf("left: %q", left)
@@ -44,7 +44,7 @@ func TestRemoveTellsThatANodeWasGone(t *testing.T) {
 				}
 				claimed := l.claim(t, nodes)
 				must(t, l.witness.Delete(l.path(claimed[missing]), -1))
-				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)), zk.ErrNoNode)
+				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), zk.ErrNoNode)
 				if left := l.children(t); len(left) != 0 {
 					t.Errorf("%d of %d was gone, left: %q", missing, nodes, left)
 				}
@@ -64,7 +64,7 @@ func TestRemoveOfTheRestAfterALostRequest(t *testing.T) {
 				claimed := l.claim(t, 3)
 				must(t, l.witness.Delete(l.path(claimed[1]), -1))
 				f := l.Next(proxy.DeleteOp, action)
-				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)), zk.ErrNoNode)
+				mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), zk.ErrNoNode)
 				fired(t, f)
 				if left := l.children(t); len(left) != 0 {
 					t.Errorf("left: %q", left)
@@ -83,7 +83,7 @@ func TestRemoveOfTheRestSurvivesALostConnection(t *testing.T) {
 		must(t, l.witness.Delete(l.path(claimed[1]), -1))
 		one := l.Nth(proxy.DeleteOp, 2, proxy.CutAfterCommit)
 		two := l.Nth(proxy.DeleteOp, 4, proxy.CutBefore)
-		mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)), zk.ErrNoNode)
+		mustBe(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), zk.ErrNoNode)
 		fired(t, one, two)
 		if left := l.children(t); len(left) != 0 {
 			t.Errorf("left: %q", left)
@@ -102,7 +102,7 @@ func TestRemoveWhoseAnswersAreLostTwice(t *testing.T) {
 				claimed := l.claim(t, 3)
 				all := l.Nth(proxy.DeleteOp, 1, proxy.CutAfterCommit)
 				one := l.Nth(proxy.DeleteOp, 3, action) // the second is of all nodes again
-				must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, claimed)))
+				must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})))
 				fired(t, all, one)
 				if left := l.children(t); len(left) != 0 {
 					t.Errorf("left: %q", left)
@@ -118,7 +118,7 @@ func TestRemoveWaitsForTheConnection(t *testing.T) {
 		l := newLine(t, v, 20*time.Second)
 		claimed := l.claim(t, 2)
 		l.Refuse()
-		removed := l.client.Remove(l.sess, l.dir, claimed)
+		removed := l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})
 		select {
 		case err := <-removed:
 			t.Fatalf("removed without a connection: %v", err)
@@ -138,11 +138,11 @@ func TestRemoveEndsWithTheSession(t *testing.T) {
 		l := newLine(t, v, 20*time.Second)
 		claimed := l.claim(t, 2)
 		l.Refuse()
-		removed := l.client.Remove(l.sess, l.dir, claimed)
+		removed := l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})
 		v.Expire(t, l.conn)
 		must(t, l.Accept())
 		mustBe(t, result(t, 10*time.Second, "remove", removed), ErrOver)
-		mustBe(t, result(t, 10*time.Second, "a later remove", l.client.Remove(l.sess, l.dir, claimed)), ErrOver)
+		mustBe(t, result(t, 10*time.Second, "a later remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: claimed})), ErrOver)
 		test.AssertEmpty(t, l.witness, l.dir)
 	})
 }
@@ -154,8 +154,8 @@ func TestRemoveInAnySession(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		claimed := l.claim(t, 2)
-		must(t, result(t, 10*time.Second, "remove", Of(l.witness).Remove(AnySession, l.dir, claimed)))
-		must(t, result(t, 10*time.Second, "remove of nothing", l.client.Remove(l.sess, l.dir, nil)))
+		must(t, result(t, 10*time.Second, "remove", Of(l.witness).Remove(AnySession, Removal{Dir: l.dir, Nodes: claimed})))
+		must(t, result(t, 10*time.Second, "remove of nothing", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nil})))
 		if left := l.children(t); len(left) != 0 {
 			t.Errorf("left: %q", left)
 		}
@@ -170,13 +170,13 @@ func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 		worn := l.claim(t, 1)
 		worn[0].Seq = 1 << 30 // the delete goes by the name
 		other := l.claim(t, 1)
-		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, worn)))
+		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: worn})))
 		test.Eventually(t, 5*time.Second, "the directory was asked for", func() bool { return l.Seen(proxy.DeleteOp) == 2 })
 		if left := l.children(t); len(left) != 1 {
 			t.Fatalf("left: %q", left)
 		}
 		other[0].Seq = 1 << 30
-		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, l.dir, other)))
+		must(t, result(t, 10*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: other})))
 		test.Eventually(t, 5*time.Second, "the directory is gone", func() bool {
 			exists, _, err := l.witness.Exists(l.dir)
 			return err == nil && !exists

@@ -11,7 +11,8 @@ import (
 // Whatever path a server returns for a created node, it is parsed as a node of ours with a usable
 // sequence number, or as one that has none.
 func FuzzMadeNodes(f *testing.F) {
-	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock}
+	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock, Nodes: 1}
+	try := claimTry{claims: []Claim{claim}}
 	for _, path := range []string{
 		claim.Dir + "/" + znode.Prefix(znode.NewID(), znode.Lock) + "0000000007", claim.Dir, claim.Dir + "/", "/", "x", "/jobs",
 		claim.Dir + "/lock--2147483648", claim.Dir + "/../a",
@@ -19,7 +20,7 @@ func FuzzMadeNodes(f *testing.F) {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {
-		for _, n := range claim.read([]zk.MultiResponse{{String: path}}).Nodes {
+		for _, n := range try.read([]zk.MultiResponse{{String: path}})[0].Nodes {
 			if again, ok := znode.Parse(n.Name, znode.Lock); ok && again != n || !ok && n.Usable() == nil {
 				t.Errorf("%q was read as %+v", path, n)
 			}

@@ -24,21 +24,21 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 		call func(*testing.T, context.Context, *line, znode.Node) error
 	}{
 		"claim": {proxy.CreateOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
-			_, err := l.client.Claim(ctx, l.sess, l.want(1))
+			_, err := claimOne(ctx, l.client, l.sess, l.want(1))
 			return err
 		}},
 		"claim by a plain create": {proxy.CreateOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
 			claim := l.want(1)
 			claim.Touch = false
-			_, err := l.client.Claim(ctx, l.sess, claim)
+			_, err := claimOne(ctx, l.client, l.sess, claim)
 			return err
 		}},
 		"remove": {proxy.DeleteOp, func(_ *testing.T, _ context.Context, l *line, n znode.Node) error {
-			return <-l.client.Remove(l.sess, l.dir, []znode.Node{n})
+			return <-l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}})
 		}},
 		"remove with a mark": {proxy.DeleteOp, func(t *testing.T, _ context.Context, l *line, n znode.Node) error {
 			w := l.watchMarker(t, n)
-			err := l.client.RemoveWithMarker(l.sess, l.dir, n, "-mark", open)
+			err := l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-mark", ACL: open})
 			if e := hears(t, w); !Released(e) {
 				t.Errorf("without its marker: %+v", e)
 			}
@@ -103,7 +103,7 @@ func TestCleaningUpGoesOnWhenThrottled(t *testing.T) {
 		l := newLine(t, v, 10*time.Second)
 		hold := l.Next(proxy.CreateOp, proxy.HoldReply)
 		ctx, cancel := context.WithCancel(context.Background())
-		claimed := async(func() error { _, err := l.client.Claim(ctx, l.sess, l.want(2)); return err })
+		claimed := async(func() error { _, err := claimOne(ctx, l.client, l.sess, l.want(2)); return err })
 		fired(t, hold)
 		cancel()
 		mustBe(t, result(t, 10*time.Second, "claim", claimed), context.Canceled)
@@ -127,7 +127,7 @@ func TestAThrottledBarrierIsNone(t *testing.T) {
 		barrier := l.Next(proxy.CheckOp, throttled)
 		listing := l.Next(proxy.ListOp, proxy.HoldRequest)
 		claimed := async(func() error {
-			_, err := l.client.Claim(within(t, 20*time.Second), l.sess, l.want(1))
+			_, err := claimOne(within(t, 20*time.Second), l.client, l.sess, l.want(1))
 			return err
 		})
 		fired(t, cut, barrier, listing)

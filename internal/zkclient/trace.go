@@ -16,7 +16,7 @@ func (c *Client) Traced(t *Trace) *Client { return &Client{connection: c.connect
 
 // removeOrphans deletes nodes that no caller owns.
 func (c *Client) removeOrphans(dir string, nodes []znode.Node, cause error) {
-	removed := c.Remove(AnySession, dir, nodes)
+	removed := c.Remove(AnySession, Removal{Dir: dir, Nodes: nodes})
 	if c.trace != nil {
 		go c.Orphans(nodes, cause, removed)
 	}

@@ -141,8 +141,8 @@ func (c *Client) WatchNode(ctx context.Context, session int64, path string) (*Wa
 
 // WatchNodes watches many nodes only for their deletion: the watches have neither data nor stat,
 // and end with the connection. It sends one request for each 128 KiB of paths. The watch of a node
-// that does not exist is nil. The first node may be deleted with a release marker, see
-// RemoveWithMarker; marker is "" if that does not matter.
+// that does not exist is nil. The first node may be deleted with a release marker, see Removal;
+// marker is "" if that does not matter.
 //
 // The server does not check READ permission for the nodes, but may drop the events of nodes that
 // the client cannot read.

@@ -275,7 +275,7 @@ func TestFiredWatchesAreSwept(t *testing.T) {
 			if t.Failed() {
 				return
 			}
-			must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, l.dir, nodes)))
+			must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nodes})))
 			for _, w := range watches {
 				if e := event(t, w); !Gone(e) {
 					t.Fatalf("got %+v", e)
@@ -390,7 +390,7 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 		if w.Stat.EphemeralOwner != l.sess {
 			t.Errorf("%+v", w.Stat)
 		}
-		l.client.Remove(l.sess, l.dir, []znode.Node{next})
+		l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{next}})
 		if e := event(t, w); !Gone(e) {
 			t.Errorf("got %+v", e)
 		}

@@ -47,7 +47,7 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 			for range 4 {
 				all.Go(func() {
 					for range 25 {
-						made, err := c.Claim(t.Context(), conn.SessionID(), Claim{Dir: dir, Kind: znode.Read, Nodes: 1, ACL: open})
+						made, err := claimOne(t.Context(), c, conn.SessionID(), Claim{Dir: dir, Kind: znode.Read, Nodes: 1, ACL: open})
 						if err != nil {
 							t.Error(err)
 							return
@@ -56,7 +56,7 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 						if err != nil || stat.Czxid != made.Zxid {
 							t.Errorf("czxid %+v, header %d, %v", stat, made.Zxid, err)
 						}
-						<-c.Remove(conn.SessionID(), dir, made.Nodes)
+						<-c.Remove(conn.SessionID(), Removal{Dir: dir, Nodes: made.Nodes})
 					}
 				})
 			}

@@ -65,11 +65,14 @@ func Sum(numbers []int) int {
 	return sum
 }
 
-// Read reads the numbers, one after the other.
-func (s Shelf) Read() ([]int, error) {
-	numbers := make([]int, s.Len)
-	for i := range numbers {
-		data, _, err := s.Conn.Get(s.node(i))
+// Read reads the numbers of some nodes, one after the other; of all if none is named.
+func (s Shelf) Read(nodes ...int) ([]int, error) {
+	for i := 0; len(nodes) == i && i < s.Len; i++ {
+		nodes = append(nodes, i)
+	}
+	numbers := make([]int, len(nodes))
+	for i, node := range nodes {
+		data, _, err := s.Conn.Get(s.node(node))
 		if err != nil {
 			return nil, err
 		}
@@ -81,10 +84,15 @@ func (s Shelf) Read() ([]int, error) {
 	return numbers, nil
 }
 
+// Set is the write of a number.
+func (s Shelf) Set(node, n int) *zk.SetDataRequest {
+	return &zk.SetDataRequest{Path: s.node(node), Data: []byte(strconv.Itoa(n)), Version: -1}
+}
+
 // Write has set write the numbers, one after the other.
 func (s Shelf) Write(numbers []int, set func(*zk.SetDataRequest) error) error {
 	for i, n := range numbers {
-		if err := set(&zk.SetDataRequest{Path: s.node(i), Data: []byte(strconv.Itoa(n)), Version: -1}); err != nil {
+		if err := set(s.Set(i, n)); err != nil {
 			return err
 		}
 		time.Sleep(step)

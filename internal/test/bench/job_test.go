@@ -14,6 +14,7 @@ const (
 	exclusive = "exclusive"
 	permits   = "semaphore"
 	shared    = "rw"
+	several   = "several" // exclusive locks at once, of those below path
 )
 
 // job is the order to a driver. It is flat, so that a driver needs no library to read it.
@@ -27,6 +28,8 @@ type job struct {
 	Permits  int    `json:"permits"`  // of the semaphore; each cycle takes one
 	Reads    int    `json:"reads"`    // percent of the cycles of an rw
 	Handoff  int    `json:"handoff"`  // WithHandoff
+	Among    int    `json:"among"`    // how many locks there are, of several
+	AtOnce   int    `json:"atonce"`   // how many of them each cycle takes, by chance
 	Warm     int    `json:"warm"`     // milliseconds before the measured ones
 	Measure  int    `json:"measure"`  // milliseconds
 	Timeout  int    `json:"timeout"`  // of the sessions, milliseconds

@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +22,8 @@ type ourLocks struct {
 	mode string
 	rw   *rwlock.RWMutex
 	sem  *semaphore.Semaphore
+	some choice // of several
+	all  []*rwlock.RWMutex
 }
 
 func openOurs(ctx context.Context, j job) (lockers, error) {
@@ -27,8 +31,12 @@ func openOurs(ctx context.Context, j job) (lockers, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &ourLocks{conn: conn, mode: j.Mode}
+	l := &ourLocks{conn: conn, mode: j.Mode, some: choice{j.Among, j.AtOnce}}
 	switch {
+	case j.Mode == several:
+		for i := range j.Among {
+			l.all = append(l.all, rwlock.New(conn, fmt.Sprintf("%s/%d", j.Path, i)))
+		}
 	case j.Mode == permits:
 		l.sem = semaphore.New(conn, j.Path, j.Permits)
 	case j.Handoff > 0:
@@ -49,6 +57,12 @@ func (l *ourLocks) worker() func(context.Context, bool) (func() error, error) {
 	return func(ctx context.Context, read bool) (func() error, error) {
 		var err error
 		switch {
+		case l.mode == several:
+			var all []zklocks.Locker
+			for _, i := range l.some.draw() {
+				all = append(all, l.all[i])
+			}
+			held, err = zklocks.All(all...).Lock(ctx)
 		case l.mode == permits:
 			held, err = l.sem.Acquire(ctx, 1)
 		case read:
@@ -94,11 +108,12 @@ func (m *mutexes) worker() func(context.Context, bool) (func() error, error) {
 type zkLocks struct {
 	conn *zk.Conn
 	path string
+	some choice        // of several
 	gone chan struct{} // closed when the client's goroutines have ended
 }
 
 func openZkLock(ctx context.Context, j job) (lockers, error) {
-	if j.Mode != exclusive {
+	if j.Mode != exclusive && j.Mode != several {
 		return nil, fmt.Errorf("zk.Lock has no mode %s", j.Mode)
 	}
 	conn, events, err := zk.Connect([]string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond,
@@ -106,7 +121,7 @@ func openZkLock(ctx context.Context, j job) (lockers, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &zkLocks{conn: conn, path: j.Path, gone: make(chan struct{})}
+	l := &zkLocks{conn: conn, path: j.Path, some: choice{j.Among, j.AtOnce}, gone: make(chan struct{})}
 	session := make(chan struct{})
 	opened := sync.OnceFunc(func() { close(session) })
 	go func() {
@@ -132,9 +147,43 @@ func (l *zkLocks) close() {
 }
 
 func (l *zkLocks) worker() func(context.Context, bool) (func() error, error) {
+	if l.some.among > 0 {
+		return l.oneByOne()
+	}
 	lock := zk.NewLock(l.conn, l.path, zk.WorldACL(zk.PermAll))
 	return func(context.Context, bool) (func() error, error) { return lock.Unlock, lock.Lock() }
 }
+
+// oneByOne takes several locks in the order of their names, and releases them in the other.
+func (l *zkLocks) oneByOne() func(context.Context, bool) (func() error, error) {
+	locks := make([]*zk.Lock, l.some.among)
+	for i := range locks {
+		locks[i] = zk.NewLock(l.conn, fmt.Sprintf("%s/%d", l.path, i), zk.WorldACL(zk.PermAll))
+	}
+	return func(context.Context, bool) (func() error, error) {
+		drawn := l.some.draw()
+		slices.Sort(drawn)
+		release := func() error {
+			for _, i := range slices.Backward(drawn) {
+				if err := locks[i].Unlock(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for _, i := range drawn {
+			if err := locks[i].Lock(); err != nil {
+				return nil, err
+			}
+		}
+		return release, nil
+	}
+}
+
+// A choice is that of a few numbers among many.
+type choice struct{ among, atOnce int }
+
+func (c choice) draw() []int { return rand.Perm(c.among)[:c.atOnce] }
 
 type quiet struct{}
 

@@ -69,7 +69,28 @@ var workloads = []workload{
 		name: "semaphore, 64 in one process, 8 permits", job: job{Mode: permits, Sessions: 1, Workers: 64, Permits: 8},
 		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
 	},
+	{
+		name: "2 of 16 locks at once, 16 sessions", job: severalOf(16, 2),
+		peers: []string{ours, zkLock, curator}, targets: []target{{curator, 3}},
+		without: sorted,
+	}, {
+		name: "4 of 16 locks at once, 16 sessions", job: severalOf(16, 4),
+		peers: []string{ours, zkLock, curator}, targets: []target{{curator, 3}},
+		without: sorted,
+	}, {
+		name: "4 locks at once, 1 session", job: job{Mode: several, Sessions: 1, Workers: 1, Among: 4, AtOnce: 4},
+		peers: []string{ours, zkLock, curator}, targets: []target{{curator, 3}, {"", 2}},
+		without: sorted,
+	},
 	free,
+}
+
+// sorted is what the peers are given.
+const sorted = "kazoo has nothing for several locks. zk.Lock and Curator's InterProcessMultiLock take them one by one, here in the order of their names: in any other they deadlock"
+
+// severalOf has each cycle take some of the locks.
+func severalOf(among, atOnce int) job {
+	return job{Mode: several, Sessions: 16, Workers: 16, Among: among, AtOnce: atOnce}
 }
 
 // free are locks without contention: what the server can do in all.

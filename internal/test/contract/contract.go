@@ -57,6 +57,7 @@ type Recipe struct {
 	Kind  observe.Kind // of a member that waits in Lock, and of its events
 	Block observe.Kind // of one that waits in Block; "": as Kind
 
+	Beside string // the end of the path of another lock that it takes, too, and that has no options
 	Below  string // the directory in which nodes stand, below the lock's path
 	Stored string // what the node at the path holds, if the directory is below it
 
@@ -67,6 +68,14 @@ type Recipe struct {
 	Marks     bool // in a long line a release has a mark
 	Requests  int  // of an uncontended Lock and Release
 	Behind    int  // of one that waits for the holder alone
+}
+
+// named is what its errors call the lock at a path.
+func (r Recipe) named(path string) string {
+	if r.Beside == "" {
+		return path
+	}
+	return path + " and " + path + r.Beside
 }
 
 // Main is leaks.Main for packages whose tests mostly wait: for expiries, for restarts of servers.
@@ -96,13 +105,14 @@ const (
 	alone                       // on a real server, no other test beside it: it counts or measures
 	restarts                    // a server of its own, to restart
 	speaksTLS                   // a server of its own that speaks TLS
+	single                      // a lock by itself: it counts what one directory brings
 )
 
 func (n needs) String() string {
 	var all []string
 	for need, text := range map[needs]string{
 		exclusive: "a recipe of which one can hold at a time", alone: "no other test beside it on a real server",
-		restarts: "a server to restart", speaksTLS: "a server that speaks TLS",
+		restarts: "a server to restart", speaksTLS: "a server that speaks TLS", single: "a lock by itself",
 	} {
 		if n&need != 0 {
 			all = append(all, text)
@@ -113,7 +123,7 @@ func (n needs) String() string {
 }
 
 var suite = slices.Concat(
-	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, names, surroundings, costs, observing,
+	holding, waiting, trying, canceling, replies, losing, outages, fencing, transactions, inputs, defaults, rights, secured, secrets, directories, names, surroundings, costs, observing, asking,
 )
 
 // Run runs the suite over one recipe in memory, each scenario in a bubble of its own.
@@ -143,7 +153,9 @@ func RunReal(t *testing.T, r Recipe) {
 	}
 }
 
-func (sc scenario) fits(r Recipe) bool { return sc.needs&exclusive == 0 || !r.Shared }
+func (sc scenario) fits(r Recipe) bool {
+	return (sc.needs&exclusive == 0 || !r.Shared) && (sc.needs&single == 0 || r.Beside == "")
+}
 
 func (sc scenario) play(t *testing.T, v venue.Venue, r Recipe) {
 	s := newScene(t, v, r)

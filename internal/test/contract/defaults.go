@@ -12,7 +12,7 @@ import (
 )
 
 var defaults = []scenario{
-	{"options given to Connect are those of all its locks", defaultsOfConnect, 0},
+	{"options given to Connect are those of all its locks", defaultsOfConnect, single},
 	{"of options that are given twice the last counts", lastOptionCounts, 0},
 }
 

@@ -186,10 +186,13 @@ func deletedBeforeTheListing(s *scene) {
 	a := c.wait(2)
 	test.Within(s, soon, "the listing is under way", func() { <-list.Fired() })
 	var all []any
-	for _, name := range test.Children(s, s.Witness, s.Dir) {
-		all = append(all, &zk.DeleteRequest{Path: s.Dir + "/" + name, Version: -1})
+	for _, dir := range s.dirs() {
+		for path := range s.nodesIn(dir, 0) {
+			all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
+		}
+		all = append(all, &zk.DeleteRequest{Path: dir, Version: -1})
 	}
-	_, err := s.Witness.Multi(append(all, &zk.DeleteRequest{Path: s.Dir, Version: -1})...)
+	_, err := s.Witness.Multi(all...)
 	s.Must(err)
 	list.Release()
 	got := a.Granted()

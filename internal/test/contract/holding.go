@@ -100,7 +100,7 @@ func doneContextLoses(s *scene) {
 	}{{s.r.Lock, c.Lock}, {s.r.TryLock, c.TryLock}} {
 		_, err := call.call(late)
 		s.Is(err, context.DeadlineExceeded)
-		if want := s.r.Package + ": " + call.verb + " " + s.Path + ": context deadline exceeded"; err.Error() != want {
+		if want := s.r.Package + ": " + call.verb + " " + s.r.named(s.Path) + ": context deadline exceeded"; err.Error() != want {
 			s.Errorf("error %q, want %q", err, want)
 		}
 	}

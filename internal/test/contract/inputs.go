@@ -77,6 +77,7 @@ func badInput(s *scene) {
 		{"/" + strings.Repeat("x", 64<<10), nil, "limit"},
 		{s.Path, []zklocks.Option{zklocks.WithACL([]zk.ACL{})}, "WithACL"},
 		{s.Path, []zklocks.Option{zklocks.WithData(make([]byte, 512<<10+1))}, "WithData"},
+		{s.Path, []zklocks.Option{zklocks.WithData([]byte("__REVOKE__"))}, "WithData"},
 	} {
 		s.every(s.r.New(locks.On(c.conn), in.path, in.opts...), 0, func(name string, err error) {
 			if !strings.Contains(err.Error(), in.says) {

@@ -165,14 +165,7 @@ func deletedWithTheHolder(s *scene) {
 		v := victim.wait(2)
 		test.Within(s, soon, "the victim watches the holder", func() { <-watches.Fired() })
 		o := other.waitToBlock(3)
-		var all []any
-		for _, session := range []int64{victim.conn.SessionID(), holder.conn.SessionID()} {
-			for path := range s.nodes(session) {
-				all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
-			}
-		}
-		_, err := s.Witness.Multi(all...)
-		s.Must(err)
+		s.kill(victim.conn.SessionID(), holder.conn.SessionID())
 		watches.Release()
 		got := o.Granted()
 		s.inLine(2) // the victim has queued again, behind

@@ -42,27 +42,46 @@ func (s *scene) inLine(members int) {
 // nodes are the nodes of a session by their paths.
 func (s *scene) nodes(session int64) map[string]*zk.Stat {
 	s.Helper()
-	nodes := make(map[string]*zk.Stat)
-	for _, name := range test.Children(s, s.Witness, s.Dir) {
-		_, stat, err := s.Witness.Exists(s.Dir + "/" + name)
-		s.Must(err)
-		if stat.EphemeralOwner == session {
-			nodes[s.Dir+"/"+name] = stat
-		}
-	}
+	nodes := s.nodesIn(s.Dir, session)
 	if len(nodes) != s.r.Nodes {
 		s.Fatalf("session %#x has %d nodes in %s", session, len(nodes), s.Dir)
 	}
 	return nodes
 }
 
-// kill deletes the nodes of a session, as an administrator would; all at once, because the library
+// nodesIn are the nodes in a directory of a session; 0: of all sessions.
+func (s *scene) nodesIn(dir string, session int64) map[string]*zk.Stat {
+	s.Helper()
+	nodes := make(map[string]*zk.Stat)
+	for _, name := range test.Children(s, s.Witness, dir) {
+		_, stat, err := s.Witness.Exists(dir + "/" + name)
+		s.Must(err)
+		if session == 0 || stat.EphemeralOwner == session {
+			nodes[dir+"/"+name] = stat
+		}
+	}
+	return nodes
+}
+
+// dirs are the directories in which the lock has nodes.
+func (s *scene) dirs() []string {
+	if s.r.Beside == "" {
+		return []string{s.Dir}
+	}
+	return []string{s.Dir, s.Path + s.r.Beside}
+}
+
+// kill deletes the nodes of sessions, as an administrator would; all at once, because the library
 // deletes the rest of a hold that has lost one.
-func (s *scene) kill(session int64) {
+func (s *scene) kill(sessions ...int64) {
 	s.Helper()
 	var all []any
-	for path := range s.nodes(session) {
-		all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
+	for _, session := range sessions {
+		for _, dir := range s.dirs() {
+			for path := range s.nodesIn(dir, session) {
+				all = append(all, &zk.DeleteRequest{Path: path, Version: -1})
+			}
+		}
 	}
 	_, err := s.Witness.Multi(all...)
 	s.Must(err)

@@ -115,7 +115,7 @@ func multiRefused(s *scene) {
 			ops[at] = row.op
 			replies, err := h.Multi(s.Ctx, ops...)
 			s.Is(err, row.want)
-			if err == nil || !strings.HasPrefix(err.Error(), s.r.Package+": multi "+s.Path+": ") {
+			if err == nil || !strings.HasPrefix(err.Error(), s.r.Package+": multi "+s.r.named(s.Path)+": ") {
 				s.Errorf("error %q", err)
 			}
 			if len(replies) != len(ops) || !errors.Is(replies[at].Error, row.want) {
@@ -149,7 +149,7 @@ func multiEnds(s *scene) {
 		for range 2 {
 			err := multi(h, n.set())(s.Ctx)
 			s.Is(err, row.want)
-			if err != nil && !strings.HasPrefix(err.Error(), s.r.Package+": multi "+s.Path+": ") {
+			if err != nil && !strings.HasPrefix(err.Error(), s.r.Package+": multi "+s.r.named(s.Path)+": ") {
 				s.Errorf("end %d: error %q", i, err)
 			}
 		}
@@ -200,7 +200,8 @@ func guardsOfTwo(s *scene) {
 	s.Must(both())
 	replies, err := h.Multi(s.Ctx, other.Guard(n.set())...)
 	s.Must(err)
-	if len(replies) != 2 || replies[1].Stat == nil || replies[1].Stat.Version != 2 {
+	last := len(replies) - 1
+	if last != len(other.Guard()) || replies[last].Stat == nil || replies[last].Stat.Version != 2 {
 		s.Errorf("%+v", replies)
 	}
 

@@ -10,7 +10,7 @@ import (
 
 var waiting = []scenario{
 	{"the lock is given in the order of arrival", inOrder, 0},
-	{"a release wakes only the next in line", wakesOne, exclusive},
+	{"a release wakes only the next in line", wakesOne, exclusive | single},
 	{"a waiter that dies in the middle lets no waiter in", diesInTheMiddle, 0},
 	{"a waiter that gives up in the middle lets no waiter in", givesUpInTheMiddle, 0},
 	{"the next in line gets what a dead holder had", holderDies, 0},
@@ -155,7 +155,7 @@ func deadline(s *scene) {
 	a := Begin(s, ctx, c.Lock)
 	err := a.Failed()
 	s.Is(err, context.DeadlineExceeded)
-	if want := s.r.Package + ": " + s.r.Lock + " " + s.Path + ": context deadline exceeded"; err.Error() != want {
+	if want := s.r.Package + ": " + s.r.Lock + " " + s.r.named(s.Path) + ": context deadline exceeded"; err.Error() != want {
 		s.Errorf("error %q, want %q", err, want)
 	}
 	if a.At.Before(end) || s.Virtual() && a.At.After(end) {

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"errors"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -54,8 +55,12 @@ var kindsOfWorlds = []kind{
 	{name: "mixed", flavors: []string{"kazoo names, a mutex among them"}, bend: narrow},
 	// Numbers of permits that change while a waiter hears nothing.
 	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush},
+	// Several locks at once, whose nodes go one by one.
+	{name: "together", bend: several, strike: (*nemesis).pluck},
 	// Permits that are taken away one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
+	// Members that are asked to release, also while they wait or are downgraded.
+	{name: "asked", bend: narrow, strike: (*nemesis).ask},
 }
 
 var exclusive = []string{
@@ -89,7 +94,7 @@ func narrow(p *plan, r *rand.Rand) {
 // quiet is a narrow world in which nothing breaks and each caller waits until it holds.
 func quiet(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.hands, p.quiet = 0, true
+	p.hands, p.quiet, p.seldom = 0, true, math.MaxInt // how long those ahead hold several locks is not told by one
 	p.workers = 1 + r.IntN(5)
 	p.stay = between(r, 10*time.Millisecond, 3*time.Second)
 }
@@ -129,6 +134,13 @@ func fresh(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.hosts, p.workers, p.hands = 2, 2+r.IntN(2), 0
 	p.stay, p.rest = time.Second, between(r, 100*time.Millisecond, 500*time.Millisecond)
+}
+
+// several is a narrow world of several locks, most of which are taken together.
+func several(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.paths, p.seldom, p.hands = 2+r.IntN(3), 1, r.IntN(3)
+	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
 }
 
 func resizing(p *plan, r *rand.Rand) {

@@ -38,6 +38,7 @@ func (c *clock) now() int64 {
 type held interface {
 	Held() bool
 	Lost() <-chan struct{}
+	ReleaseRequested() <-chan struct{}
 	Err() error
 	Deadline() time.Time
 	Context(context.Context) context.Context
@@ -85,7 +86,11 @@ type stay struct {
 	tainted bool  // the nemesis took the node or the session away at the server
 	visit   *visit
 	lostC   <-chan struct{} // Lost, taken at the beginning; nil if it was not asked for
+	beside  []*stay         // those of the same hold at other paths
 }
+
+// all are the stays of the hold.
+func (s *stay) all() []*stay { return append([]*stay{s}, s.beside...) }
 
 func newLedger(c *clock) *ledger {
 	return &ledger{
@@ -161,6 +166,12 @@ func excludes(a, b history.Kind) bool { return a == history.Exclusive || b == hi
 // enter notes a hold whose acquiring call has returned just now. With ask it is compared with all
 // others inside: of two that exclude each other one must say that it is not held.
 func (l *ledger) enter(s *stay, ask bool) {
+	for _, s := range s.all() {
+		l.enterOne(s, ask)
+	}
+}
+
+func (l *ledger) enterOne(s *stay, ask bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.Acquired = l.clock.now()
@@ -205,8 +216,10 @@ func (l *ledger) look(s *stay) bool {
 	if !s.hold.Held() {
 		return false
 	}
-	if !s.tainted {
-		s.sure = at
+	for _, s := range s.all() {
+		if !s.tainted {
+			s.sure = at
+		}
 	}
 	return true
 }
@@ -215,7 +228,7 @@ func (l *ledger) look(s *stay) bool {
 func (l *ledger) isTainted(s *stay) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return s.tainted
+	return slices.ContainsFunc(s.all(), func(s *stay) bool { return s.tainted })
 }
 
 // lastNumber is that from which on the numbers of a directory may repeat.
@@ -224,6 +237,18 @@ const lastNumber = 1<<31 - 1<<20
 // leave is called right before a call that may end the hold. What it returns is called afterwards:
 // held says that the call proves that the lock was held when it began.
 func (l *ledger) leave(s *stay) (after func(held bool)) {
+	var all []func(bool)
+	for _, s := range s.all() {
+		all = append(all, l.leaveOne(s))
+	}
+	return func(held bool) {
+		for _, after := range all {
+			after(held)
+		}
+	}
+}
+
+func (l *ledger) leaveOne(s *stay) (after func(held bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.clock.now()

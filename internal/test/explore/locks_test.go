@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/observe"
@@ -21,6 +23,7 @@ type lock struct {
 	path, dir string // dir: where the nodes are
 	take      func(ctx context.Context, w *worker) (*grip, error)
 	queue     func(ctx context.Context) (string, error)
+	part      func(w *worker) (*part, bool) // as one of several locks that are taken together
 }
 
 // A grip is a hold of any recipe, and what can be done with it.
@@ -31,8 +34,9 @@ type grip struct {
 	give      func(context.Context) error
 	downgrade func(context.Context) error // nil: not that kind
 	again     func(context.Context) (*grip, error)
-	after     func() // when all is over; nil: nothing
-	beside    string // what tells its path from that of the holds that it does not exclude, see mixed
+	after     func()  // when all is over; nil: nothing
+	parts     []*part // of a hold on several locks: all but the first
+	beside    string  // what tells its path from that of the holds that it does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.
@@ -75,7 +79,7 @@ const besides = "#mutex"
 func mixed(m *rwlock.RWMutex, alone *reentrant.Mutex, path string) *lock {
 	both, single := rw(m, path), mutex(alone, path)
 	return &lock{
-		path: path, dir: path, queue: both.queue,
+		path: path, dir: path, queue: both.queue, part: both.part,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
 			if !w.chance(3) {
 				return both.take(ctx, w)
@@ -114,10 +118,21 @@ func rw(m *rwlock.RWMutex, path string) *lock {
 			return g, nil
 		},
 		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+		part: func(w *worker) (*part, bool) {
+			if w.chance(2) {
+				return &part{Locker: m.RLocker(), path: path, dir: path, kind: history.Shared}, true
+			}
+			return &part{Locker: m, path: path, dir: path, kind: history.Exclusive, downgrade: m.Downgrade}, true
+		},
 	}
 }
 
 func mutex(m *reentrant.Mutex, path string) *lock {
+	after := func(w *worker) {
+		if n := m.Holds(); n != 0 {
+			w.world.complain("%s: the goroutine of %s has %d holds after the last release", path, w.who, n)
+		}
+	}
 	return &lock{
 		path: path, dir: path,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
@@ -137,14 +152,13 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 				}
 				return &grip{held: h, kind: history.Exclusive, give: h.Release}, nil
 			}
-			g.after = func() {
-				if n := m.Holds(); n != 0 {
-					w.world.complain("%s: the goroutine of %s has %d holds after the last release", path, w.who, n)
-				}
-			}
+			g.after = func() { after(w) }
 			return g, nil
 		},
 		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+		part: func(*worker) (*part, bool) {
+			return &part{Locker: m, path: path, dir: path, kind: history.Exclusive, after: after}, true
+		},
 	}
 }
 
@@ -186,7 +200,91 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 			}
 		},
 		queue: func(ctx context.Context) (string, error) { q, err := s.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+		part: func(w *worker) (*part, bool) {
+			n := 1 + w.random.IntN(leastPermits)
+			// Until this value has agreed, a Resize by another makes a mismatch.
+			return &part{Locker: s.Locker(n), path: path, dir: path + "/queue", kind: history.Permits, permits: n}, agreed.Load() || !world.resizes
+		},
 	}
+}
+
+// A part is one of several locks that are taken together.
+type part struct {
+	zklocks.Locker
+	path, dir string
+	kind      history.Kind
+	permits   int
+	downgrade func(context.Context, *zklocks.Hold) error // nil: not that kind
+	after     func(*worker)                              // when all is over; nil: nothing
+}
+
+// together are some of the locks as one, in any order.
+func together(w *worker, locks []*lock) *lock {
+	var parts []*part
+	for _, i := range w.random.Perm(len(locks)) {
+		if p, ok := locks[i].part(w); ok && len(parts) < mostTogether {
+			parts = append(parts, p)
+		}
+	}
+	if len(parts) < 2 {
+		return locks[0]
+	}
+	first := parts[0]
+	var lockers []zklocks.Locker
+	for _, p := range parts {
+		lockers = append(lockers, p.Locker)
+	}
+	all := zklocks.All(lockers...)
+	return &lock{
+		path: first.path, dir: first.dir,
+		take: func(ctx context.Context, w *worker) (*grip, error) {
+			how := all.Lock
+			if w.chance(8) {
+				how = all.TryLock
+			}
+			h, err := how(ctx)
+			if err != nil {
+				return nil, err
+			}
+			w.count("together")
+			g := &grip{held: h, kind: first.kind, permits: first.permits, give: h.Release, parts: parts[1:]}
+			if first.downgrade != nil {
+				g.downgrade = func(ctx context.Context) error { return first.downgrade(ctx, h) }
+			}
+			g.after = func() {
+				for _, p := range parts {
+					if p.after != nil {
+						p.after(w)
+					}
+				}
+			}
+			return g, nil
+		},
+		queue: func(ctx context.Context) (all string, err error) {
+			for _, l := range locks {
+				one, err := l.queue(ctx)
+				all += fmt.Sprintf("%s: %s (%v)\n", l.path, one, err)
+			}
+			return all, nil
+		},
+	}
+}
+
+const mostTogether = 3
+
+// inOne is a hold on several locks as that on the one whose nodes are in dir.
+type inOne struct {
+	held
+	dir string
+}
+
+func (h inOne) Guard(ops ...any) (mine []any) {
+	for _, op := range h.held.Guard(ops...) {
+		if check, ok := op.(*zk.CheckVersionRequest); !ok || dirOf(check.Path) == h.dir {
+			mine = append(mine, op)
+		}
+	}
+	return mine
 }
 
 // limits are the permits of each semaphore over time, for the checker.

@@ -48,6 +48,9 @@ func (w *worker) run() {
 		}
 		client := w.host.client()
 		l := client.locks[w.random.IntN(len(client.locks))]
+		if w.chance(w.world.seldom) {
+			l = together(w, client.locks)
+		}
 		if w.cycle(client, l) {
 			continue
 		}
@@ -96,6 +99,14 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	if w.chance(2) {
 		s.lostC = g.Lost()
 	}
+	if len(g.parts) > 0 {
+		s.hold = inOne{g.held, l.dir}
+	}
+	for _, part := range g.parts {
+		one := *s
+		one.Path, one.Kind, one.Permits, one.hold = part.path, part.kind, part.permits, inOne{g.held, part.dir}
+		s.beside = append(s.beside, &one)
+	}
 	w.world.enter(s, w.chance(2) || w.world.kind.bend != nil)
 	t := &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
 	switch {
@@ -106,7 +117,9 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	default:
 		t.alone()
 	}
-	t.stay.visit.released = w.world.clock.now()
+	for _, s := range t.stay.all() {
+		s.visit.released = w.world.clock.now()
+	}
 	if g.after != nil {
 		g.after()
 	}
@@ -208,6 +221,8 @@ func (t *tenure) dwell(d time.Duration) {
 			if t.look() {
 				t.bad("Lost is closed, and Held says true")
 			}
+			return
+		case <-t.ReleaseRequested():
 			return
 		case <-time.After(d / 4):
 		}
@@ -320,7 +335,7 @@ func (t *tenure) reenter() {
 func (t *tenure) toRead() {
 	ctx, cancel := t.calling()
 	defer cancel()
-	after := t.world.leave(t.stay)
+	after := t.world.leaveOne(t.stay)
 	err := t.downgrade(ctx)
 	after(err == nil)
 	s := *t.stay
@@ -331,7 +346,7 @@ func (t *tenure) toRead() {
 	case err == nil:
 		t.count("downgraded")
 		t.stay.Kind, t.stay.Called, t.stay.lostC = history.Shared, 0, nil
-		t.world.enter(t.stay, t.chance(2))
+		t.world.enterOne(t.stay, t.chance(2))
 		t.dwell(t.length())
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
@@ -563,6 +578,7 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 	case 3:
 		select {
 		case <-t.Lost():
+		case <-t.ReleaseRequested():
 		case <-time.After(between(r, time.Microsecond, time.Millisecond)):
 		}
 	case 4:

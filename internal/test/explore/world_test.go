@@ -47,6 +47,7 @@ type plan struct {
 	far     time.Duration // from half of the hosts to the servers; 0: none is far
 	often   bool          // resizes
 	hasty   bool          // a caller that gives up does so soon
+	seldom  int           // one in so many holds is of several locks
 	long    int           // one in so many holds lasts for as long as a session or several
 }
 
@@ -68,7 +69,7 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
-	p.long = 40
+	p.long, p.seldom = 40, 4
 	p.stay, p.reap = 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {

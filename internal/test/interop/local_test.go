@@ -3,11 +3,13 @@ package interop
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/locks"
@@ -60,6 +62,41 @@ func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 			return grip{token: h.Token(), give: h.Release, downgrade: func(ctx context.Context) error { return m.Downgrade(ctx, h) }}, nil
 		}
 	}}
+}
+
+// ourAll takes a lock at the path together with another, of which the peer knows nothing; each time
+// it names them in another order.
+func ourAll(s *contract.Stage, at func(conn *zklocks.Conn, path, kind string) zklocks.Locker) *local {
+	return &local{Stage: s, name: "All", on: func(conn *zk.Conn, path string) locker {
+		c := locks.On(conn)
+		other, turn := reentrant.New(c, path+"-beside"), 0
+		return func(ctx context.Context, kind string) (grip, error) {
+			all := []zklocks.Locker{at(c, path, kind), other}
+			turn++
+			if turn%2 == 0 {
+				slices.Reverse(all)
+			}
+			h, err := zklocks.All(all...).Lock(ctx)
+			if err != nil {
+				return grip{}, err
+			}
+			return grip{token: h.Token(), give: h.Release}, nil
+		}
+	}}
+}
+
+func allMutex(opts ...reentrant.Option) func(*zklocks.Conn, string, string) zklocks.Locker {
+	return func(conn *zklocks.Conn, path, _ string) zklocks.Locker { return reentrant.New(conn, path, opts...) }
+}
+
+func allRW(opts ...rwlock.Option) func(*zklocks.Conn, string, string) zklocks.Locker {
+	return func(conn *zklocks.Conn, path, kind string) zklocks.Locker {
+		m := rwlock.New(conn, path, opts...)
+		if kind == read {
+			return m.RLocker()
+		}
+		return m
+	}
 }
 
 func zkLock(s *contract.Stage) *local {

@@ -20,6 +20,8 @@ import (
 //	await WHO                                  ok    when it holds
 //	give WHO                                   ok
 //	downgrade WHO                              ok    Curator only
+//	ask WHO NODE                               ok    Curator only: WHO asks NODE to release
+//	asked WHO                                  ok    Curator only: when WHO is asked, and listens
 //	open SESSIONS                              ok    they are there for a fight
 //	fight PATH COUNTER KIND,... CYCLES         fought [hold, ...]
 //	part                                       ok    all sessions are closed

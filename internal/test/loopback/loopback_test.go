@@ -35,3 +35,16 @@ func TestClientsAreServedUntilStop(t *testing.T) {
 		t.Errorf("after the test a dial ends with %v, want a refused connection", err)
 	}
 }
+
+// The goroutine that serves may run only after the stop.
+func TestAServerMayBeStoppedAtOnce(t *testing.T) {
+	for range 200 {
+		s, err := Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

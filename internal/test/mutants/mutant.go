@@ -61,7 +61,7 @@ func (t target) String() string { return t.pkg + " " + t.run }
 
 // all are the mutants, in the order of the layers.
 func all() []mutant {
-	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofTheRecipes, ofTheConnection, ofTheFrontDoor, ofTheTool, ofTheJudges)
+	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofTheRecipes, ofTheConnection, ofTheFrontDoor, ofTheAsking, ofTheTool, ofTheJudges)
 }
 
 // patched returns the file that the mutant changes, from the root of the module, with the bug in

@@ -4,15 +4,20 @@ import java.net.URI;
 import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Locale;
 import java.util.SplittableRandom;
+import java.util.TreeSet;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessLock;
+import org.apache.curator.framework.recipes.locks.InterProcessMultiLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
@@ -119,12 +124,56 @@ public final class Driver {
                 return new InterProcessSemaphoreV2(client, path, number("permits"));
             case "rw":
                 return new InterProcessReadWriteLock(client, path);
+            case "several":
+                return new Several(client, path, number("among"), number("atonce"));
             default:
                 throw new IllegalArgumentException(order);
         }
     }
 
+    /** Locks of which each cycle takes some, by chance, in the order of their names. */
+    private static final class Several {
+        private final List<InterProcessLock> all = new ArrayList<>();
+        private final int atOnce;
+
+        Several(CuratorFramework client, String path, int among, int atOnce) {
+            this.atOnce = atOnce;
+            for (int i = 0; i < among; i++) {
+                all.add(new InterProcessMutex(client, path + "/" + i));
+            }
+        }
+
+        InterProcessLock some() {
+            List<Integer> drawn = new ArrayList<>();
+            for (int i = 0; i < all.size(); i++) {
+                drawn.add(i);
+            }
+            Collections.shuffle(drawn, ThreadLocalRandom.current());
+            List<InterProcessLock> some = new ArrayList<>();
+            for (int i : new TreeSet<>(drawn.subList(0, atOnce))) {
+                some.add(all.get(i));
+            }
+            return new InterProcessMultiLock(some);
+        }
+    }
+
     private static Cycle cycle(Object lock) {
+        if (lock instanceof Several) {
+            return new Cycle() {
+                private InterProcessLock held;
+
+                @Override
+                public void acquire(boolean read) throws Exception {
+                    held = ((Several) lock).some();
+                    held.acquire();
+                }
+
+                @Override
+                public void release() throws Exception {
+                    held.release();
+                }
+            };
+        }
         if (lock instanceof InterProcessSemaphoreV2) {
             InterProcessSemaphoreV2 semaphore = (InterProcessSemaphoreV2) lock;
             return new Cycle() {

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
@@ -17,11 +18,13 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.ExponentialBackoffRetry;
 
 /** Takes Apache Curator's locks as it is told; the words are those of peer_test.go. */
 public final class Peer {
     private static final int PERMITS = 1;
+    private static final String REVOCABLE = "revocable-";
 
     private final String servers;
     private final Map<String, Worker> workers = new HashMap<>();
@@ -61,6 +64,12 @@ public final class Peer {
                 return "ok";
             case "downgrade":
                 worker(words[1]).downgrade();
+                return "ok";
+            case "ask":
+                Revoker.attemptRevoke(worker(words[1]).client, words[2]);
+                return "ok";
+            case "asked":
+                worker(words[1]).asked.await();
                 return "ok";
             case "open":
                 fighters.clear();
@@ -114,6 +123,7 @@ public final class Peer {
         private InterProcessReadWriteLock both;
         private InterProcessLock lock;
         private Future<?> taken;
+        private CountDownLatch asked;
 
         Worker(String who, String servers) throws Exception {
             this.who = who;
@@ -123,6 +133,7 @@ public final class Peer {
         }
 
         void take(String kind, String path) {
+            asked = new CountDownLatch(1);
             taken = thread.submit(() -> {
                 acquire(kind, path);
                 return null;
@@ -156,7 +167,8 @@ public final class Peer {
         }
 
         private void acquire(String kind, String path) throws Exception {
-            switch (kind) {
+            boolean listens = kind.startsWith(REVOCABLE);
+            switch (listens ? kind.substring(REVOCABLE.length()) : kind) {
                 case "mutex":
                     lock = new InterProcessMutex(client, path);
                     break;
@@ -166,6 +178,9 @@ public final class Peer {
                 default:
                     both = new InterProcessReadWriteLock(client, path);
                     lock = kind.equals("read") ? both.readLock() : both.writeLock();
+            }
+            if (listens) {
+                ((InterProcessMutex) lock).makeRevocable(forLock -> asked.countDown());
             }
             lock.acquire();
         }

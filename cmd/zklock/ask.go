@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+)
+
+// target is the common part of `ask` and `break`: a lock, and which members of its queue are meant.
+type target struct {
+	observer
+	token int64 // of the one; 0: all holders
+}
+
+func (t *target) define(c *command) {
+	c.flags.Int64Var(&t.token, "token", 0, "`n`: only the member with this token, a holder or a\nwaiter; default: every holder")
+	t.servers.define(c.flags, 10*time.Second)
+}
+
+// find returns the lock's queue with the members that are meant alone.
+func (t *target) find(ctx context.Context, conn *zklocks.Conn) (*line, error) {
+	l, err := t.look(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	meant := []member{}
+	for _, m := range l.Members {
+		if m.Token == t.token || t.token == 0 && m.Holding {
+			meant = append(meant, m)
+		}
+	}
+	if len(meant) == 0 && t.token != 0 {
+		return nil, fail(exitFailed, "%s: no holder or waiter has the token %d", t.path, t.token)
+	}
+	l.Members = meant
+	return l, nil
+}
+
+// about names a member in a message.
+func (m member) about() string {
+	return fmt.Sprintf("%s, %s, token %d, session %s", state(m.Holding), m.what(), m.Token, m.Session)
+}
+
+func askCommand() *command {
+	c := newCommand("ask", "/path", "request a lock from its holder", `
+Asks each holder of the lock at a path to give it up, and says whom. Nothing is
+forced: a holder decides for itself, and one that does not look for requests
+goes on. zklock run is such a holder; zklock break takes a lock away.
+
+  zklock ask /jobs/nightly
+  zklock ask -token 4711 /jobs/nightly              one of several, or a waiter
+
+Programs look with Hold.ReleaseRequested, or Curator's makeRevocable. From then
+on zklock ls shows that a member was asked, and no longer its data.
+`)
+	t := &target{}
+	t.define(c)
+	c.run = func(args []string) error {
+		if err := t.read(args); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		conn, err := t.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(ctx, t.timeout)
+		defer cancel()
+		return t.ask(ctx, conn)
+	}
+	return c
+}
+
+func (t *target) ask(ctx context.Context, conn *zklocks.Conn) error {
+	l, err := t.find(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if len(l.Members) == 0 {
+		fmt.Printf("%s: no holder\n", t.path)
+	}
+	for _, m := range l.Members {
+		switch err := conn.RequestRelease(ctx, zklocks.Member{Path: m.Node, Token: m.Token}); {
+		case errors.Is(err, zk.ErrNoNode):
+			fmt.Printf("gone meanwhile: %s\n", m.about())
+		case err != nil:
+			return t.late(fmt.Errorf("asking %s: %w", m.Node, errors.Unwrap(err)))
+		case m.Asked:
+			fmt.Printf("asked before: %s\n", m.about())
+		default:
+			fmt.Printf("asked: %s, %s\n", m.about(), printable(m.Data))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+// held takes a lock on a connection of its own.
+func held(t *testing.T, lock zklocks.Locker) *zklocks.Hold {
+	t.Helper()
+	return contract.Begin(t, t.Context(), lock.Lock).Granted()
+}
+
+func conn(t *testing.T) *zklocks.Conn {
+	t.Helper()
+	return locks.On(realzk.Connect(t, quiet, realzk.Some(t)...))
+}
+
+func given(t *testing.T, h *zklocks.Hold) {
+	t.Helper()
+	if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// asked asserts whether a hold that knows of each request so far is asked to release.
+func asked(t *testing.T, h *zklocks.Hold, want bool) {
+	t.Helper()
+	if want {
+		test.Within(t, soon, "it hears that it is asked to release", func() { <-h.ReleaseRequested() })
+		return
+	}
+	select {
+	case <-h.ReleaseRequested():
+		t.Error("asked to release")
+	default:
+	}
+}
+
+func TestAskAsksTheHoldersAndSaysWhom(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	none := start(t, "", "ask", path)
+	if got := none.Hears(path + ":"); got != "no holder" {
+		t.Errorf("of a free lock: %q", got)
+	}
+	ends(t, none, 0)
+
+	lock := rwlock.New(conn(t), path)
+	h := held(t, lock)
+	w := start(t, "", "run", path, "--", "true")
+	inLine(t, path, 2)
+	c := start(t, "", "ask", path)
+	if got := c.Hears("asked:"); !strings.Contains(got, fmt.Sprintf("holds, write, token %d, session 0x", h.Token())) || !strings.Contains(got, fmt.Sprintf(`"pid":%d`, os.Getpid())) {
+		t.Errorf("whom it asks: %q", got)
+	}
+	ends(t, c, 0)
+	asked(t, h, true)
+	c = start(t, "", "ask", path)
+	if got := c.Hears("asked"); !strings.HasPrefix(got, "before: ") || !strings.Contains(got, fmt.Sprint("token ", h.Token())) {
+		t.Errorf("whom it asks again: %q", got)
+	}
+	ends(t, c, 0)
+
+	l := start(t, "", "ls", path)
+	if got := l.Hears("holds"); !strings.HasSuffix(got, "asked to release") {
+		t.Errorf("who holds: %q", got)
+	}
+	if got := l.Hears("waits"); !strings.HasSuffix(got, "}") {
+		t.Errorf("who waits: %q", got)
+	}
+	text, err := zklockCommand(t, "", "ls", "-json", path).Output()
+	var all line
+	if err != nil || json.Unmarshal(text, &all) != nil || len(all.Members) != 2 || !all.Members[0].Asked || all.Members[1].Asked {
+		t.Errorf("as JSON: %s, %v", text, err)
+	}
+	given(t, h)
+	ends(t, w, 0)
+	free(t, path)
+}
+
+func TestAskOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	s := semaphore.New(conn(t), path, 4)
+	a, b := held(t, s.Locker(1)), held(t, s.Locker(3))
+	for _, h := range []*zklocks.Hold{a, b} {
+		asked(t, h, false)
+	}
+	waiter := contract.Begin(t, t.Context(), s.Locker(1).Lock)
+	inLine(t, path+"/queue", 5)
+	q, err := s.Queue(t.Context())
+	if err != nil || len(q) != 3 {
+		t.Fatalf("queue %+v, %v", q, err)
+	}
+
+	for _, m := range q[1:] {
+		c := start(t, "", "ask", "-token", fmt.Sprint(m.Token), path)
+		if got := c.Hears("asked:"); !strings.Contains(got, fmt.Sprint("token ", m.Token)) {
+			t.Errorf("whom it asks: %q", got)
+		}
+		ends(t, c, 0)
+	}
+	asked(t, b, true)
+	asked(t, a, false)
+	given(t, b)
+	c := waiter.Granted()
+	asked(t, c, true)
+	ends(t, start(t, "", "ask", "-token", "1", path), exitFailed, "no holder or waiter has the token 1")
+	ends(t, start(t, "", "ask"), exitUsage, "the path of the lock is missing")
+	given(t, a)
+	given(t, c)
+}
+
+func TestWatchShowsWhoIsAsked(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	h := held(t, rwlock.New(conn(t), path))
+	w := start(t, "", "watch", path)
+	if got := w.Hears("holds"); strings.HasSuffix(got, "asked to release") {
+		t.Errorf("before the request: %q", got)
+	}
+	ends(t, start(t, "", "ask", path), 0)
+	if got := w.Hears("holds"); !strings.HasSuffix(got, "asked to release") {
+		t.Errorf("after the request: %q", got)
+	}
+	w.Signal(os.Interrupt)
+	ends(t, w, 0)
+	given(t, h)
+}
+
+func TestBreakTakesTheLockAway(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	holds := holder(t, path)
+	waits := start(t, "", "run", path, "--", "sh", "-c", "echo mine; read line")
+	inLine(t, path, 2)
+
+	c := start(t, "", "break", path)
+	if got := c.Hears("holds"); !strings.Contains(got, `"command":"sh"`) {
+		t.Errorf("whose lock it is: %q", got)
+	}
+	c.Hears("Deleting")
+	ends(t, c, exitUsage, "-yes")
+	inLine(t, path, 2)
+
+	c = start(t, "", "break", "-yes", path)
+	c.Hears("Deleting")
+	if got := c.Hears("deleted:"); !strings.Contains(got, "holds, write, token ") {
+		t.Errorf("what it deletes: %q", got)
+	}
+	ends(t, c, 0)
+	ends(t, holds, exitLost)
+	waits.Hears("mine")
+	finish(t, waits)
+	free(t, path)
+	c = start(t, "", "break", "-yes", path)
+	if got := c.Hears(path + ":"); got != "no holder" {
+		t.Errorf("of a free lock: %q", got)
+	}
+	ends(t, c, 0)
+}
+
+func TestBreakOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	s := semaphore.New(conn(t), path, 4)
+	a, b := held(t, s.Locker(1)), held(t, s.Locker(3))
+	ends(t, start(t, "", "break", "-yes", "-token", fmt.Sprint(b.Token()), path), 0)
+	inLine(t, path+"/queue", 1) // no hold looks: the tool has deleted all three
+	if b.Verify(t.Context()) == nil {
+		t.Error("the hold goes on")
+	}
+	if err := a.Verify(t.Context()); err != nil {
+		t.Errorf("the other hold: %v", err)
+	}
+	given(t, a)
+	_ = b.Release(t.Context())
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+)
+
+// breaking is what `break` prints before it deletes.
+const breaking = `Deleting the nodes of these members stops no process. A holder learns of it only
+if it looks, and may be at work while the next one holds: what is safe then is a
+store that refuses older fencing tokens. zklock ask is gentler.
+`
+
+func breakCommand() *command {
+	c := newCommand("break", "/path", "take a lock from its holder, by deleting its node", `
+Deletes the node of each holder of the lock at a path, so that the next waiter
+holds. It shows whose nodes these are, and asks before it deletes.
+
+  zklock break /jobs/nightly
+  zklock break -token 4711 /jobs/nightly            one of several, or a waiter
+
+No process is stopped. A holder learns of its loss only if it looks: zklock run
+kills its command at once, another program may go on while the next one holds.
+What is safe then is a store that refuses older fencing tokens. Try zklock ask
+first, and end a process that hangs: its lock goes with its session.
+`)
+	t := &target{}
+	yes := c.flags.Bool("yes", false, "delete without asking: needed where standard input is no terminal")
+	t.define(c)
+	c.run = func(args []string) error {
+		if err := t.read(args); err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		conn, err := t.connect(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		limited, cancel := context.WithTimeout(ctx, t.timeout)
+		defer cancel()
+		l, err := t.find(limited, conn)
+		if err != nil {
+			return err
+		}
+		if len(l.Members) == 0 {
+			fmt.Printf("%s: no holder\n", t.path)
+			return nil
+		}
+		fmt.Print(l.table(time.Now()) + breaking)
+		if !*yes {
+			if err := confirm(ctx); err != nil {
+				return err
+			}
+		}
+		limited, cancel = context.WithTimeout(ctx, t.timeout) // an answer may have taken a while
+		defer cancel()
+		return t.remove(limited, conn, l.Members)
+	}
+	return c
+}
+
+// confirm has the person at the terminal say yes.
+func confirm(ctx context.Context) error {
+	if !isTerminal(os.Stdin) {
+		return usage("standard input is no terminal: -yes deletes without asking")
+	}
+	fmt.Print("Type yes to delete: ")
+	answer := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+		answer <- strings.TrimSpace(text)
+	}()
+	select {
+	case text := <-answer:
+		if text == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+		fmt.Println()
+	}
+	return fail(exitFailed, "nothing was deleted")
+}
+
+// remove deletes all nodes of members.
+func (t *target) remove(ctx context.Context, conn *zklocks.Conn, members []member) error {
+	for _, m := range members {
+		nodes, err := m.nodes(ctx, conn)
+		deleted := false
+		for _, node := range nodes {
+			_, err = retried(ctx, func() (any, error) { return nil, conn.Client().Delete(node, -1) })
+			if err != nil && err != zk.ErrNoNode {
+				break
+			}
+			deleted = deleted || err == nil
+		}
+		switch {
+		case err != nil && err != zk.ErrNoNode:
+			return t.late(fmt.Errorf("deleting %s: %w", m.Node, err))
+		case deleted:
+			fmt.Printf("deleted: %s\n", m.about())
+		default:
+			fmt.Printf("gone meanwhile: %s\n", m.about())
+		}
+	}
+	return nil
+}
+
+// nodes are all nodes of a member: one for each permit. They differ by their numbers alone.
+func (m member) nodes(ctx context.Context, conn *zklocks.Conn) ([]string, error) {
+	if m.Permits <= 1 {
+		return []string{m.Node}, nil
+	}
+	dir, name := path.Split(m.Node)
+	children, err := retried(ctx, func() ([]string, error) {
+		children, _, err := conn.Client().Children(path.Clean(dir))
+		return children, err
+	})
+	var nodes []string
+	for _, child := range children {
+		if strings.HasPrefix(child, strings.TrimRight(name, "0123456789")) {
+			nodes = append(nodes, dir+child)
+		}
+	}
+	return nodes, err
+}

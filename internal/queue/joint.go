@@ -1,0 +1,149 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+)
+
+// A Joint is a hold on several grants that were made together. Each grant tells the observers of
+// its lock as any other does. The loss of one is the loss of the hold: after its holders are told,
+// the nodes of the other grants are deleted.
+type Joint struct {
+	parts  []Part
+	grants grants
+	owners []Owner // nil for a lock that has none
+	events []*HoldEvents
+	state  hold.State
+	listen func() <-chan struct{} // of ReleaseRequested, made once
+}
+
+// An Owner is what a lock that counts holds knows of a grant that belongs to a Joint.
+type Owner interface {
+	// Context returns a context that carries the ownership.
+	Context(parent context.Context) context.Context
+	// End ends the hold, and reports whether it was the last one on the grant, which is to be
+	// released then.
+	End() (last bool)
+}
+
+func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
+	j := &Joint{parts: parts, grants: made, owners: make([]Owner, len(parts)), events: events}
+	j.state.Begin(j.look)
+	j.listen = sync.OnceValue(j.requests)
+	j.state.OnEnd(hold.CleanUp, j.cleanUp)
+	for i, g := range made {
+		if own := parts[i].Own; own != nil {
+			j.owners[i] = own(g)
+		}
+		j.state.Tie(&g.state)
+		events[i].Granted(g)
+	}
+	return j
+}
+
+// look returns why one of the grants has ended, or nil.
+func (j *Joint) look() error {
+	for _, g := range j.grants {
+		if err := g.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanUp is the phase hold.CleanUp: the loss of the hold is the loss of all its grants, which
+// delete their nodes (invariant 4).
+func (j *Joint) cleanUp(end error) {
+	if errors.Is(end, hold.ErrLost) {
+		for _, g := range j.grants {
+			g.state.Lose(end)
+		}
+	}
+}
+
+// Release gives the grants back, in one transaction, but for one on which an Owner has another
+// hold.
+func (j *Joint) Release(ctx context.Context) error {
+	ctx, stop := j.state.Bound(ctx)
+	defer stop()
+	err := j.state.Release()
+	if err == hold.ErrReleased {
+		return nameAll("release", j.parts, err)
+	}
+	var last grants
+	for i, g := range j.grants {
+		if o := j.owners[i]; o == nil || o.End() {
+			last = append(last, g)
+		}
+	}
+	if left := last.release(ctx); err == nil {
+		err = left
+	}
+	for _, e := range j.events {
+		e.Released(err)
+	}
+	return nameAll("release", j.parts, err)
+}
+
+// Err returns nil while all are held, and then what has ended the hold.
+func (j *Joint) Err() error { return j.state.Look() }
+
+// State returns the state of the hold, and has the nodes watched from now on.
+func (j *Joint) State() *hold.State {
+	for _, g := range j.grants {
+		g.State()
+	}
+	return &j.state
+}
+
+// Context returns a context that ends with parent or with the hold. It carries the ownerships.
+func (j *Joint) Context(parent context.Context) context.Context {
+	ctx := j.State().Context(parent)
+	for _, o := range j.owners {
+		if o != nil {
+			ctx = o.Context(ctx)
+		}
+	}
+	return ctx
+}
+
+// Deadline is that of the grants, which have one session; the zero time if the hold has ended.
+func (j *Joint) Deadline() time.Time {
+	if j.Err() != nil {
+		return time.Time{}
+	}
+	return j.grants[0].Deadline()
+}
+
+// Token is the czxid of all the nodes.
+func (j *Joint) Token() int64 { return j.grants[0].token }
+
+// Guard has checks that fail once one of the nodes is gone.
+func (j *Joint) Guard() []*zk.CheckVersionRequest { return j.grants.guards() }
+
+// Multi makes a transaction that takes place only while all the nodes exist.
+func (j *Joint) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	replies, err := j.grants.multi(ctx, j.Err, ops)
+	return replies, nameAll("multi", j.parts, err)
+}
+
+// Verify asks the quorum whether the nodes exist.
+func (j *Joint) Verify(ctx context.Context) error {
+	return nameAll("verify", j.parts, j.grants.verify(ctx, j.Err))
+}
+
+// In returns the grant in a queue; nil if the hold has none there.
+func (j *Joint) In(q *Queue) *Grant {
+	for i, p := range j.parts {
+		if p.Queue == q {
+			return j.grants[i]
+		}
+	}
+	return nil
+}

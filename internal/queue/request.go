@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
+)
+
+// A client asks a member of a queue to release the lock by a write into the first of the member's
+// nodes: the data become a word. The member's holder watches the node, reads the word, and decides
+// for itself. Nothing else in a queue reads the data, so a request grants and ends nothing. A
+// member that still waits is asked, too: its holder reads the word once it holds.
+//
+// The word and the place are those of Curator's Revoker, LockInternals.REVOKE_MESSAGE, so each side
+// can ask the other. The word takes the place of what the node contained: Curator compares all of
+// it.
+
+// releaseRequest is what the node of a member contains that is asked to release the lock.
+const releaseRequest = "__REVOKE__"
+
+func isReleaseRequest(data []byte) bool { return string(data) == releaseRequest }
+
+// RequestRelease asks the member at path, whose first node has this token as its czxid. It returns
+// zk.ErrNoNode if the node is gone.
+func RequestRelease(ctx context.Context, conn *zk.Conn, path string, token int64) error {
+	client := zkclient.Of(conn)
+	for {
+		data, stat, err := client.Get(ctx, path)
+		switch {
+		case err != nil:
+			return explain(err, "READ on "+path)
+		case stat.Czxid != token:
+			return fmt.Errorf("%w: another one has its name", zk.ErrNoNode)
+		case isReleaseRequest(data):
+			return nil
+		}
+		// In the version that was read, so that clients which ask at the same time, and one that
+		// repeats a write whose answer was lost, write once: each write wakes the waiters behind.
+		if err := client.Set(ctx, path, []byte(releaseRequest), stat.Version); err != zk.ErrBadVersion {
+			return explain(err, "WRITE on "+path)
+		}
+	}
+}
+
+// ReleaseRequested returns a channel that is closed when the first of the nodes contains a request.
+// The first call has the node read and watched, off the caller's path. All holds on the grant have
+// the same channel. It tells nothing after the end of the grant.
+func (g *Grant) ReleaseRequested() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.requested == nil {
+		g.requested = make(chan struct{})
+		go g.watchRequest(g.nodes[0])
+	}
+	return g.requested
+}
+
+// watchRequest reads the node, and again after each write into it, until it contains a request or
+// is gone. The watch is that which the watch for a loss uses, too, and the connection sets it again
+// after a reconnect. What the holder writes itself, in a downgrade, is no request.
+func (g *Grant) watchRequest(n znode.Node) {
+	for {
+		w, err := g.queue.client.Watch(context.Background(), g.sess, g.queue.path(n))
+		if err != nil {
+			return // the node, its session or the connection is gone, or the client may not read the node
+		}
+		if isReleaseRequest(w.Data) {
+			g.tellRequested()
+			return
+		}
+		event, first := <-w.C()
+		w.Event(event, first)
+	}
+}
+
+// tellRequested closes the channel, unless a request to the node that a downgrade has replaced has
+// closed it.
+func (g *Grant) tellRequested() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-g.requested:
+	default:
+		close(g.requested)
+	}
+}
+
+// ReleaseRequested is that of the grant: all holds on it are asked together.
+func (h *Hold) ReleaseRequested() <-chan struct{} { return h.Grant.ReleaseRequested() }
+
+// ReleaseRequested returns a channel that is closed when one of the grants is asked: the hold can
+// only be released as a whole.
+func (j *Joint) ReleaseRequested() <-chan struct{} { return j.listen() }
+
+func (j *Joint) requests() <-chan struct{} {
+	asked, over := make(chan struct{}), make(chan struct{})
+	tell := sync.OnceFunc(func() { close(asked) })
+	j.state.OnEnd(hold.CleanUp, func(error) { close(over) })
+	for _, g := range j.grants {
+		go func() {
+			select {
+			case <-g.ReleaseRequested():
+				tell()
+			case <-over:
+			}
+		}()
+	}
+	return asked
+}

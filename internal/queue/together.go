@@ -1,0 +1,203 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/zklocks/zklocks/internal/zkclient"
+)
+
+// Several requests, each in the queue of another directory, are granted together or not at all. One
+// transaction creates the nodes of all of them. From that follows:
+//
+//   - No deadlock. In every directory a node of an earlier transaction has a smaller number: the
+//     server takes the numbers from a counter of the directory that grows with each create. A
+//     waiter waits only for nodes with smaller numbers, so only for older transactions, in whatever
+//     directory. In a circle of waiters each would be older than itself; and the oldest waits for
+//     holders alone. A downgrade keeps the number of its node.
+//   - First come, first served, over all directories at once, as Calvin orders its locks (Thomson
+//     et al., SIGMOD 2012).
+//   - All or nothing, also when the process dies or a reply is lost: one transaction creates the
+//     nodes, and the end of their session deletes them in one, too.
+//
+// It is their turn when it is the turn of each. A turn that has come stays: no node gets ahead of
+// one that exists. What can change until the last turn comes is that a node is deleted, that the
+// number of permits shrinks, and that the connection is replaced. So each waits by itself, and at
+// the end step 5 is done for all of them.
+
+// A Part is a request in its queue: one, or one of several that are granted together. What follows
+// the Request is for several.
+type Part struct {
+	Queue *Queue
+	Request
+	// Ready refuses a caller for whom the lock is not to be had, before anything is created; nil:
+	// no caller is refused.
+	Ready func(ctx context.Context, wait bool) error
+	// Own makes the caller the owner of the grant; nil: the lock has no owner.
+	Own func(*Grant) Owner
+}
+
+// named adds the lock's path to an error of one of several parts.
+func (q *Queue) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", q.cfg.Path, err)
+}
+
+// nameAll adds the paths of all locks to an error of an operation on them.
+func nameAll(op string, parts []Part, err error) error {
+	if err == nil {
+		return nil
+	}
+	var paths []string
+	for _, p := range parts {
+		paths = append(paths, p.Queue.cfg.Path)
+	}
+	return fmt.Errorf("zklocks: %s %s: %w", op, strings.Join(paths, " and "), err)
+}
+
+// Together grants the requests of several parts together, or none of them. wait is false for a call
+// that is not to wait; op is what errors call it.
+func Together(ctx context.Context, parts []Part, op string, wait bool) (*Joint, error) {
+	j, err := together(ctx, parts, wait)
+	if err != nil {
+		return nil, nameAll(op, parts, err)
+	}
+	return j, nil
+}
+
+func together(ctx context.Context, parts []Part, wait bool) (*Joint, error) {
+	if err := zkclient.Ended(ctx); err != nil {
+		return nil, err
+	}
+	for i, p := range parts {
+		var err error
+		switch {
+		case !p.Queue.client.Same(parts[0].Queue.client):
+			err = errors.New("its connection is not that of the first lock")
+		case slices.ContainsFunc(parts[:i], func(q Part) bool { return q.Queue.dir == p.Queue.dir }):
+			err = errors.New("the lock is given twice")
+		case p.Ready != nil:
+			err = p.Ready(ctx, wait)
+		}
+		if err != nil {
+			return nil, p.Queue.named(err)
+		}
+	}
+	events := make([]*HoldEvents, len(parts))
+	for i, p := range parts {
+		events[i] = p.Queue.NewEvents()
+	}
+	made, err := acquire(ctx, parts, wait)
+	if err != nil {
+		return nil, err
+	}
+	return newJoint(parts, made, events), nil
+}
+
+// waiters have nodes that one transaction has created, each in another directory.
+type waiters []*waiter
+
+// waitTurn waits until the nodes of all are granted, gone, or given up.
+func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
+	if len(all) == 1 {
+		return all[0].waitTurn(ctx, wait)
+	}
+	var behind waiters
+	for _, w := range all {
+		switch next, err := w.shortcut(ctx, false); next {
+		case granted:
+			w.local.setAhead(0)
+		case relist:
+			behind = append(behind, w)
+		default:
+			return next, w.queue.named(err)
+		}
+	}
+	for len(behind) > 0 {
+		next, err := behind.waitEach(ctx, wait)
+		if next == granted {
+			behind, next, err = all.confirm(ctx)
+		}
+		if next != granted {
+			return next, err
+		}
+	}
+	return granted, nil
+}
+
+// waitEach has each of the waiters list and wait, beside each other. The first one that fails ends
+// the waits of the others.
+func (all waiters) waitEach(ctx context.Context, wait bool) (next turn, err error) {
+	type result struct {
+		next turn
+		err  error
+	}
+	results := make(chan result)
+	each, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, w := range all {
+		go func() {
+			next, err := w.waitListed(each, wait, relist, nil)
+			if next == granted {
+				w.local.setAhead(0)
+			}
+			results <- result{next, w.queue.named(err)}
+		}()
+	}
+	next = granted
+	for range all {
+		if r := <-results; next == granted && r.next != granted {
+			next, err = r.next, r.err
+			cancel()
+		}
+	}
+	if ended := zkclient.Ended(ctx); ended != nil && next == failed {
+		return failed, ended // of no part
+	}
+	return next, err
+}
+
+// confirm is step 5 for all (invariant 1). While one waited for its turn the node of another may
+// have been deleted. behind are those that have to list again.
+func (all waiters) confirm(ctx context.Context) (behind waiters, next turn, err error) {
+	var paths []string
+	for _, w := range all {
+		paths = append(paths, w.queue.paths(w.nodes)...)
+	}
+	own, err := all[0].queue.client.WatchNodes(ctx, all[0].sess, "", paths)
+	switch {
+	case errors.Is(err, zkclient.ErrOver):
+		return nil, requeue, err
+	case err != nil:
+		return nil, failed, explain(err, "READ on "+paths[0])
+	}
+	for _, w := range all {
+		next, err := w.exists(ctx, own[:len(w.nodes)])
+		own = own[len(w.nodes):]
+		if next == pending {
+			next, err = w.because(w.recheck())
+		}
+		switch next {
+		case granted:
+		case relist:
+			behind = append(behind, w)
+		default:
+			return nil, next, w.queue.named(err)
+		}
+	}
+	return behind, granted, nil
+}
+
+// grants makes the waiters holders.
+func (all waiters) grants() grants {
+	made := make(grants, len(all))
+	for i, w := range all {
+		made[i] = newGrant(w)
+	}
+	return made
+}

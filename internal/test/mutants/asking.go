@@ -1,0 +1,216 @@
+package main
+
+// ofTheAsking: requests to release.
+var ofTheAsking = []mutant{
+	{
+		name: "another-member-asked",
+		pkg:  "internal/queue",
+		why:  "the member has gone, and the node that has its name now is asked in its place",
+		old:  `case stat.Czxid != token:`,
+		new:  `case stat.Czxid == 0:`,
+		test: scenario(inReentrant, "TestMutex", "a member that has gone cannot be asked"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "request-repeated-is-written-again",
+		pkg:  "internal/queue",
+		why:  "each request wakes all that watch the node, also one that is there already",
+		in:   "RequestRelease",
+		old:  `case isReleaseRequest(data):`,
+		new:  `case isReleaseRequest(data) && token == 0:`,
+		test: scenario(inReentrant, "TestMutex", "a holder hears that it is asked to release, and goes on"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "request-written-over-any-version",
+		pkg:  "internal/queue",
+		why:  "of two clients that ask at once both write",
+		in:   "RequestRelease",
+		old:  `stat.Version)`,
+		new:  `-1)`,
+		test: scenario(inReentrant, "TestMutex", "requests of two clients at once are one"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "request-in-another-version-given-up",
+		pkg:  "internal/queue",
+		why:  "another client has written into the node, and the caller is refused although the member is there",
+		in:   "RequestRelease",
+		old:  `err != zk.ErrBadVersion`,
+		new:  `err != zk.ErrAPIError`,
+		test: scenario(inReentrant, "TestMutex", "a request is made once through a cut at any step"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "any-write-is-a-request",
+		pkg:  "internal/queue",
+		why:  "a program that writes into the node does not ask for anything",
+		in:   "Grant.watchRequest",
+		old:  `isReleaseRequest(w.Data)`,
+		new:  `w.Stat.Version > 0`,
+		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "any-write-shown-as-a-request",
+		pkg:  "internal/queue",
+		why:  "the queue shows members as asked that are not",
+		in:   "Queue.describe",
+		old:  `isReleaseRequest(data)`,
+		new:  `stat.Version > 0`,
+		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "requests-not-shown",
+		pkg:  "internal/queue",
+		why:  "the queue does not say who was asked",
+		in:   "Queue.describe",
+		old:  `isReleaseRequest(data)`,
+		new:  `data == nil`,
+		test: scenario(inReentrant, "TestMutex", "a holder hears that it is asked to release, and goes on"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "only-the-first-write-read",
+		pkg:  "internal/queue",
+		why:  "after a write that is no request the holder hears of none",
+		in:   "Grant.watchRequest",
+		old:  `w.Event(event, first)`,
+		new:  "w.Event(event, first)\n\t\treturn",
+		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "request-heard-one-write-late",
+		pkg:  "internal/queue",
+		why:  "a request that was there when the holder began to listen is none",
+		in:   "Grant.watchRequest",
+		old:  "if isReleaseRequest(w.Data) {\n\t\t\tg.tellRequested()\n\t\t\treturn\n\t\t}\n\t\tevent, first := <-w.C()\n\t\tw.Event(event, first)",
+		new:  "event, first := <-w.C()\n\t\tw.Event(event, first)\n\t\tif isReleaseRequest(w.Data) {\n\t\t\tg.tellRequested()\n\t\t\treturn\n\t\t}",
+		test: scenario(inReentrant, "TestMutex", "a waiter that is asked to release hears of it when it holds"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "requests-after-a-downgrade-not-heard",
+		pkg:  "internal/queue",
+		why:  "the hold has another node, and its holder listens at the former",
+		in:   "Grant.settle",
+		old:  `if g.requested != nil {`,
+		new:  `if g.requested != nil && n.Seq < 0 {`,
+		test: inRwlock("TestADowngradeIsNoRequest"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "requests-before-and-after-a-downgrade",
+		pkg:  "internal/queue",
+		why:  "the second closes a channel that is closed: the program ends",
+		in:   "Grant.tellRequested",
+		old:  `case <-g.requested:`,
+		new:  `case <-make(chan struct{}):`,
+		test: inRwlock("TestADowngradeIsNoRequest"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "asked-at-the-first-of-several-locks-only",
+		pkg:  "internal/queue",
+		why:  "the client that asks for the other lock is not heard",
+		in:   "Joint.requests",
+		old:  `range j.grants`,
+		new:  `range j.grants[:1]`,
+		test: inRoot("TestAHoldOfSeveralIsAskedAtAnyOfThem"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "asked-at-two-of-several-locks",
+		pkg:  "internal/queue",
+		why:  "the second closes a channel that is closed: the program ends",
+		in:   "Joint.requests",
+		old:  `sync.OnceFunc(func() { close(asked) })`,
+		new:  `func() { close(asked) }; _ = sync.OnceFunc(tell)`,
+		test: inRoot("TestAHoldOfSeveralIsAskedAtAnyOfThem"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "hold-of-several-listens-forever",
+		pkg:  "internal/queue",
+		why:  "each hold that was not asked leaves a goroutine for each lock",
+		in:   "Joint.requests",
+		old:  `close(over)`,
+		new:  `_ = over`,
+		test: inRoot("TestAHoldOfSeveralIsAskedAtAnyOfThem"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "every-hold-listens",
+		pkg:  "internal/queue",
+		why:  "a hold that does not ask for requests makes one for each lock",
+		in:   "newGrant",
+		old:  `g.alive = g.Err`,
+		new:  "g.alive = g.Err\n\tg.ReleaseRequested()",
+		test: scenario(inReentrant, "TestMutex", "an uncontended cycle takes as few requests as promised"),
+
+		unexplored: "it costs requests, and grants nothing",
+	},
+	{
+		name: "data-that-ask",
+		pkg:  "internal/queue",
+		why:  "each holder of the lock is asked to release as soon as it holds",
+		in:   "New",
+		old:  `case isReleaseRequest(cfg.Data):`,
+		new:  `case isReleaseRequest(cfg.Data) && conn == nil:`,
+		test: scenario(inReentrant, "TestMutex", "bad input is an error at once and nothing is asked"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "idle-read-lock-does-not-listen",
+		pkg:  "rwlock",
+		why:  "no reader has the node, and it is kept from the client that asks for it",
+		in:   "sharedGrant.idleLoop",
+		old:  `g.grant.ReleaseRequested()`,
+		new:  `make(chan struct{})`,
+		test: inRwlock("TestAnIdleReadLockThatIsAskedIsGivenBack"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "asked-read-lock-idle-again",
+		pkg:  "rwlock",
+		why:  "the last reader leaves the node idle although it was asked for",
+		in:   "sharedGrant.idleLoop",
+		old:  "case <-asked:\n\t\t\tg.unkept.Store(true)",
+		new:  "case <-asked:",
+		test: inRwlock("TestAnIdleReadLockThatIsAskedIsGivenBack"),
+
+		unexplored: notAsked,
+	},
+	{
+		name: "zero-hold-is-asked",
+		pkg:  ".",
+		why:  "a program that waits for requests takes a hold that was never granted for one that is wanted",
+		in:   "Hold.ReleaseRequested",
+		old:  `return nil`,
+		new:  `return closed`,
+		test: inRoot("TestTheZeroHoldIsLost"),
+
+		unexplored: "it has no zero hold",
+	},
+}
+
+// notAsked is why the explorer finds none of them.
+const notAsked = "it asks no holder to release"

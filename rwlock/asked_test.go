@@ -1,0 +1,245 @@
+package rwlock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// first returns the first member of the queue.
+func (c *client) first() zklocks.Member {
+	c.Helper()
+	q, err := c.Queue(c.Ctx)
+	c.Must(err)
+	if len(q) == 0 {
+		c.Fatal("the queue is empty")
+	}
+	return q[0]
+}
+
+// release asks a member to release.
+func (c *client) release(m zklocks.Member) error { return locks.On(c.conn).RequestRelease(c.Ctx, m) }
+
+func hears(s *contract.Stage, asked <-chan struct{}) {
+	s.Helper()
+	test.Within(s, soon, "it hears that it is asked to release", func() { <-asked })
+}
+
+func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s), direct(s)
+		holds := []*zklocks.Hold{c.read(), c.read(), c.read()}
+		elsewhere := other.read()
+		early, apart := holds[0].ReleaseRequested(), elsewhere.ReleaseRequested()
+		s.CatchUp(c.conn)
+		m := other.first()
+		s.Must(other.release(m))
+		hears(s, early)
+		for _, h := range append(holds, c.read()) {
+			if !closed(h.ReleaseRequested()) {
+				s.Error("a reader that shares the node has not heard")
+			}
+			unlock(s, h)
+		}
+		s.CatchUp(other.conn)
+		if closed(apart) {
+			s.Error("a reader with a node of its own is asked")
+		}
+		h := c.read()
+		s.CatchUp(c.conn)
+		if closed(h.ReleaseRequested()) {
+			s.Error("the next node is asked")
+		}
+		unlock(s, h)
+		unlock(s, elsewhere)
+		s.Empty()
+	})
+}
+
+// A node that no reader has is given back at once, and so is one when its last reader leaves.
+func TestAnIdleReadLockThatIsAskedIsGivenBack(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
+		unlock(s, c.read())
+		s.InLine(1)
+		s.CatchUp(c.conn)
+		s.Must(other.release(other.first()))
+		s.CatchUp(c.conn)
+		s.EmptyNow()
+
+		h := c.read()
+		unlock(s, c.read())
+		unlock(s, h)
+		h = c.read() // of the node that was idle
+		s.CatchUp(c.conn)
+		s.Must(other.release(other.first()))
+		s.CatchUp(c.conn)
+		s.InLine(1)
+		s.Must(h.Verify(s.Ctx))
+		unlock(s, h)
+		s.CatchUp(c.conn)
+		s.EmptyNow()
+	})
+}
+
+// A request is of the node, which the next writer of the process holds by.
+func TestARequestIsHandedOnWithTheLock(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s).with(rwlock.WithHandoff(1)), direct(s)
+		h := c.write()
+		line := c.queued(2)
+		s.Must(other.release(other.first()))
+		hears(s, h.ReleaseRequested())
+		unlock(s, h)
+		h = line[0].Granted()
+		hears(s, h.ReleaseRequested())
+		unlock(s, h)
+		h = line[1].Granted() // by a node of its own
+		s.CatchUp(c.conn)
+		if closed(h.ReleaseRequested()) {
+			s.Error("the next node is asked")
+		}
+		unlock(s, h)
+		s.Empty()
+	})
+}
+
+// The transaction of a downgrade writes into the node, which asks for nothing. The read node is a
+// member of its own.
+func TestADowngradeIsNoRequest(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, other := direct(s), direct(s)
+		h := c.write()
+		asked := h.ReleaseRequested()
+		s.CatchUp(c.conn)
+		before := other.first()
+		s.Must(c.Downgrade(s.Ctx, h))
+		s.CatchUp(c.conn)
+		if closed(asked) || other.first().ReleaseRequested {
+			s.Error("asked by a downgrade")
+		}
+		s.Is(other.release(before), zk.ErrNoNode)
+		after := other.first()
+		if after.Kind != observe.Read || after.ReleaseRequested {
+			s.Errorf("%+v", after)
+		}
+		s.Must(other.release(after))
+		hears(s, asked)
+		unlock(s, h)
+
+		// The channel is closed by now, and the next node can be asked for all that.
+		h = c.write()
+		asked = h.ReleaseRequested()
+		s.Must(other.release(other.first()))
+		hears(s, asked)
+		s.Must(c.Downgrade(s.Ctx, h))
+		if other.first().ReleaseRequested {
+			s.Error("the read node has the request to the write node")
+		}
+		s.Must(other.release(other.first()))
+		s.CatchUp(c.conn)
+		if !closed(h.ReleaseRequested()) || !h.Held() {
+			s.Errorf("asked %v, held %v", closed(h.ReleaseRequested()), h.Held())
+		}
+		unlock(s, h)
+		s.Empty()
+	})
+}
+
+// A hold that is asked for the first time while it is downgraded: its node is neither.
+func TestARequestBesideADowngrade(t *testing.T) {
+	for name, held := range map[string]proxy.Action{"before it": proxy.HoldRequest, "after it": proxy.HoldReply} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c, other := behind(s), direct(s)
+				h := c.write()
+				f := c.proxy.Next(proxy.MoveOp, held)
+				a := contract.Begin(c, s.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return nil, c.Downgrade(ctx, h) })
+				test.Within(s, soon, "the downgrade is under way", func() { <-f.Fired() })
+				asked := h.ReleaseRequested()
+				m := other.first()
+				s.Must(other.release(m))
+				f.Release()
+				a.Granted()
+				s.CatchUp(c.conn)
+				// A request to the write node goes with it, unless the holder has read it before.
+				now := other.first()
+				if now.ReleaseRequested != (m.Kind == observe.Read) || closed(asked) != now.ReleaseRequested {
+					s.Errorf("asked %v, %+v and now %+v", closed(asked), m, now)
+				}
+				s.Must(other.release(now))
+				hears(s, asked)
+				s.Must(h.Verify(s.Ctx))
+				unlock(s, h)
+				s.Empty()
+			})
+		})
+	}
+}
+
+// A waiter watches the node ahead. What is written into that is no reason to hold, to leave, or to
+// take a downgrade for a release.
+func TestWaitersBehindAMemberThatIsAsked(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c, w, r, other := direct(s), direct(s), direct(s), direct(s)
+		h := c.write()
+		reader := r.waitRead(2)
+		writer := w.waitWrite(3)
+		s.Must(other.release(other.first()))
+		for _, c := range []*client{w, r} {
+			s.CatchUp(c.conn)
+		}
+		reader.Waits()
+		writer.Waits()
+		hears(s, h.ReleaseRequested())
+		s.Must(c.Downgrade(s.Ctx, h))
+		got := reader.Granted()
+		s.CatchUp(w.conn)
+		writer.Waits()
+		unlock(s, h)
+		unlock(s, got)
+		unlock(s, writer.Granted())
+		s.Empty()
+	})
+}
+
+// A hold that hears of requests is forgotten with its connection, its session or its node. The
+// bubble fails if a goroutine is left.
+func TestHoldsThatHearOfRequestsAreForgotten(t *testing.T) {
+	for name, end := range map[string]func(*contract.Stage, *client){
+		"closed":         func(_ *contract.Stage, c *client) { c.conn.Close() },
+		"closed offline": func(_ *contract.Stage, c *client) { c.proxy.Refuse(); c.conn.Close() },
+		"expired":        func(s *contract.Stage, c *client) { s.Expire(c.conn) },
+		"expired offline": func(s *contract.Stage, c *client) {
+			c.proxy.Refuse()
+			s.Expire(c.conn)
+			s.Must(c.proxy.Accept())
+		},
+		"deleted": func(s *contract.Stage, c *client) { s.Must(s.Witness.Delete(c.first().Path, -1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				c := behind(s)
+				h := c.write()
+				asked := h.ReleaseRequested()
+				s.CatchUp(c.conn)
+				end(s, c)
+				s.Settle()
+				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+				if closed(asked) {
+					s.Error("asked to release by the end of the hold")
+				}
+			})
+		})
+	}
+}
