@@ -320,3 +320,24 @@ func TestAPathBehindTheServers(t *testing.T) {
 	free(t, root+"/jobs")
 	free(t, root+"/backup/queue")
 }
+
+// A request and a deletion reach the member below the path behind the servers.
+func TestAskAndBreakBehindTheServers(t *testing.T) {
+	t.Parallel()
+	root := test.Path(t)
+	servers := strings.Join(realzk.Some(t), ",") + root
+	h := start(t, servers, "run", "/jobs", "--", "sh", "-c", "echo ready; read line")
+	h.Hears("ready")
+	ask := start(t, servers, "ask", "/jobs")
+	if got := ask.Hears("asked:"); !strings.HasPrefix(got, "holds, write, ") {
+		t.Errorf("ask: %q", got)
+	}
+	ends(t, ask, 0)
+	broken := start(t, servers, "break", "-yes", "/jobs")
+	if got := broken.Hears("deleted:"); !strings.HasPrefix(got, "holds, write, ") {
+		t.Errorf("break: %q", got)
+	}
+	ends(t, broken, 0)
+	ends(t, h, exitLost, "/jobs: the lock was lost")
+	free(t, root+"/jobs")
+}
