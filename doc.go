@@ -35,6 +35,7 @@
 //     one process at a time its Lock alone is the plain mutex.
 //   - A function takes the lock and calls itself: [github.com/zklocks/zklocks/reentrant].
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
+//   - Several of these at once, all or none, without deadlock: [All].
 //   - One process leads, for as long as it can, and the next when it is gone:
 //     [github.com/zklocks/zklocks/leader].
 //

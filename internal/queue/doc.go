@@ -16,6 +16,9 @@
 //     anything else happens, go to step 2.
 //  5. Recheck, then hold.
 //
+// Several requests that are granted together, each in another directory, are created by one
+// transaction and wait side by side (together.go).
+//
 // A waiter whose nodes are gone starts over with step 1, at the tail. No other way out leaves a
 // node behind.
 //

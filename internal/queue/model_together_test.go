@@ -449,7 +449,7 @@ func (m *togetherModel) excludeEachOther(s *togetherState, a, b uint8, d int) bo
 }
 
 // explore looks through all states. The trace leads to the first that is wrong.
-func (m *togetherModel) explore() (states, held int, wrong error, trace []string) {
+func (m *togetherModel) explore() (states, held int, trace []string, wrong error) {
 	var first togetherState
 	first.left.thefts, first.left.crashes, first.left.cancels = m.thefts, m.crashes, m.cancels
 	first.left.lost, first.left.resizes = m.lost, m.resizes
@@ -458,12 +458,13 @@ func (m *togetherModel) explore() (states, held int, wrong error, trace []string
 		by   string
 	}
 	seen := map[togetherState]came{first: {}}
+	back := func(s togetherState) (togetherState, string) { c := seen[s]; return c.from, c.by }
 	for line := []togetherState{first}; len(line) > 0; {
 		s := line[0]
 		line = line[1:]
 		steps := m.next(&s)
 		if err := m.wrong(&s, &s, steps); err != nil {
-			return len(seen), held, err, m.tell(first, s, func(s togetherState) (togetherState, string) { c := seen[s]; return c.from, c.by })
+			return len(seen), held, m.tell(first, s, back), err
 		}
 		for _, step := range steps {
 			if _, ok := seen[step.next]; ok {
@@ -477,7 +478,7 @@ func (m *togetherModel) explore() (states, held int, wrong error, trace []string
 				}
 			}
 			if err := m.wrong(&s, &step.next, m.next(&step.next)); err != nil {
-				return len(seen), held, err, m.tell(first, step.next, func(s togetherState) (togetherState, string) { c := seen[s]; return c.from, c.by })
+				return len(seen), held, m.tell(first, step.next, back), err
 			}
 		}
 	}
@@ -553,7 +554,7 @@ func TestModelOfSeveralTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := &togetherModel{togetherConfig: c}
-			states, held, wrong, trace := m.explore()
+			states, held, trace, wrong := m.explore()
 			if wrong != nil {
 				t.Fatalf("%v\n%s", wrong, strings.Join(trace, "\n"))
 			}
@@ -586,7 +587,7 @@ func TestModelOfSeveralTogetherFindsWhatIsBroken(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			m := &togetherModel{togetherConfig: c.togetherConfig, bug: c.bug}
-			states, _, wrong, trace := m.explore()
+			states, _, trace, wrong := m.explore()
 			if !errors.Is(wrong, c.want) {
 				t.Fatalf("found %v in %d states, want %v", wrong, states, c.want)
 			}
