@@ -252,7 +252,7 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 		term := r.leads()
 		for _, after := range []string{"nothing", "success", "a long term"} {
 			last := shortest
-			for range 30 {
+			for range 60 { // so many that the luck of the draw does not count
 				d, term = pause(term, errFailed)
 				if d < shortest || d > min(longest, 3*last) {
 					s.Errorf("paused for %v after %v", d, last)
