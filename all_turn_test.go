@@ -124,6 +124,24 @@ func TestAllTakesItsLocksInOneTransaction(t *testing.T) {
 	})
 }
 
+// Behind the holder of one of the locks: a create, a listing, a request for all watches, a delete.
+func TestAllBehindOneHolderTakesFourRequests(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		p.release(p.take(p.both().Lock)) // makes the directories
+		busy := p.held(one)
+		before := p.proxy.Seen(proxy.AnyOp)
+		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
+		p.nodes(2-one, 1+one) // the lock that is held has two nodes
+		p.CatchUp(p.conn)
+		p.release(busy)
+		p.release(waiting.Granted())
+		exists := p.proxy.Seen(proxy.ExistsOp) // what CatchUp asks
+		if n := p.proxy.Seen(proxy.AnyOp) - before - exists; n != 4 {
+			p.Errorf("%d requests, want 4", n)
+		}
+	})
+}
+
 // The turn at one lock has come, and its node is deleted while the other lock is waited for. The
 // caller then queues again at both, behind the client that holds the one.
 func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {

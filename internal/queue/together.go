@@ -118,6 +118,13 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 			return next, w.queue.named(err)
 		}
 	}
+	for _, w := range behind {
+		for _, other := range all {
+			if other != w {
+				w.beside = append(w.beside, other.queue.paths(other.nodes)...)
+			}
+		}
+	}
 	for len(behind) > 0 {
 		next, err := behind.waitEach(ctx, wait)
 		if next == granted {

@@ -28,6 +28,8 @@ type waiter struct {
 	made  zkclient.Claimed
 	nodes []znode.Node
 	lease *zkclient.Lease
+	// The paths of the nodes in other directories that were created with its own.
+	beside []string
 
 	own    []*zkclient.Watch // on its nodes, if an event may grant them
 	token  int64             // the czxid of its nodes; 0: not known yet

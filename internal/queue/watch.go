@@ -70,11 +70,15 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 	if marker != "" || b.allWatched() {
 		nodes = slices.Concat(blockers, w.nodes)
 	}
-	watches, err := q.client.WatchNodes(ctx, w.sess, marker, q.paths(nodes))
+	paths := q.paths(nodes)
+	if len(nodes) > len(blockers) {
+		paths = append(paths, w.beside...) // so that the last step of several takes no request
+	}
+	watches, err := q.client.WatchNodes(ctx, w.sess, marker, paths)
 	if err != nil {
 		return failed, explain(err, "READ on the nodes in "+q.dir)
 	}
-	if own := watches[len(blockers):]; len(own) > 0 {
+	if own := watches[len(blockers):len(nodes)]; len(own) > 0 {
 		if next, err := w.exists(ctx, own); next != pending {
 			return next, err
 		}

@@ -46,7 +46,7 @@ func TestWithoutShortcuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		contracts = "^(TestWriteLock|TestReadLock|TestMutex|TestOnePermit|TestTwoOfThreePermits|TestElection)$"
+		contracts = "^(TestWriteLock|TestReadLock|TestMutex|TestOnePermit|TestTwoOfThreePermits|TestElection|TestAll)$"
 		costs     = ".*/takes_as_few_requests_as_promised"
 		// These know by the number of requests when a waiter has set its watches.
 		waits = ".*/a_release_wakes_only_the_next_in_line"
@@ -57,7 +57,7 @@ func TestWithoutShortcuts(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	for _, pkg := range []string{"./rwlock", "./reentrant", "./semaphore", "./leader"} {
+	for _, pkg := range []string{".", "./rwlock", "./reentrant", "./semaphore", "./leader"} {
 		if out, err := run("-run", contracts, "-skip", costs+"|"+waits, pkg); err != nil {
 			t.Errorf("the contract of %s, without shortcuts: %v\n%s", pkg, err, out)
 		}
