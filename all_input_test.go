@@ -2,6 +2,7 @@ package zklocks_test
 
 import (
 	"context"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,8 @@ func TestBadInputOfAll(t *testing.T) {
 		p.release(p.take(semaphore.New(other, mismatch, 3).Locker(1).Lock))
 		lists := semaphore.New(conn, stored, 3) // knows the stored number
 		p.release(p.take(lists.Locker(3).Lock))
+		copied := new(rwlock.RWMutex)
+		reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(p.lock(1)).Elem())
 		large, full := p.Path+"-large", zklocks.WithData(make([]byte, 510<<10))
 
 		for name, c := range map[string]struct {
@@ -71,32 +74,36 @@ func TestBadInputOfAll(t *testing.T) {
 			says string
 			asks asks
 		}{
-			"no lock":                     {nil, "", "no lock", never},
-			"no lock, nested":             {[]zklocks.Locker{ok, zklocks.All()}, "", "no lock", never},
-			"nil":                         {[]zklocks.Locker{ok, nil}, "", "not a lock", never},
-			"a nil lock":                  {[]zklocks.Locker{ok, (*rwlock.RWMutex)(nil)}, "", "not a lock", never},
-			"a zero lock":                 {[]zklocks.Locker{ok, new(rwlock.RWMutex)}, "", "not a lock", never},
-			"a zero reentrant lock":       {[]zklocks.Locker{ok, new(reentrant.Mutex)}, "", "not a lock", never},
-			"a foreign lock":              {[]zklocks.Locker{ok, foreign{}}, "", "foreign: not a lock", never},
-			"a lock that is embedded":     {[]zklocks.Locker{ok, embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
-			"a pointer to one":            {[]zklocks.Locker{ok, &embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
-			"one that is nested":          {[]zklocks.Locker{ok, zklocks.All(foreign{})}, "", "foreign: not a lock", never},
-			"a lock twice":                {[]zklocks.Locker{p.lock(1), ok, p.lock(1)}, b, "twice", never},
-			"a value twice":               {[]zklocks.Locker{ok, ok}, p.paths[0], "twice", never},
-			"for reading and for writing": {[]zklocks.Locker{ok.RLocker(), ok}, p.paths[0], "twice", never},
-			"a lock twice, nested":        {[]zklocks.Locker{zklocks.All(ok, p.lock(1)), zklocks.All(zklocks.All(p.lock(1)))}, b, "twice", never},
-			"a lock of another recipe":    {[]zklocks.Locker{ok, reentrant.New(conn, p.paths[0])}, p.paths[0], "twice", never},
-			"two connections":             {[]zklocks.Locker{ok, rwlock.New(other, b)}, b, "connection", never},
-			"no connection":               {[]zklocks.Locker{ok, rwlock.New(nil, b).RLocker()}, b, "connection is nil", never},
-			"no connection of permits":    {[]zklocks.Locker{ok, semaphore.New(nil, b, 3).Locker(1)}, b, "connection is nil", never},
-			"an invalid path":             {[]zklocks.Locker{ok, reentrant.New(conn, "b/")}, "b/", "relative", never},
-			"no permit":                   {[]zklocks.Locker{ok, semaphore.New(conn, b, 3).Locker(0)}, b, "at least 1", never},
-			"too many permits":            {[]zklocks.Locker{ok, semaphore.New(conn, b, 3).Locker(4)}, b, "only 3", never},
-			"more than are stored":        {[]zklocks.Locker{ok, lists.Locker(4)}, stored, "only 3", tries},
-			"another number is stored":    {[]zklocks.Locker{ok, semaphore.New(conn, mismatch, 2).Locker(1)}, mismatch, "3 permits, not 2", always},
-			"a lock that is held":         {[]zklocks.Locker{ok, owned}, b, "holds the lock already", never},
-			"no right":                    {[]zklocks.Locker{ok, rwlock.New(conn, private)}, private, "WRITE on " + private, always},
-			"no right at the first":       {[]zklocks.Locker{rwlock.New(conn, private, rwlock.WithKazooNames()), ok}, private, "WRITE on " + private, always},
+			"no lock":                       {nil, "", "no lock", never},
+			"no lock, nested":               {[]zklocks.Locker{ok, zklocks.All()}, "", "no lock", never},
+			"nil":                           {[]zklocks.Locker{ok, nil}, "", "not a lock", never},
+			"a nil lock":                    {[]zklocks.Locker{ok, (*rwlock.RWMutex)(nil)}, "", "not a lock", never},
+			"a zero lock":                   {[]zklocks.Locker{ok, new(rwlock.RWMutex)}, "", "not a lock", never},
+			"a zero reentrant lock":         {[]zklocks.Locker{ok, new(reentrant.Mutex)}, "", "not a lock", never},
+			"a foreign lock":                {[]zklocks.Locker{ok, foreign{}}, "", "foreign: not a lock", never},
+			"a lock that is embedded":       {[]zklocks.Locker{ok, embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
+			"a pointer to one":              {[]zklocks.Locker{ok, &embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
+			"a nil lock that is embedded":   {[]zklocks.Locker{ok, embedding{}}, "", "embedding: not a lock", never},
+			"a pointer to it":               {[]zklocks.Locker{ok, new(embedding)}, "", "embedding: not a lock", never},
+			"a struct around the interface": {[]zklocks.Locker{ok, struct{ zklocks.Locker }{}}, "", "not a lock", never},
+			"a copy":                        {[]zklocks.Locker{ok, copied}, "", "not a lock", never},
+			"one that is nested":            {[]zklocks.Locker{ok, zklocks.All(foreign{})}, "", "foreign: not a lock", never},
+			"a lock twice":                  {[]zklocks.Locker{p.lock(1), ok, p.lock(1)}, b, "twice", never},
+			"a value twice":                 {[]zklocks.Locker{ok, ok}, p.paths[0], "twice", never},
+			"for reading and for writing":   {[]zklocks.Locker{ok.RLocker(), ok}, p.paths[0], "twice", never},
+			"a lock twice, nested":          {[]zklocks.Locker{zklocks.All(ok, p.lock(1)), zklocks.All(zklocks.All(p.lock(1)))}, b, "twice", never},
+			"a lock of another recipe":      {[]zklocks.Locker{ok, reentrant.New(conn, p.paths[0])}, p.paths[0], "twice", never},
+			"two connections":               {[]zklocks.Locker{ok, rwlock.New(other, b)}, b, "connection", never},
+			"no connection":                 {[]zklocks.Locker{ok, rwlock.New(nil, b).RLocker()}, b, "connection is nil", never},
+			"no connection of permits":      {[]zklocks.Locker{ok, semaphore.New(nil, b, 3).Locker(1)}, b, "connection is nil", never},
+			"an invalid path":               {[]zklocks.Locker{ok, reentrant.New(conn, "b/")}, "b/", "relative", never},
+			"no permit":                     {[]zklocks.Locker{ok, semaphore.New(conn, b, 3).Locker(0)}, b, "at least 1", never},
+			"too many permits":              {[]zklocks.Locker{ok, semaphore.New(conn, b, 3).Locker(4)}, b, "only 3", never},
+			"more than are stored":          {[]zklocks.Locker{ok, lists.Locker(4)}, stored, "only 3", tries},
+			"another number is stored":      {[]zklocks.Locker{ok, semaphore.New(conn, mismatch, 2).Locker(1)}, mismatch, "3 permits, not 2", always},
+			"a lock that is held":           {[]zklocks.Locker{ok, owned}, b, "holds the lock already", never},
+			"no right":                      {[]zklocks.Locker{ok, rwlock.New(conn, private)}, private, "WRITE on " + private, always},
+			"no right at the first":         {[]zklocks.Locker{rwlock.New(conn, private, rwlock.WithKazooNames()), ok}, private, "WRITE on " + private, always},
 			"more data than a request holds": {[]zklocks.Locker{
 				ok, rwlock.New(conn, b, full), rwlock.New(conn, p.Path, full).RLocker(),
 			}, "", "3 nodes make a request", tries},

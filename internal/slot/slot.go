@@ -139,8 +139,7 @@ var ErrNoLock = errors.New("not a lock that New of rwlock, reentrant or semaphor
 // lock is none: its own Lock would not be called.
 func PartOf(lock any) (queue.Part, error) {
 	l, ok := lock.(Locker)
-	v := reflect.ValueOf(lock)
-	if !ok || v.Kind() == reflect.Pointer && v.IsNil() || l.lockSlot().lock != lock {
+	if !ok || !embedsLock(reflect.ValueOf(lock)) || l.lockSlot().lock != lock {
 		return queue.Part{}, fmt.Errorf("%T: %w", lock, ErrNoLock)
 	}
 	slot := l.lockSlot()
@@ -149,6 +148,20 @@ func PartOf(lock any) (queue.Part, error) {
 		return queue.Part{}, fmt.Errorf("%s: %w", slot.path, err)
 	}
 	return part, nil
+}
+
+// embedsLock reports whether v points to a struct that embeds a Lock, and not to one that embeds a
+// pointer to such a struct, which may be nil.
+func embedsLock(v reflect.Value) bool {
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return false
+	}
+	for i := range v.Elem().NumField() {
+		if v.Elem().Field(i).Type() == reflect.TypeFor[Lock]() {
+			return true
+		}
+	}
+	return false
 }
 
 // noCopy makes go vet report copies.

@@ -399,9 +399,20 @@ var ofSeveral = []mutant{
 		unexplored: "all input of a world is good",
 	},
 	{
-		name: "embedded-lock-taken-for-the-lock",
+		name: "nil-lock-that-is-embedded-looked-into",
 		pkg:  "internal/slot",
-		why:  "the Lock of the program's own type is not called",
+		why:  "bad input ends the program",
+		in:   "PartOf",
+		old:  "|| !embedsLock(reflect.ValueOf(lock))",
+		new:  "",
+		test: inRoot("TestBadInputOfAll"),
+
+		unexplored: "all input of a world is good",
+	},
+	{
+		name: "copy-taken-for-the-lock",
+		pkg:  "internal/slot",
+		why:  "a copy has mutexes and readers of its own",
 		in:   "PartOf",
 		old:  "l.lockSlot().lock != lock",
 		new:  "l.lockSlot().lock == nil",
