@@ -16,7 +16,7 @@ COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/test)(/|$$)' | pas
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -134,7 +134,7 @@ bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and it
 	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }
 	BENCH=$(BENCH) BENCH_REPORT=$(CURDIR)/docs $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
 
-lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and verify; nested modules, too
+lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
 	@GO="$(GO)" scripts/lint.sh
 
 zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set
@@ -143,11 +143,14 @@ zookeeper: ## install the ZooKeeper server that the tests start, unless it is th
 metrics: ## print lines by package, types, functions and depth of one Lock, words of the documents
 	@$(GO) run ./internal/test/metrics
 
+binaries: ## build zklock for Linux and macOS, reproducibly, into bin/release; CHECK=1: twice, and compare
+	@GO="$(GO)" scripts/binaries.sh $(if $(CHECK),-check)
+
 fuzz: ## run each fuzz target for FUZZTIME (60s)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)
 
-vulncheck: ## look for known vulnerabilities; needs the Go vulnerability database
-	$(TOOL) govulncheck ./...
+vulncheck: ## look for known vulnerabilities, in nested modules, too; needs the Go vulnerability database
+	@for dir in . cmd/zklock examples/metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done
 
 cover: zookeeper ## measure what the tests reach, all packages together, into cover.out
 	@$(GO) test -count=1 -p $(PARALLEL) -timeout $(TIMEOUT) -coverpkg=$(COVERED) -coverprofile=cover.out ./...

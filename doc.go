@@ -35,9 +35,9 @@
 //     one process at a time its Lock alone is the plain mutex.
 //   - A function takes the lock and calls itself: [github.com/zklocks/zklocks/reentrant].
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
-//   - Several of these at once, all or none, without deadlock: [All].
 //   - One process leads, for as long as it can, and the next when it is gone:
 //     [github.com/zklocks/zklocks/leader].
+//   - Several of these at once, all or none, without deadlock: [All].
 //
 // All queue callers in the order of arrival, and list their holders and waiters. Package
 // [github.com/zklocks/zklocks/observe] reports what happens to them to metrics and logs. Package

@@ -27,6 +27,17 @@ formatted() {
 	[ -z "$out" ] || { printf '%s\n' "$out"; return 1; }
 }
 
+# github checks the workflows, and that dependabot knows each module.
+github() {
+	local mod dir failed=0
+	"$("$go" tool -n -modfile=tools/go.mod actionlint)" .github/workflows/*.yml || failed=1
+	while read -r mod; do
+		dir=$(dirname "${mod#.}")
+		grep -qx "      - $dir" .github/dependabot.yml || { echo ".github/dependabot.yml does not name $dir"; failed=1; }
+	done < <(find . -name go.mod -not -path '*/testdata/*' -not -path './bin/*')
+	return $failed
+}
+
 # inside DIR COMMAND... : nested modules are not part of ./... and need a call of their own.
 inside() { (cd "$1" && shift && "$@"); }
 
@@ -44,4 +55,11 @@ while read -r mod; do
 	check "go vet, $dir" inside "$dir" "$go" vet ./...
 	check "staticcheck, $dir" inside "$dir" "$staticcheck" ./...
 done < <(find . -name go.mod -not -path '*/testdata/*' | sort)
+check "GitHub's files" github
+check "release.sh" "$scripts/release-test.sh"
+if tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then
+	check "API since $tag" env GO="$go" "$scripts/api.sh" "$tag"
+else
+	echo 'ok    API: no version is tagged, so there is nothing to compare it with'
+fi
 exit $failed

@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +32,9 @@ func takesValue(f *flag.Flag) bool {
 	return !ok || !b.IsBoolFlag()
 }
 
+// takesFile reports whether a flag's value is the name of a file.
+func takesFile(f *flag.Flag) bool { name, _ := described(f); return name == "file" }
+
 // summary is the first line of a flag's usage.
 func summary(f *flag.Flag) string {
 	_, text := described(f)
@@ -39,12 +43,17 @@ func summary(f *flag.Flag) string {
 }
 
 func bash(all []*command) string {
-	var names []string
+	var names, files []string
 	var cases strings.Builder
 	for _, c := range all {
 		names = append(names, c.name)
 		var flags []string
-		c.flags.VisitAll(func(f *flag.Flag) { flags = append(flags, "-"+f.Name) })
+		c.flags.VisitAll(func(f *flag.Flag) {
+			flags = append(flags, "-"+f.Name)
+			if takesFile(f) && !slices.Contains(files, "-"+f.Name) {
+				files = append(files, "-"+f.Name)
+			}
+		})
 		if c.name == "completion" {
 			flags = []string{"bash", "zsh", "fish"}
 		}
@@ -62,12 +71,18 @@ func bash(all []*command) string {
 			return
 		fi
 	done
+	case ${COMP_WORDS[COMP_CWORD - 1]} in
+	%s)
+		COMPREPLY=($(compgen -f -- "${COMP_WORDS[COMP_CWORD]}"))
+		return
+		;;
+	esac
 	case ${COMP_WORDS[1]} in
 %s	esac
 	COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -F _zklock zklock
-`, strings.Join(names, " "), cases.String())
+`, strings.Join(names, " "), strings.Join(files, " | "), cases.String())
 }
 
 func zsh(all []*command) string {
@@ -80,13 +95,16 @@ func zsh(all []*command) string {
 			if takesValue(f) {
 				name, _ := described(f)
 				spec += ":" + strings.ReplaceAll(name, ":", " ") + ":"
+				if takesFile(f) {
+					spec += "_files"
+				}
 			}
 			cases.WriteString(" " + single(spec))
 		})
 		switch c.name {
 		case "completion":
 			cases.WriteString(" '1:shell:(bash zsh fish)'")
-		case "dev": // takes flags alone
+		case "dev", "version": // take no path
 		case "run":
 			cases.WriteString(" '1:path:' '*::command:_normal'")
 		default:
@@ -118,7 +136,10 @@ func fish(all []*command) string {
 		fmt.Fprintf(&b, "complete -c zklock -n __fish_use_subcommand -a %s -d %s\n", c.name, single(c.short))
 		c.flags.VisitAll(func(f *flag.Flag) {
 			value := ""
-			if takesValue(f) {
+			switch {
+			case takesFile(f):
+				value = " -r -F"
+			case takesValue(f):
 				value = " -x"
 			}
 			fmt.Fprintf(&b, "complete -c zklock -n '__fish_seen_subcommand_from %s' -o %s%s -d %s\n", c.name, f.Name, value, single(summary(f)))

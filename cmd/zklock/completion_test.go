@@ -9,11 +9,13 @@ import (
 func TestBashCompletes(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"zklock ":                         "run ls watch ask break dev completion",
+		"zklock ":                         "run ls watch ask break dev completion version",
 		"zklock wa":                       "watch",
 		"zklock run -sh":                  "-shared",
 		"zklock run -s":                   "-servers -shared",
-		"zklock ls -":                     "-json -servers -timeout",
+		"zklock ls -":                     "-auth-file -ca -cert -json -key -servers -timeout -tls",
+		"zklock ls -ca secure_t":          "secure_test.go",
+		"zklock ls -tls -auth-file main.": "main.go",
 		"zklock completion f":             "fish",
 		"zklock dev -":                    "-host -port -tick",
 		"zklock run /path -- zklock-no-s": "",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -14,49 +15,65 @@ import (
 
 const defaultServer = "127.0.0.1:2181"
 
-// servers are the flags that name the ensemble.
+// servers are the flags that name the ensemble, and how to talk to it.
 type servers struct {
 	addrs   string
 	timeout time.Duration
+	security
 }
 
 func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
-	flags.StringVar(&s.addrs, "servers", "", "`list`: ZooKeeper servers, host:port,host:port; default: ZK_SERVERS,\nthen "+defaultServer)
+	flags.StringVar(&s.addrs, "servers", "", "`list`: ZooKeeper servers, host:port,host:port, and behind them a /path\nbelow which all locks are; default: ZK_SERVERS, then "+defaultServer)
 	durationVar(flags, &s.timeout, "timeout", timeout,
 		"`duration`: session timeout: how long a lock outlives a machine that\nhas died, and how long to look for a server; default: "+timeout.String())
+	s.security.define(flags)
 }
 
-func (s *servers) list() []string {
-	for _, text := range []string{s.addrs, os.Getenv("ZK_SERVERS"), defaultServer} {
-		if list := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }); len(list) > 0 {
-			return list
-		}
+// ensemble returns the servers, and the path below which the locks are.
+func (s *servers) ensemble() (list []string, chroot string, err error) {
+	text := cmp.Or(s.addrs, os.Getenv("ZK_SERVERS"), defaultServer)
+	if strings.Contains(text, "@") { // the part in front may be a password
+		return nil, "", errors.New("the list of servers has an @ in it: credentials belong into -auth-file")
 	}
-	return nil
+	return zklocks.ParseServers(text)
 }
+
+func (s *servers) list() []string { list, _, _ := s.ensemble(); return list }
 
 // connect tries the servers for as long as a session would live.
 func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	if s.timeout <= 0 {
 		return nil, usage("-timeout %v: it must be positive", s.timeout)
 	}
+	list, chroot, err := s.ensemble()
+	if err != nil {
+		return nil, usage("%s", unprefixed(err))
+	}
+	opts, err := s.options()
+	if err != nil {
+		return nil, err
+	}
 	limited, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	conn, err := zklocks.Connect(limited, s.list(), s.timeout)
+	conn, err := zklocks.Connect(limited, list, s.timeout, append(opts, zklocks.WithChroot(chroot))...)
 	switch {
 	case err == nil:
 		return conn, nil
 	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil, context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		// The error names the addresses and the time.
-		return nil, exit{exitNoServer, fmt.Errorf("no server: %s", unprefixed(err)), "set ZK_SERVERS or -servers, or start one with zklock dev"}
+		// The error names the addresses, the time and what TLS refuses.
+		hint := "set ZK_SERVERS or -servers, or start one with zklock dev"
+		if s.tls {
+			hint = ""
+		}
+		return nil, exit{exitNoServer, fmt.Errorf("no server: %s", unprefixed(err)), hint}
 	default:
 		return nil, usage("%s", unprefixed(err))
 	}
 }
 
-// unprefixed returns an error of zklocks.Connect without the name of the package, which is nearly
+// unprefixed returns an error of package zklocks without the name of the package, which is nearly
 // that of this program.
 func unprefixed(err error) string { return strings.TrimPrefix(err.Error(), "zklocks: ") }
 

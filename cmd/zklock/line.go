@@ -12,6 +12,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -97,7 +98,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 // permits returns the number that a semaphore has stored at its path, 0 if there is none.
 func permits(ctx context.Context, conn *zklocks.Conn, path string) (int, error) {
 	data, err := retried(ctx, func() ([]byte, error) {
-		data, _, err := conn.Client().Get(path)
+		data, _, err := conn.Client().Get(slot.Path(conn, path))
 		return data, err
 	})
 	switch {

@@ -57,7 +57,7 @@ func (c *command) given(name string) (given bool) {
 }
 
 func commands() []*command {
-	return []*command{runCommand(), listCommand(), watchCommand(), askCommand(), breakCommand(), devCommand(), completionCommand()}
+	return []*command{runCommand(), listCommand(), watchCommand(), askCommand(), breakCommand(), devCommand(), completionCommand(), versionCommand()}
 }
 
 func zklock(args []string) int {
@@ -67,6 +67,9 @@ func zklock(args []string) int {
 		return exitUsage
 	}
 	name, args := args[0], args[1:]
+	if name == "-version" || name == "--version" {
+		name = "version"
+	}
 	if asksForHelp(name) {
 		if len(args) == 0 || asksForHelp(args[0]) {
 			fmt.Print(overview(all))

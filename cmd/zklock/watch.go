@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 func watchCommand() *command {
@@ -47,7 +48,7 @@ const calm = 100 * time.Millisecond
 
 func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 	live := !o.json && isTerminal(os.Stdout)
-	changed := changes(conn.Client(), o.path)
+	changed := changes(conn.Client(), slot.Path(conn, o.path))
 	nodes := &memberNodes{conn: conn.Client(), changed: changed, watched: map[string]bool{}}
 	var seen *line
 	var last string

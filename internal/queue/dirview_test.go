@@ -197,6 +197,7 @@ func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 		enter := func(header int64) int64 {
 			m := x.enter()
 			m.made = zkclient.Claimed{Nodes: m.nodes, Zxid: header}
+			m.token = waiters{m}.tokenFromReply()
 			m.limit.AllowedAhead = 9
 			m.request.Limit = func(context.Context, int64) (Limit, error) { return m.limit, nil }
 			next, err := m.waitTurn(t.Context(), false)

@@ -184,6 +184,33 @@ func TestRemoveGivesUpAWornDirectory(t *testing.T) {
 	})
 }
 
+// A removal from two directories gives up the one that is worn, whichever it is.
+func TestRemoveGivesUpEachWornDirectory(t *testing.T) {
+	for worn := range 2 {
+		t.Run(fmt.Sprintf("directory %d", worn), func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				claims := []Claim{l.want(1), l.want(1)}
+				claims[1].Dir += "-beside"
+				_, err := l.witness.Create(claims[1].Dir, nil, 0, open)
+				must(t, err)
+				made, _, err := l.client.Claim(within(t, 20*time.Second), l.sess, claims...)
+				must(t, err)
+				made[worn].Nodes[0].Seq = 1 << 30 // the delete goes by the name
+				must(t, l.client.RemoveNow(l.sess, Removal{Dir: claims[0].Dir, Nodes: made[0].Nodes}, Removal{Dir: claims[1].Dir, Nodes: made[1].Nodes}))
+				for i, claim := range claims {
+					exists, dir, err := l.witness.Exists(claim.Dir)
+					must(t, err)
+					if exists != (i != worn) || exists && dir.NumChildren != 0 {
+						t.Errorf("directory %d: exists %v, %+v", i, exists, dir)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestReplaceFindsOutWhatBecameOfIt(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {

@@ -4,6 +4,7 @@
 package loopback
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"testing"
@@ -21,16 +22,23 @@ type Server struct {
 
 // Start starts a server on a free port. Its sessions and ticks are those of the real servers that
 // package realzk starts.
-func Start() (*Server, error) {
+func Start() (*Server, error) { return start(nil) }
+
+// start starts a server that talks TLS if there is a configuration for it.
+func start(config *tls.Config) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
+	}
+	addr := l.Addr().String()
+	if config != nil {
+		l = tls.NewListener(l, config)
 	}
 	s := &Server{
 		ensemble: memzk.Start(memzk.Config{
 			Tick: 100 * time.Millisecond, MaxSession: time.Minute, ContainerCheck: 500 * time.Millisecond,
 		}),
-		addr:   l.Addr().String(),
+		addr:   addr,
 		served: make(chan error, 1),
 	}
 	go func() { s.served <- s.ensemble.Members()[0].Serve(l) }()
@@ -50,9 +58,12 @@ func (s *Server) Stop() error {
 }
 
 // For is a server for this test alone.
-func For(tb testing.TB) *Server {
+func For(tb testing.TB) *Server { tb.Helper(); return ForTLS(tb, nil) }
+
+// ForTLS is a server for this test alone that talks TLS, and nothing else.
+func ForTLS(tb testing.TB, config *tls.Config) *Server {
 	tb.Helper()
-	s, err := Start()
+	s, err := start(config)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -37,8 +37,8 @@ func (l *lab) build(pkg, name, overlay string) (string, error) {
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	cmd := exec.CommandContext(l.ctx, "go", append(args, "./"+pkg)...)
-	cmd.Dir = l.root
+	cmd := exec.CommandContext(l.ctx, "go", append(args, ".")...)
+	cmd.Dir = filepath.Join(l.root, filepath.FromSlash(pkg)) // which may be a module of its own
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
 	}

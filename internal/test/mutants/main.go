@@ -77,7 +77,7 @@ func choose(what string) ([]mutant, error) {
 func explored(mutants []mutant) []mutant {
 	var library []mutant
 	for _, m := range mutants {
-		if strings.HasPrefix(m.pkg, "internal/test/") {
+		if strings.HasPrefix(m.pkg, "internal/test/") || strings.HasPrefix(m.pkg, "cmd/") {
 			continue
 		}
 		m.test = target{"internal/test/explore", "TestExplore"}

@@ -42,6 +42,7 @@ func inProxy(run string) target     { return target{"internal/test/proxy", run} 
 func inMemnet(run string) target    { return target{"internal/memnet", run} }
 func inKit(run string) target       { return target{"zktest", run} }
 func inHistory(run string) target   { return target{"internal/test/history", run} }
+func inTool(run string) target      { return target{"cmd/zklock", run} }
 
 // scenario is one of the contract, run over a recipe by the test of that name.
 func scenario(in func(string) target, recipe, name string) target {
@@ -61,7 +62,7 @@ func (t target) String() string { return t.pkg + " " + t.run }
 
 // all are the mutants, in the order of the layers.
 func all() []mutant {
-	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofTheRecipes, ofTheElection, ofTheConnection, ofTheFrontDoor, ofTheAsking, ofTheJudges)
+	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofSeveral, ofTheRecipes, ofTheElection, ofTheConnection, ofTheFrontDoor, ofTheAsking, ofTheTool, ofTheJudges)
 }
 
 // patched returns the file that the mutant changes, from the root of the module, with the bug in

@@ -17,7 +17,7 @@ var ofTheFrontDoor = []mutant{
 		pkg:  "internal/queue",
 		why:  "another permit was deleted, and the hold is lost with it",
 		old:  `guarded = append(guarded, check)`,
-		new:  "check.Path = g.queue.path(nodes[0])\n\t\t\tguarded = append(guarded, check)",
+		new:  "check.Path = nodes.guards()[0].Path\n\t\t\tguarded = append(guarded, check)",
 		test: inSemaphore("TestATransactionNeedsAllPermits"),
 
 		unexplored: "it deletes no permits by hand",
@@ -26,8 +26,8 @@ var ofTheFrontDoor = []mutant{
 		name: "multi-of-a-hold-that-was-released",
 		pkg:  "internal/queue",
 		why:  "another hold of the process has the node, and this one writes on",
-		old:  `return h.Grant.multi(ctx, h.Err, ops)`,
-		new:  `return h.Grant.multi(ctx, h.Grant.Err, ops)`,
+		old:  "return grants{h.Grant}.multi(ctx, h.Err, ops)",
+		new:  "return grants{h.Grant}.multi(ctx, h.Grant.Err, ops)",
 		test: inReentrant("TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked"),
 
 		unexplored: "in a crowd a hold may have been released before or after",
@@ -63,7 +63,7 @@ var ofTheFrontDoor = []mutant{
 		pkg:  "internal/queue",
 		why:  "the lock is held, and only the caller's own node is not there",
 		old:  "case at >= len(nodes):\n\t\t\treturn replies[len(nodes):], zkclient.DescribeCode(err)",
-		new:  "case at >= len(nodes):\n\t\t\tg.state.Lose(errDeleted)\n\t\t\treturn nil, alive()",
+		new:  "case at >= len(nodes):\n\t\t\tall[0].state.Lose(errDeleted)\n\t\t\treturn nil, alive()",
 		test: scenario(inReentrant, "TestMutex", "an operation of the caller that is refused is no loss"),
 	},
 	{
@@ -71,7 +71,7 @@ var ofTheFrontDoor = []mutant{
 		pkg:  "internal/queue",
 		why:  "the node that it checks has become another one, and the lock is held",
 		old:  "case !replaced:\n\t\t\treturn nil, alive()",
-		new:  "case !replaced || g != nil:\n\t\t\tg.state.Lose(errDeleted)\n\t\t\treturn nil, alive()",
+		new:  "case !replaced || all != nil:\n\t\t\tall[0].state.Lose(errDeleted)\n\t\t\treturn nil, alive()",
 		test: inRwlock("TestATransactionThatADowngradeOvertakes"),
 
 		unexplored: "a transaction that is thrown away hardly ever meets a downgrade",
@@ -138,8 +138,8 @@ var ofTheFrontDoor = []mutant{
 		name: "downgrade-of-a-hold-of-another-lock",
 		pkg:  "rwlock",
 		why:  "the caller means another lock: the one that it has downgraded is open to readers",
-		old:  `case !ok || grant.mutex != m:`,
-		new:  `case !ok:`,
+		old:  "if grant.mutex == m {",
+		new:  "if grant.mutex != nil {",
 		test: inRwlock("TestDowngradeOfAHoldOfAnotherLock"),
 
 		unexplored: "it gives a lock its own holds only",

@@ -49,6 +49,9 @@ func NewAuthority(tb testing.TB) *Authority {
 	return a
 }
 
+// Certificate is the authority's own, in DER.
+func (a *Authority) Certificate() []byte { return a.der }
+
 // Issue creates a certificate for one name, as a server's and as a client's, that is valid until
 // then.
 func (a *Authority) Issue(tb testing.TB, name string, until time.Time) tls.Certificate {

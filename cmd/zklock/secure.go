@@ -1,0 +1,122 @@
+package main
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"flag"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+)
+
+// security holds the flags for an ensemble that asks for TLS or credentials. They name files and
+// never take a secret: ps shows a program's arguments to every user of the machine, and the command
+// inherits the environment.
+type security struct {
+	tls           bool
+	wrong         error // in ZK_TLS
+	ca, cert, key string
+	authFile      string
+}
+
+func (s *security) define(flags *flag.FlagSet) {
+	on := os.Getenv("ZK_TLS")
+	enabled, err := strconv.ParseBool(cmp.Or(on, "false"))
+	if err != nil {
+		s.wrong = usage("ZK_TLS=%s: want 1 or 0", on)
+	}
+	flags.BoolVar(&s.tls, "tls", enabled, "talk TLS, to a secureClientPort; default: ZK_TLS (1 or 0)")
+	flags.StringVar(&s.ca, "ca", os.Getenv("ZK_CA"), "`file`: authorities to trust, in PEM; default: ZK_CA, then the\nsystem's")
+	flags.StringVar(&s.cert, "cert", os.Getenv("ZK_CERT"), "`file`: certificate to show, in PEM; default: ZK_CERT")
+	flags.StringVar(&s.key, "key", os.Getenv("ZK_KEY"), "`file`: key of -cert, in PEM; default: ZK_KEY, then the file of -cert")
+	flags.StringVar(&s.authFile, "auth-file", os.Getenv("ZK_AUTH_FILE"),
+		"`file`: digest identities, user:password on a line; what zklock makes is\nopen to these alone; default: ZK_AUTH_FILE")
+}
+
+// options are for zklocks.Connect.
+func (s *security) options() (opts []zklocks.ConnectOption, err error) {
+	switch {
+	case s.wrong != nil:
+		return nil, s.wrong
+	case !s.tls && cmp.Or(s.ca, s.cert, s.key) != "":
+		return nil, usage("-ca, -cert and -key (ZK_CA, ZK_CERT, ZK_KEY) need -tls (ZK_TLS=1)")
+	case s.cert == "" && s.key != "":
+		return nil, usage("-key (ZK_KEY) needs -cert (ZK_CERT)")
+	}
+	if s.authFile != "" {
+		if opts, err = s.credentials(); err != nil {
+			return nil, err
+		}
+	}
+	if s.tls {
+		config, err := s.config()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, zklocks.WithTLS(config))
+	}
+	return opts, nil
+}
+
+func (s *security) config() (*tls.Config, error) {
+	config := &tls.Config{}
+	if s.ca != "" {
+		text, err := os.ReadFile(s.ca)
+		if err != nil {
+			return nil, usage("-ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, usage("-ca %s: it has no certificate in PEM", s.ca)
+		}
+	}
+	if s.cert == "" {
+		return config, nil
+	}
+	key := cmp.Or(s.key, s.cert)
+	// For each connection again: a job may run for longer than a certificate is valid.
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		cert, err := tls.LoadX509KeyPair(s.cert, key)
+		return &cert, err
+	}
+	if _, err := config.GetClientCertificate(nil); err != nil {
+		return nil, usage("-cert %s with the key of %s: %w", s.cert, key, err)
+	}
+	return config, nil
+}
+
+// credentials authenticate with each identity of the file, and protect what zklock makes with them.
+// The errors show nothing of the file.
+func (s *security) credentials() (opts []zklocks.ConnectOption, err error) {
+	text, err := os.ReadFile(s.authFile)
+	switch {
+	case err != nil && strings.Contains(s.authFile, ":"): // it may be a password
+		return nil, usage("-auth-file takes the name of a file, and user:password is in the file")
+	case err != nil:
+		return nil, usage("-auth-file: %w", err)
+	}
+	var acl []zk.ACL
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		line = strings.TrimRight(line, "\r\n")
+		if line == "" {
+			continue
+		}
+		user, password, _ := strings.Cut(line, ":")
+		if user == "" || password == "" {
+			return nil, usage("-auth-file %s: line %d is not user:password", s.authFile, number)
+		}
+		opts = append(opts, zklocks.WithDigestAuth(user, password))
+		acl = append(acl, zk.DigestACL(zk.PermAll, user, password)...)
+	}
+	if acl == nil {
+		return nil, usage("-auth-file %s: it has no line user:password", s.authFile)
+	}
+	return append(opts, zklocks.WithACL(acl)), nil
+}

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+)
+
+// pki is an authority, and the files that the flags name.
+type pki struct {
+	*realzk.Authority
+	dir string
+	ca  string // the authority's certificate
+}
+
+func newPKI(t *testing.T) *pki {
+	t.Helper()
+	p := &pki{Authority: realzk.NewAuthority(t), dir: t.TempDir()}
+	p.ca = p.file(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate()})))
+	return p
+}
+
+func (p *pki) file(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(p.dir, name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// issue writes a certificate and its key to two files.
+func (p *pki) issue(t *testing.T, name string) (cert, key string) {
+	t.Helper()
+	issued := p.Issue(t, name, time.Now().Add(time.Hour))
+	der, err := x509.MarshalPKCS8PrivateKey(issued.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.file(t, name+".pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: issued.Certificate[0]}))),
+		p.file(t, name+".key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+}
+
+// onSecured runs a test on a server in memory and, where one is installed, on a real one. Both talk
+// TLS and ask for a client's certificate if need says so.
+func onSecured(t *testing.T, need bool, f func(t *testing.T, p *pki, server string)) {
+	for name, serve := range map[string]func(t *testing.T, p *pki) string{
+		"memory": func(t *testing.T, p *pki) string {
+			config := &tls.Config{
+				Certificates: []tls.Certificate{p.Issue(t, "localhost", time.Now().Add(time.Hour))},
+				ClientAuth:   tls.VerifyClientCertIfGiven, ClientCAs: p.Pool,
+			}
+			if need {
+				config.ClientAuth = tls.RequireAndVerifyClientCert
+			}
+			return strings.Replace(loopback.ForTLS(t, config).Addr(), "127.0.0.1", "localhost", 1)
+		},
+		"real": func(t *testing.T, p *pki) string {
+			opts := realzk.Options{}
+			if need {
+				opts.Config = map[string]string{"ssl.clientAuth": "need"}
+			}
+			return realzk.StandaloneTLS(t, p.Authority, p.Issue(t, "localhost", time.Now().Add(time.Hour)), opts).TLSAddr
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPKI(t)
+			f(t, p, serve(t, p))
+		})
+	}
+}
+
+// prints runs zklock to its end, and returns its exit code and all that it has printed. env is
+// added to its environment.
+func prints(t *testing.T, env []string, args ...string) (code int, text string) {
+	t.Helper()
+	cmd := zklockCommand(t, "none", args...)
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+const password = "s3cret-of-ann"
+
+func TestASecuredEnsemble(t *testing.T) {
+	t.Parallel()
+	onSecured(t, false, func(t *testing.T, p *pki, server string) {
+		auth := p.file(t, "auth", "\nann:"+password+"\r\nops:of:all\n")
+		flags := []string{"-servers", server + "/app", "-tls", "-ca", p.ca, "-auth-file", auth}
+		variables := []string{"ZK_SERVERS=" + server + "/app", "ZK_TLS=1", "ZK_CA=" + p.ca, "ZK_AUTH_FILE=" + auth}
+		with := func(command string, args ...string) []string {
+			return append(append([]string{command}, flags...), args...)
+		}
+		var said []string
+
+		h := start(t, "none", with("run", "/jobs/nightly", "--", "sh", "-c", "echo env $(env); read line")...)
+		said = append(said, h.Hears("env"))
+		for _, c := range []struct {
+			name string
+			env  []string
+			args []string
+			code int
+			says string
+		}{
+			{"flags", nil, with("run", "-try", "/jobs/nightly", "--", "true"), exitBusy, "/jobs/nightly is taken"},
+			{"variables", variables, []string{"run", "-try", "/jobs/nightly", "--", "true"}, exitBusy, "/jobs/nightly is taken"},
+			{"ls", variables, []string{"ls", "/jobs/nightly"}, 0, "1 holding, 0 waiting"},
+			{"no credentials", nil, []string{"run", "-try", "-servers", server + "/app", "-tls", "-ca", p.ca, "/jobs/nightly", "--", "true"},
+				exitFailed, "/jobs/nightly"},
+			{"ls without credentials", nil, []string{"ls", "-servers", server + "/app", "-tls", "-ca", p.ca, "/jobs/nightly"}, exitFailed, "not authenticated"},
+			{"a wrong password", variables, []string{"run", "-try", "-auth-file", p.file(t, "wrong", "ann:not-"+password), "/jobs/nightly", "--", "true"},
+				exitFailed, "/jobs/nightly"},
+			{"another path", variables, []string{"run", "/jobs/other", "--", "true"}, 0, ""},
+		} {
+			code, text := prints(t, c.env, c.args...)
+			if code != c.code || !strings.Contains(text, c.says) {
+				t.Errorf("%s: exit code %d, want %d, and %q:\n%s", c.name, code, c.code, c.says, text)
+			}
+			said = append(said, text)
+		}
+		closed(t, p, server, "/app/jobs/nightly")
+		finish(t, h)
+
+		all := strings.Join(said, "\n")
+		if strings.Contains(all, password) || strings.Contains(all, "of:all") {
+			t.Errorf("a password was shown:\n%s", all)
+		}
+	})
+}
+
+// A server that cannot be trusted is no server, and the message says why.
+func TestAServerThatCannotBeTrusted(t *testing.T) {
+	t.Parallel()
+	onSecured(t, false, func(t *testing.T, p *pki, server string) {
+		byAddress := strings.Replace(server, "localhost", "127.0.0.1", 1)
+		for _, c := range []struct {
+			name  string
+			flags []string
+			says  string
+		}{
+			{"an unknown authority", []string{"-servers", server, "-tls"}, "unknown authority"},
+			{"another name", []string{"-servers", byAddress, "-tls", "-ca", p.ca}, "certificate for 127.0.0.1"},
+			{"no TLS at the client", []string{"-servers", server}, "does it want TLS?"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel() // each tries for its whole timeout, which leaves an attempt a second on a busy machine
+				code, text := prints(t, nil, append(append([]string{"ls", "-timeout", "6s"}, c.flags...), "/jobs/nightly")...)
+				if code != exitNoServer || !strings.Contains(text, c.says) {
+					t.Errorf("exit code %d, want %d, and %q:\n%s", code, exitNoServer, c.says, text)
+				}
+			})
+		}
+	})
+}
+
+// closed asserts that a lock, and all that was made above it, is open to the two identities alone.
+func closed(t *testing.T, p *pki, server, path string) {
+	t.Helper()
+	conn, err := zklocks.Connect(t.Context(), []string{server}, quiet, zklocks.WithTLS(&tls.Config{RootCAs: p.Pool}),
+		zklocks.WithDigestAuth("ops", "of:all"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	want := fmt.Sprint(append(zk.DigestACL(zk.PermAll, "ann", password), zk.DigestACL(zk.PermAll, "ops", "of:all")...))
+	nodes := test.Children(t, conn.Client(), path)
+	if len(nodes) != 1 {
+		t.Fatalf("%d nodes at %s, want that of the holder", len(nodes), path)
+	}
+	for node := path + "/" + nodes[0]; node != "/"; node = filepath.Dir(node) {
+		acl, _, err := conn.Client().GetACL(node)
+		if err != nil || fmt.Sprint(acl) != want {
+			t.Errorf("%s is open to %v, want %v (%v)", node, acl, want, err)
+		}
+	}
+}
+
+func TestAClientCertificate(t *testing.T) {
+	t.Parallel()
+	onSecured(t, true, func(t *testing.T, p *pki, server string) {
+		cert, key := p.issue(t, "ann")
+		text, err := os.ReadFile(cert)
+		if err != nil {
+			t.Fatal(err)
+		}
+		with, err := os.ReadFile(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both := p.file(t, "both.pem", string(text)+string(with))
+		variables := []string{"ZK_SERVERS=" + server, "ZK_TLS=1", "ZK_CA=" + p.ca}
+		for _, c := range []struct {
+			env, flags []string
+			code       int
+		}{
+			{nil, []string{"-cert", cert, "-key", key}, 0},
+			{nil, []string{"-cert", both}, 0},
+			{[]string{"ZK_CERT=" + cert, "ZK_KEY=" + key}, nil, 0},
+			{nil, []string{"-timeout", "2s"}, exitNoServer},
+		} {
+			args := append(append([]string{"run"}, c.flags...), "/jobs/nightly", "--", "true")
+			if code, text := prints(t, append(variables, c.env...), args...); code != c.code {
+				t.Errorf("%q, %q: exit code %d, want %d:\n%s", c.env, c.flags, code, c.code, text)
+			}
+		}
+	})
+}
+
+// A job may run for longer than a certificate is valid: a new connection shows the one that is in
+// the file then.
+func TestACertificateIsReadForEachConnection(t *testing.T) {
+	t.Parallel()
+	p := newPKI(t)
+	s := &security{tls: true}
+	s.cert, s.key = p.issue(t, "ann")
+	config, err := s.config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		p.issue(t, "ann") // with another key
+		want, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := config.GetClientCertificate(nil)
+		if err != nil || string(got.Certificate[0]) != string(want.Certificate[0]) {
+			t.Errorf("the client shows another certificate than the one in the file: %v", err)
+		}
+	}
+}
+
+func TestWrongUsageOfSecurity(t *testing.T) {
+	t.Parallel()
+	p := newPKI(t)
+	cert, key := p.issue(t, "ann")
+	_, other := p.issue(t, "bob")
+	missing := filepath.Join(p.dir, "missing")
+	auth := func(name, text string) []string { return []string{"-auth-file", p.file(t, name, text)} }
+	for _, c := range []struct {
+		says  string
+		env   []string
+		flags []string
+	}{
+		{"-ca, -cert and -key (ZK_CA, ZK_CERT, ZK_KEY) need -tls (ZK_TLS=1)", nil, []string{"-ca", p.ca}},
+		{"need -tls", []string{"ZK_CERT=" + cert}, nil},
+		{"need -tls", []string{"ZK_TLS=1", "ZK_CA=" + p.ca}, []string{"-tls=false"}},
+		{"-key (ZK_KEY) needs -cert (ZK_CERT)", nil, []string{"-tls", "-key", key}},
+		{"ZK_TLS=maybe: want 1 or 0", []string{"ZK_TLS=maybe"}, nil},
+		{"-ca: open " + missing, nil, []string{"-tls", "-ca", missing}},
+		{"-ca " + key + ": it has no certificate in PEM", nil, []string{"-tls", "-ca", key}},
+		{"open " + missing, nil, []string{"-tls", "-cert", missing}},
+		{"-cert " + cert + " with the key of " + cert, nil, []string{"-tls", "-cert", cert}},
+		{"-cert " + cert + " with the key of " + other, nil, []string{"-tls", "-cert", cert, "-key", other}},
+		{"-auth-file: open " + missing, nil, []string{"-auth-file", missing}},
+		{"-auth-file: open " + missing, []string{"ZK_AUTH_FILE=" + missing}, nil},
+		{"takes the name of a file", nil, []string{"-auth-file", "ann:" + password}},
+		{"line 3 is not user:password", nil, auth("bare", "\nann:x\n"+password+"\n")},
+		{"line 1 is not user:password", nil, auth("unnamed", ":"+password)},
+		{"line 1 is not user:password", nil, auth("open", password+":")},
+		{"it has no line user:password", nil, auth("empty", "\n\n")},
+		{"credentials belong into -auth-file", nil, []string{"-servers", "ann:" + password + "@localhost"}},
+		{"chroot", nil, []string{"-servers", "localhost:1/a//b"}},
+	} {
+		code, text := prints(t, c.env, append(append([]string{"ls"}, c.flags...), "/jobs/nightly")...)
+		if code != exitUsage || !strings.Contains(text, c.says) || !strings.Contains(text, "see zklock ls -help") {
+			t.Errorf("%q, %q: exit code %d, want %d, and %q:\n%s", c.env, c.flags, code, exitUsage, c.says, text)
+		}
+		if strings.Contains(text, password) {
+			t.Errorf("%q, %q: a password was shown:\n%s", c.env, c.flags, text)
+		}
+	}
+}
+
+// All locks are below the path behind the servers, semaphores and what watch looks at, too.
+func TestAPathBehindTheServers(t *testing.T) {
+	t.Parallel()
+	root := test.Path(t)
+	servers := strings.Join(realzk.Some(t), ",") + root
+	w := start(t, servers, "watch", "/jobs")
+	shows(t, w, "/jobs", "nobody holds or waits")
+	h := start(t, servers, "run", "/jobs", "--", "sh", "-c", "echo path $ZKLOCK_PATH; read line")
+	if got := h.Hears("path"); got != "/jobs" {
+		t.Errorf("the command's lock is %q, want it without the path behind the servers", got)
+	}
+	shows(t, w, "/jobs", "rwlock, 1 holding, 0 waiting")
+	inLine(t, root+"/jobs", 1)
+	finish(t, h)
+	shows(t, w, "/jobs", "nobody holds or waits")
+	w.Signal(os.Interrupt)
+	ends(t, w, 0)
+
+	s := start(t, servers, "run", "-permits", "2", "/backup", "--", "sh", "-c", "echo ready; read line")
+	s.Hears("ready")
+	if got := start(t, servers, "ls", "/backup").Hears("/backup:"); got != "semaphore, 1 of 2 permits in use, 1 holding, 0 waiting" {
+		t.Errorf("ls: %q", got)
+	}
+	ends(t, start(t, servers, "run", "/backup", "--", "true"), exitFailed, "/backup is a semaphore: say -permits 2")
+	if got := start(t, "", "ls", root+"/backup").Hears(root + "/backup:"); got != "semaphore, 1 of 2 permits in use, 1 holding, 0 waiting" {
+		t.Errorf("ls of the whole path: %q", got)
+	}
+	finish(t, s)
+	free(t, root+"/jobs")
+	free(t, root+"/backup/queue")
+}
+
+// A request and a deletion reach the member below the path behind the servers.
+func TestAskAndBreakBehindTheServers(t *testing.T) {
+	t.Parallel()
+	root := test.Path(t)
+	servers := strings.Join(realzk.Some(t), ",") + root
+	h := start(t, servers, "run", "/jobs", "--", "sh", "-c", "echo ready; read line")
+	h.Hears("ready")
+	ask := start(t, servers, "ask", "/jobs")
+	if got := ask.Hears("asked:"); !strings.HasPrefix(got, "holds, write, ") {
+		t.Errorf("ask: %q", got)
+	}
+	ends(t, ask, 0)
+	broken := start(t, servers, "break", "-yes", "/jobs")
+	if got := broken.Hears("deleted:"); !strings.HasPrefix(got, "holds, write, ") {
+		t.Errorf("break: %q", got)
+	}
+	ends(t, broken, 0)
+	ends(t, h, exitLost, "/jobs: the lock was lost")
+	free(t, root+"/jobs")
+}

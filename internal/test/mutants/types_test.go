@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test/patch"
+)
+
+// A mutant that does not compile shows nothing.
+func TestEveryMutantCompiles(t *testing.T) {
+	root, err := patch.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compiler{root: root, exports: map[string]string{}, sources: map[string]map[string][]byte{}}
+	c.list(t)
+	for _, m := range all() {
+		file, src, err := m.patched(root)
+		if err != nil {
+			continue // TestEveryMutantFitsTheCode says so
+		}
+		if err := c.check(m.pkg, path.Base(file), src); err != nil {
+			t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// compiler checks the types of packages, each with one file changed.
+type compiler struct {
+	root    string
+	exports map[string]string            // files with export data, by the path of the import
+	sources map[string]map[string][]byte // by the directory of the package and the file
+}
+
+// list finds out what go build knows of the packages.
+func (c *compiler) list(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "./...")
+	cmd.Dir = c.root
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		c.exports[fields[0]] = fields[1]
+		rel, err := filepath.Rel(c.root, fields[2])
+		if err != nil || strings.HasPrefix(rel, "..") {
+			continue
+		}
+		files := map[string][]byte{}
+		for _, name := range strings.Fields(fields[3]) {
+			if files[name], err = os.ReadFile(filepath.Join(fields[2], name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.sources[filepath.ToSlash(rel)] = files
+	}
+}
+
+// check checks a package with src in the place of one of its files.
+func (c *compiler) check(pkg, file string, src []byte) error {
+	texts := maps.Clone(c.sources[pkg])
+	if texts[file] == nil {
+		return fmt.Errorf("%s has no %s", pkg, file)
+	}
+	texts[file] = src
+	fset := token.NewFileSet()
+	var files []*ast.File
+	for name, text := range texts {
+		f, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+	}
+	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(c.exports[path])
+	})}
+	_, err := conf.Check(pkg, fset, files, nil)
+	return err
+}

@@ -1,0 +1,77 @@
+package main
+
+// ofTheTool: cmd/zklock, a module of its own, which the explorer does not run.
+var ofTheTool = []mutant{
+	{
+		name: "zklock-without-tls",
+		pkg:  "cmd/zklock",
+		why:  "the credentials cross the network in the clear",
+		old:  `opts = append(opts, zklocks.WithTLS(config))`,
+		new:  `_ = config`,
+		test: inTool("TestASecuredEnsemble"),
+	},
+	{
+		name: "zklock-trusts-any-server",
+		pkg:  "cmd/zklock",
+		why:  "a machine on the network gets the credentials",
+		old:  `config := &tls.Config{}`,
+		new:  `config := &tls.Config{InsecureSkipVerify: true}`,
+		test: inTool("TestAServerThatCannotBeTrusted"),
+	},
+	{
+		name: "zklock-leaves-its-nodes-open",
+		pkg:  "cmd/zklock",
+		why:  "any client can take the lock away",
+		old:  `return append(opts, zklocks.WithACL(acl)), nil`,
+		new:  `return opts, nil`,
+		test: inTool("TestASecuredEnsemble"),
+	},
+	{
+		name: "zklock-shows-a-password",
+		pkg:  "cmd/zklock",
+		why:  "a password that was given in place of its file is in the log",
+		old:  `case err != nil && strings.Contains(s.authFile, ":"):`,
+		new:  `case err != nil && strings.Contains(s.authFile, "::"):`,
+		test: inTool("TestWrongUsageOfSecurity"),
+	},
+	{
+		name: "zklock-ignores-certificates-without-tls",
+		pkg:  "cmd/zklock",
+		why:  "the user means TLS, and the credentials cross the network in the clear",
+		old:  `case !s.tls && cmp.Or(s.ca, s.cert, s.key) != "":`,
+		new:  `case s.tls && cmp.Or(s.ca, s.cert, s.key) == s.ca+"-":`,
+		test: inTool("TestWrongUsageOfSecurity"),
+	},
+	{
+		name: "zklock-keeps-an-old-certificate",
+		pkg:  "cmd/zklock",
+		why:  "after it has expired no server takes the connection, and the lock is lost",
+		old:  "cert, err := tls.LoadX509KeyPair(s.cert, key)\n\t\treturn &cert, err",
+		new:  "if config.Certificates == nil {\n\t\t\tcert, err := tls.LoadX509KeyPair(s.cert, key)\n\t\t\tif err != nil {\n\t\t\t\treturn nil, err\n\t\t\t}\n\t\t\tconfig.Certificates = append(config.Certificates, cert)\n\t\t}\n\t\treturn &config.Certificates[0], nil",
+		test: inTool("TestACertificateIsReadForEachConnection"),
+	},
+	{
+		name: "zklock-ignores-the-path-behind-the-servers",
+		pkg:  "cmd/zklock",
+		why:  "it does not exclude the programs of that path",
+		old:  `zklocks.WithChroot(chroot)`,
+		new:  `zklocks.WithChroot(chroot[:0])`,
+		test: inTool("TestAPathBehindTheServers"),
+	},
+	{
+		name: "zklock-looks-for-permits-elsewhere",
+		pkg:  "cmd/zklock",
+		why:  "a lock overwrites the number of a semaphore's permits",
+		old:  `conn.Client().Get(slot.Path(conn, path))`,
+		new:  `conn.Client().Get(slot.Path(new(zklocks.Conn), path))`,
+		test: inTool("TestAPathBehindTheServers"),
+	},
+	{
+		name: "zklock-watches-elsewhere",
+		pkg:  "cmd/zklock",
+		why:  "it shows no change",
+		old:  `changes(conn.Client(), slot.Path(conn, o.path))`,
+		new:  `changes(conn.Client(), slot.Path(new(zklocks.Conn), o.path))`,
+		test: inTool("TestAPathBehindTheServers"),
+	},
+}
