@@ -26,7 +26,8 @@ func TestEveryMutantCompiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := compiler{root: root, exports: map[string]string{}, sources: map[string]map[string][]byte{}}
-	c.list(t)
+	c.list(t, root)
+	c.list(t, filepath.Join(root, "cmd", "zklock")) // a module of its own
 	for _, m := range all() {
 		file, src, err := m.patched(root)
 		if err != nil {
@@ -45,11 +46,11 @@ type compiler struct {
 	sources map[string]map[string][]byte // by the directory of the package and the file
 }
 
-// list finds out what go build knows of the packages.
-func (c *compiler) list(t *testing.T) {
+// list finds out what go build knows of the packages of a module.
+func (c *compiler) list(t *testing.T, module string) {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{range .GoFiles}}{{.}} {{end}}", "./...")
-	cmd.Dir = c.root
+	cmd.Dir = module
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
