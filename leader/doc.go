@@ -33,15 +33,15 @@
 //   - never begins a term while the function of the last one still runs;
 //   - calls nothing in a process that never led.
 //
-// [Election.Leader] and [Election.Observe] show the leader to any process. Neither shows one as
-// current whose end could be known: Leader asks a quorum, and what Observe calls current was
-// confirmed by a quorum within the session timeout.
+// [Election.Leader] and [Election.Observe] show the leader to any process, and no stale one as
+// current: Leader asks a quorum before it reads, and what Observe shows as current was confirmed by
+// a quorum within the session timeout.
 //
 // # What is not guaranteed
 //
 // That only one process acts as the leader. The function of a lost term may go on: a process that
-// was stopped, or one whose function ignores the end of its context. The latter is said loudly: the
-// [Status] is [Overdue], and observers hear of it (observe.Overdue). Leave what must not happen
+// was stopped, or one whose function ignores the end of its context. Of the latter the [Status]
+// tells, which is [Overdue], and observers hear of it (observe.Overdue). Leave what must not happen
 // twice to Hold.Multi, or have the store compare Hold.Token.
 //
 // The leader that is shown may not lead yet, or not any more: its node is first in the queue, and
