@@ -46,6 +46,9 @@ const maxRequest = 1_000_000
 // called again if it returns neither waiters nor an error.
 func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 	client := parts[0].Queue.client
+	if err := tooLarge(parts); err != nil {
+		return nil, err
+	}
 	sess, err := client.Session(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +56,6 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 	epoch := client.Epoch()
 	all := make(waiters, len(parts))
 	claims := make([]zkclient.Claim, len(parts))
-	nodes, size := 0, 0
 	for i, p := range parts {
 		limit, err := p.limit(ctx, sess)
 		if err == nil && !wait {
@@ -67,10 +69,6 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		}
 		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit}
 		claims[i] = all[i].claim()
-		nodes, size = nodes+p.Nodes, size+claims[i].Size()
-	}
-	if size > maxRequest {
-		return nil, fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", nodes, size)
 	}
 	made, at, err := client.Claim(ctx, sess, claims...)
 	switch {
@@ -86,6 +84,19 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		w.token = all.tokenFromReply()
 	}
 	return all, nil
+}
+
+// tooLarge refuses what makes a request that no server takes, before anything is created for it.
+func tooLarge(parts []Part) error {
+	nodes, size := 0, 0
+	for _, p := range parts {
+		w := waiter{queue: p.Queue, request: p.Request}
+		nodes, size = nodes+p.Nodes, size+w.claim().Size()
+	}
+	if size > maxRequest {
+		return fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", nodes, size)
+	}
+	return nil
 }
 
 // named adds to an error of one of several which lock it is of.

@@ -350,8 +350,8 @@ var ofTheLine = []mutant{
 		name: "watches-set-one-by-one",
 		pkg:  "internal/queue",
 		why:  "a waiter behind the holder makes a request more",
-		old:  "watches, err := q.client.WatchNodes(ctx, w.sess, marker, q.paths(nodes))",
-		new:  "watches, err := q.client.WatchNodes(ctx, w.sess, marker, q.paths(blockers))\n\tif rest := nodes[len(blockers):]; err == nil && len(rest) > 0 {\n\t\tvar own []*zkclient.Watch\n\t\town, err = q.client.WatchNodes(ctx, w.sess, \"\", q.paths(rest))\n\t\twatches = append(watches, own...)\n\t}",
+		old:  "watches, err := q.client.WatchNodes(ctx, w.sess, marker, paths)",
+		new:  "watches, err := q.client.WatchNodes(ctx, w.sess, marker, paths[:len(blockers)])\n\tif rest := paths[len(blockers):]; err == nil && len(rest) > 0 {\n\t\tvar own []*zkclient.Watch\n\t\town, err = q.client.WatchNodes(ctx, w.sess, \"\", rest)\n\t\twatches = append(watches, own...)\n\t}",
 		test: scenario(inReentrant, "TestMutex", "a cycle behind the holder takes as few requests as promised"),
 
 		unexplored: "it costs requests, and grants nothing",

@@ -421,12 +421,34 @@ var ofSeveral = []mutant{
 		unexplored: "all input of a world is good",
 	},
 	{
+		name: "watches-on-the-other-nodes-set-last",
+		pkg:  "internal/queue",
+		why:  "a caller behind the holder of one lock makes a request more",
+		in:   "waiters.waitTurn",
+		old:  "if other != w",
+		new:  "if false && other != w",
+		test: inRoot("TestAllBehindOneHolderTakesFourRequests"),
+
+		unexplored: "it costs a request, and grants nothing",
+	},
+	{
+		name: "counts-stored-for-a-request-that-is-too-large",
+		pkg:  "internal/queue",
+		why:  "an error that comes at once leaves directories behind",
+		in:   "enqueue",
+		old:  "if err := tooLarge(parts); err != nil {\n\t\treturn nil, err\n\t}",
+		new:  "if err := tooLarge(parts); err != nil {\n\t\tfor _, p := range parts {\n\t\t\tif sess, err := client.Session(ctx); err == nil {\n\t\t\t\t_, _ = p.limit(ctx, sess)\n\t\t\t}\n\t\t}\n\t\treturn nil, err\n\t}",
+		test: inRoot("TestBadInputOfAll"),
+
+		unexplored: "all input of a world is good",
+	},
+	{
 		name: "request-measured-by-its-last-lock",
 		pkg:  "internal/queue",
 		why:  "the server closes the connection on a request that is too large, which looks as if the network were down",
-		in:   "enqueue",
-		old:  "size+claims[i].Size()",
-		new:  "claims[i].Size()",
+		in:   "tooLarge",
+		old:  "size+w.claim().Size()",
+		new:  "w.claim().Size()",
 		test: inRoot("TestBadInputOfAll"),
 
 		unexplored: "all input of a world is good",

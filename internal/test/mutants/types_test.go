@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestEveryMutantCompiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := compiler{root: root, exports: map[string]string{}, sources: map[string]map[string][]byte{}}
+	c := newCompiler(root)
 	c.list(t, root)
 	c.list(t, filepath.Join(root, "cmd", "zklock")) // a module of its own
 	for _, m := range all() {
@@ -39,11 +40,20 @@ func TestEveryMutantCompiles(t *testing.T) {
 	}
 }
 
-// compiler checks the types of packages, each with one file changed.
+// compiler checks the types of packages, each with one file changed. It reads what they import, and
+// their other files, once.
 type compiler struct {
-	root    string
-	exports map[string]string            // files with export data, by the path of the import
-	sources map[string]map[string][]byte // by the directory of the package and the file
+	root     string
+	exports  map[string]string               // files with export data, by the path of the import
+	files    map[string]map[string]*ast.File // by the directory of the package and the file
+	fset     *token.FileSet
+	importer types.Importer
+}
+
+func newCompiler(root string) *compiler {
+	c := &compiler{root: root, exports: map[string]string{}, files: map[string]map[string]*ast.File{}, fset: token.NewFileSet()}
+	c.importer = importer.ForCompiler(c.fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(c.exports[path]) })
+	return c
 }
 
 // list finds out what go build knows of the packages of a module.
@@ -63,35 +73,27 @@ func (c *compiler) list(t *testing.T, module string) {
 		if err != nil || strings.HasPrefix(rel, "..") {
 			continue
 		}
-		files := map[string][]byte{}
+		files := map[string]*ast.File{}
 		for _, name := range strings.Fields(fields[3]) {
-			if files[name], err = os.ReadFile(filepath.Join(fields[2], name)); err != nil {
+			if files[name], err = parser.ParseFile(c.fset, filepath.Join(fields[2], name), nil, parser.SkipObjectResolution); err != nil {
 				t.Fatal(err)
 			}
 		}
-		c.sources[filepath.ToSlash(rel)] = files
+		c.files[filepath.ToSlash(rel)] = files
 	}
 }
 
 // check checks a package with src in the place of one of its files.
 func (c *compiler) check(pkg, file string, src []byte) error {
-	texts := maps.Clone(c.sources[pkg])
-	if texts[file] == nil {
+	all := maps.Clone(c.files[pkg])
+	if all[file] == nil {
 		return fmt.Errorf("%s has no %s", pkg, file)
 	}
-	texts[file] = src
-	fset := token.NewFileSet()
-	var files []*ast.File
-	for name, text := range texts {
-		f, err := parser.ParseFile(fset, name, text, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		files = append(files, f)
+	var err error
+	if all[file], err = parser.ParseFile(c.fset, file, src, parser.SkipObjectResolution); err != nil {
+		return err
 	}
-	conf := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
-		return os.Open(c.exports[path])
-	})}
-	_, err := conf.Check(pkg, fset, files, nil)
+	conf := types.Config{Importer: c.importer}
+	_, err = conf.Check(pkg, c.fset, slices.Collect(maps.Values(all)), nil)
 	return err
 }
