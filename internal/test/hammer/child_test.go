@@ -132,6 +132,7 @@ var recipes = map[string]func(conn *zklocks.Conn, j *job) func(w *worker, path i
 	"rwlock":    rwlocks,
 	"semaphore": semaphores,
 	"reentrant": mutexes,
+	"all":       several,
 }
 
 func (j *job) hammer(conn *zklocks.Conn) (outcome, error) {
