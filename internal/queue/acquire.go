@@ -9,18 +9,21 @@ import (
 )
 
 // Wait queues until the request is granted or ctx ends.
-func (q *Queue) Wait(ctx context.Context, r Request) (*Grant, error) { return q.acquire(ctx, r, true) }
+func (q *Queue) Wait(ctx context.Context, r Request) (*Grant, error) {
+	return one(acquire(ctx, []Part{{Queue: q, Request: r}}, true))
+}
 
 // Try grants the request if no waiter has to wait for it, and else returns hold.ErrBusy. It lists
 // first, and creates nothing when the lock is visibly taken.
-func (q *Queue) Try(ctx context.Context, r Request) (*Grant, error) { return q.acquire(ctx, r, false) }
+func (q *Queue) Try(ctx context.Context, r Request) (*Grant, error) {
+	return one(acquire(ctx, []Part{{Queue: q, Request: r}}, false))
+}
 
-func (q *Queue) acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
-	grants, err := acquire(ctx, []Part{{Queue: q, Request: r}}, wait)
+func one(all grants, err error) (*Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return grants[0], nil
+	return all[0], nil
 }
 
 // acquire is the ZooKeeper lock recipe, for one request or for several that are granted together
