@@ -57,6 +57,9 @@ const (
 
 // waitTurn waits until the waiter's nodes are granted, gone, or given up.
 func (w *waiter) waitTurn(ctx context.Context, wait bool) (turn, error) {
+	if err := w.usable(); err != nil {
+		return failed, err
+	}
 	next, err := w.shortcut(ctx, wait)
 	return w.waitListed(ctx, wait, next, err)
 }

@@ -109,6 +109,9 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 	}
 	var behind waiters
 	for _, w := range all {
+		if err := w.usable(); err != nil {
+			return failed, w.queue.named(err)
+		}
 		switch next, err := w.shortcut(ctx, false); next {
 		case granted:
 			w.local.setAhead(0)

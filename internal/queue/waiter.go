@@ -155,6 +155,16 @@ func (q *Queue) visiblyBusy(ctx context.Context, sess int64, r Request, limit Li
 	return nil
 }
 
+// usable returns an error if one of the nodes has a number that grants nothing.
+func (w *waiter) usable() error {
+	for _, n := range w.nodes {
+		if err := n.Usable(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // A survey is one listing and what the waiter has learned since.
 type survey struct {
 	blockers blockers
