@@ -221,7 +221,14 @@ func (claim Claim) Size() int {
 	for _, a := range claim.ACL {
 		node += len(a.Scheme) + len(a.ID) + 12
 	}
-	return claim.Nodes * node
+	size := claim.Nodes * node
+	if claim.Check != nil {
+		size += len(claim.Check.Path) + 32
+	}
+	if claim.Touch {
+		size += len(claim.Dir) + 32
+	}
+	return size
 }
 
 func (t *claimTry) read(replies []zk.MultiResponse) []Claimed {
