@@ -36,10 +36,6 @@ type waiter struct {
 	queued queued            // what observers were told of the wait
 }
 
-// maxRequest is below the server's limit of 1 MiB (jute.maxbuffer). The server answers a larger
-// request by closing the connection, which looks like any other lost one.
-const maxRequest = 1_000_000
-
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It is to be
 // called again if it returns neither waiters nor an error.
 func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
@@ -67,7 +63,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		claims[i] = all[i].claim()
 		nodes, size = nodes+p.Nodes, size+claims[i].Size()
 	}
-	if size > maxRequest {
+	if size > zkclient.MaxRequest {
 		return nil, fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", nodes, size)
 	}
 	made, at, err := client.Claim(ctx, sess, claims...)
