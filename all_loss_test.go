@@ -178,6 +178,22 @@ func TestAReentrantLockThatIsHeldIsRefused(t *testing.T) {
 	})
 }
 
+// A caller that has lost a reentrant lock and not released it hears that from All as from Lock.
+func TestAReentrantLockThatIsLostIsRefusedAsLost(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		r := reentrant.New(locks.On(p.conn), p.paths[one])
+		hold, err := r.Lock(p.Ctx)
+		p.Must(err)
+		p.kill(one)
+		p.Is(hold.Verify(p.Ctx), zklocks.ErrLost)
+		_, err = r.Lock(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		_, err = zklocks.All(r, p.lock(other)).Lock(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+	})
+}
+
 // The answer to Verify comes after the release of the hold, which has deleted one of the nodes. The
 // other is that of a re-entry, which goes on.
 func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
