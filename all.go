@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
@@ -35,15 +36,15 @@ import (
 // addition these are errors at once, with nothing left in ZooKeeper: no lock; a lock twice; locks
 // of two Conns; a value that is no lock of this module; a reentrant lock that the caller holds; and
 // more than one request to a server can hold, which is 1 MB.
-func All(locks ...Locker) Locker { return all{locks} }
+func All(locks ...Locker) Locker { return &all{slices.Clone(locks)} }
 
 // all is not a slot.Part: nested in another it adds its locks to those of the other.
 type all struct{ locks []Locker }
 
-func (a all) Lock(ctx context.Context) (*Hold, error)    { return a.take(ctx, "lock", true) }
-func (a all) TryLock(ctx context.Context) (*Hold, error) { return a.take(ctx, "try lock", false) }
+func (a *all) Lock(ctx context.Context) (*Hold, error)    { return a.take(ctx, "lock", true) }
+func (a *all) TryLock(ctx context.Context) (*Hold, error) { return a.take(ctx, "try lock", false) }
 
-func (a all) take(ctx context.Context, op string, wait bool) (*Hold, error) {
+func (a *all) take(ctx context.Context, op string, wait bool) (*Hold, error) {
 	hold.NeedContext(ctx)
 	parts, err := a.parts()
 	if err != nil {
@@ -59,12 +60,12 @@ func (a all) take(ctx context.Context, op string, wait bool) (*Hold, error) {
 }
 
 // parts are those of all locks, and of nested ones.
-func (a all) parts() (parts []queue.Part, err error) {
+func (a *all) parts() (parts []queue.Part, err error) {
 	if len(a.locks) == 0 {
 		return nil, errors.New("there is no lock")
 	}
 	for _, lock := range a.locks {
-		if nested, ok := lock.(all); ok {
+		if nested, ok := lock.(*all); ok {
 			inner, err := nested.parts()
 			if err != nil {
 				return nil, err

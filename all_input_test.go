@@ -179,3 +179,16 @@ func TestTheDirectoryOfEachLockIsMade(t *testing.T) {
 		}
 	})
 }
+
+// The caller may use its slice for something else, and the value as the key of a map.
+func TestTheLocksOfAllAreThoseItWasGiven(t *testing.T) {
+	inPair(t, func(p *pair) {
+		some := []zklocks.Locker{p.lock(0), p.lock(1)}
+		both := zklocks.All(some...)
+		some[0] = p.lock(1)
+		p.release(p.take(both.Lock))
+		if n := len(map[zklocks.Locker]int{both: 1, zklocks.All(some...): 2}); n != 2 {
+			p.Errorf("%d keys in a map, want 2", n)
+		}
+	})
+}

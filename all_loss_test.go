@@ -178,6 +178,54 @@ func TestAReentrantLockThatIsHeldIsRefused(t *testing.T) {
 	})
 }
 
+// A caller that has lost a reentrant lock and not released it hears that from All as from Lock.
+func TestAReentrantLockThatIsLostIsRefusedAsLost(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		r := reentrant.New(locks.On(p.conn), p.paths[one])
+		hold, err := r.Lock(p.Ctx)
+		p.Must(err)
+		p.kill(one)
+		p.Is(hold.Verify(p.Ctx), zklocks.ErrLost)
+		_, err = r.Lock(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		_, err = zklocks.All(r, p.lock(other)).Lock(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+	})
+}
+
+// The answer to Verify comes after the release of the hold, which has deleted one of the nodes. The
+// other is that of a re-entry, which goes on.
+func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
+	for what, ask := range map[string]func(p *pair, ctx context.Context, hold *zklocks.Hold) error{
+		"Verify": func(p *pair, ctx context.Context, hold *zklocks.Hold) error { return hold.Verify(ctx) },
+		"Multi": func(p *pair, ctx context.Context, hold *zklocks.Hold) error {
+			_, err := hold.Multi(ctx)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(p *pair, one, other int) {
+				r := reentrant.New(locks.On(p.conn), p.paths[one])
+				hold, err := zklocks.All(r, p.lock(other)).Lock(p.Ctx)
+				p.Must(err)
+				again, err := r.Lock(p.Ctx)
+				p.Must(err)
+				slow := p.proxy.Next(proxy.CheckOp, proxy.Answer(-127)) // the client asks again a moment later
+				asked := contract.Begin(p, p.Ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, ask(p, ctx, hold) })
+				<-slow.Fired()
+				p.release(hold)
+				p.Is(asked.Failed(), zklocks.ErrReleased)
+				if err := again.Verify(p.Ctx); err != nil {
+					p.Errorf("the re-entry has ended: %v", err)
+				}
+				p.nodes(other, one) // the reentrant lock alone
+				p.release(again)
+			})
+		})
+	}
+}
+
 // A hold on the reentrant lock alone ends with the loss of the others.
 func TestAReentryEndsWithTheLossOfAnotherLock(t *testing.T) {
 	inPair(t, func(p *pair) {

@@ -70,24 +70,30 @@ const maxBatch = 32
 func (m *Mutex) part() (queue.Part, error) {
 	return queue.Part{
 		Queue: m.queue, Request: m.request,
-		Ready: func(ctx context.Context, _ bool) error {
-			if m.owns(ctx) {
-				return errOwned
-			}
-			return nil
-		},
-		Own: func(grant *queue.Grant) queue.Owner { return partOwner{m.begin(grant, goid.ID())} },
+		Ready: m.refuse,
+		Own:   func(grant *queue.Grant) queue.Owner { return partOwner{m.begin(grant, goid.ID())} },
 	}, m.err
 }
 
 var errOwned = errors.New("the caller holds the lock already")
 
-// owns reports whether Lock would enter the lock again.
-func (m *Mutex) owns(ctx context.Context) bool {
+// refuse returns an error to a caller that owns the lock: Lock would enter it again, or find it
+// lost.
+func (m *Mutex) refuse(ctx context.Context, _ bool) error {
 	h := m.carried(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.owners[goid.ID()] != nil || h != nil && h.owner.of.total > 0
+	o := m.owners[goid.ID()]
+	if h != nil && h.owner.of.total > 0 {
+		o = h.owner
+	}
+	if o == nil {
+		return nil
+	}
+	if err := o.of.grant.Err(); err != nil {
+		return err
+	}
+	return errOwned
 }
 
 // partOwner is the hold on a grant that belongs to several locks together.

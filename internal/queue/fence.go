@@ -43,7 +43,8 @@ func (all heldNodes) guards() []*zk.CheckVersionRequest {
 }
 
 // lostUnlessReplaced ends the grants because the server misses one of their nodes. A downgrade may
-// have replaced it meanwhile.
+// have replaced it meanwhile, or one of the grants has been given back: then that node is missed,
+// and the others may be those of holds that go on.
 func (all heldNodes) lostUnlessReplaced(ctx context.Context) (replaced bool, err error) {
 	for _, n := range all {
 		now, err := n.grant.holding(ctx)
@@ -52,6 +53,9 @@ func (all heldNodes) lostUnlessReplaced(ctx context.Context) (replaced bool, err
 		}
 		if missing(now, []znode.Node{n.node}) {
 			return true, nil
+		}
+		if n.grant.Err() != nil {
+			return false, nil
 		}
 	}
 	for _, n := range all {

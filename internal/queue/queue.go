@@ -41,7 +41,7 @@ func Default() Config {
 }
 
 // MaxData is how much a node may contain. It leaves room for the rest of the request, see
-// maxRequest.
+// zkclient.MaxRequest.
 const MaxData = 512 << 10
 
 // Queue is the directory of one lock, as this process uses it over one connection. Its methods may

@@ -38,10 +38,6 @@ type waiter struct {
 	queued queued            // what observers were told of the wait
 }
 
-// maxRequest is below the server's limit of 1 MiB (jute.maxbuffer). The server answers a larger
-// request by closing the connection, which looks like any other lost one.
-const maxRequest = 1_000_000
-
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It is to be
 // called again if it returns neither waiters nor an error.
 func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
@@ -93,7 +89,7 @@ func tooLarge(parts []Part) error {
 		w := waiter{queue: p.Queue, request: p.Request}
 		nodes, size = nodes+p.Nodes, size+w.claim().Size()
 	}
-	if size > maxRequest {
+	if size > zkclient.MaxRequest {
 		return fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", nodes, size)
 	}
 	return nil

@@ -215,13 +215,31 @@ func (t *claimTry) expect() (zxid func() int64) {
 	}
 }
 
+// MaxRequest is below the server's limit of 1 MiB (jute.maxbuffer). The server answers a larger
+// request by closing the connection, which looks like any other lost one.
+const MaxRequest = 1_000_000
+
+// opSize is at least what an operation has in a transaction beside its path, its data and its ACL.
+const opSize = 32
+
 // Size returns the approximate number of bytes of the request.
 func (claim Claim) Size() int {
-	node := len(claim.Dir) + len(claim.Data) + 96 // id, kind and the fields around them
-	for _, a := range claim.ACL {
-		node += len(a.Scheme) + len(a.ID) + 12
+	const name = 64 // id and kind
+	size := claim.Nodes * (opSize + len(claim.Dir) + name + len(claim.Data) + aclSize(claim.ACL))
+	if claim.Check != nil {
+		size += opSize + len(claim.Check.Path)
 	}
-	return claim.Nodes * node
+	if claim.Touch {
+		size += opSize + len(claim.Dir)
+	}
+	return size
+}
+
+func aclSize(acl []zk.ACL) (size int) {
+	for _, a := range acl {
+		size += len(a.Scheme) + len(a.ID) + 12
+	}
+	return size
 }
 
 func (t *claimTry) read(replies []zk.MultiResponse) []Claimed {

@@ -1,6 +1,7 @@
 package zkclient
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,35 @@ func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
 			t.Errorf("the watch fires with %+v", e)
 		}
 	})
+}
+
+// Release markers that would make the request larger than a server takes are left out.
+func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
+	for name, c := range map[string]struct {
+		longer int // bytes more in the name of the marker, which the request has twice
+		marked bool
+	}{
+		"as large as it may be": {490_000, true},
+		"larger":                {510_000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				l := newLine(t, v, 10*time.Second)
+				n := l.claim(t, 1)[0]
+				marker := strings.Repeat("m", c.longer)
+				w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), marker, []string{l.path(n)})
+				must(t, err)
+				must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: marker, ACL: open}))
+				if e := hears(t, w[0]); Released(e) != c.marked || !Gone(e) {
+					t.Errorf("the watch fires with %+v", e)
+				}
+				if left := l.children(t); len(left) != 0 {
+					t.Errorf("left: %q", left)
+				}
+			})
+		})
+	}
 }
 
 // The node is deleted even if the server refuses the marker.

@@ -41,9 +41,11 @@ func (c *Client) Remove(session int64, all ...Removal) <-chan error {
 func (c *Client) RemoveNow(session int64, all ...Removal) error {
 	var paths []string
 	var markers []any
+	size := 0
 	for _, r := range all {
 		for _, n := range r.Nodes {
 			paths = append(paths, r.Dir+"/"+n.Name)
+			size += opSize + len(r.Dir) + len(n.Name)
 		}
 		if r.Marker != "" {
 			marker := r.Dir + "/" + r.Nodes[0].Name + r.Marker
@@ -51,7 +53,11 @@ func (c *Client) RemoveNow(session int64, all ...Removal) error {
 				// Ephemeral, so that the session's end deletes it if a server ever leaves it.
 				&zk.CreateRequest{Path: marker, Acl: r.ACL, Flags: zk.FlagEphemeral},
 				&zk.DeleteRequest{Path: marker, Version: -1})
+			size += 2*(opSize+len(marker)) + aclSize(r.ACL)
 		}
+	}
+	if size > MaxRequest {
+		markers = nil // the waiters behind list
 	}
 	err := c.remove(session, paths, markers)
 	for _, r := range all {
