@@ -296,3 +296,22 @@ func TestTheObserversOfEachLockAreTold(t *testing.T) {
 		test.AssertEmpty(p, p.Witness, p.paths[one])
 	})
 }
+
+// The error says which of the locks was lost.
+func TestALossNamesTheLock(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		hold := p.take(p.both().Lock)
+		p.kill(one)
+		err := hold.Release(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		hold = p.take(p.both().Lock)
+		lost := hold.Lost()
+		p.CatchUp(p.conn)
+		p.kill(one)
+		<-lost
+		if err := hold.Err(); err == nil || !strings.Contains(err.Error(), p.paths[one]) {
+			p.Errorf("%v does not name %s", err, p.paths[one])
+		}
+		_ = hold.Release(p.Ctx)
+	})
+}

@@ -330,3 +330,49 @@ func TestAllMayBeNested(t *testing.T) {
 		test.AssertEmpty(p, p.Witness, third)
 	})
 }
+
+// A caller whose turn at one lock has come, and cannot hold there any more, does not wait on for
+// the other lock: it would keep later callers waiting for nothing.
+func TestATurnThatFailsEndsTheWait(t *testing.T) {
+	inPair(t, func(p *pair) {
+		path := p.Path + "-permits"
+		theirs := semaphore.New(locks.On(p.other), path, 2)
+		p.release(p.take(theirs.Locker(1).Lock))
+		busy := p.held(0)
+		waiting := contract.Begin(p, p.Ctx, zklocks.All(p.lock(0), semaphore.New(locks.On(p.conn), path, 2).Locker(2)).Lock)
+		p.nodes(2, 0)
+		p.Must(theirs.Resize(p.Ctx, 1))
+		p.CatchUp(p.conn)
+		select {
+		case <-waiting.Done:
+		default:
+			p.Error("the call still waits")
+		}
+		p.release(busy)
+		p.Is(waiting.Failed(), semaphore.ErrTooMany)
+	})
+}
+
+// The turn at one lock ends, because there are fewer permits now, and comes again.
+func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
+	inPair(t, func(p *pair) {
+		path := p.Path + "-permits"
+		theirs, ours := semaphore.New(locks.On(p.other), path, 2), semaphore.New(locks.On(p.conn), path, 2)
+		permit := p.take(theirs.Locker(1).Lock)
+		busy := p.held(0)
+		waiting := contract.Begin(p, p.Ctx, zklocks.All(p.lock(0), ours.Locker(1)).Lock)
+		p.nodes(2, 0)
+		p.Must(theirs.Resize(p.Ctx, 1))
+		p.CatchUp(p.conn)
+		p.Settle() // it has listed
+		before := p.proxy.Seen(proxy.AnyOp)
+		p.release(busy)
+		waiting.Waits()
+		p.Settle()
+		if n := p.proxy.Seen(proxy.AnyOp) - before; n > 1 { // what Waits asks
+			p.Errorf("%d requests after one of two turns has come", n)
+		}
+		p.release(permit)
+		p.release(waiting.Granted())
+	})
+}

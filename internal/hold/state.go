@@ -174,15 +174,15 @@ func (s *State) EndWith(other func() *State) {
 	if s.tied.Load() {
 		return
 	}
-	s.Tie(other())
+	s.Tie(other(), func(end error) error { return end })
 	s.tied.Store(true)
 }
 
-// Tie has the end of another state end this one as lost. Lock order: other's telling, then that of
-// s.
-func (s *State) Tie(other *State) {
+// Tie has the end of another state end this one as lost, with what name makes of that end. Lock
+// order: other's telling, then that of s.
+func (s *State) Tie(other *State, name func(error) error) {
 	forget := other.OnEnd(Holders, func(end error) {
-		if s.Lose(end) {
+		if s.Lose(name(end)) {
 			return
 		}
 		// Another goroutine has ended this state and may not have called its hooks yet. When this

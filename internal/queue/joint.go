@@ -41,7 +41,7 @@ func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 		if own := parts[i].Own; own != nil {
 			j.owners[i] = own(g)
 		}
-		j.state.Tie(&g.state)
+		j.state.Tie(&g.state, g.queue.named)
 		events[i].Granted(g)
 	}
 	return j
@@ -51,7 +51,7 @@ func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 func (j *Joint) look() error {
 	for _, g := range j.grants {
 		if err := g.Err(); err != nil {
-			return err
+			return g.queue.named(err)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
@@ -129,7 +130,7 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 		}
 	}
 	for len(behind) > 0 {
-		next, err := behind.waitEach(ctx, wait)
+		next, err := all.waitEach(ctx, behind, wait)
 		if next == granted {
 			behind, next, err = all.confirm(ctx)
 		}
@@ -140,29 +141,53 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 	return granted, nil
 }
 
-// waitEach has each of the waiters list and wait, beside each other. The first one that fails ends
-// the waits of the others.
-func (all waiters) waitEach(ctx context.Context, wait bool) (next turn, err error) {
-	type result struct {
+// waitEach has each of the waiters that are behind list and wait, beside each other, until the turn
+// of all has come. The first one that fails ends the waits of the others; so does one whose turn
+// had come, if it finds later that it must not wait any longer.
+func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (next turn, err error) {
+	type news struct {
+		of   *waiter
 		next turn
 		err  error
 	}
-	results := make(chan result)
+	heard := make(chan news)
 	each, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var running sync.WaitGroup
 	for _, w := range all {
-		go func() {
-			next, err := w.waitListed(each, wait, relist, nil)
-			if next == granted {
+		came := !slices.Contains(behind, w)
+		running.Go(func() {
+			for !came || w.turnEnds(each) {
+				if came {
+					heard <- news{w, relist, nil}
+				}
+				next, err := w.waitListed(each, wait, relist, nil)
+				heard <- news{w, next, err}
+				if next != granted {
+					return
+				}
+				came = true
 				w.local.setAhead(0)
 			}
-			results <- result{next, w.queue.named(err)}
-		}()
+		})
 	}
+	go func() {
+		running.Wait()
+		close(heard)
+	}()
 	next = granted
-	for range all {
-		if r := <-results; next == granted && r.next != granted {
-			next, err = r.next, r.err
+	left := len(behind)
+	for n := range heard {
+		switch {
+		case left == 0, next != granted: // what comes after the outcome changes nothing
+		case n.next == granted:
+			left--
+		case n.next == relist:
+			left++
+		default:
+			next, err = n.next, n.of.queue.named(n.err)
+		}
+		if left == 0 || next != granted {
 			cancel()
 		}
 	}
@@ -170,6 +195,14 @@ func (all waiters) waitEach(ctx context.Context, wait bool) (next turn, err erro
 		return failed, ended // of no part
 	}
 	return next, err
+}
+
+// turnEnds waits until something happens after which the waiter must list, although its turn had
+// come: the number of permits has changed, or its node, if an event was to grant that. It returns
+// false when ctx ends.
+func (w *waiter) turnEnds(ctx context.Context) bool {
+	_, _, err := w.first(ctx, nil, nil)
+	return err == nil
 }
 
 // confirm is step 5 for all (invariant 1). While one waited for its turn the node of another may

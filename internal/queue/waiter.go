@@ -87,6 +87,9 @@ func tooLarge(parts []Part) error {
 	nodes, size := 0, 0
 	for _, p := range parts {
 		w := waiter{queue: p.Queue, request: p.Request}
+		if p.Limit != nil { // which will have a check of a node above the directory
+			w.limit.Check = &zk.CheckVersionRequest{Path: p.Queue.dir}
+		}
 		nodes, size = nodes+p.Nodes, size+w.claim().Size()
 	}
 	if size > zkclient.MaxRequest {

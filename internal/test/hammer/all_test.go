@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/rwlock"
 )
 
-// several has each goroutine take all locks at once, in random order, or one of them. In a circle of
-// processes that wait for each other none would get its locks before the end.
+// several has each goroutine take all locks at once, in random order, or one of them. In a circle
+// of processes that wait for each other none would get its locks before the end.
 func several(conn *zklocks.Conn, j *job) func(*worker, int) {
 	locks := make([]*rwlock.RWMutex, len(j.Paths))
 	for i, path := range j.Paths {

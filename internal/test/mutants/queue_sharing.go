@@ -484,7 +484,7 @@ var ofTheShared = []mutant{
 		name: "loss-of-the-grant-not-told",
 		pkg:  "internal/hold",
 		why:  "the holders that share it work on",
-		old:  `if s.Lose(end) {`,
+		old:  `if s.Lose(name(end)) {`,
 		new:  `if s != nil {`,
 		test: inRwlock("TestTheLossOfTheNodeEndsAllWhoShareIt"),
 	},

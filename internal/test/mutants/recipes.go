@@ -185,6 +185,7 @@ var ofTheRecipes = []mutant{
 		name: "lost-lock-reentered",
 		pkg:  "reentrant",
 		why:  "another process may hold it by now",
+		in:   "Mutex.reenter",
 		old:  `if err := o.of.grant.Err(); err != nil {`,
 		new:  `if err := error(nil); err != nil {`,
 		test: inReentrant("TestReentryIntoALostLockIsRefused"),
