@@ -33,15 +33,17 @@ func deepPath(s *scene) {
 	s.unlock(h)
 }
 
-// makeDir makes the directory by hand, as a node that stays.
+// makeDir makes the directory by hand, as a node that stays, and so that of the lock beside it.
 func (s *scene) makeDir(acl []zk.ACL) {
 	s.Helper()
 	if s.Dir != s.Path {
 		_, err := s.Witness.Create(s.Path, []byte(s.r.Stored), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 		s.Must(err)
 	}
-	_, err := s.Witness.Create(s.Dir, nil, zk.FlagPersistent, acl)
-	s.Must(err)
+	for _, dir := range s.dirs() {
+		_, err := s.Witness.Create(dir, nil, zk.FlagPersistent, acl)
+		s.Must(err)
+	}
 }
 
 func plainDirectory(s *scene) {
