@@ -44,7 +44,7 @@ func TestPairsInRandomOrderDoNotDeadlock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
-				s.Venue.Latency(time.Millisecond)
+				s.Venue.Latency(10 * time.Millisecond)
 				ctx, cancel := context.WithTimeout(s.Ctx, 12*time.Second)
 				defer cancel()
 				begun := time.Now()
@@ -71,7 +71,7 @@ func TestPairsInRandomOrderDoNotDeadlock(t *testing.T) {
 								}
 							}
 							last[i].Store(int64(time.Since(begun)))
-							time.Sleep(time.Duration(r.IntN(int(time.Millisecond)))) // virtual: the hold takes a while
+							time.Sleep(time.Duration(r.IntN(int(10 * time.Millisecond)))) // virtual: the hold takes a while
 							for _, m := range two {
 								inside[m].Add(-1)
 							}

@@ -2,9 +2,8 @@ package main
 
 import (
 	"github.com/zklocks/zklocks/internal/test/patch"
-	"go/parser"
-	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,6 +18,9 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	c := newCompiler(root)
+	c.list(t, root)
+	c.list(t, filepath.Join(root, "cmd", "zklock")) // a module of its own
 	tests := map[string]string{}
 	names := map[string]bool{}
 	for _, m := range all() {
@@ -34,8 +36,8 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 			t.Errorf("%s: %v", m.name, err)
 			continue
 		}
-		if _, err := parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution); err != nil {
-			t.Errorf("%s: %v", m.name, err)
+		if err := c.check(m.pkg, path.Base(file), src); err != nil {
+			t.Errorf("%s: it does not compile, and shows nothing: %v", m.name, err)
 		}
 		pkg := m.test.pkg
 		if _, ok := tests[pkg]; !ok {
