@@ -88,7 +88,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	c.Start("teller1", "teller2", "teller3", "auditor1", "auditor2")
 	t := c.Tally(0)
 	show := func() { c.Live("%4d transfers   %3d audits", t.Said["moved"], t.Said["counted"]) }
-	t.Run(ctx, 3*time.Second, show)
+	t.Run(ctx, 2*time.Second, show)
 	c.Worker("teller1").Kill()
 	t.Run(ctx, 6*time.Second, show) // its session ends
 	before := t.Said["moved"]
