@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/zklocks/zklocks"
@@ -44,6 +45,11 @@ func TestCuratorRevoker(t *testing.T) {
 		if got := last(); got.Path != s.Path+"/"+node || got.ReleaseRequested {
 			t.Errorf("their waiter is %+v, want the one of %s", got, node)
 		}
+		// Curator sets its watch after the create, and does not look at what the node contains
+		// then.
+		test.Eventually(t, soon, "their waiter watches its node", func() bool {
+			return slices.Contains(s.Venue.Watched(t, last().Session), s.Path+"/"+node)
+		})
 		s.Must(conn.RequestRelease(s.Ctx, last()))
 		theirs.do("asked", "them")
 		q, err := lock.queue(s.Ctx)
