@@ -20,6 +20,21 @@ type target struct {
 	token int64 // of the one; 0: all holders
 }
 
+// connected reads the arguments, connects, and calls do, whose context ends with a signal.
+func (t *target) connected(args []string, do func(ctx context.Context, conn *zklocks.Conn) error) error {
+	if err := t.read(args); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	conn, err := t.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return do(ctx, conn)
+}
+
 func (t *target) define(c *command) {
 	c.flags.Int64Var(&t.token, "token", 0, "`n`: only the member with this token, a holder or a\nwaiter; default: every holder")
 	t.servers.define(c.flags, 10*time.Second)
@@ -64,19 +79,11 @@ on zklock ls shows that a member was asked, and no longer its data.
 	t := &target{}
 	t.define(c)
 	c.run = func(args []string) error {
-		if err := t.read(args); err != nil {
-			return err
-		}
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		conn, err := t.connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		ctx, cancel := context.WithTimeout(ctx, t.timeout)
-		defer cancel()
-		return t.ask(ctx, conn)
+		return t.connected(args, func(ctx context.Context, conn *zklocks.Conn) error {
+			ctx, cancel := context.WithTimeout(ctx, t.timeout)
+			defer cancel()
+			return t.ask(ctx, conn)
+		})
 	}
 	return c
 }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -39,37 +37,32 @@ first, and end a process that hangs: its lock goes with its session.
 	yes := c.flags.Bool("yes", false, "delete without asking: needed where standard input is no terminal")
 	t.define(c)
 	c.run = func(args []string) error {
-		if err := t.read(args); err != nil {
-			return err
-		}
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		conn, err := t.connect(ctx)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		limited, cancel := context.WithTimeout(ctx, t.timeout)
-		defer cancel()
-		l, err := t.find(limited, conn)
-		if err != nil {
-			return err
-		}
-		if len(l.Members) == 0 {
-			fmt.Printf("%s: no holder\n", t.path)
-			return nil
-		}
-		fmt.Print(l.table(time.Now()) + breaking)
-		if !*yes {
-			if err := confirm(ctx); err != nil {
-				return err
-			}
-		}
-		limited, cancel = context.WithTimeout(ctx, t.timeout) // an answer may have taken a while
-		defer cancel()
-		return t.remove(limited, conn, l.Members)
+		return t.connected(args, func(ctx context.Context, conn *zklocks.Conn) error { return t.take(ctx, conn, *yes) })
 	}
 	return c
+}
+
+// take shows whose nodes it is about to delete, asks unless yes, and deletes them.
+func (t *target) take(ctx context.Context, conn *zklocks.Conn, yes bool) error {
+	limited, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	l, err := t.find(limited, conn)
+	if err != nil {
+		return err
+	}
+	if len(l.Members) == 0 {
+		fmt.Printf("%s: no holder\n", t.path)
+		return nil
+	}
+	fmt.Print(l.table(time.Now()) + breaking)
+	if !yes {
+		if err := confirm(ctx); err != nil {
+			return err
+		}
+	}
+	limited, cancel = context.WithTimeout(ctx, t.timeout) // an answer may have taken a while
+	defer cancel()
+	return t.remove(limited, conn, l.Members)
 }
 
 // confirm has the person at the terminal say yes.

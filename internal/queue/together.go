@@ -26,8 +26,8 @@ import (
 //
 // It is their turn when it is the turn of each. A turn that has come stays: no node gets ahead of
 // one that exists. What can change until the last turn comes is that a node is deleted, that the
-// number of permits shrinks, and that the connection is replaced. So each waits by itself, and at
-// the end step 5 is done for all of them.
+// number of permits shrinks, and that the connection is replaced. So each waits by itself, goes on
+// to listen when its turn has come (turnEnds), and at the end step 5 is done for all of them.
 
 // A Part is a request in its queue: one, or one of several that are granted together. What follows
 // the Request is for several.
