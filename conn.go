@@ -109,7 +109,7 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 	err := znode.ValidatePath(m.Path)
 	switch {
 	case c.Client() == nil:
-		err = slot.ErrNoConn
+		err = queue.ErrNoConn
 	case err == nil:
 		err = queue.RequestRelease(ctx, c.Client(), m.Path, m.Token)
 	}

@@ -16,7 +16,7 @@ func (l Locker) Lock(ctx context.Context) (*zklocks.Hold, error) { return l.Camp
 func (l Locker) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	h, err := l.campaign(ctx, (*queue.Queue).Try)
 	if err != nil {
-		return nil, l.wrap("try to campaign", err)
+		return nil, l.queue.Wrap("try to campaign", err)
 	}
 	return &h.public, nil
 }

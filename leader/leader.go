@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
@@ -22,12 +20,10 @@ import (
 // call of Run and Campaign is a candidate of its own, also two of one value, which exclude each
 // other like those of two processes. It stays usable after any error. It must not be copied.
 type Election struct {
-	path    string
 	queue   *queue.Queue
 	request queue.Request
 	backoff backoff
 	timeout func() time.Duration // of the session
-	err     error                // invalid arguments of New
 
 	mu     sync.Mutex // lock order: as a recipe's mutex, see package queue
 	active map[*held]struct{}
@@ -37,19 +33,14 @@ type Election struct {
 // New returns the election at path. The path is a directory of the election's own, which is created
 // when it is first needed. New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
-	e := &Election{path: path, active: make(map[*held]struct{}), idle: time.Now()}
-	if conn == nil {
-		e.err = slot.ErrNoConn
-		return e
-	}
-	cfg := config{Config: slot.Defaults(conn), kind: znode.Lock, backoff: backoff{min: time.Second, max: time.Minute}}
+	cfg := config{Config: slot.Config(conn, "leader", path), kind: znode.Lock, backoff: backoff{min: time.Second, max: time.Minute}}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
-	cfg.Path, cfg.Names, cfg.Persistent = path, queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
-	e.request, e.backoff, e.timeout = queue.Request{Kind: cfg.kind, Nodes: 1}, cfg.backoff, slot.Link(conn).Timeout
-	if e.err = cfg.backoff.wrong(); e.err == nil {
-		e.queue, e.err = queue.New(slot.Client(conn), slot.Path(conn, path), cfg.Config)
+	cfg.Names, cfg.Persistent = queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
+	cfg.Wrong = cfg.backoff.wrong()
+	return &Election{
+		queue: queue.New(cfg.Config), request: queue.Request{Kind: cfg.kind, Nodes: 1}, backoff: cfg.backoff,
+		active: make(map[*held]struct{}), idle: time.Now(),
 	}
-	return e
 }
 
 // Campaign waits until it leads, in the order of arrival, as long as ctx lives; ctx bounds the wait
@@ -66,7 +57,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	h, err := e.campaign(ctx, (*queue.Queue).Wait)
 	if err != nil {
-		return nil, e.wrap("campaign", err)
+		return nil, e.queue.Wrap("campaign", err)
 	}
 	return &h.public, nil
 }
@@ -75,9 +66,6 @@ type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, e
 
 func (e *Election) campaign(ctx context.Context, how acquire) (*held, error) {
 	hold.NeedContext(ctx)
-	if e.err != nil {
-		return nil, e.err
-	}
 	h := &held{election: e, events: e.queue.NewEvents(), since: time.Now()}
 	e.begin(h)
 	defer func() {
@@ -116,16 +104,7 @@ func (h *held) Release(ctx context.Context) error {
 	h.election.end(h)
 	err := h.Grant.Release(ctx)
 	h.events.Released(err)
-	return h.election.wrap("release", err)
-}
-
-func (h *held) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := h.Grant.Multi(ctx, ops...)
-	return replies, h.election.wrap("multi", err)
-}
-
-func (h *held) Verify(ctx context.Context) error {
-	return h.election.wrap("verify", h.Grant.Verify(ctx))
+	return h.election.queue.Wrap("release", err)
 }
 
 var errForeign = errors.New("the hold is not a term of this election")
@@ -151,33 +130,19 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 	h, ok := slot.Get(term).(*held)
 	switch {
 	case slot.Get(term) == nil:
-		return e.wrap(op, zklocks.ErrLost)
+		return e.queue.Wrap(op, zklocks.ErrLost)
 	case !ok || h.election != e:
-		return e.wrap(op, errForeign)
+		return e.queue.Wrap(op, errForeign)
 	case len(data) > queue.MaxData:
-		return e.wrap(op, fmt.Errorf("%d bytes, the limit is %d", len(data), queue.MaxData))
+		return e.queue.Wrap(op, fmt.Errorf("%d bytes, the limit is %d", len(data), queue.MaxData))
 	}
-	return e.wrap(op, h.Grant.Write(ctx, bytes.Clone(data)))
+	return e.queue.Wrap(op, h.Grant.Write(ctx, bytes.Clone(data)))
 }
 
 // Queue lists the leader and the candidates, in the order of the queue. The list is what one server
 // knows, is meant for people and dashboards, and may be out of date when it is read: for the leader
 // alone there is Leader. The errors are those of Campaign.
 func (e *Election) Queue(ctx context.Context) ([]zklocks.Member, error) {
-	if e.err != nil {
-		return nil, e.wrap("queue of", e.err)
-	}
-	members, err := e.queue.Members(ctx, func(int) int { return 0 })
-	if err != nil {
-		return nil, e.wrap("queue of", err)
-	}
-	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), nil
-}
-
-// wrap prepends the package, the operation and the path to an error.
-func (e *Election) wrap(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("leader: %s %s: %w", op, e.path, err)
+	members, err := e.queue.Members(ctx, nil)
+	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

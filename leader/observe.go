@@ -20,16 +20,12 @@ import (
 // The other errors are ctx's; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory
 // and on the leader's node; and what is wrong with the arguments of New.
 func (e *Election) Leader(ctx context.Context) (zklocks.Member, error) {
-	const op = "leader of"
-	if e.err != nil {
-		return zklocks.Member{}, e.wrap(op, e.err)
-	}
 	first, err := e.queue.First(ctx)
 	if err == nil && first.Path == "" {
 		err = ErrNoLeader
 	}
 	if err != nil {
-		return zklocks.Member{}, e.wrap(op, err)
+		return zklocks.Member{}, e.queue.Wrap("leader of", err)
 	}
 	return zklocks.Member(first), nil
 }
@@ -60,15 +56,12 @@ type View struct {
 func (e *Election) Observe(ctx context.Context) iter.Seq2[View, error] {
 	return func(yield func(View, error) bool) {
 		var last View
-		err := e.err
-		if err == nil {
-			err = e.queue.Follow(ctx, func(f queue.Front) bool {
-				last = View{zklocks.Member(f.Member), f.Current}
-				return yield(last, nil)
-			})
-		}
+		err := e.queue.Follow(ctx, func(f queue.Front) bool {
+			last = View{zklocks.Member(f.Member), f.Current}
+			return yield(last, nil)
+		})
 		if err != nil {
-			yield(View{Leader: last.Leader}, e.wrap("observe", err))
+			yield(View{Leader: last.Leader}, e.queue.Wrap("observe", err))
 		}
 	}
 }

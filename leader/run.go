@@ -43,7 +43,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	for {
 		h, err := e.campaign(ctx, (*queue.Queue).Wait)
 		if err != nil {
-			return e.wrap("run", err)
+			return e.queue.Wrap("run", err)
 		}
 		failed, err := h.serve(ctx, lead)
 		if err != nil {
@@ -56,7 +56,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 			continue
 		}
 		if err := pauses.wait(ctx); err != nil {
-			return e.wrap("run", err)
+			return e.queue.Wrap("run", err)
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (h *held) watch(stop context.CancelCauseFunc, over <-chan struct{}) {
 			requested = nil
 		case <-lost:
 			lost, since = nil, time.Now()
-			ticker := time.NewTicker(h.election.timeout())
+			ticker := time.NewTicker(h.election.queue.Client().Timeout())
 			defer ticker.Stop()
 			late = ticker.C
 		case <-late:

@@ -3,8 +3,6 @@ package reentrant
 import (
 	"context"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
@@ -25,7 +23,7 @@ func (h *held) Release(ctx context.Context) error {
 	defer stop()
 	err := h.End()
 	if err == hold.ErrReleased {
-		return h.mutex().wrap("release", err)
+		return h.Wrap("release", err)
 	}
 	if h.mutex().unhold(h.owner) {
 		if last := h.Grant.Release(ctx); err == nil {
@@ -33,7 +31,7 @@ func (h *held) Release(ctx context.Context) error {
 		}
 	}
 	h.Released(err)
-	return h.mutex().wrap("release", err)
+	return h.Wrap("release", err)
 }
 
 // ownerKey is the context key of the hold of a Mutex.
@@ -56,13 +54,4 @@ func (c *holdContext) Value(key any) any {
 		return c.hold
 	}
 	return c.Context.Value(key)
-}
-
-func (h *held) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := h.Hold.Multi(ctx, ops...)
-	return replies, h.mutex().wrap("multi", err)
-}
-
-func (h *held) Verify(ctx context.Context) error {
-	return h.mutex().wrap("verify", h.Hold.Verify(ctx))
 }

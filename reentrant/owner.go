@@ -67,12 +67,12 @@ func (o *owner) add() *held {
 const maxBatch = 32
 
 // part is for zklocks.All, whose hold makes its caller the owner of the lock.
-func (m *Mutex) part() (queue.Part, error) {
+func (m *Mutex) part() queue.Part {
 	return queue.Part{
 		Queue: m.queue, Request: m.request,
 		Ready: m.refuse,
 		Own:   func(grant *queue.Grant) queue.Owner { return partOwner{m.begin(grant, goid.ID())} },
-	}, m.err
+	}
 }
 
 var errOwned = errors.New("the caller holds the lock already")

@@ -23,10 +23,8 @@ import (
 // same path.
 type Mutex struct {
 	lockSlot
-	path    string
 	queue   *queue.Queue
 	request queue.Request
-	err     error // invalid arguments of New
 
 	mu     sync.Mutex
 	owners map[int64]*owner // by goroutine id, with the grant that the goroutine entered last
@@ -37,17 +35,14 @@ type lockSlot = slot.Lock
 // New returns the lock at path. The path is a directory of the lock's own, which is created when it
 // is first needed. New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
-	m := &Mutex{path: path, owners: make(map[int64]*owner)}
-	slot.PutPart(&m.lockSlot, m, path, m.part)
-	if conn == nil {
-		m.err = slot.ErrNoConn
-		return m
-	}
-	cfg := config{Config: slot.Defaults(conn), kind: znode.Lock}
+	cfg := config{Config: slot.Config(conn, "reentrant", path), kind: znode.Lock}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
-	cfg.Path, cfg.Names, cfg.Persistent = path, queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
-	m.request = queue.Request{Kind: cfg.kind, Nodes: 1}
-	m.queue, m.err = queue.New(slot.Client(conn), slot.Path(conn, path), cfg.Config)
+	cfg.Names, cfg.Persistent = queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
+	m := &Mutex{
+		queue: queue.New(cfg.Config), request: queue.Request{Kind: cfg.kind, Nodes: 1},
+		owners: make(map[int64]*owner),
+	}
+	slot.PutPart(&m.lockSlot, m, m.part)
 	return m
 }
 
@@ -86,15 +81,12 @@ func (m *Mutex) Holds() int {
 type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
 
 func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold, error) {
-	if m.err != nil {
-		return nil, m.wrap(op, m.err)
-	}
 	if err := zkclient.Ended(ctx); err != nil {
 		// ctx may come from a hold of this lock and have ended with it; then the error says so.
 		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.Err() {
 			err = fmt.Errorf("%w: %w", ctx.Err(), h.Err())
 		}
-		return nil, m.wrap(op, err)
+		return nil, m.queue.Wrap(op, err)
 	}
 	me := goid.ID()
 	events := m.queue.NewEvents()
@@ -103,7 +95,7 @@ func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold
 		h, err = m.enter(ctx, me, how)
 	}
 	if err != nil {
-		return nil, m.wrap(op, err)
+		return nil, m.queue.Wrap(op, err)
 	}
 	h.Granted(events)
 	return &h.public, nil
@@ -191,10 +183,10 @@ func (m *Mutex) forgetLocked(o *owner) {
 	}
 }
 
-// wrap prepends the package, the operation and the path to an error.
-func (m *Mutex) wrap(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("reentrant: %s %s: %w", op, m.path, err)
+// Queue lists the holder of the lock and the waiters, in the order of the queue. The list is what
+// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
+// errors are those of Lock.
+func (m *Mutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
+	members, err := m.queue.Members(ctx, nil)
+	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

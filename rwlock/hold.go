@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
@@ -35,13 +33,13 @@ func (h *held) Release(ctx context.Context) error {
 	defer stop()
 	err := h.End()
 	if err == hold.ErrReleased {
-		return h.mutex.wrap("release", err)
+		return h.Wrap("release", err)
 	}
 	if left := h.leave(ctx); err == nil {
 		err = left
 	}
 	h.Released(err)
-	return h.mutex.wrap("release", err)
+	return h.Wrap("release", err)
 }
 
 // leave releases the grant, unless other holds of this process share it or take it over.
@@ -50,15 +48,6 @@ func (h *held) leave(ctx context.Context) error {
 		return h.shared.leave(ctx)
 	}
 	return h.mutex.writes.release(ctx, h.Grant)
-}
-
-func (h *held) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := h.Hold.Multi(ctx, ops...)
-	return replies, h.mutex.wrap("multi", err)
-}
-
-func (h *held) Verify(ctx context.Context) error {
-	return h.mutex.wrap("verify", h.Hold.Verify(ctx))
 }
 
 var errForeign = errors.New("the hold is not one of this lock")
@@ -89,7 +78,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 			err = m.downgrade(ctx, one, grant.Err)
 		}
 	}
-	return m.wrap("downgrade", err)
+	return m.queue.Wrap("downgrade", err)
 }
 
 // downgrade downgrades a grant for a hold on it, which alive says is not over.

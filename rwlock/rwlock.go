@@ -2,7 +2,6 @@ package rwlock
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
@@ -16,13 +15,11 @@ import (
 // waiter. It stays usable after any error. It must not be copied.
 type RWMutex struct {
 	lockSlot
-	path   string
 	queue  *queue.Queue
 	kinds  kinds
 	reads  readSharer
 	writes handoff
 	reader rlocker
-	err    error // invalid arguments of New
 }
 
 type lockSlot = slot.Lock
@@ -31,22 +28,14 @@ type lockSlot = slot.Lock
 // is first needed. New does no I/O: the first call reports bad arguments. Use one value for a path
 // in a process: the readers of one value share a node, those of two do not.
 func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
-	m := &RWMutex{path: path}
-	m.reader.m = m
-	slot.PutPart(&m.lockSlot, m, path, m.writePart)
-	slot.PutPart(&m.reader.lockSlot, &m.reader, path, m.readPart)
-	if conn == nil {
-		m.err = slot.ErrNoConn
-		return m
-	}
-	cfg := config{Config: slot.Defaults(conn), kinds: ours}
+	cfg := config{Config: slot.Config(conn, "rwlock", path), kinds: ours}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
-	m.kinds, m.err = cfg.kinds, cfg.wrong()
-	cfg.Path, cfg.Names, cfg.Persistent = path, cfg.kinds.names(), cfg.kinds == kazoo
+	cfg.Names, cfg.Persistent, cfg.Wrong = cfg.kinds.names(), cfg.kinds == kazoo, cfg.wrong()
 	cfg.KeepView = cfg.linger > 0 // an idle read lock stays only while no writer is known to wait
-	if m.err == nil {
-		m.queue, m.err = queue.New(slot.Client(conn), slot.Path(conn, path), cfg.Config)
-	}
+	m := &RWMutex{queue: queue.New(cfg.Config), kinds: cfg.kinds}
+	m.reader.m = m
+	slot.PutPart(&m.lockSlot, m, m.writePart)
+	slot.PutPart(&m.reader.lockSlot, &m.reader, m.readPart)
 	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
 	m.writes = handoff{queue: m.queue, kind: m.kinds.write, limit: cfg.handoff}
 	return m
@@ -123,7 +112,7 @@ func (l *rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l
 
 // writePart and readPart are for zklocks.All. A caller that takes several locks has a node of its
 // own: it neither shares one nor is handed one.
-func (m *RWMutex) writePart() (queue.Part, error) {
+func (m *RWMutex) writePart() queue.Part {
 	return queue.Part{
 		Queue: m.queue, Request: m.writes.request(),
 		Ready: func(ctx context.Context, wait bool) error {
@@ -132,42 +121,42 @@ func (m *RWMutex) writePart() (queue.Part, error) {
 			}
 			return nil
 		},
-	}, m.err
+	}
 }
 
-func (m *RWMutex) readPart() (queue.Part, error) {
-	return queue.Part{Queue: m.queue, Request: queue.Request{Kind: m.kinds.read, Nodes: 1}}, m.err
+func (m *RWMutex) readPart() queue.Part {
+	return queue.Part{Queue: m.queue, Request: queue.Request{Kind: m.kinds.read, Nodes: 1}}
 }
 
 func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Grant, error)) (*zklocks.Hold, error) {
 	hold.NeedContext(ctx)
-	if m.err != nil {
-		return nil, m.wrap(op, m.err)
+	if err := m.queue.Invalid(); err != nil {
+		return nil, m.queue.Wrap(op, err)
 	}
 	events := m.queue.NewEvents()
 	grant, err := how(ctx)
 	if err != nil {
-		return nil, m.wrap(op, err)
+		return nil, m.queue.Wrap(op, err)
 	}
 	return newHold(m, grant, nil, events), nil
 }
 
 func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*sharedGrant, error)) (*zklocks.Hold, error) {
-	if m.err != nil {
-		return nil, m.wrap(op, m.err)
+	if err := m.queue.Invalid(); err != nil {
+		return nil, m.queue.Wrap(op, err)
 	}
 	events := m.queue.NewEvents()
 	shared, err := how(ctx)
 	if err != nil {
-		return nil, m.wrap(op, err)
+		return nil, m.queue.Wrap(op, err)
 	}
 	return newHold(m, shared.grant, shared, events), nil
 }
 
-// wrap prepends the package, the operation and the path to an error.
-func (m *RWMutex) wrap(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("rwlock: %s %s: %w", op, m.path, err)
+// Queue lists the holders of the lock and the waiters, in the order of the queue. The list is what
+// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
+// errors are those of Lock.
+func (m *RWMutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
+	members, err := m.queue.Members(ctx, nil)
+	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

@@ -17,10 +17,8 @@ import (
 // once; each call of Acquire queues separately. It stays usable after any error. It must not be
 // copied.
 type Semaphore struct {
-	path  string
 	queue *queue.Queue
 	count *permitCount
-	err   error // invalid arguments of New
 }
 
 // New returns the semaphore at path. It does no I/O: the first call reports bad arguments.
@@ -31,26 +29,15 @@ type Semaphore struct {
 // there must be one; see also [WithStoredPermits]. Once a Semaphore has read a stored number that
 // matches, it follows [Semaphore.Resize].
 func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphore {
-	s := &Semaphore{path: path}
-	if conn == nil {
-		s.err = slot.ErrNoConn
-		return s
-	}
-	cfg := config{Config: slot.Defaults(conn)}
+	cfg := config{Config: slot.Config(conn, "semaphore", path)}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
-	if s.err = znode.ValidatePath(path); s.err != nil {
-		return s
+	if cfg.Wrong = znode.ValidatePath(path); cfg.Wrong == nil && permits < 0 {
+		cfg.Wrong = fmt.Errorf("%d permits: the number must be at least 1, or 0 for the stored one", permits)
 	}
-	if permits < 0 {
-		s.err = fmt.Errorf("%d permits: the number must be at least 1, or 0 for the stored one", permits)
-		return s
-	}
-	full := slot.Path(conn, path)
-	s.count = &permitCount{path: full, queue: full + "/queue", acl: cfg.ACL, wanted: permits, agreed: cfg.stored}
-	cfg.Path, cfg.Names, cfg.MakeDir = path, queue.Names{{Kind: znode.Permit, Mode: queue.Permit}}, s.count.makeQueue
-	if s.queue, s.err = queue.New(slot.Client(conn), full+"/queue", cfg.Config); s.err == nil {
-		s.count.client = s.queue.Client()
-	}
+	count := &permitCount{path: cfg.Dir, queue: cfg.Dir + "/queue", acl: cfg.ACL, wanted: permits, agreed: cfg.stored}
+	cfg.Dir, cfg.Names, cfg.MakeDir = count.queue, queue.Names{{Kind: znode.Permit, Mode: queue.Permit}}, count.makeQueue
+	s := &Semaphore{queue: queue.New(cfg.Config), count: count}
+	count.client = s.queue.Client()
 	return s
 }
 
@@ -78,7 +65,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error
 // Locker returns n permits as a [zklocks.Locker]: its Lock is Acquire, its TryLock is TryAcquire.
 func (s *Semaphore) Locker(n int) zklocks.Locker {
 	l := &locker{s: s, n: n}
-	slot.PutPart(&l.lockSlot, l, s.path, l.part)
+	slot.PutPart(&l.lockSlot, l, l.part)
 	return l
 }
 
@@ -94,9 +81,9 @@ func (l *locker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.
 func (l *locker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.s.TryAcquire(ctx, l.n) }
 
 // part is for zklocks.All.
-func (l *locker) part() (queue.Part, error) {
+func (l *locker) part() queue.Part {
 	request, err := l.s.request(l.n)
-	return queue.Part{Queue: l.s.queue, Request: request}, err
+	return queue.Part{Queue: l.s.queue, Request: request, Wrong: err}
 }
 
 type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
@@ -104,15 +91,15 @@ type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, e
 func (s *Semaphore) take(ctx context.Context, op string, how acquire, n int) (*zklocks.Hold, error) {
 	request, err := s.request(n)
 	if err != nil {
-		return nil, s.wrap(op, err)
+		return nil, s.queue.Wrap(op, err)
 	}
 	events := s.queue.NewEvents()
 	grant, err := how(s.queue, ctx, request)
 	if err != nil {
-		return nil, s.wrap(op, err)
+		return nil, s.queue.Wrap(op, err)
 	}
 	events.Granted(grant)
-	h := &held{Grant: grant, semaphore: s, events: events}
+	h := &held{Grant: grant, events: events}
 	slot.Put(&h.public, h)
 	return &h.public, nil
 }
@@ -124,8 +111,8 @@ func (s *Semaphore) request(n int) (queue.Request, error) {
 		Limit: func(ctx context.Context, sess int64) (queue.Limit, error) { return s.limit(ctx, sess, n) },
 	}
 	switch {
-	case s.err != nil:
-		return r, s.err
+	case s.queue.Invalid() != nil:
+		return r, s.queue.Invalid()
 	case n < 1:
 		return r, fmt.Errorf("n is %d, it must be at least 1", n)
 	}
@@ -165,22 +152,30 @@ func tooMany(n, permits int) error {
 // The errors are ctx's; [ErrMismatch] if the node at path has data that are no number of permits;
 // zk.ErrClosing; zk.ErrNoAuth.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
-	if s.err != nil {
-		return s.wrap("resize", s.err)
-	}
-	if permits < 1 {
-		return s.wrap("resize", fmt.Errorf("%d permits: the number must be at least 1", permits))
-	}
-	if err := zkclient.Ended(ctx); err != nil {
-		return s.wrap("resize", err)
-	}
-	return s.wrap("resize", s.count.write(ctx, permits))
+	return s.queue.Wrap("resize", s.resize(ctx, permits))
 }
 
-// wrap prepends the package, the operation and the path to an error.
-func (s *Semaphore) wrap(op string, err error) error {
-	if err == nil {
-		return nil
+func (s *Semaphore) resize(ctx context.Context, permits int) error {
+	if err := s.queue.Invalid(); err != nil {
+		return err
 	}
-	return fmt.Errorf("semaphore: %s %s: %w", op, s.path, err)
+	if permits < 1 {
+		return fmt.Errorf("%d permits: the number must be at least 1", permits)
+	}
+	if err := zkclient.Ended(ctx); err != nil {
+		return err
+	}
+	return s.count.write(ctx, permits)
+}
+
+// Queue lists the holders of permits and the waiters, in the order of the queue. The list is what
+// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
+// errors are those of Acquire.
+//
+// A holder's node looks like a waiter's: Holding means that the node is among the first N permits,
+// where N is the current number. After a Resize to fewer, a holder beyond the new number still
+// holds, but is listed as not Holding until enough holders ahead of it have released.
+func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
+	members, err := s.queue.Members(ctx, s.count.peek)
+	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

@@ -10,16 +10,20 @@ import (
 
 // Wait queues until the request is granted or ctx ends.
 func (q *Queue) Wait(ctx context.Context, r Request) (*Grant, error) {
-	return one(acquire(ctx, []Part{{Queue: q, Request: r}}, true))
+	return q.take(ctx, r, true)
 }
 
 // Try grants the request if no waiter has to wait for it, and else returns hold.ErrBusy. It lists
 // first, and creates nothing when the lock is visibly taken.
 func (q *Queue) Try(ctx context.Context, r Request) (*Grant, error) {
-	return one(acquire(ctx, []Part{{Queue: q, Request: r}}, false))
+	return q.take(ctx, r, false)
 }
 
-func one(all grants, err error) (*Grant, error) {
+func (q *Queue) take(ctx context.Context, r Request, wait bool) (*Grant, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
+	all, err := acquire(ctx, []Part{{Queue: q, Request: r}}, wait)
 	if err != nil {
 		return nil, err
 	}

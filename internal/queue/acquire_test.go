@@ -37,11 +37,18 @@ func newPlaceInLine(t *testing.T, v venue.Venue, timeout time.Duration) *place {
 	if _, err := x.witness.Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	if x.queue, err = New(x.conn, dir, with(Default(), lockNames)); err != nil {
+	x.queue = newQueue(t, x.conn, dir, with(Default(), lockNames))
+	return x
+}
+
+func newQueue(t *testing.T, conn *zk.Conn, dir string, cfg Config) *Queue {
+	t.Helper()
+	cfg.Conn, cfg.Dir = conn, dir
+	q := New(cfg)
+	if err := q.Invalid(); err != nil {
 		t.Fatal(err)
 	}
-	return x
+	return q
 }
 
 // enter has a waiter create its node, as enqueue does.
@@ -359,11 +366,10 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 		x := newPlaceInLine(t, v, 20*time.Second)
 		cfg := with(Default(), rwNames)
 		cfg.ACL = zk.WorldACL(zk.PermDelete)
-		q, err := New(x.conn, x.queue.dir, cfg)
-		x.must(nil, err)
+		q := newQueue(x.T, x.conn, x.queue.dir, cfg)
 		x.other(znode.Write) // the holder
 		began := time.Now()
-		_, err = q.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
+		_, err := q.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
 		if !errors.Is(err, zk.ErrNoAuth) || time.Since(began) >= aclCheckDelay {
 			t.Errorf("after %v: %v, want %v at once", time.Since(began), err, zk.ErrNoAuth)
 		}

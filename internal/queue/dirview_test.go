@@ -34,9 +34,7 @@ func (x *place) other(kind znode.Kind) {
 func shared(t *testing.T, v venue.Venue) *place {
 	x := newPlaceInLine(t, v, 10*time.Second)
 	x.kind = znode.Read
-	var err error
-	x.queue, err = New(x.conn, x.queue.dir, with(Default(), rwNames))
-	x.must(nil, err)
+	x.queue = newQueue(t, x.conn, x.queue.dir, with(Default(), rwNames))
 	return x
 }
 

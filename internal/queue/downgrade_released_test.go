@@ -32,10 +32,7 @@ func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn := v.Connect(t, 10*time.Second, p.Addr())
-				l, err := New(conn, test.Path(t), with(Default(), rwNames))
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := newQueue(t, conn, test.Path(t), with(Default(), rwNames))
 				place, err := l.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
 				if err != nil {
 					t.Fatal(err)

@@ -21,10 +21,7 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		p := v.Proxy(t, server.Addr())
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
-		l, err := New(conn, path, with(Default(), rwNames))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := newQueue(t, conn, path, with(Default(), rwNames))
 		place, err := l.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
 		if err != nil {
 			t.Fatal(err)

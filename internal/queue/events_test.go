@@ -34,10 +34,7 @@ func TestAWaitEndsOnceForTheObservers(t *testing.T) {
 				events <- "granted"
 			},
 		}}
-		l, err := New(conn, path, with(cfg, lockNames))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := newQueue(t, conn, path, with(cfg, lockNames))
 		e := Request{Kind: znode.Lock, Nodes: 1}
 		first, err := l.Wait(t.Context(), e)
 		if err != nil {
@@ -81,8 +78,7 @@ func TestLeftTellsThatTheSessionHasExpired(t *testing.T) {
 			Queued: func(observe.Queued) { queued <- struct{}{} },
 			Left:   func(e observe.Left) { left <- e.Cause },
 		}}
-		q, err := New(x.conn, x.queue.dir, cfg)
-		x.must(nil, err)
+		q := newQueue(x.T, x.conn, x.queue.dir, cfg)
 		x.other(znode.Lock) // the holder
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()

@@ -80,7 +80,9 @@ func (all grants) guards() []*zk.CheckVersionRequest {
 }
 
 // Verify asks the quorum whether the nodes exist.
-func (g *Grant) Verify(ctx context.Context) error { return grants{g}.verify(ctx, g.Err) }
+func (g *Grant) Verify(ctx context.Context) error {
+	return g.Wrap("verify", grants{g}.verify(ctx, g.Err))
+}
 
 // verify does it for a hold on the grants, which alive says is not over. The end of the hold comes
 // before any other error: ctx may be its own, and the grant may be another hold's by now.
@@ -113,7 +115,8 @@ func (all grants) verify(ctx context.Context, alive func() error) error {
 
 // Multi makes a transaction that takes place only while all the nodes exist.
 func (g *Grant) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return grants{g}.multi(ctx, g.Err, ops)
+	replies, err := grants{g}.multi(ctx, g.Err, ops)
+	return replies, g.Wrap("multi", err)
 }
 
 // multi does it for a hold on the grants, which alive says is not over.

@@ -29,6 +29,9 @@ func (f Front) equal(other Front) bool {
 // before it reads, on the same connection, so a server that is behind, or cut off from the others,
 // cannot answer with a member that had gone before the call.
 func (q *Queue) First(ctx context.Context) (Member, error) {
+	if q.err != nil {
+		return Member{}, q.err
+	}
 	for {
 		sess, err := q.client.Session(ctx)
 		if err != nil {
@@ -83,6 +86,9 @@ func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
 // counted from such a heartbeat, what Follow knows is no older than the session timeout; from then
 // on it is not current, as from the end of the connection on.
 func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
+	if q.err != nil {
+		return q.err
+	}
 	f := follower{queue: q, yield: yield}
 	for {
 		err := f.follow(ctx)

@@ -328,6 +328,9 @@ func (g *Grant) Context(parent context.Context) context.Context { return g.State
 // Token is the czxid of the nodes that were granted.
 func (g *Grant) Token() int64 { return g.token }
 
+// Wrap adds the package, an operation and the path of the lock to an error.
+func (g *Grant) Wrap(op string, err error) error { return g.queue.Wrap(op, err) }
+
 // errNotWrite means that there is nothing to downgrade.
 var errNotWrite = errors.New("not held for writing")
 

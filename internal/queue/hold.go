@@ -72,8 +72,14 @@ func (h *Hold) Guard() []*zk.CheckVersionRequest { return h.Grant.Guard() }
 // Multi makes a transaction that takes place only while the grant lives. The end of this hold comes
 // before any other error, as in Verify.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return grants{h.Grant}.multi(ctx, h.Err, ops)
+	replies, err := grants{h.Grant}.multi(ctx, h.Err, ops)
+	return replies, h.Wrap("multi", err)
 }
 
 // Verify asks the quorum whether the grant lives.
-func (h *Hold) Verify(ctx context.Context) error { return grants{h.Grant}.verify(ctx, h.Err) }
+func (h *Hold) Verify(ctx context.Context) error {
+	return h.Wrap("verify", grants{h.Grant}.verify(ctx, h.Err))
+}
+
+// Wrap is that of the grant.
+func (h *Hold) Wrap(op string, err error) error { return h.Grant.Wrap(op, err) }

@@ -42,7 +42,7 @@ func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 		if own := parts[i].Own; own != nil {
 			j.owners[i] = own(g)
 		}
-		j.state.Tie(&g.state, g.queue.named)
+		j.state.Tie(&g.state, g.queue.Named)
 		events[i].Granted(g)
 	}
 	return j
@@ -52,7 +52,7 @@ func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 func (j *Joint) look() error {
 	for _, g := range j.grants {
 		if err := g.Err(); err != nil {
-			return g.queue.named(err)
+			return g.queue.Named(err)
 		}
 	}
 	return nil

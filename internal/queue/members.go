@@ -39,11 +39,26 @@ type standing struct {
 // readers bounds how many nodes are read at a time.
 const readers = 16
 
-// Members lists the holders and the waiters, in order. allowed says how many nodes may be ahead of
-// a member with so many nodes.
-func (q *Queue) Members(ctx context.Context, allowed func(nodes int) int) ([]Member, error) {
+// Members lists the holders and the waiters, in order. permits returns how many nodes may hold at
+// once, of those that exclude each other; nil: one.
+func (q *Queue) Members(ctx context.Context, permits func(context.Context) (int, error)) ([]Member, error) {
+	list, err := q.members(ctx, permits)
+	return list, q.Wrap("queue of", err)
+}
+
+func (q *Queue) members(ctx context.Context, permits func(context.Context) (int, error)) ([]Member, error) {
+	if q.err != nil {
+		return nil, q.err
+	}
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
+	}
+	most := 1
+	if permits != nil {
+		var err error
+		if most, err = permits(ctx); err != nil {
+			return nil, err
+		}
 	}
 	line, _, err := q.list(ctx, zkclient.AnySession)
 	if err != nil {
@@ -76,7 +91,7 @@ func (q *Queue) Members(ctx context.Context, allowed func(nodes int) int) ([]Mem
 	}
 	list := make([]Member, len(present))
 	for i, m := range present {
-		r := rule{names: q.cfg.Names, mode: q.cfg.Names.mode(m.First), allowed: allowed(m.Nodes)}
+		r := rule{names: q.cfg.Names, mode: q.cfg.Names.mode(m.First), allowed: most - m.Nodes}
 		b := r.blockers(line, m.First)
 		m.Holding = b.clear()
 		m.Path, m.Kind, m.Permits = q.path(m.First), q.observedKind(m.First), 1

@@ -41,10 +41,7 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn := v.Connect(t, 10*time.Second, p.Addr())
 				path := test.Path(t)
-				l, err := New(conn, path, with(Default(), lockNames))
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := newQueue(t, conn, path, with(Default(), lockNames))
 				place, err := l.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
 				if err != nil {
 					t.Fatal(err)

@@ -23,10 +23,7 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 		p := v.Proxy(t, server)
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
-		l, err := New(conn, path, with(Default(), lockNames))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := newQueue(t, conn, path, with(Default(), lockNames))
 		for range 5 {
 			place, err := l.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
 			if err != nil {
@@ -81,10 +78,7 @@ func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 			p := v.Proxy(t, v.Servers(t)[0])
 			conn := v.Connect(t, 10*time.Second, p.Addr())
 			path := test.Path(t)
-			q, err := New(conn, path, with(Default(), lockNames))
-			if err != nil {
-				t.Fatal(err)
-			}
+			q := newQueue(t, conn, path, with(Default(), lockNames))
 			grant, err := q.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
 			if err != nil {
 				t.Fatal(err)

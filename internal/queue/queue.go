@@ -17,6 +17,14 @@ import (
 
 // Config is what the options of every recipe set, and what a recipe sets for itself.
 type Config struct {
+	Conn *zk.Conn
+	Dir  string // of the queue
+	// Recipe is the package of the lock, and Path its path as the program gave it. Errors begin with
+	// both, and observers are told of the path; "": Dir.
+	Recipe, Path string
+	// Wrong is what the recipe finds wrong with its arguments, or nil.
+	Wrong error
+
 	ACL  []zk.ACL
 	Data []byte
 	// Observers are told of what happens.
@@ -24,8 +32,6 @@ type Config struct {
 
 	// Names are the kinds of node in the queue.
 	Names Names
-	// Path is the path of the lock as the program gave it, for observers; "": the directory's.
-	Path string
 	// Persistent makes the directory a plain node and not a container, which goes when it is empty:
 	// for clients that make the directory once and then rely on it.
 	Persistent bool
@@ -52,6 +58,7 @@ type Queue struct {
 	kinds  []znode.Kind
 	marker string // the end of a release marker's name, see shortcut.go
 	cfg    Config
+	err    error           // what is wrong with the arguments, or nil
 	traced *zkclient.Trace // nil without observers
 
 	view  dirView
@@ -68,26 +75,37 @@ type Queue struct {
 	untouchable atomic.Bool
 }
 
-// New returns the queue of a lock in the directory dir. It does no I/O. The error says what is
-// wrong with the arguments.
-func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
+// ErrNoConn is the error of a lock that was made without a connection.
+var ErrNoConn = errors.New("the connection is nil")
+
+// wrong returns what is wrong with the configuration, or nil.
+func (cfg Config) wrong() error {
 	switch {
-	case conn == nil:
-		return nil, errors.New("the connection is nil")
+	case cfg.Conn == nil:
+		return ErrNoConn
+	case cfg.Wrong != nil:
+		return cfg.Wrong
 	case len(cfg.ACL) == 0:
-		return nil, fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
+		return fmt.Errorf("%w: WithACL needs at least one entry", zk.ErrInvalidACL)
 	case isReleaseRequest(cfg.Data):
-		return nil, fmt.Errorf("WithData: %q is what asks a holder to release the lock", cfg.Data)
+		return fmt.Errorf("WithData: %q is what asks a holder to release the lock", cfg.Data)
 	case len(cfg.Data) > MaxData:
-		return nil, fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), MaxData)
+		return fmt.Errorf("WithData: %d bytes, the limit is %d", len(cfg.Data), MaxData)
 	}
-	if err := znode.ValidatePath(dir); err != nil {
-		return nil, err
-	}
+	return znode.ValidatePath(cfg.Dir)
+}
+
+// New returns the queue of a lock. It does no I/O. What is wrong with the arguments is the error of
+// the calls that queue or list, and of Invalid.
+func New(cfg Config) *Queue {
 	if cfg.Path == "" {
-		cfg.Path = dir
+		cfg.Path = cfg.Dir
 	}
-	q := &Queue{client: zkclient.Of(conn), dir: dir, cfg: cfg, marker: "-released"}
+	q := &Queue{dir: cfg.Dir, cfg: cfg, err: cfg.wrong(), marker: "-released"}
+	if q.err != nil {
+		return q
+	}
+	q.client = zkclient.Of(cfg.Conn)
 	q.view.always = cfg.KeepView
 	q.readable.Store(slices.ContainsFunc(cfg.ACL, func(a zk.ACL) bool {
 		return a.Scheme == "world" && a.Perms&zk.PermRead != 0
@@ -100,11 +118,30 @@ func New(conn *zk.Conn, dir string, cfg Config) (*Queue, error) {
 		q.traced = q.trace()
 		q.client = q.client.Traced(q.traced)
 	}
-	return q, nil
+	return q
 }
 
-// Client returns the connection.
+// Client returns the connection; nil if the arguments are wrong.
 func (q *Queue) Client() *zkclient.Client { return q.client }
+
+// Invalid returns what is wrong with the arguments of New, or nil.
+func (q *Queue) Invalid() error { return q.err }
+
+// Wrap adds the package, an operation and the path of the lock to an error.
+func (q *Queue) Wrap(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s %s: %w", q.cfg.Recipe, op, q.cfg.Path, err)
+}
+
+// Named adds the path of the lock to an error of one of several.
+func (q *Queue) Named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", q.cfg.Path, err)
+}
 
 // makeDir makes the directory.
 func (q *Queue) makeDir(ctx context.Context) error {

@@ -106,7 +106,7 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 		old, stat, err := g.queue.client.Get(ctx, path)
 		switch {
 		case err == zk.ErrNoNode:
-			if err := g.Verify(ctx); err != nil {
+			if err := (grants{g}).verify(ctx, g.Err); err != nil {
 				return err
 			}
 			continue
@@ -116,7 +116,7 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 			g.ReleaseRequested()
 			g.tellRequested()
 		}
-		_, err = g.Multi(ctx, &zk.SetDataRequest{Path: path, Data: data, Version: stat.Version})
+		_, err = grants{g}.multi(ctx, g.Err, []any{&zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}})
 		if err != zk.ErrBadVersion {
 			return explain(err, "WRITE on "+path)
 		}

@@ -34,19 +34,13 @@ import (
 type Part struct {
 	Queue *Queue
 	Request
+	// Wrong is what is wrong with the arguments of the request, or nil.
+	Wrong error
 	// Ready refuses a caller for whom the lock is not to be had, before anything is created; nil:
 	// no caller is refused.
 	Ready func(ctx context.Context, wait bool) error
 	// Own makes the caller the owner of the grant; nil: the lock has no owner.
 	Own func(*Grant) Owner
-}
-
-// named adds the lock's path to an error of one of several parts.
-func (q *Queue) named(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", q.cfg.Path, err)
 }
 
 // nameAll adds the paths of all locks to an error of an operation on them.
@@ -76,17 +70,26 @@ func together(ctx context.Context, parts []Part, wait bool) (*Joint, error) {
 		return nil, err
 	}
 	for i, p := range parts {
-		var err error
+		err := p.Queue.err
 		switch {
+		case err != nil:
+		case p.Wrong != nil:
+			err = p.Wrong
 		case !p.Queue.client.Same(parts[0].Queue.client):
 			err = errors.New("its connection is not that of the first lock")
 		case slices.ContainsFunc(parts[:i], func(q Part) bool { return q.Queue.dir == p.Queue.dir }):
 			err = errors.New("the lock is given twice")
-		case p.Ready != nil:
-			err = p.Ready(ctx, wait)
 		}
 		if err != nil {
-			return nil, p.Queue.named(err)
+			return nil, p.Queue.Named(err)
+		}
+	}
+	for _, p := range parts {
+		if p.Ready == nil {
+			continue
+		}
+		if err := p.Ready(ctx, wait); err != nil {
+			return nil, p.Queue.Named(err)
 		}
 	}
 	events := make([]*HoldEvents, len(parts))
@@ -111,7 +114,7 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 	var behind waiters
 	for _, w := range all {
 		if err := w.usable(); err != nil {
-			return failed, w.queue.named(err)
+			return failed, w.queue.Named(err)
 		}
 		switch next, err := w.shortcut(ctx, false); next {
 		case granted:
@@ -119,7 +122,7 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 		case relist:
 			behind = append(behind, w)
 		default:
-			return next, w.queue.named(err)
+			return next, w.queue.Named(err)
 		}
 	}
 	for _, w := range behind {
@@ -185,7 +188,7 @@ func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (nex
 		case n.next == relist:
 			left++
 		default:
-			next, err = n.next, n.of.queue.named(n.err)
+			next, err = n.next, n.of.queue.Named(n.err)
 		}
 		if left == 0 || next != granted {
 			cancel()
@@ -230,7 +233,7 @@ func (all waiters) confirm(ctx context.Context) (behind waiters, next turn, err 
 		case relist:
 			behind = append(behind, w)
 		default:
-			return nil, next, w.queue.named(err)
+			return nil, next, w.queue.Named(err)
 		}
 	}
 	return behind, granted, nil

@@ -21,10 +21,7 @@ func TestHoldersOfSeveralAreToldBeforeANodeIsDeleted(t *testing.T) {
 			conn, witness := v.Connect(t, 10*time.Second, server), v.Connect(t, 10*time.Second, server)
 			var parts []Part
 			for _, end := range []string{"-a", "-b"} {
-				q, err := New(conn, test.Path(t)+end, with(Default(), lockNames))
-				if err != nil {
-					t.Fatal(err)
-				}
+				q := newQueue(t, conn, test.Path(t)+end, with(Default(), lockNames))
 				parts = append(parts, Part{Queue: q, Request: Request{Kind: znode.Lock, Nodes: 1}})
 			}
 			j, err := Together(t.Context(), parts, "lock", true)

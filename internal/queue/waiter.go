@@ -103,7 +103,7 @@ func (all waiters) named(q *Queue, err error) error {
 	if len(all) == 1 {
 		return err // the caller does
 	}
-	return q.named(err)
+	return q.Named(err)
 }
 
 // claim is what the waiter has created.

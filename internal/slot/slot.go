@@ -84,9 +84,6 @@ func Path(c Connector, path string) string {
 	return chroot + path
 }
 
-// ErrNoConn is the error of a lock that was made without a Conn.
-var ErrNoConn = errors.New("the connection is nil")
-
 // Client returns the connection in a Conn.
 func Client(c Connector) *zk.Conn { return c.connSlot().client }
 
@@ -105,10 +102,19 @@ func Close(c Connector, with func() error) error {
 // Link returns what package liveness knows about the connection.
 func Link(c Connector) *liveness.Link { return c.connSlot().link }
 
-// Defaults returns the configuration of a lock on this connection without options of its own.
-func Defaults(c Connector) queue.Config {
+// Config returns the configuration of a lock at path, of the package recipe, without options of its
+// own. The connection may be nil, which queue.New finds wrong.
+func Config[C any, P interface {
+	*C
+	Connector
+}](conn P, recipe, path string) queue.Config {
 	cfg := queue.Default()
-	for _, option := range c.connSlot().defaults {
+	cfg.Recipe, cfg.Path = recipe, path
+	if conn == nil {
+		return cfg
+	}
+	cfg.Conn, cfg.Dir = Client(conn), Path(conn, path)
+	for _, option := range conn.connSlot().defaults {
 		option(&cfg)
 	}
 	return cfg
@@ -117,8 +123,7 @@ func Defaults(c Connector) queue.Config {
 // Lock is embedded by the locks that zklocks.All takes.
 type Lock struct {
 	lock any // that embeds it
-	path string
-	part func() (queue.Part, error)
+	part func() queue.Part
 }
 
 func (l *Lock) lockSlot() *Lock { return l }
@@ -126,10 +131,9 @@ func (l *Lock) lockSlot() *Lock { return l }
 // A Locker embeds a Lock.
 type Locker interface{ lockSlot() *Lock }
 
-// PutPart stores in the Lock that a lock embeds what becomes of the lock as one of several. The
-// error of part says what is wrong with the arguments that the lock was made with.
-func PutPart(slot *Lock, lock Locker, path string, part func() (queue.Part, error)) {
-	*slot = Lock{lock: lock, path: path, part: part}
+// PutPart stores in the Lock that a lock embeds what becomes of the lock as one of several.
+func PutPart(slot *Lock, lock Locker, part func() queue.Part) {
+	*slot = Lock{lock: lock, part: part}
 }
 
 // ErrNoLock is the error of a value that no recipe has made.
@@ -142,12 +146,7 @@ func PartOf(lock any) (queue.Part, error) {
 	if !ok || !embedsLock(reflect.ValueOf(lock)) || l.lockSlot().lock != lock {
 		return queue.Part{}, fmt.Errorf("%T: %w", lock, ErrNoLock)
 	}
-	slot := l.lockSlot()
-	part, err := slot.part()
-	if err != nil {
-		return queue.Part{}, fmt.Errorf("%s: %w", slot.path, err)
-	}
-	return part, nil
+	return l.lockSlot().part(), nil
 }
 
 // embedsLock reports whether v points to a struct that embeds a Lock, and not to one that embeds a
@@ -172,6 +171,9 @@ func (noCopy) Unlock() {}
 
 // Members gives the members of a queue the public type.
 func Members[M any](members []queue.Member, public func(queue.Member) M) []M {
+	if members == nil {
+		return nil
+	}
 	list := make([]M, len(members))
 	for i, m := range members {
 		list[i] = public(m)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -86,6 +87,9 @@ func (c *Client) In(session int64) bool { return c.conn.SessionID() == session }
 func (c *Client) Up(session int64) bool {
 	return c.conn.State() == zk.StateHasSession && c.In(session)
 }
+
+// Timeout returns the session timeout that the server granted last.
+func (c *Client) Timeout() time.Duration { return c.link.Timeout() }
 
 // Epoch counts reconnects. If two calls return the same epoch, no reconnect happened in between, so
 // all events in between arrived in server order.

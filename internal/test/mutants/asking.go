@@ -170,9 +170,9 @@ var ofTheAsking = []mutant{
 		name: "data-that-ask",
 		pkg:  "internal/queue",
 		why:  "each holder of the lock is asked to release as soon as it holds",
-		in:   "New",
+		in:   "Config.wrong",
 		old:  `case isReleaseRequest(cfg.Data):`,
-		new:  `case isReleaseRequest(cfg.Data) && conn == nil:`,
+		new:  `case isReleaseRequest(cfg.Data) && cfg.Conn == nil:`,
 		test: scenario(inReentrant, "TestMutex", "bad input is an error at once and nothing is asked"),
 
 		unexplored: notAsked,

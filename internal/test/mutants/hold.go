@@ -251,8 +251,8 @@ var ofTheHold = []mutant{
 		pkg:  "internal/queue",
 		why:  "the hold has ended, and with it its context: the caller is told of the context only",
 		in:   "Hold.Verify",
-		old:  "return grants{h.Grant}.verify(ctx, h.Err)",
-		new:  "return grants{h.Grant}.verify(ctx, h.Grant.Err)",
+		old:  "verify(ctx, h.Err)",
+		new:  "verify(ctx, h.Grant.Err)",
 		test: inReentrant("TestVerifyOfAHoldThatEndsMeanwhile"),
 	},
 	{

@@ -26,8 +26,9 @@ var ofTheFrontDoor = []mutant{
 		name: "multi-of-a-hold-that-was-released",
 		pkg:  "internal/queue",
 		why:  "another hold of the process has the node, and this one writes on",
-		old:  "return grants{h.Grant}.multi(ctx, h.Err, ops)",
-		new:  "return grants{h.Grant}.multi(ctx, h.Grant.Err, ops)",
+		in:   "Hold.Multi",
+		old:  "multi(ctx, h.Err, ops)",
+		new:  "multi(ctx, h.Grant.Err, ops)",
 		test: inReentrant("TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked"),
 
 		unexplored: "in a crowd a hold may have been released before or after",
@@ -159,7 +160,7 @@ var ofTheFrontDoor = []mutant{
 		pkg:  "semaphore",
 		why:  "a program that starts after a Resize is refused, although it has asked for the stored number",
 		old:  `agreed: cfg.stored`,
-		new:  `agreed: cfg.stored && s.err != nil`,
+		new:  `agreed: cfg.stored && cfg.Wrong != nil`,
 		test: inSemaphore("TestTheStoredNumberWins"),
 
 		unexplored: "it does not ask for the stored number",
