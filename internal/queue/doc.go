@@ -85,8 +85,9 @@
 // Lock order, over all packages:
 //
 //	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu; leader Election.mu
+//	hold.State.telling: of a grant; of the holds on it; of the other grants of a Joint, which it ends
 //	Grant.mu
-//	hold.State of a grant: telling, mu; then of its holds: telling, mu
+//	hold.State.mu
 //	localNodes.mu, localNode.mu, HoldEvents.mu, zkclient's monitor and watches: nothing below them
 //	wire: packetConn.sending, packetConn.mu, client.mu, liveness Link.mu
 //
