@@ -74,9 +74,9 @@ func demo(ctx context.Context, servers string) (int, error) {
 	defer os.RemoveAll(dir)
 	foreign := servers != ""
 	if foreign {
-		fmt.Println("Building the examples, for the ZooKeeper at " + servers)
+		fmt.Println("The examples run on the ZooKeeper at " + servers)
 	} else {
-		fmt.Println("Building the examples, for a ZooKeeper in this process's memory")
+		fmt.Println("The examples run on a ZooKeeper in this process's memory")
 		addr, stop, err := inMemory()
 		if err != nil {
 			return 1, err
@@ -84,16 +84,13 @@ func demo(ctx context.Context, servers string) (int, error) {
 		defer stop()
 		servers = addr
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-o", dir)
-	for _, e := range examples {
-		build.Args = append(build.Args, module+e.name)
-	}
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		return 1, fmt.Errorf("go build: %w", err)
-	}
 	for i, e := range examples {
 		fmt.Printf("\n%d/%d %s: %s\n", i+1, len(examples), e.name, e.title)
+		build := exec.CommandContext(ctx, "go", "build", "-o", dir, module+e.name)
+		build.Stderr = os.Stderr
+		if err := build.Run(); err != nil {
+			return 1, fmt.Errorf("go build: %w", err)
+		}
 		cmd := exec.CommandContext(ctx, filepath.Join(dir, e.name), "-servers", servers)
 		if e.flag != "" && !foreign {
 			cmd.Args = append(cmd.Args, e.flag)
