@@ -16,7 +16,7 @@ COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/test)(/|$$)' | pas
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop versions explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -70,6 +70,10 @@ takeover: zookeeper ## cut holders off in every way: each must be told before th
 interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock: all must exclude each other
 	@scripts/peers.sh
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
+
+versions: zookeeper ## run the scenarios, takeover and interop on ZooKeeper 3.4, 3.8 and 3.9, Curator 5.4 and 5.7, kazoo 2.8 and 2.9; the table in docs/versions.md
+	@scripts/peers.sh
+	@GO="$(GO)" scripts/versions.sh
 
 # How many sequences. ZK_HOME chooses the server's version; a failure names the seed that repeats it: DIFFER_SEED=n.
 N ?= 10000

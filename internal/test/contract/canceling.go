@@ -19,7 +19,7 @@ var canceling = []scenario{
 	{"an Unlock with a dead context deletes all the same", unlockedByTheDead, 0},
 	{"the context of Unlock bounds the wait for the answer", unlockBounded, 0},
 	{"questions to a silent server end with their context", questionsEnd, 0},
-	{"a thousand canceled waits leave no goroutine and no watch", thousandCanceled, alone},
+	{"a thousand canceled waits leave no goroutine and no watch", thousandCanceled, alone | unwatches},
 }
 
 var holds = []proxy.Action{proxy.HoldRequest, proxy.HoldReply}

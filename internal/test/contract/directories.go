@@ -19,7 +19,7 @@ var directories = []scenario{
 	{"a directory that another client made serves as well", plainDirectory, 0},
 	{"a directory that is ephemeral is an error", ephemeralDirectory, 0},
 	{"a server that knows no containers makes directories that stay", withoutContainers, 0},
-	{"the directory of an idle lock goes by itself", idleGoes, 0},
+	{"the directory of an idle lock goes by itself", idleGoes, containers},
 	{"a directory that vanishes between two steps is made again", vanishing, 0},
 	{"a holder and a waiter whose directory is deleted", deletedDirectory, 0},
 	{"a directory that is deleted between the create and the listing is made again", deletedBeforeTheListing, 0},

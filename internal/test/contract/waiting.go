@@ -10,7 +10,7 @@ import (
 
 var waiting = []scenario{
 	{"the lock is given in the order of arrival", inOrder, 0},
-	{"a release wakes only the next in line", wakesOne, exclusive | single},
+	{"a release wakes only the next in line", wakesOne, exclusive | single | unwatches},
 	{"a waiter that dies in the middle lets no waiter in", diesInTheMiddle, 0},
 	{"a waiter that gives up in the middle lets no waiter in", givesUpInTheMiddle, 0},
 	{"the next in line gets what a dead holder had", holderDies, 0},
