@@ -34,7 +34,11 @@ func openRequests(ctx context.Context, j job) (lockers, error) {
 	if err != nil {
 		return nil, err
 	}
-	for dir := range ancestors(j.Path) {
+	dirs := slices.Collect(ancestors(j.Path))
+	for i := range j.Among {
+		dirs = append(dirs, lockOf(j.Path, i))
+	}
+	for _, dir := range dirs {
 		if _, err := conn.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && err != zk.ErrNodeExists {
 			conn.Close()
 			return nil, err
@@ -59,6 +63,8 @@ func (r *requests) worker() func(context.Context, bool) (func() error, error) {
 	return func(_ context.Context, read bool) (func() error, error) {
 		node, release, err := "", r.conn.Delete, error(nil)
 		switch {
+		case r.Mode == several:
+			return r.together()
 		case r.Workers == 1:
 			node, err = r.alone()
 		case r.Mode == permits:
@@ -108,7 +114,14 @@ func (r *requests) lock(read bool) (node string, marked bool, err error) {
 	if read {
 		kind = znode.Read
 	}
-	node, err = r.create(kind)
+	if node, err = r.create(kind); err == nil {
+		marked, err = r.turn(node, read)
+	}
+	return node, marked, err
+}
+
+// turn waits until it is the turn of a node.
+func (r *requests) turn(node string, read bool) (marked bool, err error) {
 	for err == nil {
 		var ahead []string
 		if ahead, err = r.ahead(node); err != nil {
@@ -122,7 +135,7 @@ func (r *requests) lock(read bool) (node string, marked bool, err error) {
 		var last bool
 		switch {
 		case len(ahead) == 0:
-			return node, marked, nil
+			return marked, nil
 		case beside == 0 && len(ahead) == 1:
 			_, err = r.wait(ahead, "")
 			last = true
@@ -137,27 +150,63 @@ func (r *requests) lock(read bool) (node string, marked bool, err error) {
 			break
 		}
 	}
-	return node, marked, err
+	return marked, err
+}
+
+// together takes several locks: one transaction makes their nodes, each waits for its turn unless
+// the reply says that it is the only one, and one transaction deletes them.
+func (r *requests) together() (release func() error, err error) {
+	var creates []any
+	var locks []*requests
+	for _, i := range (choice{r.Among, r.AtOnce}).draw() {
+		l := *r
+		l.Path = lockOf(r.Path, i)
+		locks = append(locks, &l)
+		creates = append(creates, l.createAndCount()...)
+	}
+	replies, err := r.conn.Multi(creates...)
+	if err != nil {
+		return nil, err
+	}
+	deletes, errs := make([][]any, len(locks)), make([]error, len(locks))
+	var all sync.WaitGroup
+	for i, l := range locks {
+		node, alone := replies[2*i].String, replies[2*i+1].Stat.NumChildren == 1
+		all.Go(func() {
+			marked := false
+			if !alone {
+				marked, errs[i] = l.turn(node, false)
+			}
+			deletes[i] = l.deletion(node, -1, marked)
+		})
+	}
+	all.Wait()
+	return func() error {
+		_, err := r.conn.Multi(slices.Concat(deletes...)...)
+		return err
+	}, errors.Join(errs...)
 }
 
 func isReader(name string) bool { return strings.Contains(name, string(znode.Read)) }
 
 func (r *requests) deleteMarked(node string, version int32) error {
-	mark := r.markOf(path.Base(node))
-	_, err := r.conn.Multi(
-		&zk.CreateRequest{Path: mark, Acl: everything, Flags: zk.FlagEphemeral},
-		&zk.DeleteRequest{Path: mark, Version: -1},
-		&zk.DeleteRequest{Path: node, Version: version})
+	_, err := r.conn.Multi(r.deletion(node, version, true)...)
 	return err
+}
+
+func (r *requests) deletion(node string, version int32, marked bool) (ops []any) {
+	if marked {
+		mark := r.markOf(path.Base(node))
+		ops = append(ops, &zk.CreateRequest{Path: mark, Acl: everything, Flags: zk.FlagEphemeral}, &zk.DeleteRequest{Path: mark, Version: -1})
+	}
+	return append(ops, &zk.DeleteRequest{Path: node, Version: version})
 }
 
 func (r *requests) markOf(name string) string { return r.Path + "/" + name + "-released-read-write" }
 
 // alone makes a node in a transaction whose reply tells that it is the only one.
 func (r *requests) alone() (node string, err error) {
-	replies, err := r.conn.Multi(
-		&zk.CreateRequest{Path: r.Path + "/" + znode.Prefix(r.id, znode.Write), Acl: everything, Flags: zk.FlagEphemeral | zk.FlagSequence},
-		&zk.SetDataRequest{Path: r.Path, Version: -1})
+	replies, err := r.conn.Multi(r.createAndCount()...)
 	if err != nil {
 		return "", err
 	}
@@ -165,6 +214,14 @@ func (r *requests) alone() (node string, err error) {
 		return "", fmt.Errorf("%s: %d children, want 1", r.Path, n)
 	}
 	return replies[0].String, nil
+}
+
+// createAndCount makes a node; the reply counts the children.
+func (r *requests) createAndCount() []any {
+	return []any{
+		&zk.CreateRequest{Path: r.Path + "/" + znode.Prefix(r.id, znode.Write), Acl: everything, Flags: zk.FlagEphemeral | zk.FlagSequence},
+		&zk.SetDataRequest{Path: r.Path, Version: -1},
+	}
 }
 
 // wait waits until one of the nodes is gone. marked: and its mark has been made.
@@ -185,6 +242,9 @@ func (r *requests) wait(names []string, mark string) (marked bool, err error) {
 	}
 	cases := make([]reflect.SelectCase, len(events))
 	for i, event := range events {
+		if event == nil { // the node had gone before
+			return false, nil
+		}
 		cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(event)}
 	}
 	_, event, _ := reflect.Select(cases)
@@ -198,7 +258,9 @@ func (r *requests) waitForAll(names []string, own string) error {
 		return err
 	}
 	for _, event := range events[:len(names)] {
-		<-event
+		if event != nil { // otherwise the node had gone before
+			<-event
+		}
 	}
 	return nil
 }

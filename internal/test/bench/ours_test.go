@@ -35,7 +35,7 @@ func openOurs(ctx context.Context, j job) (lockers, error) {
 	switch {
 	case j.Mode == several:
 		for i := range j.Among {
-			l.all = append(l.all, rwlock.New(conn, fmt.Sprintf("%s/%d", j.Path, i)))
+			l.all = append(l.all, rwlock.New(conn, lockOf(j.Path, i)))
 		}
 	case j.Mode == permits:
 		l.sem = semaphore.New(conn, j.Path, j.Permits)
@@ -158,7 +158,7 @@ func (l *zkLocks) worker() func(context.Context, bool) (func() error, error) {
 func (l *zkLocks) oneByOne() func(context.Context, bool) (func() error, error) {
 	locks := make([]*zk.Lock, l.some.among)
 	for i := range locks {
-		locks[i] = zk.NewLock(l.conn, fmt.Sprintf("%s/%d", l.path, i), zk.WorldACL(zk.PermAll))
+		locks[i] = zk.NewLock(l.conn, lockOf(l.path, i), zk.WorldACL(zk.PermAll))
 	}
 	return func(context.Context, bool) (func() error, error) {
 		drawn := l.some.draw()
@@ -179,6 +179,9 @@ func (l *zkLocks) oneByOne() func(context.Context, bool) (func() error, error) {
 		return release, nil
 	}
 }
+
+// lockOf is the path of one of several locks.
+func lockOf(path string, i int) string { return fmt.Sprintf("%s/%d", path, i) }
 
 // A choice is that of a few numbers among many.
 type choice struct{ among, atOnce int }

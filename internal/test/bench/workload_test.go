@@ -71,15 +71,15 @@ var workloads = []workload{
 	},
 	{
 		name: "2 of 16 locks at once, 16 sessions", job: severalOf(16, 2),
-		peers: []string{ours, zkLock, curator}, targets: []target{{curator, 3}},
+		peers: []string{ours, zkLock, curator, bare}, targets: []target{{curator, 3}},
 		without: sorted,
 	}, {
 		name: "4 of 16 locks at once, 16 sessions", job: severalOf(16, 4),
-		peers: []string{ours, zkLock, curator}, targets: []target{{curator, 3}},
+		peers: []string{ours, zkLock, curator, bare}, targets: []target{{curator, 3}},
 		without: sorted,
 	}, {
 		name: "4 locks at once, 1 session", job: job{Mode: several, Sessions: 1, Workers: 1, Among: 4, AtOnce: 4},
-		peers: []string{ours, zkLock, curator}, targets: []target{{curator, 3}, {"", 2}},
+		peers: []string{ours, zkLock, curator, bare}, targets: []target{{curator, 3}, {"", 2}},
 		without: sorted,
 	},
 	free,
