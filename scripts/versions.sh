@@ -65,7 +65,9 @@ trap 'rm -f "$log" "$table"' EXIT
 		row+=" $cell |"
 		tests "ZooKeeper $v, takeover" ./internal/test/takeover
 		row+=" $cell |"
-		tests "ZooKeeper $v, interop" ./internal/test/interop
+		# Curator 5 needs ZooKeeper 3.5.
+		[ "$v" = 3.4.13 ] && with='Kazoo|ZkLock' || with=.
+		tests "ZooKeeper $v, interop" -run "$with" ./internal/test/interop
 		echo "$row $cell |"
 	done
 	unset ZK_HOME
