@@ -14,9 +14,9 @@ TOOL = $(GO) tool -modfile=tools/go.mod
 COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/test)(/|$$)' | paste -sd, -)
 
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
-test again hammer takeover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
+test again hammer takeover failover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover mutants mutants-explored interop versions explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover failover mutants mutants-explored interop versions explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -66,6 +66,13 @@ mutants-explored: ## put the same bugs in, and let the explorer alone look for e
 takeover: zookeeper ## cut holders off in every way: each must be told before the next one holds; times are printed
 	TAKEOVER=1 \
 	$(GO) test -count=1 -timeout 60m -v ./internal/test/takeover
+
+# How many rounds.
+FAILOVER ?= 20
+
+failover: zookeeper ## measure how long there is no leader, killed or resigned, beside Curator's LeaderLatch and etcd
+	@scripts/peers.sh etcd
+	FAILOVER=$(FAILOVER) $(GO) test -count=1 -timeout 60m -v -run TestFailover ./internal/test/failover
 
 interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Lock: all must exclude each other
 	@scripts/peers.sh

@@ -23,7 +23,6 @@ type Election struct {
 	queue   *queue.Queue
 	request queue.Request
 	backoff backoff
-	timeout func() time.Duration // of the session
 
 	mu     sync.Mutex // lock order: as a recipe's mutex, see package queue
 	active map[*held]struct{}

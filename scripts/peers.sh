@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that the other libraries with which make interop tests are there: Curator and a Java compiler, and kazoo.
+# Makes sure that the other libraries with which make interop tests are there: Curator and a Java compiler, and kazoo; with
+# an argument, etcd, too.
 set -euo pipefail
 
 missing=()
@@ -7,6 +8,7 @@ missing=()
 command -v javac >/dev/null || missing+=(default-jdk-headless)
 { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c 'import kazoo.client' 2>/dev/null; } ||
 	python3 -c 'import kazoo.client' 2>/dev/null || missing+=(python3-kazoo)
+[ "${1:-}" != etcd ] || { command -v etcd && command -v etcdctl; } >/dev/null || missing+=(etcd-server etcd-client)
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 command -v apt-get >/dev/null || { echo "Not installed, and there is no apt-get: ${missing[*]}" >&2; exit 1; }
