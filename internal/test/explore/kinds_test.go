@@ -56,7 +56,13 @@ var kindsOfWorlds = []kind{
 	// Numbers of permits that change while a waiter hears nothing.
 	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush},
 	// Several locks at once, whose nodes go one by one.
-	{name: "together", bend: several, strike: (*nemesis).pluck},
+	{name: "together", bend: several, strike: (*nemesis).several},
+	// The same where nothing else breaks: whose node is deleted hears of it at once.
+	{name: "together and calm", bend: calmly, strike: (*nemesis).prune},
+	// One worker alone, whose directories come and go.
+	{name: "together and alone", flavors: []string{"rwlock", "reentrant", "semaphore", "reentrant, observed"}, bend: alone, strike: (*nemesis).wear, tolerates: usedUp},
+	// A turn that comes at one lock, and ends before it comes at the other.
+	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink},
 	// Permits that are taken away one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
 	// Leaders that are shown: by servers that are behind, and by one that the others have given up.
@@ -144,6 +150,25 @@ func several(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.paths, p.seldom, p.hands = 2+r.IntN(3), 1, r.IntN(3)
 	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
+}
+
+func calmly(p *plan, r *rand.Rand) {
+	several(p, r)
+	p.hands, p.calm, p.proofs = 0, true, 2
+	p.rest = between(r, 20*time.Millisecond, 200*time.Millisecond)
+}
+
+func alone(p *plan, r *rand.Rand) {
+	quiet(p, r)
+	p.hosts, p.workers, p.paths, p.seldom = 1, 1, 2+r.IntN(3), 2
+	p.idle, p.reap = time.Second, time.Second
+	p.stay = between(r, 10*time.Millisecond, 200*time.Millisecond)
+}
+
+func shrinking(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.first, p.paths, p.seldom, p.hands, p.resizes = 0, 2, 2, 0, true
+	p.hosts, p.workers = 3, 2+r.IntN(2)
 }
 
 func resizing(p *plan, r *rand.Rand) {

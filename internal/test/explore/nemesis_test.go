@@ -117,9 +117,7 @@ func (n *nemesis) strikeSession() {
 		}
 	case 1:
 		if left := n.left(); len(left) > 0 {
-			if node := left[n.random.IntN(len(left))]; n.remove(node) {
-				n.condemn(node.path)
-			}
+			n.remove(left[n.random.IntN(len(left))])
 		}
 	default:
 		if !n.chance(3) {

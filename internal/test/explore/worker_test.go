@@ -189,13 +189,16 @@ func (t *tenure) alone() {
 	if t.again != nil && t.chance(3) {
 		t.reenter()
 	}
-	if t.kind == history.Exclusive && t.chance(8) && !t.lost {
+	if t.inner != nil && t.chance(2) && t.enterInner() {
+		return
+	}
+	if t.kind == history.Exclusive && t.chance(min(8, t.world.proofs)) && !t.lost {
 		t.write(t.chance(4))
 	}
 	if t.downgrade != nil && t.chance(4) {
 		t.toRead()
 	}
-	if t.chance(100) && !t.lost {
+	if t.chance(t.world.proofs) && !t.lost {
 		t.verify()
 	}
 	t.release()
@@ -276,9 +279,7 @@ func (t *tenure) lose() {
 	}
 	t.lost = true
 	t.count("lost")
-	if t.world.quiet {
-		t.bad("it was lost, and nothing broke")
-	}
+	t.provoked()
 	if t.Held() {
 		t.bad("it was lost, and Held says true")
 	}
@@ -289,33 +290,83 @@ func (t *tenure) lose() {
 	}
 }
 
-// reenter has the owner in once more, and gives the two holds back in either order.
-func (t *tenure) reenter() {
-	ctx, cancel := t.calling()
-	defer cancel()
+// provoked: a hold is lost because something broke.
+func (t *tenure) provoked() {
+	if t.world.quiet || t.world.calm && !t.world.isTainted(t.stay) {
+		t.bad("it was lost, and nothing broke: %v", t.Err())
+	}
+}
+
+// enterAgain has the owner in once more; nil: the lock is lost.
+func (t *tenure) enterAgain(ctx context.Context, enter func(context.Context) (*grip, error)) *grip {
 	var again *grip
 	var err error
 	if t.chance(2) {
 		// Another goroutine, which the context makes an owner.
 		var other sync.WaitGroup
-		other.Go(func() { again, err = t.again(t.Context(ctx)) })
+		other.Go(func() { again, err = enter(t.Context(ctx)) })
 		other.Wait()
 	} else {
-		again, err = t.again(ctx)
+		again, err = enter(ctx)
 	}
 	switch {
-	case errors.Is(err, hold.ErrLost):
+	case errors.Is(err, hold.ErrLost),
+		// The context of several ends before the loss of another lock of them ends this one.
+		t.inner != nil && errors.Is(err, context.Canceled) && errors.Is(t.Err(), hold.ErrLost):
 		t.lose()
-		return
+		return nil
 	case err != nil:
 		t.bad("re-entry: %v", err)
-		return
+		return nil
 	case t.lost:
 		t.bad("re-entered a lock that was lost")
 	}
 	t.count("re-entered")
 	if again.Token() != t.Token() {
 		t.bad("a re-entry has token %d", again.Token())
+	}
+	return again
+}
+
+// enterInner has the owner in one of several locks once more, and gives the two holds back in
+// either order. It reports whether that of the several has been given back.
+func (t *tenure) enterInner() (released bool) {
+	ctx, cancel := t.calling()
+	defer cancel()
+	again := t.enterAgain(ctx, t.inner.again)
+	if again == nil {
+		return false
+	}
+	if released = t.chance(2); released {
+		// The one lock is held on, and the others are not.
+		var inner *stay
+		inner, t.stay = t.stay.part(t.inner.path)
+		t.world.swap(inner, again.held)
+		t.release()
+		time.Sleep(t.length()) // virtual: others may come
+		t.world.look(inner)
+		after := t.world.leaveOne(inner)
+		defer func() {
+			after(false)
+			inner.visit.released = t.world.clock.now()
+		}()
+	}
+	switch err := again.give(ctx); {
+	case errors.Is(err, hold.ErrLost) && !released:
+		t.look() // the hold of several says so, too
+	case err != nil && !errors.Is(err, hold.ErrLost) && !t.closing():
+		t.bad("release of one of two: %v", err)
+	}
+	return released
+}
+
+// reenter has the owner in once more, and gives the two holds back in either order.
+func (t *tenure) reenter() {
+	ctx, cancel := t.calling()
+	defer cancel()
+	again := t.enterAgain(ctx, t.again)
+	if again == nil {
+		return
 	}
 	first := again.give
 	if t.chance(2) {
@@ -358,7 +409,10 @@ func (t *tenure) toRead() {
 func (t *tenure) verify() {
 	ctx, cancel := t.calling()
 	defer cancel()
+	gone := t.world.isGone(t.stay)
 	switch err := t.Verify(ctx); {
+	case err == nil && gone:
+		t.bad("verified, although a node of it had been deleted")
 	case err == nil:
 		t.count("verified")
 	case errors.Is(err, hold.ErrLost):
@@ -378,8 +432,11 @@ func (t *tenure) write(inVain bool) {
 	if inVain {
 		ops = append(ops, &zk.DeleteRequest{Path: t.world.store + "/none", Version: -1})
 	}
+	gone := t.world.isGone(t.stay)
 	replies, err := t.Multi(ctx, ops...)
 	switch {
+	case err == nil && gone:
+		t.bad("a write was done, although a node of the hold had been deleted")
 	case inVain && errors.Is(err, zk.ErrNoNode) && !errors.Is(err, hold.ErrLost):
 		t.count("written in vain")
 		if len(replies) != 2 || replies[1].Error != zk.ErrNoNode {
@@ -409,7 +466,7 @@ func (t *tenure) release() {
 	if t.chance(8) {
 		ctx = t.Context(ctx) // as `ctx = h.Context(ctx); defer h.Release(ctx)` does
 	}
-	impatient := t.chance(20)
+	impatient := t.chance(20) && !t.world.lone
 	if impatient {
 		cancel()
 	}
@@ -427,6 +484,7 @@ func (t *tenure) release() {
 		// The release found out. It has ended the hold as released, so Lost may stay open.
 		if !t.lost {
 			t.count("lost")
+			t.provoked()
 		}
 	case impatient && errors.Is(err, context.Canceled):
 		t.count("released in the background")

@@ -49,6 +49,8 @@ type plan struct {
 	hasty   bool          // a caller that gives up does so soon
 	seldom  int           // one in so many holds is of several locks
 	long    int           // one in so many holds lasts for as long as a session or several
+	calm    bool          // nothing breaks but that nodes are deleted
+	proofs  int           // one in so many holds is verified
 }
 
 func draw(seed uint64) plan {
@@ -69,7 +71,7 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
-	p.long, p.seldom = 40, 4
+	p.long, p.seldom, p.proofs = 40, 4, 100
 	p.stay, p.reap = 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
@@ -191,6 +193,7 @@ func play(t *testing.T, p plan) *result {
 		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
 		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit)},
 	}
+	w.ledger.lone = p.hosts*p.workers == 1
 	w.servers()
 	for i := range p.paths {
 		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
