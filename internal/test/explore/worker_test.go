@@ -189,7 +189,7 @@ func (t *tenure) alone() {
 	if t.again != nil && t.chance(3) {
 		t.reenter()
 	}
-	if t.inner != nil && t.chance(2) && t.enterInner() {
+	if t.inner != nil && !t.lost && t.chance(2) && t.enterInner() {
 		return
 	}
 	if t.kind == history.Exclusive && t.chance(min(8, t.world.proofs)) && !t.lost {
