@@ -18,12 +18,15 @@ type kind struct {
 	strike    func(*nemesis)       // nil: none
 	tolerates func(err error) bool // what else an acquisition may return; nil: nothing
 	furnish   func(*world)         // before the workers begin; nil: nothing
+	calm      bool                 // nothing breaks but that nodes are deleted
 }
 
 // kindsOfWorlds take turns, from seed to seed.
 var kindsOfWorlds = []kind{
 	// Many of one process that share a place or hand it on, and give up in a hurry.
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
+	// The same where nothing breaks but that their node is deleted.
+	{name: "crowded and calm", flavors: shared, bend: func(p *plan, r *rand.Rand) { crowded(p, r); calm(p, r) }, strike: (*nemesis).prune, calm: true},
 	// All faults at once, on a large world.
 	{name: "wide"},
 	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no
@@ -58,7 +61,7 @@ var kindsOfWorlds = []kind{
 	// Several locks at once, whose nodes go one by one.
 	{name: "together", bend: several, strike: (*nemesis).several},
 	// The same where nothing else breaks: whose node is deleted hears of it at once.
-	{name: "together and calm", bend: calmly, strike: (*nemesis).prune},
+	{name: "together and calm", bend: func(p *plan, r *rand.Rand) { several(p, r); calm(p, r) }, strike: (*nemesis).prune, calm: true},
 	// One worker alone, whose directories come and go.
 	{name: "together and alone", flavors: []string{"rwlock", "reentrant", "semaphore", "reentrant, observed"}, bend: alone, strike: (*nemesis).wear, tolerates: usedUp},
 	// A turn that comes at one lock, and ends before it comes at the other.
@@ -85,6 +88,9 @@ func crowded(p *plan, r *rand.Rand) {
 	p.hosts, p.workers, p.hasty = 2, 5+r.IntN(5), true
 	p.stay = between(r, time.Millisecond, 20*time.Millisecond)
 	p.idle = between(r, time.Millisecond, 30*time.Millisecond)
+	if r.IntN(2) == 0 {
+		p.grain = time.Millisecond
+	}
 }
 
 // narrow is a world of few, in which two events of one lock meet often.
@@ -152,9 +158,8 @@ func several(p *plan, r *rand.Rand) {
 	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
 }
 
-func calmly(p *plan, r *rand.Rand) {
-	several(p, r)
-	p.hands, p.calm, p.proofs = 0, true, 2
+func calm(p *plan, r *rand.Rand) {
+	p.hands, p.proofs = 0, 2
 	p.rest = between(r, 20*time.Millisecond, 200*time.Millisecond)
 }
 

@@ -53,12 +53,13 @@ type ledger struct {
 	clock *clock
 	rec   *history.Recorder
 	lone  bool // there is one worker, and each of its calls is waited for
+	calm  bool // nothing breaks but that nodes are deleted
 
 	mu      sync.Mutex
 	inside  map[string][]*stay
 	ended   map[int64]bool    // sessions that the nemesis ended at the server
 	deleted map[string]bool   // claims of which the nemesis deletes a node, see claimOf
-	gone    map[string]bool   // those of which it has deleted one
+	gone    map[string]int64  // when it had deleted one
 	doomed  map[string]bool   // those by which none may hold any more
 	waited  map[string]int64  // when a claim was seen to wait
 	worn    map[string]string // by path, the claim after which its directory should be deleted
@@ -111,7 +112,7 @@ func (s *stay) part(path string) (one, others *stay) {
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
-		ended: make(map[int64]bool), deleted: make(map[string]bool), gone: make(map[string]bool), doomed: make(map[string]bool),
+		ended: make(map[int64]bool), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown),
 	}
@@ -201,6 +202,9 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	}
 	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
 		l.complainLocked("%s: %v holds by %s, of the last numbers that there are", s.Path, s.Hold, node)
+	}
+	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(slack) && s.hold.Held() {
+		l.complainLocked("%s: %v holds by %s, which was deleted at %v", s.Path, s.Hold, node, time.Duration(gone))
 	}
 	s.over = false
 	s.Called = max(s.Called, l.waited[claimOf(node)])
@@ -319,14 +323,14 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 func (l *ledger) took(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.gone[claimOf(node)] = true
+	l.gone[claimOf(node)] = l.clock.now()
 }
 
 // isGone reports whether a node of the hold is known to be deleted.
 func (l *ledger) isGone(s *stay) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(s.all(), func(s *stay) bool { return l.gone[claimOf(nodeOf(s.hold))] })
+	return slices.ContainsFunc(s.all(), func(s *stay) bool { return l.gone[claimOf(nodeOf(s.hold))] != 0 })
 }
 
 // unheard looks for holders that listen and have not heard, slack after a node of their hold was

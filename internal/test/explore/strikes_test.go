@@ -432,7 +432,11 @@ func (n *nemesis) shrink() {
 	if !to(leastPermits) {
 		return
 	}
-	n.say("shrunk", "%s: there are %d permits, and the other locks come free", h.name, leastPermits)
+	n.say("shrunk", "%s: there are %d permits, and the other lock comes free", h.name, leastPermits)
+	if !n.chance(4) {
+		time.Sleep(min(2*n.stay, n.session/3)) // virtual: its holder releases it
+		return
+	}
 	line := n.inLine()
 	for _, s := range line {
 		waits := func(o standing) bool { return o.session == session && isAhead(s.path, o.path) }

@@ -74,7 +74,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 		if w.world.hasty {
 			most = 20 * time.Millisecond
 		}
-		timer := time.AfterFunc(between(w.random, 10*time.Microsecond, most), cancel)
+		timer := time.AfterFunc(w.world.align(between(w.random, 10*time.Microsecond, most)), cancel)
 		return ctx, func() { timer.Stop(); cancel() }
 	}
 	return ctx, cancel
@@ -180,7 +180,16 @@ func (t *tenure) length() time.Duration {
 	case t.chance(t.world.plan.long):
 		return between(t.random, t.world.session/8, 3*t.world.session)
 	}
-	return between(t.random, 10*time.Microsecond, t.world.plan.stay)
+	return t.world.align(between(t.random, 10*time.Microsecond, t.world.plan.stay))
+}
+
+// align makes a duration that begins now end at a multiple of the grain.
+func (w *world) align(d time.Duration) time.Duration {
+	if w.grain == 0 {
+		return d
+	}
+	now := time.Since(w.clock.start)
+	return (now + d).Truncate(w.grain) + w.grain - now
 }
 
 // alone: one goroutine does one thing after another.

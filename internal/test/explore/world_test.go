@@ -49,8 +49,8 @@ type plan struct {
 	hasty   bool          // a caller that gives up does so soon
 	seldom  int           // one in so many holds is of several locks
 	long    int           // one in so many holds lasts for as long as a session or several
-	calm    bool          // nothing breaks but that nodes are deleted
 	proofs  int           // one in so many holds is verified
+	grain   time.Duration // callers release and give up at multiples of it, so at the same instants; 0: at any
 }
 
 func draw(seed uint64) plan {
@@ -193,7 +193,7 @@ func play(t *testing.T, p plan) *result {
 		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
 		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit)},
 	}
-	w.ledger.lone = p.hosts*p.workers == 1
+	w.ledger.lone, w.ledger.calm = p.hosts*p.workers == 1, p.kind.calm
 	w.servers()
 	for i := range p.paths {
 		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
