@@ -203,7 +203,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
 		l.complainLocked("%s: %v holds by %s, of the last numbers that there are", s.Path, s.Hold, node)
 	}
-	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(slack) && s.hold.Held() {
+	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(slack) {
 		l.complainLocked("%s: %v holds by %s, which was deleted at %v", s.Path, s.Hold, node, time.Duration(gone))
 	}
 	s.over = false

@@ -140,7 +140,7 @@ func (n *nemesis) fires(f *proxy.Fault) bool {
 	}
 }
 
-// condemn says that the hold of a node that was deleted just now is none, nor one of those that were
+// condemn says that no hold by a node that was deleted just now is one, nor by those that were
 // created with it, if one of them all has nodes ahead that keep it from holding.
 func (w *world) condemn(path string) {
 	left := w.left()
@@ -177,7 +177,7 @@ func isAhead(path, of string) bool {
 // sameClaim reports whether two nodes were created at once, maybe in different directories.
 func sameClaim(a, b string) bool { return idOf(a) == idOf(b) }
 
-// idOf is the id that nodes have in common that were created at once. Kazoo writes it without dashes.
+// idOf is the id that nodes have in common that were created at once. Kazoo's names have no dashes.
 func idOf(path string) string { return strings.ReplaceAll(parsed(path).ID, "-", "") }
 
 // blocks: a mutex with kazoo's names does not see the readers.

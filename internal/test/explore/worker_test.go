@@ -56,7 +56,7 @@ func (w *worker) run() {
 		}
 		select { // the connection was closed under it: the next one comes in a moment
 		case <-client.replaced:
-		case <-time.After(time.Until(w.world.end)):
+		case <-time.After(time.Until(w.world.end)): // virtual
 		}
 	}
 }
@@ -64,7 +64,11 @@ func (w *worker) run() {
 // wait is the context of an acquisition: some have given up before they ask, some give up at an
 // instant that is as likely to be early as late, all others wait for longer than any fault lasts.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithDeadline(context.Background(), w.world.end.Add(patience))
+	limit := w.world.end.Add(patience)
+	if w.world.lone { // there is nothing to wait for
+		limit = time.Now().Add(w.world.session)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), limit)
 	switch {
 	case w.world.quiet:
 	case w.chance(50):
@@ -142,7 +146,7 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (us
 			w.world.told.Lock()
 			stuck := w.world.stuck
 			w.world.told.Unlock()
-			w.world.complain("%s: %s waits although all faults ended %v ago: %v; the queue: %s (%v)\n%s", l.path, w.who, patience, err, q, qerr, stuck)
+			w.world.complain("%s: %s waits although nothing is broken any more: %v; the queue: %s (%v)\n%s", l.path, w.who, err, q, qerr, stuck)
 		}
 		w.count("canceled")
 	case w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
@@ -220,7 +224,7 @@ func (t *tenure) dwell(d time.Duration) {
 		return
 	}
 	if t.chance(2) {
-		time.Sleep(d)
+		time.Sleep(d) // virtual
 		return
 	}
 	if t.chance(2) {
@@ -236,7 +240,7 @@ func (t *tenure) dwell(d time.Duration) {
 			return
 		case <-t.ReleaseRequested():
 			return
-		case <-time.After(d / 4):
+		case <-time.After(d / 4): // virtual
 		}
 	}
 }
@@ -255,7 +259,7 @@ func (t *tenure) awaitDeadlines(d time.Duration) {
 		case <-lost:
 			t.look()
 			return
-		case <-time.After(time.Until(next)):
+		case <-time.After(time.Until(next)): // virtual
 		}
 		late := open(lost)
 		if !t.look() {
@@ -559,7 +563,7 @@ func (t *tenure) crowd() {
 			defer cancel()
 			for range r.IntN(4) {
 				if r.IntN(3) == 0 {
-					time.Sleep(between(r, time.Microsecond, 5*time.Millisecond))
+					time.Sleep(between(r, time.Microsecond, 5*time.Millisecond)) // virtual
 				}
 				t.act(ctx, r)
 			}
@@ -646,7 +650,7 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 		select {
 		case <-t.Lost():
 		case <-t.ReleaseRequested():
-		case <-time.After(between(r, time.Microsecond, time.Millisecond)):
+		case <-time.After(between(r, time.Microsecond, time.Millisecond)): // virtual
 		}
 	case 4:
 		what, err = "verify", t.Verify(ctx)

@@ -292,7 +292,7 @@ func (w *world) remember() {
 // settle waits for clean-ups that go on in the background, and looks for what is left in line.
 // The sessions live: no server deletes it.
 func (w *world) settle() {
-	for deadline := time.Now().Add(patience); ; time.Sleep(w.session / 4) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(w.session / 4) { // virtual
 		left := w.left()
 		if len(left) == 0 {
 			break

@@ -62,8 +62,8 @@ type Violation struct {
 //
 // A changed limit binds a hold if it was in force at some time between Called and Acquired; holders
 // keep what they have. So the permits held at one time may come up to the largest limit that one of
-// these holders may have met. But when a hold was granted, those of smaller tokens were ahead of it:
-// together with them it keeps within the limit that it has met itself.
+// these holders may have met. But when a hold was granted, those of smaller tokens were ahead of
+// it: together with them it keeps within the limit that it has met itself.
 func Check(rules Rules, records ...[]Hold) *Report {
 	var all []Hold
 	for _, r := range records {
