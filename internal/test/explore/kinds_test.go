@@ -26,7 +26,7 @@ var kindsOfWorlds = []kind{
 	// Many of one process that share a place or hand it on, and give up in a hurry.
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
 	// The same where nothing breaks but that their node is deleted.
-	{name: "crowded and calm", flavors: shared, bend: func(p *plan, r *rand.Rand) { crowded(p, r); calm(p, r) }, strike: (*nemesis).prune, calm: true},
+	{name: "crowded and calm", flavors: shared, bend: calmCrowd, strike: (*nemesis).prune, calm: true},
 	// All faults at once, on a large world.
 	{name: "wide"},
 	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no
@@ -156,6 +156,13 @@ func several(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.paths, p.seldom, p.hands = 2+r.IntN(3), 1, r.IntN(3)
 	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
+}
+
+// calmCrowd: a row of writers, or of readers, lasts for long enough to hear what becomes of its node.
+func calmCrowd(p *plan, r *rand.Rand) {
+	crowded(p, r)
+	calm(p, r)
+	p.stay = between(r, 20*time.Millisecond, 200*time.Millisecond)
 }
 
 func calm(p *plan, r *rand.Rand) {

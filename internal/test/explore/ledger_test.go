@@ -203,7 +203,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
 		l.complainLocked("%s: %v holds by %s, of the last numbers that there are", s.Path, s.Hold, node)
 	}
-	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(slack) {
+	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(hearing) {
 		l.complainLocked("%s: %v holds by %s, which was deleted at %v", s.Path, s.Hold, node, time.Duration(gone))
 	}
 	s.over = false
@@ -333,7 +333,7 @@ func (l *ledger) isGone(s *stay) bool {
 	return slices.ContainsFunc(s.all(), func(s *stay) bool { return l.gone[claimOf(nodeOf(s.hold))] != 0 })
 }
 
-// unheard looks for holders that listen and have not heard, slack after a node of their hold was
+// unheard looks for holders that listen and have not heard, some time after a node of their hold was
 // deleted while no other thing broke, and for other nodes of the hold, which its loss deletes.
 func (w *world) unheard(taken []*stay) {
 	left := w.left()

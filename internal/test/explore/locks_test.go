@@ -44,37 +44,38 @@ type grip struct {
 
 // A flavor is a recipe with options.
 type flavor struct {
-	name  string
-	rules history.Rules // limits are the world's to add
-	open  func(w *world, conn *zklocks.Conn, path string) *lock
+	name    string
+	rules   history.Rules // limits are the world's to add
+	open    func(w *world, conn *zklocks.Conn, path string) *lock
+	handoff int // how often in a row writers hand the lock on
 }
 
 // flavors are dealt to the paths in turn.
 var flavors = []flavor{
 	{"rwlock", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path), path)
-	}},
+	}, 0},
 	{"rwlock with handoff and linger", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)), path)
-	}},
+	}, 3},
 	{"reentrant", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path), path)
-	}},
+	}, 0},
 	{"semaphore", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return permits(w, semaphore.New(conn, path, firstPermits), path)
-	}},
+	}, 0},
 	{"rwlock with handoff, observed", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), zklocks.WithObserver(w.balance.observer())), path)
-	}},
+	}, 2},
 	{"kazoo names, a mutex among them", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mixed(rwlock.New(conn, path, rwlock.WithKazooNames()), reentrant.New(conn, path, reentrant.WithKazooNames()), path)
-	}},
+	}, 0},
 	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
-	}},
+	}, 0},
 	{"leader", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return election(w, leader.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
-	}},
+	}, 0},
 }
 
 // besides is behind the path of holds that exclude only each other, see mixed.

@@ -403,6 +403,14 @@ func (w *world) judge() string {
 			w.found = append(w.found, w.late(path)...)
 		}
 	}
+	for i, path := range w.paths {
+		switch f := w.flavor(i); {
+		case f.handoff > 0:
+			w.found = append(w.found, w.handedOn(path, f.handoff)...)
+		case w.quiet && f.name == "rwlock":
+			w.found = append(w.found, w.overtaking(path)...)
+		}
+	}
 	slices.SortFunc(w.found, func(a, b finding) int { return int(a.at - b.at) })
 	for i, f := range w.found {
 		if i == mostFindings {
