@@ -155,8 +155,8 @@ func (f *follower) follow(ctx context.Context) error {
 		case known.Err() != nil, errors.Is(err, zkclient.ErrOver):
 			return nil
 		case err == zk.ErrNoNode:
-			// It has left since the listing, and so has the last one: where terms are shorter than a
-			// round trip, no other may be seen for longer than the session timeout.
+			// It has left since the listing, and so has the last one. Where terms are shorter than
+			// a round trip, none may be seen for longer than the session timeout.
 			f.tell(Front{Member: f.last.Member})
 			continue
 		case err != nil:
@@ -182,8 +182,8 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// watchFirst reads the first member, and watches for the next change. It returns zk.ErrNoNode if the
-// member has left before it was read.
+// watchFirst reads the first member, and watches for the next change. It returns zk.ErrNoNode if
+// the member has left before it was read.
 func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.Watch, error) {
 	nodes, _, err := q.list(ctx, sess)
 	if err == nil && len(nodes) == 0 {

@@ -158,7 +158,8 @@ func several(p *plan, r *rand.Rand) {
 	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
 }
 
-// calmCrowd: a row of writers, or of readers, lasts for long enough to hear what becomes of its node.
+// calmCrowd: a row of writers, or of readers, lasts for long enough to hear what becomes of its
+// node.
 func calmCrowd(p *plan, r *rand.Rand) {
 	crowded(p, r)
 	calm(p, r)

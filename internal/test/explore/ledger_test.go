@@ -333,8 +333,8 @@ func (l *ledger) isGone(s *stay) bool {
 	return slices.ContainsFunc(s.all(), func(s *stay) bool { return l.gone[claimOf(nodeOf(s.hold))] != 0 })
 }
 
-// unheard looks for holders that listen and have not heard, some time after a node of their hold was
-// deleted while no other thing broke, and for other nodes of the hold, which its loss deletes.
+// unheard looks for holders that listen and have not heard, some time after a node of their hold
+// was deleted while no other thing broke, and for other nodes of the hold, which its loss deletes.
 func (w *world) unheard(taken []*stay) {
 	left := w.left()
 	w.mu.Lock()
