@@ -123,6 +123,40 @@ func TestObserveYieldsEachChange(t *testing.T) {
 	})
 }
 
+// A leader that has gone is not shown as current while those after it go before the observer has
+// read them, which a distant observer of short terms may do for long.
+func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		first := h.Token()
+		w.sees(first, true)
+		listing := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
+		s.Must(h.Release(s.Ctx))
+		h = a.campaign()
+		for range 3 {
+			<-listing.Fired()
+			next := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
+			s.Must(h.Release(s.Ctx))
+			h = a.campaign()
+			listing.Release()
+			listing = next
+		}
+		<-listing.Fired()
+		w.Settle()
+		if len(w.views) == 0 {
+			s.Error("no view, although the leader has gone")
+		}
+		w.sees(first, false)
+		w.noMore()
+		listing.Release()
+		w.sees(h.Token(), true)
+		s.Must(h.Release(s.Ctx))
+		w.sees(0, true)
+	})
+}
+
 // etcd #15738, #18163: after a lost connection the old leader is shown as if nothing had happened.
 func TestAViewIsNotCurrentWithoutAConnection(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {

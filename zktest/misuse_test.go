@@ -87,7 +87,7 @@ func TestConnectionsLeftOpen(t *testing.T) {
 				t.Error(err)
 			}
 			s.Host("left").Partition()
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // virtual: its session ends
 		}},
 		{"zk", func(t testing.TB) {
 			s := zktest.NewServer(t)
@@ -106,7 +106,7 @@ func TestConnectionsLeftOpen(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Minute)
+			time.Sleep(time.Minute) // virtual: it goes on dialing
 		}},
 		{"a network connection", func(t testing.TB) {
 			s := zktest.NewServer(t)

@@ -37,7 +37,7 @@ func bubble(t *testing.T, f func(*testing.T)) {
 func eventually(t *testing.T, within time.Duration, call func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { // virtual in bubbles, real in others: each call asks a server
 		if err = call(); err == nil {
 			return
 		}
@@ -499,7 +499,7 @@ func TestInRealTime(t *testing.T) {
 	select {
 	case err := <-answered:
 		t.Errorf("through a partition: %v", err)
-	case <-time.After(100 * time.Millisecond):
+	case <-time.After(100 * time.Millisecond): // real: no event shows that no answer comes
 	}
 	s.Expire(one)
 	<-gone

@@ -59,7 +59,7 @@ func alive(pids []int) (some []int) {
 func diedAt(pids []int) <-chan time.Time {
 	at := make(chan time.Time, 1)
 	go func() {
-		for late := time.Now().Add(soon); time.Now().Before(late); time.Sleep(time.Millisecond) {
+		for late := time.Now().Add(soon); time.Now().Before(late); time.Sleep(time.Millisecond) { // real: the processes are those of the machine
 			if len(alive(pids)) == 0 {
 				at <- time.Now()
 				return

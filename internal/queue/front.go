@@ -154,6 +154,11 @@ func (f *follower) follow(ctx context.Context) error {
 			return zkclient.Ended(ctx)
 		case known.Err() != nil, errors.Is(err, zkclient.ErrOver):
 			return nil
+		case err == zk.ErrNoNode:
+			// It has left since the listing, and so has the last one. Where terms are shorter than
+			// a round trip, none may be seen for longer than the session timeout.
+			f.tell(Front{Member: f.last.Member})
+			continue
 		case err != nil:
 			return err
 		}
@@ -177,30 +182,29 @@ func (f *follower) follow(ctx context.Context) error {
 	return nil
 }
 
-// watchFirst reads the first member, and watches for the next change.
+// watchFirst reads the first member, and watches for the next change. It returns zk.ErrNoNode if
+// the member has left before it was read.
 func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.Watch, error) {
-	for {
-		nodes, _, err := q.list(ctx, sess)
+	nodes, _, err := q.list(ctx, sess)
+	if err == nil && len(nodes) == 0 {
+		var empty *zkclient.Watch
+		if empty, err = q.client.WatchChildren(ctx, sess, q.dir); err != nil {
+			return Member{}, nil, explain(err, "READ on "+q.dir)
+		}
+		nodes, _, err = q.list(ctx, sess) // a member may have come before the watch was set
 		if err == nil && len(nodes) == 0 {
-			var empty *zkclient.Watch
-			if empty, err = q.client.WatchChildren(ctx, sess, q.dir); err != nil {
-				return Member{}, nil, explain(err, "READ on "+q.dir)
-			}
-			nodes, _, err = q.list(ctx, sess) // a member may have come before the watch was set
-			if err == nil && len(nodes) == 0 {
-				return Member{}, empty, nil
-			}
-		}
-		if err != nil {
-			return Member{}, nil, err
-		}
-		watch, err := q.client.Watch(ctx, sess, q.path(nodes[0]))
-		switch err {
-		case nil:
-			return q.holder(nodes[0], bytes.Clone(watch.Data), watch.Stat), watch, nil // others use the watch, too
-		case zk.ErrNoNode: // it has left since the listing
-		default:
-			return Member{}, nil, explain(err, "READ on "+q.path(nodes[0]))
+			return Member{}, empty, nil
 		}
 	}
+	if err != nil {
+		return Member{}, nil, err
+	}
+	watch, err := q.client.Watch(ctx, sess, q.path(nodes[0]))
+	switch err {
+	case nil:
+		return q.holder(nodes[0], bytes.Clone(watch.Data), watch.Stat), watch, nil // others use the watch, too
+	case zk.ErrNoNode:
+		return Member{}, nil, err
+	}
+	return Member{}, nil, explain(err, "READ on "+q.path(nodes[0]))
 }

@@ -233,7 +233,7 @@ func TestDeadlineBeforeExpiry(t *testing.T) {
 func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
 	t.Helper()
 	l := liveness.Of(conn)
-	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) { // virtual: between two heartbeats
 		sent := time.Now()
 		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
 		must(t, err)
@@ -257,11 +257,11 @@ func deadBeforeExpiry(t *testing.T, conn, witness *zk.Conn, off func()) time.Dur
 	}
 	off()
 	deadline := l.Deadline(session)
-	time.Sleep(time.Until(deadline) - 1)
+	time.Sleep(time.Until(deadline) - 1) // virtual: right before the deadline
 	if !l.Alive(session) {
 		t.Error("dead before its deadline")
 	}
-	time.Sleep(time.Nanosecond)
+	time.Sleep(time.Nanosecond) // virtual: right at it
 	if l.Alive(session) {
 		t.Error("alive at its deadline")
 	}

@@ -92,7 +92,7 @@ func (h *host) view(path int) {
 		cancel()
 		select { // the connection was closed under it: the next one comes in a moment
 		case <-c.replaced:
-		case <-time.After(time.Until(w.end)):
+		case <-time.After(time.Until(w.end)): // virtual
 		}
 	}
 }

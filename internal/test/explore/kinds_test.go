@@ -18,12 +18,15 @@ type kind struct {
 	strike    func(*nemesis)       // nil: none
 	tolerates func(err error) bool // what else an acquisition may return; nil: nothing
 	furnish   func(*world)         // before the workers begin; nil: nothing
+	calm      bool                 // nothing breaks but that nodes are deleted
 }
 
 // kindsOfWorlds take turns, from seed to seed.
 var kindsOfWorlds = []kind{
 	// Many of one process that share a place or hand it on, and give up in a hurry.
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
+	// The same where nothing breaks but that their node is deleted.
+	{name: "crowded and calm", flavors: shared, bend: calmCrowd, strike: (*nemesis).prune, calm: true},
 	// All faults at once, on a large world.
 	{name: "wide"},
 	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no
@@ -56,7 +59,13 @@ var kindsOfWorlds = []kind{
 	// Numbers of permits that change while a waiter hears nothing.
 	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush},
 	// Several locks at once, whose nodes go one by one.
-	{name: "together", bend: several, strike: (*nemesis).pluck},
+	{name: "together", bend: several, strike: (*nemesis).several},
+	// The same where nothing else breaks: whose node is deleted hears of it at once.
+	{name: "together and calm", bend: func(p *plan, r *rand.Rand) { several(p, r); calm(p, r) }, strike: (*nemesis).prune, calm: true},
+	// One worker alone, whose directories come and go.
+	{name: "together and alone", flavors: []string{"rwlock", "reentrant", "semaphore", "reentrant, observed"}, bend: alone, strike: (*nemesis).wear, tolerates: usedUp},
+	// A turn that comes at one lock, and ends before it comes at the other.
+	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink},
 	// Permits that are taken away one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
 	// Leaders that are shown: by servers that are behind, and by one that the others have given up.
@@ -79,6 +88,9 @@ func crowded(p *plan, r *rand.Rand) {
 	p.hosts, p.workers, p.hasty = 2, 5+r.IntN(5), true
 	p.stay = between(r, time.Millisecond, 20*time.Millisecond)
 	p.idle = between(r, time.Millisecond, 30*time.Millisecond)
+	if r.IntN(2) == 0 {
+		p.grain = time.Millisecond
+	}
 }
 
 // narrow is a world of few, in which two events of one lock meet often.
@@ -144,6 +156,32 @@ func several(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.paths, p.seldom, p.hands = 2+r.IntN(3), 1, r.IntN(3)
 	p.hasty, p.resizes = r.IntN(2) == 0, r.IntN(2) == 0
+}
+
+// calmCrowd: a row of writers, or of readers, lasts for long enough to hear what becomes of its
+// node.
+func calmCrowd(p *plan, r *rand.Rand) {
+	crowded(p, r)
+	calm(p, r)
+	p.stay = between(r, 20*time.Millisecond, 200*time.Millisecond)
+}
+
+func calm(p *plan, r *rand.Rand) {
+	p.hands, p.proofs = 0, 2
+	p.rest = between(r, 20*time.Millisecond, 200*time.Millisecond)
+}
+
+func alone(p *plan, r *rand.Rand) {
+	quiet(p, r)
+	p.hosts, p.workers, p.paths, p.seldom = 1, 1, 2+r.IntN(3), 2
+	p.idle, p.reap = time.Second, time.Second
+	p.stay = between(r, 10*time.Millisecond, 200*time.Millisecond)
+}
+
+func shrinking(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.first, p.paths, p.seldom, p.hands, p.resizes = 0, 2, 2, 0, true
+	p.hosts, p.workers = 3, 2+r.IntN(2)
 }
 
 func resizing(p *plan, r *rand.Rand) {

@@ -52,12 +52,17 @@ type held interface {
 type ledger struct {
 	clock *clock
 	rec   *history.Recorder
+	lone  bool // there is one worker, and each of its calls is waited for
+	calm  bool // nothing breaks but that nodes are deleted
 
 	mu      sync.Mutex
 	inside  map[string][]*stay
-	ended   map[int64]bool  // sessions that the nemesis ended at the server
-	deleted map[string]bool // claims of which the nemesis deleted a node, see claimOf
-	doomed  map[string]bool // those by which none may hold any more
+	ended   map[int64]bool    // sessions that the nemesis ended at the server
+	deleted map[string]bool   // claims of which the nemesis deletes a node, see claimOf
+	gone    map[string]int64  // when it had deleted one
+	doomed  map[string]bool   // those by which none may hold any more
+	waited  map[string]int64  // when a claim was seen to wait
+	worn    map[string]string // by path, the claim after which its directory should be deleted
 	visits  map[string][]*visit
 	written map[string][]write
 	shown   map[string][]shown // views of leaders, see view
@@ -88,15 +93,27 @@ type stay struct {
 	visit   *visit
 	lostC   <-chan struct{} // Lost, taken at the beginning; nil if it was not asked for
 	beside  []*stay         // those of the same hold at other paths
+	over    bool            // a call has begun that may end it
 }
 
 // all are the stays of the hold.
 func (s *stay) all() []*stay { return append([]*stay{s}, s.beside...) }
 
+// part takes the stay at a path from those of a hold; others are the rest.
+func (s *stay) part(path string) (one, others *stay) {
+	all := s.all()
+	i := slices.IndexFunc(all, func(s *stay) bool { return s.Path == path })
+	one = all[i]
+	all = slices.Delete(all, i, i+1)
+	one.beside, all[0].beside = nil, all[1:]
+	return one, all[0]
+}
+
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
-		ended: make(map[int64]bool), deleted: make(map[string]bool), doomed: make(map[string]bool),
+		ended: make(map[int64]bool), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
+		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown),
 	}
 }
@@ -180,11 +197,22 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	s.visit = &visit{kind: s.Kind, permits: max(1, s.Permits), token: s.Token, called: s.Called, acquired: s.Acquired}
 	l.visits[s.Path] = append(l.visits[s.Path], s.visit)
 	node := nodeOf(s.hold)
-	if l.doomed[claimOf(node)] {
-		l.complainLocked("%s: %v holds by %s, which was deleted while it waited", s.Path, s.Hold, node)
+	if s.Called != 0 && l.doomed[claimOf(node)] { // one that is downgraded holds already
+		l.complainLocked("%s: %v holds by %s, which was deleted while it waited, or another node of its claim", s.Path, s.Hold, node)
 	}
 	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
 		l.complainLocked("%s: %v holds by %s, of the last numbers that there are", s.Path, s.Hold, node)
+	}
+	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(hearing) {
+		l.complainLocked("%s: %v holds by %s, which was deleted at %v", s.Path, s.Hold, node, time.Duration(gone))
+	}
+	s.over = false
+	s.Called = max(s.Called, l.waited[claimOf(node)])
+	if parsed(node).NearSequenceLimit() {
+		if last := l.worn[s.Path]; l.lone && last != "" && last != claimOf(node) {
+			l.complainLocked("%s: %v holds by %s in the directory of %s, which should be gone", s.Path, s.Hold, node, last)
+		}
+		l.worn[s.Path] = claimOf(node)
 	}
 	s.tainted = l.ended[s.session] || l.deleted[claimOf(node)]
 	if s.tainted {
@@ -225,11 +253,11 @@ func (l *ledger) look(s *stay) bool {
 	return true
 }
 
-// isTainted reports whether the nemesis took the stay away at the server.
+// isTainted reports whether the nemesis took the stay away at the server, or is about to.
 func (l *ledger) isTainted(s *stay) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(s.all(), func(s *stay) bool { return s.tainted })
+	return slices.ContainsFunc(s.all(), func(s *stay) bool { return s.tainted || l.deleted[claimOf(nodeOf(s.hold))] })
 }
 
 // lastNumber is that from which on the numbers of a directory may repeat.
@@ -253,6 +281,7 @@ func (l *ledger) leaveOne(s *stay) (after func(held bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at := l.clock.now()
+	s.over = true
 	l.inside[s.Path] = slices.DeleteFunc(l.inside[s.Path], func(o *stay) bool { return o == s })
 	return func(held bool) {
 		l.mu.Lock()
@@ -267,8 +296,9 @@ func (l *ledger) leaveOne(s *stay) (after func(held bool)) {
 }
 
 // takeAway is called before the nemesis takes holds away at the server: from then on the next
-// waiter may hold before the old holder can hear of it, which no lock can prevent.
-func (l *ledger) takeAway(session int64, node string) {
+// waiter may hold before the old holder can hear of it, which no lock can prevent. It returns the
+// stays.
+func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if node == "" {
@@ -281,9 +311,65 @@ func (l *ledger) takeAway(session int64, node string) {
 			gone := node == "" && s.session == session || node != "" && claimOf(nodeOf(s.hold)) == claimOf(node)
 			if gone {
 				s.tainted = true
+				taken = append(taken, s)
 			}
 			return gone
 		})
+	}
+	return taken
+}
+
+// took is called when the nemesis has deleted a node: a server that is asked from now on knows.
+func (l *ledger) took(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone[claimOf(node)] = l.clock.now()
+}
+
+// isGone reports whether a node of the hold is known to be deleted.
+func (l *ledger) isGone(s *stay) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(s.all(), func(s *stay) bool { return l.gone[claimOf(nodeOf(s.hold))] != 0 })
+}
+
+// unheard looks for holders that listen and have not heard, some time after a node of their hold
+// was deleted while no other thing broke, and for other nodes of the hold, which its loss deletes.
+func (w *world) unheard(taken []*stay) {
+	left := w.left()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range taken {
+		if s.over || s.lostC == nil {
+			continue
+		}
+		if open(s.lostC) {
+			w.complainLocked("%s: %v: its node was deleted, and Lost is open", s.Path, s.Hold)
+		}
+		for _, n := range left {
+			if sameClaim(n.path, nodeOf(s.hold)) {
+				w.complainLocked("%s: %v: its node was deleted, and %s, which was made with it, stays", s.Path, s.Hold, n.path)
+			}
+		}
+	}
+}
+
+// waiting notes which claims wait: they are granted later than now.
+func (w *world) waiting() {
+	at := w.clock.now()
+	left := w.left()
+	blocked := make(map[string]bool)
+	for _, s := range left {
+		if isBlocked(s.path, left) {
+			blocked[idOf(s.path)] = true
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range left {
+		if blocked[idOf(s.path)] {
+			w.waited[claimOf(s.path)] = at
+		}
 	}
 }
 

@@ -38,42 +38,44 @@ type grip struct {
 	again     func(context.Context) (*grip, error)
 	after     func()  // when all is over; nil: nothing
 	parts     []*part // of a hold on several locks: all but the first
+	inner     *part   // the one of them that can be entered again; nil: none
 	beside    string  // what tells its path from that of the holds that it does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.
 type flavor struct {
-	name  string
-	rules history.Rules // limits are the world's to add
-	open  func(w *world, conn *zklocks.Conn, path string) *lock
+	name    string
+	rules   history.Rules // limits are the world's to add
+	open    func(w *world, conn *zklocks.Conn, path string) *lock
+	handoff int // how often in a row writers hand the lock on
 }
 
 // flavors are dealt to the paths in turn.
 var flavors = []flavor{
 	{"rwlock", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path), path)
-	}},
+	}, 0},
 	{"rwlock with handoff and linger", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)), path)
-	}},
+	}, 3},
 	{"reentrant", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path), path)
-	}},
+	}, 0},
 	{"semaphore", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return permits(w, semaphore.New(conn, path, firstPermits), path)
-	}},
+	}, 0},
 	{"rwlock with handoff, observed", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path, rwlock.WithHandoff(2), zklocks.WithObserver(w.balance.observer())), path)
-	}},
+	}, 2},
 	{"kazoo names, a mutex among them", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mixed(rwlock.New(conn, path, rwlock.WithKazooNames()), reentrant.New(conn, path, reentrant.WithKazooNames()), path)
-	}},
+	}, 0},
 	{"reentrant, observed", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
-	}},
+	}, 0},
 	{"leader", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return election(w, leader.New(conn, path, zklocks.WithObserver(w.balance.observer())), path)
-	}},
+	}, 0},
 }
 
 // besides is behind the path of holds that exclude only each other, see mixed.
@@ -138,6 +140,13 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 			w.world.complain("%s: the goroutine of %s has %d holds after the last release", path, w.who, n)
 		}
 	}
+	again := func(ctx context.Context) (*grip, error) {
+		h, err := m.Lock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &grip{held: h, kind: history.Exclusive, give: h.Release}, nil
+	}
 	return &lock{
 		path: path, dir: path,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
@@ -149,20 +158,11 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 			if err != nil {
 				return nil, err
 			}
-			g := &grip{held: h, kind: history.Exclusive, give: h.Release}
-			g.again = func(ctx context.Context) (*grip, error) {
-				h, err := m.Lock(ctx)
-				if err != nil {
-					return nil, err
-				}
-				return &grip{held: h, kind: history.Exclusive, give: h.Release}, nil
-			}
-			g.after = func() { after(w) }
-			return g, nil
+			return &grip{held: h, kind: history.Exclusive, give: h.Release, again: again, after: func() { after(w) }}, nil
 		},
 		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
 		part: func(*worker) (*part, bool) {
-			return &part{Locker: m, path: path, dir: path, kind: history.Exclusive, after: after}, true
+			return &part{Locker: m, path: path, dir: path, kind: history.Exclusive, again: again, after: after}, true
 		},
 	}
 }
@@ -186,9 +186,10 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 			}
 			for {
 				if resize {
-					if err := world.resize(ctx, w, s, path); err != nil {
+					if err := world.resize(ctx, s, path, leastPermits+w.random.IntN(mostPermits-leastPermits+1)); err != nil {
 						return nil, err
 					}
+					w.count("resized")
 					agreed.Store(true)
 				}
 				had := agreed.Load() // before, or another worker's Resize would make a mismatch look wrong
@@ -220,6 +221,7 @@ type part struct {
 	kind      history.Kind
 	permits   int
 	downgrade func(context.Context, *zklocks.Hold) error // nil: not that kind
+	again     func(context.Context) (*grip, error)       // nil: not that kind
 	after     func(*worker)                              // when all is over; nil: nothing
 }
 
@@ -253,6 +255,11 @@ func together(w *worker, locks []*lock) *lock {
 			}
 			w.count("together")
 			g := &grip{held: h, kind: first.kind, permits: first.permits, give: h.Release, parts: parts[1:]}
+			for _, p := range parts {
+				if p.again != nil {
+					g.inner = p
+				}
+			}
 			if first.downgrade != nil {
 				g.downgrade = func(ctx context.Context) error { return first.downgrade(ctx, h) }
 			}
@@ -300,20 +307,18 @@ type limits struct {
 
 // resize sets another number. A change that fails may still come into force, at any time from then
 // on: it ends no number, and none ends it.
-func (w *world) resize(ctx context.Context, worker *worker, s *semaphore.Semaphore, path string) error {
+func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string, to int) error {
 	select {
 	case w.limits.turn <- struct{}{}:
 		defer func() { <-w.limits.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	to := leastPermits + worker.random.IntN(mostPermits-leastPermits+1)
 	all := append(w.limits.all[path], history.Limit{Path: path, Permits: to, Since: w.clock.now(), Until: unknown})
 	w.limits.all[path] = all
 	if err := s.Resize(ctx, to); err != nil {
 		return err
 	}
-	worker.count("resized")
 	now := w.clock.now()
 	for i := range all[:len(all)-1] {
 		if all[i].Until == 0 {
@@ -321,6 +326,7 @@ func (w *world) resize(ctx context.Context, worker *worker, s *semaphore.Semapho
 		}
 	}
 	all[len(all)-1].Until = 0
+	w.waiting()
 	return nil
 }
 

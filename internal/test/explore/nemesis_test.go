@@ -26,7 +26,7 @@ func (n *nemesis) rage() {
 		if time.Now().Add(pause).After(n.end) {
 			return
 		}
-		time.Sleep(pause)
+		time.Sleep(pause) // virtual
 		switch {
 		case n.strike != nil:
 			n.strike(n)
@@ -68,7 +68,7 @@ func (n *nemesis) strikeHost() {
 	lasting := func(what string, begin func(), end func()) {
 		n.say(what, "%s: %s for %v", h.name, what, d)
 		begin()
-		time.Sleep(d)
+		time.Sleep(d) // virtual
 		end()
 		n.say("", "%s: %s is over", h.name, what)
 	}
@@ -89,7 +89,7 @@ func (n *nemesis) strikeHost() {
 		what := fmt.Sprintf("%v: %v", action, op)
 		f := h.net.packets.Nth(op, 1+n.random.IntN(3), action)
 		defer f.Cancel()
-		over := time.NewTimer(n.session)
+		over := time.NewTimer(n.session) // virtual
 		defer over.Stop()
 		select {
 		case <-f.Fired():
@@ -98,7 +98,7 @@ func (n *nemesis) strikeHost() {
 		}
 		n.say(what, "%s: %s", h.name, what)
 		if action == proxy.HoldRequest || action == proxy.HoldReply {
-			time.Sleep(d)
+			time.Sleep(d) // virtual
 			n.say("", "%s: %s is over", h.name, what)
 		}
 	}
@@ -117,9 +117,7 @@ func (n *nemesis) strikeSession() {
 		}
 	case 1:
 		if left := n.left(); len(left) > 0 {
-			if node := left[n.random.IntN(len(left))]; n.remove(node) {
-				n.condemn(node.path)
-			}
+			n.remove(left[n.random.IntN(len(left))])
 		}
 	default:
 		if !n.chance(3) {
@@ -149,7 +147,7 @@ func (n *nemesis) strikeMember() {
 	lasting := func(what string, begin, end func()) {
 		n.say(what, "member %d: %s for %v", m.ID(), what, d)
 		begin()
-		time.Sleep(d)
+		time.Sleep(d) // virtual
 		end()
 		n.say("", "member %d: %s is over", m.ID(), what)
 	}

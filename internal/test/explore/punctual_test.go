@@ -27,6 +27,9 @@ func (v *visit) aheadOf(w *visit) bool {
 // slack is what a grant may take where nothing breaks: a few requests.
 const slack = 250 * time.Millisecond
 
+// hearing is what news of a deletion may take where nothing else breaks.
+const hearing = 20 * time.Millisecond
+
 // late are the acquisitions in a quiet world that have taken longer than those ahead have.
 func (l *ledger) late(path string) (late []finding) {
 	l.mu.Lock()
@@ -60,4 +63,40 @@ func (l *ledger) late(path string) (late []finding) {
 		}
 	}
 	return late
+}
+
+// overtaking are the readers of a quiet world that came while a writer was queued, and were granted
+// before it: they have joined a node ahead of it.
+func (l *ledger) overtaking(path string) (early []finding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	visits := l.visits[path]
+	for _, w := range visits {
+		if w.kind != history.Exclusive {
+			continue
+		}
+		for _, v := range visits {
+			if v.kind == history.Shared && v.token < w.token && v.called > w.called+int64(slack) && v.called < w.acquired {
+				early = append(early, finding{v.acquired, fmt.Sprintf("%s: a reader (token %d), called at %v, has overtaken a writer (token %d), called at %v",
+					path, v.token, time.Duration(v.called), w.token, time.Duration(w.called))})
+			}
+		}
+	}
+	return early
+}
+
+// handedOn are the rows of writers that have handed their lock on more often than limit times.
+func (l *ledger) handedOn(path string, limit int) (often []finding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	row := make(map[int64]int)
+	for _, v := range l.visits[path] {
+		if v.kind != history.Exclusive {
+			continue
+		}
+		if row[v.token]++; row[v.token] == limit+2 {
+			often = append(often, finding{v.acquired, fmt.Sprintf("%s: the writers of token %d have handed it on %d times", path, v.token, limit+1)})
+		}
+	}
+	return often
 }

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/semaphore"
 )
 
 // inLine are the nodes of one lock, in the order of their numbers.
@@ -43,11 +45,16 @@ func (n *nemesis) holder() *host {
 
 // remove deletes a node by hand.
 func (n *nemesis) remove(s standing) bool {
-	n.takeAway(0, s.path)
+	taken := n.takeAway(0, s.path)
 	if n.admin.Client().Delete(s.path, -1) != nil {
 		return false
 	}
+	n.took(s.path)
+	n.condemn(s.path)
 	n.say("delete", "%s deleted by hand", s.path)
+	if n.calm {
+		time.AfterFunc(hearing, func() { n.unheard(taken) })
+	}
 	return true
 }
 
@@ -108,15 +115,15 @@ func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 		n.takeAway(session, "")
 		n.ensemble.Expire(session)
 	default:
-		if n.remove(line[i]) {
-			n.condemn(line[i].path)
-		}
+		n.remove(line[i])
 	}
 	if n.chance(3) {
 		time.Sleep(between(n.random, time.Millisecond, 2*n.stay)) // virtual: those ahead may go by themselves
 	} else {
-		for _, s := range line[:i] {
-			n.remove(s)
+		for _, s := range line {
+			if slices.ContainsFunc(line, func(o standing) bool { return sameClaim(o.path, line[i].path) && isAhead(s.path, o.path) }) {
+				n.remove(s)
+			}
 		}
 	}
 }
@@ -133,21 +140,55 @@ func (n *nemesis) fires(f *proxy.Fault) bool {
 	}
 }
 
-// condemn says that the hold of a node that was deleted just now is none, if nodes ahead are still
-// there that keep it from holding.
+// condemn says that no hold by a node that was deleted just now is one, nor by those that were
+// created with it, if one of them all has nodes ahead that keep it from holding.
 func (w *world) condemn(path string) {
-	gone := parsed(path)
+	left := w.left()
+	claim := []string{path}
+	for _, s := range left {
+		if sameClaim(s.path, path) {
+			claim = append(claim, s.path)
+		}
+	}
+	if slices.ContainsFunc(claim, func(path string) bool { return isBlocked(path, left) }) {
+		for _, path := range claim {
+			w.ledger.doom(path)
+		}
+	}
+}
+
+// isBlocked reports whether a node cannot hold for as long as none of those that are left goes.
+func isBlocked(path string, left []standing) bool {
+	kind := parsed(path).Kind
 	ahead := 0
-	for _, s := range w.left() {
-		n := parsed(s.path)
-		if dirOf(s.path) == dirOf(path) && n.Seq < gone.Seq && (isExclusive(gone.Kind) || isExclusive(n.Kind) || n.Kind == znode.Permit) {
+	for _, s := range left {
+		if isAhead(s.path, path) && blocks(parsed(s.path).Kind, kind) {
 			ahead++
 		}
 	}
-	if ahead == 0 || gone.Kind == znode.Permit && ahead < mostPermits {
-		return
+	return ahead > 0 && kind != znode.Permit || ahead >= mostPermits
+}
+
+// isAhead reports whether a node has a smaller number in the same directory.
+func isAhead(path, of string) bool {
+	return dirOf(path) == dirOf(of) && parsed(path).Seq < parsed(of).Seq
+}
+
+// sameClaim reports whether two nodes were created at once, maybe in different directories.
+func sameClaim(a, b string) bool { return idOf(a) == idOf(b) }
+
+// idOf is the id that nodes have in common that were created at once. Kazoo's names have no dashes.
+func idOf(path string) string { return strings.ReplaceAll(parsed(path).ID, "-", "") }
+
+// blocks: a mutex with kazoo's names does not see the readers.
+func blocks(ahead, behind znode.Kind) bool {
+	switch {
+	case behind == znode.KazooLock:
+		return ahead == znode.KazooLock
+	case behind == znode.Permit:
+		return ahead == znode.Permit
 	}
-	w.ledger.doom(path)
+	return isExclusive(ahead) || isExclusive(behind)
 }
 
 // doom says that no hold by the node is one.
@@ -157,8 +198,8 @@ func (l *ledger) doom(path string) {
 	l.doomed[claimOf(path)] = true
 }
 
-// halve loses the answer to a claim of several permits, and deletes one of its nodes before the
-// client can ask what became of it.
+// halve loses the answer to a claim of several nodes, and deletes one of them before the client can
+// ask what became of it.
 func (n *nemesis) halve() {
 	h := n.host()
 	f := h.net.packets.Nth(proxy.CreateOp, 1+n.random.IntN(3), proxy.CutAfterCommit)
@@ -168,17 +209,37 @@ func (n *nemesis) halve() {
 	}
 	h.net.all().Partition()
 	defer h.net.heal()
-	session := h.client().conn.Client().SessionID()
-	line := slices.DeleteFunc(n.inLine(), func(s standing) bool { return s.session != session })
-	if len(line) == 0 {
-		return
-	}
-	last := line[len(line)-1]
-	claim := slices.DeleteFunc(line, func(s standing) bool { return claimOf(s.path) != claimOf(last.path) })
+	claim := n.newest(h.client().conn.Client().SessionID())
 	if len(claim) > 1 && n.remove(claim[n.random.IntN(len(claim))]) {
 		n.say("halved claim", "%s: of %d nodes one is gone", h.name, len(claim))
-		n.ledger.doom(last.path)
+		for _, s := range claim {
+			n.ledger.doom(s.path)
+		}
 	}
+}
+
+// newest is the last claim of a session: its nodes are the session's last ones in each of their
+// directories. There is none if that is true of several.
+func (n *nemesis) newest(session int64) (claim []standing) {
+	claims := make(map[string][]standing)
+	last := make(map[string]string)
+	for _, s := range n.inLine() {
+		if s.session == session {
+			id := idOf(s.path)
+			claims[id] = append(claims[id], s)
+			last[dirOf(s.path)] = id
+		}
+	}
+	for id, nodes := range claims {
+		if slices.ContainsFunc(nodes, func(s standing) bool { return last[dirOf(s.path)] != id }) {
+			continue
+		}
+		if claim != nil {
+			return nil
+		}
+		claim = nodes
+	}
+	return claim
 }
 
 // outrun cuts a connection right after a create, while all members but the leader are behind.
@@ -285,6 +346,9 @@ func (n *nemesis) wear() {
 	if line := n.inLine(); len(line) > 0 && parsed(line[len(line)-1].path).Seq >= int64(to) {
 		return
 	}
+	n.mu.Lock()
+	delete(n.ledger.worn, dir)
+	n.mu.Unlock()
 	if n.ensemble.SetSequence(dir, to) {
 		n.say("worn", "%s: the next number is %d", dir, to)
 	}
@@ -331,6 +395,53 @@ func (n *nemesis) pluck() {
 		s := line[n.random.IntN(len(line))]
 		if n.remove(s) {
 			n.say("plucked", "%s: %s", h.name, s.path)
+		}
+	}
+}
+
+// several strikes at those that take several locks at once.
+func (n *nemesis) several() {
+	[]func(){n.pluck, n.halve, n.doom}[n.random.IntN(3)]()
+}
+
+// prune deletes a node of a holder or of a waiter, and breaks nothing else.
+func (n *nemesis) prune() {
+	if line := n.inLine(); len(line) > 0 {
+		n.remove(line[n.random.IntN(len(line))])
+	}
+}
+
+// shrink has a waiter hear at once that the number of permits has shrunk since its turn came at the
+// semaphore, and that its turn has come at another lock.
+func (n *nemesis) shrink() {
+	h := n.host()
+	session := h.client().conn.Client().SessionID()
+	path := n.paths[0]
+	permits := semaphore.New(n.admin, path, firstPermits)
+	to := func(number int) bool {
+		ctx, cancel := context.WithTimeout(context.Background(), n.session/4)
+		defer cancel()
+		return n.resize(ctx, permits, path, number) == nil
+	}
+	if !to(mostPermits) {
+		return
+	}
+	time.Sleep(n.stay) // virtual: more permits are taken
+	h.net.in().Freeze()
+	defer h.net.in().Thaw()
+	if !to(leastPermits) {
+		return
+	}
+	n.say("shrunk", "%s: there are %d permits, and the other lock comes free", h.name, leastPermits)
+	if !n.chance(4) {
+		time.Sleep(min(2*n.stay, n.session/3)) // virtual: its holder releases it
+		return
+	}
+	line := n.inLine()
+	for _, s := range line {
+		waits := func(o standing) bool { return o.session == session && isAhead(s.path, o.path) }
+		if s.session != session && parsed(s.path).Kind != znode.Permit && slices.ContainsFunc(line, waits) {
+			n.remove(s)
 		}
 	}
 }

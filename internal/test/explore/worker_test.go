@@ -56,7 +56,7 @@ func (w *worker) run() {
 		}
 		select { // the connection was closed under it: the next one comes in a moment
 		case <-client.replaced:
-		case <-time.After(time.Until(w.world.end)):
+		case <-time.After(time.Until(w.world.end)): // virtual
 		}
 	}
 }
@@ -64,7 +64,11 @@ func (w *worker) run() {
 // wait is the context of an acquisition: some have given up before they ask, some give up at an
 // instant that is as likely to be early as late, all others wait for longer than any fault lasts.
 func (w *worker) wait() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithDeadline(context.Background(), w.world.end.Add(patience))
+	limit := w.world.end.Add(patience)
+	if w.world.lone { // there is nothing to wait for
+		limit = time.Now().Add(w.world.session)
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), limit)
 	switch {
 	case w.world.quiet:
 	case w.chance(50):
@@ -74,7 +78,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 		if w.world.hasty {
 			most = 20 * time.Millisecond
 		}
-		timer := time.AfterFunc(between(w.random, 10*time.Microsecond, most), cancel)
+		timer := time.AfterFunc(w.world.align(between(w.random, 10*time.Microsecond, most)), cancel)
 		return ctx, func() { timer.Stop(); cancel() }
 	}
 	return ctx, cancel
@@ -142,7 +146,7 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (us
 			w.world.told.Lock()
 			stuck := w.world.stuck
 			w.world.told.Unlock()
-			w.world.complain("%s: %s waits although all faults ended %v ago: %v; the queue: %s (%v)\n%s", l.path, w.who, patience, err, q, qerr, stuck)
+			w.world.complain("%s: %s waits although nothing is broken any more: %v; the queue: %s (%v)\n%s", l.path, w.who, err, q, qerr, stuck)
 		}
 		w.count("canceled")
 	case w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
@@ -180,7 +184,16 @@ func (t *tenure) length() time.Duration {
 	case t.chance(t.world.plan.long):
 		return between(t.random, t.world.session/8, 3*t.world.session)
 	}
-	return between(t.random, 10*time.Microsecond, t.world.plan.stay)
+	return t.world.align(between(t.random, 10*time.Microsecond, t.world.plan.stay))
+}
+
+// align makes a duration that begins now end at a multiple of the grain.
+func (w *world) align(d time.Duration) time.Duration {
+	if w.grain == 0 {
+		return d
+	}
+	now := time.Since(w.clock.start)
+	return (now + d).Truncate(w.grain) + w.grain - now
 }
 
 // alone: one goroutine does one thing after another.
@@ -189,13 +202,16 @@ func (t *tenure) alone() {
 	if t.again != nil && t.chance(3) {
 		t.reenter()
 	}
-	if t.kind == history.Exclusive && t.chance(8) && !t.lost {
+	if t.inner != nil && !t.lost && t.chance(2) && t.enterInner() {
+		return
+	}
+	if t.kind == history.Exclusive && t.chance(min(8, t.world.proofs)) && !t.lost {
 		t.write(t.chance(4))
 	}
 	if t.downgrade != nil && t.chance(4) {
 		t.toRead()
 	}
-	if t.chance(100) && !t.lost {
+	if t.chance(t.world.proofs) && !t.lost {
 		t.verify()
 	}
 	t.release()
@@ -208,7 +224,7 @@ func (t *tenure) dwell(d time.Duration) {
 		return
 	}
 	if t.chance(2) {
-		time.Sleep(d)
+		time.Sleep(d) // virtual
 		return
 	}
 	if t.chance(2) {
@@ -224,7 +240,7 @@ func (t *tenure) dwell(d time.Duration) {
 			return
 		case <-t.ReleaseRequested():
 			return
-		case <-time.After(d / 4):
+		case <-time.After(d / 4): // virtual
 		}
 	}
 }
@@ -243,7 +259,7 @@ func (t *tenure) awaitDeadlines(d time.Duration) {
 		case <-lost:
 			t.look()
 			return
-		case <-time.After(time.Until(next)):
+		case <-time.After(time.Until(next)): // virtual
 		}
 		late := open(lost)
 		if !t.look() {
@@ -276,9 +292,7 @@ func (t *tenure) lose() {
 	}
 	t.lost = true
 	t.count("lost")
-	if t.world.quiet {
-		t.bad("it was lost, and nothing broke")
-	}
+	t.provoked()
 	if t.Held() {
 		t.bad("it was lost, and Held says true")
 	}
@@ -289,33 +303,83 @@ func (t *tenure) lose() {
 	}
 }
 
-// reenter has the owner in once more, and gives the two holds back in either order.
-func (t *tenure) reenter() {
-	ctx, cancel := t.calling()
-	defer cancel()
+// provoked: a hold is lost because something broke.
+func (t *tenure) provoked() {
+	if t.world.quiet || t.world.calm && !t.world.isTainted(t.stay) {
+		t.bad("it was lost, and nothing broke: %v", t.Err())
+	}
+}
+
+// enterAgain has the owner in once more; nil: the lock is lost.
+func (t *tenure) enterAgain(ctx context.Context, enter func(context.Context) (*grip, error)) *grip {
 	var again *grip
 	var err error
 	if t.chance(2) {
 		// Another goroutine, which the context makes an owner.
 		var other sync.WaitGroup
-		other.Go(func() { again, err = t.again(t.Context(ctx)) })
+		other.Go(func() { again, err = enter(t.Context(ctx)) })
 		other.Wait()
 	} else {
-		again, err = t.again(ctx)
+		again, err = enter(ctx)
 	}
 	switch {
-	case errors.Is(err, hold.ErrLost):
+	case errors.Is(err, hold.ErrLost),
+		// The context of several ends before the loss of another lock of them ends this one.
+		t.inner != nil && errors.Is(err, context.Canceled) && errors.Is(t.Err(), hold.ErrLost):
 		t.lose()
-		return
+		return nil
 	case err != nil:
 		t.bad("re-entry: %v", err)
-		return
+		return nil
 	case t.lost:
 		t.bad("re-entered a lock that was lost")
 	}
 	t.count("re-entered")
 	if again.Token() != t.Token() {
 		t.bad("a re-entry has token %d", again.Token())
+	}
+	return again
+}
+
+// enterInner has the owner in one of several locks once more, and gives the two holds back in
+// either order. It reports whether that of the several has been given back.
+func (t *tenure) enterInner() (released bool) {
+	ctx, cancel := t.calling()
+	defer cancel()
+	again := t.enterAgain(ctx, t.inner.again)
+	if again == nil {
+		return false
+	}
+	if released = t.chance(2); released {
+		// The one lock is held on, and the others are not.
+		var inner *stay
+		inner, t.stay = t.stay.part(t.inner.path)
+		t.world.swap(inner, again.held)
+		t.release()
+		time.Sleep(t.length()) // virtual: others may come
+		t.world.look(inner)
+		after := t.world.leaveOne(inner)
+		defer func() {
+			after(false)
+			inner.visit.released = t.world.clock.now()
+		}()
+	}
+	switch err := again.give(ctx); {
+	case errors.Is(err, hold.ErrLost) && !released:
+		t.look() // the hold of several says so, too
+	case err != nil && !errors.Is(err, hold.ErrLost) && !t.closing():
+		t.bad("release of one of two: %v", err)
+	}
+	return released
+}
+
+// reenter has the owner in once more, and gives the two holds back in either order.
+func (t *tenure) reenter() {
+	ctx, cancel := t.calling()
+	defer cancel()
+	again := t.enterAgain(ctx, t.again)
+	if again == nil {
+		return
 	}
 	first := again.give
 	if t.chance(2) {
@@ -358,7 +422,10 @@ func (t *tenure) toRead() {
 func (t *tenure) verify() {
 	ctx, cancel := t.calling()
 	defer cancel()
+	gone := t.world.isGone(t.stay)
 	switch err := t.Verify(ctx); {
+	case err == nil && gone:
+		t.bad("verified, although a node of it had been deleted")
 	case err == nil:
 		t.count("verified")
 	case errors.Is(err, hold.ErrLost):
@@ -378,8 +445,11 @@ func (t *tenure) write(inVain bool) {
 	if inVain {
 		ops = append(ops, &zk.DeleteRequest{Path: t.world.store + "/none", Version: -1})
 	}
+	gone := t.world.isGone(t.stay)
 	replies, err := t.Multi(ctx, ops...)
 	switch {
+	case err == nil && gone:
+		t.bad("a write was done, although a node of the hold had been deleted")
 	case inVain && errors.Is(err, zk.ErrNoNode) && !errors.Is(err, hold.ErrLost):
 		t.count("written in vain")
 		if len(replies) != 2 || replies[1].Error != zk.ErrNoNode {
@@ -409,7 +479,7 @@ func (t *tenure) release() {
 	if t.chance(8) {
 		ctx = t.Context(ctx) // as `ctx = h.Context(ctx); defer h.Release(ctx)` does
 	}
-	impatient := t.chance(20)
+	impatient := t.chance(20) && !t.world.lone
 	if impatient {
 		cancel()
 	}
@@ -427,6 +497,7 @@ func (t *tenure) release() {
 		// The release found out. It has ended the hold as released, so Lost may stay open.
 		if !t.lost {
 			t.count("lost")
+			t.provoked()
 		}
 	case impatient && errors.Is(err, context.Canceled):
 		t.count("released in the background")
@@ -492,7 +563,7 @@ func (t *tenure) crowd() {
 			defer cancel()
 			for range r.IntN(4) {
 				if r.IntN(3) == 0 {
-					time.Sleep(between(r, time.Microsecond, 5*time.Millisecond))
+					time.Sleep(between(r, time.Microsecond, 5*time.Millisecond)) // virtual
 				}
 				t.act(ctx, r)
 			}
@@ -579,7 +650,7 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 		select {
 		case <-t.Lost():
 		case <-t.ReleaseRequested():
-		case <-time.After(between(r, time.Microsecond, time.Millisecond)):
+		case <-time.After(between(r, time.Microsecond, time.Millisecond)): // virtual
 		}
 	case 4:
 		what, err = "verify", t.Verify(ctx)

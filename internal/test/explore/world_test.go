@@ -49,6 +49,8 @@ type plan struct {
 	hasty   bool          // a caller that gives up does so soon
 	seldom  int           // one in so many holds is of several locks
 	long    int           // one in so many holds lasts for as long as a session or several
+	proofs  int           // one in so many holds is verified
+	grain   time.Duration // callers release and give up at multiples of it, so at the same instants; 0: at any
 }
 
 func draw(seed uint64) plan {
@@ -69,7 +71,7 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
-	p.long, p.seldom = 40, 4
+	p.long, p.seldom, p.proofs = 40, 4, 100
 	p.stay, p.reap = 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
@@ -191,6 +193,7 @@ func play(t *testing.T, p plan) *result {
 		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
 		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit)},
 	}
+	w.ledger.lone, w.ledger.calm = p.hosts*p.workers == 1, p.kind.calm
 	w.servers()
 	for i := range p.paths {
 		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
@@ -289,7 +292,7 @@ func (w *world) remember() {
 // settle waits for clean-ups that go on in the background, and looks for what is left in line.
 // The sessions live: no server deletes it.
 func (w *world) settle() {
-	for deadline := time.Now().Add(patience); ; time.Sleep(w.session / 4) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(w.session / 4) { // virtual
 		left := w.left()
 		if len(left) == 0 {
 			break
@@ -398,6 +401,14 @@ func (w *world) judge() string {
 	if w.quiet {
 		for _, path := range w.paths {
 			w.found = append(w.found, w.late(path)...)
+		}
+	}
+	for i, path := range w.paths {
+		switch f := w.flavor(i); {
+		case f.handoff > 0:
+			w.found = append(w.found, w.handedOn(path, f.handoff)...)
+		case w.quiet && f.name == "rwlock":
+			w.found = append(w.found, w.overtaking(path)...)
 		}
 	}
 	slices.SortFunc(w.found, func(a, b finding) int { return int(a.at - b.at) })

@@ -84,7 +84,7 @@ func (w *worker) dwell(rarely int, most time.Duration) {
 }
 
 func (w *worker) linger(stay time.Duration) {
-	timer := time.NewTimer(stay)
+	timer := time.NewTimer(stay) // real: the holder is at work
 	<-timer.C
 }
 

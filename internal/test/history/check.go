@@ -62,7 +62,8 @@ type Violation struct {
 //
 // A changed limit binds a hold if it was in force at some time between Called and Acquired; holders
 // keep what they have. So the permits held at one time may come up to the largest limit that one of
-// these holders may have met.
+// these holders may have met. But when a hold was granted, those of smaller tokens were ahead of
+// it: together with them it keeps within the limit that it has met itself.
 func Check(rules Rules, records ...[]Hold) *Report {
 	var all []Hold
 	for _, r := range records {
@@ -138,6 +139,9 @@ func (r Rules) limitFor(h Hold) (int, bool) {
 	}
 	return best, found
 }
+
+// behind reports whether another hold of permits was ahead of h in the queue.
+func (h Hold) behind(other Hold) bool { return other.Token != 0 && other.Token < h.Token }
 
 func conflict(a, b Kind) bool { return a == Exclusive || b == Exclusive || a != b }
 

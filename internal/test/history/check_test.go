@@ -106,6 +106,8 @@ func TestBadHistories(t *testing.T) {
 		{"one permit too many", three, []Hold{take("a", 1, 1, 1, 10), take("b", 1, 2, 2, 10), take("c", 1, 3, 3, 10), take("d", 1, 4, 9, 11)}, TooMany},
 		{"one permit too many in a batch", three, []Hold{take("a", 2, 1, 1, 10), take("b", 2, 2, 2, 10)}, TooMany},
 		{"more than there are", three, []Hold{take("a", 4, 1, 1, 10)}, TooMany},
+		{"behind one that was there before it shrunk", Rules{Limits: []Limit{{Path: "/s", Permits: 2, Until: 12}, {Path: "/s", Permits: 1, Since: 10}}},
+			[]Hold{called(1, take("a", 1, 1, 2, 20)), called(13, take("b", 1, 2, 14, 20))}, TooMany},
 		{"asked for after it had shrunk", Rules{Limits: []Limit{{Path: "/s", Permits: 2, Until: 12}, {Path: "/s", Permits: 1, Since: 10}}},
 			[]Hold{called(13, take("a", 1, 1, 14, 50)), called(14, take("b", 1, 2, 20, 50))}, TooMany},
 		{"granted before it grew", Rules{Limits: []Limit{{Path: "/s", Permits: 1, Until: 12}, {Path: "/s", Permits: 2, Since: 10}}},

@@ -38,17 +38,20 @@ func naive(rules Rules, all []Hold) []string {
 			}
 		}
 		if h.Kind == Permits {
-			total, limit := 0, 0
+			total, limit, ahead := 0, 0, h.permits()
 			for j, other := range holds {
 				if other.Path == h.Path && other.Kind == Permits && j <= i && other.until() > h.Acquired {
 					total += other.permits()
+					if other.Token != 0 && other.Token < h.Token {
+						ahead += other.permits()
+					}
 					met, _ := rules.limitFor(other)
 					limit = max(limit, met)
 				}
 			}
-			if _, known := rules.limitFor(h); !known {
+			if own, known := rules.limitFor(h); !known {
 				found = append(found, finding(NoLimit, h))
-			} else if total > limit {
+			} else if total > limit || ahead > own {
 				found = append(found, finding(TooMany, h))
 			}
 		}

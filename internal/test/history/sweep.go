@@ -192,18 +192,26 @@ func (s *sweep) limit(h Hold) {
 	if s.permits <= limit {
 		return
 	}
-	// A larger limit that another of the holders has met counts, too.
+	// A larger limit that another of the holders has met counts, too, but not for those ahead of h.
 	var holders []Hold
+	met, ahead := limit, h.permits()
 	for _, i := range slices.Sorted(maps.Keys(s.active)) {
 		if other := s.holds[i]; other.Kind == Permits {
 			holders = append(holders, other)
-			met, _ := s.rules.limitFor(other)
-			limit = max(limit, met)
+			theirs, _ := s.rules.limitFor(other)
+			met = max(met, theirs)
+			if h.behind(other) {
+				ahead += other.permits()
+			}
 		}
 	}
-	if s.permits <= limit {
+	if ahead > limit {
+		s.report.add(Violation{TooMany, s.path, fmt.Sprintf("%v makes %d of %d with those ahead of it", h, ahead, limit), holders})
+		return
+	}
+	if s.permits <= met {
 		return
 	}
 	s.report.add(Violation{TooMany, s.path,
-		fmt.Sprintf("%v makes %d of %d", h, s.permits, limit), holders})
+		fmt.Sprintf("%v makes %d of %d", h, s.permits, met), holders})
 }

@@ -3,6 +3,15 @@ package main
 // ofTheElection: package leader, and how the core shows the first of a queue.
 var ofTheElection = []mutant{
 	{
+		name: "leader-shown-while-the-next-go-unread",
+		pkg:  "internal/queue",
+		why:  "a distant observer of short terms shows a leader as current that has gone, for longer than the session timeout",
+		in:   "follower.follow",
+		old:  "f.tell(Front{Member: f.last.Member})\n\t\t\tcontinue",
+		new:  "continue",
+		test: inLeader("TestAViewIsNotCurrentWhileTheNextLeadersGo"),
+	},
+	{
 		name: "leader-read-from-any-server",
 		pkg:  "internal/queue",
 		why:  "a server that is behind answers with the leader of before",

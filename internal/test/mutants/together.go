@@ -175,6 +175,8 @@ var ofSeveral = []mutant{
 		old:  "j.state.Tie(&g.state, g.queue.Named)",
 		new:  "g.state.OnEnd(hold.Observers, func(end error) { j.state.Lose(end) })",
 		test: inQueue("TestHoldersOfSeveralAreToldBeforeANodeIsDeleted"),
+
+		unexplored: "the holder is told at the instant at which the delete is sent, and no packet arrives at that instant",
 	},
 	{
 		name: "first-node-of-several-watched-only",

@@ -79,7 +79,7 @@ func TestPausedServerIsSilentUntilResumed(t *testing.T) {
 	select {
 	case err := <-answered:
 		t.Fatalf("a paused server answered: %v", err)
-	case <-time.After(300 * time.Millisecond):
+	case <-time.After(300 * time.Millisecond): // real: no event shows that no answer comes
 	}
 	must(t, s.Resume())
 	must(t, <-answered)

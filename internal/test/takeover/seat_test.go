@@ -253,7 +253,7 @@ func closed(c <-chan struct{}) bool {
 
 // linger lets time pass: a fault comes at an instant that nothing announces.
 func linger(d time.Duration) {
-	timer := time.NewTimer(d)
+	timer := time.NewTimer(d) // real: no event announces it
 	<-timer.C
 }
 

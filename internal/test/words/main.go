@@ -1,6 +1,6 @@
 // Words counts, in comments and documents, the words that do not say who acts: in a distributed
 // lock it matters whether that is a goroutine, a process, a session or a server. It also looks for
-// comments that are too wide.
+// comments that are too wide, and for tests in which real time passes for no given reason.
 //
 //	go run ./internal/test/words [-library N] [-rest N] [-documents N] [-wide N] [DIR]
 //
@@ -15,6 +15,7 @@ import (
 	"go/token"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -54,12 +55,18 @@ type group struct {
 }
 
 // tally holds the groups, in the order in which they are printed.
-type tally struct{ library, rest, documents, wide group }
+type tally struct {
+	library, rest, documents, wide, sleeps group
 
-func (t *tally) groups() []*group { return []*group{&t.library, &t.rest, &t.documents, &t.wide} }
+	tests map[string][]testFile // by directory
+}
+
+func (t *tally) groups() []*group {
+	return []*group{&t.library, &t.rest, &t.documents, &t.wide, &t.sleeps}
+}
 
 func main() {
-	t := tally{library: group{name: "library"}, rest: group{name: "rest"}, documents: group{name: "documents"}, wide: group{name: "wide"}}
+	t := tally{library: group{name: "library"}, rest: group{name: "rest"}, documents: group{name: "documents"}, wide: group{name: "wide"}, sleeps: group{name: "sleeps"}}
 	flag.IntVar(&t.library.limit, "library", 10, "how many words the comments of the library may have")
 	flag.IntVar(&t.rest.limit, "rest", 40, "how many words the comments of all other Go files may have, tests among them")
 	flag.IntVar(&t.documents.limit, "documents", 10, "how many words the documents may have")
@@ -98,6 +105,12 @@ func (t *tally) report(out io.Writer) bool {
 
 // read counts all of a tree. Test data, and directories that the go command ignores, are left out.
 func (t *tally) read(tree fs.FS) error {
+	t.tests = make(map[string][]testFile)
+	defer func() {
+		for _, dir := range slices.Sorted(maps.Keys(t.tests)) {
+			t.sleeps.sleep(t.tests[dir])
+		}
+	}()
 	return fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch base := path.Base(name); {
 		case err != nil:
@@ -131,6 +144,7 @@ func (t *tally) source(name string, src []byte) error {
 	if err != nil {
 		return err
 	}
+	t.test(testFile{name, files, file})
 	words := &t.rest
 	if slices.Contains(library, path.Dir(name)) && !strings.HasSuffix(name, "_test.go") {
 		words = &t.library

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+)
+
+// A testFile is what is looked through for sleeps.
+type testFile struct {
+	name  string
+	files *token.FileSet
+	*ast.File
+}
+
+// sleepers are the functions of package time that let time pass.
+var sleepers = []string{"Sleep", "After", "NewTimer"}
+
+// sleep looks for tests that let real time pass and do not say why: each call of a sleeper has a
+// comment behind it or in the line above, unless it is the limit of a wait, or is written inside a
+// bubble, in which time is virtual. tests are those of one directory.
+func (g *group) sleep(tests []testFile) {
+	bubbles := bubblesOf(tests)
+	for _, f := range tests {
+		limits := limitsOf(f)
+		commented := make(map[int]bool)
+		for _, c := range f.Comments {
+			commented[f.files.Position(c.Pos()).Line] = true
+			commented[f.files.Position(c.End()).Line+1] = true
+		}
+		ast.Inspect(f.File, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			if name, of := callee(call); of == "time" && slices.Contains(sleepers, name) && !limits[call] {
+				if line := f.files.Position(call.Pos()).Line; !commented[line] {
+					g.add(f.name, line, "time."+name+" does not say why real time passes")
+				}
+			}
+			return !opens(call, bubbles)
+		})
+	}
+}
+
+// limitsOf are the calls that end a wait for another thing: a case of a select that does something
+// about it, and a timer whose Stop is deferred in the next line.
+func limitsOf(f testFile) map[ast.Node]bool {
+	limits := make(map[ast.Node]bool)
+	ast.Inspect(f.File, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.CommClause:
+			if got, ok := n.Comm.(*ast.ExprStmt); ok && len(n.Body) > 0 {
+				if receive, ok := got.X.(*ast.UnaryExpr); ok {
+					limits[receive.X] = true
+				}
+			}
+		case *ast.BlockStmt:
+			for i, stmt := range n.List[:max(0, len(n.List)-1)] {
+				made, ok := stmt.(*ast.AssignStmt)
+				stop, deferred := n.List[i+1].(*ast.DeferStmt)
+				if !ok || !deferred {
+					continue
+				}
+				timer, ok := made.Lhs[0].(*ast.Ident)
+				if name, of := callee(stop.Call); ok && name == "Stop" && of == timer.Name {
+					limits[made.Rhs[0]] = true
+				}
+			}
+		}
+		return true
+	})
+	return limits
+}
+
+// bubblesOf are the functions of a directory's tests that run a function in a bubble.
+func bubblesOf(tests []testFile) map[string]bool {
+	bubbles := make(map[string]bool)
+	for grown := true; grown; {
+		grown = false
+		for _, f := range tests {
+			for _, d := range f.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || bubbles[fn.Name.Name] || !takesFunc(fn) {
+					continue
+				}
+				ast.Inspect(fn, func(n ast.Node) bool {
+					if call, ok := n.(*ast.CallExpr); ok && opens(call, bubbles) {
+						bubbles[fn.Name.Name], grown = true, true
+					}
+					return true
+				})
+			}
+		}
+	}
+	return bubbles
+}
+
+// opens reports whether a call runs its argument in a bubble.
+func opens(call *ast.CallExpr, bubbles map[string]bool) bool {
+	name, of := callee(call)
+	return of == "synctest" && name == "Test" || of != "" && name == "InMemory" || of == "" && bubbles[name]
+}
+
+// callee is the name of what is called, and what stands in front of the dot.
+func callee(call *ast.CallExpr) (name, of string) {
+	switch fn := call.Fun.(type) {
+	case *ast.Ident:
+		return fn.Name, ""
+	case *ast.SelectorExpr:
+		if x, ok := fn.X.(*ast.Ident); ok {
+			return fn.Sel.Name, x.Name
+		}
+	}
+	return "", ""
+}
+
+func takesFunc(fn *ast.FuncDecl) bool {
+	return slices.ContainsFunc(fn.Type.Params.List, func(p *ast.Field) bool {
+		_, ok := p.Type.(*ast.FuncType)
+		return ok
+	})
+}
+
+// test notes a parsed file for sleep if it is a test.
+func (t *tally) test(f testFile) {
+	if strings.HasSuffix(f.name, "_test.go") {
+		dir := path.Dir(f.name)
+		t.tests[dir] = append(t.tests[dir], f)
+	}
+}
