@@ -63,11 +63,18 @@ func (l *link) close() {
 
 // readdress rewrites the first message on an election connection. In it the caller names the
 // address where it listens; a member with a larger id closes the connection and connects to that
-// address, which would bypass our proxy.
+// address, which would bypass our proxy. ZooKeeper 3.4 names only its id, and the other member
+// connects to the address in its zoo.cfg, which is a proxy.
 func readdress(from io.Reader, addr string) ([]byte, error) {
-	const head = 8 + 8 + 4 // protocol version, id, length of the address
+	const head = 8 + 8 + 4 // protocol version, which is negative, id, length of the address
 	message := make([]byte, head)
-	if _, err := io.ReadFull(from, message); err != nil {
+	if _, err := io.ReadFull(from, message[:8]); err != nil {
+		return nil, err
+	}
+	if id := int64(binary.BigEndian.Uint64(message)); id >= 0 {
+		return message[:8], nil
+	}
+	if _, err := io.ReadFull(from, message[8:]); err != nil {
 		return nil, err
 	}
 	n := binary.BigEndian.Uint32(message[head-4:])

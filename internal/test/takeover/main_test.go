@@ -106,9 +106,6 @@ func server(t *testing.T, tick time.Duration) *realzk.Server {
 // tests have gone.
 func TestEnsemble(t *testing.T) {
 	beside(t)
-	if realzk.OlderThan(t, realzk.Servers(t)[0], 3, 5) {
-		t.Skip("left out on ZooKeeper 3.4: what cuts members off from each other does not know how its members greet")
-	}
 	var short venue.Ensemble
 	if !campaign() {
 		short = venue.Real().Cluster(t, 3, stale)

@@ -11,6 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
@@ -36,6 +37,9 @@ func verifyBehindStaleFollower(t *testing.T, short venue.Ensemble) {
 	leader, err := e.Leader()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if realzk.OlderThan(t, leader.Addr(), 3, 5) {
+		t.Skip("left out on ZooKeeper 3.4: there a follower that waits for a commit answers no read, so none is stale")
 	}
 	victim := followers[0]
 	reader := v.ConnectForeign(t, lasting, victim.Addr())
