@@ -85,7 +85,7 @@
 // Lock order, over all packages:
 //
 //	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu; leader Election.mu
-//	hold.State.telling: of a grant; of the holds on it; of the other grants of a Joint, which it ends
+//	hold.State.telling: of a grant; of the holds on it; of a Joint's other grants, which it ends
 //	Grant.mu
 //	hold.State.mu
 //	localNodes.mu, localNode.mu, HoldEvents.mu, zkclient's monitor and watches: nothing below them
