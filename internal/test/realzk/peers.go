@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// CuratorProgram compiles a program of one file for Apache Curator's recipes and returns the command
-// that runs it. missing says what to install instead. Curator is that of Debian, or that whose jars
-// are in the directory lib of CURATOR_HOME.
+// CuratorProgram compiles a program of one file for Apache Curator's recipes and returns the
+// command that runs it. missing says what to install instead. Curator is that of Debian, or that
+// whose jars are in the directory lib of CURATOR_HOME.
 func CuratorProgram(tb testing.TB, source string, args ...string) (cmd *exec.Cmd, missing string) {
 	tb.Helper()
 	jars := []string{"/usr/share/java/curator-recipes.jar"} // it names what it depends on
