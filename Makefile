@@ -16,7 +16,7 @@ COVERED = $$($(GO) list ./... | grep -vE '/(examples|internal/test)(/|$$)' | pas
 # Here a test that needs a real server fails where none is installed. Without this it is skipped, as in a plain go test.
 test again hammer takeover failover mutants interop differ stress stress-broken lost-replies leaks bench bench-against ablation bench-report cover: export ZKLOCKS_REAL = 1
 
-.PHONY: help demo quick test test-without-java again hammer takeover failover mutants mutants-explored interop versions explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover tidy clean
+.PHONY: help demo quick test test-without-java again hammer takeover failover mutants mutants-explored interop versions explore differ stress stress-broken lost-replies leaks bench bench-against ablation bench-local bench-report lint zookeeper metrics binaries fuzz vulncheck cover timeline recording tidy clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -166,6 +166,12 @@ vulncheck: ## look for known vulnerabilities, in nested modules, too; needs the 
 cover: zookeeper ## measure what the tests reach, all packages together, into cover.out
 	@$(GO) test -count=1 -p $(PARALLEL) -timeout $(TIMEOUT) -coverpkg=$(COVERED) -coverprofile=cover.out ./...
 	@$(GO) tool cover -func=cover.out | tail -n 1
+
+timeline: ## draw docs/timeline.svg, the queue of a lock over time, from a run in virtual time
+	TIMELINE=write $(GO) test -count=1 ./internal/test/timeline
+
+recording: ## record make demo into docs/demo.svg
+	@$(GO) run ./internal/test/recording -title 'make demo' -o docs/demo.svg $(GO) run ./examples/demo
 
 tidy: ## bring go.mod and go.sum up to date, in nested modules, too
 	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && GO="$(GO)" $(CURDIR)/scripts/tidy.sh) || exit 1; done

@@ -1,0 +1,195 @@
+// Package timeline draws the queue of one lock over time, from a run in virtual time, for the
+// README.
+package timeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/leaks"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }
+
+const (
+	timeout = 10 * time.Second // of a session
+	tick    = 2 * time.Second  // ZooKeeper's default
+	cutAt   = 9 * time.Second
+)
+
+// story is what the processes do. The lock is granted in the order of begins, readers together.
+var story = []process{
+	{name: "web1", kind: observe.Read, begins: 0, works: 5 * time.Second},
+	{name: "web2", kind: observe.Read, begins: time.Second, works: 6 * time.Second},
+	{name: "index", kind: observe.Write, begins: 3 * time.Second, works: time.Hour, cut: cutAt},
+	{name: "web3", kind: observe.Read, begins: 5 * time.Second, works: 5 * time.Second},
+	{name: "web4", kind: observe.Read, begins: 11 * time.Second, works: 6 * time.Second},
+	{name: "report", kind: observe.Write, begins: 13 * time.Second, works: 3 * time.Second},
+}
+
+// A process takes the lock once. What follows works is what has become of it.
+type process struct {
+	name          string
+	kind          observe.Kind
+	begins, works time.Duration
+	cut           time.Duration // from then on no packet of its connection arrives; 0: all do
+	granted, ends time.Duration
+	lost          bool
+}
+
+// TestTimeline plays the story and compares its picture with docs/timeline.svg; TIMELINE=write writes
+// that.
+func TestTimeline(t *testing.T) {
+	const file = "../../../docs/timeline.svg"
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		drawn := draw(play(t, v))
+		if os.Getenv("TIMELINE") == "write" {
+			if err := os.WriteFile(file, []byte(drawn), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if drawn != string(want) {
+			t.Errorf("%s is not what the run shows: make timeline", file)
+		}
+	})
+}
+
+// play has each process take the lock on a connection of its own.
+func play(t *testing.T, v venue.Venue) []process {
+	server := v.Standalone(t, venue.Options{Tick: tick})
+	played := slices.Clone(story)
+	proxies := make([]*proxy.Proxy, len(played))
+	conns := make([]*zklocks.Conn, len(played))
+	for i := range played {
+		proxies[i] = v.Proxy(t, server.Addr())
+		conns[i] = locks.On(v.Connect(t, timeout, proxies[i].Addr()))
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for i := range played {
+		p := &played[i]
+		lock := rwlock.New(conns[i], "/index", zklocks.WithObserver(observe.Observer{
+			Granted:  func(observe.Granted) { p.granted = time.Since(began) },
+			Released: func(observe.Released) { p.ends = time.Since(began) },
+			Lost:     func(observe.Lost) { p.ends, p.lost = time.Since(began), true },
+		}))
+		all.Go(func() {
+			time.Sleep(p.begins) // virtual: the story
+			take := lock.RLock
+			if p.kind == observe.Write {
+				take = lock.Lock
+			}
+			err := zklocks.Do(t.Context(), take, func(ctx context.Context, _ *zklocks.Hold) error {
+				select {
+				case <-time.After(p.works): // virtual: the story
+				case <-ctx.Done():
+				}
+				return nil
+			})
+			if (p.cut > 0) != errors.Is(err, zklocks.ErrLost) {
+				t.Errorf("%s: %v", p.name, err)
+			}
+		})
+		if p.cut > 0 {
+			all.Go(func() {
+				time.Sleep(p.cut) // virtual: the story
+				proxies[i].Mute()
+			})
+		}
+	}
+	all.Wait()
+	synctest.Wait() // the observers have been told
+	for _, p := range proxies {
+		p.Unmute() // so that all connections can be closed
+	}
+	return played
+}
+
+const (
+	left, top = 62.0, 12.0
+	second    = 14.0 // wide
+	row       = 24.0 // high
+	width     = 480.0
+)
+
+const style = `<style>
+text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+.small { font-size: 11px; fill: #57606a }
+.grid { stroke: #d0d7de }
+.read { fill: #0969da } .write { fill: #bc4c00 }
+.waits { opacity: 0.4 }
+.lost { stroke: #cf222e; stroke-width: 2.5 }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.small { fill: #9198a1 }
+.grid { stroke: #3d444d }
+.read { fill: #58a6ff } .write { fill: #f0883e }
+.lost { stroke: #ff7b72 }
+}
+</style>`
+
+// draw returns the picture: a row for each process, a thin bar while it waits, a thick one while it
+// holds, and a cross where it is told of the loss. Its colors follow the reader's theme.
+func draw(played []process) string {
+	var b strings.Builder
+	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	at := func(d time.Duration) float64 { return left + d.Seconds()*second }
+	bottom := top + float64(len(played))*row
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" role="img" aria-label="%s">`,
+		width, bottom+44, width, "The queue of a lock over time")
+	add("%s", style)
+	for s := 0; at(time.Duration(s)*time.Second) < width-8; s += 5 {
+		x := at(time.Duration(s) * time.Second)
+		add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="grid"/>`, x, top-4, x, bottom)
+		add(`<text x="%.1f" y="%.1f" text-anchor="middle" class="small">%d s</text>`, x, bottom+13, s)
+	}
+	for i, p := range played {
+		y := top + float64(i)*row
+		add(`<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`, left-8, y+14, html.EscapeString(p.name))
+		if p.granted-p.begins > tick/100 {
+			add(`<rect x="%.1f" y="%.1f" width="%.1f" height="4" class="%s waits"/>`, at(p.begins), y+8, (p.granted-p.begins).Seconds()*second, p.kind)
+		}
+		add(`<rect x="%.1f" y="%.1f" width="%.1f" height="16" rx="2" class="%s"/>`, at(p.granted), y+2, (p.ends-p.granted).Seconds()*second, p.kind)
+		if p.cut > 0 {
+			add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, at(p.cut), y, at(p.cut), y+20)
+		}
+		if p.lost {
+			x := at(p.ends)
+			add(`<path d="M%.1f %.1f l8 8 m0 -8 l-8 8" class="lost"/>`, x+2, y+6)
+			add(`<text x="%.1f" y="%.1f" class="small">told</text>`, x+15, y+14)
+		}
+	}
+	y := bottom + 34
+	x := left
+	for _, entry := range []struct {
+		class, text string
+		high        float64
+	}{{"read", "reads", 12}, {"write", "writes", 12}, {"read waits", "waits", 4}} {
+		add(`<rect x="%.1f" y="%.1f" width="18" height="%.0f" class="%s"/>`, x, y-4-entry.high/2, entry.high, entry.class)
+		add(`<text x="%.1f" y="%.1f" class="small">%s</text>`, x+23, y, entry.text)
+		x += 78
+	}
+	add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, x+4, y-13, x+4, y+4)
+	add(`<text x="%.1f" y="%.1f" class="small">cut off from the servers</text>`, x+12, y)
+	add("</svg>")
+	return b.String()
+}
