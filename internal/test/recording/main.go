@@ -1,0 +1,111 @@
+// Recording runs a command and writes what it prints as an animated SVG: a terminal that scrolls,
+// in the command's own time.
+//
+//	recording -title 'make demo' -o docs/demo.svg go run ./examples/demo
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"html"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const (
+	rows, columns = 26, 104
+	line          = 17.0 // high
+	char          = 7.4  // wide
+	margin        = 12.0
+	still         = 4 * time.Second // at the end, before it begins again
+)
+
+// printed is a line, and when it came.
+type printed struct {
+	text string
+	at   time.Duration
+}
+
+func main() {
+	title := flag.String("title", "", "the command as a reader types it")
+	file := flag.String("o", "", "the picture to write")
+	flag.Parse()
+	lines, err := record(flag.Args())
+	if err == nil {
+		err = os.WriteFile(*file, []byte(draw(*title, lines)), 0o644)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "recording:", err)
+		os.Exit(1)
+	}
+}
+
+// record runs a command, shows what it prints, and returns that.
+func record(args []string) (lines []printed, err error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	var began time.Time
+	for in := bufio.NewScanner(out); in.Scan(); {
+		if began.IsZero() {
+			began = time.Now() // the compiler is not recorded
+		}
+		fmt.Println(in.Text())
+		lines = append(lines, printed{in.Text(), time.Since(began)})
+	}
+	return lines, cmd.Wait()
+}
+
+// draw returns the picture. Each line appears when it came, and the lines scroll; where nothing
+// moves, the first ones are seen.
+func draw(title string, lines []printed) string {
+	var b strings.Builder
+	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	all := lines[len(lines)-1].at + still
+	percent := func(at time.Duration) float64 { return 100 * at.Seconds() / all.Seconds() }
+	const width, height = columns*char + 2*margin, (rows+1)*line + 2*margin
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" width="%.0f" role="img" aria-label="%s">`, width, height, width, html.EscapeString(title))
+	add(`<style>`)
+	add(`text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #e6edf3; white-space: pre }`)
+	add(`.proved { fill: #56d364 } .title { fill: #58a6ff } .kill { fill: #ff7b72 }`)
+	add(`@media (prefers-reduced-motion: no-preference) { #lines { animation: scroll %.1fs step-end infinite } }`, all.Seconds())
+	add(`@keyframes scroll {`)
+	add(`0%% { transform: translateY(%.0fpx) }`, (rows-1)*line)
+	for i, l := range lines {
+		if i+1 == len(lines) || lines[i+1].at-l.at > 20*time.Millisecond { // those that come together move once
+			add(`%.2f%% { transform: translateY(%.0fpx) }`, max(percent(l.at), 0.01), float64(rows-1-i)*line)
+		}
+	}
+	add(`}`)
+	add(`</style>`)
+	add(`<rect width="100%%" height="100%%" rx="8" fill="#0d1117"/>`)
+	add(`<text x="%.0f" y="%.0f">$ %s</text>`, margin, margin+line-4, html.EscapeString(title))
+	add(`<svg x="0" y="%.0f" width="%.0f" height="%.0f"><g id="lines">`, margin+line, width, rows*line)
+	for i, l := range lines {
+		add(`<text x="%.0f" y="%.0f"%s>%s</text>`, margin, float64(i+1)*line-4, class(l.text), html.EscapeString(l.text))
+	}
+	add(`</g></svg>`)
+	add(`</svg>`)
+	return b.String()
+}
+
+func class(text string) string {
+	switch {
+	case strings.HasPrefix(text, "PROVED"), strings.HasPrefix(text, "ALL PROVED"):
+		return ` class="proved"`
+	case strings.Contains(text, "SIG"):
+		return ` class="kill"`
+	case len(text) > 1 && text[1] == '/':
+		return ` class="title"`
+	}
+	return ""
+}
