@@ -328,15 +328,21 @@ func FuzzRule(f *testing.F) {
 }
 
 func BenchmarkTurn1000(b *testing.B) {
-	line := make([]znode.Node, 1000)
-	for i := range line {
-		kind := []znode.Kind{znode.Read, znode.Write}[i%2]
-		line[i] = znode.Node{Name: znode.Prefix(znode.NewID(), kind) + fmt.Sprintf("%010d", i), Kind: kind, Seq: int64(i)}
-	}
+	readsAndWrites := []znode.Kind{znode.Read, znode.Write}
 	for _, c := range []struct {
-		name string
-		rule rule
-	}{{"write", writeRule}, {"read", readRule}, {"permit", permitRule(1, 10)}} {
+		name  string
+		rule  rule
+		kinds []znode.Kind
+	}{
+		{"write", writeRule, readsAndWrites},
+		{"read", readRule, readsAndWrites},
+		{"permit", permitRule(1, 10), []znode.Kind{znode.Permit}},
+	} {
+		line := make([]znode.Node, 1000)
+		for i := range line {
+			kind := c.kinds[i%len(c.kinds)]
+			line[i] = znode.Node{Name: znode.Prefix(znode.NewID(), kind) + fmt.Sprintf("%010d", i), Kind: kind, Seq: int64(i)}
+		}
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
