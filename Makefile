@@ -105,7 +105,7 @@ explore: ## lock for EXPLORE (1m) in virtual time, in memory, while hosts, packe
 	@EXPLORE=$(EXPLORE) EXPLORE_SEED=$(EXPLORE_SEED) \
 	$(GO) test $(RACE) -overlay bin/_yields/overlay.json -count=1 -timeout 0 -v -run 'TestExplore$$' ./internal/test/explore
 
-stress-broken: zookeeper ## break the library on purpose, in three ways: the stress must find each within a minute
+stress-broken: zookeeper ## break the library on purpose, in four ways: the stress must find each within a minute
 	STRESS_BROKEN=1 $(GO) test -count=1 -timeout 20m -v -run TestTheStressFindsBugs ./internal/test/hammer
 
 # How many of each.

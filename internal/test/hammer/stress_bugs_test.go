@@ -3,7 +3,6 @@ package hammer
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,54 +10,76 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/test/patch"
 )
 
-// bug is a bug of the library: a file, and the text to replace in it.
-type bug struct{ name, file, old, new string }
+// bug is a bug of the library.
+type bug struct {
+	name string
+	patch.Patch
+}
 
 var bugs = []bug{
-	{
-		"a lost create is not searched for", "internal/zkclient/claim.go",
-		`	retry := c.retry()
-	for {
-		before := c.server()
-`, `	return nil, nil
-	retry := c.retry()
-	for {
-		before := c.server()
-`,
-	},
-	{
-		"granted without a look at the line", "internal/queue/enter.go",
-		`int(dir.NumChildren)-len(m.nodes) <= terms.Rule.Tolerate &&`,
-		`dir.NumChildren > 0 &&`,
-	},
-	{
-		"unlocked by the name of the lock: whose node is first must be ours", "internal/zkclient/remove.go",
-		`err = c.conn.Delete(dir+"/"+nodes[0].Name, -1)`,
-		`names, _, _ := c.conn.Children(dir)
-			names = slices.DeleteFunc(names, func(name string) bool { return len(name) < 10 })
-			slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
-			err = c.conn.Delete(dir+"/"+append(names, nodes[0].Name)[0], -1)`,
-	},
+	{"a lost create is not searched for", patch.Patch{
+		Pkg: "internal/zkclient", In: "Client.Claim",
+		Old: "found, complete, err := try.search(ctx)",
+		New: "found, complete, err := make([]Claimed, len(claims)), false, error(nil)",
+	}},
+	{"granted without a look at the line", patch.Patch{
+		Pkg: "internal/queue", In: "waiter.roomInReply",
+		Old: "return int(dir.NumChildren)-len(w.nodes) <= w.limit.AllowedAhead",
+		New: "return dir.NumChildren > 0",
+	}},
+	{"unlocked by the name of the lock: whose node is first must be ours", patch.Patch{
+		Pkg: "internal/zkclient", In: "Client.RemoveNow",
+		Old: `paths = append(paths, r.Dir+"/"+n.Name)`,
+		New: `queued, _, _ := c.conn.Children(r.Dir)
+			first := n.Name
+			for _, name := range queued {
+				if end := func(name string) string { return name[max(0, len(name)-10):] }; end(name) < end(first) {
+					first = name
+				}
+			}
+			paths = append(paths, r.Dir+"/"+first)`,
+	}},
+	{"several locks are granted at the turn of one", patch.Patch{
+		Pkg: "internal/queue", In: "waiters.waitEach",
+		Old: "left := len(behind)",
+		New: "left := 1",
+	}},
+}
+
+// The patches follow the code.
+func TestEveryBugFits(t *testing.T) {
+	for _, b := range bugs {
+		if _, _, err := b.Apply(root(t)); err != nil {
+			t.Errorf("%s: %v", b.name, err)
+		}
+	}
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := patch.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 const caughtWithin = time.Minute
 
 // This shows that the stress finds bugs: it runs over a library that is broken. It builds the
-// library three times and runs each for up to a minute, so it is skipped unless make stress-broken
+// library with each bug and runs it for up to a minute, so it is skipped unless make stress-broken
 // asks for it.
 func TestTheStressFindsBugs(t *testing.T) {
 	if os.Getenv("STRESS_BROKEN") == "" {
 		t.Skip("takes minutes: STRESS_BROKEN=1")
 	}
-	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, b := range bugs {
 		t.Run(b.name, func(t *testing.T) {
-			program := b.build(t, strings.TrimSpace(string(root)))
+			program := b.build(t)
 			took, what := b.caught(t, program)
 			t.Logf("caught after %v: %s", took.Round(100*time.Millisecond), what)
 		})
@@ -67,31 +88,13 @@ func TestTheStressFindsBugs(t *testing.T) {
 
 // build compiles this test program with the bug in it. The files in the tree are not changed: the
 // compiler reads a copy in place of one.
-func (b bug) build(t *testing.T, root string) (program string) {
+func (b bug) build(t *testing.T) (program string) {
 	t.Helper()
-	original := filepath.Join(root, filepath.FromSlash(b.file))
-	text, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), b.old); n != 1 {
-		t.Fatalf("what it replaces stands %d times in %s: the bug has to follow the code", n, b.file)
-	}
-	broken := strings.Replace(string(text), b.old, b.new, 1)
-	if strings.Contains(b.new, "strings.") && !strings.Contains(broken, "\"strings\"") {
-		broken = strings.Replace(broken, "import (\n", "import (\n\t\"strings\"\n", 1)
-	}
 	dir := t.TempDir()
-	copied, overlay := filepath.Join(dir, "broken.go"), filepath.Join(dir, "overlay.json")
 	program = filepath.Join(dir, "stress.test")
-	replace, err := json.Marshal(map[string]map[string]string{"Replace": {original: copied}})
+	overlay, err := patch.Variant(root(t), dir, b.Patch)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for file, text := range map[string][]byte{copied: []byte(broken), overlay: replace} {
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
 	}
 	if out, err := exec.Command("go", "test", "-c", "-o", program, "-overlay", overlay, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

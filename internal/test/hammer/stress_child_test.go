@@ -68,7 +68,7 @@ func (j *job) stress(conn *zklocks.Conn, r round) (outcome, error) {
 	s := &storm{job: j, round: r, conn: conn, rec: history.NewRecorder(name(j.Process), nil)}
 	s.record.Nodes = make(map[string]int64)
 	for i, path := range r.Paths {
-		s.locks = append(s.locks, lockKinds[i%len(lockKinds)](conn, path))
+		s.locks = append(s.locks, lockKinds[i%len(lockKinds)](conn, path, i))
 	}
 	workers := make([]*worker, j.Goroutines)
 	end := time.Now().Add(r.For)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -20,11 +21,8 @@ type stressHold struct {
 	*worker
 	*anyHold
 	storm  *storm
-	path   int
 	called int64
-	cell   *cell
 	owner  string
-	span   *history.Span
 	token  int64
 	sure   int64 // the last such instant
 	over   bool  // found to be lost
@@ -45,18 +43,21 @@ func (s *storm) cycle(w *worker, path int) {
 	defer cancel()
 	called := history.Now()
 	take := s.locks[path].take
+	if w.chance(8) {
+		take = func(ctx context.Context, w *worker) (*anyHold, error) { return s.together(ctx, w, path) }
+	}
 	if w.job.Break != "" && w.broken(breakGrant) {
-		take = barge
+		take = func(_ context.Context, w *worker) (*anyHold, error) { return barge(w, path), nil }
 	}
 	g, err := take(ctx, w)
 	if w.failed(ctx, g.try, err) {
 		if time.Now().After(w.until) {
-			w.wrong(s.line(path))
+			w.wrong(s.lines(path, g.claims))
 		}
 		return
 	}
 	w.until = time.Now().Add(w.job.Patience)
-	t := &stressHold{worker: w, anyHold: g, storm: s, path: path, called: called, cell: &w.cells[path], token: g.Token()}
+	t := &stressHold{worker: w, anyHold: g, storm: s, called: called, token: g.Token()}
 	t.begin()
 	t.stay()
 	if t.more != nil && !t.over {
@@ -69,9 +70,9 @@ func (s *storm) cycle(w *worker, path int) {
 }
 
 // barge goes inside without having acquired: the test of the test.
-func barge(_ context.Context, w *worker) (*anyHold, error) {
+func barge(w *worker, path int) *anyHold {
 	more := func(*stressHold) { w.linger(20 * time.Millisecond) } // let other workers come
-	return &anyHold{holdMethods: phantom{}, kind: history.Exclusive, give: phantom{}.Release, more: more}, nil
+	return &anyHold{holdMethods: phantom{}, claims: one(path, history.Exclusive, 0), give: phantom{}.Release, more: more}
 }
 
 // phantom is a fake hold that is never lost.
@@ -80,7 +81,18 @@ type phantom struct{ fake }
 func (phantom) Lost() <-chan struct{} { return nil }
 func (phantom) Guard(...any) []any    { return []any{&zk.CheckVersionRequest{}} }
 
-// line describes the queue ahead of a caller that has waited too long.
+// lines describes the queues ahead of a caller that has waited too long, of one lock or of several.
+func (s *storm) lines(path int, claims []claim) string {
+	if len(claims) == 0 {
+		return s.line(path)
+	}
+	var all []string
+	for _, c := range claims {
+		all = append(all, s.line(c.path))
+	}
+	return strings.Join(all, "; ")
+}
+
 func (s *storm) line(path int) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -95,21 +107,35 @@ func (s *storm) note(what func(*record)) {
 }
 
 func (t *stressHold) begin() {
-	t.count(string(t.kind))
 	// The session identifies the holds that the nemesis ended together with one.
 	t.owner = fmt.Sprintf("%s@%x", t.who, t.storm.conn.Client().SessionID())
-	h := history.Hold{
-		Path: t.storm.Paths[t.path], Kind: t.kind, Permits: t.permits, Token: t.token,
-		Who: t.owner, Called: t.called, Acquired: history.Now(),
+	for i := range t.claims {
+		c := &t.claims[i]
+		t.count(string(c.kind))
+		h := history.Hold{
+			Path: t.storm.Paths[c.path], Kind: c.kind, Permits: c.permits, Token: t.token,
+			Who: t.owner, Called: t.called, Acquired: history.Now(),
+		}
+		c.cell, c.span, t.sure = &t.cells[c.path], t.storm.rec.Begin(h), h.Acquired
+		switch c.kind {
+		case history.Exclusive:
+			raise(&c.cell.written, t.token)
+			raise(&c.cell.fence, t.token)
+		case history.Shared:
+			raise(&c.cell.fence, t.token)
+		}
 	}
-	t.span, t.sure = t.storm.rec.Begin(h), h.Acquired
-	switch t.kind {
+}
+
+// later returns the token of a conflicting hold that has been inside, 0 if it knows of none.
+func (c *claim) later() int64 {
+	switch c.kind {
 	case history.Exclusive:
-		raise(&t.cell.written, t.token)
-		raise(&t.cell.fence, t.token)
+		return c.cell.fence.Load()
 	case history.Shared:
-		raise(&t.cell.fence, t.token)
+		return c.cell.written.Load()
 	}
+	return 0
 }
 
 // look calls Held, and compares the token with those that the cell had seen before that call.
@@ -117,12 +143,9 @@ func (t *stressHold) look() bool {
 	if t.over {
 		return false
 	}
-	var later int64
-	switch t.kind {
-	case history.Exclusive:
-		later = t.cell.fence.Load()
-	case history.Shared:
-		later = t.cell.written.Load()
+	var later [4]int64 // of each claim; no hold has more
+	for i := range t.claims {
+		later[i] = t.claims[i].later()
 	}
 	now := history.Now()
 	if !t.Held() {
@@ -130,10 +153,12 @@ func (t *stressHold) look() bool {
 		return false
 	}
 	t.sure = now
-	if later > t.token {
-		t.storm.note(func(r *record) {
-			r.Suspects = append(r.Suspects, suspect{lock{t.storm.Paths[t.path], t.token}, t.owner, now, later})
-		})
+	for i, c := range t.claims {
+		if later[i] > t.token {
+			t.storm.note(func(r *record) {
+				r.Suspects = append(r.Suspects, suspect{t.lock(c), t.owner, now, later[i]})
+			})
+		}
 	}
 	return true
 }
@@ -145,8 +170,14 @@ func (t *stressHold) lost() {
 	}
 	t.over = true
 	t.count("lost")
-	t.storm.note(func(r *record) { r.Lost = append(r.Lost, lock{t.storm.Paths[t.path], t.token}) })
+	t.storm.note(func(r *record) {
+		for _, c := range t.claims {
+			r.Lost = append(r.Lost, t.lock(c))
+		}
+	})
 }
+
+func (t *stressHold) lock(c claim) lock { return lock{t.storm.Paths[c.path], t.token} }
 
 // lose records a loss, after which all methods must report it.
 func (t *stressHold) lose() {
@@ -240,5 +271,7 @@ func (t *stressHold) release() {
 	default:
 		t.wrong(fmt.Sprintf("release: %v", err))
 	}
-	t.span.EndAt(t.sure)
+	for _, c := range t.claims {
+		c.span.EndAt(t.sure)
+	}
 }

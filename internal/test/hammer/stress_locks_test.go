@@ -12,25 +12,27 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// lockKind is one kind of lock at one path. take acquires it in one of its ways; queue lists its
-// members, for a caller whose wait was too long.
+// lockKind is one kind of lock at one path. take acquires it in one of its ways; among chooses how
+// it is taken together with others; queue lists its members, for a caller whose wait was too long.
 type lockKind struct {
 	take  func(ctx context.Context, w *worker) (*anyHold, error)
+	among func(w *worker) (zklocks.Locker, claim)
 	queue func(ctx context.Context) (string, error)
 }
 
 // lockKinds are assigned to the paths in turn.
-var lockKinds = []func(conn *zklocks.Conn, path string) lockKind{
-	func(conn *zklocks.Conn, path string) lockKind { return rwKind(rwlock.New(conn, path)) },
+var lockKinds = []func(conn *zklocks.Conn, name string, path int) lockKind{
+	func(conn *zklocks.Conn, name string, path int) lockKind { return rwKind(rwlock.New(conn, name), path) },
 	permitKind,
 	mutexKind,
-	func(conn *zklocks.Conn, path string) lockKind {
-		return rwKind(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)))
+	func(conn *zklocks.Conn, name string, path int) lockKind {
+		return rwKind(rwlock.New(conn, name, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)), path)
 	},
 }
 
@@ -52,15 +54,28 @@ func queueOf(paths []string, i int) string {
 	return paths[i]
 }
 
-// anyHold is a hold of any recipe.
+// anyHold is a hold of any recipe, or of several locks.
 type anyHold struct {
 	holdMethods
+	claims []claim
+	try    bool
+	give   func(context.Context) error
+	more   func(*stressHold) // what else its holder can do, or nil
+	after  func()            // called after the release, or nil
+}
+
+// claim is what a hold has of one lock.
+type claim struct {
 	kind    history.Kind
 	permits int
-	try     bool
-	give    func(context.Context) error
-	more    func(*stressHold) // what else its holder can do, or nil
-	after   func()            // called after the release, or nil
+	path    int
+	cell    *cell
+	span    *history.Span
+}
+
+// one is the claim of a hold of a single lock.
+func one(path int, kind history.Kind, permits int) []claim {
+	return []claim{{kind: kind, permits: permits, path: path}}
 }
 
 type holdMethods interface {
@@ -69,7 +84,7 @@ type holdMethods interface {
 	Guard(ops ...any) []any
 }
 
-func rwKind(m *rwlock.RWMutex) lockKind {
+func rwKind(m *rwlock.RWMutex, path int) lockKind {
 	return lockKind{
 		take: func(ctx context.Context, w *worker) (*anyHold, error) {
 			write, try := w.chance(3), w.chance(8)
@@ -86,7 +101,7 @@ func rwKind(m *rwlock.RWMutex) lockKind {
 			if err != nil {
 				return &anyHold{try: try}, err
 			}
-			g := &anyHold{holdMethods: h, kind: kind, give: h.Release}
+			g := &anyHold{holdMethods: h, claims: one(path, kind, 0), give: h.Release}
 			if write {
 				g.more = func(t *stressHold) {
 					if w.chance(3) {
@@ -95,6 +110,12 @@ func rwKind(m *rwlock.RWMutex) lockKind {
 				}
 			}
 			return g, nil
+		},
+		among: func(w *worker) (zklocks.Locker, claim) {
+			if w.chance(2) {
+				return m.RLocker(), claim{kind: history.Shared, path: path}
+			}
+			return m, claim{kind: history.Exclusive, path: path}
 		},
 		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
 	}
@@ -112,16 +133,16 @@ func (t *stressHold) downgrade(m *rwlock.RWMutex, h *zklocks.Hold) {
 	default:
 		t.count("downgraded")
 		t.sure = before
-		t.span.EndAt(before)
+		t.claims[0].span.EndAt(before)
 		t.storm.note(func(r *record) { r.Nodes[h.Guard()[0].(*zk.CheckVersionRequest).Path] = h.Token() })
-		t.kind, t.called = history.Shared, 0
+		t.claims[0].kind, t.called = history.Shared, 0
 		t.begin()
 		t.stay()
 	}
 }
 
-func permitKind(conn *zklocks.Conn, path string) lockKind {
-	s := semaphore.New(conn, path, permits)
+func permitKind(conn *zklocks.Conn, name string, path int) lockKind {
+	s := semaphore.New(conn, name, permits)
 	return lockKind{
 		take: func(ctx context.Context, w *worker) (*anyHold, error) {
 			n, try := 1+w.random.IntN(3), w.chance(8)
@@ -133,16 +154,24 @@ func permitKind(conn *zklocks.Conn, path string) lockKind {
 			if err != nil {
 				return &anyHold{try: try}, err
 			}
-			return &anyHold{holdMethods: h, kind: history.Permits, permits: n, give: h.Release}, nil
+			return &anyHold{holdMethods: h, claims: one(path, history.Permits, n), give: h.Release}, nil
+		},
+		among: func(w *worker) (zklocks.Locker, claim) {
+			n := 1 + w.random.IntN(3)
+			return s.Locker(n), claim{kind: history.Permits, permits: n, path: path}
 		},
 		queue: func(ctx context.Context) (string, error) { q, err := s.Queue(ctx); return fmt.Sprintf("%+v", q), err },
 	}
 }
 
-func mutexKind(conn *zklocks.Conn, path string) lockKind {
-	m := reentrant.New(conn, path)
+// mutexKind is a mutex, of which some holds are terms of a leader: they have the same nodes.
+func mutexKind(conn *zklocks.Conn, name string, path int) lockKind {
+	m, e := reentrant.New(conn, name), leader.New(conn, name)
 	return lockKind{
 		take: func(ctx context.Context, w *worker) (*anyHold, error) {
+			if w.chance(4) {
+				return lead(ctx, w, e, path)
+			}
 			how, try := m.Lock, w.chance(8)
 			if try {
 				how = m.TryLock
@@ -151,7 +180,7 @@ func mutexKind(conn *zklocks.Conn, path string) lockKind {
 			if err != nil {
 				return &anyHold{try: try}, err
 			}
-			g := &anyHold{holdMethods: h, kind: history.Exclusive, give: h.Release}
+			g := &anyHold{holdMethods: h, claims: one(path, history.Exclusive, 0), give: h.Release}
 			g.more = func(t *stressHold) { t.reenter(m, h) }
 			g.after = func() {
 				if n := m.Holds(); n != 0 {
@@ -160,8 +189,65 @@ func mutexKind(conn *zklocks.Conn, path string) lockKind {
 			}
 			return g, nil
 		},
+		among: func(*worker) (zklocks.Locker, claim) { return m, claim{kind: history.Exclusive, path: path} },
 		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
 	}
+}
+
+func lead(ctx context.Context, w *worker, e *leader.Election, path int) (*anyHold, error) {
+	term, err := e.Campaign(ctx)
+	if err != nil {
+		return &anyHold{}, err
+	}
+	w.count("led")
+	g := &anyHold{holdMethods: term, claims: one(path, history.Exclusive, 0), give: term.Release}
+	g.more = func(t *stressHold) {
+		if t.chance(3) {
+			t.proclaim(e, term)
+		}
+	}
+	return g, nil
+}
+
+func (t *stressHold) proclaim(e *leader.Election, term *zklocks.Hold) {
+	before := history.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), t.until)
+	defer cancel()
+	switch err := e.Proclaim(ctx, term, []byte(t.owner)); {
+	case errors.Is(err, hold.ErrLost):
+		t.lose()
+	case errors.Is(err, zk.ErrConnectionClosed): // the answer is lost, and with it whether it took place
+		t.count("perhaps proclaimed")
+	case err != nil:
+		t.wrong("proclaim: " + err.Error())
+	default:
+		t.count("proclaimed")
+		t.sure = before
+	}
+}
+
+// together takes several locks of the group to which path belongs.
+func (s *storm) together(ctx context.Context, w *worker, path int) (*anyHold, error) {
+	first := path - path%len(lockKinds)
+	group := s.locks[first:min(first+len(lockKinds), len(s.locks))]
+	g := &anyHold{try: w.chance(8)}
+	var locks []zklocks.Locker
+	for _, i := range w.random.Perm(len(group))[:min(len(group), 2+w.random.IntN(2))] {
+		lock, c := group[i].among(w)
+		locks, g.claims = append(locks, lock), append(g.claims, c)
+	}
+	all := zklocks.All(locks...)
+	how := all.Lock
+	if g.try {
+		how = all.TryLock
+	}
+	h, err := how(ctx)
+	if err != nil {
+		return g, err
+	}
+	w.count("together")
+	g.holdMethods, g.give = h, h.Release
+	return g, nil
 }
 
 // reenter takes the lock again, sometimes from other goroutines.

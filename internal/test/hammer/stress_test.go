@@ -337,9 +337,9 @@ func (s *stress) meaning() {
 			s.Errorf("never %s: the run means nothing", what)
 		}
 	}
-	whats := []string{"exclusive", "shared", "permits", "canceled"}
+	whats := []string{"exclusive", "shared", "permits", "canceled", "led", "together"}
 	if !s.Short {
-		whats = append(whats, "lost", "downgraded", "re-entered", "joined", "verified", "busy", "released in the background")
+		whats = append(whats, "lost", "downgraded", "re-entered", "joined", "proclaimed", "verified", "busy", "released in the background")
 	}
 	for _, what := range whats {
 		if s.Tally[what] == 0 {
