@@ -73,10 +73,11 @@ func TestProcessStopped(t *testing.T) {
 	}
 	server := server(t, 0)
 	o := order{Servers: []string{server.Addr()}}
-	for i := range 16 {
+	all := 4 * len(recipes) // each with each look
+	for i := range all {
 		o.Places = append(o.Places, place{
-			Recipe: recipes[i%len(recipes)].name, Path: test.Path(t), Timeout: timeouts[i/8],
-			Look: []string{"Held", "Lost", "Err", "Done"}[(i+i/4)%4],
+			Recipe: recipes[i%len(recipes)].name, Path: test.Path(t), Timeout: timeouts[2*i/all],
+			Look: []string{"Held", "Lost", "Err", "Done"}[(i+i/len(recipes))%4],
 		})
 	}
 	c := realzk.StartChild(t, childEnv, o)

@@ -8,6 +8,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -30,6 +31,8 @@ var recipes = []recipe{
 	{"read", "", read, write, history.Shared, history.Exclusive},
 	{"reentrant", "", reenter, reenter, history.Exclusive, history.Exclusive},
 	{"semaphore", "/queue", permit, permit, history.Permits, history.Permits},
+	{"several", "", several, several, history.Exclusive, history.Exclusive},
+	{"leader", "", candidacy, candidacy, history.Exclusive, history.Exclusive},
 }
 
 func recipeNamed(name string) recipe {
@@ -50,6 +53,14 @@ func reenter(conn *zk.Conn, path string) acquire { return reentrant.New(locks.On
 func permit(conn *zk.Conn, path string) acquire {
 	return semaphore.New(locks.On(conn), path, 1).Locker(1).Lock
 }
+
+// several takes the lock and another one.
+func several(conn *zk.Conn, path string) acquire {
+	c := locks.On(conn)
+	return zklocks.All(rwlock.New(c, path+"-besides"), rwlock.New(c, path)).Lock
+}
+
+func candidacy(conn *zk.Conn, path string) acquire { return leader.New(locks.On(conn), path).Campaign }
 
 // nodeOf is the node that a hold's guard checks.
 func nodeOf(h *zklocks.Hold) string { return h.Guard()[0].(*zk.CheckVersionRequest).Path }
