@@ -16,8 +16,9 @@
 // What the lock guarantees and what it does not, and which errors it returns, is the same for all
 // recipes: see package [github.com/zklocks/zklocks].
 //
-// Callers queue in the order of arrival, readers and writers alike: no caller overtakes another, so
-// neither readers nor writers starve.
+// Callers queue in the order of arrival, readers and writers alike, so neither readers nor writers
+// starve. Readers of one value share a node: until they hear of a writer that has queued they go
+// ahead of it.
 //
 // # Readers of one process
 //

@@ -85,7 +85,7 @@ func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 
 // RLock takes the lock for reading. It waits while a writer holds the lock or is queued ahead;
 // otherwise it is like [RWMutex.Lock]. A reader is never overtaken by a writer that came later, nor
-// a writer by a reader.
+// a writer by a reader that has heard of it.
 //
 // There is no upgrade from reading to writing: two readers that asked for it would wait for each
 // other forever. Release first, then Lock.

@@ -35,8 +35,8 @@ type State struct {
 }
 
 // Phase is when a hook is called. The order is fixed: the state is marked as ended, then the
-// holders' hooks run, then the nodes are deleted, then the observers' hooks run. So while Lost is
-// open, no other process can hold the lock because this one deleted its node.
+// holders' hooks run, then the deletion of the nodes begins, then the observers' hooks run. So
+// while Lost is open, no other process can hold the lock because this one deleted its node.
 type Phase int
 
 const (

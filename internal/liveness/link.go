@@ -3,7 +3,7 @@
 // connection is closed for good, and until when its session is known to be alive.
 //
 // Package wire updates a Link from what happens on the connection; the locks read it. A Link blocks
-// no caller and, except for WatchAll, calls no other package.
+// no caller. It calls other packages in WatchAll and TellClosed alone.
 package liveness
 
 import (

@@ -4,23 +4,28 @@
 //
 // # The recipe
 //
-// A request has one node, or several with numbers in a row. It is granted when at most as many
-// nodes are ahead of the first one, of those that its mode waits for (conflict.go), as the recipe
-// allows. acquire.go has these steps on one page:
+// A request has one node, or several with numbers in a row. Its blockers are the nodes ahead of the
+// first one that its mode waits for (conflict.go). It is granted when there are at most as many
+// blockers as the recipe allows: none for a lock, a number of permits less those wanted for a
+// semaphore. acquire.go has these steps on one page:
 //
 //  1. Create the nodes, exactly once, also if replies are lost (zkclient.Claim).
 //  2. List the queue.
 //  3. Compare: how many blockers are ahead? If few enough, go to step 5.
-//  4. Watch the nearest blockers and, if their deletion may grant the nodes, the own nodes. Wait
-//     for an event. A deletion removes the blocker: go to step 3. If that tells too little, or
-//     anything else happens, go to step 2.
+//  4. Watch the nearest blockers. Watch the own nodes, too, if the deletion of these blockers may
+//     grant them. Wait for an event. A deletion removes the blocker: go to step 3. If that tells
+//     too little, or anything else happens, go to step 2.
 //  5. Recheck, then hold.
 //
 // Several requests that are granted together, each in another directory, are created by one
 // transaction and wait side by side (together.go).
 //
-// A waiter whose nodes are gone starts over with step 1, at the tail. No other way out leaves a
-// node behind.
+// A waiter whose nodes are gone starts over with step 1, at the tail. One that gives up deletes its
+// nodes.
+//
+// What is granted is a Grant, which has the nodes. Each caller has a Hold on it; readers that share
+// a node have one Grant and a Hold each. A connection, below, is one TCP connection, and its number
+// the epoch; Conn is what Connect returns and outlives it.
 //
 // # States
 //
@@ -30,41 +35,53 @@
 //	(none) ------> waiting ------------------------> granted -------------------> released
 //	   ^            |   |                               |
 //	   |  nodes gone|   | ctx ends, an error            | deadline passed, node deleted,
-//	   +------------+   +------> left                   +-- session or connection over --> lost
+//	   +------------+   +------> left                   +-- session over, Conn closed --> lost
 //
-// In released, lost and left the nodes are deleted until they are gone, their session is over or
-// the connection is closed.
+// The process deletes the nodes itself: for left waiters.leave does, for released Release, for lost
+// a goroutine of Grant.cleanUp. Each repeats that until the nodes are gone, their session is over,
+// with which the server deletes them, or the Conn is closed.
 //
 // # Invariants
 //
-// The code refers to them by number. Each has a test, and a bug of internal/test/mutants that
-// breaks it.
+// In brackets is a bug of internal/test/mutants that breaks each, with the test that finds it.
 //
 //  1. Before every grant there is evidence that the own nodes exist, no older than the event that
 //     grants: the listing, the reply to the create, or a watch that has not fired.
+//     [own-node-not-looked-at]
 //  2. A watch belongs to one session and to one connection. An event of another grants nothing.
-//  3. zk.EventNotWatching is no deletion.
-//  4. A grant that is declared lost while its node exists deletes the node: after its holders are
-//     told, in the same session, by its exact path.
+//     [session-not-looked-at]
+//  3. zk.EventNotWatching is no deletion. [not-watching-taken-for-a-deletion]
+//  4. A process that declares a grant lost deletes its nodes: after the holders are told, in the
+//     same session, by their exact paths. [node-of-a-lost-hold-left]
 //  5. A writer removes a blocker that was a write node only if a watch has reported the deletion. A
 //     write node that is missing may have been downgraded: a read node stands in its place.
-//  6. Readers share a node only if a watch on the directory and a listing have seen the same
-//     version of its data, no writer is behind the node, and the connection is up. No reader joins
-//     a grant that is lost, deleted or over.
+//     [downgraded-writer-struck-out]
+//  6. A reader joins a granted node only if a watch on the directory and a listing have seen the
+//     same version of its data, no writer is behind the node, the connection is up, the node is
+//     known to exist, and the grant has not ended. Readers that come before the first listing share
+//     the wait for it. [joined-although-a-writer-waits]
 //  7. A handoff passes on no lost grant and counts each pass; a canceled receiver passes it on.
+//     [lost-lock-handed-on]
 //  8. The permit count's watch is looked at before every grant, and is one of those waited for. A
-//     waiter that no longer fits leaves with an error.
+//     waiter that no longer fits leaves with an error. [count-not-looked-at]
 //  9. The permit count and the queue's directory belong together (Limit.Dir, a czxid).
+//     [count-and-directory-do-not-match]
 //  10. After a create whose outcome is unknown come a quorum request, then a search on the same
-//     connection, then a create under another id.
+//     connection. Unless that finds all the nodes, those that it finds are deleted, and others are
+//     created under another id. [no-search-for-a-lost-create]
 //  11. After a reconnect a waiter lists, and reads the permit count.
+//     [strike-outs-kept-over-a-reconnect]
 //  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see package liveness.
+//     [heartbeat-by-a-sync]
 //
 // # Fairness and wake-ups
 //
-// A waiter watches the nearest allowed+1 blockers and no others (rule), so a release wakes the
-// waiters that may go, and no herd. No waiter is overtaken by a later one that it conflicts with,
-// except where the program asks for it: readers that share a node, and rwlock.WithHandoff.
+// A waiter watches the nearest allowed+1 blockers, and more only where these are readers that hold
+// together (rule). So a release of a lock wakes the waiter behind; a release of a permit wakes as
+// many as there are permits at most, and those whose turn it is not list again. No waiter is
+// overtaken by a later one that it conflicts with, but in two cases. Readers of one value join its
+// node until the announcement of a queued writer reaches their process. And with
+// rwlock.WithHandoff, which a program asks for, writers of one value pass the lock on.
 //
 // # Shortcuts
 //
@@ -76,20 +93,23 @@
 // A waiter watches its own nodes if an event may grant them without a listing (invariant 1); the
 // waiter behind, if it is of this process, uses the same watch. A holder that asks for its State
 // has them watched, to be told of a deletion before the deadline; one that asks for requests to
-// release has the first of them read and watched (request.go). Holders that share a node, or hand
-// it on, look at a watch before each join or pass (Grant.Exists): none of them deletes the node,
-// and so would find out that it is gone.
+// release has the first of them read and watched (request.go). A holder that is alone learns at the
+// latest from its own delete that the node is gone. Holders that share a node, or hand it on, do
+// not delete it, so they look at a watch before each join or pass (Grant.KnownToExist, Exists).
 //
 // # Locks
 //
-// Lock order, over all packages:
+// Lock order, over all packages. A mutex is taken while only such above it are held:
 //
 //	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu; leader Election.mu
+//	wire packetConn.sending, in a Close, which ends all holds before the server is asked
+//	zkclient monitor.telling, while it ends the holds of a session
 //	hold.State.telling: of a grant; of the holds on it; of a Joint's other grants, which it ends
 //	Grant.mu
 //	hold.State.mu
-//	localNodes.mu, localNode.mu, HoldEvents.mu, zkclient's monitor and watches: nothing below them
-//	wire: packetConn.sending, packetConn.mu, client.mu, liveness Link.mu
+//	localNodes.mu, localNode.mu, HoldEvents.mu; zkclient monitor.mu; semaphore permitCount.mu
+//	zkclient watches.mu
+//	wire packetConn.mu, then client.mu, hosts.mu or watches.mu; liveness Link.mu
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
 // also under a recipe's mutex. So a hook of the phases CleanUp and Observers that wants such a

@@ -8,8 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// NodeSharing decides whether other readers of this process may use the node of one, queued or
-// granted, instead of creating their own. They may, as long as no writer is known to be queued
+// NodeSharing decides whether other readers of one rwlock.RWMutex may use the node of the first,
+// queued or granted, instead of creating their own. They may, as long as no writer is known to be queued
 // behind the node. Its methods may be called from any goroutine.
 type NodeSharing struct {
 	queue *Queue

@@ -12,7 +12,7 @@ import (
 )
 
 // Several requests, each in the queue of another directory, are granted together or not at all. One
-// transaction creates the nodes of all of them. From that follows:
+// transaction creates the nodes of all of them. For calls that hold nothing else meanwhile follows:
 //
 //   - No deadlock. In every directory a node of an earlier transaction has a smaller number: the
 //     server takes the numbers from a counter of the directory that grows with each create. A
@@ -27,7 +27,9 @@ import (
 // It is their turn when it is the turn of each. A turn that has come stays: no node gets ahead of
 // one that exists. What can change until the last turn comes is that a node is deleted, that the
 // number of permits shrinks, and that the connection is replaced. So each waits by itself, goes on
-// to listen when its turn has come (turnEnds), and at the end step 5 is done for all of them.
+// to listen to the watches that it has when its turn has come (turnEnds), and at the end step 5 is
+// done for all of them. A deletion that no watch reports is found there; the nodes that are left
+// are deleted then, and all are created again, at the tail.
 
 // A Part is a request in its queue: one, or one of several that are granted together. What follows
 // the Request is for several.
@@ -201,7 +203,7 @@ func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (nex
 }
 
 // turnEnds waits until something happens after which the waiter must list, although its turn had
-// come: the number of permits has changed, or its node, if an event was to grant that. It returns
+// come: the number of permits has changed, or a node of its own whose watch is set. It returns
 // false when ctx ends.
 func (w *waiter) turnEnds(ctx context.Context) bool {
 	_, _, err := w.first(ctx, nil, nil)

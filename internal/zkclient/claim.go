@@ -293,6 +293,11 @@ func (t *claimTry) cleanUpFound() {
 // search lists the nodes of the try's id. It may be called only after the create has returned. One
 // server must answer both the barrier and the listings, because the barrier brings only the server
 // that answers it up to date. complete says that all nodes were found.
+//
+// What it does not find is not created later. The handshake of this connection came first, and with
+// it the session moved: since then the leader refuses what another server forwards for the session.
+// A single server ended the former connection before it answered the handshake, and does in order
+// what it has read.
 func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
 	c := t.client
 	retry := c.retry()

@@ -1,6 +1,7 @@
-// Package zkclient is the only package that calls a *zk.Conn. It adds a context to calls that take
-// none, creates nodes that are never orphaned, deletes nodes until they are gone, shares one watch
-// per node among all waiters of the process, and monitors the session while locks depend on it.
+// Package zkclient makes all requests of the locks. It adds a context to calls that take none,
+// creates nodes that are never orphaned, deletes nodes until they are gone, and shares one watch
+// per node among all waiters of the process. While locks depend on a session its monitor sends the
+// heartbeats and, at the deadline, declares the holds lost.
 package zkclient
 
 import (

@@ -58,6 +58,40 @@ func TestEveryMutantFitsTheCode(t *testing.T) {
 
 const contract = "internal/test/contract"
 
+// Each invariant of the core names a bug that breaks it.
+func TestEachInvariantHasAMutant(t *testing.T) {
+	root, err := patch.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := os.ReadFile(filepath.Join(root, "internal", "queue", "doc.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, m := range all() {
+		names[m.name] = true
+	}
+	number := 0
+	for _, item := range regexp.MustCompile(`(?m)^//  (\d+)\. `).Split(section(string(doc), "Invariants"), -1)[1:] {
+		number++
+		name := regexp.MustCompile(`\[([a-z0-9-]+)\]`).FindStringSubmatch(item)
+		if name == nil || !names[name[1]] {
+			t.Errorf("invariant %d names no mutant: %q", number, name)
+		}
+	}
+	if number < 12 {
+		t.Errorf("%d invariants were found", number)
+	}
+}
+
+// section returns the text of a doc comment below a heading.
+func section(doc, heading string) string {
+	_, after, _ := strings.Cut(doc, "// # "+heading+"\n")
+	text, _, _ := strings.Cut(after, "\n// # ")
+	return text
+}
+
 // testsOf is the text of all that may be or name a test.
 func testsOf(t *testing.T, dir string) string {
 	t.Helper()
