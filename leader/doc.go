@@ -51,7 +51,7 @@
 //
 // The nodes have the names of Curator's InterProcessMutex, and so those of its LeaderSelector: Go
 // and JVM processes elect one leader on one path, and Curator's participants show the data of
-// [zklocks.WithData] as their ids. With [WithKazooNames] the same goes for kazoo's Election.
-// Curator's LeaderLatch uses other names, which are ignored. A reentrant.Mutex on the path is a
-// candidate like any other.
+// [zklocks.WithData] as their ids. With [WithLatchNames] the same goes for Curator's LeaderLatch,
+// with [WithKazooNames] for kazoo's Election. Nodes with other names are ignored. A reentrant.Mutex
+// on the path is a candidate like any other.
 package leader

@@ -39,6 +39,13 @@ func WithKazooNames() Option {
 	return option(func(cfg *config) { cfg.kind = znode.KazooLock })
 }
 
+// WithLatchNames names the nodes as Curator's LeaderLatch does, so that Go and JVM processes elect
+// one leader; all users of the path must use these names. LeaderLatch shows the data of
+// [zklocks.WithData] as the participant's id.
+func WithLatchNames() Option {
+	return option(func(cfg *config) { cfg.kind = znode.Latch })
+}
+
 func (b backoff) wrong() error {
 	if b.min <= 0 || b.max < b.min {
 		return fmt.Errorf("WithBackoff: %v to %v: the first must be positive and not more than the second", b.min, b.max)

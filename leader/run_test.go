@@ -3,6 +3,7 @@ package leader_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -497,6 +498,23 @@ func TestANilContextPanicsBeforeAnythingChanges(t *testing.T) {
 			}()
 		}
 		c.state(leader.Leader, c.Status().Since)
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
+// Curator's LeaderLatch has names of its own: each kind has its own leader on one path.
+func TestLatchNames(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a := newCandidate(s, leader.WithLatchNames())
+		h, other := a.campaign(), newCandidate(s).campaign()
+		if node := contract.NodeOf(h); !strings.Contains(node, "-latch-") {
+			s.Errorf("its node is %s", node)
+		}
+		if q, err := a.Queue(s.Ctx); err != nil || len(q) != 1 || q[0].Path != contract.NodeOf(h) {
+			s.Errorf("queue %+v, %v", q, err)
+		}
+		s.Must(other.Release(s.Ctx))
 		s.Must(h.Release(s.Ctx))
 		s.EmptyNow()
 	})

@@ -25,6 +25,9 @@ const (
 	CuratorRead  Kind = "__READ__"
 	CuratorWrite Kind = "__WRIT__"
 
+	// The kind of Curator's LeaderLatch.
+	Latch Kind = "latch-"
+
 	// Kinds of kazoo: the first of its ReadLock, the other of its Lock and WriteLock.
 	KazooRead Kind = "__rlock__"
 	KazooLock Kind = "__lock__"

@@ -13,27 +13,34 @@ import (
 func TestCuratorLeaderSelector(t *testing.T) {
 	s := newStory(t)
 	theirs := curatorAt(t, s.Path)
-	s.elects(theirs)
+	s.elects(theirs, elected)
 	s.excludes(ourMutex(s.Stage).party("c"), mutex, theirs.party("b"), elected) // a LeaderSelector has an InterProcessMutex
+	theirs.part()
+}
+
+func TestCuratorLeaderLatch(t *testing.T) {
+	s := newStory(t)
+	theirs := curatorAt(t, s.Path)
+	s.elects(theirs, latch, leader.WithLatchNames())
 	theirs.part()
 }
 
 func TestKazooElection(t *testing.T) {
 	s := newStory(t)
 	theirs := kazooAt(t, s.Path)
-	s.elects(theirs, leader.WithKazooNames())
+	s.elects(theirs, elected, leader.WithKazooNames())
 	theirs.part()
 }
 
 // elects: of both sides together one leads, and each shows the leader of the other. Run campaigns
-// again behind the candidates of the other side.
-func (s *story) elects(theirs *peer, opts ...leader.Option) {
+// again behind the candidates of the other side, which campaign as kind.
+func (s *story) elects(theirs *peer, kind string, opts ...leader.Option) {
 	s.Helper()
 	opts = append(opts, zklocks.WithData([]byte("ours")))
 	ours := ourElection(s.Stage, opts...)
 	a, b := ours.party("a"), theirs.party("b")
-	s.excludes(a, elected, b, elected)
-	s.excludes(b, elected, a, elected)
+	s.excludes(a, elected, b, kind)
+	s.excludes(b, kind, a, elected)
 
 	e := leader.New(locks.On(s.Connect()), s.Path, opts...)
 	ctx, cancel := context.WithCancel(s.Ctx)
@@ -46,10 +53,10 @@ func (s *story) elects(theirs *peer, opts ...leader.Option) {
 	})
 	for range 2 {
 		<-terms
-		if id := theirs.leader("c"); id != "ours" {
+		if id := theirs.leader("c", kind); id != "ours" {
 			s.Errorf("they call the leader %q", id)
 		}
-		node := s.asks(b, elected)
+		node := s.asks(b, kind)
 		if b.holds() {
 			s.Errorf("%s leads, too", node)
 		}
@@ -68,5 +75,5 @@ func (s *story) elects(theirs *peer, opts ...leader.Option) {
 	over <- nil
 	s.Is(run.Failed(), context.Canceled)
 	s.Empty()
-	s.fights(corner{ours, []string{elected}}, corner{theirs, []string{elected}}, crowd)
+	s.fights(corner{ours, []string{elected}}, corner{theirs, []string{kind}}, crowd)
 }

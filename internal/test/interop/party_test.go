@@ -9,6 +9,7 @@ const (
 	write     = "write"
 	downgrade = "downgrade" // in a fight: write, then go on reading
 	elected   = "leader"
+	latch     = "latch" // another way to be elected
 )
 
 // side is a library, ours or another, at work on a path.

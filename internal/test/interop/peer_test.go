@@ -20,7 +20,7 @@ import (
 //	await WHO                                  ok    when it holds
 //	give WHO                                   ok
 //	downgrade WHO                              ok    Curator only
-//	leader WHO PATH                            leader ID, as WHO sees it
+//	leader WHO PATH KIND                       leader ID, as WHO sees it
 //	ask WHO NODE                               ok    Curator only: WHO asks NODE to release
 //	asked WHO                                  ok    Curator only: when WHO is asked, and listens
 //	open SESSIONS                              ok    they are there for a fight
@@ -74,8 +74,8 @@ func (p *peer) fight(f fight) (ended func() []history.Hold) {
 }
 
 // leader is what a peer calls the leader.
-func (p *peer) leader(who string) string {
-	p.driver.Say("leader " + who + " " + p.path)
+func (p *peer) leader(who, kind string) string {
+	p.driver.Say("leader " + who + " " + p.path + " " + kind)
 	return p.driver.Hears("leader")
 }
 

@@ -303,6 +303,17 @@ var ofTheElection = []mutant{
 		unexplored: "no worker proclaims",
 	},
 	{
+		name: "latch-names-not-used",
+		pkg:  "leader",
+		why:  "a LeaderLatch on the path leads beside ours",
+		in:   "WithLatchNames",
+		old:  `cfg.kind = znode.Latch`,
+		new:  `cfg.kind = znode.Lock`,
+		test: inLeader("TestLatchNames"),
+
+		unexplored: "no world has clients of other languages",
+	},
+	{
 		name: "kazoo-election-in-a-container",
 		pkg:  "leader",
 		why:  "a kazoo client that has made the directory once fails when it has gone",

@@ -13,6 +13,7 @@ import java.util.concurrent.TimeUnit;
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
@@ -68,7 +69,9 @@ public final class Peer {
                 worker(words[1]).downgrade();
                 return "ok";
             case "leader":
-                return "leader " + new Election(worker(words[1]).client, words[2], words[1]).leader();
+                return "leader " + (words[3].equals("latch")
+                        ? new LeaderLatch(worker(words[1]).client, words[2]).getLeader().getId()
+                        : new Election(worker(words[1]).client, words[2], words[1]).leader());
             case "ask":
                 Revoker.attemptRevoke(worker(words[1]).client, words[2]);
                 return "ok";
@@ -179,6 +182,9 @@ public final class Peer {
                 case "leader":
                     lock = new Election(client, path, who);
                     break;
+                case "latch":
+                    lock = latch(new LeaderLatch(client, path, who));
+                    break;
                 case "permit":
                     lock = permit(new InterProcessSemaphoreV2(client, path, PERMITS));
                     break;
@@ -262,6 +268,32 @@ public final class Peer {
             @Override
             public boolean isAcquiredInThisProcess() {
                 return lease != null;
+            }
+        };
+    }
+
+    private static InterProcessLock latch(LeaderLatch latch) {
+        return new InterProcessLock() {
+            @Override
+            public void acquire() throws Exception {
+                latch.start();
+                latch.await();
+            }
+
+            @Override
+            public boolean acquire(long time, TimeUnit unit) throws Exception {
+                latch.start();
+                return latch.await(time, unit);
+            }
+
+            @Override
+            public void release() throws Exception {
+                latch.close();
+            }
+
+            @Override
+            public boolean isAcquiredInThisProcess() {
+                return latch.hasLeadership();
             }
         };
     }

@@ -131,7 +131,7 @@ class Peer:
     def give(self, who):
         self.worker(who).give()
 
-    def leader(self, who, path):
+    def leader(self, who, path, _kind):
         return "leader " + self.worker(who).client.Election(path).contenders()[0]
 
     def open(self, sessions):
