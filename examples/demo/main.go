@@ -29,7 +29,7 @@ const (
 )
 
 var examples = []struct{ name, title, flag string }{
-	{"joblimit", "At most 3 of 8 processes work at once. One is killed; the next in line takes over.",
+	{"joblimit", "At most 3 of 8 processes work at once. One is killed; the next waiter takes over.",
 		"-within=5s"}, // the server in memory grants short sessions; half of it is for a busy machine
 	{"inventory", "Many read what two rewrite, in several steps. No reader may see half a rewrite.", ""},
 	{"treewalk", "A function locks, calls itself, and hands work to goroutines. No other caller gets in.", ""},

@@ -87,12 +87,12 @@ func lead(ctx context.Context, c *crew.Crew) error {
 		return err
 	}
 	if queue, err := theirs.Queue(ctx); len(queue) < 2 || queue[0].Token != hold.Token() || len(next) > 0 {
-		return fmt.Errorf("before the last Release our node is not the first of %d in line (%v)", len(queue), err)
+		return fmt.Errorf("before the last Release our node is not the first of %d in the queue (%v)", len(queue), err)
 	}
 	released := time.Now()
 	if err := errors.Join(hold.Release(ctx), <-next); err != nil {
 		return fmt.Errorf("the last Release did not let the next one in: %w", err)
 	}
-	return c.Proved("%d holds on one lock node; %d outsiders refused; the next in line let in %v after the end",
+	return c.Proved("%d holds on one lock node; %d outsiders refused; the next waiter granted %v after the end",
 		tree.Count()+1, attempts, time.Since(released).Round(100*time.Microsecond))
 }

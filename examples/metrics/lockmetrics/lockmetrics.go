@@ -25,7 +25,7 @@ type instruments struct {
 
 // The names of the metrics, what they count, and their labels.
 var (
-	waiting = description{"zklocks_waiting", "Nodes of this process that wait in line.", []string{"path", "kind"}}
+	waiting = description{"zklocks_waiting", "Waiters of this process.", []string{"path", "kind"}}
 	holding = description{"zklocks_holding", "Holds of this process.", []string{"path", "kind"}}
 	ahead   = description{"zklocks_ahead", "Nodes that had to go first, for callers that had to wait.", []string{"path", "kind"}}
 	wait    = description{"zklocks_wait_seconds", "From the call to the grant.", []string{"path", "kind", "joined"}}

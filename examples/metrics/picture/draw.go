@@ -71,7 +71,7 @@ func panels(samples []sample) []panel {
 		trouble[i].name = name
 	}
 	return []panel{
-		{"Waiting in line", "nodes", per(now("zklocks_waiting"))},
+		{"Waiting", "nodes", per(now("zklocks_waiting"))},
 		{"Holding", "holds", per(now("zklocks_holding"))},
 		{"Grants", "per second", per(rate)},
 		{"Wait until the grant, 99 of 100", "ms", per(most("zklocks_wait_seconds"))},
