@@ -6,6 +6,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"flag"
 	"fmt"
 	"html"
@@ -62,7 +63,13 @@ func record(args []string) (lines []printed, err error) {
 		fmt.Println(in.Text())
 		lines = append(lines, printed{in.Text(), time.Since(began)})
 	}
-	return lines, cmd.Wait()
+	if err := cmd.Wait(); err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, errors.New("the command has printed nothing")
+	}
+	return lines, nil
 }
 
 // draw returns the picture. Each line appears when it came, and the lines scroll; where nothing
