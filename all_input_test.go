@@ -192,3 +192,33 @@ func TestTheLocksOfAllAreThoseItWasGiven(t *testing.T) {
 		}
 	})
 }
+
+// An error names the path as the program gave it.
+func TestThePathInAnError(t *testing.T) {
+	inPair(t, func(p *pair) {
+		for _, path := range []string{"", "b/", "/"} {
+			_, err := semaphore.New(locks.On(p.conn), path, 1).Acquire(p.Ctx, 1)
+			if err == nil || strings.Contains(err.Error(), "queue:") {
+				p.Errorf("%q: %v", path, err)
+			}
+		}
+	})
+}
+
+// docs/guarantees.md: "A right is missing: zk.ErrNoAuth, which names the right."
+func TestVerifyAndMultiNameTheRight(t *testing.T) {
+	inPair(t, func(p *pair) {
+		lock := p.lock(0, zklocks.WithACL(zk.WorldACL(zk.PermAll&^zk.PermRead)))
+		p.release(p.take(p.lock(0).Lock)) // makes the directory
+		hold := p.take(lock.Lock)
+		node := hold.Guard()[0].(*zk.CheckVersionRequest).Path
+		_, multi := hold.Multi(p.Ctx, &zk.CreateRequest{Path: "/other", Acl: zk.WorldACL(zk.PermAll)})
+		for what, err := range map[string]error{"verify": hold.Verify(p.Ctx), "multi": multi} {
+			p.Is(err, zk.ErrNoAuth)
+			if err == nil || !strings.Contains(err.Error(), "READ on "+node) {
+				p.Errorf("%s: %v does not name READ on the lock's node", what, err)
+			}
+		}
+		p.release(hold)
+	})
+}

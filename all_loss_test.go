@@ -315,3 +315,77 @@ func TestALossNamesTheLock(t *testing.T) {
 		_ = hold.Release(p.Ctx)
 	})
 }
+
+// Mutex.Lock: ErrLost "when the caller owns the lock but has lost it", with the context of the hold.
+func TestLockWithTheContextOfALostAll(t *testing.T) {
+	for name, single := range map[string]bool{"alone": true, "all": false} {
+		for kill := range 2 {
+			if single && kill == 1 {
+				continue
+			}
+			t.Run(name+" "+string(rune('0'+kill)), func(t *testing.T) {
+				inPair(t, func(p *pair) {
+					r := reentrant.New(locks.On(p.conn), p.paths[0])
+					take := zklocks.All(r, p.lock(1)).Lock
+					if single {
+						take = r.Lock
+					}
+					hold, err := take(p.Ctx)
+					p.Must(err)
+					ctx, lost := hold.Context(p.Ctx), hold.Lost()
+					p.CatchUp(p.conn)
+					p.kill(kill)
+					<-lost
+					p.Settle()
+					_, err = r.Lock(ctx)
+					p.Is(err, zklocks.ErrLost)
+					_, err = r.Lock(p.Ctx)
+					p.Is(err, zklocks.ErrLost)
+					_ = hold.Release(p.Ctx)
+				})
+			})
+		}
+	}
+}
+
+// The reply to a create is lost, and the caller has not the right to list: the error says so, and
+// the value can be used as before. The node stays as long as the session, and no longer.
+func TestALostReplyWithoutTheRightToList(t *testing.T) {
+	for name, open := range map[string]func(*zklocks.Conn, string) zklocks.Locker{
+		"rwlock":    func(c *zklocks.Conn, path string) zklocks.Locker { return rwlock.New(c, path) },
+		"reentrant": func(c *zklocks.Conn, path string) zklocks.Locker { return reentrant.New(c, path) },
+		"all": func(c *zklocks.Conn, path string) zklocks.Locker {
+			return zklocks.All(rwlock.New(c, path+"-besides"), rwlock.New(c, path))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				conn, through := s.Behind()
+				_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermRead))
+				s.Must(err)
+				lock := open(locks.On(conn), s.Path)
+				twice := func() {
+					for range 2 {
+						hold, err := lock.Lock(s.Ctx)
+						s.Must(err)
+						s.Must(hold.Release(s.Ctx))
+					}
+				}
+				twice()
+				cut := through.Next(proxy.CreateOp, proxy.CutAfterCommit)
+				_, err = lock.Lock(s.Ctx)
+				<-cut.Fired()
+				s.Is(err, zk.ErrNoAuth)
+				if err == nil || !strings.Contains(err.Error(), "READ on "+s.Path+",") {
+					s.Errorf("%v does not name the right and the path", err)
+				}
+				s.Expire(conn)
+				s.Settle()
+				twice()
+				_, err = s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
+				s.Must(err)
+				s.EmptyNow()
+			})
+		})
+	}
+}

@@ -194,3 +194,35 @@ func TestDoReleasesWhenWorkPanics(t *testing.T) {
 		_ = zklocks.Do(d.Context(), d.lock.Lock, func(context.Context, *zklocks.Hold) error { panic(errWork) })
 	})
 }
+
+// Multi: "The error matches ErrLost or ErrReleased when the hold has ended." With the context of
+// the hold, beside a downgrade that goes on without its caller.
+func TestMultiBesideADowngradeOfALostHold(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		hold, err := d.lock.Lock(d.Context())
+		if err != nil {
+			d.Fatal(err)
+		}
+		ctx := hold.Context(d.Context())
+		d.host.Partition()
+		short, cancel := context.WithTimeout(d.Context(), time.Second)
+		defer cancel()
+		if err := d.lock.Downgrade(short, hold); !errors.Is(err, context.DeadlineExceeded) {
+			d.Errorf("downgrade: %v", err)
+		}
+		verify := make(chan error)
+		go func() { verify <- hold.Verify(ctx) }()
+		_, err = hold.Multi(ctx)
+		if end := hold.Err(); !errors.Is(end, zklocks.ErrLost) {
+			d.Errorf("the hold: %v", end)
+		}
+		if err := <-verify; !errors.Is(err, zklocks.ErrLost) {
+			d.Errorf("verify: %v", err)
+		}
+		if !errors.Is(err, zklocks.ErrLost) {
+			d.Errorf("multi: %v", err)
+		}
+		d.host.Heal()
+		_ = hold.Release(d.Context())
+	})
+}

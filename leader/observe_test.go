@@ -123,8 +123,8 @@ func TestObserveYieldsEachChange(t *testing.T) {
 	})
 }
 
-// A leader that has gone is not shown as current while those after it go before the observer has
-// read them, which a distant observer of short terms may do for long.
+// A leader that has gone is not shown as current for longer than the session timeout while those
+// after it go before the observer has read them, as a distant observer of short terms may see it.
 func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -135,8 +135,9 @@ func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
 		listing := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
 		s.Must(h.Release(s.Ctx))
 		h = a.campaign()
-		for range 3 {
+		for range 12 {
 			<-listing.Fired()
+			time.Sleep(timeout / 8) // virtual: together longer than the session timeout, with answered heartbeats between
 			next := e.proxy.Next(proxy.ListOp, proxy.HoldReply)
 			s.Must(h.Release(s.Ctx))
 			h = a.campaign()
@@ -594,5 +595,74 @@ func TestLeaderAndObserveEndWithTheirContext(t *testing.T) {
 			}
 		}
 		s.Must(e.proxy.Accept())
+	})
+}
+
+// The leader of the last current view has gone, and its successors, too, each right after the
+// observer has read it. The connection is up all the time.
+func TestAViewIsNotCurrentWhileTheNextLeadersAreReadTooLate(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+		const rounds = 9
+		var next []*contract.Attempt[*zklocks.Hold]
+		for i := range rounds + 1 {
+			next = append(next, contract.Begin(s, s.Ctx, a.Campaign))
+			s.InLine(2 + i)
+		}
+		read := e.proxy.Next(proxy.ReadOp, proxy.HoldReply)
+		s.Must(h.Release(s.Ctx))
+		gone, shown := time.Now(), true // whether the last view is current
+		for i := range rounds {
+			h = next[i].Granted()
+			<-read.Fired()
+			time.Sleep(700 * time.Millisecond) // virtual: nine of them are longer than the session timeout
+			another := e.proxy.Next(proxy.ReadOp, proxy.HoldReply)
+			s.Must(h.Release(s.Ctx))
+			s.Settle()
+			read.Release()
+			read = another
+			s.Settle()
+			for len(w.views) > 0 {
+				shown = (<-w.views).Current
+			}
+		}
+		if d := time.Since(gone); shown && d > timeout {
+			s.Errorf("the leader has gone %v ago, and the last view is still current; the session timeout is %v", d, timeout)
+		}
+		h = next[rounds].Granted()
+		read.Release()
+		s.Settle()
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
+// The event of the leader's end has arrived, and the server is overloaded: it drops the listings,
+// and answers the heartbeats.
+func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+		const overloaded = -127
+		var faults []*proxy.Fault
+		for range 300 {
+			faults = append(faults, e.proxy.Next(proxy.ListOp, proxy.Answer(overloaded)))
+		}
+		s.Must(h.Release(s.Ctx))
+		time.Sleep(3 * timeout) // virtual: the heartbeats are answered
+		shown := true
+		for len(w.views) > 0 {
+			shown = (<-w.views).Current
+		}
+		if shown {
+			s.Errorf("the leader has gone %v ago, its event has come, and the last view is still current; the session timeout is %v", 3*timeout, timeout)
+		}
+		for _, f := range faults {
+			f.Cancel()
+		}
 	})
 }

@@ -178,3 +178,28 @@ func TestTransactionsOfTheLeaderAlone(t *testing.T) {
 		s.EmptyNow()
 	})
 }
+
+// Proclaim: "the error matches ErrLost when the term has ended", also with the context of the term,
+// as Multi and Verify do.
+func TestProclaimWithTheContextOfALostTerm(t *testing.T) {
+	for what, call := range map[string]func(c *candidate, ctx context.Context, h *zklocks.Hold) error{
+		"proclaim": func(c *candidate, ctx context.Context, h *zklocks.Hold) error { return c.Proclaim(ctx, h, []byte("x")) },
+		"multi":    func(c *candidate, ctx context.Context, h *zklocks.Hold) error { _, err := h.Multi(ctx); return err },
+		"verify":   func(c *candidate, ctx context.Context, h *zklocks.Hold) error { return h.Verify(ctx) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inMemory(t, func(s *contract.Stage) {
+				c := newCandidate(s)
+				h := c.campaign()
+				ctx := h.Context(s.Ctx)
+				c.proxy.Refuse()
+				s.Settle()
+				err := call(c, ctx, h)
+				s.Is(h.Err(), zklocks.ErrLost)
+				s.Is(err, zklocks.ErrLost)
+				s.Must(c.proxy.Accept())
+				_ = h.Release(s.Ctx)
+			})
+		})
+	}
+}

@@ -76,7 +76,7 @@ func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Ho
 		err = h.resign(ctx)
 	}()
 	err = lead(term, &h.public)
-	told := term.Err() != nil && !errors.Is(h.Err(), hold.ErrReleased) // to stop, and not by itself
+	told := asked.Err() != nil || errors.Is(h.Err(), hold.ErrLost)
 	return err != nil && !told, nil
 }
 
@@ -86,7 +86,7 @@ func (h *held) resign(ctx context.Context) error {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), h.Deadline())
 	defer cancel()
 	err := h.Release(ctx)
-	if errors.Is(err, hold.ErrLost) || errors.Is(err, hold.ErrReleased) || err != nil && zkclient.Ended(ctx) != nil {
+	if hold.IsEnd(err) || err != nil && zkclient.Ended(ctx) != nil {
 		return nil // it is over, or the deletion goes on
 	}
 	return err

@@ -550,3 +550,35 @@ func TestKazooNames(t *testing.T) {
 		s.Must(s.Witness.Delete(s.Path, -1))
 	})
 }
+
+// A function that was told to stop, and gives the term back itself before it returns ctx's error.
+func TestATermThatIsGivenBackBecauseItIsAskedForIsNoFailure(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, other := newCandidate(s, leader.WithBackoff(10*time.Second, 10*time.Second)).run(s.Ctx), newCandidate(s)
+		first := a.leads()
+		other.ask()
+		<-first.ctx.Done() // told to stop
+		s.Must(first.hold.Release(s.Ctx))
+		first.end <- first.ctx.Err()
+		began := time.Now()
+		second := a.leads()
+		if d := time.Since(began); d != 0 {
+			s.Errorf("it paused for %v after it was told to stop", d)
+		}
+		a.resign(second)
+	})
+}
+
+// A second Release changes nothing, so the state goes on since the first.
+func TestASecondReleaseIsNoChangeOfTheState(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		c := newCandidate(s)
+		h := c.campaign()
+		s.Must(h.Release(s.Ctx))
+		since := time.Now()
+		s.Pass(time.Minute)
+		c.state(leader.Follower, since)
+		s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
+		c.state(leader.Follower, since)
+	})
+}

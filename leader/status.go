@@ -71,10 +71,13 @@ func (h *held) leads(grant *queue.Grant) {
 	h.Grant, h.since = grant, time.Now()
 }
 
-// end removes a candidate that has given up, or a term that was released.
+// end removes a candidate that has given up, or a term that was released, once.
 func (e *Election) end(h *held) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if _, active := e.active[h]; !active {
+		return
+	}
 	delete(e.active, h)
 	if len(e.active) == 0 {
 		e.idle = time.Now()

@@ -142,7 +142,7 @@ type Orphan struct {
 // server was overloaded, and is sent again.
 type Retried struct {
 	Path  string // of the lock
-	Op    string // create, delete, list, read, write, check, watch, replace
+	Op    string // create, delete, list, read, write, check, watch, replace, transaction
 	Cause error  // the error of the connection or of the server
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/goid"
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -83,7 +84,7 @@ type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, e
 func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		// ctx may come from a hold of this lock and have ended with it; then the error says so.
-		if h := m.carried(ctx); h != nil && context.Cause(ctx) == h.Err() {
+		if h := m.carried(ctx); h != nil && h.Err() != nil && hold.IsEnd(context.Cause(ctx)) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), h.Err())
 		}
 		return nil, m.queue.Wrap(op, err)

@@ -20,7 +20,7 @@ ours() {
 	inside . -race -skip '^TestModel' -p "${PARALLEL:-2}" "$@" || status=1
 	case " $* " in
 	*" ./... "*)
-		mapfile -t benched < <(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n1 dirname | sort -u)
+		mapfile -t benched < <(grep -rl --include='*_test.go' --exclude-dir={bin,cmd,examples,tools} '^func Benchmark' . | xargs -n1 dirname | sort -u)
 		inside . -run '^TestModel' -bench . -benchtime 1x "${flags[@]}" "${benched[@]}" || status=1
 		;;
 	*" $model "*) inside . -run '^TestModel' "${flags[@]}" $model || status=1 ;;

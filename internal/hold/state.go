@@ -19,6 +19,9 @@ var (
 	ErrReleased = errors.New("lock already released")
 )
 
+// IsEnd reports whether err is the end of a hold.
+func IsEnd(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrReleased) }
+
 // State is the state of one hold, from its grant to its end. Its methods may be called from any
 // goroutine. Until the first listener is added it locks no mutex.
 type State struct {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -84,8 +85,8 @@ func (g *Grant) Verify(ctx context.Context) error {
 	return g.Wrap("verify", grants{g}.verify(ctx, g.Err))
 }
 
-// verify does it for a hold on the grants, which alive says is not over. The end of the hold comes
-// before any other error: ctx may be its own, and the grant may be another hold's by now.
+// verify does it for a hold on the grants, which alive says is not over. The grants may be another
+// hold's by now.
 func (all grants) verify(ctx context.Context, alive func() error) error {
 	for {
 		if err := alive(); err != nil {
@@ -106,11 +107,26 @@ func (all grants) verify(ctx context.Context, alive func() error) error {
 				g.state.Lose(errOver)
 			}
 		}
-		if end := alive(); end != nil {
-			return end
-		}
-		return err
+		return endOr(alive, explain(err, "READ on "+nodes.paths()))
 	}
+}
+
+// endOr returns the end of a hold, if it has ended: that comes before any other error, because the
+// context of the call may be the hold's own.
+func endOr(alive func() error, err error) error {
+	if end := alive(); end != nil {
+		return end
+	}
+	return err
+}
+
+// paths names the nodes.
+func (all heldNodes) paths() string {
+	var paths []string
+	for _, check := range all.guards() {
+		paths = append(paths, check.Path)
+	}
+	return strings.Join(paths, " and ")
 }
 
 // Multi makes a transaction that takes place only while all the nodes exist.
@@ -130,7 +146,7 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 		}
 		nodes, err := all.holding(ctx)
 		if err != nil {
-			return nil, err
+			return nil, endOr(alive, err)
 		}
 		guarded := make([]any, 0, len(nodes)+len(ops))
 		for _, check := range nodes.guards() {
@@ -148,13 +164,15 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 		case at == zkclient.Unanswered:
 			return nil, fmt.Errorf("the transaction may have taken place: %w", err)
 		case end != nil:
-			return nil, end // ctx may be the hold's own
-		case at < 0 || err != zk.ErrNoNode:
+			return nil, end
+		case at < 0:
 			return nil, zkclient.DescribeCode(err)
+		case err != zk.ErrNoNode:
+			return nil, explain(err, "READ on "+nodes[at:at+1].paths())
 		}
 		switch replaced, err := nodes[at : at+1].lostUnlessReplaced(ctx); {
 		case err != nil:
-			return nil, err
+			return nil, endOr(alive, err)
 		case !replaced:
 			return nil, alive()
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -107,17 +108,28 @@ type follower struct {
 	queue   *Queue
 	yield   func(Front) bool
 	last    Front
-	shown   bool // last was given to yield
-	stopped bool // yield has returned false
+	shown   bool      // last was given to yield
+	until   time.Time // how long it may stay current, now that a change is known; zero: none is
+	stopped bool      // yield has returned false
 }
 
 // tell gives a Front to yield, unless it is the one that was given last.
 func (f *follower) tell(front Front) {
+	f.until = time.Time{}
 	if f.stopped || f.shown && f.last.equal(front) || !f.shown && !front.Current {
 		return
 	}
 	f.last, f.shown = front, true
 	f.stopped = !f.yield(front)
+}
+
+// reading returns the context for the reading of the next Front, which ends with known and when the
+// last one may not stay current.
+func (f *follower) reading(known context.Context) (context.Context, context.CancelFunc) {
+	if f.until.IsZero() {
+		return context.WithCancel(known)
+	}
+	return context.WithDeadline(known, f.until)
 }
 
 // follow follows on one connection. It returns nil when that is over or too quiet.
@@ -148,16 +160,19 @@ func (f *follower) follow(ctx context.Context) error {
 		}
 	}()
 	for !f.stopped {
-		m, watch, err := f.queue.watchFirst(known, sess)
+		reading, stop := f.reading(known)
+		m, watch, err := f.queue.watchFirst(reading, sess)
+		late := reading.Err() != nil
+		stop()
 		switch {
 		case ctx.Err() != nil:
 			return zkclient.Ended(ctx)
 		case known.Err() != nil, errors.Is(err, zkclient.ErrOver):
 			return nil
-		case err == zk.ErrNoNode:
-			// It has left since the listing, and so has the last one. Where terms are shorter than
-			// a round trip, none may be seen for longer than the session timeout.
+		case late: // the members may come and go faster than they are read, or the server be overloaded
 			f.tell(Front{Member: f.last.Member})
+			continue
+		case err == zk.ErrNoNode: // it has left since the listing
 			continue
 		case err != nil:
 			return err
@@ -176,6 +191,7 @@ func (f *follower) follow(ctx context.Context) error {
 		select {
 		case event, first := <-watch.C():
 			watch.Event(event, first)
+			f.until = lease.Deadline() // as of before the change: what comes later does not confirm the last one
 		case <-known.Done():
 		}
 	}

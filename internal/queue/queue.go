@@ -19,8 +19,8 @@ import (
 type Config struct {
 	Conn *zk.Conn
 	Dir  string // of the queue
-	// Recipe is the package of the lock, and Path its path as the program gave it ("": Dir). Errors
-	// begin with both, and observers are told of the path.
+	// Recipe is the package of the lock, and Path its path as the program gave it. Errors begin with
+	// both, and observers are told of the path.
 	Recipe, Path string
 	// Wrong is what the recipe finds wrong with its arguments, or nil.
 	Wrong error
@@ -98,9 +98,6 @@ func (cfg Config) wrong() error {
 // New returns the queue of a lock. It does no I/O. What is wrong with the arguments is the error of
 // the calls that queue or list, and of Invalid.
 func New(cfg Config) *Queue {
-	if cfg.Path == "" {
-		cfg.Path = cfg.Dir
-	}
 	q := &Queue{dir: cfg.Dir, cfg: cfg, err: cfg.wrong(), marker: "-released"}
 	if q.err != nil {
 		return q

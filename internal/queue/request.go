@@ -111,14 +111,18 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 			}
 			continue
 		case err != nil:
-			return explain(err, "READ on "+path)
+			return endOr(g.Err, explain(err, "READ on "+path))
 		case isReleaseRequest(old):
 			g.ReleaseRequested()
 			g.tellRequested()
 		}
 		_, err = grants{g}.multi(ctx, g.Err, []any{&zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}})
-		if err != zk.ErrBadVersion {
+		switch err {
+		case zk.ErrBadVersion:
+		case zk.ErrNoAuth:
 			return explain(err, "WRITE on "+path)
+		default:
+			return err
 		}
 	}
 }

@@ -119,7 +119,10 @@ func (w *waiter) claim() zkclient.Claim {
 // returns the error.
 func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) error {
 	q := w.queue
+	var unfound *zkclient.Unfound
 	switch touch := modes[q.mode(w.request)].touch; {
+	case errors.As(err, &unfound):
+		return explain(err, "READ on "+q.dir+", to find a node after a lost reply, which may stay as long as the session")
 	case err == zk.ErrNoNode:
 		w.limit.forget()
 		return q.makeDir(ctx)

@@ -52,7 +52,8 @@ var (
 // sends a barrier: the server that it is connected to now may not have applied the create yet.
 //
 // It returns the server's refusal and the index of the claim that it refused (zk.ErrNoNode: there
-// is no such directory; zk.ErrBadVersion: Check failed), ErrOver, ErrClosed, or ctx's error. It
+// is no such directory; zk.ErrBadVersion: Check failed), an *Unfound with the index of the claim,
+// ErrOver, ErrClosed, or ctx's error. It
 // returns ctx's error at once unless ctx is Uninterruptible; a background goroutine then deletes
 // the nodes that an unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt int, err error) {
@@ -92,10 +93,10 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 		case refused:
 			return nil, try.claimOf(a.value.failed), a.err
 		case unknown:
-			found, complete, err := try.search(ctx)
+			found, complete, at, err := try.search(ctx)
 			if err != nil {
 				go try.cleanUpFound()
-				return nil, 0, err
+				return nil, at, err
 			}
 			if complete {
 				// Without Dir and Zxid: the waiter lists, and reads its token.
@@ -284,7 +285,7 @@ func (t *claimTry) cleanUp(call <-chan answer[created]) {
 
 // cleanUpFound searches until a server answers, and deletes the nodes that it finds.
 func (t *claimTry) cleanUpFound() {
-	found, _, err := t.search(context.Background())
+	found, _, _, err := t.search(context.Background())
 	if err == nil {
 		t.removeOrphans(found, errAbandoned)
 	}
@@ -298,37 +299,50 @@ func (t *claimTry) cleanUpFound() {
 // it the session moved: since then the leader refuses what another server forwards for the session.
 // A single server ended the former connection before it answered the handshake, and does in order
 // what it has read.
-func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
+func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, refusedAt int, err error) {
 	c := t.client
 	retry := c.retry()
 	for {
 		before := c.Epoch()
 		if _, err := await(ctx, c, "check", func() (any, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
-			return nil, false, err
+			return nil, false, 0, err
 		}
-		found, complete, err := t.list(ctx)
+		found, complete, at, err := t.list(ctx)
+		var unfound *Unfound
 		switch {
-		case err != nil && outcomeOf(err) != refused:
-			return nil, false, err
+		case err != nil && !errors.As(err, &unfound):
+			return nil, false, 0, err
 		case c.Epoch() == before:
-			return found, complete, err
+			return found, complete, at, err
 		}
 		if err := retry.wait(ctx); err != nil {
-			return nil, false, err
+			return nil, false, 0, err
 		}
 	}
 }
 
-// list lists the nodes of the try's id.
-func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, err error) {
+// Unfound is the server's refusal of the listing by which Claim looks for nodes whose reply was
+// lost. If there are any, they stay until their session is over.
+type Unfound struct{ Refusal error }
+
+func (u *Unfound) Error() string { return u.Refusal.Error() }
+func (u *Unfound) Unwrap() error { return u.Refusal }
+
+// list lists the nodes of the try's id. A refusal is an *Unfound, and comes with the index of the
+// claim.
+func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, refusedAt int, err error) {
 	found, complete = make([]Claimed, len(t.claims)), true
 	for i, claim := range t.claims {
 		children, err := await(ctx, t.client, "list", func() ([]string, error) {
 			children, _, err := t.client.conn.Children(claim.Dir)
 			return children, err
 		})
-		if err != nil && err != zk.ErrNoNode {
-			return nil, false, err
+		switch {
+		case err == nil, err == zk.ErrNoNode:
+		case outcomeOf(err) == refused:
+			return nil, false, i, &Unfound{err}
+		default:
+			return nil, false, 0, err
 		}
 		nodes := found[i].Nodes
 		for _, name := range children {
@@ -340,5 +354,5 @@ func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, er
 		found[i].Nodes = nodes
 		complete = complete && len(nodes) == claim.Nodes
 	}
-	return found, complete, nil
+	return found, complete, 0, nil
 }

@@ -162,7 +162,7 @@ func (l *local) fight(f fight) (ended func() []history.Hold) {
 	rec := history.NewRecorder(l.name, nil)
 	var fighters sync.WaitGroup
 	for i, conn := range l.fighters {
-		w := &fighter{conn: conn, who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, fight: f, rec: rec}
+		w := &fighter{conn: l.Witness, who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, fight: f, rec: rec}
 		lock := l.on(conn, l.Path)
 		fighters.Go(func() {
 			for j := range f.cycles {
@@ -181,7 +181,7 @@ func (l *local) fight(f fight) (ended func() []history.Hold) {
 
 // fighter is one session in a fight.
 type fighter struct {
-	conn      *zk.Conn
+	conn      *zk.Conn // for the number: a server before 3.5 cuts that of a lock once
 	who, path string
 	fight     fight
 	rec       *history.Recorder

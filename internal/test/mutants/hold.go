@@ -260,8 +260,8 @@ var ofTheHold = []mutant{
 		pkg:  "internal/queue",
 		why:  "the hold has ended, and with it its context: the caller is told of the context only",
 		in:   "verify",
-		old:  "if end := alive(); end != nil {",
-		new:  "if end := alive(); end != nil && err == nil {",
+		old:  "return endOr(alive, explain(err, \"READ on \"+nodes.paths()))",
+		new:  "return explain(err, \"READ on \"+nodes.paths())",
 		test: scenario(inSemaphore, "TestOnePermit", "a question with the context of a hold that has ended tells that"),
 	},
 	{
@@ -354,6 +354,15 @@ var ofTheHold = []mutant{
 		old:  "if e := w.at[key]; e != nil && e.settled() && !e.fired() {\n\t\treturn &e.watch",
 		new:  "if e := w.at[key]; e != nil && e.settled() && e.fired() {\n\t\treturn nil",
 		test: scenario(inReentrant, "TestMutex", "a cycle behind the holder takes as few requests as promised"),
+	},
+	{
+		name: "multi-beside-a-downgrade-answered-by-its-context",
+		pkg:  "internal/queue",
+		why:  "the hold has ended, and with it its context: the caller is told of the context only",
+		in:   "grants.multi",
+		old:  "nodes, err := all.holding(ctx)\n\t\tif err != nil {\n\t\t\treturn nil, endOr(alive, err)",
+		new:  "nodes, err := all.holding(ctx)\n\t\tif err != nil {\n\t\t\treturn nil, err",
+		test: inRoot("TestMultiBesideADowngradeOfALostHold"),
 	},
 	{
 		name: "guard-on-the-directory",

@@ -243,8 +243,8 @@ var ofTheRecipes = []mutant{
 		name: "end-of-the-own-hold-not-told",
 		pkg:  "reentrant",
 		why:  "the caller passes the context of the hold that was lost, and hears of a context that has ended",
-		old:  `context.Cause(ctx) == h.Err() {`,
-		new:  `context.Cause(ctx) == nil {`,
+		old:  `h.Err() != nil && hold.IsEnd(context.Cause(ctx)) {`,
+		new:  `h.Err() != nil && !hold.IsEnd(context.Cause(ctx)) {`,
 		test: inReentrant("TestReentryIntoALostLockIsRefused"),
 	},
 	{

@@ -67,6 +67,28 @@ var ofSeveral = []mutant{
 		unexplored: "all clients of a world have all rights",
 	},
 	{
+		name: "refused-search-blamed-on-the-first-lock",
+		pkg:  "internal/zkclient",
+		why:  "the error names a lock at which no right is missing",
+		in:   "claimTry.list",
+		old:  "return nil, false, i, &Unfound{err}",
+		new:  "return nil, false, 0, &Unfound{err}",
+		test: inRoot("TestALostReplyWithoutTheRightToList"),
+
+		unexplored: "all clients of a world have all rights",
+	},
+	{
+		name: "refused-search-taken-for-a-refused-create",
+		pkg:  "internal/queue",
+		why:  "the error names another right, and a value that does without the touch of the directory from then on fails for good",
+		in:   "waiter.refused",
+		old:  "case errors.As(err, &unfound):",
+		new:  "case errors.As(err, &unfound) && false:",
+		test: inRoot("TestALostReplyWithoutTheRightToList"),
+
+		unexplored: "all clients of a world have all rights",
+	},
+	{
 		name: "directory-of-the-first-lock-made",
 		pkg:  "internal/queue",
 		why:  "that of the second does not exist, and the call goes on forever",
