@@ -316,7 +316,8 @@ func TestALossNamesTheLock(t *testing.T) {
 	})
 }
 
-// Mutex.Lock: ErrLost "when the caller owns the lock but has lost it", with the context of the hold.
+// Mutex.Lock: ErrLost "when the caller owns the lock but has lost it", with the context of the
+// hold.
 func TestLockWithTheContextOfALostAll(t *testing.T) {
 	for name, single := range map[string]bool{"alone": true, "all": false} {
 		for kill := range 2 {

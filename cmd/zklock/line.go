@@ -14,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -73,6 +74,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 		{"rwlock", rwlock.New(conn, path).Queue},
 		{"rwlock with Curator's names", rwlock.New(conn, path, rwlock.WithCuratorNames()).Queue},
 		{"reentrant", reentrant.New(conn, path).Queue},
+		{"leader with LeaderLatch's names", leader.New(conn, path, leader.WithLatchNames()).Queue},
 	} {
 		queue, err := recipe.queue(ctx)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -59,6 +60,17 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	}
 	if got := start(t, "", "ls", path).Hears(path + ":"); got != "reentrant, 1 holding, 0 waiting" {
 		t.Errorf("reentrant: %q", got)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	path = root + "/latch"
+	if h, err = leader.New(conn, path, leader.WithLatchNames()).Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "leader with LeaderLatch's names, 1 holding, 0 waiting" {
+		t.Errorf("LeaderLatch's names: %q", got)
 	}
 	if err := h.Release(t.Context()); err != nil {
 		t.Error(err)

@@ -89,6 +89,7 @@ func lead(ctx context.Context, c *crew.Crew) error {
 	t := c.Tally(0)
 	show := func() { c.Live("%4d transfers   %3d audits", t.Said["moved"], t.Said["counted"]) }
 	t.Run(ctx, 2*time.Second, show)
+	c.Note("SIGKILL to teller1, at work: its locks stay taken until its session expires")
 	c.Worker("teller1").Kill()
 	t.Run(ctx, 6*time.Second, show) // its session ends
 	before := t.Said["moved"]

@@ -19,8 +19,8 @@ import (
 type Config struct {
 	Conn *zk.Conn
 	Dir  string // of the queue
-	// Recipe is the package of the lock, and Path its path as the program gave it. Errors begin with
-	// both, and observers are told of the path.
+	// Recipe is the package of the lock, and Path its path as the program gave it. Errors begin
+	// with both, and observers are told of the path.
 	Recipe, Path string
 	// Wrong is what the recipe finds wrong with its arguments, or nil.
 	Wrong error

@@ -9,8 +9,8 @@ import (
 )
 
 // NodeSharing decides whether other readers of one rwlock.RWMutex may use the node of the first,
-// queued or granted, instead of creating their own. They may, as long as no writer is known to be queued
-// behind the node. Its methods may be called from any goroutine.
+// queued or granted, instead of creating their own. They may, as long as no writer is known to be
+// queued behind the node. Its methods may be called from any goroutine.
 type NodeSharing struct {
 	queue *Queue
 	at    atomic.Int64 // the node's number + 1; 0: not known yet

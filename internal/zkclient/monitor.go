@@ -11,7 +11,7 @@ import (
 // Reasons for which a hold is declared lost.
 var (
 	errExpired = errors.New("the session has expired")
-	errUnheard = errors.New("nothing was heard of the session for as long as it lives")
+	errUnheard = errors.New("no server has confirmed the session for so long that it may be over")
 )
 
 // Lease is one hold's interest in its session. While a session has leases, heartbeats extend its
@@ -92,7 +92,7 @@ func (l *Lease) Alive() error {
 	case link.Session() != l.session:
 		return errExpired
 	}
-	return fmt.Errorf("%w: %v", errUnheard, link.Timeout())
+	return fmt.Errorf("%w: its timeout is %v", errUnheard, link.Timeout())
 }
 
 // Deadline returns the time until which the session is known to be alive, or the zero time if the

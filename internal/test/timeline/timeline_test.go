@@ -52,8 +52,8 @@ type process struct {
 	lost          bool
 }
 
-// TestTimeline plays the story and compares its picture with docs/timeline.svg; TIMELINE=write writes
-// that.
+// TestTimeline plays the story and compares its picture with docs/timeline.svg; TIMELINE=write
+// writes that.
 func TestTimeline(t *testing.T) {
 	const file = "../../../docs/timeline.svg"
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
