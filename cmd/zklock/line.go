@@ -13,8 +13,8 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/slot"
-	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/leader"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"

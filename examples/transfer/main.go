@@ -21,7 +21,6 @@ import (
 )
 
 const accounts, money, desks = 5, 500, 3 // desks of each teller
-
 var loop = flag.Bool("loop", false, "take the locks one after the other, to see the processes wait forever")
 var unlocked = flag.Bool("unlocked", false, "give each process locks of its own, to see the sum change")
 
