@@ -27,6 +27,9 @@ var kindsOfWorlds = []kind{
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
 	// The same where nothing breaks but that their node is deleted.
 	{name: "crowded and calm", flavors: shared, bend: calmCrowd, strike: (*nemesis).prune, calm: true},
+	// Few of one process that share a place or hand it on, and mostly do not listen: a node that is
+	// gone is noticed by those that come next, or not.
+	{name: "sparse and calm", flavors: shared, bend: sparse, strike: (*nemesis).prune, calm: true},
 	// All faults at once, on a large world.
 	{name: "wide"},
 	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no
@@ -164,6 +167,15 @@ func calmCrowd(p *plan, r *rand.Rand) {
 	crowded(p, r)
 	calm(p, r)
 	p.stay = between(r, 20*time.Millisecond, 200*time.Millisecond)
+}
+
+// sparse: holds are long, so that a node is deleted long before the next one comes.
+func sparse(p *plan, r *rand.Rand) {
+	calmCrowd(p, r)
+	p.hosts, p.workers, p.hasty = 2, 2+r.IntN(2), false
+	p.stay = between(r, 100*time.Millisecond, 500*time.Millisecond)
+	p.idle = between(r, 20*time.Millisecond, 200*time.Millisecond)
+	p.asks, p.proofs = 8, 10
 }
 
 func calm(p *plan, r *rand.Rand) {

@@ -100,7 +100,7 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 		hold:    g.held,
 		session: c.conn.Client().SessionID(),
 	}
-	if w.chance(2) {
+	if w.chance(w.world.asks) {
 		s.lostC = g.Lost()
 	}
 	if len(g.parts) > 0 {
@@ -217,13 +217,13 @@ func (t *tenure) alone() {
 	t.release()
 }
 
-// dwell stays inside, and asks now and then. Half of all never ask: a hold that is not asked sets
-// no watch, which is another way through the library.
+// dwell stays inside, and asks now and then. Half of all or more never ask: a hold that is not asked
+// sets no watch, which is another way through the library.
 func (t *tenure) dwell(d time.Duration) {
 	if d == 0 {
 		return
 	}
-	if t.chance(2) {
+	if !t.chance(t.world.asks) {
 		time.Sleep(d) // virtual
 		return
 	}

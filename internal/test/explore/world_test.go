@@ -50,6 +50,7 @@ type plan struct {
 	seldom  int           // one in so many holds is of several locks
 	long    int           // one in so many holds lasts for as long as a session or several
 	proofs  int           // one in so many holds is verified
+	asks    int           // one in so many holders ever asks its hold
 	grain   time.Duration // callers release and give up at multiples of it, so at the same instants; 0: at any
 }
 
@@ -71,7 +72,7 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
-	p.long, p.seldom, p.proofs = 40, 4, 100
+	p.long, p.seldom, p.proofs, p.asks = 40, 4, 100, 2
 	p.stay, p.reap = 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
