@@ -25,6 +25,8 @@ var ofTheHold = []mutant{
 		old:  `return timeout/4 + timeout/32 }`,
 		new:  `return timeout / 4 }`,
 		test: inLink("TestDeadlineAgainstModel"),
+
+		unexplored: "the in-memory leader takes no time between two pings",
 	},
 	{
 		name: "deadline-from-the-time-of-the-answer",
@@ -86,6 +88,8 @@ var ofTheHold = []mutant{
 		old:  "if v.session != session || session == 0 {\n\t\treturn false",
 		new:  "if v.session == 0 || session == 0 {\n\t\treturn false",
 		test: inLink("TestSessions"),
+
+		unexplored: "a session that ends by itself ends after its deadline, and one that is ended by hand excuses all",
 	},
 	{
 		name: "held-without-a-look",

@@ -214,6 +214,8 @@ var ofTheShared = []mutant{
 		old:  "\t\tp.cancel()\n",
 		new:  "",
 		test: inRwlock("TestReadersThatAllGiveUpLeaveTheLine"),
+
+		unexplored: "the grant that comes finds no reader and is given back: others wait longer, and none forever",
 	},
 	{
 		name: "grant-without-readers-kept",
@@ -348,6 +350,8 @@ var ofTheShared = []mutant{
 		old:  `g.grant.Err() == nil && g.sharing.CanJoin() && g.current`,
 		new:  `g.grant.Err() == nil && g.current`,
 		test: inRwlock("TestAGrantDoesNotStayIdleAfterAReconnect"),
+
+		unexplored: "it ends with its linger: a writer waits longer, and none forever",
 	},
 	{
 		name: "idle-grant-kept-that-was-replaced",
@@ -356,6 +360,8 @@ var ofTheShared = []mutant{
 		old:  "\t\tformer.releaseIdle()\n",
 		new:  ``,
 		test: inRwlock("TestALingeringReadLock"),
+
+		unexplored: "it ends with its linger: a writer waits longer, and none forever",
 	},
 	{
 		name: "replaced-grant-kept-when-it-falls-idle",
@@ -364,6 +370,8 @@ var ofTheShared = []mutant{
 		old:  ` && g.current.Load() == g {`,
 		new:  ` {`,
 		test: inRwlock("TestALingeringReadLock"),
+
+		unexplored: "it ends with its linger: a writer waits longer, and none forever",
 	},
 	{
 		name: "own-idle-grant-keeps-trylock-out",
@@ -403,6 +411,8 @@ var ofTheShared = []mutant{
 		old:  `if err != nil || grant.Err() == nil {`,
 		new:  `if err != nil || grant != nil {`,
 		test: inRwlock("TestAGrantThatIsLostOnItsWayIsNotTaken"),
+
+		unexplored: "the hold that is returned is lost, and says so when it is asked",
 	},
 	{
 		name: "handed-to-the-last-that-came",
@@ -437,6 +447,8 @@ var ofTheShared = []mutant{
 		old:  `grant.OnEnd(hold.CleanUp, func(error) { go c.drop(grant) })`,
 		new:  `grant.OnEnd(hold.CleanUp, func(error) {})`,
 		test: inRwlock("TestALostLockIsNotHandedOn"),
+
+		unexplored: "every worker releases in the end, also what it has lost",
 	},
 	{
 		name: "idle-read-lock-ended-for-a-nil-context",
@@ -471,6 +483,8 @@ var ofTheShared = []mutant{
 		old:  "c.pending.cancel()\n",
 		new:  "",
 		test: inRwlock("TestWaitersThatAllGoAwayLeaveTheLine"),
+
+		unexplored: "the grant that comes finds no writer and is given back: others wait longer, and none forever",
 	},
 	{
 		name: "token-of-its-own-for-each-handoff",

@@ -108,6 +108,8 @@ var ofTheRecipes = []mutant{
 		old:  `if g.grant.Err() != nil {`,
 		new:  `if g == nil {`,
 		test: inRwlock("TestNoReaderJoinsPastTheDeadline"),
+
+		unexplored: "the hold that is returned is lost, and says so when it is asked",
 	},
 	{
 		name: "joined-across-a-reconnect",
@@ -140,6 +142,8 @@ var ofTheRecipes = []mutant{
 		old:  `case held && c.wantedLocked(grant) && known:`,
 		new:  `case c.wantedLocked(grant) && known:`,
 		test: inRwlock("TestAGrantThatIsLostOnItsWayIsNotTaken"),
+
+		unexplored: "the writer that gets it looks once more",
 	},
 	{
 		name: "handed-on-without-a-limit",
