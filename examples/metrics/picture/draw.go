@@ -76,7 +76,7 @@ func panels(samples []sample) []panel {
 		{"Grants", "per second", per(rate)},
 		{"Wait until the grant, 99 of 100", "ms", per(most("zklocks_wait_seconds"))},
 		{"Hold, 99 of 100", "ms", per(most("zklocks_hold_seconds"))},
-		{"Trouble", "since the begin", trouble},
+		{"Trouble", "since the beginning", trouble},
 	}
 }
 

@@ -49,8 +49,9 @@ func draw() error {
 	if err != nil {
 		return err
 	}
-	caption := fmt.Sprintf("Scraped twice a second for %v from one process with 20 goroutines, on one ZooKeeper server. "+
-		"At %v its connection was cut for %v; at %v the node of a holder was deleted by hand.", *length, *length/3, outage, *length*2/3)
+	caption := fmt.Sprintf("Scraped twice a second for %.0f s from one process with 20 goroutines, on one ZooKeeper server. "+
+		"At %.0f s its connection was cut for %.0f s; at %.0f s the node of a holder was deleted by hand.",
+		length.Seconds(), (*length / 3).Seconds(), outage.Seconds(), (*length * 2 / 3).Seconds())
 	return os.WriteFile(*out, []byte(picture(samples, caption)), 0o644)
 }
 
