@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"os/signal"
 	"strconv"
 	"syscall"
 	"testing"
@@ -13,6 +15,9 @@ import (
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
+	if signal.Ignored(syscall.SIGHUP) { // under nohup(1), and zklock would keep to that
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	}
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
 		c := start(t, "", "run", path, "--", "sh", "-c",
 			"trap 'echo got signal; exit 9' "+strconv.Itoa(int(sig))+"; echo ready; while :; do read line; done")

@@ -177,7 +177,7 @@ func observedLoss(s *scene) {
 	}{
 		{"node was deleted", func(c *client) { s.kill(c.conn.SessionID()) }},
 		{"session", func(c *client) { s.Expire(c.conn) }},
-		{"nothing was heard", func(c *client) { c.proxy.Mute() }},
+		{"no server has confirmed", func(c *client) { c.proxy.Mute() }},
 		{"", func(c *client) { c.conn.Close() }}, // the server may delete the node, and send that event, before it confirms the end of the session
 	} {
 		conn, p := s.BehindFor(4 * time.Second)

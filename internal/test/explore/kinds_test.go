@@ -176,6 +176,9 @@ func sparse(p *plan, r *rand.Rand) {
 	p.stay = between(r, 100*time.Millisecond, 500*time.Millisecond)
 	p.idle = between(r, 20*time.Millisecond, 200*time.Millisecond)
 	p.asks, p.proofs = 8, 10
+	if r.IntN(2) == 0 {
+		p.latency = 50 * time.Millisecond // a holder may release before it is told that its node is watched
+	}
 }
 
 func calm(p *plan, r *rand.Rand) {

@@ -27,8 +27,8 @@ func (v *visit) aheadOf(w *visit) bool {
 // slack is what a grant may take where nothing breaks: a few requests.
 const slack = 250 * time.Millisecond
 
-// hearing is what news of a deletion may take where nothing else breaks.
-const hearing = 20 * time.Millisecond
+// hearing is what news of a deletion, and what follows from it, may take where nothing else breaks.
+func (p plan) hearing() time.Duration { return 20*time.Millisecond + 4*p.latency }
 
 // late are the acquisitions in a quiet world that have taken longer than those ahead have.
 func (l *ledger) late(path string) (late []finding) {

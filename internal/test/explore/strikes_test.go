@@ -53,7 +53,7 @@ func (n *nemesis) remove(s standing) bool {
 	n.condemn(s.path)
 	n.say("delete", "%s deleted by hand", s.path)
 	if n.calm {
-		time.AfterFunc(hearing, func() { n.unheard(taken) })
+		time.AfterFunc(n.plan.hearing(), func() { n.unheard(taken) })
 	}
 	return true
 }

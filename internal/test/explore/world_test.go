@@ -194,7 +194,7 @@ func play(t *testing.T, p plan) *result {
 		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
 		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit)},
 	}
-	w.ledger.lone, w.ledger.calm = p.hosts*p.workers == 1, p.kind.calm
+	w.ledger.lone, w.ledger.calm, w.ledger.hearing = p.hosts*p.workers == 1, p.kind.calm, p.hearing()
 	w.servers()
 	for i := range p.paths {
 		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
