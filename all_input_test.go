@@ -198,7 +198,7 @@ func TestThePathInAnError(t *testing.T) {
 	inPair(t, func(p *pair) {
 		for _, path := range []string{"", "b/", "/"} {
 			_, err := semaphore.New(locks.On(p.conn), path, 1).Acquire(p.Ctx, 1)
-			if err == nil || strings.Contains(err.Error(), "queue:") {
+			if err == nil || !strings.Contains(err.Error(), "acquire "+path+": ") {
 				p.Errorf("%q: %v", path, err)
 			}
 		}

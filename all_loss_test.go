@@ -2,6 +2,7 @@ package zklocks_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -389,4 +390,24 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The context that was lost is that of another hold: what became of the own one later is not why it
+// has ended.
+func TestLockWithTheContextOfAnotherLostHold(t *testing.T) {
+	inPair(t, func(p *pair) {
+		r := reentrant.New(locks.On(p.conn), p.paths[0])
+		own, err := r.Lock(p.Ctx)
+		p.Must(err)
+		other := p.take(p.lock(1).Lock)
+		ctx, lost := other.Context(own.Context(p.Ctx)), other.Lost()
+		p.CatchUp(p.conn)
+		p.Must(p.Witness.Delete(contract.NodeOf(other), -1))
+		<-lost
+		p.Is(other.Release(p.Ctx), zklocks.ErrLost)
+		p.Must(own.Release(p.Ctx))
+		if _, err := r.Lock(ctx); errors.Is(err, zklocks.ErrReleased) || !errors.Is(err, context.Canceled) {
+			p.Errorf("%v", err)
+		}
+	})
 }

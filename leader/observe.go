@@ -44,9 +44,9 @@ type View struct {
 // A view is current if no change is known when it is yielded, the connection is up, and a quorum
 // has confirmed it within the session timeout. As soon as one of the last two is over, as from the
 // end of a connection on, the last view is yielded again and is not current; the next current one
-// was read on the new connection, after a quorum has answered there. So one whose leader may have
-// been replaced for longer than the session timeout is never current. Before the first answer
-// nothing is yielded.
+// was read after that, and after a quorum has answered. So is a view of which a change is known
+// that could not be read within the session timeout. So one whose leader may have been replaced for
+// longer than that is never current. Before the first answer nothing is yielded.
 //
 // The sequence ends when the loop is left, and otherwise with an error, beside the last view:
 // ctx's; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory and on the leader's

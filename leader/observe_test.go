@@ -666,3 +666,37 @@ func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {
 		}
 	})
 }
+
+// A loop whose body is slow acts on an old view, and no longer than that.
+func TestAViewIsNotCurrentAfterASlowBody(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		began, seen := make(chan struct{}), make(chan time.Duration)
+		go func() {
+			var back time.Time
+			for v := range e.Observe(s.Ctx) {
+				if back.IsZero() {
+					close(began)
+					time.Sleep(3 * timeout) // virtual: the body
+					back = time.Now()
+					continue
+				}
+				if v.Current {
+					s.Errorf("%+v is current", v)
+				}
+				seen <- time.Since(back)
+				return
+			}
+		}()
+		<-began
+		time.Sleep(timeout / 10) // virtual: the first heartbeat of the body
+		s.Must(h.Release(s.Ctx))
+		for range 600 {
+			defer e.proxy.Next(proxy.ListOp, proxy.Answer(-127)).Cancel()
+		}
+		if late := <-seen; late > 0 {
+			s.Errorf("a leader that had gone was current for %v after the body", late)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package reentrant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -84,7 +85,7 @@ type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, e
 func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		// ctx may come from a hold of this lock and have ended with it; then the error says so.
-		if h := m.carried(ctx); h != nil && h.Err() != nil && hold.IsEnd(context.Cause(ctx)) {
+		if h := m.carried(ctx); h != nil && endedBy(ctx, h.Err()) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), h.Err())
 		}
 		return nil, m.queue.Wrap(op, err)
@@ -100,6 +101,13 @@ func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold
 	}
 	h.Granted(events)
 	return &h.public, nil
+}
+
+// endedBy reports whether the end of a hold is why ctx has ended. A hold on several locks is lost
+// with the loss of one, and the others have ends of their own.
+func endedBy(ctx context.Context, end error) bool {
+	cause := context.Cause(ctx)
+	return end != nil && (errors.Is(cause, end) || errors.Is(end, hold.ErrLost) && hold.IsEnd(cause))
 }
 
 // enter queues, for a caller that does not own the lock.

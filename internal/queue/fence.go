@@ -107,7 +107,10 @@ func (all grants) verify(ctx context.Context, alive func() error) error {
 				g.state.Lose(errOver)
 			}
 		}
-		return endOr(alive, explain(err, "READ on "+nodes.paths()))
+		if err != nil {
+			err = explain(err, "READ on "+nodes.paths())
+		}
+		return endOr(alive, err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // of the next change; while the queue is empty, a watch on the directory does.
 type Front struct {
 	Member  Member // the zero Member: the queue is empty
-	Current bool   // the connection is up, and the quorum was heard of within the session timeout
+	Current bool   // no change has been known for long, and the quorum has answered in time, see Follow
 }
 
 // equal reports whether a program would see no difference.
@@ -85,7 +85,8 @@ func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
 // It polls nothing. It has a lease, whose heartbeat goes through the quorum: all events of changes
 // before a heartbeat was sent come before its answer. So at the deadline of the session, which is
 // counted from such a heartbeat, what Follow knows is no older than the session timeout; from then
-// on it is not current, as from the end of the connection on.
+// on it is not current, as from the end of the connection on. A change that is known and cannot be
+// read ends it at that deadline, too, whatever is heard meanwhile.
 func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	if q.err != nil {
 		return q.err
@@ -184,9 +185,14 @@ func (f *follower) follow(ctx context.Context) error {
 		case fired:
 			continue
 		}
+		until := lease.Deadline()
 		f.tell(Front{Member: m, Current: true})
 		if f.stopped {
 			return nil
+		}
+		if _, fired := watch.Fired(); fired { // and yield may have taken long
+			f.until = until
+			continue
 		}
 		select {
 		case event, first := <-watch.C():

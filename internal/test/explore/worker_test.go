@@ -217,8 +217,8 @@ func (t *tenure) alone() {
 	t.release()
 }
 
-// dwell stays inside, and asks now and then. Half of all or more never ask: a hold that is not asked
-// sets no watch, which is another way through the library.
+// dwell stays inside, and asks now and then. Half of all or more never ask: a hold that is not
+// asked sets no watch, which is another way through the library.
 func (t *tenure) dwell(d time.Duration) {
 	if d == 0 {
 		return

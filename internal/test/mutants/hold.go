@@ -264,8 +264,8 @@ var ofTheHold = []mutant{
 		pkg:  "internal/queue",
 		why:  "the hold has ended, and with it its context: the caller is told of the context only",
 		in:   "verify",
-		old:  "return endOr(alive, explain(err, \"READ on \"+nodes.paths()))",
-		new:  "return explain(err, \"READ on \"+nodes.paths())",
+		old:  "return endOr(alive, err)",
+		new:  "return err",
 		test: scenario(inSemaphore, "TestOnePermit", "a question with the context of a hold that has ended tells that"),
 	},
 	{

@@ -23,6 +23,17 @@ var ofTheElection = []mutant{
 		unexplored: "no world has servers that drop some requests and answer others",
 	},
 	{
+		name: "view-confirmed-while-the-body-of-the-loop-ran",
+		pkg:  "internal/queue",
+		why:  "heartbeats are answered meanwhile, and the change was known before",
+		in:   "follower.follow",
+		old:  `f.until = until`,
+		new:  `f.until = lease.Deadline()`,
+		test: inLeader("TestAViewIsNotCurrentAfterASlowBody"),
+
+		unexplored: "no world has servers that drop some requests and answer others",
+	},
+	{
 		name: "proclaim-answered-by-its-context",
 		pkg:  "internal/queue",
 		why:  "the term is lost, and with it its context: the caller is told of the context only",

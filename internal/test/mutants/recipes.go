@@ -247,8 +247,8 @@ var ofTheRecipes = []mutant{
 		name: "end-of-the-own-hold-not-told",
 		pkg:  "reentrant",
 		why:  "the caller passes the context of the hold that was lost, and hears of a context that has ended",
-		old:  `h.Err() != nil && hold.IsEnd(context.Cause(ctx)) {`,
-		new:  `h.Err() != nil && !hold.IsEnd(context.Cause(ctx)) {`,
+		old:  `errors.Is(cause, end) || errors.Is(end, hold.ErrLost) && hold.IsEnd(cause)`,
+		new:  `!errors.Is(cause, end) && errors.Is(end, hold.ErrLost) && hold.IsEnd(cause)`,
 		test: inReentrant("TestReentryIntoALostLockIsRefused"),
 	},
 	{
