@@ -28,7 +28,7 @@ var ofTheElection = []mutant{
 		why:  "heartbeats are answered meanwhile, and the change was known before",
 		in:   "follower.follow",
 		old:  `f.until = until`,
-		new:  `f.until = lease.Deadline()`,
+		new:  "_ = until\n\t\t\tf.until = lease.Deadline()",
 		test: inLeader("TestAViewIsNotCurrentAfterASlowBody"),
 
 		unexplored: "no world has servers that drop some requests and answer others",
