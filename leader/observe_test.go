@@ -244,6 +244,20 @@ func TestAViewIsNotCurrentForLongerThanTheSessionTimeout(t *testing.T) {
 	})
 }
 
+// overload has the server drop requests of a kind, and answer all others, until over is called.
+func (c *candidate) overload(op proxy.Op) (over func()) {
+	const throttled = -127
+	var faults []*proxy.Fault
+	for range 600 {
+		faults = append(faults, c.proxy.Next(op, proxy.Answer(throttled)))
+	}
+	return func() {
+		for _, f := range faults {
+			f.Cancel()
+		}
+	}
+}
+
 // The server answers all but what needs the quorum.
 func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
@@ -251,11 +265,7 @@ func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
 		h := a.campaign()
 		w := watch(s, s.Ctx, e.Election)
 		w.sees(h.Token(), true)
-		const overloaded = -127
-		var faults []*proxy.Fault
-		for range 200 {
-			faults = append(faults, e.proxy.Next(proxy.CheckOp, proxy.Answer(overloaded)))
-		}
+		over := e.overload(proxy.CheckOp)
 		began := time.Now()
 		w.sees(h.Token(), false)
 		if d := time.Since(began); d > timeout {
@@ -263,9 +273,7 @@ func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
 		}
 		time.Sleep(time.Second) // virtual: it goes on for a while
 		w.noMore()
-		for _, f := range faults {
-			f.Cancel()
-		}
+		over()
 		w.sees(h.Token(), true)
 		e.conn.Close()
 		s.Must(h.Release(s.Ctx))
@@ -647,11 +655,7 @@ func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {
 		h := a.campaign()
 		w := watch(s, s.Ctx, e.Election)
 		w.sees(h.Token(), true)
-		const overloaded = -127
-		var faults []*proxy.Fault
-		for range 300 {
-			faults = append(faults, e.proxy.Next(proxy.ListOp, proxy.Answer(overloaded)))
-		}
+		defer e.overload(proxy.ListOp)()
 		s.Must(h.Release(s.Ctx))
 		time.Sleep(3 * timeout) // virtual: the heartbeats are answered
 		shown := true
@@ -660,9 +664,6 @@ func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {
 		}
 		if shown {
 			s.Errorf("the leader has gone %v ago, its event has come, and the last view is still current; the session timeout is %v", 3*timeout, timeout)
-		}
-		for _, f := range faults {
-			f.Cancel()
 		}
 	})
 }
@@ -692,9 +693,7 @@ func TestAViewIsNotCurrentAfterASlowBody(t *testing.T) {
 		<-began
 		time.Sleep(timeout / 10) // virtual: the first heartbeat of the body
 		s.Must(h.Release(s.Ctx))
-		for range 600 {
-			defer e.proxy.Next(proxy.ListOp, proxy.Answer(-127)).Cancel()
-		}
+		defer e.overload(proxy.ListOp)()
 		if late := <-seen; late > 0 {
 			s.Errorf("a leader that had gone was current for %v after the body", late)
 		}
