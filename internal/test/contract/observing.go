@@ -3,6 +3,7 @@ package contract
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -278,7 +279,9 @@ func observedRetry(s *scene) {
 		{proxy.DeleteOp, "delete"},
 	} {
 		h := holder.block()
-		f := c.proxy.Next(cut.op, proxy.CutBefore)
+		f := c.proxy.Where(func(r proxy.Request) bool { // of several locks each has observers of its own
+			return r.Is(cut.op) && slices.ContainsFunc(r.Paths, func(path string) bool { return path == s.Dir || strings.HasPrefix(path, s.Dir+"/") })
+		}, 1, proxy.CutBefore)
 		a := c.wait(2)
 		c.catchUp()
 		s.unlock(h)
