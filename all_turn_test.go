@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -374,5 +375,50 @@ func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
 		}
 		p.release(permit)
 		p.release(waiting.Granted())
+	})
+}
+
+// The same, where the news of both comes at once: in each round the client may take either first.
+func TestALimitThatShrinksWithTheLastTurnIsKept(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		take := func(lock zklocks.Locker) *zklocks.Hold {
+			h, err := lock.Lock(d.Context())
+			if err != nil {
+				d.Fatal(err)
+			}
+			return h
+		}
+		release := func(h *zklocks.Hold) {
+			if err := h.Release(d.Context()); err != nil {
+				d.Error(err)
+			}
+		}
+		theirs := semaphore.New(d.other, "/permits", 2)
+		both := zklocks.All(semaphore.New(d.conn, "/permits", 2).Locker(1), d.lock)
+		for range 20 {
+			permit, busy := take(theirs.Locker(1)), take(rwlock.New(d.other, path))
+			granted := make(chan *zklocks.Hold)
+			go func() { granted <- take(both) }()
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond) // virtual: its turn at the semaphore has come
+			d.host.Freeze()
+			if err := theirs.Resize(d.Context(), 1); err != nil {
+				d.Fatal(err)
+			}
+			release(busy)
+			d.host.Thaw()
+			select {
+			case h := <-granted:
+				d.Error("granted, although the only permit is held")
+				release(h)
+				release(permit)
+			case <-time.After(time.Second): // virtual: the news has arrived
+				release(permit)
+				release(<-granted)
+			}
+			if err := theirs.Resize(d.Context(), 2); err != nil {
+				d.Fatal(err)
+			}
+		}
 	})
 }

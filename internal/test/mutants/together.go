@@ -36,7 +36,7 @@ var ofSeveral = []mutant{
 		in:   "waiters.confirm",
 		old:  "next, err = w.because(w.recheck())",
 		new:  "next = granted",
-		test: inRoot("TestALimitThatShrinksAfterTheTurnHasComeIsKept"),
+		test: inRoot("TestALimitThatShrinksWithTheLastTurnIsKept"),
 	},
 	{
 		name: "locks-queued-for-one-by-one",
