@@ -91,8 +91,7 @@ func (names Names) mode(n znode.Node) Mode {
 //
 // While k > allowed of them exist, the waiter keeps the nearest allowed+1 watched, or more
 // (maxTogether). So at most k-allowed-1 are not watched, and k-allowed must be deleted before its
-// turn comes. By the pigeonhole principle at least one of those is watched: no wake-up is missed. A
-// node is watched by the allowed+1 waiters behind it, so its deletion wakes no more.
+// turn comes. By the pigeonhole principle at least one of those is watched: no wake-up is missed.
 type rule struct {
 	names   Names
 	mode    Mode

@@ -77,11 +77,12 @@
 // # Fairness and wake-ups
 //
 // A waiter watches the nearest allowed+1 blockers, and more only where these are readers that hold
-// together (rule). So a release of a lock wakes the waiter behind; a release of a permit wakes as
-// many as there are permits at most, and those whose turn it is not list again. No waiter is
-// overtaken by a later one that it conflicts with, but in two cases. Readers of one value join its
-// node until the announcement of a queued writer reaches their process. And with
-// rwlock.WithHandoff, which a program asks for, writers of one value pass the lock on.
+// together (rule). So a release wakes no herd: that of a writer the writer behind or all the
+// readers behind, whose turn it is; that of a permit as many waiters as there are permits at most,
+// and those whose turn it is not list again. No waiter is overtaken by a later one that it
+// conflicts with, but in two cases. Readers of one value join its node until the announcement of a
+// queued writer reaches their process. And with rwlock.WithHandoff, which a program asks for,
+// writers of one value pass the lock on.
 //
 // # Shortcuts
 //

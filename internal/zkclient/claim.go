@@ -93,10 +93,14 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 		case refused:
 			return nil, try.claimOf(a.value.failed), a.err
 		case unknown:
-			found, complete, at, err := try.search(ctx)
-			if err != nil {
+			found, complete, err := try.search(ctx)
+			var unfound *Unfound
+			switch {
+			case errors.As(err, &unfound):
+				return nil, unfound.claim, err // a second search would be refused, too
+			case err != nil:
 				go try.cleanUpFound()
-				return nil, at, err
+				return nil, 0, err
 			}
 			if complete {
 				// Without Dir and Zxid: the waiter lists, and reads its token.
@@ -285,7 +289,7 @@ func (t *claimTry) cleanUp(call <-chan answer[created]) {
 
 // cleanUpFound searches until a server answers, and deletes the nodes that it finds.
 func (t *claimTry) cleanUpFound() {
-	found, _, _, err := t.search(context.Background())
+	found, _, err := t.search(context.Background())
 	if err == nil {
 		t.removeOrphans(found, errAbandoned)
 	}
@@ -299,38 +303,40 @@ func (t *claimTry) cleanUpFound() {
 // it the session moved: since then the leader refuses what another server forwards for the session.
 // A single server ended the former connection before it answered the handshake, and does in order
 // what it has read.
-func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, refusedAt int, err error) {
+func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, err error) {
 	c := t.client
 	retry := c.retry()
 	for {
 		before := c.Epoch()
 		if _, err := await(ctx, c, "check", func() (any, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
-			return nil, false, 0, err
+			return nil, false, err
 		}
-		found, complete, at, err := t.list(ctx)
+		found, complete, err := t.list(ctx)
 		var unfound *Unfound
 		switch {
 		case err != nil && !errors.As(err, &unfound):
-			return nil, false, 0, err
+			return nil, false, err
 		case c.Epoch() == before:
-			return found, complete, at, err
+			return found, complete, err
 		}
 		if err := retry.wait(ctx); err != nil {
-			return nil, false, 0, err
+			return nil, false, err
 		}
 	}
 }
 
 // Unfound is the server's refusal of the listing by which Claim looks for nodes whose reply was
 // lost. If there are any, they stay until their session is over.
-type Unfound struct{ Refusal error }
+type Unfound struct {
+	Refusal error
+	claim   int // the index of the claim
+}
 
 func (u *Unfound) Error() string { return u.Refusal.Error() }
 func (u *Unfound) Unwrap() error { return u.Refusal }
 
-// list lists the nodes of the try's id. A refusal is an *Unfound, and comes with the index of the
-// claim.
-func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, refusedAt int, err error) {
+// list lists the nodes of the try's id. A refusal is an *Unfound.
+func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, err error) {
 	found, complete = make([]Claimed, len(t.claims)), true
 	for i, claim := range t.claims {
 		children, err := await(ctx, t.client, "list", func() ([]string, error) {
@@ -340,9 +346,9 @@ func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, re
 		switch {
 		case err == nil, err == zk.ErrNoNode:
 		case outcomeOf(err) == refused:
-			return nil, false, i, &Unfound{err}
+			return nil, false, &Unfound{err, i}
 		default:
-			return nil, false, 0, err
+			return nil, false, err
 		}
 		nodes := found[i].Nodes
 		for _, name := range children {
@@ -354,5 +360,5 @@ func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, re
 		found[i].Nodes = nodes
 		complete = complete && len(nodes) == claim.Nodes
 	}
-	return found, complete, 0, nil
+	return found, complete, nil
 }

@@ -23,8 +23,8 @@ type bug struct {
 var bugs = []bug{
 	{"a lost create is not searched for", patch.Patch{
 		Pkg: "internal/zkclient", In: "Client.Claim",
-		Old: "found, complete, at, err := try.search(ctx)",
-		New: "found, complete, at, err := make([]Claimed, len(claims)), false, 0, error(nil)",
+		Old: "found, complete, err := try.search(ctx)",
+		New: "found, complete, err := make([]Claimed, len(claims)), false, error(nil)",
 	}},
 	{"granted without a look at the line", patch.Patch{
 		Pkg: "internal/queue", In: "waiter.roomInReply",

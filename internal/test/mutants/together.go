@@ -71,8 +71,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "the error names a lock at which no right is missing",
 		in:   "claimTry.list",
-		old:  "return nil, false, i, &Unfound{err}",
-		new:  "return nil, false, 0, &Unfound{err}",
+		old:  "&Unfound{err, i}",
+		new:  "&Unfound{err, 0}",
 		test: inRoot("TestALostReplyWithoutTheRightToList"),
 
 		unexplored: "all clients of a world have all rights",

@@ -6,8 +6,8 @@ var ofTheSession = []mutant{
 		name: "no-search-for-a-lost-create",
 		pkg:  "internal/zkclient",
 		why:  "the create may have been done: a second node, and the first one stays as long as the session",
-		old:  "found, complete, at, err := try.search(ctx)",
-		new:  "found, complete, at, err := make([]Claimed, len(claims)), false, 0, error(nil)",
+		old:  "found, complete, err := try.search(ctx)",
+		new:  "found, complete, err := make([]Claimed, len(claims)), false, error(nil)",
 		test: inSession("TestClaimSurvivesALostConnection"),
 	},
 	{

@@ -93,14 +93,14 @@ func play(t *testing.T, v venue.Venue) []process {
 			Lost:     func(observe.Lost) { p.ends, p.lost = time.Since(began), true },
 		}))
 		all.Go(func() {
-			time.Sleep(p.begins) // virtual: the story
+			time.Sleep(p.begins) // virtual: when it comes
 			take := lock.RLock
 			if p.kind == observe.Write {
 				take = lock.Lock
 			}
 			err := zklocks.Do(t.Context(), take, func(ctx context.Context, _ *zklocks.Hold) error {
 				select {
-				case <-time.After(p.works): // virtual: the story
+				case <-time.After(p.works): // virtual: its work
 				case <-ctx.Done():
 				}
 				return nil
@@ -111,7 +111,7 @@ func play(t *testing.T, v venue.Venue) []process {
 		})
 		if p.cut > 0 {
 			all.Go(func() {
-				time.Sleep(p.cut) // virtual: the story
+				time.Sleep(p.cut) // virtual: when its network goes
 				proxies[i].Mute()
 			})
 		}
