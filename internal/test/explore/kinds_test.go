@@ -51,6 +51,10 @@ var kindsOfWorlds = []kind{
 	{name: "deaf", bend: isolated, strike: (*nemesis).deafen},
 	// A holder that is cut off, and counts from an instant that is too late.
 	{name: "cut off", bend: distant, strike: (*nemesis).part},
+	// A holder that knows nothing but the answer to the handshake of its session.
+	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear},
+	// A holder that comes back to a leader that the others have given up.
+	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose},
 	// Directories that go with all that is in them, and come again with the same numbers.
 	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze},
 	// The end of the sequence numbers.
@@ -92,7 +96,7 @@ func crowded(p *plan, r *rand.Rand) {
 	p.stay = between(r, time.Millisecond, 20*time.Millisecond)
 	p.idle = between(r, time.Millisecond, 30*time.Millisecond)
 	if r.IntN(2) == 0 {
-		p.grain = time.Millisecond
+		p.grain, p.latency = time.Millisecond, time.Millisecond
 	}
 }
 
@@ -141,6 +145,20 @@ func distant(p *plan, r *rand.Rand) {
 	p.tick = p.session / 20
 }
 
+// young is a distant world in which each waits for one other.
+func young(p *plan, r *rand.Rand) {
+	distant(p, r)
+	p.hosts, p.idle = 2, 5*time.Millisecond
+}
+
+// deposable is a narrow world in which others are elected long before a session ends.
+func deposable(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.members, p.hosts, p.workers, p.hands = 3, 3, 1, 0
+	p.session, p.length, p.long = 2*time.Second, 150*time.Second, 1
+	p.tick, p.sync = p.session/20, 4
+}
+
 // lonely is a narrow world in which none follows another of its own host, most of the time.
 func lonely(p *plan, r *rand.Rand) {
 	narrow(p, r)
@@ -174,7 +192,7 @@ func sparse(p *plan, r *rand.Rand) {
 	calmCrowd(p, r)
 	p.hosts, p.workers, p.hasty = 2, 2+r.IntN(2), false
 	p.stay = between(r, 100*time.Millisecond, 500*time.Millisecond)
-	p.idle = between(r, 20*time.Millisecond, 200*time.Millisecond)
+	p.idle = between(r, 20*time.Millisecond, 600*time.Millisecond)
 	p.asks, p.proofs = 8, 10
 	if r.IntN(2) == 0 {
 		p.latency = 50 * time.Millisecond // a holder may release before it is told that its node is watched

@@ -52,10 +52,9 @@ type held interface {
 type ledger struct {
 	clock *clock
 	rec   *history.Recorder
-	lone  bool // there is one worker, and each of its calls is waited for
-	calm  bool // nothing breaks but that nodes are deleted
-	// hearing is that of the plan.
-	hearing time.Duration
+	lone  bool          // there is one worker, and each of its calls is waited for
+	calm  bool          // nothing breaks but that nodes are deleted
+	news  time.Duration // that of the plan
 
 	mu      sync.Mutex
 	inside  map[string][]*stay
@@ -205,7 +204,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	if seq := parsed(node).Seq; seq < 0 || seq >= lastNumber {
 		l.complainLocked("%s: %v holds by %s, of the last numbers that there are", s.Path, s.Hold, node)
 	}
-	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(l.hearing) {
+	if gone := l.gone[claimOf(node)]; l.calm && gone != 0 && s.Acquired > gone+int64(l.news) {
 		l.complainLocked("%s: %v holds by %s, which was deleted at %v", s.Path, s.Hold, node, time.Duration(gone))
 	}
 	s.over = false

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -27,7 +28,7 @@ func (w *world) servers() {
 	w.ensemble = memzk.Start(memzk.Config{
 		Members: w.plan.members, Tick: w.plan.tick, Random: rand.New(rand.NewPCG(w.seed, 3)),
 		Phase: w.plan.phase, ContainerCheck: w.plan.reap,
-		SyncLimit: int(w.session / w.plan.tick), // a session: a deposed leader answers for as long
+		SyncLimit: cmp.Or(w.sync, int(w.session/w.plan.tick)), // a session: a deposed leader answers for as long
 		Log:       func(text string) { w.say("", "server: %s", text) },
 	})
 	w.doors = make(map[int]func())
@@ -36,7 +37,8 @@ func (w *world) servers() {
 	}
 }
 
-func memberAddr(m *memzk.Member) string { return fmt.Sprintf("zk%d:2181", m.ID()) }
+func memberHost(m *memzk.Member) string { return fmt.Sprintf("zk%d", m.ID()) }
+func memberAddr(m *memzk.Member) string { return memberHost(m) + ":2181" }
 
 // accept has a member listen for clients, until refuse or the end of the network.
 func (w *world) accept(m *memzk.Member) {

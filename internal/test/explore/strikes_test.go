@@ -323,6 +323,66 @@ func (n *nemesis) part() {
 	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
 }
 
+// bear has a waiter get another session and at once, by the deletion of what is ahead, the lock, and
+// cuts it off then.
+func (n *nemesis) bear() {
+	line := n.inLine()
+	i := slices.IndexFunc(line, func(s standing) bool { return s.session != line[0].session })
+	if i < 0 || n.hostOf(line[i].session) == nil {
+		time.Sleep(n.session / 8) // virtual: another one may wait by then
+		return
+	}
+	old := line[i].session
+	h := n.hostOf(old)
+	n.takeAway(old, "")
+	n.ensemble.Expire(old)
+	for range 100 {
+		time.Sleep(n.session / 200) // virtual: it gets a session, and waits again
+		session := h.client().conn.Client().SessionID()
+		line := n.inLine()
+		i := slices.IndexFunc(line, func(s standing) bool { return s.session == session })
+		if session == old || i < 0 {
+			continue
+		}
+		n.say("born", "%s: gets a session and the lock, and is cut off", h.name)
+		for _, s := range line[:i] {
+			n.remove(s)
+		}
+		time.Sleep(4 * h.net.latency) // virtual: it hears of that
+		h.net.all().Partition()
+		time.Sleep(3 * n.session / 2) // virtual: the session ends
+		h.net.heal()
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+		return
+	}
+}
+
+// depose stops the leader until the others have elected another. Then it goes on, and for a moment
+// does not know: it answers the handshake of a holder that reaches no other.
+func (n *nemesis) depose() {
+	h := n.holder()
+	leader := n.ensemble.Leader()
+	if leader == nil {
+		time.Sleep(n.session / 4) // virtual: there is one by then
+		return
+	}
+	n.say("deposed", "%s: reaches only member %d, which leads and is stopped", h.name, leader.ID())
+	leader.Pause()
+	for _, m := range n.ensemble.Members() {
+		if m != leader {
+			n.network.Between(h.name, memberHost(m)).Partition()
+		}
+	}
+	h.net.all().Cut()
+	time.Sleep(between(n.random, 7*n.session/20, 13*n.session/20)) // virtual: another is elected, and the holder knows of no end
+	leader.Resume()
+	time.Sleep(n.session / 10) // virtual: it hears that it is deposed
+	h.net.all().Partition()
+	time.Sleep(3 * n.session / 2) // virtual: the session ends
+	h.net.heal()
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+}
+
 // raze deletes all that stands in the line of a lock, and its directory.
 func (n *nemesis) raze() {
 	dir := n.paths[n.random.IntN(len(n.paths))]

@@ -39,6 +39,7 @@ type plan struct {
 	resizes bool
 	latency time.Duration // the largest
 	tick    time.Duration // of the servers; a session has two at least
+	sync    int           // after so many ticks members give their leader up, and it its members; 0: a session
 	phase   time.Duration // of the tick, at the start
 	kind    kind
 	stay    time.Duration // what most holds last for at most
@@ -51,7 +52,7 @@ type plan struct {
 	long    int           // one in so many holds lasts for as long as a session or several
 	proofs  int           // one in so many holds is verified
 	asks    int           // one in so many holders ever asks its hold
-	grain   time.Duration // callers release and give up at multiples of it, so at the same instants; 0: at any
+	grain   time.Duration // callers release and give up, and packets arrive, at multiples of it, so at the same instants; 0: at any
 }
 
 func draw(seed uint64) plan {
@@ -194,7 +195,7 @@ func play(t *testing.T, p plan) *result {
 		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
 		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit)},
 	}
-	w.ledger.lone, w.ledger.calm, w.ledger.hearing = p.hosts*p.workers == 1, p.kind.calm, p.hearing()
+	w.ledger.lone, w.ledger.calm, w.ledger.news = p.hosts*p.workers == 1, p.kind.calm, p.news()
 	w.servers()
 	for i := range p.paths {
 		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
@@ -214,6 +215,9 @@ func play(t *testing.T, p plan) *result {
 	for i := range p.hosts {
 		h := &host{world: w, name: fmt.Sprintf("h%d", i)}
 		latency := between(r, time.Microsecond, p.latency)
+		if p.grain > 0 {
+			latency = p.latency
+		}
 		if p.far > 0 && i%2 == 0 {
 			latency = p.far
 		}
