@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -118,17 +119,25 @@ func (r *report) Missed(all []row) []row {
 	return some
 }
 
-// Without are the peers that have such a lock and are not measured.
+// Without says why peers that have such a lock are not measured. Workloads with one reason are
+// named together.
 func (r *report) Without() []string {
-	var some []string
-	seen := map[string]bool{}
+	var reasons []string
+	workloads := map[string][]string{}
 	for _, res := range r.speed {
-		if w := res.workload; w.without != "" && !seen[w.name] {
-			seen[w.name] = true
-			some = append(some, w.name+": "+w.without)
+		switch w := res.workload; {
+		case w.without == "" || slices.Contains(workloads[w.without], w.name):
+		default:
+			if workloads[w.without] == nil {
+				reasons = append(reasons, w.without)
+			}
+			workloads[w.without] = append(workloads[w.without], w.name)
 		}
 	}
-	return some
+	for i, reason := range reasons {
+		reasons[i] = strings.Join(workloads[reason], "; ") + ": " + reason
+	}
+	return reasons
 }
 
 // HandOver is how long it takes from one grant to the next, with others waiting.

@@ -14,7 +14,7 @@ import (
 type row struct {
 	Workload, Peer                    string
 	PerSecond, Range, P50, P99, Ratio string
-	Limit                             string // of the ratio: see limit
+	Limit                             string // what the ratio would be of the least work: see limit
 	Requests, Notifications           string
 	Processor, Own                    string
 	Target, Reached                   string
@@ -101,15 +101,15 @@ func rows(results []result) []row {
 	return all
 }
 
-// limit returns how fast the peer with the fewest requests is against a peer; "" if no such peer
+// limit returns how fast the peer with the fewest requests is against a peer; "–" if no such peer
 // was measured.
 func limit(results []result, peer result) string {
 	for _, least := range []string{bare, looking, inMemory} {
 		if floor, there := find(results, peer.workload.name, least); there {
-			return fmt.Sprintf("%s reach %s", floor.peer, times(floor.against(peer)))
+			return times(floor.against(peer))
 		}
 	}
-	return ""
+	return "–"
 }
 
 func find(results []result, workload, peer string) (result, bool) {
