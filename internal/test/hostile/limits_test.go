@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,12 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
 )
 
 // A quota that the server enforces is an error at once, for the number of nodes and for their
@@ -91,6 +95,45 @@ func setQuota(t *testing.T, conn *zk.Conn, path, limits string) {
 	} {
 		_, err := conn.Create(at+node.name, []byte(node.data), zk.FlagPersistent, open)
 		must(t, err)
+	}
+}
+
+// A request may be nearly as large as a server takes. One byte of data, or one permit, more is refused
+// before it is sent.
+func TestTheLargestRequest(t *testing.T) {
+	server := realzk.Standalone(t, realzk.Options{})
+	conn := locks.On(realzk.Connect(t, session, server.Addr()))
+	path := test.Path(t)
+	for what, c := range map[string]struct {
+		of          func(n int) zklocks.Locker // a request of n
+		least, most int                        // the largest n is between the two
+	}{
+		"data": {
+			func(n int) zklocks.Locker {
+				data := zklocks.WithData(make([]byte, n))
+				return zklocks.All(rwlock.New(conn, path+"-a", data), rwlock.New(conn, path+"-b", data))
+			},
+			490_000, 500_000,
+		},
+		"permits": {
+			func(n int) zklocks.Locker { return semaphore.New(conn, path+"-permits", 20_000).Locker(n) },
+			4000, 10_000,
+		},
+	} {
+		largest := sort.Search(c.most, func(n int) bool {
+			hold, err := c.of(n + 1).Lock(t.Context())
+			if err == nil {
+				must(t, hold.Release(t.Context()))
+				return false
+			}
+			if !strings.Contains(err.Error(), "more than a server takes") {
+				t.Fatalf("%d: %v", n+1, err)
+			}
+			return true
+		})
+		if largest < c.least || largest >= c.most {
+			t.Errorf("%s: at most %d, not between %d and %d", what, largest, c.least, c.most)
+		}
 	}
 }
 
