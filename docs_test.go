@@ -48,16 +48,31 @@ func TestReadmeShowsAnExample(t *testing.T) {
 	if !strings.Contains(read(t, example), code) {
 		t.Errorf("the code in README.md is not that of %s:\n%s", example, code)
 	}
+	vet(t, "package pasted\n\n"+shown+"\nfunc rewrite(context.Context, int64) error { return nil }\n")
+	if in := codeIn(t, "doc.go"); len(in) != 1 || in[0] != strings.TrimSpace(shown) {
+		t.Errorf("the code in doc.go is not that of README.md:\n%s", strings.Join(in, "\n\n"))
+	}
+}
+
+// The method of from-curator.md can be pasted, too; its imports are known from its calls.
+func TestTheMethodForCuratorUsersCompiles(t *testing.T) {
+	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/from-curator.md"), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("docs/from-curator.md has %d blocks of Go, want 1", len(blocks))
+	}
+	imports := `import ("context"; "errors"; "time"; "github.com/zklocks/zklocks"; "github.com/zklocks/zklocks/reentrant")`
+	vet(t, "package pasted\n"+imports+"\n"+blocks[0][1]+"\nvar _ = run\n")
+}
+
+// vet compiles a program of one file.
+func vet(t *testing.T, program string) {
+	t.Helper()
 	pasted := filepath.Join(t.TempDir(), "pasted.go")
-	program := "package pasted\n\n" + shown + "\nfunc rewrite(context.Context, int64) error { return nil }\n"
 	if err := os.WriteFile(pasted, []byte(program), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("go", "vet", pasted).CombinedOutput(); err != nil {
-		t.Errorf("the code in README.md cannot be pasted: %v\n%s", err, out)
-	}
-	if in := codeIn(t, "doc.go"); len(in) != 1 || in[0] != strings.TrimSpace(shown) {
-		t.Errorf("the code in doc.go is not that of README.md:\n%s", strings.Join(in, "\n\n"))
+		t.Errorf("it cannot be pasted: %v\n%s\n%s", err, out, program)
 	}
 }
 

@@ -31,7 +31,7 @@ func WithBackoff(min, max time.Duration) Option {
 
 // WithKazooNames names the nodes as kazoo's Election and Lock do, so that Go and Python processes
 // elect one leader; all users of the path must use these names. The default names are those of
-// Curator's LeaderSelector.
+// Curator's LeaderSelector; of several options that name the nodes the last one counts.
 //
 // The directory stays when it is empty, as kazoo's does: kazoo creates it once, and fails forever
 // after it is gone.
@@ -41,7 +41,7 @@ func WithKazooNames() Option {
 
 // WithLatchNames names the nodes as Curator's LeaderLatch does, so that Go and JVM processes elect
 // one leader; all users of the path must use these names. LeaderLatch shows the data of
-// [zklocks.WithData] as the participant's id.
+// [zklocks.WithData] as the participant's id. See also [WithKazooNames].
 func WithLatchNames() Option {
 	return option(func(cfg *config) { cfg.kind = znode.Latch })
 }
