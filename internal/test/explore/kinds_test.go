@@ -145,10 +145,10 @@ func distant(p *plan, r *rand.Rand) {
 	p.tick = p.session / 20
 }
 
-// young is a distant world in which each waits for one other.
+// young is a distant world of two hosts, each of which always asks for the lock.
 func young(p *plan, r *rand.Rand) {
 	distant(p, r)
-	p.hosts, p.idle = 2, 5*time.Millisecond
+	p.members, p.hosts, p.workers, p.idle = 3, 2, 3, 5*time.Millisecond
 }
 
 // deposable is a narrow world in which others are elected long before a session ends.

@@ -323,37 +323,35 @@ func (n *nemesis) part() {
 	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
 }
 
-// bear has a waiter get another session and at once, by the deletion of what is ahead, the lock, and
-// cuts it off then.
+// bear has a host that is far away get a session, and with it the lock, by a member that is isolated
+// right after that: the leader hears of nothing that came after the session.
 func (n *nemesis) bear() {
-	line := n.inLine()
-	i := slices.IndexFunc(line, func(s standing) bool { return s.session != line[0].session })
-	if i < 0 || n.hostOf(line[i].session) == nil {
-		time.Sleep(n.session / 8) // virtual: another one may wait by then
-		return
-	}
-	old := line[i].session
-	h := n.hostOf(old)
+	far, near := n.hosts[0], n.hosts[1]
+	old := far.client().conn.Client().SessionID()
 	n.takeAway(old, "")
 	n.ensemble.Expire(old)
-	for range 100 {
-		time.Sleep(n.session / 200) // virtual: it gets a session, and waits again
-		session := h.client().conn.Client().SessionID()
-		line := n.inLine()
-		i := slices.IndexFunc(line, func(s standing) bool { return s.session == session })
-		if session == old || i < 0 {
-			continue
+	near.net.all().Freeze()
+	defer near.net.all().Thaw()
+	for range n.session / time.Millisecond / 2 {
+		time.Sleep(time.Millisecond) // virtual: it gets a session, and queues
+		session := far.client().conn.Client().SessionID()
+		for _, s := range n.inLine() {
+			if s.session != session {
+				n.remove(s)
+				continue
+			}
+			m := n.ensemble.Connected()[session]
+			if session == old || m == nil || m == n.ensemble.Leader() {
+				return
+			}
+			n.say("born", "%s: gets a session and the lock, and member %d is isolated", far.name, m.ID())
+			m.Isolate()
+			near.net.all().Thaw()
+			time.Sleep(3 * n.session / 2) // virtual: the session ends, and the next one gets the lock
+			m.Heal()
+			time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+			return
 		}
-		n.say("born", "%s: gets a session and the lock, and is cut off", h.name)
-		for _, s := range line[:i] {
-			n.remove(s)
-		}
-		time.Sleep(4 * h.net.latency) // virtual: it hears of that
-		h.net.all().Partition()
-		time.Sleep(3 * n.session / 2) // virtual: the session ends
-		h.net.heal()
-		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
-		return
 	}
 }
 

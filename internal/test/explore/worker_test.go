@@ -78,7 +78,16 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 		if w.world.hasty {
 			most = 20 * time.Millisecond
 		}
-		timer := time.AfterFunc(w.world.align(between(w.random, 10*time.Microsecond, most)), cancel)
+		steps := 0
+		if w.world.grain > 0 {
+			steps = w.random.IntN(200) // what else happens at that instant may come before
+		}
+		timer := time.AfterFunc(w.world.align(between(w.random, 10*time.Microsecond, most)), func() {
+			for range steps {
+				runtime.Gosched()
+			}
+			cancel()
+		})
 		return ctx, func() { timer.Stop(); cancel() }
 	}
 	return ctx, cancel
