@@ -149,6 +149,8 @@ func distant(p *plan, r *rand.Rand) {
 func young(p *plan, r *rand.Rand) {
 	distant(p, r)
 	p.members, p.hosts, p.workers, p.idle = 3, 2, 3, 5*time.Millisecond
+	p.least = p.session
+	p.far = between(r, p.session/14, p.session/10)
 }
 
 // deposable is a narrow world in which others are elected long before a session ends.
@@ -192,6 +194,7 @@ func sparse(p *plan, r *rand.Rand) {
 	calmCrowd(p, r)
 	p.hosts, p.workers, p.hasty = 2, 2+r.IntN(2), false
 	p.stay = between(r, 100*time.Millisecond, 500*time.Millisecond)
+	p.least = p.stay / 4
 	p.idle = between(r, 20*time.Millisecond, 600*time.Millisecond)
 	p.asks, p.proofs = 8, 10
 	if r.IntN(2) == 0 {

@@ -54,7 +54,7 @@ type ledger struct {
 	rec   *history.Recorder
 	lone  bool          // there is one worker, and each of its calls is waited for
 	calm  bool          // nothing breaks but that nodes are deleted
-	news  time.Duration // that of the plan
+	news  time.Duration // how long before a grant a node may have been deleted, where nothing else breaks
 
 	mu      sync.Mutex
 	inside  map[string][]*stay

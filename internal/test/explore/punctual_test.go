@@ -30,10 +30,6 @@ const slack = 250 * time.Millisecond
 // hearing is what news of a deletion, and what follows from it, may take where nothing else breaks.
 func (p plan) hearing() time.Duration { return 20*time.Millisecond + 4*p.latency }
 
-// news is how long before a grant a node may have been deleted without the holder's knowing it, where
-// nothing else breaks.
-func (p plan) news() time.Duration { return time.Millisecond + 2*p.latency }
-
 // late are the acquisitions in a quiet world that have taken longer than those ahead have.
 func (l *ledger) late(path string) (late []finding) {
 	l.mu.Lock()

@@ -328,31 +328,37 @@ func (n *nemesis) part() {
 func (n *nemesis) bear() {
 	far, near := n.hosts[0], n.hosts[1]
 	old := far.client().conn.Client().SessionID()
+	if leader := n.ensemble.Leader(); leader != nil {
+		n.network.Between(far.name, memberHost(leader)).Partition()
+	}
+	defer far.net.heal()
 	n.takeAway(old, "")
 	n.ensemble.Expire(old)
-	near.net.all().Freeze()
-	defer near.net.all().Thaw()
-	for range n.session / time.Millisecond / 2 {
+	for end := time.Now().Add(2 * n.session); time.Now().Before(end); {
 		time.Sleep(time.Millisecond) // virtual: it gets a session, and queues
 		session := far.client().conn.Client().SessionID()
+		if session == old {
+			continue
+		}
+		near.net.all().Freeze()
 		for _, s := range n.inLine() {
 			if s.session != session {
 				n.remove(s)
-				continue
 			}
-			m := n.ensemble.Connected()[session]
-			if session == old || m == nil || m == n.ensemble.Leader() {
-				return
-			}
-			n.say("born", "%s: gets a session and the lock, and member %d is isolated", far.name, m.ID())
-			m.Isolate()
-			near.net.all().Thaw()
-			time.Sleep(3 * n.session / 2) // virtual: the session ends, and the next one gets the lock
-			m.Heal()
-			time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
-			return
 		}
+		m := n.ensemble.Connected()[session]
+		if m == nil || m == n.ensemble.Leader() || len(n.inLine()) == 0 {
+			continue
+		}
+		n.say("born", "%s: gets a session and the lock, and member %d is isolated", far.name, m.ID())
+		m.Isolate()
+		near.net.all().Thaw()
+		time.Sleep(3 * n.session / 2) // virtual: the session ends, and the next one gets the lock
+		m.Heal()
+		break
 	}
+	near.net.all().Thaw()
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
 }
 
 // depose stops the leader until the others have elected another. Then it goes on, and for a moment

@@ -191,9 +191,9 @@ func (t *tenure) length() time.Duration {
 	case t.world.plan.long > 1 && t.chance(2):
 		return 0
 	case t.chance(t.world.plan.long):
-		return between(t.random, t.world.session/8, 3*t.world.session)
+		return between(t.random, max(t.world.session/8, t.world.least), 3*t.world.session)
 	}
-	return t.world.align(between(t.random, 10*time.Microsecond, t.world.plan.stay))
+	return t.world.align(between(t.random, t.world.plan.least, t.world.plan.stay))
 }
 
 // align makes a duration that begins now end at a multiple of the grain.

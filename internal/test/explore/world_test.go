@@ -43,6 +43,7 @@ type plan struct {
 	phase   time.Duration // of the tick, at the start
 	kind    kind
 	stay    time.Duration // what most holds last for at most
+	least   time.Duration // and at least
 	reap    time.Duration // how often the servers look for empty directories
 	quiet   bool          // nothing breaks, and each caller waits until it holds
 	far     time.Duration // from half of the hosts to the servers; 0: none is far
@@ -74,7 +75,7 @@ func draw(seed uint64) plan {
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
 	p.long, p.seldom, p.proofs, p.asks = 40, 4, 100, 2
-	p.stay, p.reap = 10*time.Millisecond, time.Minute
+	p.least, p.stay, p.reap = 10*time.Microsecond, 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
 		p.tick = 0
@@ -195,7 +196,7 @@ func play(t *testing.T, p plan) *result {
 		plan: p, ledger: newLedger(&clock{start: began}), t: t, end: began.Add(p.length), faults: make(map[string]int),
 		limits: limits{turn: make(chan struct{}, 1), all: make(map[string][]history.Limit)},
 	}
-	w.ledger.lone, w.ledger.calm, w.ledger.news = p.hosts*p.workers == 1, p.kind.calm, p.news()
+	w.ledger.lone, w.ledger.calm = p.hosts*p.workers == 1, p.kind.calm
 	w.servers()
 	for i := range p.paths {
 		w.paths = append(w.paths, fmt.Sprintf("/%d", i))
@@ -221,6 +222,7 @@ func play(t *testing.T, p plan) *result {
 		if p.far > 0 && i%2 == 0 {
 			latency = p.far
 		}
+		w.news = max(w.news, time.Millisecond+2*latency)
 		h.net = w.machine(h.name, latency)
 		h.connect()
 		w.hosts = append(w.hosts, h)
