@@ -208,8 +208,8 @@ func (c *handoff) handOn(grant *queue.Grant, known bool) (handed, ask bool) {
 // withdraw removes the grant of a hold from the handoff, before the hold changes it. It fails if
 // the hold has ended. It checks the hold under mu: Release ends its hold before it locks mu and
 // hands the grant over, so either withdraw sees that the hold has ended, or the handoff sees that
-// the grant was removed. With a check before mu, the hold could change the grant of the next
-// writer.
+// the grant was removed. With a check before mu, a hold that has ended could take the grant of the
+// next writer out of the handoff.
 func (c *handoff) withdraw(h *queue.Hold) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

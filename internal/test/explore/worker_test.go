@@ -80,7 +80,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 		}
 		steps := 0
 		if w.world.grain > 0 {
-			steps = w.random.IntN(200) // what else happens at that instant may come before
+			steps = w.random.IntN(1 << w.random.IntN(9)) // what else happens at that instant may come before
 		}
 		timer := time.AfterFunc(w.world.align(between(w.random, 10*time.Microsecond, most)), func() {
 			for range steps {

@@ -60,6 +60,8 @@ var ofTheHold = []mutant{
 		old:  `if t.unconfirmed && !sent.Before(t.resumeHandshake.heard) {`,
 		new:  `if t.unconfirmed {`,
 		test: inLink("TestDeadline"),
+
+		unexplored: "in a bubble an answer is recorded at the instant at which it comes, so before the next handshake",
 	},
 	{
 		name: "only-the-monotonic-clock",
