@@ -119,6 +119,11 @@ func (r *report) Missed(all []row) []row {
 	return some
 }
 
+// Public are the benchmarks of the public packages.
+func (r *report) Public() []local {
+	return slices.DeleteFunc(slices.Clone(r.Local), func(l local) bool { return strings.HasPrefix(l.Package, "internal/") })
+}
+
 // Without says why peers that have such a lock are not measured. Workloads with one reason are
 // named together.
 func (r *report) Without() []string {

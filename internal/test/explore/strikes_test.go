@@ -323,8 +323,8 @@ func (n *nemesis) part() {
 	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
 }
 
-// bear has a host that is far away get a session, and with it the lock, by a member that is isolated
-// right after that: the leader hears of nothing that came after the session.
+// bear has a host that is far away get a session, and with it the lock, by a member that is
+// isolated right after that: the leader hears of nothing that came after the session.
 func (n *nemesis) bear() {
 	far, near := n.hosts[0], n.hosts[1]
 	old := far.client().conn.Client().SessionID()

@@ -98,8 +98,8 @@ func setQuota(t *testing.T, conn *zk.Conn, path, limits string) {
 	}
 }
 
-// A request may be nearly as large as a server takes. One byte of data, or one permit, more is refused
-// before it is sent.
+// A request may be nearly as large as a server takes. One byte of data, or one permit, more is
+// refused before it is sent.
 func TestTheLargestRequest(t *testing.T) {
 	server := realzk.Standalone(t, realzk.Options{})
 	conn := locks.On(realzk.Connect(t, session, server.Addr()))
