@@ -84,8 +84,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 // is that of the locks, so closing it loses all holds, as [Conn.Close] does.
 func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
 
-// SessionTimeout returns the session timeout that the server granted last, which need not be the
-// one asked for.
+// SessionTimeout returns the session timeout that the server granted, which need not be the one
+// asked for; the shortest, if other members or a restarted one granted others in the same session.
 func (c *Conn) SessionTimeout() time.Duration {
 	if l := slot.Link(&c.connSlot); l != nil {
 		return l.Timeout()

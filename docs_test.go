@@ -176,7 +176,7 @@ func TestRelativeLinksLeadSomewhere(t *testing.T) {
 }
 
 var (
-	ofPackage = regexp.MustCompile("`([a-z][a-z/]*) ((?:Test|Fuzz|Example)\\w*(?:, (?:Test|Fuzz|Example)\\w*)*)`")
+	ofPackage = regexp.MustCompile("`([a-z.][a-z/]*) ((?:Test|Fuzz|Example)\\w*(?:, (?:Test|Fuzz|Example)\\w*)*)`")
 	quoted    = regexp.MustCompile(`"([^"]*)"`)
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 	scenario  = regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+, [^}]+\},$`)

@@ -35,6 +35,7 @@ type Link struct {
 	down      time.Time // since when it is disconnected
 	changed   chan struct{}
 	onClosed  func() // see OnClosed
+	onShorter func() // see OnShorter
 
 	userMu sync.Mutex // lock order: userMu, mu
 	user   any        // see User
@@ -85,12 +86,22 @@ func (l *Link) WatchAll(paths []string, marker string) ([]<-chan zk.Event, error
 // Connected records that the server answered a handshake, sent at sent, with this session and this
 // timeout. A new session is created by the quorum, so its deadline counts from sent. A resumed
 // session keeps its deadline until a quorum request confirms the handshake, see deadline.
+//
+// Members may grant different timeouts, and so may one after it was restarted with other limits.
+// The shortest that was granted in a session counts: the member that granted it may report the
+// session once more after the client has left, and the leader then counts the timeout of that
+// report. A shorter one than before counts from the handshake on, or, if a deposed leader has
+// answered that, not at all. So the deadline is the earlier of the two.
 func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.view.Load()
 	if old.closed {
 		return
+	}
+	resumed := session == old.session
+	if resumed {
+		granted = min(granted, old.timeout)
 	}
 	l.deadline.reset(granted, sent)
 	l.connected = true
@@ -101,13 +112,19 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 		base:    sent,
 		wall:    sent.UnixNano(),
 	}
-	if session == old.session {
+	shorter := old.timeout - granted
+	if resumed {
 		l.deadline.resumed(sent, l.now())
-		longer := max(0, granted-old.timeout) // a resumed handshake confirms no longer timeout either
-		next.base, next.wall = old.base.Add(-longer), old.wall-int64(longer)
+		if base := old.base.Add(shorter); base.Before(sent) {
+			next.base = base
+		}
+		next.wall = min(old.wall+int64(shorter), next.wall)
 	}
 	l.view.Store(&next)
 	l.wake()
+	if resumed && shorter > 0 && l.onShorter != nil {
+		go l.onShorter()
+	}
 }
 
 // Unconfirmed reports whether the session was resumed and no quorum request has confirmed that
@@ -190,6 +207,14 @@ func (l *Link) OnClosed(f func()) {
 	l.onClosed = f
 }
 
+// OnShorter registers f, which is called on a goroutine of its own when the timeout of a session has
+// become shorter: the deadline may be nearer, and the next heartbeat must come sooner.
+func (l *Link) OnShorter(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onShorter = f
+}
+
 // TellClosed calls that function if the connection was closed. When it returns the function has
 // returned, also for another caller.
 func (l *Link) TellClosed() {
@@ -261,8 +286,8 @@ func (l *Link) Epoch() uint64 { return l.view.Load().epoch }
 // session, after it expired and after the connection was closed.
 func (l *Link) Session() int64 { return l.view.Load().session }
 
-// Timeout returns the session timeout that the server granted last, which may differ from the
-// requested one. It is 0 before the first handshake.
+// Timeout returns the session timeout that the server granted, the shortest if it was granted
+// several times. It may differ from the requested one, and is 0 before the first handshake.
 func (l *Link) Timeout() time.Duration { return l.view.Load().timeout }
 
 // IsClosed reports whether the application closed the connection. A closed connection never works

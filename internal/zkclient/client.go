@@ -54,6 +54,7 @@ func Of(conn *zk.Conn) *Client {
 		c := &connection{conn: conn, link: l}
 		c.monitor.client = &Client{connection: c}
 		l.OnClosed(c.monitor.tick)
+		l.OnShorter(c.monitor.hurry)
 		return c.monitor.client
 	}).(*Client)
 }

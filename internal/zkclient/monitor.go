@@ -127,6 +127,17 @@ func (m *monitor) schedule(now time.Time) {
 	}
 }
 
+// hurry sends a heartbeat now, and sets the timer by the present deadline: both were planned by a
+// longer timeout.
+func (m *monitor) hurry() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.leases) > 0 {
+		m.nextBeat = time.Now()
+		m.schedule(m.nextBeat)
+	}
+}
+
 func (m *monitor) tick() {
 	m.telling.Lock()
 	defer m.telling.Unlock()

@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
@@ -19,7 +21,8 @@ type machine struct {
 	name    string
 	latency time.Duration
 	packets *proxy.Proxy
-	addrs   []string // of the proxy, one for each member
+	addrs   []string             // of the proxy, one for each member
+	asks    func() time.Duration // draws the session timeout of each connection; nil: that of the client
 }
 
 // servers makes the ensemble and lets its members listen.
@@ -76,7 +79,13 @@ func (w *world) machine(name string, latency time.Duration) *machine {
 
 // connect waits for a session for as long as it takes.
 func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
-	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(m.network.Host(m.name).DialContext))
+	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := m.network.Host(m.name).DialContext(ctx, network, addr)
+		if err == nil && m.asks != nil {
+			c = test.AskFor(c, m.asks())
+		}
+		return c, err
+	}))
 }
 
 func (m *machine) all() memnet.Path { return m.network.Between(m.name, memnet.Any) }

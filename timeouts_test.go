@@ -1,0 +1,207 @@
+package zklocks_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+// Members whose minSessionTimeout and maxSessionTimeout differ, or one that was restarted with
+// others, grant different timeouts to one session. Here the client's handshake asks for the timeout
+// that such a member would grant.
+
+// granting connects a host. next returns what each connection but the first is granted.
+func granting(t *testing.T, s *zktest.Server, host *zktest.Host, next func() time.Duration) *zklocks.Conn {
+	t.Helper()
+	var dials atomic.Int32
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := host.Dial(ctx, network, addr)
+		if err == nil && dials.Add(1) > 1 {
+			c = test.AskFor(c, next())
+		}
+		return c, err
+	}
+	conn, err := zklocks.Connect(ctx, s.Addrs(), 40*time.Second, zklocks.WithDialer(dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		time.Sleep(2 * time.Second) // virtual: it connects again, to say goodbye
+		_ = conn.Close()
+		time.Sleep(2 * time.Second) // virtual: its goroutines end
+	})
+	return conn
+}
+
+// A holder's connection is replaced by one with a shorter session timeout, and is cut off a moment
+// later. The holder hears of the loss before the next one holds.
+func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		host := s.Host("a")
+		conn := granting(t, s, host, func() time.Duration { return 4 * time.Second })
+		next := rwlock.New(s.Host("b").Connect(t, 4*time.Second), path)
+		hold, err := rwlock.New(conn, path).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := hold.Lost()
+		time.Sleep(time.Second) // virtual: long before the first heartbeat, which comes after 9/32 of 40 s
+		host.Cut()
+		time.Sleep(500 * time.Millisecond) // virtual: it connects again
+		host.Partition()
+		second, err := next.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-lost:
+		default:
+			t.Error("the next one holds, and the holder was not told")
+		}
+		host.Heal()
+		if err := hold.Release(t.Context()); !errors.Is(err, zklocks.ErrLost) {
+			t.Error(err)
+		}
+		if err := second.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The same without the partition: the hold lives on.
+func TestAHoldLivesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		host := s.Host("a")
+		conn := granting(t, s, host, func() time.Duration { return 4 * time.Second })
+		hold, err := rwlock.New(conn, path).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // virtual: longer than the timeout to come, and before the first heartbeat
+		host.Cut()
+		select {
+		case <-hold.Lost():
+			t.Error(hold.Err())
+		case <-time.After(time.Minute): // virtual: many timeouts
+		}
+		if err := hold.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A connection by one follower has a short timeout, the next one by another member a long one. The
+// former follower reports the session to the leader once more, which counts the short one from then
+// on.
+func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
+	for offset := time.Duration(0); offset < time.Second; offset += 50 * time.Millisecond { // between two pings of the leader
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.NewServer(t, zktest.WithMembers(3))
+			all := s.Members()
+			former := all[2] // reports after all others
+			if s.Leader() == former {
+				s.Elect(all[0])
+			}
+			host := s.Host("a")
+			granted := 4 * time.Second
+			conn := granting(t, s, host, func() time.Duration { return granted })
+			next := rwlock.New(s.Host("b").Connect(t, 4*time.Second), path)
+			hold, err := rwlock.New(conn, path).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lost := hold.Lost()
+			for _, m := range all[:2] {
+				host.To(m).Partition()
+			}
+			host.Cut()
+			time.Sleep(5*time.Second + offset) // virtual: it connects to the former
+			if err := hold.Verify(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			granted = 40 * time.Second
+			host.Heal()
+			host.To(former).Partition()
+			host.Cut()
+			if err := hold.Verify(t.Context()); err != nil { // by another
+				t.Fatal(err)
+			}
+			host.Partition()
+			second, err := next.Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-lost:
+			default:
+				t.Errorf("after %v: the next one holds, and the holder was not told", offset)
+			}
+			host.Heal()
+			_ = hold.Release(t.Context()) // it was lost
+			_ = second.Release(t.Context())
+		})
+	}
+}
+
+// Reconnects that are granted shorter and longer timeouts, among elections: the holder is told of
+// its loss before the next one holds.
+func TestTimeoutsThatChangeAtRandom(t *testing.T) {
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			r, of := rand.New(rand.NewPCG(seed, 1)), rand.New(rand.NewPCG(seed, 2))
+			s := zktest.NewServer(t, zktest.WithMembers(3), zktest.WithSeed(seed))
+			host := s.Host("a")
+			// The client dials one server at a time.
+			conn := granting(t, s, host, func() time.Duration {
+				return []time.Duration{4, 5, 8, 12, 40}[of.IntN(5)] * time.Second
+			})
+			next := rwlock.New(s.Host("b").Connect(t, 4*time.Second), path)
+			hold, err := rwlock.New(conn, path).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lost, done := hold.Lost(), make(chan struct{})
+			go func() {
+				defer close(done)
+				second, err := next.Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				select {
+				case <-lost:
+				default:
+					t.Errorf("seed %d: the next one holds, and the holder was not told", seed)
+				}
+				_ = second.Release(t.Context())
+			}()
+			for range r.IntN(6) {
+				time.Sleep(time.Duration(r.IntN(15_000)) * time.Millisecond) // virtual: heartbeats and reconnects
+				if m := s.Members()[r.IntN(3)]; r.IntN(5) == 0 && m != s.Leader() {
+					s.Elect(m)
+				} else {
+					host.Cut()
+				}
+			}
+			time.Sleep(time.Duration(r.IntN(15_000)) * time.Millisecond) // virtual: the same
+			host.Partition()
+			<-done
+			host.Heal()
+			_ = hold.Release(t.Context()) // it may have been lost before
+		})
+	}
+}
