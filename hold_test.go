@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -62,4 +63,23 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 			}
 		}
 	}
+}
+
+// defer hold.Release(context.WithoutCancel(ctx)), with the context of the hold, is how a program
+// waits for the answer although its work was cancelled.
+func TestReleaseWithADetachedContextWaitsForTheAnswer(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		parent, cancel := context.WithCancel(d.Context())
+		hold, err := d.lock.Lock(parent)
+		if err != nil {
+			d.Fatal(err)
+		}
+		ctx := hold.Context(parent)
+		cancel()
+		bounded, stop := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer stop()
+		if err := hold.Release(bounded); err != nil {
+			d.Errorf("a context that lives for 3 s more: %v", err)
+		}
+	})
 }

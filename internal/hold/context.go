@@ -111,7 +111,9 @@ func (s *State) Bound(ctx context.Context) (bound context.Context, stop context.
 	bound = ctx
 	for {
 		parent, ok := bound.Value(parentKey{s}).(context.Context)
-		if !ok {
+		// A context that lives on without its parent ends with neither that nor the hold: it is
+		// detached by context.WithoutCancel.
+		if detached := bound.Done() == nil || ok && parent.Err() != nil && bound.Err() == nil; !ok || detached {
 			break
 		}
 		bound = parent

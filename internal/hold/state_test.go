@@ -464,3 +464,28 @@ func TestContextsBelowContexts(t *testing.T) {
 		t.Errorf("causes %v and %v", context.Cause(ctx), context.Cause(child))
 	}
 }
+
+// context.WithoutCancel: what such a context bounds ends neither with the hold nor with its parent.
+func TestADetachedContextIsNotBoundByTheParent(t *testing.T) {
+	l := begin(alive)
+	parent, cancel := context.WithCancel(t.Context())
+	detached := context.WithoutCancel(l.Context(parent))
+	timed, stop := context.WithTimeout(detached, time.Hour)
+	defer stop()
+	cancel()
+	for name, ctx := range map[string]context.Context{
+		"detached": detached, "for an hour": timed, "of the hold again": l.Context(detached), "of the hold again, for an hour": l.Context(timed),
+	} {
+		bound, stop := l.Bound(ctx)
+		defer stop()
+		if bound.Err() != nil {
+			t.Errorf("%s: the wait has ended before it has begun: %v", name, bound.Err())
+		}
+		defer func() {
+			if bound.Err() != nil {
+				t.Errorf("%s: the wait has ended with the hold: %v", name, bound.Err())
+			}
+		}()
+	}
+	_ = l.Release()
+}
