@@ -230,7 +230,11 @@ const opSize = 32
 // Size returns the approximate number of bytes of the request.
 func (claim Claim) Size() int {
 	const name = 64 // id and kind
-	size := claim.Nodes * (opSize + len(claim.Dir) + name + len(claim.Data) + aclSize(claim.ACL))
+	node := opSize + len(claim.Dir) + name + len(claim.Data) + aclSize(claim.ACL)
+	if claim.Nodes > MaxRequest/node {
+		return MaxRequest + 1 // the product may be more than an int
+	}
+	size := claim.Nodes * node
 	if claim.Check != nil {
 		size += opSize + len(claim.Check.Path)
 	}
