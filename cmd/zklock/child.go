@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // child is the command, in a process group of its own, so that zklock can end the processes that it
@@ -16,7 +17,7 @@ import (
 type child struct {
 	pid   int // also the number of the group
 	ended chan syscall.WaitStatus
-	tty   *terminal
+	tty   *terminal // that was lent to it; wait's until ended yields
 }
 
 // starterName is argv[0] of a process of this program that is about to become the command.
@@ -52,6 +53,9 @@ func startChild(argv, env []string, known func(group int)) (*child, error) {
 	}
 	defer failure.Close()
 	tty := ourTerminal()
+	if !tty.alone() {
+		tty = nil
+	}
 	attr := &syscall.SysProcAttr{Setpgid: true}
 	tty.lendTo(attr)
 	diesWithUs(attr)
@@ -103,11 +107,23 @@ func cannotRun(name string, err error) error {
 // command, a program that waits for zklock would not learn of it. A process that is stopped should
 // not hold a lock, so wait continues the command.
 func (c *child) wait() {
+	asks := false // for the terminal, and stands still
 	for {
+		options := syscall.WUNTRACED
+		if asks { // no signal reports that zklock is in the foreground: to the shell it is not stopped
+			if tty := ourTerminal(); tty != nil {
+				tty.lend(c.pid)
+				c.tty, asks = tty, false
+				c.signal(syscall.SIGCONT)
+				continue
+			}
+			time.Sleep(50 * time.Millisecond)
+			options |= syscall.WNOHANG
+		}
 		var status syscall.WaitStatus
-		_, err := syscall.Wait4(c.pid, &status, syscall.WUNTRACED, nil)
+		pid, err := syscall.Wait4(-1, &status, options, nil)
 		switch {
-		case err == syscall.EINTR:
+		case err == syscall.EINTR, err == nil && pid != c.pid:
 		case err != nil: // impossible: it is our child
 			c.ended <- syscall.WaitStatus(exitFailed << 8)
 			return
@@ -116,6 +132,8 @@ func (c *child) wait() {
 			return
 		case status.StopSignal() == syscall.SIGTSTP:
 			c.signal(syscall.SIGCONT)
+		case status.StopSignal() == syscall.SIGTTIN, status.StopSignal() == syscall.SIGTTOU:
+			asks = true
 		}
 	}
 }

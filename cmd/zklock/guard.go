@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -61,6 +62,7 @@ func (w *watcher) done() {
 
 // guard is the guard's main function.
 func guard(in io.Reader) int {
+	signal.Ignore(passedOn...) // what stops a service sends them to all its processes: the command may take its time
 	lines := make(chan string)
 	go func() {
 		defer close(lines)

@@ -3,11 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 // guardOf finds the guard among the children of a zklock.
@@ -41,4 +43,60 @@ func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 	}
 	finish(t, c)
 	free(t, path)
+}
+
+// A command may live for months, and start processes that outlive their parents. zklock is the
+// parent of these then, and no other process can remove what is left of them.
+func TestNoDeadProcessesPileUp(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	c := start(t, "", "run", path, "--", "sh", "-c",
+		"echo parent $PPID; for i in 1 2 3 4 5; do (sleep 0.01 &); done; sleep 0.5; echo done; read line")
+	zklock := c.Hears("parent")
+	c.Hears("done")
+	var dead []string
+	test.Eventually(t, soon, "zklock has waited for them", func() bool {
+		children, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", zklock, zklock))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead = nil
+		for pid := range strings.FieldsSeq(string(children)) {
+			if stat, err := os.ReadFile("/proc/" + pid + "/stat"); err == nil && strings.Contains(string(stat), ") Z ") {
+				dead = append(dead, pid)
+			}
+		}
+		return len(dead) == 0
+	})
+	finish(t, c)
+	free(t, path)
+}
+
+// What stops a service sends SIGTERM to each of its processes, the guard too.
+func TestTheGuardOutlivesWhatEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	c := start(t, "", "run", "-timeout", session.String(), path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)
+	zklock := c.Hears("parent")
+	group := pids(t, c)
+	guard := guardOf(t, zklock)
+	test.Eventually(t, soon, "the guard ignores what it has been told to", func() bool {
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", guard))
+		_, ignored, _ := strings.Cut(string(status), "SigIgn:\t")
+		ignored, _, _ = strings.Cut(ignored, "\n")
+		mask, bad := strconv.ParseUint(ignored, 16, 64)
+		return err == nil && bad == nil && mask&(1<<(syscall.SIGTERM-1)) != 0
+	})
+	for _, sig := range passedOn {
+		if err := syscall.Kill(guard, sig.(syscall.Signal)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	granted := next(t, path, realzk.Some(t)[0], group)
+	inLine(t, path, 2)
+	dead := diedAt(group)
+	c.Pause()
+	overtaken(t, dead, granted)
+	c.Resume()
+	ends(t, c, exitLost)
 }

@@ -3,6 +3,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -38,6 +41,10 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	if s.reserve = s.timeout / 16; s.killAfter == 0 {
 		s.killAfter = s.timeout / 4
 	}
+	// Where the command does not have the terminal ^Z is for zklock, which would lose the lock.
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTSTP)
+	defer signal.Stop(stop)
 	lost := h.Lost() // and watch the node from now on
 	var err error
 	if s.guard, err = startGuard(); err != nil {
@@ -45,8 +52,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	}
 	defer s.guard.done()
 	adoptOrphans()
-	env := append(os.Environ(), "ZKLOCK_PATH="+o.path, fmt.Sprintf("ZKLOCK_TOKEN=%d", h.Token()))
-	s.child, err = startChild(o.argv, env, func(group int) {
+	s.child, err = startChild(o.argv, environment(o.path, h.Token()), func(group int) {
 		s.guard.group(group)
 		if deadline := h.Deadline(); !deadline.IsZero() {
 			s.allow(deadline)
@@ -55,7 +61,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	if err != nil {
 		return err
 	}
-	defer s.child.tty.takeBack()
+	defer func() { s.child.tty.takeBack() }() // wait may lend it
 
 	ended := s.child.ended
 	var status syscall.WaitStatus
@@ -92,6 +98,15 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		return fail(exitLost, "%s: %w; the command was ended", s.path, s.lost)
 	}
 	return exit{code: code(status)}
+}
+
+// environment is the command's. Of a variable that is there twice the starter would keep the first
+// one, and under another zklock run that is the other lock's.
+func environment(path string, token int64) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "ZKLOCK_PATH=") || strings.HasPrefix(v, "ZKLOCK_TOKEN=")
+	})
+	return append(env, "ZKLOCK_PATH="+path, fmt.Sprintf("ZKLOCK_TOKEN=%d", token))
 }
 
 // look ends the command when it is time for that, and returns when to look again.

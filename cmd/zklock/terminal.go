@@ -13,6 +13,8 @@ import (
 // signals of ^C and ^\ directly.
 type terminal struct{ fd int }
 
+// Another program of the same job may need the terminal, as in zklock run ... | less. So where
+// standard output leads elsewhere it is lent only when the command asks for it, see child.wait.
 func ourTerminal() *terminal {
 	fd := int(os.Stdin.Fd())
 	front, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
@@ -21,6 +23,18 @@ func ourTerminal() *terminal {
 	}
 	return &terminal{fd}
 }
+
+// alone reports whether standard output is the terminal, too: no pipe leads to another program.
+func (t *terminal) alone() bool {
+	if t == nil {
+		return false
+	}
+	front, err := unix.IoctlGetInt(int(os.Stdout.Fd()), unix.TIOCGPGRP)
+	return err == nil && front == syscall.Getpgrp()
+}
+
+// lend puts a group in the foreground in place of ours, which is there.
+func (t *terminal) lend(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) }
 
 func (t *terminal) lendTo(attr *syscall.SysProcAttr) {
 	if t != nil {

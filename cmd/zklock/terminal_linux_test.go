@@ -143,3 +143,51 @@ func TestBreakAsksAtATerminal(t *testing.T) {
 	ends(t, h, exitLost)
 	free(t, path)
 }
+
+// inShell runs lines in an interactive shell with job control. Each line begins when the screen
+// shows what the one before waits for.
+func inShell(t *testing.T, path string) *screen {
+	t.Helper()
+	s := atTerminal(t, `export ZKLOCK="$0" P="$1"; PS1= PROMPT_COMMAND= exec bash --norc --noprofile --noediting -i`, path)
+	s.types("export ZKLOCK_UNDER_TEST=1; stty -echo; echo shell ready\n")
+	s.shows("shell ready")
+	return s
+}
+
+// A pager behind zklock reads the terminal, too.
+func TestAPagerBehindUsHasTheTerminal(t *testing.T) {
+	path := test.Path(t)
+	s := inShell(t, path)
+	s.types("\"$ZKLOCK\" run $P -- sh -c 'echo typed; sleep 1' | sh -c 'read line; echo $line; read line </dev/tty; echo got $line'\n")
+	s.shows("typed")
+	s.types("a word\n")
+	s.shows("got a word")
+	free(t, path)
+}
+
+// A command that was started in the background gets the terminal with fg.
+func TestTheTerminalComesWithForeground(t *testing.T) {
+	path := test.Path(t)
+	s := inShell(t, path)
+	s.types("\"$ZKLOCK\" run $P -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000' &\n")
+	s.shows("typed")
+	s.types("fg\n")
+	s.types("a word\n")
+	s.shows("got a word")
+	s.types("\x03") // ^C
+	s.types("echo code $?\n")
+	s.shows(fmt.Sprint("code ", killedBy(syscall.SIGINT)))
+	free(t, path)
+}
+
+// ^Z does not stop zklock either, which would lose its lock.
+func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
+	path := test.Path(t)
+	s := inShell(t, path)
+	s.types("\"$ZKLOCK\" run -timeout 4s $P -- sh -c 'echo typed; sleep 6; echo slept' </dev/null; echo code $?\n")
+	s.shows("typed")
+	s.types("\x1a") // ^Z
+	s.shows("slept")
+	s.shows("code 0")
+	free(t, path)
+}
