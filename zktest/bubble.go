@@ -19,6 +19,7 @@ func bubble() string {
 	var head [128]byte
 	line, _, _ := bytes.Cut(head[:runtime.Stack(head[:], false)], []byte("]:"))
 	if _, id, ok := bytes.Cut(line, []byte("synctest bubble ")); ok {
+		id, _, _ = bytes.Cut(id, []byte(" ")) // labels may follow
 		return string(id)
 	}
 	if time.Now().Before(started) {

@@ -273,3 +273,13 @@ func TestBadInput(t *testing.T) {
 type noSession int64
 
 func (n noSession) SessionID() int64 { return int64(n) }
+
+// Below a millisecond the protocol has no session timeout.
+func TestATickOfLessThanAMillisecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails(t, func(t testing.TB) {
+			s := zktest.NewServer(t, zktest.WithTick(10*time.Microsecond))
+			s.Host("a").Connect(t, 10*time.Second).Close()
+		}, "WithTick")
+	})
+}

@@ -49,8 +49,8 @@ func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
 // ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a
-// session expires up to one tick late. Default: 2s, as in ZooKeeper's sample configuration, which
-// grants 4s to 40s.
+// session expires up to one tick late. t fails if it is below a millisecond or above a day. Default:
+// 2s, as in ZooKeeper's sample configuration, which grants 4s to 40s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 
 // WithVersion sets which version's behavior is imitated, as in "3.8.0". Default: the newest that is
@@ -92,7 +92,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	switch {
 	case set.Members < 1 || set.Members > 100:
 		t.Fatalf("zktest: WithMembers: %d members", set.Members)
-	case set.Tick < 0:
+	case set.Tick != 0 && (set.Tick < time.Millisecond || set.Tick > memzk.LongestTick):
 		t.Fatalf("zktest: WithTick: %v", set.Tick)
 	case set.ContainerCheck < 0:
 		t.Fatalf("zktest: WithContainerCheck: %v", set.ContainerCheck)

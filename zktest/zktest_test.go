@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"testing"
@@ -508,4 +509,15 @@ func TestInRealTime(t *testing.T) {
 		t.Errorf("after a partition in which it was lost: %v", err)
 	}
 	eventually(t, 20*time.Second, func() error { _, err := answers(one); return err })
+}
+
+// Go 1.26 shows a goroutine's labels behind the bubble, if GODEBUG has tracebacklabels=1.
+func TestAGoroutineWithLabelsIsInItsBubble(t *testing.T) {
+	t.Setenv("GODEBUG", "tracebacklabels=1")
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		pprof.Do(t.Context(), pprof.Labels("worker", "1"), func(context.Context) {
+			s.Host("a").Connect(t, 10*time.Second)
+		})
+	})
 }

@@ -6,11 +6,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -187,4 +189,34 @@ func TestBreakOneOfSeveral(t *testing.T) {
 	}
 	given(t, a)
 	_ = b.Release(t.Context())
+}
+
+// A request is shown although the read that was to watch the node got no answer.
+func TestWatchShowsWhoIsAskedAfterALostRead(t *testing.T) {
+	t.Parallel()
+	for _, action := range []proxy.Action{proxy.CutBefore, proxy.Answer(-127)} {
+		p := proxy.For(t, realzk.Some(t)[0])
+		path := test.Path(t)
+		a := holder(t, "-shared", path)
+		w := start(t, p.Addr(), "watch", path)
+		shows(t, w, path, "rwlock, 1 holding, 0 waiting")
+		time.Sleep(time.Second) // real: until all is told that has happened
+		lost := p.Where(func(r proxy.Request) bool { return r.Is(proxy.ReadOp) && r.Watch }, 1, action)
+		b := holder(t, "-shared", path)
+		shows(t, w, path, "rwlock, 2 holding, 0 waiting")
+		test.Within(t, soon, "the read is lost", func() { <-lost.Fired() })
+		time.Sleep(2 * time.Second) // real: for a read to come that watches it
+		list, err := rwlock.New(conn(t), path).Queue(t.Context())
+		if err != nil || len(list) != 2 {
+			t.Fatal(list, err)
+		}
+		ends(t, start(t, "", "ask", "-token", fmt.Sprint(list[1].Token), path), 0)
+		for got := ""; !strings.Contains(got, "asked to release"); {
+			test.Within(t, soon, "it shows who is asked", func() { got = w.Hears("holds") })
+		}
+		finish(t, a)
+		finish(t, b)
+		w.Signal(os.Interrupt)
+		ends(t, w, 0)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 const defaultServer = "127.0.0.1:2181"
@@ -86,6 +87,9 @@ func checkPath(args []string) (path string, rest []string, err error) {
 		return "", nil, usage("%q is no path of a lock: it must begin with a slash", args[0])
 	case strings.HasSuffix(args[0], "/"):
 		return "", nil, usage("%q is no path of a lock: it must not end with a slash", args[0])
+	}
+	if err := znode.ValidatePath(args[0]); err != nil {
+		return "", nil, usage("%w", err)
 	}
 	return args[0], args[1:], nil
 }

@@ -48,6 +48,8 @@ and what it knows is gone when it ends.
 			return usage("-port %d: it must be from 0 to 65535", d.port)
 		case d.tick < time.Millisecond:
 			return usage("-tick %v: it must be 1ms or more", d.tick)
+		case d.tick > memzk.LongestTick:
+			return usage("-tick %v: it must be %v or less", d.tick, memzk.LongestTick.Truncate(time.Hour))
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()

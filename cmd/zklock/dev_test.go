@@ -111,6 +111,7 @@ func TestDevSaysWhyItDoesNotServe(t *testing.T) {
 		{[]string{"-port", "65536"}, exitUsage, "-port 65536: it must be from 0 to 65535"},
 		{[]string{"-port", "-1"}, exitUsage, "-port -1: it must be from 0 to 65535"},
 		{[]string{"-tick", "0"}, exitUsage, "-tick 0s: it must be 1ms or more"},
+		{[]string{"-tick", "300h"}, exitUsage, "-tick 300h0m0s: it must be"},
 		{[]string{"-host", "192.0.2.1"}, exitFailed, "192.0.2.1:2181"}, // an address that no machine has
 		{[]string{"/jobs/nightly"}, exitUsage, `"/jobs/nightly" is one argument too many`},
 	} {

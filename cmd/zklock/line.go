@@ -73,6 +73,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	}{
 		{"rwlock", rwlock.New(conn, path).Queue},
 		{"rwlock with Curator's names", rwlock.New(conn, path, rwlock.WithCuratorNames()).Queue},
+		{"rwlock with kazoo's names", rwlock.New(conn, path, rwlock.WithKazooNames()).Queue},
 		{"reentrant", reentrant.New(conn, path).Queue},
 		{"leader with LeaderLatch's names", leader.New(conn, path, leader.WithLatchNames()).Queue},
 	} {
@@ -127,9 +128,12 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 	go func() {
 		for {
 			value, err := call()
-			if !lostOnTheWay(err) || ctx.Err() != nil {
+			switch {
+			case ctx.Err() != nil, !lostOnTheWay(err) && !overloaded(err):
 				answered <- answer{value, err}
 				return
+			case overloaded(err):
+				time.Sleep(100 * time.Millisecond)
 			}
 		}
 	}()
@@ -141,6 +145,9 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 		return none, ctx.Err()
 	}
 }
+
+// overloaded reports whether the server has dropped the request because of its load.
+func overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
 
 // lostOnTheWay reports whether the connection was lost before the answer arrived.
 func lostOnTheWay(err error) bool {

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
@@ -71,6 +73,17 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	}
 	if got := start(t, "", "ls", path).Hears(path + ":"); got != "leader with LeaderLatch's names, 1 holding, 0 waiting" {
 		t.Errorf("LeaderLatch's names: %q", got)
+	}
+	if err := h.Release(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	path = root + "/kazoo"
+	if h, err = leader.New(conn, path, leader.WithKazooNames()).Campaign(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "rwlock with kazoo's names, 1 holding, 0 waiting" {
+		t.Errorf("kazoo's names: %q", got)
 	}
 	if err := h.Release(t.Context()); err != nil {
 		t.Error(err)
@@ -171,6 +184,56 @@ func TestWatchGoesOnThroughALostSession(t *testing.T) {
 	h := holder(t, path)
 	shows(t, w, path, "rwlock, 1 holding, 0 waiting")
 	finish(t, h)
+	w.Signal(os.Interrupt)
+	ends(t, w, 0)
+}
+
+// A change is shown although the servers do not answer right after it: the event does not come
+// again.
+func TestWatchLooksAgainAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	_, addr := dev(t) // which grants 4 s at least
+	p := proxy.For(t, addr)
+	path := "/jobs/nightly"
+	command := []string{"run", path, "--", "sh", "-c", "echo pid $$; read line"}
+	a := start(t, addr, command...)
+	a.Hears("pid")
+	b := start(t, addr, command...)
+	w := start(t, p.Addr(), "watch", "-timeout", "3s", path)
+	shows(t, w, path, "rwlock, 1 holding, 1 waiting")
+	time.Sleep(time.Second) // real: until all is told that has happened
+	lost := p.Where(func(r proxy.Request) bool { return r.Is(proxy.ListOp) && !r.Watch }, 1, proxy.LoseRequest)
+	finish(t, a)
+	test.Within(t, soon, "the request is lost", func() { <-lost.Fired() })
+	p.Refuse()
+	time.Sleep(3200 * time.Millisecond) // real: until it has given up, and its session lives
+	if err := p.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	test.Within(t, soon, "it shows the next holder", func() { shows(t, w, path, "rwlock, 1 holding, 0 waiting") })
+	finish(t, b)
+	w.Signal(os.Interrupt)
+	ends(t, w, 0)
+}
+
+// The directory of the lock is made between the request that finds none and the one that watches for
+// it.
+func TestWatchShowsALockThatIsMadeMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := proxy.For(t, realzk.Some(t)[0])
+	path := test.Path(t)
+	second := p.Where(func(r proxy.Request) bool { // the first is for the number of permits
+		return r.Is(proxy.ExistsOp) && r.Watch && slices.Equal(r.Paths, []string{path})
+	}, 2, proxy.HoldRequest)
+	w := start(t, p.Addr(), "watch", path)
+	test.Within(t, soon, "it watches for the directory", func() { <-second.Fired() })
+	a, b := holder(t, "-shared", path), holder(t, "-shared", path)
+	second.Release()
+	shows(t, w, path, "rwlock, 2 holding, 0 waiting")
+	time.Sleep(time.Second) // real: until all is told that has happened
+	finish(t, a)
+	test.Within(t, soon, "it shows that one has gone", func() { shows(t, w, path, "rwlock, 1 holding, 0 waiting") })
+	finish(t, b)
 	w.Signal(os.Interrupt)
 	ends(t, w, 0)
 }

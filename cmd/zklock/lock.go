@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -18,10 +20,12 @@ type lock struct {
 	permits int // 0: a lock, not a semaphore
 	try     bool
 	data    []byte
+
+	queued atomic.Bool // a server has said that the lock is taken
 }
 
 // take waits for the lock, or tries it.
-func (l lock) take(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, error) {
+func (l *lock) take(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, error) {
 	locker, err := l.locker(ctx, conn)
 	switch {
 	case err != nil:
@@ -33,9 +37,11 @@ func (l lock) take(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, erro
 }
 
 // locker is one permit of a semaphore, or a lock, for reading or for writing.
-func (l lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, error) {
+func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, error) {
+	data := zklocks.WithData(l.data)
+	taken := zklocks.WithObserver(observe.Observer{Queued: func(observe.Queued) { l.queued.Store(true) }})
 	if l.permits > 0 {
-		return semaphore.New(conn, l.path, l.permits, zklocks.WithData(l.data)).Locker(1), nil
+		return semaphore.New(conn, l.path, l.permits, data, taken).Locker(1), nil
 	}
 	// A lock overwrites the number that a semaphore has stored at its path.
 	if n, err := permits(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
@@ -43,7 +49,7 @@ func (l lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, e
 	} else if n > 0 {
 		return nil, fail(exitFailed, "%s is a semaphore: say -permits %d, or take another path", l.path, n)
 	}
-	m := rwlock.New(conn, l.path, zklocks.WithData(l.data))
+	m := rwlock.New(conn, l.path, data, taken)
 	if l.shared {
 		return m.RLocker(), nil
 	}

@@ -178,7 +178,7 @@ func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, er
 		return nil, exit{code: exitBusy}
 	case errors.Is(err, zklocks.ErrBusy):
 		return nil, fail(exitBusy, "%s is taken", o.path)
-	case errors.Is(err, context.DeadlineExceeded) && (o.try || conn.Client().State() != zk.StateHasSession):
+	case errors.Is(err, context.DeadlineExceeded) && (!o.queued.Load() || conn.Client().State() != zk.StateHasSession):
 		return nil, fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
 	case o.quiet && errors.Is(err, context.DeadlineExceeded):
 		return nil, exit{code: exitTimeout}

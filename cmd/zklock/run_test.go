@@ -48,6 +48,22 @@ func TestTheCommandKnowsItsLock(t *testing.T) {
 	}
 }
 
+// A command under a lock may take another one: it is told of that one.
+func TestANestedCommandKnowsItsOwnLock(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	cmd := zklockCommand(t, "", "run", path, "--", "sh", "-c", "echo path $ZKLOCK_PATH; echo token $ZKLOCK_TOKEN")
+	cmd.Env = append(cmd.Env, "ZKLOCK_PATH=/outer", "ZKLOCK_TOKEN=1") // as a zklock around it has set them
+	c := realzk.StartProgram(t, cmd)
+	if got := c.Hears("path"); got != path {
+		t.Errorf("path %q, want %q", got, path)
+	}
+	if got := c.Hears("token"); got == "1" {
+		t.Errorf("the token is that of the outer lock")
+	}
+	ends(t, c, 0)
+}
+
 func TestTheCommandReadsStandardInput(t *testing.T) {
 	t.Parallel()
 	c := start(t, "", "run", test.Path(t), "--", "sh", "-c", "read line; echo got $line; exit 3")
@@ -67,6 +83,8 @@ func TestWrongUsage(t *testing.T) {
 		{"path of the lock is missing", []string{"run"}},
 		{"must begin with a slash", []string{"run", "jobs", "--", "true"}},
 		{"must not end with a slash", []string{"run", "/jobs/", "--", "true"}},
+		{"has an empty part", []string{"run", "/jobs//nightly", "--", "true"}},
+		{"has a relative part", []string{"ls", "/jobs/../nightly"}},
 		{"the command is missing", []string{"run", "/jobs"}},
 		{"the command is missing", []string{"run", "/jobs", "--"}},
 		{"flags come before it", []string{"run", "/jobs", "-try", "--", "true"}},
@@ -173,3 +191,32 @@ func inLineAt(t *testing.T, server, dir string, n int) {
 }
 
 func free(t *testing.T, dir string) { t.Helper(); inLine(t, dir, 0) }
+
+// The lock is free, and its server is too slow: that is no lock that is taken.
+func TestAServerThatDoesNotAnswerIsNoTakenLock(t *testing.T) {
+	t.Parallel()
+	for _, op := range []proxy.Op{proxy.ReadOp, proxy.CreateOp} {
+		p := proxy.For(t, realzk.Some(t)[0])
+		path := test.Path(t)
+		held := p.Next(op, proxy.HoldRequest)
+		c := start(t, p.Addr(), "run", "-timeout", "1m", "-wait", "2s", path, "--", "true")
+		ends(t, c, exitNoServer, "no answer from")
+		held.Release()
+		free(t, path)
+	}
+}
+
+// A server that is overloaded drops requests: they are made again.
+func TestAnOverloadedServerIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	p := proxy.For(t, realzk.Some(t)[0])
+	path := test.Path(t)
+	p.Next(proxy.ReadOp, proxy.Answer(-127))
+	ends(t, start(t, p.Addr(), "run", path, "--", "true"), 0)
+	p.Next(proxy.ReadOp, proxy.Answer(-127))
+	ends(t, start(t, p.Addr(), "ls", path), 0)
+	h := holder(t, path)
+	p.Next(proxy.DeleteOp, proxy.Answer(-127))
+	ends(t, start(t, p.Addr(), "break", "-yes", path), 0)
+	ends(t, h, exitLost)
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -61,7 +62,7 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 			return nil
 		case err == nil:
 			seen = l
-		case conn.Client().State() == zk.StateHasSession:
+		case conn.Client().State() == zk.StateHasSession && !unanswered(err):
 			return err
 		default:
 			say("%v", err)
@@ -76,6 +77,7 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 			case <-changed:
 				waiting = false
 			case <-tick.C:
+				waiting = err == nil     // else no server has answered: the change that was to be looked at is not told again
 				if live && seen != nil { // how long goes on
 					o.print(seen, live, "")
 					if conn.Client().State() != zk.StateHasSession {
@@ -94,6 +96,12 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 			return nil
 		}
 	}
+}
+
+// unanswered reports whether no server has answered in time.
+func unanswered(err error) bool {
+	var e exit
+	return errors.As(err, &e) && e.code == exitNoServer
 }
 
 // print prints the line: in place on a terminal, else below the last one, unless they are equal.
@@ -121,11 +129,16 @@ func isTerminal(f *os.File) bool {
 func changes(conn *zk.Conn, path string) chan struct{} {
 	changed := make(chan struct{}, 1)
 	children := func(dir string) (<-chan zk.Event, error) {
-		_, _, events, err := conn.ChildrenW(dir)
-		if err == zk.ErrNoNode {
-			_, _, events, err = conn.ExistsW(dir)
+		for {
+			_, _, events, err := conn.ChildrenW(dir)
+			if err != zk.ErrNoNode {
+				return events, err
+			}
+			exists, _, events, err := conn.ExistsW(dir)
+			if err != nil || !exists {
+				return events, err
+			} // it was made meanwhile, and this watch tells nothing of its children
 		}
-		return events, err
 	}
 	number := func(dir string) (<-chan zk.Event, error) {
 		_, _, events, err := conn.ExistsW(dir)
@@ -188,8 +201,12 @@ func (n *memberNodes) await(m member) {
 	if err == nil && !other {
 		other = (<-events).Type == zk.EventNodeDataChanged
 	}
+	if err != nil && err != zk.ErrNoNode && err != zk.ErrNoAuth && err != zk.ErrClosing {
+		time.Sleep(time.Second) // the read got no answer
+		other = true
+	}
 	n.mu.Lock()
-	delete(n.watched, m.Node) // after an error the next look, which follows it, watches again
+	delete(n.watched, m.Node) // the next look watches again
 	n.mu.Unlock()
 	if other {
 		select {

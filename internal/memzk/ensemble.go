@@ -3,12 +3,16 @@ package memzk
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
 	"time"
 )
+
+// LongestTick is a tick of which twenty are a session timeout that the protocol has room for.
+const LongestTick = math.MaxInt32 / 20 * time.Millisecond
 
 // Config is how an ensemble is made. The zero Config is a standalone server as ZooKeeper's sample
 // configuration makes it.
