@@ -155,6 +155,7 @@ func TestParseServers(t *testing.T) {
 		"zk1:2181,zk2:2182":           {[]string{"zk1:2181", "zk2:2182"}, ""},
 		"zk1:2181, zk2:2181/app/jobs": {[]string{"zk1:2181", "zk2:2181"}, "/app/jobs"},
 		"[::1]:2181/":                 {[]string{"[::1]:2181"}, ""},
+		"[::1],zk1/app":               {[]string{"[::1]", "zk1"}, "/app"}, // has port 2181
 	} {
 		servers, chroot, err := zklocks.ParseServers(s)
 		if err != nil || !slices.Equal(servers, want.servers) || chroot != want.chroot {

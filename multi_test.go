@@ -29,6 +29,10 @@ func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 			"a container":  &zk.CreateRequest{Path: "/made", Flags: zk.FlagContainer, Acl: open},
 			"a value":      zk.CreateRequest{Path: "/made", Acl: open},
 			"nothing":      nil,
+			"no create":    (*zk.CreateRequest)(nil),
+			"no write":     (*zk.SetDataRequest)(nil),
+			"no delete":    (*zk.DeleteRequest)(nil),
+			"no check":     (*zk.CheckVersionRequest)(nil),
 			"several":      []any{&zk.CreateRequest{Path: "/made", Acl: open}},
 			"unknown flag": &zk.CreateRequest{Path: "/made", Flags: 64, Acl: open},
 		} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/go-zookeeper/zk"
@@ -186,6 +187,9 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 // done for refused.
 func readable(ops []any) error {
 	for i, op := range ops {
+		if v := reflect.ValueOf(op); v.Kind() == reflect.Pointer && v.IsNil() {
+			return fmt.Errorf("operation %d: a nil %T", i, op)
+		}
 		switch op := op.(type) {
 		case *zk.CreateRequest:
 			if op.Flags&^(zk.FlagEphemeral|zk.FlagSequence) != 0 {

@@ -182,8 +182,8 @@ func Addresses(servers []string) ([]string, error) {
 			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
 		}
 		address := s
-		if !strings.Contains(s, ":") {
-			address = net.JoinHostPort(s, strconv.Itoa(zk.DefaultPort))
+		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") {
+			address = net.JoinHostPort(strings.Trim(s, "[]"), strconv.Itoa(zk.DefaultPort)) // IPv6 stands in brackets
 		}
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {

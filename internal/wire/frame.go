@@ -71,7 +71,11 @@ func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 	if password := int32At(b, 20); int(password) > n-minHandshake {
 		return 0, 0, fmt.Errorf("%w: password of %d bytes in a handshake of %d", errFrame, password, n)
 	}
-	return int64At(b, 12), time.Duration(int32At(b, 8)) * time.Millisecond, nil
+	session, timeout = int64At(b, 12), time.Duration(int32At(b, 8))*time.Millisecond
+	if session != 0 && timeout <= 0 { // the client would make a ticker of it, which panics
+		return 0, 0, fmt.Errorf("%w: session timeout of %v", errFrame, timeout)
+	}
+	return session, timeout, nil
 }
 
 // request reads what the client sends after the handshake.

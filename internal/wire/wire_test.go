@@ -159,6 +159,8 @@ func TestMalformedHandshake(t *testing.T) {
 		"2 GiB":                 word(1<<31 - 1),
 		"too short":             frame(make([]byte, 10)),
 		"password beyond frame": handshakeFrame(1, 4000, 1000),
+		"no timeout":            handshakeFrame(1, 0, 16),
+		"negative timeout":      handshakeFrame(1, 1<<32-4000, 16),
 		"cut in the middle":     handshakeFrame(1, 4000, 16)[:17],
 		"HTTP":                  []byte("HTTP/1.1 400 Bad Request\r\n\r\n"),
 	} {
