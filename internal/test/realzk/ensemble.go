@@ -137,10 +137,7 @@ func (e *Ensemble) Followers() ([]*Server, error) {
 func (e *Ensemble) inState(state string) []*Server {
 	var in []*Server
 	for _, s := range e.servers {
-		s.mu.Lock()
-		paused := s.paused
-		s.mu.Unlock()
-		if paused || !s.Alive() {
+		if s.paused.Load() || !s.Alive() {
 			continue
 		}
 		if mntr, err := s.Mntr(); err == nil && mntr["zk_server_state"] == state {

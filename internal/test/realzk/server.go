@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
@@ -19,7 +20,8 @@ import (
 const (
 	startTimeout = 30 * time.Second // a busy machine has been seen to need 2s for one
 	startTries   = 3                // another process may take a port between choosing and binding it
-	wordTimeout  = 2 * time.Second
+	wordTimeout  = 30 * time.Second // a busy machine has been seen to need 2s for one
+	noWord       = 2 * time.Second  // of a server that starts or stands still, which may never answer it
 )
 
 // Server is one ZooKeeper server process, standalone or a member of an Ensemble. Its methods may be
@@ -33,8 +35,10 @@ type Server struct {
 
 	mu      sync.Mutex // orders Kill, Restart, Pause, Resume, Stop
 	proc    *process
-	paused  bool
 	stopped bool
+
+	paused atomic.Bool
+	served atomic.Bool // since it was started
 
 	words    sync.Mutex // one four-letter word at a time, so that they can be counted
 	baseline int64      // packets the server had counted, four-letter words included
@@ -126,7 +130,9 @@ func (s *Server) launch() error {
 	if err != nil {
 		return fmt.Errorf("realzk: start java: %w", err)
 	}
-	s.proc, s.paused = proc, false
+	s.proc = proc
+	s.paused.Store(false)
+	s.served.Store(false)
 	return nil
 }
 
@@ -152,6 +158,7 @@ func (s *Server) ready(within time.Duration) error {
 	case !serves:
 		return fmt.Errorf("realzk: %s does not serve after %v%s", s.addr, within, s.logTail())
 	}
+	s.served.Store(true)
 	return s.calibrate()
 }
 
@@ -214,7 +221,7 @@ func (s *Server) Pause() error {
 	if err := pauseProcess(s.proc.cmd.Process); err != nil {
 		return fmt.Errorf("realzk: pause: %w", err)
 	}
-	s.paused = true
+	s.paused.Store(true)
 	return nil
 }
 
@@ -228,7 +235,7 @@ func (s *Server) Resume() error {
 	if err := resumeProcess(s.proc.cmd.Process); err != nil {
 		return fmt.Errorf("realzk: resume: %w", err)
 	}
-	s.paused = false
+	s.paused.Store(false)
 	return nil
 }
 
@@ -255,7 +262,11 @@ func (s *Server) Word(word string) (string, error) {
 }
 
 func (s *Server) word(word string) (string, error) {
-	answer, err := fourLetterWord(s.addr, word, wordTimeout)
+	within := noWord
+	if s.served.Load() && !s.paused.Load() {
+		within = wordTimeout
+	}
+	answer, err := fourLetterWord(s.addr, word, within)
 	if err != nil {
 		return "", err
 	}
