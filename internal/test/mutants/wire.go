@@ -250,4 +250,12 @@ var ofTheConnection = []mutant{
 		new:  ``,
 		test: scenario(inReentrant, "TestMutex", "a waiter whose connection is closed fails at once"),
 	},
+	{
+		name: "handshake-that-grants-nothing",
+		pkg:  "internal/wire",
+		why:  "the client library panics in a ticker",
+		old:  `if session != 0 && timeout <= 0 {`,
+		new:  `if session == 0 && timeout < 0 {`,
+		test: inWire("TestMalformedHandshake"),
+	},
 }
