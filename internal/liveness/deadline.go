@@ -16,10 +16,14 @@ import "time"
 //   - the follower had a before h;
 //   - a session timeout T is two ticks at least (unless minSessionTimeout is set to less), so half
 //     a tick is T/4 at most. The leader sleeps that long between two pings. Its own work between
-//     them comes on top, and T/32 is for that: 125 ms of a timeout of 4 s. So it pings the follower
-//     after h and before it commits q;
-//   - ping and commit travel on one ordered stream, hence the follower answered the ping, its note
-//     of a included, before it answered q.
+//     them and the way to the follower come on top, and T/32 is for that: 125 ms of a timeout of
+//     4 s. So a ping reaches the follower after h and before q does;
+//   - the follower's answers and q travel to the leader on one ordered stream, hence the leader had
+//     the answer to the ping, the note of a included, before it committed q.
+//
+// Where the ping is late, it is still ahead of the commit on the stream from the leader. So the
+// follower has answered it before it answers q. Only a network that then loses this answer, sent
+// behind q, and delivers the commit, loses the note.
 //
 // So the leader counts the session's T from a or later. Or that leader is no longer the leader;
 // then it still was when q was committed, and its successor starts every session with a full T. It

@@ -371,9 +371,11 @@ func (m *Member) linkDown() {
 
 // lastContact returns when a leader last had a packet from its followers: at its last ping or
 // proposal.
-func (m *Member) lastContact() time.Duration {
+func (m *Member) lastContact() time.Duration { return max(m.contact, m.lastPing()) }
+
+func (m *Member) lastPing() time.Duration {
 	half := m.e.cfg.Tick / 2
-	return max(m.contact, m.since+(m.e.now()-m.since)/half*half)
+	return m.since + (m.e.now()-m.since)/half*half
 }
 
 // silence is the alarm of a follower and its leader that have received nothing from each other for
@@ -411,6 +413,9 @@ func (m *Member) linkUp() {
 	if !m.linked() {
 		return
 	}
+	if m.silenceAlarm.set && m.leader.lastPing() > m.heard {
+		m.answerPing() // it was sent meanwhile, so it is ahead of all that is sent now
+	}
 	m.silenceAlarm.stop()
 	m.receive()
 	box := m.outbox
@@ -439,14 +444,18 @@ func (m *Member) ping() {
 		return
 	}
 	for _, f := range m.e.sorted(m.followers) {
-		if !f.linked() {
-			continue
+		if f.linked() {
+			f.answerPing()
 		}
-		for _, id := range sortedKeys(f.touched) {
-			m.tracker.touch(id, m.e.now(), f.touched[id])
-		}
-		clear(f.touched)
 	}
+}
+
+// answerPing tells the leader of the sessions in use.
+func (m *Member) answerPing() {
+	for _, id := range sortedKeys(m.touched) {
+		m.leader.tracker.touch(id, m.e.now(), m.touched[id])
+	}
+	clear(m.touched)
 }
 
 // hasQuorum reports whether a majority can receive what the leader proposes now.
