@@ -3,6 +3,7 @@
 package zklocks_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,6 +74,28 @@ func vet(t *testing.T, program string) {
 	}
 	if out, err := exec.Command("go", "vet", pasted).CombinedOutput(); err != nil {
 		t.Errorf("it cannot be pasted: %v\n%s\n%s", err, out, program)
+	}
+}
+
+// Copies of the types that must not be copied are reported by go vet.
+func TestVetReportsCopies(t *testing.T) {
+	types := []string{"zklocks.Hold", "zklocks.Conn", "rwlock.RWMutex", "reentrant.Mutex", "semaphore.Semaphore", "leader.Election"}
+	program := "package pasted\n\n"
+	for _, pkg := range []string{"", "/rwlock", "/reentrant", "/semaphore", "/leader"} {
+		program += fmt.Sprintf("import %q\n", "github.com/zklocks/zklocks"+pkg)
+	}
+	for i, name := range types {
+		program += fmt.Sprintf("func copy%d(v *%s) { other := *v; _ = &other }\n", i, name)
+	}
+	pasted := filepath.Join(t.TempDir(), "pasted.go")
+	if err := os.WriteFile(pasted, []byte(program), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := exec.Command("go", "vet", pasted).CombinedOutput() // which fails
+	for _, name := range types {
+		if !strings.Contains(string(out), "copies lock value to other: github.com/zklocks/"+strings.Replace("zklocks/"+name, "zklocks/zklocks.", "zklocks.", 1)) {
+			t.Errorf("no report of a copy of %s:\n%s", name, out)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 // once; each call of Acquire queues separately. It stays usable after any error. It must not be
 // copied.
 type Semaphore struct {
+	_     slot.NoCopy
 	queue *queue.Queue
 	count *permitCount
 }
@@ -170,7 +171,8 @@ func (s *Semaphore) resize(ctx context.Context, permits int) error {
 
 // Queue lists the holders of permits and the waiters, in the order of the queue. The list is what
 // one server knows, is meant for people and dashboards, and may be out of date when it is read. The
-// errors are those of Acquire.
+// errors are those of Acquire, but for ErrMismatch with another number of permits: N is the stored
+// one.
 //
 // A holder's node looks like a waiter's: Holding means that the node is among the first N permits,
 // where N is the current number. After a Resize to fewer, a holder beyond the new number still

@@ -35,7 +35,7 @@ type Grant interface {
 
 // Hold is embedded by zklocks.Hold.
 type Hold struct {
-	_     noCopy
+	_     NoCopy
 	grant Grant
 }
 
@@ -52,7 +52,7 @@ func Get(h Holder) Grant { return h.holdSlot().grant }
 
 // Conn is embedded by zklocks.Conn.
 type Conn struct {
-	_        noCopy
+	_        NoCopy
 	client   *zk.Conn
 	link     *liveness.Link
 	chroot   Chroot
@@ -122,6 +122,7 @@ func Config[C any, P interface {
 
 // Lock is embedded by the locks that zklocks.All takes.
 type Lock struct {
+	_    NoCopy
 	lock any // that embeds it
 	part func() queue.Part
 }
@@ -163,11 +164,11 @@ func embedsLock(v reflect.Value) bool {
 	return false
 }
 
-// noCopy makes go vet report copies.
-type noCopy struct{}
+// NoCopy makes go vet report copies of what has one.
+type NoCopy struct{}
 
-func (noCopy) Lock()   {}
-func (noCopy) Unlock() {}
+func (*NoCopy) Lock()   {}
+func (*NoCopy) Unlock() {}
 
 // Members gives the members of a queue the public type.
 func Members[M any](members []queue.Member, public func(queue.Member) M) []M {
