@@ -217,8 +217,8 @@ func (s *Server) Host(name string) *Host {
 
 // Expire ends a session now, as the server does when it has received nothing from the client for
 // the session timeout: its ephemeral nodes are deleted, its locks are free. The client first loses
-// its connection, and gets the expiry when it has connected again. conn is a *zk.Conn, such as
-// zklocks.Conn.Client returns.
+// its connection, and gets the expiry when it has connected again. conn is a *zklocks.Conn or a
+// *zk.Conn.
 //
 // In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can
 // only begin, and the session ends when it has a majority again, or with its successor when the

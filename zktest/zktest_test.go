@@ -235,12 +235,16 @@ func TestRefuseAndAccept(t *testing.T) {
 func TestExpire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
-		conn, other := s.Host("a").Connect(t, 20*time.Second).Client(), s.Host("b").Connect(t, 20*time.Second).Client()
+		c, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second).Client()
+		conn := c.Client()
 		_, err := conn.Create("/e", nil, zk.FlagEphemeral, acl)
 		must(t, err)
 		session := conn.SessionID()
+		if id := c.SessionID(); id != session {
+			t.Errorf("session %#x, want %#x", id, session)
+		}
 		began := time.Now()
-		s.Expire(conn)
+		s.Expire(c)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("it took %v", took)
 		}
