@@ -168,6 +168,39 @@ func TestTouchesReachTheLeaderWithThePing(t *testing.T) {
 	}
 }
 
+// A ping that was due while a follower was cut off waits on the way to it, ahead of all that the
+// leader sends afterwards.
+func TestAPingThatWasDueMeanwhileComesFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		from, to, over time.Duration // when the follower is cut off, and when the session ends
+	}{
+		"at 3 s":   {2950 * time.Millisecond, 3050 * time.Millisecond, 8 * time.Second},
+		"no ping":  {2910 * time.Millisecond, 2920 * time.Millisecond, 6 * time.Second},
+		"two long": {2950 * time.Millisecond, 4050 * time.Millisecond, 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+				r := rawSession(t, f, 4*time.Second)
+				time.Sleep(2900 * time.Millisecond)
+				r.call(opPing, nil)
+				time.Sleep(c.from - e.now())
+				f.Isolate()
+				time.Sleep(c.to - e.now())
+				f.Heal()
+				f.Isolate()
+				time.Sleep(c.over - e.now() - time.Millisecond)
+				if len(e.Sessions()) != 1 {
+					t.Error("the session ended too early")
+				}
+				time.Sleep(2 * time.Millisecond)
+				if len(e.Sessions()) != 0 {
+					t.Error("the session is still there")
+				}
+			})
+		})
+	}
+}
+
 func TestAnIsolatedFollowerAnswersReadsWhileItsSessionsExpire(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		r, other := rawSession(t, f, 4*time.Second), rawSession(t, l, 40*time.Second)
