@@ -53,7 +53,8 @@ func WithReadLinger(d time.Duration) Option {
 // is 0: each writer queues separately.
 //
 // All holders of one such row hold by one node: they share the token and the guard. So these fence
-// the holders from other processes and other rows, but not from each other.
+// the holders from other processes and other rows, but not from each other. A node that another
+// program has deleted is handed on until the event of that arrives; the holder hears of it then.
 func WithHandoff(n int) Option {
 	return option(func(cfg *config) { cfg.handoff = n })
 }

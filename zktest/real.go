@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -15,12 +16,19 @@ import (
 // Where neither is found, the test is skipped with a sentence that says so.
 //
 // The server it starts has a tick of 100ms, so that it grants session timeouts of 200ms to a
-// minute. t fails in a synctest bubble, in which real connections do not work.
+// minute. t fails in a synctest bubble, in which real connections do not work, and if ZK_SERVERS is
+// no list of addresses.
 func Real(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "Real")
-	addrs := strings.FieldsFunc(os.Getenv("ZK_SERVERS"), func(r rune) bool { return r == ',' || r == ' ' })
-	if len(addrs) > 0 {
+	if named := strings.TrimSpace(os.Getenv("ZK_SERVERS")); named != "" {
+		addrs, chroot, err := zklocks.ParseServers(named)
+		switch {
+		case err != nil:
+			t.Fatalf("zktest: Real: ZK_SERVERS: %v", err)
+		case chroot != "":
+			t.Fatalf("zktest: Real: ZK_SERVERS has a path, %s, which no address can have", chroot)
+		}
 		return addrs
 	}
 	s, err := realzk.Start(realzk.Options{})

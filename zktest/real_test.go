@@ -34,6 +34,16 @@ func TestRealServersThatAreNamed(t *testing.T) {
 	})
 }
 
+func TestRealTakesAddressesAlone(t *testing.T) {
+	for servers, says := range map[string]string{
+		"zk1:2181/jobs": "ZK_SERVERS has a path, /jobs",
+		"zk1:port":      "ZK_SERVERS: ",
+	} {
+		t.Setenv("ZK_SERVERS", servers)
+		fails(t, func(t testing.TB) { zktest.Real(t) }, says)
+	}
+}
+
 // TestRealIsAskedFor is what TestRealWithoutJava runs in another process.
 func TestRealIsAskedFor(t *testing.T) { zktest.Real(t) }
 

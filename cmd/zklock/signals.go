@@ -12,8 +12,8 @@ var passedOn = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGCONT, syscall.SIGWINCH,
 }
 
-// catch delivers these signals on a channel. A signal that is ignored, as nohup(1) does with
-// SIGHUP, stays ignored.
+// catch delivers these signals on a channel. SIGHUP, as of nohup(1), and SIGINT stay ignored where
+// they are. Go's runtime does not leave the others ignored.
 func catch() <-chan os.Signal {
 	var caught []os.Signal
 	for _, sig := range passedOn {
