@@ -3,8 +3,6 @@ package bench
 import (
 	"math"
 	"testing"
-
-	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // costs are what the server has to do, taken from a run, in microseconds of one processor of its
@@ -75,12 +73,6 @@ func (c costs) ReadTime() string     { return duration(c.Read) }
 func (c costs) HandOverTime() string { return duration(c.HandOver) }
 func (c costs) ReadsPerCycle() string {
 	return perCycle(c.Reads)
-}
-
-// NameBytes is the length of the longest name of a lock node.
-func (c costs) NameBytes() int {
-	const sequence = 10 // digits
-	return len(znode.Prefix(znode.NewID(), znode.Write)) + sequence
 }
 
 func (c costs) PerLock() string { return number(1e6 / c.HandOver) }
