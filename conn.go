@@ -84,14 +84,6 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 // is that of the locks, so closing it loses all holds, as [Conn.Close] does.
 func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
 
-// SessionID returns the id of the session, as zklock ls shows it; 0 while there is none.
-func (c *Conn) SessionID() int64 {
-	if conn := c.Client(); conn != nil {
-		return conn.SessionID()
-	}
-	return 0
-}
-
 // SessionTimeout returns the session timeout that the server granted, which need not be the one
 // asked for; the shortest, if other members or a restarted one granted others in the same session.
 func (c *Conn) SessionTimeout() time.Duration {

@@ -264,6 +264,8 @@ func TestBadInput(t *testing.T) {
 	fails(t, func(t testing.TB) { zktest.NewServer(t).Elect(other.Members()[0]) }, "cannot lead")
 	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(noSession(0)) }, "no session")
 	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(noSession(1)) }, "no session 0x1")
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire("conn") }, "a string is no connection")
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(new(zklocks.Conn)) }, "no session")
 	fails(t, func(t testing.TB) {
 		s := zktest.NewServer(t)
 		s.Host("a").Connect(t, -time.Second)

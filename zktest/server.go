@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
 )
@@ -49,8 +50,8 @@ func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
 // ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a
-// session expires up to one tick late. t fails if it is below a millisecond or above a day. Default:
-// 2s, as in ZooKeeper's sample configuration, which grants 4s to 40s.
+// session expires up to one tick late. t fails if it is below a millisecond or above a day.
+// Default: 2s, as in ZooKeeper's sample configuration, which grants 4s to 40s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 
 // WithVersion sets which version's behavior is imitated, as in "3.8.0". Default: the newest that is
@@ -218,15 +219,26 @@ func (s *Server) Host(name string) *Host {
 // Expire ends a session now, as the server does when it has received nothing from the client for
 // the session timeout: its ephemeral nodes are deleted, its locks are free. The client first loses
 // its connection, and gets the expiry when it has connected again. conn is a *zklocks.Conn or a
-// *zk.Conn.
+// *zk.Conn; t fails if it is neither, or has no session.
 //
 // In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can
 // only begin, and the session ends when it has a majority again, or with its successor when the
 // session has timed out there.
-func (s *Server) Expire(conn interface{ SessionID() int64 }) {
+func (s *Server) Expire(conn any) {
 	s.t.Helper()
 	s.check("Expire")
-	id := conn.SessionID()
+	var id int64
+	switch c := conn.(type) {
+	case *zklocks.Conn:
+		if client := c.Client(); client != nil {
+			id = client.SessionID()
+		}
+	case interface{ SessionID() int64 }:
+		id = c.SessionID()
+	default:
+		s.t.Errorf("zktest: Expire: a %T is no connection", conn)
+		return
+	}
 	if id == 0 {
 		s.t.Errorf("zktest: Expire: the connection has no session")
 		return

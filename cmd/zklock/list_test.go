@@ -216,8 +216,7 @@ func TestWatchLooksAgainAfterAnOutage(t *testing.T) {
 	ends(t, w, 0)
 }
 
-// The directory of the lock is made between the request that finds none and the one that watches for
-// it.
+// The directory of the lock is made between the request that finds none and that which watches it.
 func TestWatchShowsALockThatIsMadeMeanwhile(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])

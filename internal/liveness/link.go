@@ -207,8 +207,8 @@ func (l *Link) OnClosed(f func()) {
 	l.onClosed = f
 }
 
-// OnShorter registers f, which is called on a goroutine of its own when the timeout of a session has
-// become shorter: the deadline may be nearer, and the next heartbeat must come sooner.
+// OnShorter registers f, which is called on a goroutine of its own when the timeout of a session
+// has become shorter: the deadline may be nearer, and the next heartbeat must come sooner.
 func (l *Link) OnShorter(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
