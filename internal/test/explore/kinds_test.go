@@ -25,6 +25,8 @@ type kind struct {
 var kindsOfWorlds = []kind{
 	// Many of one process that share a place or hand it on, and give up in a hurry.
 	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
+	// The same where nothing breaks, so that what they leave behind stays.
+	{name: "crowded and rash", flavors: shared, bend: rash},
 	// The same where nothing breaks but that their node is deleted.
 	{name: "crowded and calm", flavors: shared, bend: calmCrowd, strike: (*nemesis).prune, calm: true},
 	// Few of one process that share a place or hand it on, and mostly do not listen: a node that is
@@ -100,6 +102,14 @@ func crowded(p *plan, r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		p.grain, p.latency = time.Millisecond, time.Millisecond
 	}
+}
+
+// rash: every second caller gives up, at the instant at which it may be granted.
+func rash(p *plan, r *rand.Rand) {
+	crowded(p, r)
+	p.hands, p.rashness = 0, 2
+	p.grain, p.latency = time.Millisecond, time.Millisecond
+	p.stay, p.idle = 3*time.Millisecond, 2*time.Millisecond
 }
 
 // narrow is a world of few, in which two events of one lock meet often.

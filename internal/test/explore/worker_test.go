@@ -73,7 +73,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	case w.world.quiet:
 	case w.chance(50):
 		cancel()
-	case w.chance(5):
+	case w.chance(w.world.rashness):
 		most := 2 * w.world.session
 		if w.world.hasty {
 			most = 20 * time.Millisecond

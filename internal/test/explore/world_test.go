@@ -25,36 +25,37 @@ const patience = 10 * time.Minute
 
 // A plan is what a seed draws.
 type plan struct {
-	seed    uint64
-	members int
-	hosts   int
-	workers int // of each host
-	paths   int
-	first   int // the flavor of the first path; the others follow in turn
-	session time.Duration
-	length  time.Duration // of the workload
-	rest    time.Duration // mean time between two faults of one hand
-	hands   int           // nemeses at work at once
-	idle    time.Duration // mean time between two cycles of a worker
-	resizes bool
-	latency time.Duration // the largest
-	tick    time.Duration // of the servers; a session has two at least
-	grants  bool          // each connection is granted another timeout, up to that of a session
-	sync    int           // after so many ticks members give their leader up, and it its members; 0: a session
-	phase   time.Duration // of the tick, at the start
-	kind    kind
-	stay    time.Duration // what most holds last for at most
-	least   time.Duration // and at least
-	reap    time.Duration // how often the servers look for empty directories
-	quiet   bool          // nothing breaks, and each caller waits until it holds
-	far     time.Duration // from half of the hosts to the servers; 0: none is far
-	often   bool          // resizes
-	hasty   bool          // a caller that gives up does so soon
-	seldom  int           // one in so many holds is of several locks
-	long    int           // one in so many holds lasts for as long as a session or several
-	proofs  int           // one in so many holds is verified
-	asks    int           // one in so many holders ever asks its hold
-	grain   time.Duration // callers release and give up, and packets arrive, at multiples of it, so at the same instants; 0: at any
+	seed     uint64
+	members  int
+	hosts    int
+	workers  int // of each host
+	paths    int
+	first    int // the flavor of the first path; the others follow in turn
+	session  time.Duration
+	length   time.Duration // of the workload
+	rest     time.Duration // mean time between two faults of one hand
+	hands    int           // nemeses at work at once
+	idle     time.Duration // mean time between two cycles of a worker
+	resizes  bool
+	latency  time.Duration // the largest
+	tick     time.Duration // of the servers; a session has two at least
+	grants   bool          // each connection is granted another timeout, up to that of a session
+	sync     int           // after so many ticks members give their leader up, and it its members; 0: a session
+	phase    time.Duration // of the tick, at the start
+	kind     kind
+	stay     time.Duration // what most holds last for at most
+	least    time.Duration // and at least
+	reap     time.Duration // how often the servers look for empty directories
+	quiet    bool          // nothing breaks, and each caller waits until it holds
+	far      time.Duration // from half of the hosts to the servers; 0: none is far
+	often    bool          // resizes
+	hasty    bool          // a caller that gives up does so soon
+	rashness int           // one in so many callers gives up after a while
+	seldom   int           // one in so many holds is of several locks
+	long     int           // one in so many holds lasts for as long as a session or several
+	proofs   int           // one in so many holds is verified
+	asks     int           // one in so many holders ever asks its hold
+	grain    time.Duration // callers release and give up, and packets arrive, at multiples of it, so at the same instants; 0: at any
 }
 
 func draw(seed uint64) plan {
@@ -75,7 +76,7 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
-	p.long, p.seldom, p.proofs, p.asks = 40, 4, 100, 2
+	p.long, p.seldom, p.proofs, p.asks, p.rashness = 40, 4, 100, 2, 5
 	p.least, p.stay, p.reap = 10*time.Microsecond, 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
