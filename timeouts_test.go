@@ -45,6 +45,16 @@ func granting(t *testing.T, s *zktest.Server, host *zktest.Host, next func() tim
 	return conn
 }
 
+// toldBefore fails unless the holder has been told of its loss. The next one holds.
+func toldBefore(t *testing.T, lost <-chan struct{}, when string, args ...any) {
+	t.Helper()
+	select {
+	case <-lost:
+	default:
+		t.Errorf(when+": the next one holds, and the holder was not told", args...)
+	}
+}
+
 // A holder's connection is replaced by one with a shorter session timeout, and is cut off a moment
 // later. The holder hears of the loss before the next one holds.
 func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
@@ -66,11 +76,7 @@ func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case <-lost:
-		default:
-			t.Error("the next one holds, and the holder was not told")
-		}
+		toldBefore(t, lost, "after a cut")
 		host.Heal()
 		if err := hold.Release(t.Context()); !errors.Is(err, zklocks.ErrLost) {
 			t.Error(err)
@@ -145,11 +151,7 @@ func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case <-lost:
-			default:
-				t.Errorf("after %v: the next one holds, and the holder was not told", offset)
-			}
+			toldBefore(t, lost, "after %v", offset)
 			host.Heal()
 			_ = hold.Release(t.Context()) // it was lost
 			_ = second.Release(t.Context())
@@ -182,11 +184,7 @@ func TestTimeoutsThatChangeAtRandom(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				select {
-				case <-lost:
-				default:
-					t.Errorf("seed %d: the next one holds, and the holder was not told", seed)
-				}
+				toldBefore(t, lost, "seed %d", seed)
 				_ = second.Release(t.Context())
 			}()
 			for range r.IntN(6) {
