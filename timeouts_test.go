@@ -87,6 +87,38 @@ func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
 	})
 }
 
+// The answer to the handshake comes right before the timeout has passed that it grants. The holder
+// is told at the deadline, although the first heartbeat has not been sent.
+func TestALossIsToldAtTheDeadlineAfterASlowHandshake(t *testing.T) {
+	const shorter = time.Second
+	for left := time.Millisecond; left < 20*time.Millisecond; left += 2 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.NewServer(t, zktest.WithTick(shorter/2))
+			host := s.Host("a")
+			conn := granting(t, s, host, func() time.Duration { return shorter })
+			hold, err := rwlock.New(conn, path).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			lost := hold.Lost()
+			answer := host.Next(zktest.Handshake, zktest.DelayReply(shorter-left))
+			host.Cut()
+			<-answer.Fired()
+			for conn.SessionTimeout() != shorter {
+				time.Sleep(50 * time.Microsecond) // virtual: until it has connected again
+			}
+			host.Partition()
+			deadline := hold.Deadline()
+			<-lost
+			if late := time.Since(deadline); late > 0 {
+				t.Errorf("%v before the deadline: told %v after it", left, late)
+			}
+			host.Heal()
+			_ = hold.Release(t.Context()) // it was lost
+		})
+	}
+}
+
 // The same without the partition: the hold lives on.
 func TestAHoldLivesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

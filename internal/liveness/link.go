@@ -3,7 +3,8 @@
 // connection is closed for good, and until when its session is known to be alive.
 //
 // Package wire updates a Link from what happens on the connection; the locks read it. A Link blocks
-// no caller. It calls other packages in WatchAll and TellClosed alone.
+// no caller. It calls other packages in WatchAll and TellClosed alone, and on a goroutine of its own
+// the function of OnShorter.
 package liveness
 
 import (
@@ -46,7 +47,7 @@ type view struct {
 	epoch   uint64
 	session int64
 	timeout time.Duration
-	base    time.Time // the leader heard of the session at base or later
+	base    time.Time // the deadline less the timeout: the leader heard of the session then or later, or counts a longer timeout
 	wall    int64     // base in Unix nanoseconds, for the wall clock
 	closed  bool
 }

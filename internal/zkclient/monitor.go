@@ -128,14 +128,13 @@ func (m *monitor) schedule(now time.Time) {
 }
 
 // hurry sends a heartbeat now, and sets the timer by the present deadline: both were planned by a
-// longer timeout.
+// longer timeout. It does not leave the heartbeat to the timer, which schedule sets later than the
+// deadline where a heartbeat is due and none is under way.
 func (m *monitor) hurry() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.leases) > 0 {
-		m.nextBeat = time.Now()
-		m.schedule(m.nextBeat)
-	}
+	m.nextBeat = time.Now()
+	m.mu.Unlock()
+	m.tick()
 }
 
 func (m *monitor) tick() {
