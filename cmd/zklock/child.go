@@ -111,7 +111,7 @@ func (c *child) wait() {
 	for {
 		options := syscall.WUNTRACED
 		if asks { // no signal reports that zklock is in the foreground: to the shell it is not stopped
-			if tty := ourTerminal(); tty != nil {
+			if tty := askedFor(); tty != nil {
 				tty.lend(c.pid)
 				c.tty, asks = tty, false
 				c.signal(syscall.SIGCONT)

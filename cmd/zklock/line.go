@@ -133,7 +133,7 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 				answered <- answer{value, err}
 				return
 			case overloaded(err):
-				time.Sleep(100 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond) // it would be asked on and on otherwise
 			}
 		}
 	}()

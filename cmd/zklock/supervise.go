@@ -26,7 +26,8 @@ type supervisor struct {
 	hold      *zklocks.Hold
 	child     *child
 	guard     *watcher
-	timeout   time.Duration
+	granted   func() time.Duration // the session timeout
+	timeout   time.Duration        // by which all is planned
 	killAfter time.Duration
 	reserve   time.Duration // for a busy machine to carry out a SIGKILL
 
@@ -37,10 +38,8 @@ type supervisor struct {
 
 // runHolding runs the command and returns when no process of its group is left.
 func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan os.Signal) error {
-	s := &supervisor{path: o.path, hold: h, timeout: conn.SessionTimeout(), killAfter: o.killAfter}
-	if s.reserve = s.timeout / 16; s.killAfter == 0 {
-		s.killAfter = s.timeout / 4
-	}
+	s := &supervisor{path: o.path, hold: h, granted: conn.SessionTimeout, killAfter: o.killAfter}
+	s.plan()
 	// Where the command does not have the terminal ^Z is for zklock, which would lose the lock.
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTSTP)
@@ -109,8 +108,19 @@ func environment(path string, token int64) []string {
 	return append(env, "ZKLOCK_PATH="+path, fmt.Sprintf("ZKLOCK_TOKEN=%d", token))
 }
 
+// plan follows a session timeout that has become shorter.
+func (s *supervisor) plan() {
+	if t := s.granted(); t != s.timeout {
+		s.timeout, s.reserve = t, t/16
+		if s.killAfter == 0 || s.killAfter > t/4 {
+			s.killAfter = t / 4
+		}
+	}
+}
+
 // look ends the command when it is time for that, and returns when to look again.
 func (s *supervisor) look() time.Duration {
+	s.plan()
 	now := time.Now()
 	deadline := s.hold.Deadline()
 	switch {

@@ -24,6 +24,20 @@ func ourTerminal() *terminal {
 	return &terminal{fd}
 }
 
+// askedFor is the terminal that stops a command which reads it from the background. Standard input
+// may lead elsewhere, as in ... | zklock run ... sudo.
+func askedFor() *terminal {
+	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	if front, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || front != syscall.Getpgrp() {
+		unix.Close(fd)
+		return nil
+	}
+	return &terminal{fd}
+}
+
 // alone reports whether standard output is the terminal, too: no pipe leads to another program.
 func (t *terminal) alone() bool {
 	if t == nil {

@@ -191,3 +191,15 @@ func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 	s.shows("code 0")
 	free(t, path)
 }
+
+// A command reads /dev/tty, and standard input leads elsewhere.
+func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
+	path := test.Path(t)
+	s := inShell(t, path)
+	s.types("\"$ZKLOCK\" run -timeout 4s $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?\n")
+	s.shows("typed")
+	s.types("a word\n")
+	s.shows("got a word")
+	s.shows("code 0")
+	free(t, path)
+}

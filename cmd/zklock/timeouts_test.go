@@ -1,0 +1,55 @@
+package main
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
+)
+
+// A connection is replaced by one with a shorter session timeout, as by a member with other limits.
+// The lock is in no danger, so the command goes on.
+func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
+	t.Parallel()
+	_, addr := dev(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var mu sync.Mutex
+	var conns []net.Conn
+	go func() {
+		for n := 0; ; n++ {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", addr)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			mu.Lock()
+			conns = append(conns, in)
+			mu.Unlock()
+			if n > 0 {
+				out = test.AskFor(out, 4*time.Second)
+			}
+			go func() { _, _ = io.Copy(out, in); out.Close() }()
+			go func() { _, _ = io.Copy(in, out); in.Close() }()
+		}
+	}()
+	c := start(t, l.Addr().String(), "run", "-timeout", "20s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
+	c.Hears("pid")
+	mu.Lock()
+	for _, in := range conns {
+		in.Close()
+	}
+	mu.Unlock()
+	c.Hears("slept")
+	ends(t, c, 0)
+}
