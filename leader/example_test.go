@@ -32,18 +32,22 @@ func scheduler(ctx context.Context, servers []string) error {
 // schedule works until ctx ends, and passes token to the store with each write.
 func schedule(ctx context.Context, token int64) error {
 	fmt.Println("leads, with a token:", token > 0)
+	leads <- true
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
+var leads = make(chan bool)
+
 // A process leads until it is told to stop.
 func Example() {
 	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	go func() { <-leads; cancel() }()
 
 	err := scheduler(ctx, servers)
-	fmt.Println(errors.Is(err, context.DeadlineExceeded))
+	fmt.Println(errors.Is(err, context.Canceled))
 	// Output:
 	// leads, with a token: true
 	// true
