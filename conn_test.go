@@ -162,7 +162,7 @@ func TestParseServers(t *testing.T) {
 			t.Errorf("%q: %q, %q, %v", s, servers, chroot, err)
 		}
 	}
-	for _, s := range []string{"", "/app", "zk1,,zk2", "zk1:port", "zk1/a//b", "zk1/a/../b", "zk1/a/", "user:secret@zk1:2181", "user:sec/secret@zk1:2181", "user:1234/secret@zk1:2181", "zk1/a,zk2/a"} {
+	for _, s := range []string{"", "/app", "zk1,,zk2", "zk1:port", "zk1/a//b", "zk1/a/../b", "zk1/a/", "user:secret@zk1:2181", "user:sec/secret@zk1:2181", "user:1234/secret@zk1:2181", "zk1/a,zk2/a", "zk1]", "[zk1", "[[::1]]"} {
 		if servers, chroot, err := zklocks.ParseServers(s); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %q, %q, %v", s, servers, chroot, err)
 		}

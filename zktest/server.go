@@ -50,7 +50,7 @@ func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
 // ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a
-// session expires up to one tick late. t fails if it is below a millisecond or above a day.
+// session expires up to one tick late. t fails if it is below a millisecond or above 29 hours.
 // Default: 2s, as in ZooKeeper's sample configuration, which grants 4s to 40s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 

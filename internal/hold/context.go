@@ -112,7 +112,7 @@ func (s *State) Bound(ctx context.Context) (bound context.Context, stop context.
 	for {
 		parent, ok := bound.Value(parentKey{s}).(context.Context)
 		// A context that lives on without its parent ends with neither that nor the hold: it is
-		// detached by context.WithoutCancel.
+		// detached by context.WithoutCancel. While the parent lives this does not show.
 		if detached := bound.Done() == nil || ok && parent.Err() != nil && bound.Err() == nil; !ok || detached {
 			break
 		}

@@ -182,8 +182,8 @@ func Addresses(servers []string) ([]string, error) {
 			return nil, errors.New("zklocks: an address has an @ in it: credentials belong into WithDigestAuth")
 		}
 		address := s
-		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") {
-			address = net.JoinHostPort(strings.Trim(s, "[]"), strconv.Itoa(zk.DefaultPort)) // IPv6 stands in brackets
+		if strings.HasPrefix(s, "[") && strings.HasSuffix(s, "]") || !strings.Contains(s, ":") { // IPv6 stands in brackets
+			address = s + ":" + strconv.Itoa(zk.DefaultPort)
 		}
 		host, port, err := net.SplitHostPort(address)
 		if err != nil {
