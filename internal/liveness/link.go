@@ -3,8 +3,8 @@
 // connection is closed for good, and until when its session is known to be alive.
 //
 // Package wire updates a Link from what happens on the connection; the locks read it. A Link blocks
-// no caller. It calls other packages in WatchAll and TellClosed alone, and on a goroutine of its own
-// the function of OnShorter.
+// no caller. It calls other packages in WatchAll and TellClosed alone; and the function of
+// OnShorter, on a goroutine of its own.
 package liveness
 
 import (
