@@ -169,6 +169,7 @@ func (c *client) shutdown(conn *zk.Conn) {
 	c.closed()
 	c.work.Wait()
 	<-c.gone
+	c.hosts.lookups.Wait()
 }
 
 // Addresses returns the servers with their ports. The error says which of them is invalid.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -44,6 +45,7 @@ type hosts struct {
 	penalties map[string]penalty
 	closed    bool
 	stopped   chan struct{} // closed when Next has told the client to end
+	lookups   sync.WaitGroup
 	once      sync.Once
 }
 
@@ -53,6 +55,7 @@ type host struct {
 	given     string
 	addresses []string
 	turn      int
+	looking   *lookup // the lookup under way; nil: none
 }
 
 // A penalty records how often an address accepted and did not answer, and until when it is avoided.
@@ -150,7 +153,7 @@ func (h *hosts) pause() time.Duration {
 // Names are looked up each time, as servers move. If the lookup fails the addresses of the last one
 // are used.
 func (h *hosts) address(ctx context.Context, given string, lookup bool) (address string, limit time.Duration, err error) {
-	x := h.find(given)
+	x := h.host(given)
 	if lookup {
 		if err := h.lookup(ctx, x); err != nil {
 			return given, 0, err
@@ -167,6 +170,9 @@ func (h *hosts) address(ctx context.Context, given string, lookup bool) (address
 	return address, h.limit(h.penalties[address].times), nil
 }
 
+// lookup asks for the addresses of a name, and waits no longer than an attempt may take. A lookup
+// that takes longer goes on, and later attempts wait for it, too: where the first of two name
+// servers is dead each takes seconds.
 func (h *hosts) lookup(ctx context.Context, x *host) error {
 	name, port, err := net.SplitHostPort(x.given)
 	if err != nil || net.ParseIP(name) != nil {
@@ -174,24 +180,54 @@ func (h *hosts) lookup(ctx context.Context, x *host) error {
 	}
 	h.mu.Lock()
 	limit := h.limit(0)
+	l := x.looking
+	if l == nil {
+		l = &lookup{done: make(chan struct{})}
+		x.looking = l
+		h.lookups.Go(func() { h.find(ctx, x, l, name, port) })
+	}
+	known := x.addresses[0] != x.given
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-l.done:
+		err = l.err
+	case <-timer.C:
+		err = fmt.Errorf("looking up %s: no answer within %v: %w", name, limit, context.DeadlineExceeded)
+	}
+	if known {
+		return nil
+	}
+	return err
+}
+
+// A lookup is one under way. err is set when done is closed.
+type lookup struct {
+	done chan struct{}
+	err  error
+}
+
+// longestLookup bounds a lookup whose resolver has no limit of its own.
+const longestLookup = time.Minute
+
+// find looks a name up and stores its addresses.
+func (h *hosts) find(ctx context.Context, x *host, l *lookup, name, port string) {
+	ctx, cancel := context.WithTimeout(ctx, longestLookup)
 	defer cancel()
 	found, err := h.resolve(ctx, name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	defer close(l.done)
+	x.looking, l.err = nil, err
 	if err != nil || len(found) == 0 {
-		if x.addresses[0] != x.given {
-			return nil
-		}
-		return err
+		return
 	}
 	slices.Sort(found) // resolvers shuffle, and then turn could hit one address twice and another never
 	x.addresses = x.addresses[:0:0]
 	for _, ip := range slices.Compact(found) {
 		x.addresses = append(x.addresses, net.JoinHostPort(ip, port))
 	}
-	return nil
 }
 
 // limit returns how long an address may take to answer that has hung so many times before. At first
@@ -236,7 +272,7 @@ func (h *hosts) free(x *host, now time.Time) int {
 	return -1
 }
 
-func (h *hosts) find(given string) *host {
+func (h *hosts) host(given string) *host {
 	for _, x := range h.list {
 		if x.given == given {
 			return x
