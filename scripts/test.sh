@@ -16,14 +16,19 @@ inside() {
 # The exhaustive model has no concurrency for the race detector to look at, and takes six times as long with it. Beside it
 # every benchmark runs once, so that none of them breaks unseen.
 ours() {
-	local status=0
+	local status=0 dir benched
 	inside . -race -skip '^TestModel' -p "${PARALLEL:-2}" "$@" || status=1
 	case " $* " in
 	*" ./... "*)
-		mapfile -t benched < <(grep -rl --include='*_test.go' --exclude-dir={bin,cmd,examples,tools} '^func Benchmark' . | xargs -n1 dirname | sort -u)
-		inside . -run '^TestModel' -bench . -benchtime 1x "${flags[@]}" "${benched[@]}" || status=1
+		# bash 3, that of macOS, has no mapfile, and takes an empty array for an unset one.
+		benched=()
+		while read -r dir; do
+			benched+=("$dir")
+		done <<<"$(grep -rl --include='*_test.go' --exclude-dir=bin --exclude-dir=cmd --exclude-dir=examples --exclude-dir=tools \
+			'^func Benchmark' . | xargs -n1 dirname | sort -u)"
+		inside . -run '^TestModel' -bench . -benchtime 1x ${flags[@]+"${flags[@]}"} "${benched[@]}" || status=1
 		;;
-	*" $model "*) inside . -run '^TestModel' "${flags[@]}" $model || status=1 ;;
+	*" $model "*) inside . -run '^TestModel' ${flags[@]+"${flags[@]}"} $model || status=1 ;;
 	esac
 	return $status
 }
