@@ -143,7 +143,7 @@ bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allo
 
 bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and its charts
 	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }
-	BENCH=$(BENCH) BENCH_REPORT=$(CURDIR)/docs $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
+	BENCH=$(BENCH) BENCH_REPORT='$(CURDIR)/docs' $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
 
 lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
 	@GO="$(GO)" scripts/lint.sh
@@ -174,7 +174,7 @@ recording: ## record make demo into docs/demo.svg
 	@$(GO) run ./internal/test/recording -title 'make demo' -o docs/demo.svg $(GO) run ./examples/demo
 
 tidy: ## bring go.mod and go.sum up to date, in nested modules, too
-	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && GO="$(GO)" $(CURDIR)/scripts/tidy.sh) || exit 1; done
+	@find . -name go.mod -print | while read -r f; do (cd "$$(dirname "$$f")" && GO="$(GO)" "$(CURDIR)/scripts/tidy.sh") || exit 1; done
 
 clean: ## remove what the targets above leave behind
 	rm -rf bin
