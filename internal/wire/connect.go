@@ -112,7 +112,15 @@ func (c *client) start(ctx context.Context, conn *zk.Conn) error {
 func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials) error {
 	done := make(chan error, 1)
 	c.work.Go(func() {
-		err := insist(ctx, func() error { return conn.AddAuth("digest", []byte(a.user+":"+a.password)) })
+		err := insist(ctx, func() error {
+			epoch := c.link.Epoch()
+			err := conn.AddAuth("digest", []byte(a.user+":"+a.password))
+			if err == nil && c.link.Epoch() != epoch {
+				// The client may have reconnected before it noted what to send on each connection.
+				return zk.ErrConnectionClosed
+			}
+			return err
+		})
 		if err == nil {
 			err = insist(ctx, func() error { _, _, err := conn.Exists("/"); return err })
 		}
