@@ -37,7 +37,8 @@ type Conn struct{ connSlot }
 //   - drops the connection on a malformed frame instead of panicking;
 //   - sets watches again after a reconnect, also when the server refuses that or the connection is
 //     lost again, so that they miss no change in between;
-//   - closes within milliseconds also while no server can be reached;
+//   - closes within milliseconds also while no server can be reached, within a second while a
+//     handshake for a new session hangs;
 //   - knows the session timeout that the server granted and the instant until which its session is
 //     sure to live.
 //

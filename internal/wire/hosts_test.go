@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -188,4 +189,39 @@ func TestNamesAreLookedUpAnew(t *testing.T) {
 			t.Errorf("dialed %v", a)
 		}
 	}
+}
+
+// The first of two name servers is dead: the resolver asks the second after five seconds.
+func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		h := newHosts([]string{"zk:2181"}, 6*time.Second)
+		h.resolve = func(ctx context.Context, _ string) ([]string, error) {
+			select {
+			case <-time.After(5 * time.Second): // virtual
+				return []string{"10.0.0.1"}, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+		start := time.Now()
+		for time.Since(start) < time.Hour {
+			time.Sleep(h.pause()) // virtual
+			given, _ := h.Next()
+			began := time.Now()
+			address, _, err := h.address(ctx, given, true)
+			if took := time.Since(began); took > longestTry {
+				t.Errorf("an attempt took %v", took)
+			}
+			if err == nil {
+				if took := time.Since(start); address != "10.0.0.1:2181" || took > 7*time.Second {
+					t.Errorf("%s, after %v", address, took)
+				}
+				cancel()
+				synctest.Wait()
+				return
+			}
+		}
+		t.Fatal("never reached")
+	})
 }

@@ -258,4 +258,12 @@ var ofTheConnection = []mutant{
 		new:  `if session == 0 && timeout < 0 {`,
 		test: inWire("TestMalformedHandshake"),
 	},
+	{
+		name: "slow-lookup-given-up",
+		pkg:  "internal/wire",
+		why:  "where the first of two name servers is dead, each lookup takes longer than an attempt may: the host is never reached",
+		old:  `context.WithTimeout(ctx, longestLookup)`,
+		new:  `context.WithTimeout(ctx, longestTry)`,
+		test: inWire("TestANameThatTakesLongToLookUpIsReached"),
+	},
 }
