@@ -132,7 +132,8 @@ type Lost struct {
 
 // Orphan reports that a node without an owner was found and deleted. Cause is how it came about:
 // the caller had gone before its create was answered; the create was carried over into another
-// session; the hold was lost and its session survived.
+// session; the hold was lost and its session survived. Of the nodes of one request of which another
+// client has deleted some, none is reported.
 type Orphan struct {
 	Lock
 	Cause error
