@@ -206,10 +206,18 @@ var (
 	anyTest   = regexp.MustCompile(`\b(?:Test|Fuzz|Example)[A-Z]\w*`)
 )
 
+// namesIn has what names has found.
+var namesIn = map[string]map[string]bool{}
+
 // names collects what the first group of a pattern matches in a package's files.
 func names(t *testing.T, pattern *regexp.Regexp, files string) map[string]bool {
 	t.Helper()
+	known := pattern.String() + files
+	if found := namesIn[known]; found != nil {
+		return found
+	}
 	found := map[string]bool{}
+	namesIn[known] = found
 	paths, err := filepath.Glob(filepath.FromSlash(files))
 	if err != nil {
 		t.Fatal(err)

@@ -251,7 +251,8 @@ func observedOrphan(s *scene) {
 }
 
 func observedSurvivor(s *scene) {
-	c := s.behind()
+	conn, p := s.BehindFor(6 * time.Second) // long enough for a busy machine's reconnects
+	c := s.with(conn, p)
 	events := c.observed()
 	h := c.lock()
 	c.proxy.MuteReplies() // the client's reconnects keep the session alive
