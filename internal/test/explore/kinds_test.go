@@ -55,8 +55,6 @@ var kindsOfWorlds = []kind{
 	{name: "cut off", bend: distant, strike: (*nemesis).part},
 	// A holder that knows nothing but the answer to the handshake of its session.
 	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear},
-	// Connections whose timeouts differ, as those by members with different limits do.
-	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).part},
 	// A holder that comes back to a leader that the others have given up.
 	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose},
 	// Directories that go with all that is in them, and come again with the same numbers.
@@ -163,13 +161,6 @@ func young(p *plan, r *rand.Rand) {
 	p.members, p.hosts, p.workers, p.idle = 3, 2, 3, 5*time.Millisecond
 	p.least = p.session
 	p.far = between(r, p.session/14, p.session/10)
-}
-
-// granting is a world of three members in which holders connect again often.
-func granting(p *plan, r *rand.Rand) {
-	distant(p, r)
-	p.members, p.grants, p.session = 3, true, 4*time.Second
-	p.tick = p.session / 20
 }
 
 // deposable is a narrow world in which others are elected long before a session ends.

@@ -5,13 +5,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
-	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
@@ -21,8 +19,7 @@ type machine struct {
 	name    string
 	latency time.Duration
 	packets *proxy.Proxy
-	addrs   []string             // of the proxy, one for each member
-	asks    func() time.Duration // draws the session timeout of each connection; nil: that of the client
+	addrs   []string // of the proxy, one for each member
 }
 
 // servers makes the ensemble and lets its members listen.
@@ -79,13 +76,7 @@ func (w *world) machine(name string, latency time.Duration) *machine {
 
 // connect waits for a session for as long as it takes.
 func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
-	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
-		c, err := m.network.Host(m.name).DialContext(ctx, network, addr)
-		if err == nil && m.asks != nil {
-			c = test.AskFor(c, m.asks())
-		}
-		return c, err
-	}))
+	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(m.network.Host(m.name).DialContext))
 }
 
 func (m *machine) all() memnet.Path { return m.network.Between(m.name, memnet.Any) }

@@ -39,7 +39,6 @@ type plan struct {
 	resizes  bool
 	latency  time.Duration // the largest
 	tick     time.Duration // of the servers; a session has two at least
-	grants   bool          // each connection is granted another timeout, up to that of a session
 	sync     int           // after so many ticks members give their leader up, and it its members; 0: a session
 	phase    time.Duration // of the tick, at the start
 	kind     kind
@@ -226,10 +225,6 @@ func play(t *testing.T, p plan) *result {
 		}
 		w.news = max(w.news, time.Millisecond+2*latency)
 		h.net = w.machine(h.name, latency)
-		if p.grants {
-			timeouts := rand.New(rand.NewPCG(p.seed, uint64(1000+i)))
-			h.net.asks = func() time.Duration { return p.session / time.Duration(1+timeouts.IntN(4)) }
-		}
 		h.connect()
 		w.hosts = append(w.hosts, h)
 	}

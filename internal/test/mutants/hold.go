@@ -60,6 +60,8 @@ var ofTheHold = []mutant{
 		old:  `l.OnShorter(c.monitor.hurry)`,
 		new:  ``,
 		test: inRoot("TestALossIsToldInTimeAfterAShorterTimeoutIsGranted"),
+
+		unexplored: "in a world whose members grant different timeouts a grant that is not heard is a loss that no holder can know",
 	},
 	{
 		name: "shorter-timeout-from-the-old-packet",
@@ -68,6 +70,8 @@ var ofTheHold = []mutant{
 		old:  `old.base.Add(shorter)`,
 		new:  `old.base`,
 		test: inRoot("TestAHoldLivesOnAfterAShorterTimeoutIsGranted"),
+
+		unexplored: "in a world whose members grant different timeouts a grant that is not heard is a loss that no holder can know",
 	},
 	{
 		name: "longer-timeout-counts-at-once",
@@ -76,6 +80,8 @@ var ofTheHold = []mutant{
 		old:  `granted = min(granted, old.timeout)`,
 		new:  ``,
 		test: inRoot("TestALossIsToldInTimeAfterALongerTimeoutIsGranted"),
+
+		unexplored: "in a world whose members grant different timeouts a grant that is not heard is a loss that no holder can know",
 	},
 	{
 		name: "handshake-proved-by-what-was-sent-before",
