@@ -117,7 +117,7 @@ func (c *child) wait() {
 				c.signal(syscall.SIGCONT)
 				continue
 			}
-			time.Sleep(50 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond) // a person who types fg does not notice that
 			options |= syscall.WNOHANG
 		}
 		var status syscall.WaitStatus

@@ -50,7 +50,7 @@ func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 func TestNoDeadProcessesPileUp(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	c := start(t, "", "run", path, "--", "sh", "-c",
+	c := start(t, "", "run", path, "--", "sh", "-c", // which sleeps until its orphans have ended
 		"echo parent $PPID; for i in 1 2 3 4 5; do (sleep 0.01 &); done; sleep 0.5; echo done; read line")
 	zklock := c.Hears("parent")
 	c.Hears("done")

@@ -144,48 +144,49 @@ func TestBreakAsksAtATerminal(t *testing.T) {
 	free(t, path)
 }
 
-// inShell runs lines in an interactive shell with job control. Each line begins when the screen
-// shows what the one before waits for.
-func inShell(t *testing.T, path string) *screen {
+// inShell runs a line in an interactive shell with job control, until it has echoed "typed".
+func inShell(t *testing.T, path, line string) *screen {
 	t.Helper()
 	s := atTerminal(t, `export ZKLOCK="$0" P="$1"; PS1= PROMPT_COMMAND= exec bash --norc --noprofile --noediting -i`, path)
 	s.types("export ZKLOCK_UNDER_TEST=1; stty -echo; echo shell ready\n")
 	s.shows("shell ready")
+	s.types(line + "\n")
+	s.shows("typed")
 	return s
 }
 
-// A pager behind zklock reads the terminal, too.
-func TestAPagerBehindUsHasTheTerminal(t *testing.T) {
-	path := test.Path(t)
-	s := inShell(t, path)
-	s.types("\"$ZKLOCK\" run $P -- sh -c 'echo typed; sleep 1' | sh -c 'read line; echo $line; read line </dev/tty; echo got $line'\n")
-	s.shows("typed")
+// asksForAWord types what the line reads from the terminal.
+func (s *screen) asksForAWord() {
+	s.Helper()
 	s.types("a word\n")
 	s.shows("got a word")
+}
+
+// A pager behind zklock reads the terminal, too, while the command sleeps.
+func TestAPagerBehindUsHasTheTerminal(t *testing.T) {
+	path := test.Path(t)
+	s := inShell(t, path, "\"$ZKLOCK\" run $P -- sh -c 'echo typed; sleep 1' | sh -c 'read line; echo $line; read line </dev/tty; echo got $line'")
+	s.asksForAWord()
 	free(t, path)
 }
 
 // A command that was started in the background gets the terminal with fg.
 func TestTheTerminalComesWithForeground(t *testing.T) {
 	path := test.Path(t)
-	s := inShell(t, path)
-	s.types("\"$ZKLOCK\" run $P -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000' &\n")
-	s.shows("typed")
+	s := inShell(t, path, "\"$ZKLOCK\" run $P -- sh -c 'echo typed; read line; echo got $line; exec sleep 1000' &")
 	s.types("fg\n")
-	s.types("a word\n")
-	s.shows("got a word")
+	s.asksForAWord()
 	s.types("\x03") // ^C
 	s.types("echo code $?\n")
 	s.shows(fmt.Sprint("code ", killedBy(syscall.SIGINT)))
 	free(t, path)
 }
 
-// ^Z does not stop zklock either, which would lose its lock.
+// ^Z does not stop zklock either, which would lose its lock: the command sleeps for longer than a
+// session without heartbeats lasts.
 func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 	path := test.Path(t)
-	s := inShell(t, path)
-	s.types("\"$ZKLOCK\" run -timeout 4s $P -- sh -c 'echo typed; sleep 6; echo slept' </dev/null; echo code $?\n")
-	s.shows("typed")
+	s := inShell(t, path, "\"$ZKLOCK\" run -timeout 4s $P -- sh -c 'echo typed; sleep 6; echo slept' </dev/null; echo code $?")
 	s.types("\x1a") // ^Z
 	s.shows("slept")
 	s.shows("code 0")
@@ -195,11 +196,8 @@ func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 // A command reads /dev/tty, and standard input leads elsewhere.
 func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
 	path := test.Path(t)
-	s := inShell(t, path)
-	s.types("\"$ZKLOCK\" run -timeout 4s $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?\n")
-	s.shows("typed")
-	s.types("a word\n")
-	s.shows("got a word")
+	s := inShell(t, path, "\"$ZKLOCK\" run -timeout 4s $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?")
+	s.asksForAWord()
 	s.shows("code 0")
 	free(t, path)
 }

@@ -43,6 +43,7 @@ func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 			go func() { _, _ = io.Copy(in, out); in.Close() }()
 		}
 	}()
+	// It sleeps for two of the shorter timeouts.
 	c := start(t, l.Addr().String(), "run", "-timeout", "20s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
 	c.Hears("pid")
 	mu.Lock()

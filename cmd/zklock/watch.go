@@ -202,7 +202,7 @@ func (n *memberNodes) await(m member) {
 		other = (<-events).Type == zk.EventNodeDataChanged
 	}
 	if err != nil && err != zk.ErrNoNode && err != zk.ErrNoAuth && err != zk.ErrClosing {
-		time.Sleep(time.Second) // the read got no answer
+		time.Sleep(time.Second) // the read got no answer: the next look must not come at once, on and on
 		other = true
 	}
 	n.mu.Lock()

@@ -181,18 +181,18 @@ func TestAPingThatWasDueMeanwhileComesFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 				r := rawSession(t, f, 4*time.Second)
-				time.Sleep(2900 * time.Millisecond)
+				time.Sleep(2900 * time.Millisecond) // virtual: shortly before the leader's ping
 				r.call(opPing, nil)
-				time.Sleep(c.from - e.now())
+				time.Sleep(c.from - e.now()) // virtual: the follower has a note of it, and the leader has none
 				f.Isolate()
-				time.Sleep(c.to - e.now())
+				time.Sleep(c.to - e.now()) // virtual: pings are due meanwhile, or none is
 				f.Heal()
 				f.Isolate()
-				time.Sleep(c.over - e.now() - time.Millisecond)
+				time.Sleep(c.over - e.now() - time.Millisecond) // virtual: to right before the end
 				if len(e.Sessions()) != 1 {
 					t.Error("the session ended too early")
 				}
-				time.Sleep(2 * time.Millisecond)
+				time.Sleep(2 * time.Millisecond) // virtual: to right behind it
 				if len(e.Sessions()) != 0 {
 					t.Error("the session is still there")
 				}

@@ -198,7 +198,7 @@ func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
 		h := newHosts([]string{"zk:2181"}, 6*time.Second)
 		h.resolve = func(ctx context.Context, _ string) ([]string, error) {
 			select {
-			case <-time.After(5 * time.Second): // virtual
+			case <-time.After(5 * time.Second): // virtual: the dead one's time
 				return []string{"10.0.0.1"}, nil
 			case <-ctx.Done():
 				return nil, ctx.Err()
@@ -206,7 +206,7 @@ func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
 		}
 		start := time.Now()
 		for time.Since(start) < time.Hour {
-			time.Sleep(h.pause()) // virtual
+			time.Sleep(h.pause()) // virtual: as the client pauses between two attempts
 			given, _ := h.Next()
 			began := time.Now()
 			address, _, err := h.address(ctx, given, true)
