@@ -2,8 +2,8 @@
 
 GO       ?= go
 FUZZTIME ?= 60s
-# How many packages at a time.
-PARALLEL ?= 2
+# How many packages at a time: one more than the processors of a small machine, for those that wait for a server.
+PARALLEL ?= 3
 # Longer than any package needs with the race detector on two cores, shorter than a CI job's patience.
 TIMEOUT  ?= 6m
 

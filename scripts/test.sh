@@ -17,7 +17,7 @@ inside() {
 # every benchmark runs once, so that none of them breaks unseen.
 ours() {
 	local status=0 dir benched
-	inside . -race -skip '^TestModel' -p "${PARALLEL:-2}" "$@" || status=1
+	inside . -race -skip '^TestModel' -p "${PARALLEL:-3}" "$@" || status=1
 	case " $* " in
 	*" ./... "*)
 		# bash 3, that of macOS, has no mapfile, and takes an empty array for an unset one.
