@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,13 +21,16 @@ const guardName = "zklock-guard"
 // then again and again for how much longer the group may run, and at last "done". If the pipe ends
 // without it, zklock is dead.
 type watcher struct {
-	pipe *os.File
-	cmd  *exec.Cmd
+	pipe  *os.File
+	cmd   *exec.Cmd
+	group int // the command's; 0 until there is one
 }
 
 // startGuard is called before the command is started, so that the command never runs without a
 // guard.
-func startGuard() (*watcher, error) {
+func startGuard() (*watcher, error) { return startGuardOf(0, 0) }
+
+func startGuardOf(group int, left time.Duration) (*watcher, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -36,24 +40,46 @@ func startGuard() (*watcher, error) {
 		return nil, err
 	}
 	defer in.Close()
-	cmd := &exec.Cmd{Path: path, Args: []string{guardName}, Stdin: in, Stderr: os.Stderr}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal that ends zklock's group must not end the guard
-	if err := cmd.Start(); err != nil {
+	w := &watcher{pipe: pipe}
+	if group != 0 { // a zklock that is stopped right after the start could not say it any more
+		w.guards(group)
+		w.allow(left)
+	}
+	w.cmd = &exec.Cmd{Path: path, Args: []string{guardName}, Stdin: in, Stderr: os.Stderr}
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal that ends zklock's group must not end the guard
+	if err := w.cmd.Start(); err != nil {
 		pipe.Close()
 		return nil, fmt.Errorf("starting a second process to watch over the command: %w", err)
 	}
-	return &watcher{pipe, cmd}, nil
+	return w, nil
 }
 
-func (w *watcher) tell(format string, args ...any) {
+func (w *watcher) tell(format string, args ...any) error {
 	_ = w.pipe.SetWriteDeadline(time.Now().Add(time.Second)) // a guard that is stopped must not block zklock
-	fmt.Fprintf(w.pipe, format+"\n", args...)
+	_, err := fmt.Fprintf(w.pipe, format+"\n", args...)
+	return err
 }
 
-func (w *watcher) group(pid int)            { w.tell("group %d", pid) }
-func (w *watcher) allow(left time.Duration) { w.tell("left %d", int64(left)) }
+func (w *watcher) guards(group int) {
+	w.group = group
+	_ = w.tell("group %d", group)
+}
+
+// allow starts another guard where this one was killed.
+func (w *watcher) allow(left time.Duration) {
+	if err := w.tell("left %d", int64(left)); !errors.Is(err, syscall.EPIPE) {
+		return
+	}
+	another, err := startGuardOf(w.group, left)
+	if err != nil {
+		return // tried again with the next allow
+	}
+	w.done()
+	*w = *another
+}
+
 func (w *watcher) done() {
-	w.tell("done")
+	_ = w.tell("done")
 	w.pipe.Close()
 	stopped := time.AfterFunc(time.Second, func() { _ = w.cmd.Process.Kill() })
 	defer stopped.Stop()

@@ -15,6 +15,16 @@ import (
 // guardOf finds the guard among the children of a zklock.
 func guardOf(t *testing.T, zklock string) int {
 	t.Helper()
+	n := findGuard(t, zklock)
+	if n == 0 {
+		t.Fatalf("zklock %s has no guard", zklock)
+	}
+	return n
+}
+
+// findGuard returns 0 where there is none.
+func findGuard(t *testing.T, zklock string) int {
+	t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%s/task/%s/children", zklock, zklock))
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +39,6 @@ func guardOf(t *testing.T, zklock string) int {
 			return n
 		}
 	}
-	t.Fatalf("no guard among %s", children)
 	return 0
 }
 
@@ -43,6 +52,30 @@ func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 	}
 	finish(t, c)
 	free(t, path)
+}
+
+// The system may kill the guard alone, for want of memory.
+func TestAKilledGuardIsReplaced(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	c := start(t, "", "run", "-timeout", session.String(), path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)
+	zklock := c.Hears("parent")
+	group := pids(t, c)
+	killed := guardOf(t, zklock)
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	test.Eventually(t, soon, "another guard", func() bool {
+		other := findGuard(t, zklock)
+		return other != 0 && other != killed
+	})
+	granted := next(t, path, realzk.Some(t)[0], group)
+	inLine(t, path, 2)
+	dead := diedAt(group)
+	c.Pause()
+	overtaken(t, dead, granted)
+	c.Resume()
+	ends(t, c, exitLost)
 }
 
 // A command may live for months, and start processes that outlive their parents. zklock is the

@@ -52,7 +52,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	defer s.guard.done()
 	adoptOrphans()
 	s.child, err = startChild(o.argv, environment(o.path, h.Token()), func(group int) {
-		s.guard.group(group)
+		s.guard.guards(group)
 		if deadline := h.Deadline(); !deadline.IsZero() {
 			s.allow(deadline)
 		}
