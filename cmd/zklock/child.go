@@ -108,10 +108,14 @@ func cannotRun(name string, err error) error {
 // not hold a lock, so wait continues the command.
 func (c *child) wait() {
 	asks := false // for the terminal, and stands still
+	var tty *terminal
 	for {
 		options := syscall.WUNTRACED
 		if asks { // no signal reports that zklock is in the foreground: to the shell it is not stopped
-			if tty := askedFor(); tty != nil {
+			if tty == nil {
+				tty = askedFor()
+			}
+			if tty.ours() {
 				tty.lend(c.pid)
 				c.tty, asks = tty, false
 				c.signal(syscall.SIGCONT)

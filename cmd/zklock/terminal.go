@@ -8,20 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the terminal whose foreground group zklock is in; nil if there is none. The command
-// has a group of its own, which must be in the foreground to read from the terminal, and to get the
-// signals of ^C and ^\ directly.
+// terminal is one whose foreground the command needs: it has a group of its own, which must be in
+// the foreground to read from the terminal, and to get the signals of ^C and ^\ directly.
 type terminal struct{ fd int }
 
+// ourTerminal is that in whose foreground zklock is; nil if there is none.
+//
 // Another program of the same job may need the terminal, as in zklock run ... | less. So where
 // standard output leads elsewhere it is lent only when the command asks for it, see child.wait.
 func ourTerminal() *terminal {
-	fd := int(os.Stdin.Fd())
-	front, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
-	if err != nil || front != syscall.Getpgrp() {
-		return nil
+	if t := (&terminal{int(os.Stdin.Fd())}); t.ours() {
+		return t
 	}
-	return &terminal{fd}
+	return nil
 }
 
 // askedFor is the terminal that stops a command which reads it from the background. Standard input
@@ -31,21 +30,20 @@ func askedFor() *terminal {
 	if err != nil {
 		return nil
 	}
-	if front, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP); err != nil || front != syscall.Getpgrp() {
-		unix.Close(fd)
-		return nil
-	}
 	return &terminal{fd}
 }
 
-// alone reports whether standard output is the terminal, too: no pipe leads to another program.
-func (t *terminal) alone() bool {
+// ours reports whether zklock's group is in the foreground.
+func (t *terminal) ours() bool {
 	if t == nil {
 		return false
 	}
-	front, err := unix.IoctlGetInt(int(os.Stdout.Fd()), unix.TIOCGPGRP)
+	front, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	return err == nil && front == syscall.Getpgrp()
 }
+
+// alone reports whether standard output is the terminal, too: no pipe leads to another program.
+func (t *terminal) alone() bool { return t != nil && (&terminal{int(os.Stdout.Fd())}).ours() }
 
 // lend puts a group in the foreground in place of ours, which is there.
 func (t *terminal) lend(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) }
