@@ -107,7 +107,7 @@ func (m *monitor) period() time.Duration { return m.client.link.HeartbeatAfter()
 func (m *monitor) schedule(now time.Time) {
 	next := m.nextBeat
 	if !m.beating.IsZero() {
-		next = now.Add(m.period()) // beat calls schedule again when the heartbeat is answered
+		next = now.Add(m.period()) // beat calls tick when the heartbeat is answered
 	}
 	link := m.client.link
 	if deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {
@@ -174,14 +174,13 @@ func (m *monitor) tick() {
 func (m *monitor) beat(ctx context.Context) {
 	m.client.beat(ctx)
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.giveUp()
 	m.beating, m.giveUp = time.Time{}, nil
-	if len(m.leases) > 0 {
-		now := time.Now()
-		m.nextBeat = now.Add(m.period())
-		m.schedule(now)
-	}
+	m.nextBeat = time.Now().Add(m.period())
+	m.mu.Unlock()
+	// Not schedule alone: the answer may be of the next session, whose deadline is later than that
+	// of the leases of the former one.
+	m.tick()
 }
 
 // beat sends one heartbeat. After a reconnect the old deadline stays until the quorum has answered,

@@ -197,3 +197,23 @@ func TestRefreshWaitsForAnAnswer(t *testing.T) {
 		}
 	})
 }
+
+// A session ends during an outage, long before its deadline, and a heartbeat that waits for a
+// connection is answered in the next session. The holders of the former session are told all the
+// same, at its deadline at the latest.
+func TestALossIsToldInTimeWhenTheHeartbeatIsAnsweredInTheNextSession(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		lease, lost := l.keep(t)
+		l.Refuse()
+		deadline := lease.Deadline()
+		time.Sleep(time.Until(deadline) - time.Second) // virtual: a second before the deadline
+		v.Expire(t, l.conn)
+		must(t, l.Accept())
+		mustBe(t, result(t, 10*time.Second, "loss", lost), errExpired)
+		if late := time.Since(deadline); late > 0 {
+			t.Errorf("told %v after the deadline", late)
+		}
+	})
+}

@@ -355,6 +355,16 @@ var ofTheSession = []mutant{
 		test: inSession("TestLossIsToldAtTheDeadline"),
 	},
 	{
+		name: "deadline-of-the-next-session-awaited",
+		pkg:  "internal/zkclient",
+		why:  "a heartbeat that is answered in the next session puts the timer off, and the holders of the former one are told behind their deadline",
+		old:  "m.nextBeat = time.Now().Add(m.period())\n\tm.mu.Unlock()\n\t// Not schedule alone: the answer may be of the next session, whose deadline is later than that\n\t// of the leases of the former one.\n\tm.tick()",
+		new:  "m.nextBeat = time.Now().Add(m.period())\n\tif len(m.leases) > 0 {\n\t\tm.schedule(time.Now())\n\t}\n\tm.mu.Unlock()",
+		test: inSession("TestALossIsToldInTimeWhenTheHeartbeatIsAnsweredInTheNextSession"),
+
+		unexplored: "its holders may read their nodes, whose watches tell them, and a session ends before its deadline by hand alone",
+	},
+	{
 		name: "refresh-asks-no-server",
 		pkg:  "internal/zkclient",
 		why:  "a process that was stopped goes on with what it knew before",
