@@ -98,6 +98,10 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 //
 //	conn, err := zklocks.Connect(ctx, s.Addrs(), timeout, zklocks.WithDialer(host.Dial))
 func (h *Host) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return h.dial(ctx, network, addr, false)
+}
+
+func (h *Host) dial(ctx context.Context, network, addr string, forgets bool) (net.Conn, error) {
 	if why := foreign(h.s.bubble); why != "" {
 		return nil, fmt.Errorf("zktest: dial %s: %s", addr, why)
 	}
@@ -105,7 +109,7 @@ func (h *Host) Dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if at < 0 {
 		return nil, fmt.Errorf("zktest: dial %s from host %s: not an address of this server, which has %q", addr, h.name, h.s.Addrs())
 	}
-	d := h.s.clients.dials(ctx, h)
+	d := h.s.clients.dials(ctx, h, forgets)
 	conn, err := h.from.DialContext(ctx, network, h.way(at))
 	if err != nil {
 		h.s.clients.failed(d)
@@ -129,7 +133,7 @@ func (h *Host) way(member int) string {
 func (h *Host) DialTimeout(network, addr string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	conn, err := h.Dial(ctx, network, addr)
+	conn, err := h.dial(ctx, network, addr, true)
 	if err != nil && h.s.isStopping() {
 		// A client that the test has not closed, and that Dial has recorded for the test's failure,
 		// dials on a goroutine of its own, without end. It cannot be closed from here, and would

@@ -29,6 +29,10 @@ type dialed struct {
 	end  func()       // closes the client; nil if it is not known how
 	conn *memnet.Conn // nil during the attempt
 	late bool         // the server was being stopped
+
+	// forgets: the client is a zk.Conn, which does not close the connection on which it hears that
+	// its session has expired. The server closes that.
+	forgets bool
 }
 
 func (d *dialed) String() string {
@@ -38,9 +42,14 @@ func (d *dialed) String() string {
 	return fmt.Sprintf("host %q, made near %s", d.host.name, d.made)
 }
 
+// over reports whether the client is done with the connection: it has closed it, or forgotten it.
+func (d *dialed) over() bool {
+	return d.conn != nil && (d.conn.Closed() || d.forgets && d.conn.Ended())
+}
+
 // dials records that a client begins to dial.
-func (c *clients) dials(ctx context.Context, h *Host) *dialed {
-	d := &dialed{host: h, end: liveness.Closer(ctx), late: h.s.isStopping()}
+func (c *clients) dials(ctx context.Context, h *Host, forgets bool) *dialed {
+	d := &dialed{host: h, end: liveness.Closer(ctx), late: h.s.isStopping(), forgets: forgets}
 	stack := stackOf(false)
 	id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
 	c.mu.Lock()
@@ -56,7 +65,7 @@ func (c *clients) dials(ctx context.Context, h *Host) *dialed {
 		c.made = make(map[string]string)
 	}
 	c.made[id] = made
-	c.dialed = slices.DeleteFunc(c.dialed, func(d *dialed) bool { return !d.late && d.conn != nil && d.conn.Closed() })
+	c.dialed = slices.DeleteFunc(c.dialed, func(d *dialed) bool { return !d.late && d.over() })
 	c.dialed = append(c.dialed, d)
 	return d
 }
@@ -78,7 +87,7 @@ func (c *clients) opened(d *dialed, conn *memnet.Conn) {
 
 // open are the connections that their program has not closed, and attempts.
 func (c *clients) open() []*dialed {
-	return c.which(func(d *dialed) bool { return d.conn == nil || !d.conn.Closed() })
+	return c.which(func(d *dialed) bool { return !d.over() })
 }
 
 // late are those that were dialed while the server was being stopped.

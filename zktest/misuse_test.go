@@ -151,6 +151,21 @@ func TestConnectionsThatAreBeingClosed(t *testing.T) {
 	})
 }
 
+// A zk.Conn drops the connection on which it hears that its session has expired, and does not close
+// it. The server has closed that, and the test can do nothing about it.
+func TestAConnectionThatItsClientForgets(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		conn, _, err := zk.Connect(s.Addrs(), 10*time.Second, zk.WithDialer(s.Host("a").DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+		must(t, err)
+		defer conn.Close()
+		_, err = answers(conn)
+		must(t, err)
+		s.Expire(conn)
+		eventually(t, 10*time.Second, func() error { _, err := answers(conn); return err })
+	})
+}
+
 func TestWrongBubble(t *testing.T) {
 	outside := zktest.NewServer(t)
 	host := outside.Host("a")

@@ -203,6 +203,14 @@ func (c *Conn) Closed() bool {
 	return c.closed
 }
 
+// Ended reports whether the other end has closed its writing side, and all that it wrote has
+// arrived.
+func (c *Conn) Ended() bool {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	return c.fin
+}
+
 // SetDeadline sets the deadlines of Read and Write.
 func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadlines(&t, &t) }
 
