@@ -151,6 +151,58 @@ func TestConnectionsThatAreBeingClosed(t *testing.T) {
 	})
 }
 
+// Nor is one of which the client waits for an answer that the test keeps from it, for longer than
+// the cleanup does.
+func TestConnectionsThatAreClosedInVain(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn)
+	}{
+		{"a member is paused", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+			conn := connect()
+			_, err := answers(conn)
+			must(t, err)
+			s.Members()[0].Pause()
+			conn.Close()
+		}},
+		{"the handshake is held", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+			held := a.Next(zktest.Handshake, zktest.HoldReply)
+			conn := connect()
+			<-held.Fired()
+			conn.Close()
+		}},
+		{"a reply is lost", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+			lost := a.Next(zktest.Exists, zktest.LoseReply)
+			conn := connect()
+			go answers(conn)
+			<-lost.Fired()
+			conn.Close()
+		}},
+		{"all is late", func(t *testing.T, s *zktest.Server, a *zktest.Host, connect func() *zk.Conn) {
+			conn := connect()
+			_, err := answers(conn)
+			must(t, err)
+			a.Delay(time.Hour)
+			conn.Close()
+		}},
+	} {
+		test := func(t *testing.T) {
+			s := zktest.NewServer(t, zktest.WithTick(10*time.Minute)) // sessions of 20 minutes and more
+			a := s.Host("a")
+			c.test(t, s, a, func() *zk.Conn {
+				conn, _, err := zk.Connect(s.Addrs(), time.Hour, zk.WithDialer(a.DialTimeout), zk.WithLogInfo(false), zk.WithLogger(quiet{}))
+				must(t, err)
+				return conn
+			})
+		}
+		t.Run(c.name, func(t *testing.T) { bubble(t, test) })
+		t.Run(c.name+" in real time", func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
+
 // A zk.Conn drops the connection on which it hears that its session has expired, and does not close
 // it. The server has closed that, and the test can do nothing about it.
 func TestAConnectionThatItsClientForgets(t *testing.T) {

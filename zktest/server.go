@@ -128,6 +128,13 @@ func (s *Server) stop() {
 	// A client that is being closed may wait for a network that the test has broken.
 	s.network.Between(memnet.Any, memnet.Any).Heal()
 	open := s.await(s.clients.open)
+	cut := len(open) > 0
+	if cut {
+		// Or for an answer that is held, or of a member that is paused. When its connection ends, a
+		// client that is being closed ends, too, and one that the test has left open dials.
+		s.network.Between(memnet.Any, memnet.Any).Cut()
+		open = s.await(s.clients.open)
+	}
 	s.mu.Lock()
 	s.stopping = true // a client that still runs dials
 	hosts := s.hosts
@@ -140,7 +147,7 @@ func (s *Server) stop() {
 		h.proxy.Close()
 	}
 	s.network.Close()
-	if len(open) > 0 || s.bubble != "" {
+	if cut || s.bubble != "" {
 		time.Sleep(1500 * time.Millisecond) // zk.Conn pauses for a second between its attempts
 		open = append(open, s.clients.late()...)
 	}
@@ -171,8 +178,7 @@ func (s *Server) isStopping() bool {
 	return s.stopping
 }
 
-// await waits for clients that are being closed, and returns those that are left. If a member is
-// dead or paused it waits as long as the client does.
+// await waits for clients that are being closed, and returns those that are left.
 func (s *Server) await(open func() []*dialed) []*dialed {
 	patience := 2 * time.Second
 	if s.bubble != "" {

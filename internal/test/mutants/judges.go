@@ -115,6 +115,14 @@ var ofTheJudges = []mutant{
 		test: inKit("TestAConnectionThatItsClientForgets"),
 	},
 	{
+		name: "kit-waits-for-clients-that-wait-for-it",
+		pkg:  "zktest",
+		why:  "a test that closes its connection while no answer comes would fail",
+		old:  "s.network.Between(memnet.Any, memnet.Any).Cut()",
+		new:  "",
+		test: inKit("TestConnectionsThatAreClosedInVain"),
+	},
+	{
 		name: "kit-takes-any-t",
 		pkg:  "zktest",
 		why:  "the cleanups of an outer t run when the bubble has ended in a panic",
