@@ -307,7 +307,7 @@ func (c *conn) connect(d *decoder) {
 		c.shut()
 		return
 	}
-	c.timeout = m.e.clampTimeout(timeout)
+	c.timeout = m.clampTimeout(timeout)
 	if id == 0 {
 		c.setSession(m.nextSession)
 		m.nextSession++

@@ -45,6 +45,10 @@ type Config struct {
 	// Log is called with a text for each event of members and sessions. Nil: none. It is called
 	// from many goroutines.
 	Log func(string)
+
+	// Expired is called when the leader has ended a session by its timer, with the timeout that it
+	// has counted: that of the connection by which it last heard of the session. Nil: none.
+	Expired func(session int64, timeout time.Duration)
 }
 
 // Ensemble is a set of servers with one log.
@@ -69,7 +73,7 @@ type Ensemble struct {
 	listeners map[net.Listener]struct{}
 	accepted  int64 // connections so far
 	toClose   []net.Conn
-	notes     []string
+	calls     []func() // of Config.Log and Config.Expired
 	scratch   []byte
 
 	electAlarm alarm
@@ -128,20 +132,21 @@ func (e *Ensemble) lock() { e.mu.Lock() }
 
 // unlock does what must not be done while mu is held: I/O, and calls of foreign code.
 func (e *Ensemble) unlock() {
-	conns, notes := e.toClose, e.notes
-	e.toClose, e.notes = nil, nil
+	conns, calls := e.toClose, e.calls
+	e.toClose, e.calls = nil, nil
 	e.mu.Unlock()
 	for _, nc := range conns {
 		nc.Close()
 	}
-	for _, s := range notes {
-		e.cfg.Log(s)
+	for _, call := range calls {
+		call()
 	}
 }
 
 func (e *Ensemble) note(format string, args ...any) {
 	if e.cfg.Log != nil {
-		e.notes = append(e.notes, fmt.Sprintf(format, args...))
+		text := fmt.Sprintf(format, args...)
+		e.calls = append(e.calls, func() { e.cfg.Log(text) })
 	}
 }
 
@@ -193,7 +198,7 @@ func (m *Member) apply(x *txn, r *request) {
 	switch x.kind {
 	case opCloseSession:
 		if m.role == leading {
-			delete(m.tracker.sessions, x.session)
+			m.forgetSession(x.session)
 		}
 		delete(m.touched, x.session)
 		if c := m.bySession[x.session]; c != nil && (r == nil || r.c != c) {

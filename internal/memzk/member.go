@@ -2,6 +2,7 @@ package memzk
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"time"
 )
@@ -42,6 +43,8 @@ type Member struct {
 	lag               time.Duration
 	due               []time.Duration // when to apply what is received and not applied
 
+	minSession, maxSession time.Duration // of the session timeouts that it grants
+
 	nextSession int64
 	conns       map[*conn]struct{}
 	bySession   map[int64]*conn
@@ -73,6 +76,7 @@ func (e *Ensemble) newMember(id int) *Member {
 		tree: newTree(), watches: newWatches(&e.behavior),
 		conns: map[*conn]struct{}{}, bySession: map[int64]*conn{},
 		touched: map[int64]time.Duration{}, started: time.Now(),
+		minSession: e.cfg.MinSession, maxSession: e.cfg.MaxSession,
 	}
 	m.tree.watches = m.watches
 	m.nextSession = firstSession(id, time.Now())
@@ -238,6 +242,18 @@ func (m *Member) Restart() {
 		return
 	}
 	e.seek()
+}
+
+// Limit sets the shortest and the longest session timeout that the member grants, in the place of
+// those of the Config. Connections that it has keep theirs. A server reads its limits when it
+// starts: call it before Restart.
+func (m *Member) Limit(least, most time.Duration) {
+	if least <= 0 || least > most {
+		panic(fmt.Sprintf("memzk: session timeouts from %v to %v", least, most))
+	}
+	m.e.lock()
+	defer m.e.unlock()
+	m.minSession, m.maxSession = least, most
 }
 
 // Pause stops the member's process as SIGSTOP does: connections stay, nothing is answered, and no
@@ -453,7 +469,7 @@ func (m *Member) ping() {
 // answerPing tells the leader of the sessions in use.
 func (m *Member) answerPing() {
 	for _, id := range sortedKeys(m.touched) {
-		m.leader.tracker.touch(id, m.e.now(), m.touched[id])
+		m.leader.touchSession(id, m.touched[id])
 	}
 	clear(m.touched)
 }
@@ -528,10 +544,9 @@ func (m *Member) resumeSession(c *conn) {
 
 // validateSession is the leader's. The session belongs to the member where the client is now.
 func (m *Member) validateSession(r *request) {
-	valid := m.tracker.touch(r.session, m.e.now(), r.c.timeout)
+	valid := m.touchSession(r.session, r.c.timeout)
 	if valid {
 		m.tracker.setOwner(r.session, r.from)
-		m.setSessionAlarm()
 	}
 	r.c.establish(valid)
 }

@@ -76,7 +76,7 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 // else with the answer to the leader's next ping.
 func (m *Member) touch(c *conn) bool {
 	if m.role == leading {
-		return m.tracker.touch(c.session, m.e.now(), c.timeout)
+		return m.touchSession(c.session, c.timeout)
 	}
 	m.touched[c.session] = c.timeout
 	m.setPingAlarm()

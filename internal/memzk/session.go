@@ -11,8 +11,10 @@ import (
 // with a full timeout.
 type session struct {
 	id      int64
+	timeout time.Duration // that was counted last
 	expires time.Duration // since the start of the ensemble
 	closing bool
+	expired bool    // closing, because its time has come
 	owner   *Member // the member that the client is connected to; nil: not seen since the leader leads
 }
 
@@ -36,7 +38,7 @@ func (t *tracker) track(id int64, now, timeout time.Duration) *session {
 		s = &session{id: id}
 		t.sessions[id] = s
 	}
-	s.expires = t.bucket(now + timeout)
+	s.timeout, s.expires = timeout, t.bucket(now+timeout)
 	return s
 }
 
@@ -47,7 +49,7 @@ func (t *tracker) touch(id int64, now, timeout time.Duration) bool {
 	if s == nil || s.closing {
 		return false
 	}
-	s.expires = t.bucket(now + timeout)
+	s.timeout, s.expires = timeout, t.bucket(now+timeout)
 	return true
 }
 
@@ -76,7 +78,7 @@ func (t *tracker) due(now time.Duration, random *rand.Rand) []int64 {
 	var ids []int64
 	for id, s := range t.sessions {
 		if !s.closing && s.expires <= now {
-			s.closing = true
+			s.closing, s.expired = true, true
 			ids = append(ids, id)
 		}
 	}
@@ -107,8 +109,9 @@ func (e *Ensemble) password(id int64) (p [16]byte) {
 	return p
 }
 
-func (e *Ensemble) clampTimeout(ms int32) time.Duration {
-	return max(e.cfg.MinSession, min(e.cfg.MaxSession, time.Duration(ms)*time.Millisecond))
+// clampTimeout is the timeout that the member grants to a client that asks for one.
+func (m *Member) clampTimeout(ms int32) time.Duration {
+	return max(m.minSession, min(m.maxSession, time.Duration(ms)*time.Millisecond))
 }
 
 // firstSession is where a member starts to count, as ZooKeeper does: its number, and the time.
@@ -126,8 +129,27 @@ func (m *Member) startSessions() {
 	m.setSessionAlarm()
 }
 
-// setSessionAlarm is called when a timer may have become the first. Touches only move timers away:
-// then the alarm comes too early, once, and is set again.
+// touchSession moves the session's timer, to an earlier time if the timeout is shorter than the last
+// one. It returns false for a session that is over or closing.
+func (m *Member) touchSession(id int64, timeout time.Duration) bool {
+	if !m.tracker.touch(id, m.e.now(), timeout) {
+		return false
+	}
+	m.sessionAlarm.before(m.tracker.sessions[id].expires)
+	return true
+}
+
+// forgetSession is called when the end of the session has been committed.
+func (m *Member) forgetSession(id int64) {
+	s, told := m.tracker.sessions[id], m.e.cfg.Expired
+	if s != nil && s.expired && told != nil {
+		m.e.calls = append(m.e.calls, func() { told(id, s.timeout) })
+	}
+	delete(m.tracker.sessions, id)
+}
+
+// setSessionAlarm is called when a timer may have become the first. Where one is moved away, the
+// alarm comes too early, once, and is set again.
 func (m *Member) setSessionAlarm() {
 	if at, ok := m.tracker.next(); ok {
 		m.sessionAlarm.at(at)

@@ -102,6 +102,60 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
+// A member that is restarted with other limits grants other timeouts, also to a session that is
+// there, and the others do not.
+func TestMembersGrantTimeoutsByTheirOwnLimits(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		f.Kill()
+		f.Limit(6*time.Second, 8*time.Second)
+		f.Restart()
+		time.Sleep(time.Second)
+		for _, c := range []struct {
+			at   *Member
+			asks time.Duration
+			want int32
+		}{{f, time.Second, 6000}, {f, 7 * time.Second, 7000}, {f, time.Hour, 8000}, {g, time.Second, 4000}, {g, time.Hour, 40000}} {
+			if r := rawSession(t, c.at, c.asks); r.timeout != c.want {
+				t.Errorf("member %d, asked for %v, grants %d ms, want %d", c.at.ID(), c.asks, r.timeout, c.want)
+			}
+		}
+		r := rawSession(t, g, 40*time.Second)
+		if next, ok := r.again(f, r.zxid); !ok || next.timeout != 8000 {
+			t.Errorf("a session that moves is granted %d ms: %v", next.timeout, ok)
+		}
+	})
+}
+
+// The leader counts the timeout of the connection of which it hears last, and that may be one that
+// the client has left.
+func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
+	type end struct {
+		session int64
+		timeout time.Duration
+	}
+	var told []end
+	cfg := Config{Members: 3, Expired: func(session int64, timeout time.Duration) { told = append(told, end{session, timeout}) }}
+	bubble(t, cfg, func(t *testing.T, e *Ensemble) {
+		m := e.Members()
+		r := rawSession(t, m[0], 4*time.Second)
+		time.Sleep(100 * time.Millisecond)
+		r.call(opPing, nil)
+		moved := rawTo(t, m[2])
+		if !moved.shake(0, r.session, r.secret, 40*time.Second) || moved.timeout != 40000 {
+			t.Fatalf("granted %d ms by the leader", moved.timeout)
+		}
+		time.Sleep(5800 * time.Millisecond) // virtual: the first member has reported the session at a second
+		if len(e.Sessions()) != 1 {
+			t.Fatalf("after %v: the session has ended", e.now())
+		}
+		time.Sleep(200 * time.Millisecond) // virtual: the end of a tick
+		synctest.Wait()
+		if want := (end{r.session, 4 * time.Second}); len(e.Sessions()) != 0 || len(told) != 1 || told[0] != want {
+			t.Errorf("after %v: sessions %v, ended %v, want %v", e.now(), e.Sessions(), told, want)
+		}
+	})
+}
+
 // Clients that know of read-only servers send a byte more, and get one.
 func TestAHandshakeWithTheReadOnlyByte(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
