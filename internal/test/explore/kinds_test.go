@@ -55,6 +55,8 @@ var kindsOfWorlds = []kind{
 	{name: "cut off", bend: distant, strike: (*nemesis).part},
 	// A holder that knows nothing but the answer to the handshake of its session.
 	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear},
+	// A holder that comes to members which grant other session timeouts than the last one.
+	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).regrant},
 	// A holder that comes back to a leader that the others have given up.
 	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose},
 	// Directories that go with all that is in them, and come again with the same numbers.
@@ -162,6 +164,21 @@ func young(p *plan, r *rand.Rand) {
 	p.least = p.session
 	p.far = between(r, p.session/14, p.session/10)
 }
+
+// granting is a world of three members that grant session timeouts by limits of their own.
+func granting(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.members, p.hosts, p.workers, p.restarts = 3, 3, 1, true
+	p.session, p.length, p.long = 4*time.Second, 150*time.Second, 1
+	p.tick = p.session / []time.Duration{2 * mostGrants, 5 * mostGrants}[r.IntN(2)]
+	if r.IntN(2) == 0 {
+		p.far = between(r, p.session/100, p.session/40)
+	}
+}
+
+// mostGrants is how many times as long as the shortest session timeout the longest one is where
+// members grant several.
+const mostGrants = 4
 
 // deposable is a narrow world in which others are elected long before a session ends.
 func deposable(p *plan, r *rand.Rand) {

@@ -58,12 +58,13 @@ type ledger struct {
 
 	mu      sync.Mutex
 	inside  map[string][]*stay
-	ended   map[int64]bool    // sessions that the nemesis ended at the server
-	deleted map[string]bool   // claims of which the nemesis deletes a node, see claimOf
-	gone    map[string]int64  // when it had deleted one
-	doomed  map[string]bool   // those by which none may hold any more
-	waited  map[string]int64  // when a claim was seen to wait
-	worn    map[string]string // by path, the claim after which its directory should be deleted
+	ended   map[int64]bool          // sessions that the nemesis ended at the server
+	heard   map[int64]time.Duration // the shortest timeout of a session of which its host has heard
+	deleted map[string]bool         // claims of which the nemesis deletes a node, see claimOf
+	gone    map[string]int64        // when it had deleted one
+	doomed  map[string]bool         // those by which none may hold any more
+	waited  map[string]int64        // when a claim was seen to wait
+	worn    map[string]string       // by path, the claim after which its directory should be deleted
 	visits  map[string][]*visit
 	written map[string][]write
 	shown   map[string][]shown // views of leaders, see view
@@ -113,7 +114,7 @@ func (s *stay) part(path string) (one, others *stay) {
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
-		ended: make(map[int64]bool), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
+		ended: make(map[int64]bool), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown),
 	}
@@ -318,6 +319,30 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 		})
 	}
 	return taken
+}
+
+// hear is called when a host has read which timeout a server grants to its session.
+func (l *ledger) hear(session int64, granted time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if least, ok := l.heard[session]; !ok || granted < least {
+		l.heard[session] = granted
+	}
+}
+
+// expired is called at the instant at which a session has ended, with the timeout that the leader
+// has counted. If that is shorter than all of which the host has heard, a member has granted it in
+// answer to a handshake, and the answer was lost or is under way: the loss of what the host holds
+// is one that no holder can know. A waiter hears of the end later than that, for all news take
+// time.
+func (w *world) expired(session int64, counted time.Duration) {
+	w.ledger.mu.Lock()
+	heard := w.heard[session]
+	w.ledger.mu.Unlock()
+	if counted < heard {
+		w.say("grant not heard", "session %#x has ended after %v, and its host knows of %v", session, counted, heard)
+		w.takeAway(session, "")
+	}
 }
 
 // took is called when the nemesis has deleted a node: a server that is asked from now on knows.

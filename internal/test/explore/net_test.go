@@ -3,8 +3,10 @@ package explore
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"time"
 
 	"github.com/zklocks/zklocks"
@@ -20,6 +22,7 @@ type machine struct {
 	latency time.Duration
 	packets *proxy.Proxy
 	addrs   []string // of the proxy, one for each member
+	hear    func(session int64, granted time.Duration)
 }
 
 // servers makes the ensemble and lets its members listen.
@@ -30,6 +33,7 @@ func (w *world) servers() {
 		Phase: w.plan.phase, ContainerCheck: w.plan.reap,
 		SyncLimit: cmp.Or(w.sync, int(w.session/w.plan.tick)), // a session: a deposed leader answers for as long
 		Log:       func(text string) { w.say("", "server: %s", text) },
+		Expired:   w.expired,
 	})
 	w.doors = make(map[int]func())
 	for _, m := range w.ensemble.Members() {
@@ -53,7 +57,7 @@ func (w *world) accept(m *memzk.Member) {
 func (w *world) refuse(m *memzk.Member) { w.doors[m.ID()]() }
 
 func (w *world) machine(name string, latency time.Duration) *machine {
-	m := &machine{network: w.network, name: name, latency: latency}
+	m := &machine{network: w.network, name: name, latency: latency, hear: w.hear}
 	host := w.network.Host(name)
 	for _, member := range w.ensemble.Members() {
 		if m.packets == nil {
@@ -76,7 +80,37 @@ func (w *world) machine(name string, latency time.Duration) *machine {
 
 // connect waits for a session for as long as it takes.
 func (m *machine) connect(session time.Duration) (*zklocks.Conn, error) {
-	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(m.network.Host(m.name).DialContext))
+	return zklocks.Connect(context.Background(), m.addrs, session, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := m.network.Host(m.name).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &hearing{Conn: c, hear: m.hear}, nil
+	}))
+}
+
+// A hearing is a connection of the client that tells what the client reads of the answer to its
+// handshake.
+type hearing struct {
+	net.Conn
+	hear func(session int64, granted time.Duration)
+	head []byte // of the answer, up to the session
+}
+
+// Read reads. An answer begins with four bytes of length, the protocol's version, the timeout in
+// milliseconds and the session, 0 if that is over.
+func (c *hearing) Read(p []byte) (int, error) {
+	const end = 4 + 4 + 4 + 8
+	n, err := c.Conn.Read(p)
+	if more := min(n, end-len(c.head)); more > 0 {
+		if c.head = append(c.head, p[:more]...); len(c.head) == end {
+			granted := time.Duration(binary.BigEndian.Uint32(c.head[8:])) * time.Millisecond
+			if session := int64(binary.BigEndian.Uint64(c.head[12:])); session != 0 {
+				c.hear(session, granted)
+			}
+		}
+	}
+	return n, err
 }
 
 func (m *machine) all() memnet.Path { return m.network.Between(m.name, memnet.Any) }

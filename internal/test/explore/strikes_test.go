@@ -361,6 +361,63 @@ func (n *nemesis) bear() {
 	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
 }
 
+// regrant has a holder connect to one member after another, which grant different session timeouts,
+// and cuts it off then. Before that, most of the time, a member is restarted with other limits.
+func (n *nemesis) regrant() {
+	if !n.chance(3) {
+		n.limit(n.member())
+	}
+	h := n.holder()
+	for range 1 + n.random.IntN(3) {
+		n.move(h, n.member())
+	}
+	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
+	time.Sleep(3 * n.session / 2) // virtual: the session ends
+	h.net.heal()
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: all goes on
+}
+
+func (n *nemesis) member() *memzk.Member {
+	all := n.ensemble.Members()
+	return all[n.random.IntN(len(all))]
+}
+
+// limit restarts a member with other limits of the session timeouts that it grants.
+func (n *nemesis) limit(m *memzk.Member) {
+	draw := func() time.Duration { return n.session / time.Duration(1+n.random.IntN(mostGrants)) }
+	least := draw()
+	most := max(least, draw())
+	n.say("limits", "member %d is restarted, and grants %v to %v from then on", m.ID(), least, most)
+	n.refuse(m)
+	m.Kill()
+	m.Limit(least, most)
+	time.Sleep(between(n.random, time.Millisecond, n.session/8)) // virtual: the others answer meanwhile
+	m.Restart()
+	n.accept(m)
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it joins, and all go on
+}
+
+// move has a host reach one member alone, until a while after it has connected to it, and now and
+// then not for long enough.
+func (n *nemesis) move(h *host, to *memzk.Member) {
+	n.say("moved", "%s: reaches only member %d", h.name, to.ID())
+	for _, m := range n.ensemble.Members() {
+		if m != to {
+			n.network.Between(h.name, memberHost(m)).Partition()
+		}
+	}
+	h.net.all().Cut()
+	least := between(n.random, time.Millisecond, n.session/2)
+	for end := time.Now().Add(least); time.Now().Before(end); time.Sleep(time.Millisecond) { // virtual: it connects
+		if n.ensemble.Connected()[h.client().conn.Client().SessionID()] == to {
+			break
+		}
+	}
+	pause := []time.Duration{n.tick, n.session}[n.random.IntN(2)]
+	time.Sleep(between(n.random, time.Millisecond, pause)) // virtual: heartbeats and pings are answered
+	h.net.heal()
+}
+
 // depose stops the leader until the others have elected another. Then it goes on, and for a moment
 // does not know: it answers the handshake of a holder that reaches no other.
 func (n *nemesis) depose() {

@@ -44,6 +44,7 @@ type plan struct {
 	kind     kind
 	stay     time.Duration // what most holds last for at most
 	least    time.Duration // and at least
+	restarts bool          // the strike restarts members, and no hand breaks one
 	reap     time.Duration // how often the servers look for empty directories
 	quiet    bool          // nothing breaks, and each caller waits until it holds
 	far      time.Duration // from half of the hosts to the servers; 0: none is far
@@ -267,7 +268,7 @@ func (w *world) work() map[string]int {
 		raging.Go(n.rage)
 	}
 	for i := range w.hands {
-		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, uint64(10+i))), members: i == 0}
+		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, uint64(10+i))), members: i == 0 && !w.restarts}
 		raging.Go(n.rage)
 	}
 	raging.Wait()
