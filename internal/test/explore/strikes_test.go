@@ -408,13 +408,15 @@ func (n *nemesis) move(h *host, to *memzk.Member) {
 	}
 	h.net.all().Cut()
 	least := between(n.random, time.Millisecond, n.session/2)
-	for end := time.Now().Add(least); time.Now().Before(end); time.Sleep(time.Millisecond) { // virtual: it connects
+	look := max(h.net.latency/4, 100*time.Microsecond)
+	for end := time.Now().Add(least); time.Now().Before(end); time.Sleep(look) { // virtual: it connects
 		if n.ensemble.Connected()[h.client().conn.Client().SessionID()] == to {
 			break
 		}
 	}
-	pause := []time.Duration{n.tick, n.session}[n.random.IntN(2)]
-	time.Sleep(between(n.random, time.Millisecond, pause)) // virtual: heartbeats and pings are answered
+	// The answer to the handshake is under way, and then the first heartbeat and its answer.
+	pause := []time.Duration{4 * h.net.latency, n.tick, n.session}[n.random.IntN(3)]
+	time.Sleep(between(n.random, h.net.latency, pause)) // virtual: heartbeats and pings are answered, or not
 	h.net.heal()
 }
 
