@@ -169,16 +169,12 @@ func young(p *plan, r *rand.Rand) {
 func granting(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.members, p.hosts, p.workers, p.restarts = 3, 3, 1, true
-	p.session, p.length, p.long = 4*time.Second, 150*time.Second, 1
-	p.tick = p.session / []time.Duration{2 * mostGrants, 5 * mostGrants}[r.IntN(2)]
+	p.session, p.length, p.long = 8*time.Second, 4*time.Minute, 1
+	p.tick = p.session / 20
 	if r.IntN(2) == 0 {
-		p.far = between(r, p.session/100, p.session/40)
+		p.far = between(r, p.session/400, p.session/100)
 	}
 }
-
-// mostGrants is how many times as long as the shortest session timeout the longest one is where
-// members grant several.
-const mostGrants = 4
 
 // deposable is a narrow world in which others are elected long before a session ends.
 func deposable(p *plan, r *rand.Rand) {

@@ -382,9 +382,10 @@ func (n *nemesis) member() *memzk.Member {
 	return all[n.random.IntN(len(all))]
 }
 
-// limit restarts a member with other limits of the session timeouts that it grants.
+// limit restarts a member with other limits of the session timeouts that it grants. The shortest of
+// them is over before the heartbeat after which a client waits that was granted the longest.
 func (n *nemesis) limit(m *memzk.Member) {
-	draw := func() time.Duration { return n.session / time.Duration(1+n.random.IntN(mostGrants)) }
+	draw := func() time.Duration { return n.session / []time.Duration{1, 2, 4, 10}[n.random.IntN(4)] }
 	least := draw()
 	most := max(least, draw())
 	n.say("limits", "member %d is restarted, and grants %v to %v from then on", m.ID(), least, most)
