@@ -18,7 +18,7 @@ type kind struct {
 	strike    func(*nemesis)       // nil: none
 	tolerates func(err error) bool // what else an acquisition may return; nil: nothing
 	furnish   func(*world)         // before the workers begin; nil: nothing
-	calm      bool                 // nothing breaks but that nodes are deleted
+	calm      bool                 // no hold is lost but where its node is deleted
 }
 
 // kindsOfWorlds take turns, from seed to seed.
@@ -57,6 +57,8 @@ var kindsOfWorlds = []kind{
 	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear},
 	// A holder that comes to members which grant other session timeouts than the last one.
 	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).regrant},
+	// The same where a connection that is cut is replaced at once: a hold that is lost for no reason.
+	{name: "granted and calm", flavors: exclusive, bend: grantingCalmly, strike: (*nemesis).regrantAtOnce, calm: true},
 	// A holder that comes back to a leader that the others have given up.
 	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose},
 	// Directories that go with all that is in them, and come again with the same numbers.
@@ -174,6 +176,13 @@ func granting(p *plan, r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		p.far = between(r, p.session/400, p.session/100)
 	}
+}
+
+// grantingCalmly is the same near the servers, where holds are long and nothing breaks for long.
+func grantingCalmly(p *plan, r *rand.Rand) {
+	granting(p, r)
+	p.hands, p.far, p.length, p.restarts = 0, 0, 30*time.Second, false
+	p.rest = time.Second
 }
 
 // deposable is a narrow world in which others are elected long before a session ends.

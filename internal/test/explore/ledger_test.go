@@ -53,7 +53,7 @@ type ledger struct {
 	clock *clock
 	rec   *history.Recorder
 	lone  bool          // there is one worker, and each of its calls is waited for
-	calm  bool          // nothing breaks but that nodes are deleted
+	calm  bool          // no hold is lost but where its node is deleted
 	news  time.Duration // how long before a grant a node may have been deleted, where nothing else breaks
 
 	mu      sync.Mutex

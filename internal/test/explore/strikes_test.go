@@ -385,9 +385,7 @@ func (n *nemesis) member() *memzk.Member {
 // limit restarts a member with other limits of the session timeouts that it grants. The shortest of
 // them is over before the heartbeat after which a client waits that was granted the longest.
 func (n *nemesis) limit(m *memzk.Member) {
-	draw := func() time.Duration { return n.session / []time.Duration{1, 2, 4, 10}[n.random.IntN(4)] }
-	least := draw()
-	most := max(least, draw())
+	least, most := n.timeouts()
 	n.say("limits", "member %d is restarted, and grants %v to %v from then on", m.ID(), least, most)
 	n.refuse(m)
 	m.Kill()
@@ -396,6 +394,26 @@ func (n *nemesis) limit(m *memzk.Member) {
 	m.Restart()
 	n.accept(m)
 	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it joins, and all go on
+}
+
+// timeouts are limits of the session timeouts that a member grants.
+func (n *nemesis) timeouts() (least, most time.Duration) {
+	draw := func() time.Duration { return n.session / []time.Duration{1, 2, 4, 10}[n.random.IntN(4)] }
+	least = draw()
+	return least, max(least, draw())
+}
+
+// regrantAtOnce cuts a connection, which the client replaces at once, and the members have other
+// limits by then.
+func (n *nemesis) regrantAtOnce() {
+	for _, m := range n.ensemble.Members() {
+		least, most := n.timeouts()
+		m.Limit(least, most)
+	}
+	h := n.host()
+	n.say("cut", "%s: cut, and the members grant other timeouts", h.name)
+	h.net.all().Cut()
+	time.Sleep(3 * time.Second / 2) // virtual: a client that is cut off again sooner than in a second pauses
 }
 
 // move has a host reach one member alone, until a while after it has connected to it, and now and
