@@ -6,11 +6,16 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // A Hold that no lock has granted is lost, whichever method is called.
@@ -82,4 +87,47 @@ func TestReleaseWithADetachedContextWaitsForTheAnswer(t *testing.T) {
 			d.Errorf("a context that lives for 3 s more: %v", err)
 		}
 	})
+}
+
+// A context that is detached from that of the hold bounds the wait of Release by itself: the end of
+// the parent, which comes during the wait, does not end it.
+func TestADetachedContextOutlivesTheParentDuringRelease(t *testing.T) {
+	for name, open := range map[string]func(*zklocks.Conn) zklocks.Locker{
+		"rwlock":    func(c *zklocks.Conn) zklocks.Locker { return rwlock.New(c, path) },
+		"reentrant": func(c *zklocks.Conn) zklocks.Locker { return reentrant.New(c, path) },
+		"semaphore": func(c *zklocks.Conn) zklocks.Locker { return semaphore.New(c, path, 1).Locker(1) },
+		"All": func(c *zklocks.Conn) zklocks.Locker {
+			return zklocks.All(rwlock.New(c, path), semaphore.New(c, path+"-permits", 1).Locker(1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := zktest.NewServer(t)
+				host := s.Host("a")
+				hold, err := open(host.Connect(t, 10*time.Second)).Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				parent, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ctx, stop := context.WithTimeout(context.WithoutCancel(hold.Context(parent)), 3*time.Second)
+				defer stop()
+				answer := host.Next(zktest.Delete, zktest.HoldReply)
+				released := make(chan error, 1)
+				go func() { released <- hold.Release(ctx) }()
+				<-answer.Fired()
+				cancel()
+				synctest.Wait()
+				select {
+				case err := <-released:
+					t.Fatalf("the parent has ended, and with it the wait: %v", err)
+				default:
+				}
+				answer.Release()
+				if err := <-released; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }

@@ -19,12 +19,13 @@ func (h *held) mutex() *Mutex { return h.owner.of.mutex }
 
 // Release ends this hold. The Release of the last hold releases the lock.
 func (h *held) Release(ctx context.Context) error {
-	ctx, stop := h.Bound(ctx)
-	defer stop()
+	bound := h.Bound(ctx)
 	err := h.End()
 	if err == hold.ErrReleased {
 		return h.Wrap("release", err)
 	}
+	ctx, stop := bound.Context()
+	defer stop()
 	if h.mutex().unhold(h.owner) {
 		if last := h.Grant.Release(ctx); err == nil {
 			err = last

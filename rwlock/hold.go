@@ -29,12 +29,13 @@ func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, events *queue.
 
 // Release releases the lock.
 func (h *held) Release(ctx context.Context) error {
-	ctx, stop := h.Bound(ctx)
-	defer stop()
+	bound := h.Bound(ctx)
 	err := h.End()
 	if err == hold.ErrReleased {
 		return h.Wrap("release", err)
 	}
+	ctx, stop := bound.Context()
+	defer stop()
 	if left := h.leave(ctx); err == nil {
 		err = left
 	}

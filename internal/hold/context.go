@@ -98,30 +98,44 @@ func (c *stateContext) look() {
 // parentKey is the key of the parent of a context of this hold.
 type parentKey struct{ *State }
 
-// Bound returns the context that limits how long a call that is about to end the hold may wait. The
-// call ends all contexts of the hold, and ctx may be one of them: defer h.Release(ctx) after ctx =
-// h.Context(ctx) is common. In that case bound ends with the parent of ctx and at the deadline of
-// ctx. If ctx has ended already, Bound returns it unchanged. The caller must call stop when it is
-// done.
-func (s *State) Bound(ctx context.Context) (bound context.Context, stop context.CancelFunc) {
+// A Bound limits how long a call that ends a hold may wait. The call ends all contexts of the hold,
+// and its own may be one of them: defer h.Release(ctx) after ctx = h.Context(ctx) is common.
+type Bound struct {
+	state *State // nil: ctx is the limit, whatever the hold does
+	ctx   context.Context
+}
+
+// Bound takes the context of a call that is about to end the hold. If ctx has ended already, it is
+// the limit.
+func (s *State) Bound(ctx context.Context) Bound {
 	NeedContext(ctx)
 	if s.listeners.Load() == nil || ctx.Err() != nil { // no context of this hold exists, or ctx has ended
-		return ctx, func() {}
+		return Bound{ctx: ctx}
 	}
-	bound = ctx
-	for {
-		parent, ok := bound.Value(parentKey{s}).(context.Context)
-		// A context that lives on without its parent ends with neither that nor the hold: it is
-		// detached by context.WithoutCancel. While the parent lives this does not show.
-		if detached := bound.Done() == nil || ok && parent.Err() != nil && bound.Err() == nil; !ok || detached {
+	return Bound{s, ctx}
+}
+
+// Context returns the context that limits the wait. The hold must have ended. A context that ended
+// with it is replaced by its parent, and keeps its deadline. One that lives is not of the hold, or
+// is detached from it by context.WithoutCancel: before the end of the hold this does not show. The
+// caller must call stop when it is done.
+func (b Bound) Context() (limit context.Context, stop context.CancelFunc) {
+	limit = b.ctx
+	if b.state == nil {
+		return limit, func() {}
+	}
+	b.state.Tell() // the goroutine that has ended the hold may not have ended its contexts yet
+	for limit.Err() != nil {
+		parent, ok := limit.Value(parentKey{b.state}).(context.Context)
+		if !ok {
 			break
 		}
-		bound = parent
+		limit = parent
 	}
-	if at, ok := ctx.Deadline(); ok && bound != ctx {
-		return context.WithDeadline(bound, at)
+	if at, ok := b.ctx.Deadline(); ok && limit != b.ctx {
+		return context.WithDeadline(limit, at)
 	}
-	return bound, func() {}
+	return limit, func() {}
 }
 
 // joint ends with the hold, or with the parents of the contexts that share it and its Done channel.

@@ -385,47 +385,62 @@ func TestContextsThatShareAnEnd(t *testing.T) {
 }
 
 func TestBound(t *testing.T) {
-	l, other := begin(alive), begin(alive)
-	defer other.Release()
-	parent, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Hour))
-	defer cancel()
-	own := other.Context(l.Context(l.Context(parent)))
-	early, cancelEarly := context.WithTimeout(own, time.Minute)
-	defer cancelEarly()
-	foreign := other.Context(parent)
-	ended, end := context.WithCancel(own)
-	end()
 	at := func(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
-	for name, c := range map[string]struct {
-		of            *State
-		ctx, deadline context.Context // the context given to Bound, and the one whose deadline the result has
-		released      bool            // whether the result still lives when l is released
-	}{
-		"any":                       {l, parent, parent, true},
-		"its own":                   {l, own, parent, true},
-		"with an earlier deadline":  {l, early, early, true},
-		"of another hold":           {l, foreign, parent, true},
-		"its own of another hold":   {other, own, parent, false},
-		"a hold without a listener": {begin(alive), own, parent, false},
-	} {
-		bound, stop := c.of.Bound(c.ctx)
-		defer stop()
-		if bound.Err() != nil || !at(bound).Equal(at(c.deadline)) {
-			t.Errorf("%s: %v, deadline %v", name, bound.Err(), at(bound))
+	for i := range 6 {
+		l, other := begin(alive), begin(alive)
+		parent, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Hour))
+		own := l.Context(l.Context(parent))
+		early, cancelEarly := context.WithTimeout(own, time.Minute)
+		c := []struct {
+			name          string
+			ctx, deadline context.Context // the context given to Bound, and the one whose deadline the result has
+			others        bool            // the result ends with the other hold
+		}{
+			{"any", parent, parent, false},
+			{"its own", own, parent, false},
+			{"with an earlier deadline", early, early, false},
+			{"of another hold", other.Context(parent), parent, true},
+			{"its own below that of another hold", l.Context(other.Context(parent)), parent, true},
+			{"that of another hold below its own", other.Context(own), parent, false},
+		}[i]
+		bound := l.Bound(c.ctx)
+		if err := l.Release(); err != nil {
+			t.Error(err)
 		}
-		defer func() {
-			if goesOn := bound.Err() == nil; goesOn != c.released {
-				t.Errorf("%s: still alive after the release: %v", name, goesOn)
-			}
-		}()
-	}
-	if bound, stop := l.Bound(ended); bound != ended {
-		t.Error("what has ended was exchanged")
-	} else {
+		limit, stop := bound.Context()
+		if limit.Err() != nil || !at(limit).Equal(at(c.deadline)) {
+			t.Errorf("%s: %v, deadline %v", c.name, limit.Err(), at(limit))
+		}
+		if err := other.Release(); err != nil {
+			t.Error(err)
+		}
+		if ended := limit.Err() != nil; ended != c.others {
+			t.Errorf("%s: ended with the other hold: %v", c.name, ended)
+		}
+		cancel()
+		if limit.Err() == nil {
+			t.Errorf("%s: alive without its parent", c.name)
+		}
 		stop()
+		cancelEarly()
 	}
-	if err := l.Release(); err != nil {
-		t.Error(err)
+}
+
+// What has ended before the hold is the limit, and so is any context where the hold has none.
+func TestBoundOfWhatIsNotOfTheHold(t *testing.T) {
+	l, other := begin(alive), begin(alive)
+	ended, end := context.WithCancel(l.Context(t.Context()))
+	end()
+	bounds := map[context.Context]Bound{ended: l.Bound(ended)}
+	foreign := l.Context(t.Context())
+	bounds[foreign] = other.Bound(foreign)
+	_, _ = l.Release(), other.Release()
+	for ctx, bound := range bounds {
+		limit, stop := bound.Context()
+		if limit != ctx {
+			t.Error("exchanged")
+		}
+		stop()
 	}
 }
 
@@ -440,6 +455,7 @@ func TestContextsThatShareNothing(t *testing.T) {
 	TestContextsThatShareAnEnd(t)
 	TestContextsBelowContexts(t)
 	TestBound(t)
+	TestBoundOfWhatIsNotOfTheHold(t)
 }
 
 // Code that calls itself may create each context of a hold below the last one. Each level is asked
@@ -465,27 +481,42 @@ func TestContextsBelowContexts(t *testing.T) {
 	}
 }
 
-// context.WithoutCancel: what such a context bounds ends neither with the hold nor with its parent.
+// context.WithoutCancel: what such a context bounds ends neither with the hold nor with its parent,
+// whichever ends first; but with its own end.
 func TestADetachedContextIsNotBoundByTheParent(t *testing.T) {
-	l := begin(alive)
-	parent, cancel := context.WithCancel(t.Context())
-	detached := context.WithoutCancel(l.Context(parent))
-	timed, stop := context.WithTimeout(detached, time.Hour)
-	defer stop()
-	cancel()
-	for name, ctx := range map[string]context.Context{
-		"detached": detached, "for an hour": timed, "of the hold again": l.Context(detached), "of the hold again, for an hour": l.Context(timed),
-	} {
-		bound, stop := l.Bound(ctx)
-		defer stop()
-		if bound.Err() != nil {
-			t.Errorf("%s: the wait has ended before it has begun: %v", name, bound.Err())
+	for _, when := range []string{"before the call", "during the wait"} {
+		l := begin(alive)
+		parent, cancel := context.WithCancel(t.Context())
+		detached := context.WithoutCancel(l.Context(parent))
+		timed, stop := context.WithTimeout(detached, time.Hour)
+		all := map[string]context.Context{
+			"detached": detached, "for an hour": timed, "of the hold again": l.Context(detached), "of the hold again, for an hour": l.Context(timed),
 		}
-		defer func() {
-			if bound.Err() != nil {
-				t.Errorf("%s: the wait has ended with the hold: %v", name, bound.Err())
+		if when == "before the call" {
+			cancel()
+		}
+		bounds := make(map[string]Bound)
+		for name, ctx := range all {
+			bounds[name] = l.Bound(ctx)
+		}
+		_ = l.Release()
+		limits := make(map[string]context.Context)
+		for name, bound := range bounds {
+			limit, stop := bound.Context()
+			defer stop()
+			limits[name] = limit
+		}
+		cancel()
+		for name, limit := range limits {
+			if limit.Err() != nil {
+				t.Errorf("%s: the parent ends %s, and ends the wait: %v", name, when, limit.Err())
 			}
-		}()
+		}
+		stop()
+		for name, limit := range limits {
+			if own := all[name] == timed || name == "of the hold again, for an hour"; own != (limit.Err() != nil) {
+				t.Errorf("%s: the wait after the end of its context: %v", name, limit.Err())
+			}
+		}
 	}
-	_ = l.Release()
 }

@@ -140,9 +140,13 @@ func (g *Grant) holds(n znode.Node) bool { return !missing(g.settled(), []znode.
 // Release gives the nodes back. It starts their deletion whatever ctx says; ctx bounds the wait for
 // the answer.
 func (g *Grant) Release(ctx context.Context) error {
-	ctx, stop := g.state.Bound(ctx)
+	bound := g.state.Bound(ctx)
+	if end := g.state.Release(); end != nil {
+		return end
+	}
+	ctx, stop := bound.Context()
 	defer stop()
-	return grants{g}.release(ctx)
+	return grants{g}.removeWithin(ctx)
 }
 
 // release gives back those that have not ended. It returns the first end of another.

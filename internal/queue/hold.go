@@ -33,10 +33,8 @@ func (h *Hold) Granted(events *HoldEvents) {
 // Released tells them how it has ended, by the error of its Release.
 func (h *Hold) Released(err error) { h.events.Released(err) }
 
-// Bound is the context that bounds the wait of a call that ends this hold, see hold.State.Bound.
-func (h *Hold) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	return h.state.Bound(ctx)
-}
+// Bound bounds the wait of a call that ends this hold, see hold.State.Bound.
+func (h *Hold) Bound(ctx context.Context) hold.Bound { return h.state.Bound(ctx) }
 
 // End ends this hold. The error matches hold.ErrLost if the grant had been lost first, and is
 // hold.ErrReleased from the second call on.

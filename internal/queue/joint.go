@@ -71,12 +71,13 @@ func (j *Joint) cleanUp(end error) {
 // Release gives the grants back, in one transaction, but for one on which an Owner has another
 // hold.
 func (j *Joint) Release(ctx context.Context) error {
-	ctx, stop := j.state.Bound(ctx)
-	defer stop()
+	bound := j.state.Bound(ctx)
 	err := j.state.Release()
 	if err == hold.ErrReleased {
 		return nameAll("release", j.parts, err)
 	}
+	ctx, stop := bound.Context()
+	defer stop()
 	var last grants
 	for i, g := range j.grants {
 		if o := j.owners[i]; o == nil || o.End() {
