@@ -1,11 +1,15 @@
 package zktest
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/memnet"
 )
@@ -117,13 +121,17 @@ func (b *bridge) carry(out net.Conn) {
 	if !b.keep(out) {
 		return
 	}
-	in, err := b.h.from.DialContext(b.ctx, "tcp", b.h.way(b.to))
+	in, early, err := b.dial(out)
 	if err != nil {
 		reset(out)
 		return
 	}
 	defer in.Close()
 	if !b.keep(in) {
+		return
+	}
+	if _, err := in.Write(early); err != nil {
+		reset(out)
 		return
 	}
 	var wg sync.WaitGroup
@@ -134,6 +142,26 @@ func (b *bridge) carry(out net.Conn) {
 	delete(b.conns, out)
 	delete(b.conns, in)
 	b.mu.Unlock()
+}
+
+// dial connects out's client to the member, and returns what it has sent meanwhile. The system has
+// accepted its connection, and a partition may keep the host from the member. If the client closes
+// before that ends, nothing arrives, as with a connection that is never made.
+func (b *bridge) dial(out net.Conn) (in net.Conn, early []byte, err error) {
+	ctx, cancel := context.WithCancel(b.ctx)
+	defer cancel()
+	var sent bytes.Buffer
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if _, err := io.Copy(&sent, out); !errors.Is(err, os.ErrDeadlineExceeded) {
+			cancel()
+		}
+	})
+	in, err = b.h.from.DialContext(ctx, "tcp", b.h.way(b.to))
+	_ = out.SetReadDeadline(time.Unix(1, 0)) // ends the Copy
+	wg.Wait()
+	_ = out.SetReadDeadline(time.Time{})
+	return in, sent.Bytes(), err
 }
 
 type halfCloser interface {

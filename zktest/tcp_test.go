@@ -3,6 +3,7 @@ package zktest_test
 import (
 	"errors"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -111,4 +112,26 @@ func TestListenTCPOfAHost(t *testing.T) {
 	}
 	a.Heal()
 	eventually(t, 20*time.Second, exists(conn, "/y"))
+}
+
+// A connection that its client has closed while it waited for a partition to end is never made. Its
+// handshake would take the session away from the client's newer connection.
+func TestListenTCPOfAHostThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := zktest.NewServer(t)
+	a := s.Host("a")
+	addr := a.ListenTCP(t)[0]
+	a.Partition()
+	c, err := net.Dial("tcp", addr)
+	must(t, err)
+	_, err = c.Write(slices.Concat([]byte{0, 0, 0, 44}, make([]byte, 44))) // the handshake of a new session
+	must(t, err)
+	must(t, c.Close())
+	time.Sleep(100 * time.Millisecond) // real: the end of a connection goes through the system
+	a.Heal()
+	_, err = answers(dialReal(t, []string{addr}))
+	must(t, err)
+	if n := a.Seen(zktest.Handshake); n != 1 {
+		t.Errorf("%d handshakes, want that of the open connection", n)
+	}
 }
