@@ -69,7 +69,11 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 	if wrongT(t) {
 		t.Fatal("zktest: Connect: this t is not that of the bubble: use the t that synctest.Test passes to its function")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), connectTimeout)
+	ctx := t.Context()
+	if ctx.Err() != nil { // in a cleanup
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	// The last option wins: a dialer of the caller's would lead to real servers.
 	conn, err := zklocks.Connect(ctx, h.s.Addrs(), sessionTimeout, append(slices.Clip(opts), zklocks.WithDialer(h.Dial))...)

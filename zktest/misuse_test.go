@@ -333,6 +333,8 @@ func TestBadInput(t *testing.T) {
 	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(noSession(1)) }, "no session 0x1")
 	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire("conn") }, "a string is no connection")
 	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire(new(zklocks.Conn)) }, "no session")
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire((*zklocks.Conn)(nil)) }, "no session")
+	fails(t, func(t testing.TB) { zktest.NewServer(t).Expire((*zk.Conn)(nil)) }, "no session")
 	fails(t, func(t testing.TB) {
 		s := zktest.NewServer(t)
 		s.Host("a").Connect(t, -time.Second)
@@ -342,6 +344,23 @@ func TestBadInput(t *testing.T) {
 type noSession int64
 
 func (n noSession) SessionID() int64 { return int64(n) }
+
+// A test that looks at what it has left behind connects in its cleanup, when its context has ended.
+func TestConnectInACleanup(t *testing.T) {
+	for name, run := range map[string]func(*testing.T, func(*testing.T)){
+		"in a bubble": synctest.Test, "in real time": func(t *testing.T, f func(*testing.T)) { f(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(t *testing.T) {
+				s := zktest.NewServer(t)
+				t.Cleanup(func() {
+					_, err := answers(s.Host("late").Connect(t, 10*time.Second).Client())
+					must(t, err)
+				})
+			})
+		})
+	}
+}
 
 // Below a millisecond the protocol has no session timeout.
 func TestATickOfLessThanAMillisecond(t *testing.T) {

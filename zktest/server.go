@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
@@ -236,8 +238,12 @@ func (s *Server) Expire(conn any) {
 	var id int64
 	switch c := conn.(type) {
 	case *zklocks.Conn:
-		if client := c.Client(); client != nil {
-			id = client.SessionID()
+		if c != nil && c.Client() != nil {
+			id = c.Client().SessionID()
+		}
+	case *zk.Conn:
+		if c != nil {
+			id = c.SessionID()
 		}
 	case interface{ SessionID() int64 }:
 		id = c.SessionID()
