@@ -47,8 +47,9 @@ func (s *Server) ListenTCP(t testing.TB) []string {
 }
 
 // ListenTCP opens a real port on the loopback interface for each member, and returns their
-// addresses. What connects there is on the host: all its faults concern it. The ports are closed at
-// t's cleanup. t fails in a synctest bubble, in which real connections do not work.
+// addresses. What connects there is on the host: all its faults concern it. Four letter words are
+// answered at the ports of Server.ListenTCP only. The ports are closed at t's cleanup. t fails in a
+// synctest bubble, in which real connections do not work.
 func (h *Host) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
