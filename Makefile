@@ -96,13 +96,13 @@ stress: zookeeper ## lock for STRESS (60s) while servers, connections, sessions 
 	STRESS=$(STRESS) STRESS_SERVERS=$(STRESS_SERVERS) \
 	$(GO) test -count=1 -timeout 120m -v -run 'TestStress$$' ./internal/test/hammer
 
-# How long, in real time; for reproduction, the seed: EXPLORE_SEED=n. RACE=-race for the race detector, at a third of the speed.
+# How long, in real time; for reproduction, the seed: EXPLORE_SEED=n. EXPLORE_KIND=k: worlds of that kind alone. RACE=-race for the race detector, at a third of the speed.
 EXPLORE ?= 1m
 RACE    ?=
 
 explore: ## lock for EXPLORE (1m) in virtual time, in memory, while hosts, packets, members and sessions are broken; Go alone is enough
 	@$(GO) run ./internal/test/yields/write bin/_yields # with an underscore, so that ./... does not match it
-	@EXPLORE=$(EXPLORE) EXPLORE_SEED=$(EXPLORE_SEED) \
+	@EXPLORE=$(EXPLORE) EXPLORE_SEED=$(EXPLORE_SEED) EXPLORE_KIND="$(EXPLORE_KIND)" \
 	$(GO) test $(RACE) -overlay bin/_yields/overlay.json -count=1 -timeout 0 -v -run 'TestExplore$$' ./internal/test/explore
 
 stress-broken: zookeeper ## break the library on purpose, in four ways: the stress must find each within a minute

@@ -145,6 +145,34 @@ func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	}
 }
 
+// A handshake that resumes the session makes no deadline later. One that grants a shorter timeout
+// makes it earlier, if that timeout is over before it: the leader has counted since the handshake.
+func TestTheDeadlineAfterAnotherTimeout(t *testing.T) {
+	for _, tc := range []struct{ after, granted, want time.Duration }{
+		{time.Second, timeout, timeout},
+		{time.Second, 2 * timeout, timeout},
+		{time.Second, time.Second, 2 * time.Second},
+		{timeout - time.Second/2, time.Second, timeout},
+		{timeout - time.Second, time.Second, timeout},
+	} {
+		l, c := connected(t)
+		began := c.now()
+		c.run(tc.after)
+		l.Connected(session, tc.granted, c.now())
+		if got := l.Deadline(session).Sub(began); got != tc.want {
+			t.Errorf("granted %v after %v: the deadline is at %v, want %v", tc.granted, tc.after, got, tc.want)
+		}
+		c.run(tc.want - tc.after - 1)
+		if !l.Alive(session) {
+			t.Errorf("granted %v after %v: over before the deadline", tc.granted, tc.after)
+		}
+		c.run(1)
+		if l.Alive(session) {
+			t.Errorf("granted %v after %v: alive at the deadline", tc.granted, tc.after)
+		}
+	}
+}
+
 // No quorum request is sent while no lock is held, perhaps for days. The first one must still find
 // a fresh packet, and the packets must not accumulate.
 func TestManyPackets(t *testing.T) {

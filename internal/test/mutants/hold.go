@@ -60,8 +60,24 @@ var ofTheHold = []mutant{
 		old:  `l.OnShorter(c.monitor.hurry)`,
 		new:  ``,
 		test: inRoot("TestALossIsToldInTimeAfterAShorterTimeoutIsGranted"),
+	},
+	{
+		name: "shorter-timeout-left-to-the-timer",
+		pkg:  "internal/zkclient",
+		why:  "a handshake is answered right before the deadline, and the timer waits for longer than that",
+		old:  "m.nextBeat = time.Now()\n\tm.mu.Unlock()\n\tm.tick()",
+		new:  "m.nextBeat = time.Now()\n\tif len(m.leases) > 0 {\n\t\tm.schedule(m.nextBeat)\n\t}\n\tm.mu.Unlock()",
+		test: inRoot("TestALossIsToldAtTheDeadlineAfterASlowHandshake"),
 
-		unexplored: "in a world whose members grant different timeouts a grant that is not heard is a loss that no holder can know",
+		unexplored: "hardly a handshake is answered in the last milliseconds of the timeout that it grants",
+	},
+	{
+		name: "shorter-timeout-from-the-old-deadline",
+		pkg:  "internal/liveness",
+		why:  "the leader counts it from the handshake on, and ends the session before a deadline that stays where it was",
+		old:  `base := old.base.Add(shorter); base.Before(sent) {`,
+		new:  `base := old.base.Add(shorter); true {`,
+		test: inLink("TestTheDeadlineAfterAnotherTimeout"),
 	},
 	{
 		name: "shorter-timeout-from-the-old-packet",
@@ -70,8 +86,6 @@ var ofTheHold = []mutant{
 		old:  `old.base.Add(shorter)`,
 		new:  `old.base`,
 		test: inRoot("TestAHoldLivesOnAfterAShorterTimeoutIsGranted"),
-
-		unexplored: "in a world whose members grant different timeouts a grant that is not heard is a loss that no holder can know",
 	},
 	{
 		name: "longer-timeout-counts-at-once",
@@ -80,8 +94,6 @@ var ofTheHold = []mutant{
 		old:  `granted = min(granted, old.timeout)`,
 		new:  ``,
 		test: inRoot("TestALossIsToldInTimeAfterALongerTimeoutIsGranted"),
-
-		unexplored: "in a world whose members grant different timeouts a grant that is not heard is a loss that no holder can know",
 	},
 	{
 		name: "handshake-proved-by-what-was-sent-before",
