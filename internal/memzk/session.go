@@ -129,8 +129,8 @@ func (m *Member) startSessions() {
 	m.setSessionAlarm()
 }
 
-// touchSession moves the session's timer, to an earlier time if the timeout is shorter than the last
-// one. It returns false for a session that is over or closing.
+// touchSession moves the session's timer, to an earlier time if the timeout is shorter than the
+// last one. It returns false for a session that is over or closing.
 func (m *Member) touchSession(id int64, timeout time.Duration) bool {
 	if !m.tracker.touch(id, m.e.now(), timeout) {
 		return false

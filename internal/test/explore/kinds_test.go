@@ -57,7 +57,7 @@ var kindsOfWorlds = []kind{
 	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear},
 	// A holder that comes to members which grant other session timeouts than the last one.
 	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).regrant},
-	// The same where a connection that is cut is replaced at once: a hold that is lost for no reason.
+	// The same where a connection that is cut is replaced at once: a hold lost for no reason.
 	{name: "granted and calm", flavors: exclusive, bend: grantingCalmly, strike: (*nemesis).regrantAtOnce, calm: true},
 	// A holder that comes back to a leader that the others have given up.
 	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose},
