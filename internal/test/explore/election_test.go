@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -95,6 +96,48 @@ func (h *host) view(path int) {
 		case <-time.After(time.Until(w.end)): // virtual
 		}
 	}
+}
+
+// A named is a leader that Leader has returned, by the token, and when Leader was called.
+type named struct {
+	token, called int64
+	who           string
+}
+
+// ask asks for the leader of a path from one host, again and again until the end.
+func (h *host) ask(path int) {
+	w := h.world
+	r := rand.New(rand.NewPCG(w.seed, 1<<20))
+	for time.Now().Before(w.end) {
+		time.Sleep(between(r, time.Millisecond, w.session/4)) // virtual: others lead meanwhile
+		ctx, cancel := context.WithDeadline(context.Background(), w.end)
+		called := w.clock.now()
+		m, err := h.client().locks[path].election.Leader(ctx)
+		cancel()
+		if err != nil {
+			continue // there is none, or the connection is closed
+		}
+		w.mu.Lock()
+		w.named[w.paths[path]] = append(w.named[w.paths[path]], named{m.Token, called, h.name})
+		w.mu.Unlock()
+	}
+}
+
+// former are the leaders that were named to hosts that asked after another candidate had begun to
+// lead.
+func (l *ledger) former(path string) (former []finding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.named[path] {
+		for _, v := range l.visits[path] {
+			if v.token > n.token && v.acquired < n.called {
+				former = append(former, finding{n.called, fmt.Sprintf("%s: %s asks for the leader at %v and is told of that of token %d, and that of token %d leads since %v",
+					path, n.who, time.Duration(n.called), n.token, v.token, time.Duration(v.acquired))})
+				break
+			}
+		}
+	}
+	return former
 }
 
 // stale are the views that were current for longer than a session timeout after another candidate

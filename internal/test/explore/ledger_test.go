@@ -68,6 +68,7 @@ type ledger struct {
 	visits  map[string][]*visit
 	written map[string][]write
 	shown   map[string][]shown // views of leaders, see view
+	named   map[string][]named // leaders that were asked for, see ask
 	found   []finding
 }
 
@@ -116,7 +117,7 @@ func newLedger(c *clock) *ledger {
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
 		ended: make(map[int64]bool), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
-		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown),
+		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
 	}
 }
 

@@ -260,6 +260,7 @@ func (w *world) work() map[string]int {
 		for i, l := range h.client().locks {
 			if l.election != nil {
 				working.Go(func() { h.view(i) })
+				working.Go(func() { h.ask(i) })
 			}
 		}
 	}
@@ -406,6 +407,11 @@ func (w *world) judge() string {
 			fmt.Fprintf(&b, "%s\n%d views were stale\n", f.text, len(stale))
 		}
 		w.found = append(w.found, stale...)
+		former := w.former(path)
+		for _, f := range former[:min(len(former), 1)] {
+			fmt.Fprintf(&b, "%s\n%d leaders were named that had gone\n", f.text, len(former))
+		}
+		w.found = append(w.found, former...)
 	}
 	if w.quiet {
 		for _, path := range w.paths {

@@ -60,6 +60,7 @@ var ofTheHold = []mutant{
 		old:  `l.OnShorter(c.monitor.hurry)`,
 		new:  ``,
 		test: inRoot("TestALossIsToldInTimeAfterAShorterTimeoutIsGranted"),
+		kind: "granted",
 	},
 	{
 		name: "shorter-timeout-left-to-the-timer",
@@ -78,6 +79,7 @@ var ofTheHold = []mutant{
 		old:  `base := old.base.Add(shorter); base.Before(sent) {`,
 		new:  `base := old.base.Add(shorter); true {`,
 		test: inLink("TestTheDeadlineAfterAnotherTimeout"),
+		kind: "granted",
 	},
 	{
 		name: "shorter-timeout-from-the-old-packet",
@@ -86,6 +88,7 @@ var ofTheHold = []mutant{
 		old:  `old.base.Add(shorter)`,
 		new:  `old.base`,
 		test: inRoot("TestAHoldLivesOnAfterAShorterTimeoutIsGranted"),
+		kind: "granted and calm",
 	},
 	{
 		name: "longer-timeout-counts-at-once",
@@ -94,6 +97,7 @@ var ofTheHold = []mutant{
 		old:  `granted = min(granted, old.timeout)`,
 		new:  ``,
 		test: inRoot("TestALossIsToldInTimeAfterALongerTimeoutIsGranted"),
+		kind: "granted",
 	},
 	{
 		name: "handshake-proved-by-what-was-sent-before",

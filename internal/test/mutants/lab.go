@@ -52,12 +52,16 @@ type outcome struct {
 	text   string
 }
 
-// test runs one test of a program, where go test would.
-func (l *lab) test(program string, t target) outcome {
+// test runs one test of a program, where go test would, and the explorer in worlds of one kind if
+// that is not "".
+func (l *lab) test(program string, t target, kind string) outcome {
 	cmd := exec.CommandContext(l.ctx, program, "-test.v", "-test.count=1", "-test.short=false",
 		"-test.timeout="+(patience+l.explore).String(), "-test.run="+t.pattern())
 	if l.explore > 0 {
 		cmd.Env = append(os.Environ(), "EXPLORE="+l.explore.String(), "EXPLORE_STOP=true", "EXPLORE_JOBS=1", "EXPLORE_FROM=1")
+		if kind != "" {
+			cmd.Env = append(cmd.Env, "EXPLORE_KIND="+kind)
+		}
 	}
 	cmd.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg))
 	began := time.Now()

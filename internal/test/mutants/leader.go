@@ -74,8 +74,7 @@ var ofTheElection = []mutant{
 		old:  `q.client.Barrier(ctx, sess)`,
 		new:  `error(nil)`,
 		test: inLeader("TestNoStaleLeaderFromAServerThatIsBehind"),
-
-		unexplored: "no worker asks for the leader",
+		kind: "elected",
 	},
 	{
 		name: "leader-read-across-a-reconnect",
@@ -86,7 +85,7 @@ var ofTheElection = []mutant{
 		new:  `case epoch != 0:`,
 		test: inLeader("TestAReconnectMeanwhileAsksTheQuorumAgain"),
 
-		unexplored: "no worker asks for the leader",
+		unexplored: "a connection is hardly ever cut between the two requests",
 	},
 	{
 		name: "view-from-any-server",

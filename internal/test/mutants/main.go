@@ -209,7 +209,7 @@ func (l *lab) checkTests(mutants []mutant, jobs int) map[target]bool {
 		if file == "" {
 			return
 		}
-		out := l.test(file, t)
+		out := l.test(file, t, "")
 		ran := strings.Contains(out.text, "--- PASS: "+strings.ReplaceAll(t.run, " ", "_")+" (")
 		mu.Lock()
 		defer mu.Unlock()
@@ -236,7 +236,7 @@ func (l *lab) try(m mutant) result {
 	if err != nil {
 		return result{verdict: failed, text: err.Error()}
 	}
-	out := l.test(program, m.test)
+	out := l.test(program, m.test, m.kind)
 	if l.ctx.Err() != nil {
 		return result{verdict: failed, text: "interrupted"}
 	}

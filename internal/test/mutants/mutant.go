@@ -20,6 +20,8 @@ type mutant struct {
 
 	// unexplored says why the explorer cannot find it: "" if it must.
 	unexplored string
+	// kind is that of the worlds in which the explorer looks for it: "" if all take turns.
+	kind string
 }
 
 // target is what kills it: a package, and a -run.
