@@ -101,13 +101,6 @@ func (c *handoff) ask(ctx context.Context, grant *queue.Grant) error {
 	return grant.Release(ctx)
 }
 
-// releaseAsync is release for a goroutine that does not wait for the answer.
-func (c *handoff) releaseAsync(grant *queue.Grant) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = c.release(ctx, grant)
-}
-
 // wantedLocked reports whether the grant will be handed over, unless it is lost; caller holds mu.
 func (c *handoff) wantedLocked(grant *queue.Grant) bool {
 	return c.grant == grant && len(c.waiting) > 0 && c.passed < c.limit
@@ -156,7 +149,7 @@ func (c *handoff) acquireLocked() {
 		switch {
 		case c.pending != pending: // canceled
 			if grant != nil {
-				grant.ReleaseAsync()
+				_ = grant.Release(queue.NoWait)
 			}
 			return
 		case err == nil:
@@ -248,6 +241,6 @@ func (c *handoff) quit(w *localWaiter) {
 	grant := w.grant
 	c.mu.Unlock()
 	if grant != nil {
-		c.releaseAsync(grant)
+		_ = c.release(queue.NoWait, grant)
 	}
 }

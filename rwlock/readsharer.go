@@ -165,7 +165,7 @@ func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
 	case err != nil:
 		p.err = err
 	case p.waiting == 0:
-		grant.ReleaseAsync()
+		_ = grant.Release(queue.NoWait)
 	default:
 		p.shared = r.open(grant, p.sharing, p.waiting)
 	}
@@ -179,7 +179,7 @@ func (r *readSharer) quit(p *pendingRead) {
 	select {
 	case <-p.done:
 		if p.shared != nil {
-			p.shared.leaveAsync()
+			_ = p.shared.leave(queue.NoWait)
 		}
 		return
 	default:
@@ -197,7 +197,7 @@ func (r *readSharer) quit(p *pendingRead) {
 func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, readers int) *sharedGrant {
 	g := newSharedGrant(grant, sharing, r.linger, &r.current, readers)
 	if former := r.current.Swap(g); former != nil && former.linger > 0 {
-		former.releaseIdle()
+		former.releaseIdle(queue.NoWait)
 	}
 	return g
 }
@@ -205,7 +205,7 @@ func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, reader
 // releaseIdle releases an idle grant, for a writer of this process, and waits for the answer.
 // Without WithReadLinger no grant is idle.
 func (r *readSharer) releaseIdle(ctx context.Context) {
-	if g := r.current.Load(); g != nil && g.linger > 0 && g.end() {
-		_ = g.grant.Release(ctx)
+	if g := r.current.Load(); g != nil && g.linger > 0 {
+		g.releaseIdle(ctx)
 	}
 }

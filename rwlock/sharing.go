@@ -62,7 +62,7 @@ func (g *sharedGrant) join(ctx context.Context) bool {
 	if g.ask(ctx) {
 		return true
 	}
-	g.leaveAsync()
+	_ = g.leave(queue.NoWait)
 	return false
 }
 
@@ -116,19 +116,12 @@ func (g *sharedGrant) leave(ctx context.Context) error {
 	return nil
 }
 
-// leaveAsync is leave for a reader that does not wait for the answer.
-func (g *sharedGrant) leaveAsync() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = g.leave(ctx)
-}
-
 // keep makes sure that an idle grant ends.
 func (g *sharedGrant) keep() {
 	if g.kept.CompareAndSwap(false, true) {
 		go g.idleLoop()
 	} else if g.unkept.Load() {
-		g.releaseIdle()
+		g.releaseIdle(queue.NoWait)
 	}
 }
 
@@ -140,7 +133,7 @@ func (g *sharedGrant) idleLoop() {
 	writers := g.sharing.Writers()
 	if writers == nil { // a writer has queued in between
 		g.unkept.Store(true)
-		g.releaseIdle()
+		g.releaseIdle(queue.NoWait)
 		return
 	}
 	timer := time.NewTimer(g.linger)
@@ -154,11 +147,11 @@ func (g *sharedGrant) idleLoop() {
 		case event, first := <-writers.C():
 			writers.Event(event, first)
 			g.unkept.Store(true)
-			g.releaseIdle() // if it has readers, the last one ends it
+			g.releaseIdle(queue.NoWait) // if it has readers, the last one ends it
 			return
 		case <-asked:
 			g.unkept.Store(true)
-			g.releaseIdle()
+			g.releaseIdle(queue.NoWait)
 			return
 		case <-timer.C:
 		}
@@ -167,16 +160,16 @@ func (g *sharedGrant) idleLoop() {
 			left -= time.Since(start) - time.Duration(g.idleSince.Load())
 		}
 		if left <= 0 {
-			g.releaseIdle()
+			g.releaseIdle(queue.NoWait)
 			left = g.linger
 		}
 		timer.Reset(left)
 	}
 }
 
-// releaseIdle ends the grant if it is idle.
-func (g *sharedGrant) releaseIdle() {
+// releaseIdle ends the grant if it is idle; ctx bounds the wait for the answer.
+func (g *sharedGrant) releaseIdle(ctx context.Context) {
 	if g.end() {
-		g.grant.ReleaseAsync()
+		_ = g.grant.Release(ctx)
 	}
 }

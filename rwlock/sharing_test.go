@@ -194,7 +194,7 @@ func TestTheLastTwoReadersLeaveAtOnce(t *testing.T) {
 				time.Sleep(2 * time.Second) // virtual: its time is up
 				if len(test.Children(s, s.Witness, s.Dir)) > 0 {
 					s.Error("it lingers on")
-					a.releaseIdle()
+					a.releaseIdle(queue.NoWait)
 				}
 				s.Empty()
 			})

@@ -6,6 +6,13 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
+// NoWait is a context that has ended: a release that gets it begins, and its answer is not waited for.
+var NoWait = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // AcquireAsync waits on behalf of callers that may come and leave, and hands the result to deliver.
 // cancel ends the wait; a grant that comes nevertheless, or an error, is still delivered.
 func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) (cancel func()) {

@@ -183,13 +183,6 @@ func (all grants) removeWithin(ctx context.Context) error {
 	}
 }
 
-// ReleaseAsync gives the nodes back without waiting for the answer.
-func (g *Grant) ReleaseAsync() {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = g.Release(ctx)
-}
-
 // released is the result of Release, by that of the deletion.
 func released(err error, removals []zkclient.Removal) error {
 	switch {
