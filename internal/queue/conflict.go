@@ -76,14 +76,14 @@ type Name struct {
 	Mode Mode
 }
 
-// mode returns the mode of a node of the queue.
-func (names Names) mode(n znode.Node) Mode {
+// mode returns the mode of a kind.
+func (names Names) mode(kind znode.Kind) Mode {
 	for _, name := range names {
-		if name.Kind == n.Kind {
+		if name.Kind == kind {
 			return name.Mode
 		}
 	}
-	panic("queue: a node of kind " + string(n.Kind) + " in a queue of other kinds")
+	panic("queue: a node of kind " + string(kind) + " in a queue of other kinds")
 }
 
 // A rule says when a waiter may go: when at most allowed of the nodes ahead of its first one that
@@ -98,7 +98,9 @@ type rule struct {
 	allowed int
 }
 
-func (r rule) waitsFor(ahead znode.Node) bool { return modes[r.mode].waitsFor.has(r.names.mode(ahead)) }
+func (r rule) waitsFor(ahead znode.Node) bool {
+	return modes[r.mode].waitsFor.has(r.names.mode(ahead.Kind))
+}
 
 // mayBeReplaced (invariant 5) reports whether another node may stand in the place of a deleted one
 // that r waits for. seen says that a watch has reported the deletion.
@@ -106,7 +108,7 @@ func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	if !modes[r.mode].waitsFor.has(Read) {
 		return false // the node of a downgraded holder is a read node
 	}
-	switch modes[r.names.mode(gone)].downgrade {
+	switch modes[r.names.mode(gone.Kind)].downgrade {
 	case announced:
 		return !seen
 	case silent:
@@ -149,7 +151,7 @@ const maxTogether = 16
 
 // joins reports whether n, which stands right ahead of the watched nodes, holds together with them.
 func (b *blockers) joins(n znode.Node) bool {
-	shared := func(n znode.Node) bool { return modes[b.rule.names.mode(n)].shared }
+	shared := func(n znode.Node) bool { return modes[b.rule.names.mode(n.Kind)].shared }
 	return len(b.watched) > 0 && len(b.watched) < maxTogether && shared(n) && shared(b.watched[len(b.watched)-1])
 }
 
@@ -195,7 +197,7 @@ func (b *blockers) remove(n znode.Node, seen bool) {
 // mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes
 // none if there is no other.
 func (b *blockers) mayBeMarked() bool {
-	return !b.allWatched() && len(b.watched) > 0 && modes[b.rule.names.mode(b.watched[0])].exclusive
+	return !b.allWatched() && len(b.watched) > 0 && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
 }
 
 // releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none

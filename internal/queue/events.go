@@ -45,7 +45,7 @@ func (q *Queue) event(nodes []znode.Node, token int64) observe.Lock {
 
 // observedKind is what a node asks for.
 func (q *Queue) observedKind(n znode.Node) observe.Kind {
-	switch q.cfg.Names.mode(n) {
+	switch q.cfg.Names.mode(n.Kind) {
 	case Read:
 		return observe.Read
 	case Permit:

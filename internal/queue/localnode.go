@@ -93,7 +93,7 @@ type localKey struct{ session, seq int64 }
 // register adds the waiter's node, if it is exclusive, and returns the one with the number before;
 // nil if that is not a node of this queue and session.
 func (w *waiter) register() (predecessor *localNode) {
-	if !modes[w.queue.mode(w.request)].exclusive {
+	if !modes[w.queue.cfg.Names.mode(w.request.Kind)].exclusive {
 		return nil
 	}
 	w.local = &localNode{node: w.nodes[0], session: w.sess, ahead: notKnown}

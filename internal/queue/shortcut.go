@@ -78,7 +78,7 @@ func (w *waiter) noWriterCached() bool {
 // that is optional it is left out when the reply would tell nothing: the queue is long, and the
 // header of the reply tells the token.
 func (q *Queue) touches(r Request) bool {
-	switch modes[q.mode(r)].touch {
+	switch modes[q.cfg.Names.mode(r.Kind)].touch {
 	case touchRequired:
 		return true
 	case touchOptional:

@@ -120,7 +120,7 @@ func (w *waiter) claim() zkclient.Claim {
 func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) error {
 	q := w.queue
 	var unfound *zkclient.Unfound
-	switch touch := modes[q.mode(w.request)].touch; {
+	switch touch := modes[q.cfg.Names.mode(w.request.Kind)].touch; {
 	case errors.As(err, &unfound):
 		return explain(err, "READ on "+q.dir+", to find a node after a lost reply, which may stay as long as the session")
 	case err == zk.ErrNoNode:
@@ -138,10 +138,8 @@ func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) e
 	return explain(err, "CREATE on "+q.dir)
 }
 
-func (q *Queue) mode(r Request) Mode { return q.cfg.Names.mode(znode.Node{Kind: r.Kind}) }
-
 func (q *Queue) rule(r Request, l Limit) rule {
-	return rule{names: q.cfg.Names, mode: q.mode(r), allowed: l.AllowedAhead}
+	return rule{names: q.cfg.Names, mode: q.cfg.Names.mode(r.Kind), allowed: l.AllowedAhead}
 }
 
 // visiblyBusy returns hold.ErrBusy if nodes created now would have to wait.

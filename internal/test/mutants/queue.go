@@ -248,7 +248,7 @@ var ofTheLine = []mutant{
 		pkg:  "internal/queue",
 		why:  "a waiter takes a watch back for each reader that releases",
 		in:   "mayBeMarked",
-		old:  "&& modes[b.rule.names.mode(b.watched[0])].exclusive",
+		old:  "&& modes[b.rule.names.mode(b.watched[0].Kind)].exclusive",
 		new:  "",
 		test: inRwlock("TestAWriterBehindReadersThatWait"),
 
@@ -553,7 +553,7 @@ var ofTheLine = []mutant{
 		pkg:  "internal/queue",
 		why:  "a reader holds beside the readers ahead of it, and a writer that follows it holds beside them, too",
 		in:   "register",
-		old:  "!modes[w.queue.mode(w.request)].exclusive",
+		old:  "!modes[w.queue.cfg.Names.mode(w.request.Kind)].exclusive",
 		new:  "w.request.Nodes == 0",
 		test: inRwlock("TestAWriterDoesNotFollowAReader"),
 	},
