@@ -88,7 +88,7 @@ func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
 	if s == nil {
 		return next, err
 	}
-	defer s.watches.close()
+	defer s.close()
 	for {
 		switch {
 		case s.blockers.clear(): // 3 compare

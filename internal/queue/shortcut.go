@@ -108,7 +108,7 @@ func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, erro
 		w.tellAhead(n + 1)
 	}
 	s := &survey{blockers: w.queue.rule(w.request, w.limit).behind(predecessor.node)}
-	defer s.watches.close()
+	defer s.close()
 	if next, err := w.waitEvent(ctx, s); next != pending {
 		return next, err
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/hashicorp/go-multierror"
@@ -168,7 +169,14 @@ func (w *waiter) usable() error {
 // A survey is one listing and what the waiter has learned since.
 type survey struct {
 	blockers blockers
-	watches  watchSet
+	watches  []*zkclient.Watch // on blockers.watched, in that order; nil: not set yet
+	aclCheck *time.Timer       // nil before they are set, and once it has fired
+}
+
+func (s *survey) close() {
+	if s.aclCheck != nil {
+		s.aclCheck.Stop()
+	}
 }
 
 // list is step 2. Without a survey the waiter goes on with the turn and the error.

@@ -13,31 +13,17 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// watchSet holds the watches set since the last listing, in the order of blockers.watched. The zero
-// value has none.
-type watchSet struct {
-	set      bool
-	watches  []*zkclient.Watch
-	aclCheck *time.Timer // nil once it has fired
-}
-
 // aclCheckDelay: the request that sets watches on many nodes does not check READ permission, but
 // servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After this
 // delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth instead of
 // waiting forever.
 const aclCheckDelay = 5 * time.Second
 
-func (s *watchSet) close() {
-	if s.aclCheck != nil {
-		s.aclCheck.Stop()
-	}
-}
-
 // waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and
 // waits for the first event.
 func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
-	b, set := &s.blockers, &s.watches
-	if !set.set {
+	b := &s.blockers
+	if s.watches == nil {
 		if next, err := w.watch(ctx, s); next != pending || b.removed {
 			return next, err
 		}
@@ -53,7 +39,7 @@ func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
 		return pending, nil
 	}
 	b.remove(b.watched[i], true)
-	set.watches = slices.Delete(set.watches, i, i+1)
+	s.watches = slices.Delete(s.watches, i, i+1)
 	return pending, nil
 }
 
@@ -83,13 +69,13 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 			return next, err
 		}
 	}
-	s.watches.set = true
-	s.watches.aclCheck = time.NewTimer(aclCheckDelay)
+	s.watches = make([]*zkclient.Watch, 0, len(blockers))
+	s.aclCheck = time.NewTimer(aclCheckDelay)
 	for i, n := range blockers {
 		if watches[i] == nil {
 			b.remove(n, false)
 		} else {
-			s.watches.watches = append(s.watches.watches, watches[i])
+			s.watches = append(s.watches, watches[i])
 		}
 	}
 	return pending, nil
@@ -121,17 +107,17 @@ const (
 func (w *waiter) firstEvent(ctx context.Context, s *survey) (i int, event zk.Event, next turn, err error) {
 	for {
 		var check <-chan time.Time
-		if s.watches.aclCheck != nil {
-			check = s.watches.aclCheck.C
+		if s.aclCheck != nil {
+			check = s.aclCheck.C
 		}
-		i, event, err = w.first(ctx, s.watches.watches, check)
+		i, event, err = w.first(ctx, s.watches, check)
 		switch {
 		case err != nil:
 			return i, event, failed, err
 		case i != checkACL:
 			return i, event, pending, nil
 		}
-		s.watches.aclCheck = nil
+		s.aclCheck = nil
 		if next, err := w.readNodes(ctx, slices.Concat(s.blockers.watched, w.nodes)); next != pending {
 			return i, event, next, err
 		}

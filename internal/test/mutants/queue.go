@@ -312,8 +312,8 @@ var ofTheLine = []mutant{
 		name: "watch-of-another-reader-dropped",
 		pkg:  "internal/queue",
 		why:  "the waiter does not notice the deletion of the reader that is left",
-		old:  "slices.Delete(set.watches, i, i+1)",
-		new:  "slices.Delete(set.watches, 0, 1)",
+		old:  "slices.Delete(s.watches, i, i+1)",
+		new:  "slices.Delete(s.watches, 0, 1)",
 		test: inRwlock("TestAWriterBehindReadersListsOnce"),
 	},
 	{
