@@ -76,21 +76,9 @@ func (g *Grant) cleanUp(end error) {
 	g.lease.End()
 	g.queue.local.unregister(g.local)
 	if errors.Is(end, hold.ErrLost) {
-		removed := g.discard()
-		if len(g.queue.cfg.Observers) > 0 {
-			go func() { g.queue.client.Orphans(g.settled(), end, removed) }()
-		}
+		go func() { g.queue.client.RemoveOrphans(g.sess, g.queue.dir, g.settled(), end) }()
 	}
 	g.tellUnclaimed(end)
-}
-
-// discard starts the deletion of the nodes of a lost grant. The channel yields its result.
-func (g *Grant) discard() <-chan error {
-	result := make(chan error, 1) // no caller may wait for it
-	go func() {
-		result <- g.queue.client.RemoveNow(g.sess, zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()})
-	}()
-	return result
 }
 
 // grants are one, or several that were made together, of one session.

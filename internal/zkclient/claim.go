@@ -134,7 +134,7 @@ func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, int, error) {
 
 func (t *claimTry) removeOrphans(made []Claimed, cause error) {
 	for i, claim := range t.claims {
-		t.client.Traced(claim.Trace).removeOrphans(claim.Dir, made[i].Nodes, cause)
+		t.client.Traced(claim.Trace).RemoveOrphans(AnySession, claim.Dir, made[i].Nodes, cause)
 	}
 }
 

@@ -119,7 +119,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		switch outcomeOf(err) {
 		case done:
 			if !c.In(session) {
-				c.removeOrphans(dir, []znode.Node{new}, errElsewhere)
+				c.RemoveOrphans(AnySession, dir, []znode.Node{new}, errElsewhere)
 				return ErrOver
 			}
 			return nil

@@ -14,21 +14,19 @@ type Trace struct {
 // Traced returns the same client with a trace.
 func (c *Client) Traced(t *Trace) *Client { return &Client{connection: c.connection, trace: t} }
 
-// removeOrphans deletes nodes that no caller owns.
-func (c *Client) removeOrphans(dir string, nodes []znode.Node, cause error) {
-	removed := c.Remove(AnySession, Removal{Dir: dir, Nodes: nodes})
-	if c.trace != nil {
-		go c.Orphans(nodes, cause, removed)
-	}
-}
-
-// Orphans waits for the result of the deletion of orphaned nodes. If it succeeded, it reports them
-// to the trace.
-func (c *Client) Orphans(nodes []znode.Node, cause error, removed <-chan error) {
-	if c.trace == nil || <-removed != nil {
+// RemoveOrphans starts to delete nodes of a session that no caller owns, as Remove does, and reports
+// to the trace those that it has deleted.
+func (c *Client) RemoveOrphans(session int64, dir string, nodes []znode.Node, cause error) {
+	removed := c.Remove(session, Removal{Dir: dir, Nodes: nodes})
+	if c.trace == nil {
 		return
 	}
-	for _, n := range nodes {
-		c.trace.Orphan(n, cause)
-	}
+	go func() {
+		if <-removed != nil {
+			return
+		}
+		for _, n := range nodes {
+			c.trace.Orphan(n, cause)
+		}
+	}()
 }
