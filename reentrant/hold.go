@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 )
 
@@ -18,21 +17,13 @@ type held struct {
 func (h *held) mutex() *Mutex { return h.owner.of.mutex }
 
 // Release ends this hold. The Release of the last hold releases the lock.
-func (h *held) Release(ctx context.Context) error {
-	bound := h.Bound(ctx)
-	err := h.End()
-	if err == hold.ErrReleased {
-		return h.Wrap("release", err)
+func (h *held) Release(ctx context.Context) error { return h.Hold.Release(ctx, h.leave) }
+
+func (h *held) leave(ctx context.Context) error {
+	if !h.mutex().unhold(h.owner) {
+		return nil
 	}
-	ctx, stop := bound.Context()
-	defer stop()
-	if h.mutex().unhold(h.owner) {
-		if last := h.Grant.Release(ctx); err == nil {
-			err = last
-		}
-	}
-	h.Released(err)
-	return h.Wrap("release", err)
+	return h.Grant.Release(ctx)
 }
 
 // ownerKey is the context key of the hold of a Mutex.

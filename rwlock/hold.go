@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -28,20 +27,7 @@ func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, events *queue.
 }
 
 // Release releases the lock.
-func (h *held) Release(ctx context.Context) error {
-	bound := h.Bound(ctx)
-	err := h.End()
-	if err == hold.ErrReleased {
-		return h.Wrap("release", err)
-	}
-	ctx, stop := bound.Context()
-	defer stop()
-	if left := h.leave(ctx); err == nil {
-		err = left
-	}
-	h.Released(err)
-	return h.Wrap("release", err)
-}
+func (h *held) Release(ctx context.Context) error { return h.Hold.Release(ctx, h.leave) }
 
 // leave releases the grant, unless other holds of this process share it or take it over.
 func (h *held) leave(ctx context.Context) error {

@@ -11,9 +11,10 @@ import (
 
 // Hold is one of several holds on one grant: the re-entries of an owner, the readers that share a
 // node, the writers that hand it on. Each ends by itself, and all end when the grant is lost. The
-// recipe releases the grant with the last of them.
+// recipe releases the grant with the last of them. What Hold does not define itself, such as Token
+// and Guard, is that of the grant.
 type Hold struct {
-	Grant  *Grant
+	*Grant
 	state  hold.State
 	events *HoldEvents
 }
@@ -30,11 +31,22 @@ func (h *Hold) Granted(events *HoldEvents) {
 	events.Granted(h.Grant)
 }
 
-// Released tells them how it has ended, by the error of its Release.
-func (h *Hold) Released(err error) { h.events.Released(err) }
-
-// Bound bounds the wait of a call that ends this hold, see hold.State.Bound.
-func (h *Hold) Bound(ctx context.Context) hold.Bound { return h.state.Bound(ctx) }
+// Release ends this hold, and then calls leave, which gives the grant back if this was the last hold
+// on it. ctx bounds the wait, see hold.State.Bound. Only the first call calls leave; the error of
+// End comes before that of leave.
+func (h *Hold) Release(ctx context.Context, leave func(context.Context) error) error {
+	bound := h.state.Bound(ctx)
+	err := h.End()
+	if err != hold.ErrReleased {
+		ctx, stop := bound.Context()
+		defer stop()
+		if left := leave(ctx); err == nil {
+			err = left
+		}
+		h.events.Released(err)
+	}
+	return h.Wrap("release", err)
+}
 
 // End ends this hold. The error matches hold.ErrLost if the grant had been lost first, and is
 // hold.ErrReleased from the second call on.
@@ -61,12 +73,6 @@ func (h *Hold) Deadline() time.Time {
 // Context returns a context that ends with parent or with this hold.
 func (h *Hold) Context(parent context.Context) context.Context { return h.State().Context(parent) }
 
-// Token is that of the grant.
-func (h *Hold) Token() int64 { return h.Grant.Token() }
-
-// Guard is that of the grant.
-func (h *Hold) Guard() []*zk.CheckVersionRequest { return h.Grant.Guard() }
-
 // Multi makes a transaction that takes place only while the grant lives. The end of this hold comes
 // before any other error, as in Verify.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
@@ -78,6 +84,3 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 func (h *Hold) Verify(ctx context.Context) error {
 	return h.Wrap("verify", grants{h.Grant}.verify(ctx, h.Err))
 }
-
-// Wrap is that of the grant.
-func (h *Hold) Wrap(op string, err error) error { return h.Grant.Wrap(op, err) }

@@ -127,9 +127,6 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 	}
 }
 
-// ReleaseRequested is that of the grant: all holds on it are asked together.
-func (h *Hold) ReleaseRequested() <-chan struct{} { return h.Grant.ReleaseRequested() }
-
 // ReleaseRequested returns a channel that is closed when one of the grants is asked: the hold can
 // only be released as a whole.
 func (j *Joint) ReleaseRequested() <-chan struct{} { return j.listen() }
