@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/queue"
 )
 
 // Locker is the election as the lock that it is, for the scenarios of all recipes. A candidate that
@@ -14,7 +13,7 @@ type Locker struct{ *Election }
 func (l Locker) Lock(ctx context.Context) (*zklocks.Hold, error) { return l.Campaign(ctx) }
 
 func (l Locker) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	h, err := l.campaign(ctx, (*queue.Queue).Try)
+	h, err := l.campaign(ctx, false)
 	if err != nil {
 		return nil, l.queue.Wrap("try to campaign", err)
 	}

@@ -54,16 +54,14 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 // connection was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with the
 // arguments of New, or that the directory's sequence numbers are used up.
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
-	h, err := e.campaign(ctx, (*queue.Queue).Wait)
+	h, err := e.campaign(ctx, true)
 	if err != nil {
 		return nil, e.queue.Wrap("campaign", err)
 	}
 	return &h.public, nil
 }
 
-type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
-
-func (e *Election) campaign(ctx context.Context, how acquire) (*held, error) {
+func (e *Election) campaign(ctx context.Context, wait bool) (*held, error) {
 	hold.NeedContext(ctx)
 	h := &held{election: e, events: e.queue.NewEvents(), since: time.Now()}
 	e.begin(h)
@@ -72,7 +70,7 @@ func (e *Election) campaign(ctx context.Context, how acquire) (*held, error) {
 			e.end(h)
 		}
 	}()
-	grant, err := how(e.queue, ctx, e.request)
+	grant, err := e.queue.Acquire(ctx, e.request, wait)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
@@ -41,7 +40,7 @@ import (
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *zklocks.Hold) error) error {
 	pauses := e.backoff
 	for {
-		h, err := e.campaign(ctx, (*queue.Queue).Wait)
+		h, err := e.campaign(ctx, true)
 		if err != nil {
 			return e.queue.Wrap("run", err)
 		}

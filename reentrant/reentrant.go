@@ -58,14 +58,14 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing; or says what
 // is wrong with the arguments of New, or that the directory's sequence numbers are used up.
 func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.take(ctx, "lock", (*queue.Queue).Wait)
+	return m.take(ctx, "lock", true)
 }
 
 // TryLock is Lock without waiting: when another owner holds the lock or waits for it, the error
 // matches [zklocks.ErrBusy]. It reads before it writes, from one server, which may lag behind the
 // others.
 func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.take(ctx, "try lock", (*queue.Queue).Try)
+	return m.take(ctx, "try lock", false)
 }
 
 // Holds returns how many holds the calling goroutine has taken and not released.
@@ -80,9 +80,7 @@ func (m *Mutex) Holds() int {
 	return holds
 }
 
-type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
-
-func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold, error) {
+func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		// ctx may come from a hold of this lock and have ended with it; then the error says so.
 		if h := m.carried(ctx); h != nil && endedBy(ctx, h.Err()) {
@@ -93,8 +91,11 @@ func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold
 	me := goid.ID()
 	events := m.queue.NewEvents()
 	h, err := m.reenter(ctx, me)
-	if h == nil && err == nil {
-		h, err = m.enter(ctx, me, how)
+	if h == nil && err == nil { // the caller does not own the lock
+		var grant *queue.Grant
+		if grant, err = m.queue.Acquire(ctx, m.request, wait); err == nil {
+			h = m.begin(grant, me)
+		}
 	}
 	if err != nil {
 		return nil, m.queue.Wrap(op, err)
@@ -108,15 +109,6 @@ func (m *Mutex) take(ctx context.Context, op string, how acquire) (*zklocks.Hold
 func endedBy(ctx context.Context, end error) bool {
 	cause := context.Cause(ctx)
 	return end != nil && (errors.Is(cause, end) || errors.Is(end, hold.ErrLost) && hold.IsEnd(cause))
-}
-
-// enter queues, for a caller that does not own the lock.
-func (m *Mutex) enter(ctx context.Context, me int64, how acquire) (*held, error) {
-	grant, err := how(m.queue, ctx, m.request)
-	if err != nil {
-		return nil, err
-	}
-	return m.begin(grant, me), nil
 }
 
 // begin makes a goroutine the owner of a grant.

@@ -42,7 +42,7 @@ func (c *handoff) request() queue.Request { return queue.Request{Kind: c.kind, N
 
 func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 	if c.limit == 0 {
-		return c.queue.Wait(ctx, c.request())
+		return c.queue.Acquire(ctx, c.request(), true)
 	}
 	for {
 		grant, err := c.wait(ctx)
@@ -63,7 +63,7 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	if busy {
 		return nil, hold.ErrBusy
 	}
-	return c.queue.Try(ctx, c.request())
+	return c.queue.Acquire(ctx, c.request(), false)
 }
 
 // release hands the grant over, or releases it. Before a handoff the node must be known to exist: a

@@ -52,7 +52,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 		return nil, err
 	}
 	if r.alone {
-		return r.own(r.queue.Wait(ctx, r.request()))
+		return r.own(r.queue.Acquire(ctx, r.request(), true))
 	}
 	if g := r.join(ctx); g != nil {
 		return g, nil
@@ -85,13 +85,13 @@ func (r *readSharer) try(ctx context.Context) (*sharedGrant, error) {
 		return nil, err
 	}
 	if r.alone {
-		return r.own(r.queue.Try(ctx, r.request()))
+		return r.own(r.queue.Acquire(ctx, r.request(), false))
 	}
 	if g := r.join(ctx); g != nil {
 		return g, nil
 	}
 	request := r.request()
-	grant, err := r.queue.Try(ctx, request)
+	grant, err := r.queue.Acquire(ctx, request, false)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (r *readSharer) wait(ctx context.Context) *pendingRead {
 	if stays {
 		grant, err := (*queue.Grant)(nil), errAcquirerPanicked
 		defer func() { r.deliver(p, grant, err) }() // even if an observer panics
-		grant, err = r.queue.Wait(context.Background(), request)
+		grant, err = r.queue.Acquire(context.Background(), request, true)
 	}
 	return p
 }

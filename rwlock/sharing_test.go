@@ -17,7 +17,7 @@ const patience = 20 * time.Second // longer than any step
 func granted(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	s.Helper()
 	m := New(locks.On(s.Connect()), s.Path)
-	grant, err := m.queue.Wait(s.Ctx, m.reads.request())
+	grant, err := m.queue.Acquire(s.Ctx, m.reads.request(), true)
 	s.Must(err)
 	s.InLine(1)
 	return m, grant
@@ -70,7 +70,7 @@ func TestNoReaderJoinsPastTheDeadline(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, packets := s.BehindFor(3 * time.Second)
 		m := New(locks.On(conn), s.Path)
-		grant, err := m.queue.Wait(s.Ctx, m.reads.request())
+		grant, err := m.queue.Acquire(s.Ctx, m.reads.request(), true)
 		s.Must(err)
 		p := m.reads.open(grant, m.queue.NewSharing(), 1)
 		if m.reads.join(s.Context()) != p {
@@ -152,7 +152,7 @@ func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
 		_, err = s.Witness.Set(s.Dir, nil, -1)
 		s.Must(err)
 		s.Settle()
-		other, err := m.queue.Wait(s.Ctx, m.reads.request())
+		other, err := m.queue.Acquire(s.Ctx, m.reads.request(), true)
 		s.Must(err)
 		s.Must(other.Release(s.Ctx))
 		if !g.sharing.CanJoin() {

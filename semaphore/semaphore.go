@@ -53,14 +53,14 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 // than the number of permits, also when that shrinks below n during the wait; or that the sequence
 // numbers of the queue are used up.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
-	return s.take(ctx, "acquire", (*queue.Queue).Wait, n)
+	return s.take(ctx, "acquire", n, true)
 }
 
 // TryAcquire is Acquire without waiting: when fewer than n permits are free, or waiters are queued
 // for them, the error matches [zklocks.ErrBusy]. It reads before it writes, from one server, which
 // may lag behind the others.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error) {
-	return s.take(ctx, "try acquire", (*queue.Queue).Try, n)
+	return s.take(ctx, "try acquire", n, false)
 }
 
 // Locker returns n permits as a [zklocks.Locker]: its Lock is Acquire, its TryLock is TryAcquire.
@@ -87,15 +87,13 @@ func (l *locker) part() queue.Part {
 	return queue.Part{Queue: l.s.queue, Request: request, Wrong: err}
 }
 
-type acquire func(*queue.Queue, context.Context, queue.Request) (*queue.Grant, error)
-
-func (s *Semaphore) take(ctx context.Context, op string, how acquire, n int) (*zklocks.Hold, error) {
+func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zklocks.Hold, error) {
 	request, err := s.request(n)
 	if err != nil {
 		return nil, s.queue.Wrap(op, err)
 	}
 	events := s.queue.NewEvents()
-	grant, err := how(s.queue, ctx, request)
+	grant, err := s.queue.Acquire(ctx, request, wait)
 	if err != nil {
 		return nil, s.queue.Wrap(op, err)
 	}

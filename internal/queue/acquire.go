@@ -8,18 +8,10 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// Wait queues until the request is granted or ctx ends.
-func (q *Queue) Wait(ctx context.Context, r Request) (*Grant, error) {
-	return q.take(ctx, r, true)
-}
-
-// Try grants the request if no waiter has to wait for it, and else returns hold.ErrBusy. It lists
-// first, and creates nothing when the lock is visibly taken.
-func (q *Queue) Try(ctx context.Context, r Request) (*Grant, error) {
-	return q.take(ctx, r, false)
-}
-
-func (q *Queue) take(ctx context.Context, r Request, wait bool) (*Grant, error) {
+// Acquire queues until the request is granted or ctx ends. If it is not to wait, it grants what no
+// caller has to wait for, and else returns hold.ErrBusy: it lists first, and creates nothing when
+// the lock is visibly taken.
+func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
 	if q.err != nil {
 		return nil, q.err
 	}

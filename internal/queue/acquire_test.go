@@ -329,7 +329,7 @@ func TestEachGrantHasItsToken(t *testing.T) {
 				seen := map[int64]bool{}
 				for range 4 {
 					all.Go(func() {
-						g, err := x.queue.Wait(ctx, Request{Kind: x.kind, Nodes: 1})
+						g, err := x.queue.Acquire(ctx, Request{Kind: x.kind, Nodes: 1}, true)
 						if err != nil {
 							t.Error(err)
 							return
@@ -369,7 +369,7 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 		q := newQueue(x.T, x.conn, x.queue.dir, cfg)
 		x.other(znode.Write) // the holder
 		began := time.Now()
-		_, err := q.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
+		_, err := q.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
 		if !errors.Is(err, zk.ErrNoAuth) || time.Since(began) >= aclCheckDelay {
 			t.Errorf("after %v: %v, want %v at once", time.Since(began), err, zk.ErrNoAuth)
 		}

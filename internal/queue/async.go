@@ -19,7 +19,7 @@ func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) (cancel fun
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		defer cancel()
-		deliver(q.Wait(zkclient.Uninterruptible(ctx), r))
+		deliver(q.Acquire(zkclient.Uninterruptible(ctx), r, true))
 	}()
 	return cancel
 }

@@ -33,7 +33,7 @@ func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn := v.Connect(t, 10*time.Second, p.Addr())
 				l := newQueue(t, conn, test.Path(t), with(Default(), rwNames))
-				place, err := l.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
+				place, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
 				if err != nil {
 					t.Fatal(err)
 				}

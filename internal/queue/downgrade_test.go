@@ -22,7 +22,7 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
 		l := newQueue(t, conn, path, with(Default(), rwNames))
-		place, err := l.Wait(t.Context(), Request{Kind: znode.Write, Nodes: 1})
+		place, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,14 +36,14 @@ func TestAWaitEndsOnceForTheObservers(t *testing.T) {
 		}}
 		l := newQueue(t, conn, path, with(cfg, lockNames))
 		e := Request{Kind: znode.Lock, Nodes: 1}
-		first, err := l.Wait(t.Context(), e)
+		first, err := l.Acquire(t.Context(), e, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		call := l.NewEvents()
 		granted := make(chan *Grant)
 		go func() {
-			p, _ := l.Wait(t.Context(), e)
+			p, _ := l.Acquire(t.Context(), e, true)
 			granted <- p
 		}()
 		seen := []string{<-events}
@@ -83,7 +83,7 @@ func TestLeftTellsThatTheSessionHasExpired(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 		defer cancel()
 		done := make(chan struct{})
-		go func() { defer close(done); _, _ = q.Wait(ctx, Request{Kind: x.kind, Nodes: 1}) }()
+		go func() { defer close(done); _, _ = q.Acquire(ctx, Request{Kind: x.kind, Nodes: 1}, true) }()
 		<-queued
 		x.venue.Expire(x, x.conn)
 		select {

@@ -42,7 +42,7 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 				conn := v.Connect(t, 10*time.Second, p.Addr())
 				path := test.Path(t)
 				l := newQueue(t, conn, path, with(Default(), lockNames))
-				place, err := l.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
+				place, err := l.Acquire(t.Context(), Request{Kind: znode.Lock, Nodes: 1}, true)
 				if err != nil {
 					t.Fatal(err)
 				}

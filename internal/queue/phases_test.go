@@ -25,7 +25,7 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 		path := test.Path(t)
 		l := newQueue(t, conn, path, with(Default(), lockNames))
 		for range 5 {
-			place, err := l.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
+			place, err := l.Acquire(t.Context(), Request{Kind: znode.Lock, Nodes: 1}, true)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -79,7 +79,7 @@ func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 			conn := v.Connect(t, 10*time.Second, p.Addr())
 			path := test.Path(t)
 			q := newQueue(t, conn, path, with(Default(), lockNames))
-			grant, err := q.Wait(t.Context(), Request{Kind: znode.Lock, Nodes: 1})
+			grant, err := q.Acquire(t.Context(), Request{Kind: znode.Lock, Nodes: 1}, true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,7 +57,7 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 						defer close(c)
 						ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 						defer cancel()
-						if p, err := x.queue.Wait(ctx, e); err == nil {
+						if p, err := x.queue.Acquire(ctx, e, true); err == nil {
 							c <- p
 						}
 					}()
@@ -92,7 +92,7 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 				leave(come(1))
 				wants(1, "who comes when all have gone")
 				x.queue.crowded.Store(true)
-				tried, err := x.queue.Try(x.Context(), e)
+				tried, err := x.queue.Acquire(x.Context(), e, false)
 				x.must(nil, err)
 				x.must(nil, tried.Release(x.Context()))
 				wants(1, "who tries, and sees that all have gone,")
