@@ -9,7 +9,6 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/zkclient"
-	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // handoff passes the write lock on among the writers of one RWMutex value. The local waiters share
@@ -17,9 +16,9 @@ import (
 // limited number of times in a row; then it deletes the node, and the next local waiter queues at
 // the tail.
 type handoff struct {
-	queue *queue.Queue
-	kind  znode.Kind
-	limit int // 0: no handoff
+	queue   *queue.Queue
+	request queue.Request
+	limit   int // 0: no handoff
 
 	mu      sync.Mutex      // not held during calls of other packages that may block
 	waiting []*localWaiter  // in the order of arrival
@@ -38,11 +37,9 @@ type localWaiter struct {
 	err     error
 }
 
-func (c *handoff) request() queue.Request { return queue.Request{Kind: c.kind, Nodes: 1} }
-
 func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 	if c.limit == 0 {
-		return c.queue.Acquire(ctx, c.request(), true)
+		return c.queue.Acquire(ctx, c.request, true)
 	}
 	for {
 		grant, err := c.wait(ctx)
@@ -63,7 +60,7 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	if busy {
 		return nil, hold.ErrBusy
 	}
-	return c.queue.Acquire(ctx, c.request(), false)
+	return c.queue.Acquire(ctx, c.request, false)
 }
 
 // release hands the grant over, or releases it. Before a handoff the node must be known to exist: a
@@ -143,7 +140,7 @@ func (c *handoff) acquireLocked() {
 	}
 	pending := new(pendingAcquire)
 	c.pending = pending
-	pending.cancel = c.queue.AcquireAsync(c.request(), func(grant *queue.Grant, err error) {
+	pending.cancel = c.queue.AcquireAsync(c.request, func(grant *queue.Grant, err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch {

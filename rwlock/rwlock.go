@@ -37,7 +37,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	slot.PutPart(&m.lockSlot, m, m.writePart)
 	slot.PutPart(&m.reader.lockSlot, &m.reader, m.readPart)
 	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
-	m.writes = handoff{queue: m.queue, kind: m.kinds.write, limit: cfg.handoff}
+	m.writes = handoff{queue: m.queue, request: queue.Request{Kind: m.kinds.write, Nodes: 1}, limit: cfg.handoff}
 	return m
 }
 
@@ -114,7 +114,7 @@ func (l *rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l
 // own: it neither shares one nor is handed one.
 func (m *RWMutex) writePart() queue.Part {
 	return queue.Part{
-		Queue: m.queue, Request: m.writes.request(),
+		Queue: m.queue, Request: m.writes.request,
 		Ready: func(ctx context.Context, wait bool) error {
 			if !wait {
 				m.reads.releaseIdle(ctx)

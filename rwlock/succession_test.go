@@ -14,7 +14,7 @@ import (
 func heldGrant(s *contract.Stage) (*RWMutex, *queue.Grant) {
 	s.Helper()
 	m := New(locks.On(s.Connect()), s.Path, WithHandoff(5))
-	grant, err := m.queue.Acquire(s.Ctx, m.writes.request(), true)
+	grant, err := m.queue.Acquire(s.Ctx, m.writes.request, true)
 	s.Must(err)
 	m.writes.mu.Lock()
 	defer m.writes.mu.Unlock()
