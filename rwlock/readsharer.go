@@ -103,7 +103,7 @@ func (r *readSharer) own(grant *queue.Grant, err error) (*sharedGrant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSharedGrant(grant, nil, 0, nil, 1), nil
+	return newSharedGrant(r, grant, nil, 1), nil
 }
 
 // join joins the current grant. It usually sends no request and locks no mutex.
@@ -195,8 +195,8 @@ func (r *readSharer) quit(p *pendingRead) {
 // open makes a grant the current one. Readers no longer join the former one: it ends now if it is
 // idle, or with the last of its readers.
 func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, readers int) *sharedGrant {
-	g := newSharedGrant(grant, sharing, r.linger, &r.current, readers)
-	if former := r.current.Swap(g); former != nil && former.linger > 0 {
+	g := newSharedGrant(r, grant, sharing, readers)
+	if former := r.current.Swap(g); former != nil && r.linger > 0 {
 		former.releaseIdle(queue.NoWait)
 	}
 	return g
@@ -205,7 +205,7 @@ func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, reader
 // releaseIdle releases an idle grant, for a writer of this process, and waits for the answer.
 // Without WithReadLinger no grant is idle.
 func (r *readSharer) releaseIdle(ctx context.Context) {
-	if g := r.current.Load(); g != nil && g.linger > 0 {
+	if g := r.current.Load(); g != nil && r.linger > 0 {
 		g.releaseIdle(ctx)
 	}
 }

@@ -13,9 +13,8 @@ import (
 type sharedGrant struct {
 	grant   *queue.Grant
 	sharing *queue.NodeSharing
-	linger  time.Duration
-	current *atomic.Pointer[sharedGrant] // the grant that readers join, which may be another
-	over    chan struct{}                // closed when the grant has ended
+	sharer  *readSharer
+	over    chan struct{} // closed when the grant has ended
 
 	kept      atomic.Bool  // idleLoop has been started
 	unkept    atomic.Bool  // no longer kept idle: a writer has queued, or the release is requested
@@ -29,8 +28,8 @@ type sharedGrant struct {
 	_       [120]byte
 }
 
-func newSharedGrant(grant *queue.Grant, sharing *queue.NodeSharing, linger time.Duration, current *atomic.Pointer[sharedGrant], readers int) *sharedGrant {
-	g := &sharedGrant{grant: grant, sharing: sharing, linger: linger, current: current, over: make(chan struct{})}
+func newSharedGrant(r *readSharer, grant *queue.Grant, sharing *queue.NodeSharing, readers int) *sharedGrant {
+	g := &sharedGrant{grant: grant, sharing: sharing, sharer: r, over: make(chan struct{})}
 	g.readers.Store(int64(readers))
 	return g
 }
@@ -100,13 +99,13 @@ func (g *sharedGrant) end() bool {
 // readers and then checks whether the grant is current; open first replaces the current grant and
 // then checks whether the former one has readers. So one of the two ends the grant.
 func (g *sharedGrant) leave(ctx context.Context) error {
-	if g.linger > 0 {
+	if g.sharer.linger > 0 {
 		g.idleSince.Store(int64(time.Since(start))) // before idleLoop can see that no reader is left
 	}
 	if g.readers.Add(-1) > 0 {
 		return nil
 	}
-	if g.linger > 0 && g.grant.Err() == nil && g.sharing.CanJoin() && g.current.Load() == g {
+	if g.sharer.linger > 0 && g.grant.Err() == nil && g.sharing.CanJoin() && g.sharer.current.Load() == g {
 		g.keep()
 		return nil
 	}
@@ -136,7 +135,7 @@ func (g *sharedGrant) idleLoop() {
 		g.releaseIdle(queue.NoWait)
 		return
 	}
-	timer := time.NewTimer(g.linger)
+	timer := time.NewTimer(g.sharer.linger)
 	defer timer.Stop()
 	for {
 		select {
@@ -155,13 +154,13 @@ func (g *sharedGrant) idleLoop() {
 			return
 		case <-timer.C:
 		}
-		left := g.linger
+		left := g.sharer.linger
 		if g.readers.Load() == 0 {
 			left -= time.Since(start) - time.Duration(g.idleSince.Load())
 		}
 		if left <= 0 {
 			g.releaseIdle(queue.NoWait)
-			left = g.linger
+			left = g.sharer.linger
 		}
 		timer.Reset(left)
 	}

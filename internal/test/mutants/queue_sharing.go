@@ -313,7 +313,7 @@ var ofTheShared = []mutant{
 		pkg:  "rwlock",
 		why:  "an idle process keeps the lock",
 		old:  `if left <= 0 {`,
-		new:  `if left <= 0 && g.linger == 0 {`,
+		new:  `if left <= 0 && g.sharer.linger == 0 {`,
 		test: inRwlock("TestALingeringReadLock"),
 	},
 	{
@@ -347,8 +347,8 @@ var ofTheShared = []mutant{
 		name: "idle-grant-kept-that-no-reader-may-join",
 		pkg:  "rwlock",
 		why:  "after a reconnect the next reader creates a node of its own, and a writer that does not wait finds the lock busy",
-		old:  `g.grant.Err() == nil && g.sharing.CanJoin() && g.current`,
-		new:  `g.grant.Err() == nil && g.current`,
+		old:  `g.grant.Err() == nil && g.sharing.CanJoin() && g.sharer.current`,
+		new:  `g.grant.Err() == nil && g.sharer.current`,
 		test: inRwlock("TestAGrantDoesNotStayIdleAfterAReconnect"),
 
 		unexplored: "it ends with its linger: a writer waits longer, and none forever",
@@ -367,7 +367,7 @@ var ofTheShared = []mutant{
 		name: "replaced-grant-kept-when-it-falls-idle",
 		pkg:  "rwlock",
 		why:  "no reader finds it, and TryLock of its own value gives back only the other",
-		old:  ` && g.current.Load() == g {`,
+		old:  ` && g.sharer.current.Load() == g {`,
 		new:  ` {`,
 		test: inRwlock("TestALingeringReadLock"),
 
