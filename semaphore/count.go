@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
@@ -100,7 +101,7 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 		return nil, c.create(ctx)
 	}
 	if err != nil {
-		return nil, needs(err, "READ on "+c.path)
+		return nil, queue.Explain(err, "READ on "+c.path)
 	}
 	// The watch may have been set long ago by another waiter of the process, on a connection that
 	// has been replaced since. Its event may be late; then its data are old.
@@ -109,7 +110,7 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	case err == zk.ErrNoNode:
 		return nil, nil
 	case err != nil:
-		return nil, needs(err, "READ on "+c.path)
+		return nil, queue.Explain(err, "READ on "+c.path)
 	case stat.Mzxid != watch.Stat.Mzxid || stat.Czxid != watch.Stat.Czxid:
 		select {
 		case event, first := <-watch.C():
@@ -133,7 +134,7 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 		return nil, c.makeQueue(ctx)
 	}
 	if err != nil {
-		return nil, needs(err, "READ on "+c.queue)
+		return nil, queue.Explain(err, "READ on "+c.queue)
 	}
 	return &countSnapshot{permits: permits, version: stat.Version, queue: dir.Czxid, watch: watch}, nil
 }
@@ -148,7 +149,7 @@ func (c *permitCount) create(ctx context.Context) error {
 	if err == zk.ErrNodeExists {
 		err = nil // another client has created it
 	}
-	return needs(err, "CREATE on the parents of "+c.path)
+	return queue.Explain(err, "CREATE on the parents of "+c.path)
 }
 
 // fill stores the number in an empty node that an operator has created in advance, with its ACL.
@@ -164,7 +165,7 @@ func (c *permitCount) fill(ctx context.Context, version int32) error {
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 		err = nil // another client has written or deleted the node
 	}
-	return needs(err, "WRITE on "+c.path)
+	return queue.Explain(err, "WRITE on "+c.path)
 }
 
 // write stores another number. From before it is sent until an answer says otherwise, the number
@@ -209,7 +210,7 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 			return nil
 		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // another client has written, created or deleted the node
 		default:
-			return needs(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
+			return queue.Explain(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
 		}
 	}
 }
@@ -224,7 +225,7 @@ func (c *permitCount) makeQueue(ctx context.Context) error {
 	if err == zk.ErrNoNode {
 		err = nil // the next call of ask creates the node
 	}
-	return needs(err, "CREATE on "+c.path)
+	return queue.Explain(err, "CREATE on "+c.path)
 }
 
 // forget drops a reading.
@@ -256,15 +257,7 @@ func (c *permitCount) peek(ctx context.Context) (int, error) {
 		return max(1, c.expected()), nil
 	}
 	if err != nil {
-		return 0, needs(err, "READ on "+c.path)
+		return 0, queue.Explain(err, "READ on "+c.path)
 	}
 	return c.parse(data)
-}
-
-// needs adds the missing right to zk.ErrNoAuth, and a description to other errors.
-func needs(err error, right string) error {
-	if err == zk.ErrNoAuth {
-		return fmt.Errorf("%w: it takes %s", err, right)
-	}
-	return zkclient.DescribeCode(err)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
@@ -21,7 +22,7 @@ func (c *permitCount) refuseForeign(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return needs(err, "READ on "+c.path)
+		return queue.Explain(err, "READ on "+c.path)
 	}
 	name, whose := foreignSemaphore(children)
 	if whose == "" && slices.Contains(children, "leases") {
@@ -46,7 +47,7 @@ func (c *permitCount) refuseForeign(ctx context.Context) error {
 		case err == zk.ErrNoNode, err == nil && stat.EphemeralOwner == 0:
 			return nil
 		case err != nil:
-			return needs(err, "READ on "+c.path+"/"+name)
+			return queue.Explain(err, "READ on "+c.path+"/"+name)
 		}
 	}
 	return fmt.Errorf("%w: %s is in use by %s", ErrMismatch, c.path, whose)

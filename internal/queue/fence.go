@@ -109,7 +109,7 @@ func (all grants) verify(ctx context.Context, alive func() error) error {
 			}
 		}
 		if err != nil {
-			err = explain(err, "READ on "+nodes.paths())
+			err = Explain(err, "READ on "+nodes.paths())
 		}
 		return endOr(alive, err)
 	}
@@ -172,7 +172,7 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 		case at < 0:
 			return nil, zkclient.DescribeCode(err)
 		case err != zk.ErrNoNode:
-			return nil, explain(err, "READ on "+nodes[at:at+1].paths())
+			return nil, Explain(err, "READ on "+nodes[at:at+1].paths())
 		}
 		switch replaced, err := nodes[at : at+1].lostUnlessReplaced(ctx); {
 		case err != nil:

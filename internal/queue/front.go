@@ -65,7 +65,7 @@ func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
 			return q.holder(nodes[0], data, stat), nil
 		case zk.ErrNoNode: // it has left since the listing
 		default:
-			return Member{}, explain(err, "READ on "+q.path(nodes[0]))
+			return Member{}, Explain(err, "READ on "+q.path(nodes[0]))
 		}
 	}
 }
@@ -211,7 +211,7 @@ func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.W
 	if err == nil && len(nodes) == 0 {
 		var empty *zkclient.Watch
 		if empty, err = q.client.WatchChildren(ctx, sess, q.dir); err != nil {
-			return Member{}, nil, explain(err, "READ on "+q.dir)
+			return Member{}, nil, Explain(err, "READ on "+q.dir)
 		}
 		nodes, _, err = q.list(ctx, sess) // a member may have come before the watch was set
 		if err == nil && len(nodes) == 0 {
@@ -228,5 +228,5 @@ func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.W
 	case zk.ErrNoNode:
 		return Member{}, nil, err
 	}
-	return Member{}, nil, explain(err, "READ on "+q.path(nodes[0]))
+	return Member{}, nil, Explain(err, "READ on "+q.path(nodes[0]))
 }

@@ -183,7 +183,7 @@ func released(err error, removals []zkclient.Removal) error {
 	case errors.Is(err, zkclient.ErrClosed):
 		return fmt.Errorf("%w: %w", hold.ErrLost, err)
 	}
-	return explain(err, "DELETE on "+dirs(removals))
+	return Explain(err, "DELETE on "+dirs(removals))
 }
 
 // Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
@@ -373,7 +373,7 @@ func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	}()
 	select {
 	case err := <-result:
-		return explain(err, "WRITE on "+g.queue.path(old)+", CREATE and DELETE on "+g.queue.dir)
+		return Explain(err, "WRITE on "+g.queue.path(old)+", CREATE and DELETE on "+g.queue.dir)
 	case <-ctx.Done():
 		return fmt.Errorf("%w (the downgrade goes on in the background)", zkclient.Ended(ctx))
 	}

@@ -86,7 +86,7 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 			// lock would be shown beside waiters.
 			line = slices.DeleteFunc(line, m.owns)
 		default:
-			return nil, explain(errs[i], "READ on "+q.path(m.First))
+			return nil, Explain(errs[i], "READ on "+q.path(m.First))
 		}
 	}
 	list := make([]Member, len(present))

@@ -153,7 +153,7 @@ func (q *Queue) makeDir(ctx context.Context) error {
 	} else {
 		err = q.client.MakeDir(ctx, q.dir, q.cfg.ACL)
 	}
-	return explain(err, "CREATE on the parents of "+q.dir)
+	return Explain(err, "CREATE on the parents of "+q.dir)
 }
 
 // list returns the nodes in order, and the directory as of that moment. A directory that does not
@@ -161,14 +161,14 @@ func (q *Queue) makeDir(ctx context.Context) error {
 func (q *Queue) list(ctx context.Context, sess int64) ([]znode.Node, *zk.Stat, error) {
 	children, dir, err := q.client.Children(ctx, sess, q.dir)
 	if err != nil && err != zk.ErrNoNode {
-		return nil, nil, explain(err, "READ on "+q.dir)
+		return nil, nil, Explain(err, "READ on "+q.dir)
 	}
 	nodes, err := znode.Sort(children, q.kinds...)
 	return nodes, dir, err
 }
 
-// explain names the right that a client misses, or what else the server has refused.
-func explain(err error, right string) error {
+// Explain names the right that a client misses, or what else the server has refused.
+func Explain(err error, right string) error {
 	if errors.Is(err, zk.ErrNoAuth) {
 		return fmt.Errorf("%w: it takes %s", err, right)
 	}

@@ -34,7 +34,7 @@ func RequestRelease(ctx context.Context, conn *zk.Conn, path string, token int64
 		data, stat, err := client.Get(ctx, path)
 		switch {
 		case err != nil:
-			return explain(err, "READ on "+path)
+			return Explain(err, "READ on "+path)
 		case stat.Czxid != token:
 			return fmt.Errorf("%w: another one has its name", zk.ErrNoNode)
 		case isReleaseRequest(data):
@@ -43,7 +43,7 @@ func RequestRelease(ctx context.Context, conn *zk.Conn, path string, token int64
 		// In the version that was read, so that clients which ask at the same time, and one that
 		// repeats a write whose answer was lost, write once: each write wakes the waiters behind.
 		if err := client.Set(ctx, path, []byte(releaseRequest), stat.Version); err != zk.ErrBadVersion {
-			return explain(err, "WRITE on "+path)
+			return Explain(err, "WRITE on "+path)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 			}
 			continue
 		case err != nil:
-			return endOr(g.Err, explain(err, "READ on "+path))
+			return endOr(g.Err, Explain(err, "READ on "+path))
 		case isReleaseRequest(old):
 			g.ReleaseRequested()
 			g.tellRequested()
@@ -120,7 +120,7 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 		switch err {
 		case zk.ErrBadVersion:
 		case zk.ErrNoAuth:
-			return explain(err, "WRITE on "+path)
+			return Explain(err, "WRITE on "+path)
 		default:
 			return err
 		}

@@ -222,7 +222,7 @@ func (all waiters) confirm(ctx context.Context) (behind waiters, next turn, err 
 	case errors.Is(err, zkclient.ErrOver):
 		return nil, requeue, err
 	case err != nil:
-		return nil, failed, explain(err, "READ on "+paths[0])
+		return nil, failed, Explain(err, "READ on "+paths[0])
 	}
 	for _, w := range all {
 		next, err := w.exists(ctx, own[:len(w.nodes)])

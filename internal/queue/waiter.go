@@ -123,7 +123,7 @@ func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) e
 	var unfound *zkclient.Unfound
 	switch touch := modes[q.cfg.Names.mode(w.request.Kind)].touch; {
 	case errors.As(err, &unfound):
-		return explain(err, "READ on "+q.dir+", to find a node after a lost reply, which may stay as long as the session")
+		return Explain(err, "READ on "+q.dir+", to find a node after a lost reply, which may stay as long as the session")
 	case err == zk.ErrNoNode:
 		w.limit.forget()
 		return q.makeDir(ctx)
@@ -134,9 +134,9 @@ func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) e
 		q.untouchable.Store(true)
 		return nil
 	case err == zk.ErrNoAuth && touch == touchRequired:
-		return explain(err, "CREATE and WRITE on "+q.dir)
+		return Explain(err, "CREATE and WRITE on "+q.dir)
 	}
-	return explain(err, "CREATE on "+q.dir)
+	return Explain(err, "CREATE on "+q.dir)
 }
 
 func (q *Queue) rule(r Request, l Limit) rule {
@@ -251,7 +251,7 @@ func (w *waiter) readToken(ctx context.Context) error {
 	case err == zk.ErrNoNode:
 		return errNodeGone
 	case err != nil:
-		return explain(err, "READ on "+path)
+		return Explain(err, "READ on "+path)
 	case own.Stat.EphemeralOwner != w.sess:
 		return errNodeGone
 	}
@@ -289,7 +289,7 @@ func (all waiters) leave(ctx context.Context, next turn, err error) error {
 		if next == requeue {
 			return nil // the next listing shows what is left
 		}
-		return also(err, fmt.Errorf("leaving the queue: %w", explain(left, "DELETE on "+dirs(removals))))
+		return also(err, fmt.Errorf("leaving the queue: %w", Explain(left, "DELETE on "+dirs(removals))))
 	case <-ctx.Done():
 		return told
 	}

@@ -62,7 +62,7 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 	}
 	watches, err := q.client.WatchNodes(ctx, w.sess, marker, paths)
 	if err != nil {
-		return failed, explain(err, "READ on the nodes in "+q.dir)
+		return failed, Explain(err, "READ on the nodes in "+q.dir)
 	}
 	if own := watches[len(blockers):len(nodes)]; len(own) > 0 {
 		if next, err := w.exists(ctx, own); next != pending {
@@ -148,7 +148,7 @@ func (w *waiter) readNodes(ctx context.Context, nodes []znode.Node) (turn, error
 		case zk.ErrNoNode:
 			next = relist
 		default:
-			return failed, explain(err, "READ on "+w.queue.path(nodes[i]))
+			return failed, Explain(err, "READ on "+w.queue.path(nodes[i]))
 		}
 	}
 	return next, nil

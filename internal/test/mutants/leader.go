@@ -38,8 +38,8 @@ var ofTheElection = []mutant{
 		pkg:  "internal/queue",
 		why:  "the term is lost, and with it its context: the caller is told of the context only",
 		in:   "Grant.Write",
-		old:  `return endOr(g.Err, explain(err, "READ on "+path))`,
-		new:  `return explain(err, "READ on "+path)`,
+		old:  `return endOr(g.Err, Explain(err, "READ on "+path))`,
+		new:  `return Explain(err, "READ on "+path)`,
 		test: inLeader("TestProclaimWithTheContextOfALostTerm"),
 
 		unexplored: "no worker proclaims",
