@@ -38,12 +38,6 @@ func (o *owner) on(g *ownership) *owner {
 	return o
 }
 
-func newOwnership(m *Mutex, grant *queue.Grant, id int64) *ownership {
-	g := &ownership{mutex: m, grant: grant, batch: 1}
-	g.first = owner{of: g, id: id}
-	return g
-}
-
 // add adds a hold and returns it.
 func (o *owner) add() *held {
 	g := o.of

@@ -113,9 +113,11 @@ func endedBy(ctx context.Context, end error) bool {
 
 // begin makes a goroutine the owner of a grant.
 func (m *Mutex) begin(grant *queue.Grant, me int64) *held {
+	g := &ownership{mutex: m, grant: grant, batch: 1}
+	g.first = owner{of: g, id: me}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.holdLocked(&newOwnership(m, grant, me).first)
+	return m.holdLocked(&g.first)
 }
 
 // carried returns the hold whose context ctx is or is derived from, or nil.
