@@ -34,17 +34,11 @@ func Uninterruptible(ctx context.Context) context.Context { return uninterruptib
 
 type uninterruptible struct{ context.Context }
 
-// interruptible reports whether the caller wants to abandon a call that is under way when ctx ends.
-func interruptible(ctx context.Context) bool {
-	_, not := ctx.(uninterruptible)
-	return !not && ctx.Done() != nil
-}
-
-// callCtx makes a call and waits for it until ctx ends. If ctx is not interruptible it needs no
-// goroutine, which saves two goroutine switches. If ctx ends first, late yields the answer when it
-// arrives.
+// callCtx makes a call and waits for it until ctx ends. If ctx never ends or is Uninterruptible it
+// needs no goroutine, which saves two goroutine switches. If ctx ends first, late yields the answer
+// when it arrives.
 func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
-	if !interruptible(ctx) {
+	if _, stays := ctx.(uninterruptible); stays || ctx.Done() == nil {
 		value, err := call()
 		return answer[T]{value, err}, nil
 	}
