@@ -2,7 +2,6 @@ package rwlock
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -75,17 +74,10 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 		return nil
 	case !ask:
 		return grant.Release(ctx)
-	case ctx.Done() == nil:
-		return c.ask(ctx, grant)
 	}
-	result := make(chan error, 1) // buffered: ctx may end first
-	go func() { result <- c.ask(context.WithoutCancel(ctx), grant) }()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w (the lock is being handed on in the background)", zkclient.Ended(ctx))
-	}
+	return zkclient.Finish(ctx, "the lock is being handed on", func() error {
+		return c.ask(context.WithoutCancel(ctx), grant)
+	})
 }
 
 // ask finds out whether the node exists, then hands the grant over or releases it. If the client

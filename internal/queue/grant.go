@@ -96,7 +96,17 @@ func (all grants) remove() error {
 		removals[i] = r
 	}
 	err := all[0].queue.client.RemoveNow(all[0].sess, removals...)
-	return released(err, removals)
+	switch {
+	case err == nil:
+		return nil
+	case err == zk.ErrNoNode:
+		return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
+	case errors.Is(err, zkclient.ErrOver):
+		return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
+	case errors.Is(err, zkclient.ErrClosed):
+		return fmt.Errorf("%w: %w", hold.ErrLost, err)
+	}
+	return Explain(err, "DELETE on "+dirs(removals))
 }
 
 // settled returns the nodes that are held, when no downgrade is under way.
@@ -134,7 +144,7 @@ func (g *Grant) Release(ctx context.Context) error {
 	}
 	ctx, stop := bound.Context()
 	defer stop()
-	return grants{g}.removeWithin(ctx)
+	return zkclient.Finish(ctx, "the node is being deleted", grants{g}.remove)
 }
 
 // release gives back those that have not ended. It returns the first end of another.
@@ -150,40 +160,10 @@ func (all grants) release(ctx context.Context) (err error) {
 	if len(held) == 0 {
 		return err
 	}
-	if left := held.removeWithin(ctx); err == nil {
+	if left := zkclient.Finish(ctx, "the node is being deleted", held.remove); err == nil {
 		err = left
 	}
 	return err
-}
-
-// removeWithin is remove; ctx bounds the wait for the answer.
-func (all grants) removeWithin(ctx context.Context) error {
-	if ctx.Done() == nil { // nothing but the answer ends the wait: no goroutine
-		return all.remove()
-	}
-	result := make(chan error, 1) // buffered: ctx may end first
-	go func() { result <- all.remove() }()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("%w (the node is being deleted in the background)", zkclient.Ended(ctx))
-	}
-}
-
-// released is the result of Release, by that of the deletion.
-func released(err error, removals []zkclient.Removal) error {
-	switch {
-	case err == nil:
-		return nil
-	case err == zk.ErrNoNode:
-		return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
-	case errors.Is(err, zkclient.ErrOver):
-		return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
-	case errors.Is(err, zkclient.ErrClosed):
-		return fmt.Errorf("%w: %w", hold.ErrLost, err)
-	}
-	return Explain(err, "DELETE on "+dirs(removals))
 }
 
 // Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
