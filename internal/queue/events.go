@@ -129,11 +129,8 @@ func (e *HoldEvents) Granted(g *Grant) {
 	if e == nil {
 		return
 	}
-	g.mu.Lock()
-	nodes := g.nodes
-	g.mu.Unlock()
 	e.held = time.Now()
-	e.lock = e.queue.event(nodes, g.token)
+	e.lock = e.queue.event(g.current(), g.token)
 	g.events.Store(e)
 	joined := g.told.Swap(true)
 	e.tellGranted(observe.Granted{
@@ -246,8 +243,5 @@ func (g *Grant) tellUnclaimed(end error) {
 	if errors.Is(end, hold.ErrReleased) {
 		end = context.Canceled
 	}
-	g.mu.Lock()
-	nodes := g.nodes
-	g.mu.Unlock()
-	go g.queue.tellLeft(nodes, g.token, g.queued, end) // see HoldEvents.Granted
+	go g.queue.tellLeft(g.current(), g.token, g.queued, end) // see HoldEvents.Granted
 }

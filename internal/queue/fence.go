@@ -72,11 +72,9 @@ func (g *Grant) Guard() []*zk.CheckVersionRequest { return grants{g}.guards() }
 func (all grants) guards() []*zk.CheckVersionRequest {
 	var now heldNodes
 	for _, g := range all {
-		g.mu.Lock()
-		for _, n := range g.nodes {
+		for _, n := range g.current() {
 			now = append(now, heldNode{g, n})
 		}
-		g.mu.Unlock()
 	}
 	return now.guards()
 }

@@ -109,6 +109,13 @@ func (all grants) remove() error {
 	return Explain(err, "DELETE on "+dirs(removals))
 }
 
+// current returns what is held now, also while a downgrade is under way.
+func (g *Grant) current() []znode.Node {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.nodes
+}
+
 // settled returns the nodes that are held, when no downgrade is under way.
 func (g *Grant) settled() []znode.Node {
 	nodes, _ := g.holding(context.Background())

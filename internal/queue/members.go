@@ -71,7 +71,10 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 	for i := range members {
 		slots <- struct{}{}
 		all.Go(func() {
-			errs[i] = q.describe(ctx, &members[i])
+			data, stat, err := q.client.Get(ctx, q.path(members[i].First))
+			if errs[i] = err; err == nil {
+				members[i].read(data, stat)
+			}
 			<-slots
 		})
 	}
@@ -101,15 +104,6 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 		list[i] = m.Member
 	}
 	return list, nil
-}
-
-// describe reads what the node itself tells.
-func (q *Queue) describe(ctx context.Context, m *standing) error {
-	data, stat, err := q.client.Get(ctx, q.path(m.First))
-	if err == nil {
-		m.read(data, stat)
-	}
-	return err
 }
 
 // read takes what the node itself tells.
