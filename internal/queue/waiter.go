@@ -65,7 +65,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 			return nil, all.named(p.Queue, err)
 		}
 		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit}
-		claims[i] = all[i].claim()
+		claims[i] = p.Queue.claim(p.Request, limit.Check)
 	}
 	made, at, err := client.Claim(ctx, sess, claims...)
 	switch {
@@ -87,11 +87,11 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 func tooLarge(parts []Part) error {
 	nodes, size := 0, 0
 	for _, p := range parts {
-		w := waiter{queue: p.Queue, request: p.Request}
+		var check *zk.CheckVersionRequest
 		if p.Limit != nil { // which will have a check of a node above the directory
-			w.limit.Check = &zk.CheckVersionRequest{Path: p.Queue.dir}
+			check = &zk.CheckVersionRequest{Path: p.Queue.dir}
 		}
-		nodes, size = nodes+p.Nodes, size+w.claim().Size()
+		nodes, size = nodes+p.Nodes, size+p.Queue.claim(p.Request, check).Size()
 	}
 	if size > zkclient.MaxRequest {
 		return fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", nodes, size)
@@ -107,12 +107,11 @@ func (all waiters) named(q *Queue, err error) error {
 	return q.Named(err)
 }
 
-// claim is what the waiter has created.
-func (w *waiter) claim() zkclient.Claim {
-	q := w.queue
+// claim is what a request has created.
+func (q *Queue) claim(r Request, check *zk.CheckVersionRequest) zkclient.Claim {
 	return zkclient.Claim{
-		Dir: q.dir, Kind: w.request.Kind, Nodes: w.request.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
-		Touch: q.touches(w.request), Check: w.limit.Check, Trace: q.traced,
+		Dir: q.dir, Kind: r.Kind, Nodes: r.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
+		Touch: q.touches(r), Check: check, Trace: q.traced,
 	}
 }
 

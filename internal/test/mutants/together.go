@@ -570,8 +570,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "the server closes the connection on a request that is too large, which looks as if the network were down",
 		in:   "tooLarge",
-		old:  "size+w.claim().Size()",
-		new:  "w.claim().Size()",
+		old:  "size+p.Queue.claim(p.Request, check).Size()",
+		new:  "p.Queue.claim(p.Request, check).Size()",
 		test: inRoot("TestBadInputOfAll"),
 
 		unexplored: "all input of a world is good",
