@@ -6,7 +6,7 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// NoWait is a context that has ended: a release that gets it begins, and its answer is not waited for.
+// NoWait is a context that has ended: with it a release begins, and does not wait for the answer.
 var NoWait = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

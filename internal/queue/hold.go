@@ -31,9 +31,9 @@ func (h *Hold) Granted(events *HoldEvents) {
 	events.Granted(h.Grant)
 }
 
-// Release ends this hold, and then calls leave, which gives the grant back if this was the last hold
-// on it. ctx bounds the wait, see hold.State.Bound. Only the first call calls leave; the error of
-// End comes before that of leave.
+// Release ends this hold, and then calls leave, which gives the grant back if this was the last
+// hold on it. ctx bounds the wait, see hold.State.Bound. Only the first call calls leave; the error
+// of End comes before that of leave.
 func (h *Hold) Release(ctx context.Context, leave func(context.Context) error) error {
 	bound := h.state.Bound(ctx)
 	err := h.End()

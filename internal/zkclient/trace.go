@@ -14,8 +14,8 @@ type Trace struct {
 // Traced returns the same client with a trace.
 func (c *Client) Traced(t *Trace) *Client { return &Client{connection: c.connection, trace: t} }
 
-// RemoveOrphans starts to delete nodes of a session that no caller owns, as Remove does, and reports
-// to the trace those that it has deleted.
+// RemoveOrphans starts to delete nodes of a session that no caller owns, as Remove does, and
+// reports those that it has deleted to the trace.
 func (c *Client) RemoveOrphans(session int64, dir string, nodes []znode.Node, cause error) {
 	removed := c.Remove(session, Removal{Dir: dir, Nodes: nodes})
 	if c.trace == nil {
