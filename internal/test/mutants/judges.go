@@ -123,6 +123,14 @@ var ofTheJudges = []mutant{
 		test: inKit("TestConnectionsThatAreClosedInVain"),
 	},
 	{
+		name: "kit-connects-for-clients-that-have-gone",
+		pkg:  "zktest",
+		why:  "each attempt of a foreign client during a partition would end in a handshake after it",
+		old:  "if _, err := io.Copy(&sent, out); !errors.Is(err, os.ErrDeadlineExceeded) {",
+		new:  "if _, err := io.Copy(&sent, out); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {",
+		test: inKit("TestListenTCPOfAHostThatIsCutOff"),
+	},
+	{
 		name: "kit-takes-any-t",
 		pkg:  "zktest",
 		why:  "the cleanups of an outer t run when the bubble has ended in a panic",
