@@ -235,3 +235,60 @@ func TestTimeoutsThatChangeAtRandom(t *testing.T) {
 		})
 	}
 }
+
+// A member has granted a short timeout, another one then a long one to the same session: the client
+// notices a server that is frozen by the short one, which is what the session lives by.
+func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
+	const shortest = 6 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t, zktest.WithMembers(3))
+		host := s.Host("a")
+		granted := shortest
+		var dialed atomic.Pointer[time.Time]
+		conn, err := zklocks.Connect(t.Context(), s.Addrs(), shortest, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			now := time.Now()
+			dialed.Store(&now)
+			c, err := host.Dial(ctx, network, addr)
+			if err == nil {
+				c = test.AskFor(c, granted)
+			}
+			return c, err
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hold, err := rwlock.New(conn, path).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted = 40 * time.Second
+		host.Cut()
+		time.Sleep(10 * time.Second) // virtual: several heartbeats by the next member
+		if err := hold.Verify(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := conn.SessionTimeout(); got != shortest {
+			t.Errorf("session timeout %v", got)
+		}
+		at := conn.Client().Server()
+		for _, m := range s.Members() {
+			if m.Addr() == at {
+				host.To(m).Freeze()
+			}
+		}
+		frozen := time.Now()
+		time.Sleep(2 * shortest) // virtual
+		switch again := *dialed.Load(); {
+		case again.Before(frozen):
+			t.Errorf("not noticed within %v", time.Since(frozen))
+		case again.Sub(frozen) > shortest*2/3:
+			t.Errorf("noticed after %v", again.Sub(frozen))
+		}
+		host.Thaw()
+		_ = hold.Release(t.Context()) // it may be lost
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second) // virtual: its goroutines end
+	})
+}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -157,8 +158,8 @@ func (c *client) connected(session int64, granted time.Duration, asked time.Time
 	c.idle = false
 	c.idleChanges++
 	c.mu.Unlock()
-	c.hosts.granted(granted)
 	c.link.Connected(session, granted, asked)
+	c.hosts.granted(min(granted, cmp.Or(c.link.Timeout(), granted))) // the shortest in this session
 }
 
 func (c *client) expired() {

@@ -17,6 +17,8 @@ const (
 
 	minHandshake = 20 // version, timeout, session, length of the password
 	maxHandshake = 1 << 10
+
+	timeoutInHandshake = lengthSize + 4 // after the version
 )
 
 // Operations, as on the wire.
@@ -71,7 +73,7 @@ func connectReply(b []byte) (session int64, timeout time.Duration, err error) {
 	if password := int32At(b, 20); int(password) > n-minHandshake {
 		return 0, 0, fmt.Errorf("%w: password of %d bytes in a handshake of %d", errFrame, password, n)
 	}
-	session, timeout = int64At(b, 12), time.Duration(int32At(b, 8))*time.Millisecond
+	session, timeout = int64At(b, 12), time.Duration(int32At(b, timeoutInHandshake))*time.Millisecond
 	if session != 0 && timeout <= 0 { // the client would make a ticker of it, which panics
 		return 0, 0, fmt.Errorf("%w: session timeout of %v", errFrame, timeout)
 	}

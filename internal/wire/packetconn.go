@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -237,6 +238,10 @@ func (w *packetConn) readHandshake() error {
 		w.resumed = make(chan struct{})
 	}
 	w.client.connected(session, granted, w.asked)
+	if shortest := w.client.link.Timeout(); 0 < shortest && shortest < granted {
+		// The client must send its pings, and give up a silent server, by the timeout that counts.
+		binary.BigEndian.PutUint32(whole[timeoutInHandshake:], uint32(shortest.Milliseconds()))
+	}
 	return nil
 }
 
