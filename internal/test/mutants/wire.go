@@ -266,4 +266,14 @@ var ofTheConnection = []mutant{
 		new:  `context.WithTimeout(ctx, longestTry)`,
 		test: inWire("TestANameThatTakesLongToLookUpIsReached"),
 	},
+	{
+		name: "silence-of-a-server-measured-by-the-longest-timeout",
+		pkg:  "internal/wire",
+		why:  "the holds are lost before the client tries another member",
+		old:  `0 < shortest && shortest < granted {`,
+		new:  `shortest < 0 {`,
+		test: inRoot("TestAFrozenServerIsNoticedByTheShortestTimeout"),
+
+		unexplored: "no world has members that grant different timeouts",
+	},
 }
