@@ -91,7 +91,7 @@ func TestExplore(t *testing.T) {
 	})
 	took := time.Since(began)
 	t.Log(c.table(took))
-	if took > 30*time.Second && !c.only && c.kind == "" && !c.failed {
+	if c.length > 30*time.Second && !c.only && c.kind == "" && !c.failed {
 		c.meaning(t)
 	}
 }
