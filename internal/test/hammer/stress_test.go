@@ -73,9 +73,10 @@ type stress struct {
 	began    int64
 	dirs     []string // of all rounds
 	orphans  int
-	unused   int // directories that stay, because no member ever queued there
-	unclosed int // children that ended with goroutines left over
-	differ   int // nodes that some members show and others do not
+	unused   int    // directories that stay, because no member ever queued there
+	unclosed int    // children that ended with goroutines left over
+	differ   int    // nodes that some members show and others do not
+	kept     string // where the members' data was copied to when they differed; "" if they never did
 }
 
 func TestStress(t *testing.T) {
@@ -265,6 +266,26 @@ func (s *stress) compare(paths []string) {
 			s.Logf("seed %d: the members differ: %s is shown by %v alone", s.Seed, node, members)
 		}
 	}
+	if s.differ > 0 && s.kept == "" {
+		s.keep()
+	}
+}
+
+// keep copies the data and the logs of the members, which end with the test: their transactions
+// tell which member lacks one. ZooKeeper's zkTxnLogToolkit.sh prints them.
+func (s *stress) keep() {
+	var err error
+	if s.kept, err = os.MkdirTemp("", "zklocks-members-"); err != nil {
+		s.Error(err)
+		return
+	}
+	for i, member := range s.nemesis.members.Servers() {
+		to := filepath.Join(s.kept, strconv.Itoa(i+1))
+		if err := os.CopyFS(to, os.DirFS(member.Dir())); err != nil {
+			s.Error(err) // a server may remove a file meanwhile: the others are of use
+		}
+	}
+	s.Logf("seed %d: data and logs of the members are in %s", s.Seed, s.kept)
 }
 
 // gone waits until the server has removed the directories. It does not remove a container that
