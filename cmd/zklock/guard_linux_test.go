@@ -54,6 +54,18 @@ func TestAStoppedGuardDoesNotStopUs(t *testing.T) {
 	free(t, path)
 }
 
+// overtakenWhileStopped asserts that the guard alone ends the command before the next one holds.
+func overtakenWhileStopped(t *testing.T, c *realzk.Child, path string, group []int) {
+	t.Helper()
+	granted := next(t, path, realzk.Some(t)[0], group)
+	inLine(t, path, 2)
+	dead := diedAt(group)
+	c.Pause()
+	overtaken(t, dead, granted)
+	c.Resume()
+	ends(t, c, exitLost)
+}
+
 // The system may kill the guard alone, for want of memory.
 func TestAKilledGuardIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -69,13 +81,7 @@ func TestAKilledGuardIsReplaced(t *testing.T) {
 		other := findGuard(t, zklock)
 		return other != 0 && other != killed
 	})
-	granted := next(t, path, realzk.Some(t)[0], group)
-	inLine(t, path, 2)
-	dead := diedAt(group)
-	c.Pause()
-	overtaken(t, dead, granted)
-	c.Resume()
-	ends(t, c, exitLost)
+	overtakenWhileStopped(t, c, path, group)
 }
 
 // A command may live for months, and start processes that outlive their parents. zklock is the
@@ -125,11 +131,5 @@ func TestTheGuardOutlivesWhatEndsTheCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	granted := next(t, path, realzk.Some(t)[0], group)
-	inLine(t, path, 2)
-	dead := diedAt(group)
-	c.Pause()
-	overtaken(t, dead, granted)
-	c.Resume()
-	ends(t, c, exitLost)
+	overtakenWhileStopped(t, c, path, group)
 }
