@@ -292,3 +292,48 @@ func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 		time.Sleep(2 * time.Second) // virtual: its goroutines end
 	})
 }
+
+// What members have granted to one session does not limit the next one.
+func TestANewSessionAsksForTheTimeoutOfConnect(t *testing.T) {
+	const long, short = 40 * time.Second, 6 * time.Second
+	for name, grants := range map[string][]time.Duration{
+		"after a short timeout":                {short},
+		"after a short timeout and a long one": {short, long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := zktest.NewServer(t, zktest.WithMembers(3))
+				host := s.Host("a")
+				dials := 0
+				conn, err := zklocks.Connect(t.Context(), s.Addrs(), long, zklocks.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+					c, err := host.Dial(ctx, network, addr)
+					if err == nil && dials < len(grants) {
+						c = test.AskFor(c, grants[dials])
+					}
+					dials++
+					return c, err
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range grants[1:] {
+					host.Cut()
+					time.Sleep(2 * time.Second) // virtual: it connects again
+				}
+				if got := conn.SessionTimeout(); got != short {
+					t.Errorf("session timeout %v", got)
+				}
+				first := conn.Client().SessionID()
+				s.Expire(conn)
+				time.Sleep(2 * time.Second) // virtual: it gets another session
+				if got := conn.SessionTimeout(); got != long || conn.Client().SessionID() == first {
+					t.Errorf("session timeout %v of the next session", got)
+				}
+				if err := conn.Close(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(2 * time.Second) // virtual: its goroutines end
+			})
+		})
+	}
+}

@@ -23,8 +23,9 @@ var errClosed = errors.New("zklocks: closed")
 // packetConns report.
 type client struct {
 	settings
-	link  *liveness.Link
-	hosts *hosts
+	timeout time.Duration // that each new session is asked for
+	link    *liveness.Link
+	hosts   *hosts
 
 	quit  context.Context // done when the user has closed the connection
 	leave context.CancelFunc
@@ -50,6 +51,7 @@ type client struct {
 func newClient(servers []string, timeout time.Duration, s settings) *client {
 	c := &client{
 		settings: s,
+		timeout:  timeout,
 		link:     liveness.New(servers...),
 		hosts:    newHosts(servers, timeout),
 		gone:     make(chan struct{}),

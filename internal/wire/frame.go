@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ const (
 	minHandshake = 20 // version, timeout, session, length of the password
 	maxHandshake = 1 << 10
 
-	timeoutInHandshake = lengthSize + 4 // after the version
+	timeoutInHandshake = lengthSize + 4     // after the version
+	timeoutInRequest   = lengthSize + 4 + 8 // after the version and the last zxid
 )
 
 // Operations, as on the wire.
@@ -60,7 +62,17 @@ func connectRequest(p []byte) (session int64, timeout int32, password []byte) {
 	if len(p) < 32 {
 		return 0, 0, nil
 	}
-	return int64At(p, 20), int32At(p, 16), p[32:]
+	return int64At(p, 20), int32At(p, timeoutInRequest), p[32:]
+}
+
+// asksFor returns a first packet with another timeout.
+func asksFor(p []byte, timeout time.Duration) []byte {
+	if len(p) < timeoutInRequest+4 {
+		return p
+	}
+	p = bytes.Clone(p) // the client's
+	binary.BigEndian.PutUint32(p[timeoutInRequest:], uint32(timeout.Milliseconds()))
+	return p
 }
 
 // connectReply reads the answer to it, length included. Session 0 means that the session has

@@ -110,6 +110,11 @@ func (w *packetConn) note(p []byte) (send []byte, done bool) {
 		w.asked = now
 		session, timeout, password := connectRequest(p)
 		w.session = session
+		if session == 0 {
+			// The client asks for what the last session was granted: the limits of one member would
+			// bind all later sessions.
+			p = asksFor(p, w.client.timeout)
+		}
 		w.fakeClose = newFakeClose(session, timeout, password)
 		// The client would wait 6.7 session timeouts here, and its second read has no deadline.
 		w.Conn.SetDeadline(now.Add(w.limit))
