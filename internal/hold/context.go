@@ -125,7 +125,7 @@ func (b Bound) Context() (limit context.Context, stop context.CancelFunc) {
 		return limit, func() {}
 	}
 	b.state.Tell() // the goroutine that has ended the hold may not have ended its contexts yet
-	for limit.Err() != nil {
+	for limit.Err() != nil || belowEnded(limit) {
 		parent, ok := limit.Value(parentKey{b.state}).(context.Context)
 		if !ok {
 			break
@@ -136,6 +136,17 @@ func (b Bound) Context() (limit context.Context, stop context.CancelFunc) {
 		return context.WithDeadline(limit, at)
 	}
 	return limit, func() {}
+}
+
+// belowEnded reports whether the nearest context of package context below ctx has ended, from which
+// ctx is not detached. A context of another type, which merges two say, may end a moment later; one
+// that never ends is detached by that type.
+func belowEnded(ctx context.Context) bool {
+	if cancelKey == nil || ctx.Done() == nil {
+		return false
+	}
+	below, ok := ctx.Value(cancelKey).(context.Context)
+	return ok && below.Err() != nil
 }
 
 // joint ends with the hold, or with the parents of the contexts that share it and its Done channel.

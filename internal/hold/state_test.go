@@ -520,3 +520,56 @@ func TestADetachedContextIsNotBoundByTheParent(t *testing.T) {
 		}
 	}
 }
+
+// merged is a context as other packages make them of two: it has the values of one, and ends by a
+// goroutine of its own.
+type merged struct {
+	context.Context
+	done <-chan struct{}
+}
+
+func (m *merged) Done() <-chan struct{} { return m.done }
+
+func (m *merged) Err() error {
+	select {
+	case <-m.done:
+		return context.Canceled
+	default:
+		return nil
+	}
+}
+
+// A context of another type that ends with that of the hold, but a moment later, is replaced, too.
+func TestBoundOfAContextThatEndsLater(t *testing.T) {
+	l := begin(alive)
+	parent, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan struct{})
+	type nameKey struct{}
+	bound := l.Bound(context.WithValue(&merged{l.Context(parent), done}, nameKey{}, "value"))
+	_ = l.Release()
+	limit, stop := bound.Context()
+	defer stop()
+	close(done)
+	if limit.Err() != nil {
+		t.Error("the wait has ended with the hold")
+	}
+	cancel()
+	if limit.Err() == nil {
+		t.Error("alive without its parent")
+	}
+}
+
+// A type may detach a context, as context.WithoutCancel does.
+func TestBoundOfAContextThatNeverEnds(t *testing.T) {
+	l := begin(alive)
+	parent, cancel := context.WithCancel(t.Context())
+	bound := l.Bound(&merged{Context: l.Context(parent)})
+	_ = l.Release()
+	limit, stop := bound.Context()
+	defer stop()
+	cancel()
+	if limit.Err() != nil {
+		t.Error("the wait has ended with the parent")
+	}
+}

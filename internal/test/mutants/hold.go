@@ -294,7 +294,7 @@ var ofTheHold = []mutant{
 		name: "wait-of-a-detached-context-ended-by-the-parent",
 		pkg:  "internal/hold",
 		why:  "Release returns before the answer, although its context was detached from that of the work for it",
-		old:  `for limit.Err() != nil {`,
+		old:  `for limit.Err() != nil || belowEnded(limit) {`,
 		new:  `for limit != nil {`,
 		test: inHold("TestADetachedContextIsNotBoundByTheParent"),
 	},
