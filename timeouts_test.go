@@ -277,7 +277,7 @@ func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 			}
 		}
 		frozen := time.Now()
-		time.Sleep(2 * shortest) // virtual
+		time.Sleep(2 * shortest) // virtual: time to notice it, and to connect to another member
 		switch again := *dialed.Load(); {
 		case again.Before(frozen):
 			t.Errorf("not noticed within %v", time.Since(frozen))

@@ -41,7 +41,7 @@ func startGuardOf(group int, left time.Duration) (*watcher, error) {
 	}
 	defer in.Close()
 	w := &watcher{pipe: pipe}
-	if group != 0 { // a zklock that is stopped right after the start could not say it any more
+	if group != 0 { // told before the guard starts: a zklock that is stopped right after could not
 		w.guards(group)
 		w.allow(left)
 	}

@@ -109,7 +109,7 @@ func TestMembersGrantTimeoutsByTheirOwnLimits(t *testing.T) {
 		f.Kill()
 		f.Limit(6*time.Second, 8*time.Second)
 		f.Restart()
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: it joins the others
 		for _, c := range []struct {
 			at   *Member
 			asks time.Duration
@@ -138,7 +138,7 @@ func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
 	bubble(t, cfg, func(t *testing.T, e *Ensemble) {
 		m := e.Members()
 		r := rawSession(t, m[0], 4*time.Second)
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // virtual: its session is not as old as the next touch
 		r.call(opPing, nil)
 		moved := rawTo(t, m[2])
 		if !moved.shake(0, r.session, r.secret, 40*time.Second) || moved.timeout != 40000 {
