@@ -3,25 +3,15 @@
 // directions, step by step (a story) and in a crowd (a fight) that changes a number which two at
 // once would corrupt.
 //
-// A peer that is not installed is skipped, unless INTEROP=1 says that it must be there, as make
-// interop does. docs/wire-format.md describes the nodes of both sides.
+// Curator and kazoo take part with INTEROP=1, as in make interop, which installs them; without it
+// their tests are skipped, so that a run of all tests does the same on every machine.
+// docs/wire-format.md describes the nodes of both sides.
 package interop
 
 import (
-	"os"
 	"testing"
 
 	"github.com/zklocks/zklocks/internal/test/leaks"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
-
-// missing ends a test for which something is not installed: a JVM's library or a Python module,
-// never a server. Where they are to be there, in make interop, which CI runs, that is a failure.
-func missing(t *testing.T, text string) {
-	t.Helper()
-	if os.Getenv("INTEROP") != "" {
-		t.Fatal(text)
-	}
-	t.Skip(text)
-}

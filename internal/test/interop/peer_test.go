@@ -3,6 +3,7 @@ package interop
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -31,14 +32,23 @@ type peer struct {
 	path   string
 }
 
+func needsPeers(t *testing.T) {
+	t.Helper()
+	if os.Getenv("INTEROP") == "" {
+		t.Skip("needs Curator or kazoo: make interop runs it")
+	}
+}
+
 func curatorAt(t *testing.T, path string) *peer {
 	t.Helper()
+	needsPeers(t)
 	cmd, text := realzk.CuratorProgram(t, filepath.Join("curator", "Peer.java"), realzk.Servers(t)[0])
 	return startPeer(t, path, cmd, text)
 }
 
 func kazooAt(t *testing.T, path string) *peer {
 	t.Helper()
+	needsPeers(t)
 	cmd, text := realzk.KazooProgram(filepath.Join("kazoo", "peer.py"), realzk.Servers(t)[0])
 	return startPeer(t, path, cmd, text)
 }
@@ -46,7 +56,7 @@ func kazooAt(t *testing.T, path string) *peer {
 func startPeer(t *testing.T, path string, cmd *exec.Cmd, text string) *peer {
 	t.Helper()
 	if cmd == nil {
-		missing(t, text)
+		t.Fatal(text)
 	}
 	return &peer{driver: realzk.StartProgram(t, cmd), path: path}
 }
