@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 )
 
@@ -95,7 +96,8 @@ func (e *Ensemble) newMember(id int) *Member {
 func (m *Member) ID() int { return m.id }
 
 // Serve accepts clients until the listener is closed, which Ensemble.Stop does, too, also where it
-// comes first: a goroutine that was started to serve may run late.
+// comes first: a goroutine that was started to serve may run late. While the process has no free
+// file it goes on, as a real member does.
 func (m *Member) Serve(l net.Listener) error {
 	e := m.e
 	e.lock()
@@ -117,11 +119,20 @@ func (m *Member) Serve(l net.Listener) error {
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
+		if passes(err) {
+			time.Sleep(10 * time.Millisecond) // as long as a real member does
+			continue
+		}
 		if err != nil {
 			return err
 		}
 		go m.ServeConn(nc)
 	}
+}
+
+// passes reports whether a listener that fails so may accept the next client.
+func passes(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ECONNABORTED)
 }
 
 // ServeConn serves one client until the connection ends.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -320,6 +321,38 @@ func TestServeOfAStoppedEnsemble(t *testing.T) {
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the listener accepts with %v, want a closed one", err)
+	}
+}
+
+// A full listener fails with each of the errors before it accepts.
+type full struct {
+	net.Listener
+	errs []error
+}
+
+func (l *full) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Err: err}
+	}
+	return l.Listener.Accept()
+}
+
+func TestServeGoesOnWithoutAFreeFile(t *testing.T) {
+	e := Start(Config{})
+	defer e.Stop()
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("the listener is broken")
+	l := &full{tcp, []error{syscall.EMFILE, syscall.ENFILE, syscall.ECONNABORTED, broken}}
+	if err := e.Members()[0].Serve(l); !errors.Is(err, broken) {
+		t.Errorf("it ends with %v, want only what will not pass", err)
+	}
+	if err := tcp.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
