@@ -13,6 +13,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
@@ -129,10 +130,10 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 		for {
 			value, err := call()
 			switch {
-			case ctx.Err() != nil, !lostOnTheWay(err) && !overloaded(err):
+			case ctx.Err() != nil, !lostOnTheWay(err) && !zkclient.Overloaded(err):
 				answered <- answer{value, err}
 				return
-			case overloaded(err):
+			case zkclient.Overloaded(err):
 				time.Sleep(100 * time.Millisecond) // it would be asked on and on otherwise
 			}
 		}
@@ -145,9 +146,6 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 		return none, ctx.Err()
 	}
 }
-
-// overloaded reports whether the server has dropped the request because of its load.
-func overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
 
 // lostOnTheWay reports whether the connection was lost before the answer arrived.
 func lostOnTheWay(err error) bool {

@@ -113,8 +113,8 @@ func proves(err error, multi bool) bool {
 		errors.Is(err, zk.ErrNoChildrenForEphemerals) || multi && errors.Is(err, zk.ErrNoAuth)
 }
 
-// overloaded reports whether the server has dropped the request because of its load.
-func overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
+// Overloaded reports whether the server has dropped the request because of its load.
+func Overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
 
 // DescribeCode adds a description to an error for which the zk client has only a number.
 func DescribeCode(err error) error {
@@ -165,7 +165,7 @@ func (r *retry) wait(ctx context.Context) error {
 // again is wait for a request that was not answered; it also reports the retry to the trace.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
-		if overloaded(cause) && ctx.Err() != nil {
+		if Overloaded(cause) && ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", err, DescribeCode(cause)) // there is a connection: the error of ctx alone does not say what is wrong
 		}
 		return err
