@@ -24,7 +24,10 @@ var outages = []scenario{
 func restarted(s *scene) {
 	server := s.Venue.Standalone(s, venue.Options{})
 	s = s.at(server.Addr())
-	holder, waiter := s.client(), s.client()
+	// real: a new JVM serves after a second, and on a machine with 45 busy processes after more than
+	// session.
+	holder := s.with(s.Venue.Connect(s, quietSession, s.Server), nil)
+	waiter := s.with(s.Venue.Connect(s, quietSession, s.Server), nil)
 	h := holder.block()
 	lost, ctx := h.Lost(), h.Context(s.Ctx)
 	a := waiter.wait(2)

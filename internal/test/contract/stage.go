@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// session is longer than any pause of this machine: only what is made to expire does.
+	// session is longer than any pause of a machine: only what is made to expire does.
 	session = 15 * time.Second
 	// quietSession is so long that no heartbeat and no ping is due in a test.
 	quietSession = time.Minute
