@@ -6,6 +6,9 @@
 //	go run ./internal/test/mutants -list
 //	go run ./internal/test/mutants -explore 1m  # let the explorer alone judge, a minute each
 //
+// The explorer judges the mutants that it must find; with -excused also those for which a reason
+// says why it does not.
+//
 // The files in the tree are never touched: the compiler is given a copy in their
 // place (go build -overlay). Before its mutants each test runs without any, so
 // that nothing is killed by a test that fails anyway. It is an error when the
@@ -17,7 +20,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"github.com/zklocks/zklocks/internal/test/patch"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -25,12 +27,15 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/test/patch"
 )
 
 func main() {
 	jobs := flag.Int("jobs", 2, "how many at a time")
 	list := flag.Bool("list", false, "only list the mutants")
 	explore := flag.Duration("explore", 0, "let the explorer alone judge the mutants of the library, for so long each")
+	tryExcused := flag.Bool("excused", false, "let the explorer look for the mutants that it need not find, too")
 	flag.Parse()
 
 	chosen, err := choose(flag.Arg(0))
@@ -39,7 +44,7 @@ func main() {
 		os.Exit(2)
 	}
 	if *explore > 0 {
-		chosen = explored(chosen)
+		chosen = explored(chosen, *tryExcused)
 	}
 	if *list {
 		for _, m := range chosen {
@@ -73,15 +78,23 @@ func choose(what string) ([]mutant, error) {
 	return matching, nil
 }
 
-// explored are the mutants of the library, for the explorer to judge.
-func explored(mutants []mutant) []mutant {
+// explored are the mutants of the library, for the explorer to judge; excused says whether those
+// that it need not find are among them.
+func explored(mutants []mutant, excused bool) []mutant {
 	var library []mutant
+	left := 0
 	for _, m := range mutants {
-		if strings.HasPrefix(m.pkg, "internal/test/") || strings.HasPrefix(m.pkg, "cmd/") {
-			continue
+		switch {
+		case strings.HasPrefix(m.pkg, "internal/test/"), strings.HasPrefix(m.pkg, "cmd/"):
+		case m.unexplored != "" && !excused:
+			left++
+		default:
+			m.test = target{"internal/test/explore", "TestExplore"}
+			library = append(library, m)
 		}
-		m.test = target{"internal/test/explore", "TestExplore"}
-		library = append(library, m)
+	}
+	if left > 0 {
+		fmt.Printf("%d mutants have a reason why the explorer does not find them; -excused tries them, too\n", left)
 	}
 	return library
 }
