@@ -29,8 +29,8 @@ func election(world *world, e *leader.Election, path string) *lock {
 			}
 			return &grip{held: h, kind: history.Exclusive, give: h.Release}, nil
 		},
-		queue: func(ctx context.Context) (string, error) { q, err := e.Queue(ctx); return fmt.Sprintf("%+v", q), err },
-		part:  func(*worker) (*part, bool) { return nil, false }, // an Election is no Locker
+		members: e.Queue,
+		part:    func(*worker) (*part, bool) { return nil, false }, // an Election is no Locker
 	}
 }
 

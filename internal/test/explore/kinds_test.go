@@ -86,11 +86,20 @@ var kindsOfWorlds = []kind{
 	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen},
 	// Members that are asked to release, also while they wait or are downgraded.
 	{name: "asked", bend: narrow, strike: (*nemesis).ask},
+	// The same where nothing else breaks: a holder that listens hears of each request, and of nothing
+	// else.
+	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).ask, calm: true},
 }
 
 var exclusive = []string{
 	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed",
 	"reentrant, observed", "leader",
+}
+
+// lockers have no terms of a leader, in whose node the leader writes, too.
+var lockers = []string{
+	"rwlock", "reentrant", "semaphore", "rwlock with handoff and linger", "reentrant, observed",
+	"rwlock with handoff, observed",
 }
 
 var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with handoff, observed"}

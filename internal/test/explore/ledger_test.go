@@ -70,6 +70,8 @@ type ledger struct {
 	shown   map[string][]shown // views of leaders, see view
 	named   map[string][]named // leaders that were asked for, see ask
 	found   []finding
+
+	requests requests
 }
 
 // A write is one that was made under an exclusive hold, by Multi. Those of a lock come in the order
@@ -118,6 +120,7 @@ func newLedger(c *clock) *ledger {
 		ended: make(map[int64]bool), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
+		requests: newRequests(),
 	}
 }
 

@@ -3,7 +3,6 @@ package explore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync/atomic"
 	"time"
@@ -23,7 +22,7 @@ import (
 type lock struct {
 	path, dir string // dir: where the nodes are
 	take      func(ctx context.Context, w *worker) (*grip, error)
-	queue     func(ctx context.Context) (string, error)
+	members   func(ctx context.Context) ([]zklocks.Member, error)
 	election  *leader.Election              // nil: it is of another recipe
 	part      func(w *worker) (*part, bool) // as one of several locks that are taken together
 }
@@ -86,7 +85,7 @@ const besides = "#mutex"
 func mixed(m *rwlock.RWMutex, alone *reentrant.Mutex, path string) *lock {
 	both, single := rw(m, path), mutex(alone, path)
 	return &lock{
-		path: path, dir: path, queue: both.queue, part: both.part,
+		path: path, dir: path, members: both.members, part: both.part,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
 			if !w.chance(3) {
 				return both.take(ctx, w)
@@ -124,7 +123,7 @@ func rw(m *rwlock.RWMutex, path string) *lock {
 			}
 			return g, nil
 		},
-		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+		members: m.Queue,
 		part: func(w *worker) (*part, bool) {
 			if w.chance(2) {
 				return &part{Locker: m.RLocker(), path: path, dir: path, kind: history.Shared}, true
@@ -160,7 +159,7 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 			}
 			return &grip{held: h, kind: history.Exclusive, give: h.Release, again: again, after: func() { after(w) }}, nil
 		},
-		queue: func(ctx context.Context) (string, error) { q, err := m.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+		members: m.Queue,
 		part: func(*worker) (*part, bool) {
 			return &part{Locker: m, path: path, dir: path, kind: history.Exclusive, again: again, after: after}, true
 		},
@@ -205,7 +204,7 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 				return &grip{held: h, kind: history.Permits, permits: n, give: h.Release}, nil
 			}
 		},
-		queue: func(ctx context.Context) (string, error) { q, err := s.Queue(ctx); return fmt.Sprintf("%+v", q), err },
+		members: s.Queue,
 		part: func(w *worker) (*part, bool) {
 			n := 1 + w.random.IntN(leastPermits)
 			// Until this value has agreed, a Resize by another makes a mismatch.
@@ -272,12 +271,12 @@ func together(w *worker, locks []*lock) *lock {
 			}
 			return g, nil
 		},
-		queue: func(ctx context.Context) (all string, err error) {
+		members: func(ctx context.Context) (all []zklocks.Member, err error) {
 			for _, l := range locks {
-				one, err := l.queue(ctx)
-				all += fmt.Sprintf("%s: %s (%v)\n", l.path, one, err)
+				one, lerr := l.members(ctx)
+				all, err = append(all, one...), errors.Join(err, lerr)
 			}
-			return all, nil
+			return all, err
 		},
 	}
 }

@@ -587,15 +587,3 @@ func (n *nemesis) shrink() {
 		}
 	}
 }
-
-// ask asks a member to release, as Curator's Revoker does.
-func (n *nemesis) ask() {
-	line := n.inLine()
-	if len(line) == 0 {
-		return
-	}
-	path := line[n.random.IntN(len(line))].path
-	if _, err := n.admin.Client().Set(path, []byte("__REVOKE__"), -1); err == nil {
-		n.say("ask", "%s is asked to release", path)
-	}
-}

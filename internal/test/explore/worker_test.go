@@ -151,11 +151,11 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (us
 		if deadline, _ := ctx.Deadline(); !time.Now().Before(deadline) {
 			ctx, cancel := context.WithTimeout(context.Background(), w.world.session)
 			defer cancel()
-			q, qerr := l.queue(ctx)
+			q, qerr := l.members(ctx)
 			w.world.told.Lock()
 			stuck := w.world.stuck
 			w.world.told.Unlock()
-			w.world.complain("%s: %s waits although nothing is broken any more: %v; the queue: %s (%v)\n%s", l.path, w.who, err, q, qerr, stuck)
+			w.world.complain("%s: %s waits although nothing is broken any more: %v; the queue: %+v (%v)\n%s", l.path, w.who, err, q, qerr, stuck)
 		}
 		w.count("canceled")
 	case w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
@@ -240,6 +240,12 @@ func (t *tenure) dwell(d time.Duration) {
 		t.awaitDeadlines(d)
 		return
 	}
+	requested, since := t.ReleaseRequested(), t.world.clock.now()
+	defer func() { t.listens(requested, since) }()
+	stop := requested // a holder that is asked stops, or goes on
+	if t.chance(2) {
+		stop = nil
+	}
 	for left := d; left > 0 && t.look(); left -= d / 4 {
 		select {
 		case <-t.Lost():
@@ -247,7 +253,7 @@ func (t *tenure) dwell(d time.Duration) {
 				t.bad("Lost is closed, and Held says true")
 			}
 			return
-		case <-t.ReleaseRequested():
+		case <-stop:
 			return
 		case <-time.After(d / 4): // virtual
 		}

@@ -10,7 +10,7 @@ var ofTheAsking = []mutant{
 		new:  `case stat.Czxid == 0:`,
 		test: scenario(inReentrant, "TestMutex", "a member that has gone cannot be asked"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "request-repeated-is-written-again",
@@ -21,7 +21,7 @@ var ofTheAsking = []mutant{
 		new:  `case isReleaseRequest(data) && token == 0:`,
 		test: scenario(inReentrant, "TestMutex", "a holder hears that it is asked to release, and goes on"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "request-written-over-any-version",
@@ -32,7 +32,7 @@ var ofTheAsking = []mutant{
 		new:  `-1)`,
 		test: scenario(inReentrant, "TestMutex", "requests of two clients at once are one"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "request-in-another-version-given-up",
@@ -43,7 +43,7 @@ var ofTheAsking = []mutant{
 		new:  `err != zk.ErrAPIError`,
 		test: scenario(inReentrant, "TestMutex", "a request is made once through a cut at any step"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "any-write-is-a-request",
@@ -54,7 +54,7 @@ var ofTheAsking = []mutant{
 		new:  `w.Stat.Version > 0`,
 		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "any-write-shown-as-a-request",
@@ -65,7 +65,7 @@ var ofTheAsking = []mutant{
 		new:  `stat.Version > 0`,
 		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "requests-not-shown",
@@ -76,7 +76,7 @@ var ofTheAsking = []mutant{
 		new:  `data == nil`,
 		test: scenario(inReentrant, "TestMutex", "a holder hears that it is asked to release, and goes on"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "only-the-first-write-read",
@@ -87,7 +87,7 @@ var ofTheAsking = []mutant{
 		new:  "w.Event(event, first)\n\t\treturn",
 		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "request-heard-one-write-late",
@@ -98,7 +98,7 @@ var ofTheAsking = []mutant{
 		new:  "event, first := <-w.C()\n\t\tw.Event(event, first)\n\t\tif isReleaseRequest(w.Data) {\n\t\t\tg.tellRequested()\n\t\t\treturn\n\t\t}",
 		test: scenario(inReentrant, "TestMutex", "a waiter that is asked to release hears of it when it holds"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "requests-after-a-downgrade-not-heard",
@@ -109,7 +109,7 @@ var ofTheAsking = []mutant{
 		new:  `if g.requested != nil && n.Seq < 0 {`,
 		test: inRwlock("TestADowngradeIsNoRequest"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "requests-before-and-after-a-downgrade",
@@ -120,7 +120,7 @@ var ofTheAsking = []mutant{
 		new:  `case <-make(chan struct{}):`,
 		test: inRwlock("TestADowngradeIsNoRequest"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "asked-at-the-first-of-several-locks-only",
@@ -131,7 +131,7 @@ var ofTheAsking = []mutant{
 		new:  `range j.grants[:1]`,
 		test: inRoot("TestAHoldOfSeveralIsAskedAtAnyOfThem"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "asked-at-two-of-several-locks",
@@ -142,7 +142,7 @@ var ofTheAsking = []mutant{
 		new:  `func() { close(asked) }; _ = sync.OnceFunc(tell)`,
 		test: inRoot("TestAHoldOfSeveralIsAskedAtAnyOfThem"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "hold-of-several-listens-forever",
@@ -153,7 +153,7 @@ var ofTheAsking = []mutant{
 		new:  `_ = over`,
 		test: inRoot("TestAHoldOfSeveralIsAskedAtAnyOfThem"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "every-hold-listens",
@@ -175,7 +175,7 @@ var ofTheAsking = []mutant{
 		new:  `case isReleaseRequest(cfg.Data) && cfg.Conn == nil:`,
 		test: scenario(inReentrant, "TestMutex", "bad input is an error at once and nothing is asked"),
 
-		unexplored: notAsked,
+		unexplored: "all input of a world is good",
 	},
 	{
 		name: "idle-read-lock-does-not-listen",
@@ -186,7 +186,7 @@ var ofTheAsking = []mutant{
 		new:  `make(chan struct{})`,
 		test: inRwlock("TestAnIdleReadLockThatIsAskedIsGivenBack"),
 
-		unexplored: notAsked,
+		unexplored: "an idle read lock ends by itself before it is missed",
 	},
 	{
 		name: "asked-read-lock-idle-again",
@@ -197,7 +197,7 @@ var ofTheAsking = []mutant{
 		new:  "case <-asked:",
 		test: inRwlock("TestAnIdleReadLockThatIsAskedIsGivenBack"),
 
-		unexplored: notAsked,
+		kind: "asked and calm",
 	},
 	{
 		name: "zero-hold-is-asked",
@@ -211,6 +211,3 @@ var ofTheAsking = []mutant{
 		unexplored: "it has no zero hold",
 	},
 }
-
-// notAsked is why the explorer finds none of them.
-const notAsked = "it asks no holder to release"

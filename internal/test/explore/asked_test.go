@@ -1,0 +1,200 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+)
+
+// The word that asks a member to release, as Curator's Revoker writes it, and one that asks for
+// nothing.
+var (
+	theWord   = []byte("__REVOKE__")
+	otherWord = []byte("written by hand")
+)
+
+// requests is what is known of the requests to release that the nemesis has made.
+type requests struct {
+	made  map[string]bool  // claims of which a node may have been asked, see claimOf
+	since map[string]int64 // by the path of a node that contains a request: since when it surely does
+}
+
+func newRequests() requests {
+	return requests{make(map[string]bool), make(map[string]int64)}
+}
+
+// asking is called before the nemesis writes into a node.
+func (l *ledger) asking(node string, request bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.requests.since, node)
+	if request {
+		l.requests.made[claimOf(node)] = true
+	}
+}
+
+// asked is called when a node contains a request.
+func (l *ledger) asked(node string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.requests.since[node] = l.clock.now()
+}
+
+// wasAsked reports whether a node of the hold may have been asked.
+func (l *ledger) wasAsked(s *stay) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range s.all() {
+		if l.requests.made[claimOf(nodeOf(s.hold))] {
+			return true
+		}
+	}
+	return false
+}
+
+// unheardOf is a node of the hold with a request of which a holder must have heard that listens
+// since then, where nothing breaks; "" if there is none.
+func (w *world) unheardOf(s *stay, since int64) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range s.all() {
+		node := nodeOf(s.hold)
+		if at, ok := w.requests.since[node]; ok && max(at, since)+int64(w.hearing()) < w.clock.now() {
+			return node
+		}
+	}
+	return ""
+}
+
+// listens compares what a holder has heard that began to listen at an instant with what was asked.
+func (t *tenure) listens(requested <-chan struct{}, since int64) {
+	if !open(requested) {
+		t.count("asked")
+		if !t.world.wasAsked(t.stay) {
+			t.bad("it hears that it is asked to release, and was not")
+		}
+		return
+	}
+	if node := t.world.unheardOf(t.stay, since); node != "" && t.world.calm && t.Held() && open(requested) {
+		t.bad("%s was asked to release, and the holder has not heard", node)
+	}
+}
+
+// ask writes into the node of a member: a request to release, as the library or Curator makes it,
+// or something else, or both.
+func (n *nemesis) ask() {
+	line := n.inLine()
+	if len(line) == 0 {
+		return
+	}
+	node := line[n.random.IntN(len(line))].path
+	if n.chance(2) {
+		node = line[0].path // it holds
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.session)
+	defer cancel()
+	before, was, err := n.admin.Client().Get(node)
+	if err != nil {
+		return
+	}
+	how := n.random.IntN(6)
+	n.asking(node, how > 1)
+	n.say("ask", "%s is written to, in way %d", node, how)
+	clean := true // no other client writes into the node
+	switch how {
+	case 0:
+		writeInto(n.admin, node, otherWord)
+	case 1: // the member that had the name before
+		if err := n.request(ctx, n.admin, node, was.Czxid-1); !errors.Is(err, zk.ErrNoNode) && n.calm {
+			n.complain("a member that has gone is asked to release: %v", err)
+		}
+	case 2:
+		writeInto(n.admin, node, theWord)
+	case 3:
+		n.request(ctx, n.admin, node, was.Czxid)
+	case 4: // two at once, by one connection, so that both read before either writes
+		from := n.host().client().conn
+		n.atOnce(
+			func() { n.request(ctx, from, node, was.Czxid) },
+			func() { n.request(ctx, from, node, was.Czxid) },
+		)
+	case 5:
+		clean = false
+		from := n.host().client().conn
+		n.atOnce(
+			func() { n.request(ctx, from, node, was.Czxid) },
+			func() { writeInto(from, node, otherWord) },
+		)
+	}
+	n.written(ctx, node, how, clean, string(before) == string(theWord), was)
+}
+
+// written looks at what has become of a node.
+func (n *nemesis) written(ctx context.Context, node string, how int, clean, wasAsked bool, was *zk.Stat) {
+	data, is, err := n.admin.Client().Get(node)
+	if err != nil || is.Czxid != was.Czxid {
+		return
+	}
+	asked := string(data) == string(theWord)
+	if asked {
+		n.asked(node)
+	}
+	if !n.calm {
+		return
+	}
+	writes := is.Version - was.Version
+	switch {
+	case how >= 2 && clean && !asked:
+		n.complain("%s was asked in way %d, and contains %q", node, how, data)
+	case how == 1 && writes != 0:
+		n.complain("%s: a request to another member was written into it", node)
+	case (how == 3 || how == 4) && (writes > 1 || wasAsked && writes != 0):
+		n.complain("%s: %d writes for one request, asked before: %v", node, writes, wasAsked)
+	}
+	for _, l := range n.host().client().locks {
+		members, err := l.members(ctx)
+		if err != nil {
+			n.complain("%s: queue: %v", l.path, err)
+		}
+		for _, m := range members {
+			if m.Path == node && m.ReleaseRequested != asked {
+				n.complain("%s contains %q, and the queue shows %+v", node, data, m)
+			}
+		}
+	}
+}
+
+// request asks a member as a program does.
+func (n *nemesis) request(ctx context.Context, from *zklocks.Conn, node string, token int64) error {
+	err := from.RequestRelease(ctx, zklocks.Member{Path: node, Token: token})
+	if n.calm && err != nil && !errors.Is(err, zk.ErrNoNode) {
+		n.complain("%s: request release: %v", node, err)
+	}
+	return err
+}
+
+func writeInto(from *zklocks.Conn, node string, data []byte) {
+	_, _ = from.Client().Set(node, data, -1) // the member may have gone
+}
+
+func (n *nemesis) atOnce(calls ...func()) {
+	var all sync.WaitGroup
+	for _, call := range calls {
+		all.Go(call)
+	}
+	all.Wait()
+}
+
+// askedCalmly is a calm world, in which holds last for long enough to hear.
+func askedCalmly(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	calm(p, r)
+	p.paths, p.seldom, p.asks = 1+r.IntN(2), 2, 1
+	p.stay, p.rest = between(r, 100*time.Millisecond, 500*time.Millisecond), between(r, 10*time.Millisecond, 100*time.Millisecond)
+}
