@@ -248,12 +248,11 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 			next := r.leads()
 			return time.Since(ended), next
 		}
-		var long, drawn bool
 		var d time.Duration
 		term := r.leads()
-		for _, after := range []string{"nothing", "success", "a long term"} {
+		fail := func(times int) (long, drawn bool) { // the first time after a term that was no failure
 			last := shortest
-			for range 60 { // so many that the luck of the draw does not count
+			for range times {
 				d, term = pause(term, errFailed)
 				if d < shortest || d > min(longest, 3*last) {
 					s.Errorf("paused for %v after %v", d, last)
@@ -261,17 +260,19 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 				long, drawn = long || d > longest/2, drawn || d < min(longest, 3*last)
 				last = d
 			}
-			if !long || !drawn {
-				s.Errorf("the pauses after %s do not grow, or are not drawn", after)
+			return long, drawn
+		}
+		const many = 30 // so many that the luck of the draw does not count
+		if long, drawn := fail(many); !long || !drawn {
+			s.Error("the pauses do not grow, or are not drawn")
+		}
+		for range many {
+			if d, term = pause(term, nil); d != 0 {
+				s.Errorf("paused for %v although the function has not failed", d)
 			}
-			switch after {
-			case "nothing":
-				if d, term = pause(term, nil); d != 0 {
-					s.Errorf("paused for %v although the function has not failed", d)
-				}
-			case "success":
-				time.Sleep(longest + time.Second) // virtual: the term
-			}
+			fail(5)
+			time.Sleep(longest + time.Second) // virtual: the term
+			fail(5)
 		}
 		term.end <- errFailed
 		<-term.out
