@@ -196,6 +196,9 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 					return err
 				}
 			}
+			if err := c.refuseForeign(ctx); err != nil {
+				return err
+			}
 			if string(data) != string(format(permits)) {
 				err = c.client.Set(ctx, c.path, format(permits), stat.Version)
 			}

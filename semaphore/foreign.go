@@ -14,8 +14,8 @@ import (
 )
 
 // refuseForeign returns an error if the path belongs to a semaphore of another library. It is
-// called before anything is created at the path. The two semaphores would each grant all permits,
-// and kazoo would take our queue directory for a holder.
+// called before anything is created or stored at the path. The two semaphores would each grant all
+// permits, and kazoo would take our queue directory for a holder, and our number for its own.
 func (c *permitCount) refuseForeign(ctx context.Context) error {
 	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
 	if err == zk.ErrNoNode {

@@ -81,3 +81,32 @@ func TestCuratorsLeasesAreKnownWithoutItsLocks(t *testing.T) {
 		s.Empty()
 	})
 }
+
+// Resize writes nothing into a node that a semaphore of another library uses. A kazoo semaphore has
+// its own number there, and refuses clients that come with another one.
+func TestResizeRefusesTheSemaphoreOfAnother(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		for data, children := range map[string]map[string]int32{
+			"":  {"/leases": zk.FlagPersistent, "/locks": zk.FlagPersistent},
+			"4": {"/076e6e61c0cde965b0859f41aaeb74ff": zk.FlagEphemeral},
+		} {
+			path := test.Path(s)
+			_, err := s.Witness.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+			s.Must(err)
+			for child, flag := range children {
+				_, err := s.Witness.Create(path+child, nil, flag, zk.WorldACL(zk.PermAll))
+				s.Must(err)
+			}
+			for _, permits := range []int{4, 5} {
+				s.Is(New(locks.On(s.Witness), path, permits).Resize(s.Ctx, permits), ErrMismatch)
+			}
+			if now, _, err := s.Witness.Get(path); err != nil || string(now) != data {
+				s.Errorf("it has %q, not %q any more: %v", now, data, err)
+			}
+			for child := range children {
+				s.Must(s.Witness.Delete(path+child, -1))
+			}
+			s.Must(s.Witness.Delete(path, -1))
+		}
+	})
+}

@@ -308,6 +308,17 @@ var ofTheRecipes = []mutant{
 		test: inSemaphore("TestTheNumberIsReadAnewAfterAReconnect"),
 	},
 	{
+		name: "resize-of-the-semaphore-of-another-library",
+		pkg:  "semaphore",
+		why:  "it overwrites the number of a kazoo semaphore, which then refuses its clients",
+		in:   "permitCount.store",
+		old:  `if err := c.refuseForeign(ctx); err != nil {`,
+		new:  `if err := c.refuseForeign(ctx); err != nil && c == nil {`,
+		test: inSemaphore("TestResizeRefusesTheSemaphoreOfAnother"),
+
+		unexplored: "no world has clients of other languages",
+	},
+	{
 		name: "resize-does-not-wake-a-waiter-with-one-node",
 		pkg:  "internal/queue",
 		why:  "with more permits it takes more watches, or no waiting at all",
