@@ -263,3 +263,20 @@ func TestWhatTheCommandLeavesBehindIsEnded(t *testing.T) {
 	}
 	free(t, path)
 }
+
+func TestWhatGetsNoTimeToEndInIsKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	c := start(t, "", "run", "-timeout", "1m", "-kill-after", "0", path, "--",
+		"sh", "-c", `trap "" TERM; sleep 1000 & echo pids $$ $!; exit 5`)
+	group := pids(t, c)
+	began := time.Now()
+	ends(t, c, 5)
+	if took := time.Since(began); took > 10*time.Second { // a quarter of the session timeout is 15 s
+		t.Errorf("it took %v", took)
+	}
+	if some := alive(group); len(some) > 0 {
+		t.Errorf("alive: %v", some)
+	}
+	free(t, path)
+}

@@ -20,10 +20,13 @@ type order struct {
 	servers
 	lock
 	wait      time.Duration
-	quiet     bool // when another process has the lock
-	killAfter time.Duration
+	quiet     bool          // when another process has the lock
+	killAfter time.Duration // quarter: what the user has not set
 	argv      []string
 }
+
+// quarter of the session timeout that the server grants: how long it is from SIGTERM to SIGKILL.
+const quarter time.Duration = -1
 
 func runCommand() *command {
 	c := newCommand("run", "/path -- command [arguments]", "hold a lock while a command runs", `
@@ -59,7 +62,7 @@ Exit codes: the command's own, or 128 + n if signal n has ended it, and
 	durationVar(c.flags, &o.wait, "wait", 0, "`duration`: how long to wait before exiting with 124; default: forever")
 	data := c.flags.String("data", "", "`text`: what zklock ls shows, to all; default: host, pid, command")
 	o.define(c.flags, 20*time.Second)
-	durationVar(c.flags, &o.killAfter, "kill-after", 0,
+	durationVar(c.flags, &o.killAfter, "kill-after", quarter,
 		"`duration`: from SIGTERM to SIGKILL when the lock is lost; at most, and\nby default, a quarter of the session timeout")
 	c.run = func(args []string) error {
 		if err := o.read(args, c); err != nil {
@@ -93,6 +96,7 @@ func (o *order) read(args []string, c *command) (err error) {
 		return usage("-try and -wait do not go together")
 	case o.wait < 0 || o.wait == 0 && c.given("wait"):
 		return usage("-wait %v: it must be positive; -try does not wait", o.wait)
+	case !c.given("kill-after"):
 	case o.killAfter < 0:
 		return usage("-kill-after %v is negative", o.killAfter)
 	case o.killAfter > o.timeout/4:

@@ -112,7 +112,7 @@ func environment(path string, token int64) []string {
 func (s *supervisor) plan() {
 	if t := s.granted(); t != s.timeout {
 		s.timeout, s.reserve = t, t/16
-		if s.killAfter == 0 || s.killAfter > t/4 {
+		if s.killAfter == quarter || s.killAfter > t/4 {
 			s.killAfter = t / 4
 		}
 	}
