@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"flag"
 	"os"
 	"strconv"
@@ -19,7 +20,7 @@ import (
 // inherits the environment.
 type security struct {
 	tls           bool
-	wrong         error // in ZK_TLS
+	wrong         error // in ZK_TLS, which the flag overrides
 	ca, cert, key string
 	authFile      string
 }
@@ -30,7 +31,14 @@ func (s *security) define(flags *flag.FlagSet) {
 	if err != nil {
 		s.wrong = usage("ZK_TLS=%s: want 1 or 0", on)
 	}
-	flags.BoolVar(&s.tls, "tls", enabled, "talk TLS, to a secureClientPort; default: ZK_TLS (1 or 0)")
+	s.tls = enabled
+	flags.BoolFunc("tls", "talk TLS, to a secureClientPort; default: ZK_TLS (1 or 0)", func(text string) (err error) {
+		if s.tls, err = strconv.ParseBool(text); err != nil {
+			return errors.New("want 1 or 0")
+		}
+		s.wrong = nil
+		return nil
+	})
 	flags.StringVar(&s.ca, "ca", os.Getenv("ZK_CA"), "`file`: authorities to trust, in PEM; default: ZK_CA, then the\nsystem's")
 	flags.StringVar(&s.cert, "cert", os.Getenv("ZK_CERT"), "`file`: certificate to show, in PEM; default: ZK_CERT")
 	flags.StringVar(&s.key, "key", os.Getenv("ZK_KEY"), "`file`: key of -cert, in PEM; default: ZK_KEY, then the file of -cert")

@@ -289,6 +289,15 @@ func TestWrongUsageOfSecurity(t *testing.T) {
 	}
 }
 
+// A flag overrides its variable, also one that is wrong: the servers are asked, without TLS.
+func TestAFlagOverridesAWrongVariable(t *testing.T) {
+	t.Parallel()
+	code, text := prints(t, []string{"ZK_TLS=maybe", "ZK_SERVERS=" + strings.Join(realzk.Some(t), ",")}, "ls", "-tls=false", test.Path(t))
+	if code != 0 {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+}
+
 // All locks are below the path behind the servers, semaphores and what watch looks at, too.
 func TestAPathBehindTheServers(t *testing.T) {
 	t.Parallel()
