@@ -23,8 +23,9 @@ type config struct {
 }
 
 // WithBackoff sets how long [Election.Run] pauses after its function has failed: at least min and
-// at most max, drawn at random and longer with each further failure. min must be positive, and max
-// not less than min. The default is 1 second and 1 minute.
+// at most max, drawn at random. The first pause is at most three times min, each further one at
+// most three times the one before. min must be positive, and max not less than min. The default is
+// 1 second and 1 minute.
 func WithBackoff(min, max time.Duration) Option {
 	return option(func(cfg *config) { cfg.backoff = backoff{min: min, max: max} })
 }
