@@ -296,6 +296,7 @@ func TestBadInput(t *testing.T) {
 		{zktest.WithMembers(0), "0 members"}, {zktest.WithMembers(-1), "-1 members"}, {zktest.WithMembers(1000), "1000 members"},
 		{zktest.WithVersion("3.9"), "WithVersion"}, {zktest.WithVersion("three"), "WithVersion"},
 		{zktest.WithTick(-time.Second), "WithTick"}, {zktest.WithContainerCheck(-time.Second), "WithContainerCheck"},
+		{zktest.WithTick(0), "WithTick"}, {zktest.WithContainerCheck(0), "WithContainerCheck"},
 	} {
 		fails(t, func(t testing.TB) { zktest.NewServer(t, c.opt) }, c.says)
 	}

@@ -88,16 +88,16 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 		t.Fatal("zktest: NewServer: this t is not that of the bubble: use the t that synctest.Test passes to its function")
 	}
 	set := settings{seed: 1}
-	set.Members = 1
+	set.Members, set.Tick, set.ContainerCheck = 1, 2*time.Second, time.Minute
 	for _, o := range opts {
 		o.apply(&set)
 	}
 	switch {
 	case set.Members < 1 || set.Members > 100:
 		t.Fatalf("zktest: WithMembers: %d members", set.Members)
-	case set.Tick != 0 && (set.Tick < time.Millisecond || set.Tick > memzk.LongestTick):
+	case set.Tick < time.Millisecond || set.Tick > memzk.LongestTick:
 		t.Fatalf("zktest: WithTick: %v", set.Tick)
-	case set.ContainerCheck < 0:
+	case set.ContainerCheck <= 0:
 		t.Fatalf("zktest: WithContainerCheck: %v", set.ContainerCheck)
 	case set.Version != "" && !memzk.IsVersion(set.Version):
 		t.Fatalf("zktest: WithVersion: %q, want three numbers, as in 3.9.3", set.Version)
