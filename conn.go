@@ -107,7 +107,7 @@ func (c *Conn) SessionTimeout() time.Duration {
 // there was no answer, and then the request may have been made; zk.ErrClosing when the connection
 // was closed; zk.ErrNoAuth when a right is missing: READ and WRITE on the node.
 func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
-	err := znode.ValidatePath(m.Path)
+	err := znode.ValidateNode(m.Path)
 	switch {
 	case c.Client() == nil:
 		err = queue.ErrNoConn

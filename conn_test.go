@@ -296,3 +296,23 @@ func TestSessionEventsEndWithConnect(t *testing.T) {
 		}
 	})
 }
+
+// The path of a member is longer than that of its lock, which may be as long as any.
+func TestAMemberOfTheLongestPathIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
+		lock := rwlock.New(conn, "/"+strings.Repeat("x", 1<<16-1))
+		hold, err := lock.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		queue, err := lock.Queue(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.RequestRelease(t.Context(), queue[0]); err != nil {
+			t.Fatal(errors.Unwrap(err))
+		}
+		<-hold.ReleaseRequested()
+	})
+}

@@ -12,14 +12,22 @@ import (
 // lost connection and would be retried forever.
 const maxPath = 64 << 10
 
+// maxName is longer than the name of any node of a lock.
+const maxName = 256
+
 // ValidatePath returns an error that says what is wrong with the path of a lock. It accepts only
 // what every server accepts, so that a bad path is an error at once and nothing is left behind.
-func ValidatePath(path string) error {
+func ValidatePath(path string) error { return validate(path, maxPath) }
+
+// ValidateNode is ValidatePath for the path of a node in the directory of a lock.
+func ValidateNode(path string) error { return validate(path, maxPath+maxName) }
+
+func validate(path string, most int) error {
 	switch {
 	case path == "":
 		return errors.New("path is empty")
-	case len(path) > maxPath:
-		return fmt.Errorf("path has %d bytes, the limit is %d", len(path), maxPath)
+	case len(path) > most:
+		return fmt.Errorf("path has %d bytes, the limit is %d", len(path), most)
 	case path[0] != '/':
 		return fmt.Errorf("path %q is relative: it must start with a slash", path)
 	case path == "/":
