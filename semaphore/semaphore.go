@@ -169,8 +169,8 @@ func (s *Semaphore) resize(ctx context.Context, permits int) error {
 
 // Queue lists the holders of permits and the waiters, in the order of the queue. The list is what
 // one server knows, is meant for people and dashboards, and may be out of date when it is read. The
-// errors are those of Acquire, but for ErrMismatch with another number of permits: N is the stored
-// one.
+// errors are those of Acquire, but for ErrMismatch with another number of permits, as N is the
+// stored one, or with a semaphore of another library, whose permits are not listed.
 //
 // A holder's node looks like a waiter's: Holding means that the node is among the first N permits,
 // where N is the current number. After a Resize to fewer, a holder beyond the new number still
