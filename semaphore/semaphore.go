@@ -148,8 +148,8 @@ func tooMany(n, permits int) error {
 // their permits, so when the number shrinks, more may be held than there are permits, until enough
 // of the earlier holders release. A waiter that asks for more than the new number gets an error.
 //
-// The errors are ctx's; [ErrMismatch] if the node at path has data that are no number of permits, or
-// belongs to a semaphore of another library; zk.ErrClosing; zk.ErrNoAuth.
+// The errors are ctx's; [ErrMismatch] if the node at path has data that are no number of permits,
+// or belongs to a semaphore of another library; zk.ErrClosing; zk.ErrNoAuth.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	return s.queue.Wrap("resize", s.resize(ctx, permits))
 }
