@@ -53,8 +53,8 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	c.mu.Lock()
 	busy := c.grant != nil || len(c.waiting) > 0
 	c.mu.Unlock()
-	if err := zkclient.Ended(ctx); err != nil {
-		return nil, err
+	if zkclient.Ended(ctx) != nil { // perhaps while an idle read lock was given back
+		return nil, c.queue.CanceledError(ctx)
 	}
 	if busy {
 		return nil, hold.ErrBusy
@@ -75,7 +75,7 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	case !ask:
 		return grant.Release(ctx)
 	}
-	return zkclient.Finish(ctx, "the lock is being handed on", func() error {
+	return c.queue.Client().Finish(ctx, "the lock is being handed on", func() error {
 		return c.ask(context.WithoutCancel(ctx), grant)
 	})
 }

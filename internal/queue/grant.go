@@ -151,7 +151,7 @@ func (g *Grant) Release(ctx context.Context) error {
 	}
 	ctx, stop := bound.Context()
 	defer stop()
-	return zkclient.Finish(ctx, "the node is being deleted", grants{g}.remove)
+	return g.queue.client.Finish(ctx, "the node is being deleted", grants{g}.remove)
 }
 
 // release gives back those that have not ended. It returns the first end of another.
@@ -167,7 +167,7 @@ func (all grants) release(ctx context.Context) (err error) {
 	if len(held) == 0 {
 		return err
 	}
-	if left := zkclient.Finish(ctx, "the node is being deleted", held.remove); err == nil {
+	if left := held[0].queue.client.Finish(ctx, "the node is being deleted", held.remove); err == nil {
 		err = left
 	}
 	return err
@@ -362,7 +362,7 @@ func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	case err := <-result:
 		return Explain(err, "WRITE on "+g.queue.path(old)+", CREATE and DELETE on "+g.queue.dir)
 	case <-ctx.Done():
-		return fmt.Errorf("%w (the downgrade goes on in the background)", zkclient.Ended(ctx))
+		return g.queue.client.GoesOn(ctx, "the downgrade goes on")
 	}
 }
 

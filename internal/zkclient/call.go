@@ -53,12 +53,17 @@ func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], l
 
 // Finish makes a call to its end whatever ctx says; ctx bounds the wait for the result. If ctx ends
 // first, its error comes with what goes on in the background.
-func Finish(ctx context.Context, goingOn string, call func() error) error {
+func (c *Client) Finish(ctx context.Context, goingOn string, call func() error) error {
 	a, late := callCtx(ctx, func() (struct{}, error) { return struct{}{}, call() })
 	if late != nil {
-		return fmt.Errorf("%w (%s in the background)", Ended(ctx), goingOn)
+		return c.GoesOn(ctx, goingOn)
 	}
 	return a.err
+}
+
+// GoesOn is the error of a call whose ctx has ended and that goes on.
+func (c *Client) GoesOn(ctx context.Context, goingOn string) error {
+	return fmt.Errorf("%w (%s in the background)", c.Unreached(ctx, Ended(ctx)), goingOn)
 }
 
 // outcome is what an error of the zk client says about the request.

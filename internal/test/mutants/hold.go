@@ -346,8 +346,8 @@ var ofTheHold = []mutant{
 		name: "unlock-stops-with-its-context",
 		pkg:  "internal/queue",
 		why:  "a deferred Release after a cancellation deletes no node",
-		old:  "return zkclient.Finish(ctx, \"the node is being deleted\", grants{g}.remove)",
-		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn zkclient.Finish(ctx, \"the node is being deleted\", grants{g}.remove)",
+		old:  "return g.queue.client.Finish(ctx, \"the node is being deleted\", grants{g}.remove)",
+		new:  "if ctx.Err() != nil {\n\t\treturn ctx.Err()\n\t}\n\treturn g.queue.client.Finish(ctx, \"the node is being deleted\", grants{g}.remove)",
 		test: scenario(inReentrant, "TestMutex", "an Unlock with a dead context deletes all the same"),
 	},
 	{
