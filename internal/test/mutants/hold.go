@@ -351,6 +351,17 @@ var ofTheHold = []mutant{
 		test: scenario(inReentrant, "TestMutex", "an Unlock with a dead context deletes all the same"),
 	},
 	{
+		name: "outage-that-outlasts-an-unlock-unnamed",
+		pkg:  "internal/zkclient",
+		why:  "the error of ctx alone does not say that no server is reached",
+		in:   "Client.GoesOn",
+		old:  `c.Unreached(ctx, Ended(ctx))`,
+		new:  `Ended(ctx)`,
+		test: inRoot("TestWhatGivesUpInAnOutageNamesTheServers"),
+
+		unexplored: "no world reads the text of an error",
+	},
+	{
 		name: "deleted-node-is-no-loss-at-unlock",
 		pkg:  "internal/queue",
 		why:  "another client has held the lock meanwhile",
