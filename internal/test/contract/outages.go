@@ -24,8 +24,8 @@ var outages = []scenario{
 func restarted(s *scene) {
 	server := s.Venue.Standalone(s, venue.Options{})
 	s = s.at(server.Addr())
-	// real: a new JVM serves after a second, and on a machine with 45 busy processes after more than
-	// session.
+	// real: a new JVM serves after a second, and after more than session on a machine with 45 busy
+	// processes.
 	holder := s.with(s.Venue.Connect(s, quietSession, s.Server), nil)
 	waiter := s.with(s.Venue.Connect(s, quietSession, s.Server), nil)
 	h := holder.block()

@@ -86,8 +86,8 @@ var kindsOfWorlds = []kind{
 	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen},
 	// Members that are asked to release, also while they wait or are downgraded.
 	{name: "asked", bend: narrow, strike: (*nemesis).ask},
-	// The same where nothing else breaks: a holder that listens hears of each request, and of nothing
-	// else.
+	// The same where nothing else breaks: a holder that listens hears of each request, and of no
+	// other write.
 	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).ask, calm: true},
 }
 

@@ -291,6 +291,8 @@ var ofTheLine = []mutant{
 		old:  "shared(n) && shared(b.watched[len(b.watched)-1])",
 		new:  "shared(n)",
 		test: inQueue("TestModel"),
+
+		unexplored: "it costs requests, and grants nothing",
 	},
 	{
 		name: "readers-taken-for-all-who-are-ahead",
