@@ -27,7 +27,7 @@ type handoff struct {
 }
 
 // pendingAcquire is one AcquireAsync.
-type pendingAcquire struct{ cancel func() }
+type pendingAcquire struct{ giveUp func(error) }
 
 // localWaiter is a waiting writer. When granted is closed, grant or err is set.
 type localWaiter struct {
@@ -120,7 +120,7 @@ func (c *handoff) wait(ctx context.Context) (*queue.Grant, error) {
 		}
 	case <-ctx.Done():
 	}
-	c.quit(w)
+	c.quit(w, zkclient.Ended(ctx))
 	return nil, c.queue.CanceledError(ctx)
 }
 
@@ -132,7 +132,7 @@ func (c *handoff) acquireLocked() {
 	}
 	pending := new(pendingAcquire)
 	c.pending = pending
-	pending.cancel = c.queue.AcquireAsync(c.request, func(grant *queue.Grant, err error) {
+	pending.giveUp = c.queue.AcquireAsync(c.request, func(grant *queue.Grant, err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch {
@@ -216,20 +216,21 @@ func (c *handoff) dropLocked(grant *queue.Grant) {
 	}
 }
 
-// quit is called by a writer that stops waiting. If it was granted the lock meanwhile, the grant
-// goes to the next waiter.
-func (c *handoff) quit(w *localWaiter) {
+// quit is called by a writer that stops waiting because of err. If it was granted the lock
+// meanwhile, the grant goes to the next waiter.
+func (c *handoff) quit(w *localWaiter, err error) {
 	c.mu.Lock()
 	if i := slices.Index(c.waiting, w); i >= 0 {
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 		if len(c.waiting) == 0 && c.pending != nil {
-			c.pending.cancel()
+			c.pending.giveUp(err)
 			c.pending = nil
 		}
 	}
 	grant := w.grant
 	c.mu.Unlock()
 	if grant != nil {
+		grant.GiveUp(err)
 		_ = c.release(queue.NoWait, grant)
 	}
 }

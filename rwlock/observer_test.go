@@ -2,8 +2,11 @@ package rwlock_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
@@ -261,6 +264,72 @@ func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller that gives up is the cause that its node has left, also where a goroutine of the lock
+// waits for it, and where the grant has come by then.
+func TestTheCauseOfANodeThatHasLeftIsTheCallersOwn(t *testing.T) {
+	for name, take := range map[string]func(*rwlock.RWMutex, context.Context) (*zklocks.Hold, error){
+		"write": (*rwlock.RWMutex).Lock, "read": (*rwlock.RWMutex).RLock,
+	} {
+		for _, opts := range [][]rwlock.Option{nil, {rwlock.WithHandoff(2)}} {
+			for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
+				t.Run(fmt.Sprintf("%s, %d options, %v", name, len(opts), end), func(t *testing.T) {
+					contract.InMemory(t, "", func(s *contract.Stage) {
+						mu, events := observed(s, opts...)
+						left := func(n int) {
+							s.Helper()
+							e := contract.Next[observe.Left](events, n)
+							if e.Cause != end {
+								s.Errorf("left because of %v, want %v", e.Cause, end)
+							}
+						}
+						w, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
+						s.Must(err)
+						ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+						defer cancel()
+						if end == context.Canceled {
+							time.AfterFunc(time.Second/2, cancel)
+						}
+						_, err = take(mu, ctx)
+						s.Is(err, end)
+						left(1)
+
+						late := &endsUnheard{Context: s.Ctx, done: make(chan struct{})}
+						a := contract.Begin(s, s.Ctx, func(context.Context) (*zklocks.Hold, error) { return take(mu, late) })
+						contract.Next[observe.Queued](events, 2)
+						late.end.Store(&end)
+						s.Must(w.Release(s.Ctx))
+						if a.Ended(); a.Err == nil { // it does not wait on a goroutine of the lock
+							s.Must(a.Hold.Release(s.Ctx))
+						} else {
+							s.Is(a.Err, end)
+							left(2)
+						}
+						events.Balanced()
+						s.Empty()
+					})
+				})
+			}
+		}
+	}
+}
+
+// endsUnheard is a context that ends without a word in its channel: as at the instant at which
+// something else comes, too, and is heard first.
+type endsUnheard struct {
+	context.Context
+	done chan struct{}
+	end  atomic.Pointer[error]
+}
+
+func (c *endsUnheard) Done() <-chan struct{} { return c.done }
+
+func (c *endsUnheard) Err() error {
+	if end := c.end.Load(); end != nil {
+		return *end
+	}
+	return nil
 }
 
 // Without an observer a read costs one allocation, the Hold.

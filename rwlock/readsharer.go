@@ -30,8 +30,8 @@ type readSharer struct {
 // pendingRead is one acquire on behalf of several readers.
 type pendingRead struct {
 	sharing *queue.NodeSharing
-	cancel  func() // called by the last waiter; nil if the acquiring reader cannot cancel
-	waiting int    // readers that still wait for it; guarded by readSharer.mu
+	giveUp  func(error) // called by the last waiter; nil if the acquiring reader cannot give up
+	waiting int         // readers that still wait for it; guarded by readSharer.mu
 
 	done   chan struct{} // closed when shared or err is set
 	shared *sharedGrant
@@ -62,7 +62,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		r.quit(p)
+		r.quit(p, zkclient.Ended(ctx))
 		return nil, r.queue.CanceledError(ctx)
 	}
 	switch p.err {
@@ -73,6 +73,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 		return nil, p.err
 	}
 	if err := zkclient.Ended(ctx); err != nil {
+		p.shared.grant.GiveUp(err)
 		_ = p.shared.leave(ctx)
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (r *readSharer) wait(ctx context.Context) *pendingRead {
 	p := &pendingRead{sharing: request.Sharing, waiting: 1, done: make(chan struct{})}
 	stays := ctx.Done() == nil
 	if !stays {
-		p.cancel = r.queue.AcquireAsync(request, func(grant *queue.Grant, err error) { r.deliver(p, grant, err) })
+		p.giveUp = r.queue.AcquireAsync(request, func(grant *queue.Grant, err error) { r.deliver(p, grant, err) })
 	}
 	r.pending = p
 	r.mu.Unlock()
@@ -172,20 +173,21 @@ func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
 	close(p.done)
 }
 
-// quit is called by a reader that stops waiting.
-func (r *readSharer) quit(p *pendingRead) {
+// quit is called by a reader that stops waiting because of err.
+func (r *readSharer) quit(p *pendingRead, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
 	case <-p.done:
 		if p.shared != nil {
+			p.shared.grant.GiveUp(err)
 			_ = p.shared.leave(queue.NoWait)
 		}
 		return
 	default:
 	}
 	if p.waiting--; p.waiting == 0 {
-		p.cancel()
+		p.giveUp(err)
 		if r.pending == p {
 			r.pending = nil
 		}

@@ -119,7 +119,7 @@ func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 		e := m.reads.wait(s.Context())
 		test.Within(s, patience, "it is granted", func() { <-e.done })
 		s.InLine(1)
-		m.reads.quit(e)
+		m.reads.quit(e, context.Canceled)
 		s.Empty()
 	})
 }

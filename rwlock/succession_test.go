@@ -1,6 +1,7 @@
 package rwlock
 
 import (
+	"context"
 	"testing"
 
 	"github.com/zklocks/zklocks"
@@ -78,7 +79,7 @@ func TestAGrantGivenToAWriterThatGivesUpGoesOn(t *testing.T) {
 		quits := func() {
 			s := &localWaiter{granted: make(chan struct{}), grant: grant}
 			close(s.granted)
-			m.writes.quit(s)
+			m.writes.quit(s, context.Canceled)
 		}
 		quits()
 		h := next.Granted()

@@ -242,6 +242,9 @@ func (g *Grant) tellUnclaimed(end error) {
 	}
 	if errors.Is(end, hold.ErrReleased) {
 		end = context.Canceled
+		if g.async != nil && g.async.Err() != nil {
+			end = zkclient.Ended(g.async)
+		}
 	}
 	go g.queue.tellLeft(g.current(), g.token, g.queued, end) // see HoldEvents.Granted
 }

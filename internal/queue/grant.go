@@ -45,6 +45,10 @@ type Grant struct {
 	told   atomic.Bool                    // observers have been told of a hold
 	waited atomic.Bool                    // or that the wait has ended, by a grant or without
 
+	// Of an AcquireAsync; nil: the caller has waited itself.
+	async  context.Context
+	giveUp func(error)
+
 	mu        sync.Mutex    // guards what follows; for the lock order see doc.go
 	nodes     []znode.Node  // what is held now
 	pending   chan struct{} // closed when the downgrade under way has ended; nil: none is

@@ -211,11 +211,22 @@ var ofTheShared = []mutant{
 		name: "wait-without-readers-not-canceled",
 		pkg:  "rwlock",
 		why:  "a node stays in the queue for readers that have all gone",
-		old:  "\t\tp.cancel()\n",
+		old:  "\t\tp.giveUp(err)\n",
 		new:  "",
 		test: inRwlock("TestReadersThatAllGiveUpLeaveTheLine"),
 
 		unexplored: "the grant that comes finds no reader and is given back: others wait longer, and none forever",
+	},
+	{
+		name: "wait-given-up-is-always-a-cancellation",
+		pkg:  "internal/queue",
+		why:  "metrics do not show that readers time out",
+		in:   "asyncContext.Err",
+		old:  `errors.Is(context.Cause(c.Context), context.DeadlineExceeded)`,
+		new:  `errors.Is(err, context.DeadlineExceeded)`,
+		test: inRwlock("TestTheCauseOfANodeThatHasLeftIsTheCallersOwn"),
+
+		unexplored: "no world looks at the cause of an event",
 	},
 	{
 		name: "grant-without-readers-kept",
@@ -484,7 +495,7 @@ var ofTheShared = []mutant{
 		name: "queue-not-left-when-all-writers-have-gone",
 		pkg:  "rwlock",
 		why:  "a node stays in the queue for writers that have all gone",
-		old:  "c.pending.cancel()\n",
+		old:  "c.pending.giveUp(err)\n",
 		new:  "",
 		test: inRwlock("TestWaitersThatAllGoAwayLeaveTheLine"),
 
