@@ -61,7 +61,7 @@ func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick
 func WithVersion(v string) Option { return option(func(s *settings) { s.Version = v }) }
 
 // WithContainerCheck sets how often the server removes empty container nodes, in which locks keep
-// their nodes. Default: a minute, as in ZooKeeper.
+// their nodes. t fails if it is not positive. Default: a minute, as in ZooKeeper.
 func WithContainerCheck(d time.Duration) Option {
 	return option(func(s *settings) { s.ContainerCheck = d })
 }
