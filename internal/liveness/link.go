@@ -3,8 +3,8 @@
 // connection is closed for good, and until when its session is known to be alive.
 //
 // Package wire updates a Link from what happens on the connection; the locks read it. A Link blocks
-// no caller. It calls other packages in WatchAll and TellClosed alone; and the function of
-// OnShorter, on a goroutine of its own.
+// no caller. It calls other packages in TellClosed alone; and the function of OnShorter, on a
+// goroutine of its own.
 package liveness
 
 import (
@@ -20,8 +20,20 @@ type Link struct {
 	// Servers are the addresses that the connection may use. They do not change.
 	Servers []string
 
-	now      func() time.Time
-	watchAll func(paths []string, marker string) ([]<-chan zk.Event, error) // see WatchAll
+	// WatchAll sets a data watch on each node and waits for the server's answer. It sends one
+	// request for each 128 KiB of paths. Each channel yields one event and is closed then. If the
+	// connection ends, the event is zk.EventNotWatching, because these watches end with the
+	// connection. The channel of a node that does not exist is nil. The error is that of the
+	// connection or of the server.
+	//
+	// The first node may have a release marker, if marker is not "". The marker is another node,
+	// which the transaction that deletes the first node creates and deletes. The event is then
+	// zk.EventNodeCreated, with the path of the marker.
+	//
+	// Package wire sets this before any other goroutine has the Link.
+	WatchAll func(paths []string, marker string) ([]<-chan zk.Event, error)
+
+	now func() time.Time
 
 	// view is read without mu. It is replaced, never changed, so Alive costs one load and one read
 	// of the clock.
@@ -63,25 +75,6 @@ func newLink(now func() time.Time) *Link {
 	l := &Link{now: now, down: now(), changed: make(chan struct{})}
 	l.view.Store(&view{})
 	return l
-}
-
-// WatchesBy sets the implementation of WatchAll. It must be called before any other goroutine has
-// the Link.
-func (l *Link) WatchesBy(watchAll func(paths []string, marker string) ([]<-chan zk.Event, error)) {
-	l.watchAll = watchAll
-}
-
-// WatchAll sets a data watch on each node and waits for the server's answer. It sends one request
-// for each 128 KiB of paths. Each channel yields one event and is closed then. If the connection
-// ends, the event is zk.EventNotWatching, because these watches end with the connection. The
-// channel of a node that does not exist is nil. The error is that of the connection or of the
-// server.
-//
-// The first node may have a release marker, if marker is not "". The marker is another node, which
-// the transaction that deletes the first node creates and deletes. The event is then
-// zk.EventNodeCreated, with the path of the marker.
-func (l *Link) WatchAll(paths []string, marker string) ([]<-chan zk.Event, error) {
-	return l.watchAll(paths, marker)
 }
 
 // Connected records that the server answered a handshake, sent at sent, with this session and this

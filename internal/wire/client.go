@@ -57,7 +57,7 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 		gone:     make(chan struct{}),
 		ready:    make(chan struct{}),
 	}
-	c.link.WatchesBy(c.watchAll)
+	c.link.WatchAll = c.watchAll
 	c.quit, c.leave = context.WithCancel(context.Background())
 	return c
 }

@@ -66,9 +66,7 @@ type batch struct {
 	answered bool
 }
 
-// watchAll sets a data watch on each node and waits for the answer. Each channel yields one event
-// and is then closed: zk.EventNotWatching if the connection ended first. The channel of a node that
-// did not exist is nil. mark is that of the first node, or "".
+// watchAll is liveness.Link.WatchAll.
 func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
 	w, err := c.pastAuthConn()
 	if err != nil {
