@@ -3,8 +3,7 @@
 // connection is closed for good, and until when its session is known to be alive.
 //
 // Package wire updates a Link from what happens on the connection; the locks read it. A Link blocks
-// no caller. It calls other packages in TellClosed alone; and the function of OnShorter, on a
-// goroutine of its own.
+// no caller. It calls its Monitor in TellClosed, and else on a goroutine of its own.
 package liveness
 
 import (
@@ -47,11 +46,17 @@ type Link struct {
 	connected bool
 	down      time.Time // since when it is disconnected
 	changed   chan struct{}
-	onClosed  func() // see OnClosed
-	onShorter func() // see OnShorter
+	monitor   Monitor // nil until Monitored
+}
 
-	userMu sync.Mutex // lock order: userMu, mu
-	user   any        // see User
+// A Monitor tells the holds of a connection when their session is over. All locks share it.
+type Monitor interface {
+	// Tick looks whether a session is over, and returns when its holds have been told, also by
+	// another caller. It must not block.
+	Tick()
+	// Hurry is called when the timeout of the session has become shorter: the deadline may be
+	// nearer, and the next heartbeat must come sooner.
+	Hurry()
 }
 
 // view is an immutable snapshot of the state.
@@ -116,8 +121,8 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	}
 	l.view.Store(&next)
 	l.wake()
-	if resumed && shorter > 0 && l.onShorter != nil {
-		go l.onShorter()
+	if resumed && shorter > 0 && l.monitor != nil {
+		go l.monitor.Hurry()
 	}
 }
 
@@ -184,42 +189,26 @@ func (l *Link) MarkClosed() {
 	close(l.changed) // and not replaced: Changed stays closed
 }
 
-// User returns the value that the first call has made, which all locks on the connection share.
-func (l *Link) User(make func() any) any {
-	l.userMu.Lock()
-	defer l.userMu.Unlock()
-	if l.user == nil {
-		l.user = make()
+// Monitored returns the Monitor that the first call has made. make must not call the Link.
+func (l *Link) Monitored(make func() Monitor) Monitor {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.monitor == nil {
+		l.monitor = make()
 	}
-	return l.user
+	return l.monitor
 }
 
-// OnClosed registers f, which TellClosed calls. f must not block.
-func (l *Link) OnClosed(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.onClosed = f
-}
-
-// OnShorter registers f, which is called on a goroutine of its own when the timeout of a session
-// has become shorter: the deadline may be nearer, and the next heartbeat must come sooner.
-func (l *Link) OnShorter(f func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.onShorter = f
-}
-
-// TellClosed calls that function if the connection was closed. When it returns the function has
-// returned, also for another caller.
+// TellClosed returns when the holds have been told, if the connection was closed.
 func (l *Link) TellClosed() {
 	if !l.IsClosed() {
 		return
 	}
 	l.mu.Lock()
-	f := l.onClosed
+	m := l.monitor
 	l.mu.Unlock()
-	if f != nil {
-		f()
+	if m != nil {
+		m.Tick()
 	}
 }
 

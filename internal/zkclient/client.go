@@ -50,13 +50,12 @@ type connection struct {
 // monitor. The Link of conn refers to it.
 func Of(conn *zk.Conn) *Client {
 	l := liveness.Of(conn)
-	return l.User(func() any {
+	m := l.Monitored(func() liveness.Monitor {
 		c := &connection{conn: conn, link: l}
 		c.monitor.client = &Client{connection: c}
-		l.OnClosed(c.monitor.tick)
-		l.OnShorter(c.monitor.hurry)
-		return c.monitor.client
-	}).(*Client)
+		return &c.monitor
+	})
+	return m.(*monitor).client
 }
 
 // Session waits until there is a session and returns its id, which is never 0.

@@ -27,7 +27,7 @@ type Lease struct {
 type monitor struct {
 	client *Client
 
-	telling  sync.Mutex // held while a loss is told: a second tick waits for the first. Lock order: telling, mu
+	telling  sync.Mutex // held while a loss is told: a second Tick waits for the first. Lock order: telling, mu
 	mu       sync.Mutex
 	leases   map[*Lease]struct{}
 	timer    *time.Timer
@@ -107,7 +107,7 @@ func (m *monitor) period() time.Duration { return m.client.link.HeartbeatAfter()
 func (m *monitor) schedule(now time.Time) {
 	next := m.nextBeat
 	if !m.beating.IsZero() {
-		next = now.Add(m.period()) // beat calls tick when the heartbeat is answered
+		next = now.Add(m.period()) // beat calls Tick when the heartbeat is answered
 	}
 	link := m.client.link
 	if deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {
@@ -121,23 +121,25 @@ func (m *monitor) schedule(now time.Time) {
 		wait = max(time.Millisecond, m.period()/64)
 	}
 	if m.timer == nil {
-		m.timer = time.AfterFunc(wait, m.tick)
+		m.timer = time.AfterFunc(wait, m.Tick)
 	} else {
 		m.timer.Reset(wait)
 	}
 }
 
-// hurry sends a heartbeat now, and sets the timer by the present deadline: both were planned by a
+// Hurry sends a heartbeat now, and sets the timer by the present deadline: both were planned by a
 // longer timeout. It does not leave the heartbeat to the timer, which schedule sets later than the
 // deadline where a heartbeat is due and none is under way.
-func (m *monitor) hurry() {
+func (m *monitor) Hurry() {
 	m.mu.Lock()
 	m.nextBeat = time.Now()
 	m.mu.Unlock()
-	m.tick()
+	m.Tick()
 }
 
-func (m *monitor) tick() {
+// Tick tells the leases of sessions that are over, begins a heartbeat if one is due, and sets the
+// timer. When it returns, those that another call has begun to tell have been told, too.
+func (m *monitor) Tick() {
 	m.telling.Lock()
 	defer m.telling.Unlock()
 	var lost []func()
@@ -180,7 +182,7 @@ func (m *monitor) beat(ctx context.Context) {
 	m.mu.Unlock()
 	// Not schedule alone: the answer may be of the next session, whose deadline is later than that
 	// of the leases of the former one.
-	m.tick()
+	m.Tick()
 }
 
 // beat sends one heartbeat. After a reconnect the old deadline stays until the quorum has answered,

@@ -55,9 +55,9 @@ var ofTheHold = []mutant{
 	},
 	{
 		name: "shorter-timeout-not-hurried",
-		pkg:  "internal/zkclient",
+		pkg:  "internal/liveness",
 		why:  "the next heartbeat, and the timer that tells of a loss, are planned by a longer timeout: a holder is told after the next one holds",
-		old:  `l.OnShorter(c.monitor.hurry)`,
+		old:  `go l.monitor.Hurry()`,
 		new:  ``,
 		test: inRoot("TestALossIsToldInTimeAfterAShorterTimeoutIsGranted"),
 		kind: "granted",
@@ -66,7 +66,7 @@ var ofTheHold = []mutant{
 		name: "shorter-timeout-left-to-the-timer",
 		pkg:  "internal/zkclient",
 		why:  "a handshake is answered right before the deadline, and the timer waits for longer than that",
-		old:  "m.nextBeat = time.Now()\n\tm.mu.Unlock()\n\tm.tick()",
+		old:  "m.nextBeat = time.Now()\n\tm.mu.Unlock()\n\tm.Tick()",
 		new:  "m.nextBeat = time.Now()\n\tif len(m.leases) > 0 {\n\t\tm.schedule(m.nextBeat)\n\t}\n\tm.mu.Unlock()",
 		test: inRoot("TestALossIsToldAtTheDeadlineAfterASlowHandshake"),
 

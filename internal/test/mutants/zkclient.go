@@ -358,7 +358,7 @@ var ofTheSession = []mutant{
 		name: "deadline-of-the-next-session-awaited",
 		pkg:  "internal/zkclient",
 		why:  "a heartbeat that is answered in the next session puts the timer off, and the holders of the former one are told behind their deadline",
-		old:  "m.nextBeat = time.Now().Add(m.period())\n\tm.mu.Unlock()\n\t// Not schedule alone: the answer may be of the next session, whose deadline is later than that\n\t// of the leases of the former one.\n\tm.tick()",
+		old:  "m.nextBeat = time.Now().Add(m.period())\n\tm.mu.Unlock()\n\t// Not schedule alone: the answer may be of the next session, whose deadline is later than that\n\t// of the leases of the former one.\n\tm.Tick()",
 		new:  "m.nextBeat = time.Now().Add(m.period())\n\tif len(m.leases) > 0 {\n\t\tm.schedule(time.Now())\n\t}\n\tm.mu.Unlock()",
 		test: inSession("TestALossIsToldInTimeWhenTheHeartbeatIsAnsweredInTheNextSession"),
 
