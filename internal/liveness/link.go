@@ -41,12 +41,11 @@ type Link struct {
 	createZxids    createZxids
 	closeConfirmed atomic.Bool
 
-	mu        sync.Mutex // serializes the writers of view; guards everything below
-	deadline  deadline
-	connected bool
-	down      time.Time // since when it is disconnected
-	changed   chan struct{}
-	monitor   Monitor // nil until Monitored
+	mu       sync.Mutex // serializes the writers of view; guards everything below
+	deadline deadline
+	down     time.Time // since when there is no connection; zero if there is one
+	changed  chan struct{}
+	monitor  Monitor // nil until Monitored
 }
 
 // A Monitor tells the holds of a connection when their session is over. All locks share it.
@@ -103,7 +102,7 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 		granted = min(granted, old.timeout)
 	}
 	l.deadline.reset(granted, sent)
-	l.connected = true
+	l.down = time.Time{}
 	next := view{
 		epoch:   old.epoch + 1,
 		session: session,
@@ -131,14 +130,14 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 func (l *Link) Unconfirmed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.connected && l.deadline.unconfirmed
+	return l.down.IsZero() && l.deadline.unconfirmed
 }
 
 // Disconnected records that the connection is down. The session and its deadline stay.
 func (l *Link) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.connected || l.view.Load().closed {
+	if !l.down.IsZero() {
 		return
 	}
 	l.disconnect()
@@ -147,8 +146,8 @@ func (l *Link) Disconnected() {
 
 // disconnect records since when there is no connection; caller holds mu.
 func (l *Link) disconnect() {
-	if l.connected {
-		l.connected, l.down = false, l.now()
+	if l.down.IsZero() {
+		l.down = l.now()
 	}
 }
 
@@ -156,9 +155,6 @@ func (l *Link) disconnect() {
 func (l *Link) Down() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.connected {
-		return time.Time{}
-	}
 	return l.down
 }
 
@@ -167,7 +163,7 @@ func (l *Link) Expired() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.view.Load()
-	if old.closed || old.session == 0 && !l.connected {
+	if old.closed || old.session == 0 && !l.down.IsZero() {
 		return
 	}
 	l.disconnect()
