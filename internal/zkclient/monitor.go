@@ -32,8 +32,7 @@ type monitor struct {
 	leases   map[*Lease]struct{}
 	timer    *time.Timer
 	nextBeat time.Time
-	beating  time.Time // when the current heartbeat began; zero if there is none
-	giveUp   func()    // ends the current heartbeat's wait for a connection
+	giveUp   func() // ends the wait of the current heartbeat for a connection; nil if there is none
 }
 
 // Keep begins a lease.
@@ -106,7 +105,7 @@ func (m *monitor) period() time.Duration { return m.client.link.HeartbeatAfter()
 // mu.
 func (m *monitor) schedule(now time.Time) {
 	next := m.nextBeat
-	if !m.beating.IsZero() {
+	if m.giveUp != nil {
 		next = now.Add(m.period()) // beat calls Tick when the heartbeat is answered
 	}
 	link := m.client.link
@@ -159,9 +158,9 @@ func (m *monitor) Tick() {
 			lost = append(lost, func() { lose(why) })
 		}
 	}
-	if m.beating.IsZero() && !now.Before(m.nextBeat) {
+	if m.giveUp == nil && !now.Before(m.nextBeat) {
 		ctx, giveUp := context.WithCancel(context.Background())
-		m.beating, m.giveUp = now, giveUp
+		m.giveUp = giveUp
 		go m.beat(ctx)
 	}
 	m.schedule(now)
@@ -177,7 +176,7 @@ func (m *monitor) beat(ctx context.Context) {
 	m.client.beat(ctx)
 	m.mu.Lock()
 	m.giveUp()
-	m.beating, m.giveUp = time.Time{}, nil
+	m.giveUp = nil
 	m.nextBeat = time.Now().Add(m.period())
 	m.mu.Unlock()
 	// Not schedule alone: the answer may be of the next session, whose deadline is later than that
