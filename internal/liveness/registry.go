@@ -8,40 +8,24 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// registry maps a connection to its Link. Both pointers are weak: the registry must not keep a
-// connection, and the 3 MB that it refers to, from being collected. The connection itself refers to
-// its Link.
-var registry struct {
-	sync.RWMutex
-	links map[weak.Pointer[zk.Conn]]weak.Pointer[Link]
-}
+// links maps a weak.Pointer[zk.Conn] to the weak.Pointer[Link] of that connection. Both are weak:
+// the map must not keep a connection, and the 3 MB that it refers to, from being collected. The
+// connection itself refers to its Link.
+var links sync.Map
 
 // Attach makes l the Link of conn. conn must keep l alive; a connection made by wire does so
 // through its dialer.
 func Attach(conn *zk.Conn, l *Link) {
 	key := weak.Make(conn)
-	registry.Lock()
-	defer registry.Unlock()
-	if registry.links == nil {
-		registry.links = make(map[weak.Pointer[zk.Conn]]weak.Pointer[Link])
-	}
-	registry.links[key] = weak.Make(l)
-	runtime.AddCleanup(conn, forget, key)
+	links.Store(key, weak.Make(l))
+	runtime.AddCleanup(conn, func(key weak.Pointer[zk.Conn]) { links.Delete(key) }, key)
 }
 
 // Of returns the Link of conn, or nil if wire did not make conn.
 func Of(conn *zk.Conn) *Link {
-	if conn == nil {
+	l, ok := links.Load(weak.Make(conn))
+	if !ok {
 		return nil
 	}
-	key := weak.Make(conn)
-	registry.RLock()
-	defer registry.RUnlock()
-	return registry.links[key].Value()
-}
-
-func forget(key weak.Pointer[zk.Conn]) {
-	registry.Lock()
-	defer registry.Unlock()
-	delete(registry.links, key)
+	return l.(weak.Pointer[Link]).Value()
 }
