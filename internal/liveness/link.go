@@ -38,7 +38,7 @@ type Link struct {
 	// of the clock.
 	view atomic.Pointer[view]
 
-	createZxids    createZxids
+	createZxids    sync.Map // from the path of each tracked create to its *atomic.Int64, see Track
 	closeConfirmed atomic.Bool
 
 	mu       sync.Mutex // serializes the writers of view; guards everything below

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 const (
@@ -124,7 +122,7 @@ func (w *packetConn) note(p []byte) (send []byte, done bool) {
 	case running:
 		xid, op := request(p)
 		w.pastAuth = w.pastAuth || op != opSetAuth
-		sent := packet{xid: xid, op: op, at: now, createZxid: w.createZxid(op, p)}
+		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.link.Tracked(created(op, p))}
 		if op == opSetWatches {
 			p = w.rewatch(p)
 			sent.resend = func() { w.send(sent, p, func() bool { return true }) }
@@ -304,7 +302,7 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 			w.client.link.Answered(p.at)
 		}
 		if p.createZxid != nil && !failed {
-			p.createZxid.Set(zxid)
+			p.createZxid.Store(zxid)
 		}
 	}
 	switch {
@@ -363,14 +361,6 @@ func (w *packetConn) enlarge(size int) {
 	// This moves them into the new buffer. Otherwise they would still be outside of it when it
 	// grows again.
 	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
-}
-
-// createZxid returns the PendingZxid of the create that is sent, or nil if it is not tracked.
-func (w *packetConn) createZxid(op int32, p []byte) *liveness.PendingZxid {
-	if op != opMulti && op != opCreate || !w.client.link.Tracking() {
-		return nil
-	}
-	return w.client.link.Tracked(created(op, p))
 }
 
 // awaitRewatch delays the first reply after a reconnect until the client has set its watches again.

@@ -1,9 +1,8 @@
 package wire
 
 import (
+	"sync/atomic"
 	"time"
-
-	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // pending holds the packets that were sent and not answered yet, in order. Replies come in the same
@@ -16,8 +15,8 @@ type pending struct {
 type packet struct {
 	xid, op    int32
 	at         time.Time
-	createZxid *liveness.PendingZxid // receives the zxid of the reply; or nil
-	resend     func()                // sends it again if the server drops it; nil if the client does that
+	createZxid *atomic.Int64 // receives the zxid of the reply; or nil
+	resend     func()        // sends it again if the server drops it; nil if the client does that
 }
 
 func (q *pending) push(p packet) {

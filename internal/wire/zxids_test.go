@@ -44,8 +44,8 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 			must(t, err)
 			_, stat, err := conn.Get(path)
 			must(t, err)
-			if pending.Zxid() != stat.Czxid {
-				t.Errorf("%s: told %d, the node has %d", name, pending.Zxid(), stat.Czxid)
+			if pending.Load() != stat.Czxid {
+				t.Errorf("%s: told %d, the node has %d", name, pending.Load(), stat.Czxid)
 			}
 		}
 		// Others are none of ours.
@@ -58,7 +58,7 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 			must(t, err)
 		}
 		forget()
-		if pending.Zxid() != 0 {
+		if pending.Load() != 0 {
 			t.Error("told of another one's create")
 		}
 	})
