@@ -270,8 +270,9 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 		return true, w.event(size)
 	}
 	w.mu.Lock()
-	op := w.pending.op(xid)
+	p, ok := w.pending.pop(xid)
 	w.mu.Unlock()
+	op := p.op
 	own := xid == xidWatches || xid == xidUnwatch // answers to requests of the packetConn itself
 	if !own {
 		w.awaitRewatch(op)
@@ -291,9 +292,6 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 		}
 	}
 
-	w.mu.Lock()
-	p, ok := w.pending.pop(xid)
-	w.mu.Unlock()
 	if ok {
 		if op == opClose && !failed {
 			w.client.link.CloseConfirmed()

@@ -44,13 +44,3 @@ func (q *pending) pop(xid int32) (packet, bool) {
 	}
 	return packet{}, false
 }
-
-// op is the operation of the packet that a reply with this xid would answer, 0 if there is none.
-func (q *pending) op(xid int32) int32 {
-	for _, p := range q.sent[q.head:] {
-		if p.xid == xid {
-			return p.op
-		}
-	}
-	return 0
-}
