@@ -42,11 +42,3 @@ func (s *watches) waitFor(mark string) bool {
 
 // dataWatches is the type of watches on data and on nodes to be created.
 const dataWatches = 2
-
-// unwatchReplied handles the answer to RemoveWatches. All codes but one mean the same: the watch
-// may have fired meanwhile.
-func (c *client) unwatchReplied(code int32) {
-	if code == codeUnimplemented {
-		c.noRemoveWatches.Store(true)
-	}
-}

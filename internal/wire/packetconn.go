@@ -313,9 +313,9 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 			go w.unwatch(stale)
 		}
 	case code == codeThrottled:
-		w.sendLater(p)
-	default:
-		w.client.unwatchReplied(code)
+		time.AfterFunc(throttlePause, p.resend)
+	case code == codeUnimplemented: // all other codes mean the same: the watch may have fired meanwhile
+		w.client.noRemoveWatches.Store(true)
 	}
 	return false, nil
 }

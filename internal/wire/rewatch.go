@@ -60,15 +60,10 @@ func (w *packetConn) rewatched(p packet, code int32) (granted bool, err error) {
 		}
 		return true, nil
 	case codeThrottled:
-		w.sendLater(p)
+		time.AfterFunc(throttlePause, p.resend)
 		return false, nil
 	}
 	return false, fmt.Errorf("%s refuses to set watches again (code %d)", w.address, code)
-}
-
-// sendLater sends a request again that the server dropped.
-func (w *packetConn) sendLater(p packet) {
-	time.AfterFunc(throttlePause, p.resend)
 }
 
 // rewatchSince records that the client asks, on this packetConn, for changes since a zxid, and

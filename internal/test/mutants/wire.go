@@ -110,8 +110,8 @@ var ofTheConnection = []mutant{
 		name: "client-sees-answers-to-the-wire",
 		pkg:  "internal/wire",
 		why:  "it has asked for nothing, and complains",
-		old:  "w.client.unwatchReplied(code)\n\t}\n\treturn false, nil",
-		new:  "w.client.unwatchReplied(code)\n\t}\n\treturn true, nil",
+		old:  "w.client.noRemoveWatches.Store(true)\n\t}\n\treturn false, nil",
+		new:  "w.client.noRemoveWatches.Store(true)\n\t}\n\treturn true, nil",
 		test: inWire("TestWatchAllAmongOthers"),
 	},
 	{
@@ -150,8 +150,8 @@ var ofTheConnection = []mutant{
 		name: "marks-on-a-server-that-keeps-the-watches",
 		pkg:  "internal/wire",
 		why:  "a server before 3.5 cannot take them back",
-		old:  "c.noRemoveWatches.Store(true)",
-		new:  "c.noRemoveWatches.Store(false)",
+		old:  "w.client.noRemoveWatches.Store(true)",
+		new:  "w.client.noRemoveWatches.Store(false)",
 		test: inWire("TestMarksOnAnOldServer"),
 	},
 	{
