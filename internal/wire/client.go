@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -40,7 +39,6 @@ type client struct {
 	mu          sync.Mutex
 	conn        *zk.Conn // nil until the first session
 	current     *packetConn
-	up          bool   // the current packetConn has a session
 	idle        bool   // the client has ended its send loop, and not begun another one
 	idleChanges uint64 // counts the changes of idle
 	detecting   bool   // detectClose is running
@@ -156,12 +154,11 @@ func (c *client) event(e zk.Event) {
 // connected is called by a packetConn that holds its mu, before the client knows.
 func (c *client) connected(session int64, granted time.Duration, asked time.Time) {
 	c.mu.Lock()
-	c.up = true
+	defer c.mu.Unlock()
 	c.idle = false
 	c.idleChanges++
-	c.mu.Unlock()
 	c.link.Connected(session, granted, asked)
-	c.hosts.granted(min(granted, cmp.Or(c.link.Timeout(), granted))) // the shortest in this session
+	c.hosts.granted(c.link.Timeout()) // the shortest in this session
 }
 
 func (c *client) expired() {
@@ -178,24 +175,8 @@ func (c *client) failed(w *packetConn, hadSession bool, err error) {
 		c.note(err)
 	}
 	c.mu.Lock()
-	current := c.current == w
-	c.mu.Unlock()
-	if current {
-		c.down()
-	}
-}
-
-// down records that there is no connection. A packetConn sees that before the client does.
-func (c *client) down() {
-	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lost()
-}
-
-// lost does what down does; caller holds mu.
-func (c *client) lost() {
-	if c.up {
-		c.up = false
+	if c.current == w {
 		c.link.Disconnected()
 	}
 }
@@ -204,7 +185,7 @@ func (c *client) lost() {
 func (c *client) markIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lost()
+	c.link.Disconnected()
 	if !c.idle {
 		c.idle = true
 		c.idleChanges++

@@ -159,10 +159,7 @@ func (c *client) shutdown(conn *zk.Conn) {
 	for _, t := range c.events {
 		t.stop()
 	}
-	c.mu.Lock()
-	up := c.up
-	c.mu.Unlock()
-	if !up {
+	if !c.link.Down().IsZero() {
 		// Stop the client before closing it: while it is looking for a server, no goroutine answers
 		// Close.
 		c.closed()

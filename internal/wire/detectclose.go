@@ -27,7 +27,7 @@ func (c *client) detectClose(conn *zk.Conn) {
 		failed := errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrClosing) || errors.Is(err, zk.ErrNoServer)
 
 		c.mu.Lock()
-		same, up := idleChanges == c.idleChanges, c.up
+		same, up := idleChanges == c.idleChanges, c.link.Down().IsZero()
 		if c.quit.Err() != nil || !failed && up {
 			c.detecting = false
 			c.mu.Unlock()
