@@ -34,8 +34,8 @@ func newFakeClose(session int64, timeout int32, password []byte) *fakeClose {
 	return &fakeClose{out: append(b, password...), last: make(chan []byte, 1)}
 }
 
-// write discards a packet. It returns true, as there is nothing to send.
-func (f *fakeClose) write(p []byte) bool {
+// write discards a packet, and prepares the answer if it is the last request.
+func (f *fakeClose) write(p []byte) {
 	if xid, op := request(p); op == opClose {
 		reply := binary.BigEndian.AppendUint32(nil, replyHeader)
 		reply = binary.BigEndian.AppendUint32(reply, uint32(xid))
@@ -45,7 +45,6 @@ func (f *fakeClose) write(p []byte) bool {
 		default:
 		}
 	}
-	return true
 }
 
 // read returns the handshake answer, then, once the client has sent its last request, the answer to

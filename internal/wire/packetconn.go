@@ -39,7 +39,6 @@ type packetConn struct {
 
 	mu        sync.Mutex
 	phase     phase
-	granted   bool       // the server granted a session
 	pastAuth  bool       // the client has sent a request other than credentials
 	asked     time.Time  // when the handshake was sent
 	session   int64      // the session that the handshake asked for; 0 for a new one
@@ -60,7 +59,7 @@ const (
 	fresh       phase = iota // nothing sent
 	handshake                // asked for a session
 	running                  // got one
-	broken                   // an error was seen, or it was closed
+	broken                   // an error was seen, the session is over, or it was closed
 	fakingClose              // see fakeClose
 )
 
@@ -81,9 +80,9 @@ func newPacketConn(c *client, conn net.Conn, address string, limit time.Duration
 func (w *packetConn) Write(p []byte) (int, error) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	send, done := w.note(p)
+	send := w.note(p)
 	w.client.link.TellClosed() // before the server is asked to end the session
-	if done {
+	if send == nil {
 		return len(p), nil
 	}
 	n, err := w.Conn.Write(send)
@@ -97,8 +96,8 @@ func (w *packetConn) Write(p []byte) (int, error) {
 }
 
 // note inspects a packet before it is sent, so that the time it records is never later than the
-// server's. It returns what to send, or done if there is nothing to send.
-func (w *packetConn) note(p []byte) (send []byte, done bool) {
+// server's. It returns what to send, or nil.
+func (w *packetConn) note(p []byte) (send []byte) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,9 +141,10 @@ func (w *packetConn) note(p []byte) (send []byte, done bool) {
 			}
 		}
 	case fakingClose:
-		return nil, w.fakeClose.write(p)
+		w.fakeClose.write(p)
+		return nil
 	}
-	return p, false
+	return p
 }
 
 // Read returns the server's frames to the client, each after it has been inspected.
@@ -230,13 +230,13 @@ func (w *packetConn) readHandshake() error {
 		return net.ErrClosed
 	}
 	w.Conn.SetDeadline(time.Time{})
-	w.phase = running
 	w.client.hosts.answered(w.address)
 	if session == 0 {
+		w.phase = broken
 		w.client.expired()
 		return nil
 	}
-	w.granted = true
+	w.phase = running
 	if w.session != 0 && w.client.watched.Load() {
 		w.resumed = make(chan struct{})
 	}

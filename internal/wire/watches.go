@@ -153,8 +153,7 @@ func (w *packetConn) send(as packet, p []byte, ready func() bool) bool {
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	w.mu.Lock()
-	// On a connection without a session the client reads no more.
-	sends := w.phase == running && w.granted && w.giveUp.IsZero() && ready()
+	sends := w.phase == running && w.giveUp.IsZero() && ready()
 	if sends {
 		as.at = time.Now()
 		w.pending.push(as)
