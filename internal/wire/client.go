@@ -51,12 +51,17 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 		settings: s,
 		timeout:  timeout,
 		link:     liveness.New(servers...),
-		hosts:    newHosts(servers, timeout),
 		gone:     make(chan struct{}),
 		ready:    make(chan struct{}),
 	}
 	c.link.WatchAll = c.watchAll
 	c.quit, c.leave = context.WithCancel(context.Background())
+	c.hosts = newHosts(c.quit, servers, timeout)
+	if c.settings.dial == nil {
+		c.settings.dial = new(net.Dialer).DialContext
+	} else {
+		c.hosts.resolve = nil
+	}
 	return c
 }
 
@@ -89,17 +94,13 @@ func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error)
 
 // open connects to one address of the server, within the limit that hosts sets.
 func (c *client) open(network, server string) (*packetConn, error) {
-	address, limit, err := c.hosts.address(c.quit, server, c.settings.dial == nil)
+	address, limit, err := c.hosts.address(server)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(c.quit, limit)
 	defer cancel()
-	dial := c.settings.dial
-	if dial == nil {
-		dial = new(net.Dialer).DialContext
-	}
-	conn, err := dial(liveness.WithCloser(ctx, c.close), network, address)
+	conn, err := c.settings.dial(liveness.WithCloser(ctx, c.close), network, address)
 	if err == nil && c.tls != nil {
 		conn, err = c.secure(ctx, conn, server)
 	}
@@ -226,7 +227,6 @@ func (c *client) closed() {
 // beginClose is called when the client is about to end the session, or has been closed.
 func (c *client) beginClose() {
 	c.link.MarkClosed()
-	c.hosts.close()
 	c.leave()
 }
 

@@ -33,7 +33,8 @@ const (
 // the dialer does everything that takes time. Next does not return retryStart before the client is
 // closed: then the client sleeps a second and fails every waiting call.
 type hosts struct {
-	resolve func(ctx context.Context, host string) ([]string, error)
+	quit    context.Context                                          // done when the client must end
+	resolve func(ctx context.Context, host string) ([]string, error) // nil: the dialer looks names up
 	now     func() time.Time
 
 	mu        sync.Mutex
@@ -43,7 +44,6 @@ type hosts struct {
 	tries     int // attempts since the last connection that lived for settled
 	since     time.Time
 	penalties map[string]penalty
-	closed    bool
 	stopped   chan struct{} // closed when Next has told the client to end
 	lookups   sync.WaitGroup
 	once      sync.Once
@@ -64,8 +64,9 @@ type penalty struct {
 	until time.Time
 }
 
-func newHosts(servers []string, timeout time.Duration) *hosts {
+func newHosts(quit context.Context, servers []string, timeout time.Duration) *hosts {
 	h := &hosts{
+		quit:      quit,
 		timeout:   timeout,
 		resolve:   net.DefaultResolver.LookupHost,
 		now:       time.Now,
@@ -88,7 +89,7 @@ func (h *hosts) Len() int { return len(h.list) }
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.quit.Err() != nil {
 		// Not before: retryStart is the only way to end a client that is looking for a server.
 		// Without it connect() would never notice that it was closed.
 		h.once.Do(func() { close(h.stopped) })
@@ -111,13 +112,6 @@ func (h *hosts) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since = h.now()
-}
-
-// close makes the next Next end the client.
-func (h *hosts) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
 }
 
 // pause returns how long to wait before the next attempt: not at all during the first round after a
@@ -152,10 +146,10 @@ func (h *hosts) pause() time.Duration {
 // address picks what to dial for a server that Next returned, and how long it may take to answer.
 // Names are looked up each time, as servers move. If the lookup fails the addresses of the last one
 // are used.
-func (h *hosts) address(ctx context.Context, given string, lookup bool) (address string, limit time.Duration, err error) {
+func (h *hosts) address(given string) (address string, limit time.Duration, err error) {
 	x := h.host(given)
-	if lookup {
-		if err := h.lookup(ctx, x); err != nil {
+	if h.resolve != nil {
+		if err := h.lookup(x); err != nil {
 			return given, 0, err
 		}
 	}
@@ -173,7 +167,7 @@ func (h *hosts) address(ctx context.Context, given string, lookup bool) (address
 // lookup asks for the addresses of a name, and waits no longer than an attempt may take. A lookup
 // that takes longer goes on, and later attempts wait for it, too: where the first of two name
 // servers is dead each takes seconds.
-func (h *hosts) lookup(ctx context.Context, x *host) error {
+func (h *hosts) lookup(x *host) error {
 	name, port, err := net.SplitHostPort(x.given)
 	if err != nil || net.ParseIP(name) != nil {
 		return err
@@ -184,7 +178,7 @@ func (h *hosts) lookup(ctx context.Context, x *host) error {
 	if l == nil {
 		l = &lookup{done: make(chan struct{})}
 		x.looking = l
-		h.lookups.Go(func() { h.find(ctx, x, l, name, port) })
+		h.lookups.Go(func() { h.find(x, l, name, port) })
 	}
 	known := x.addresses[0] != x.given
 	h.mu.Unlock()
@@ -212,8 +206,8 @@ type lookup struct {
 const longestLookup = time.Minute
 
 // find looks a name up and stores its addresses.
-func (h *hosts) find(ctx context.Context, x *host, l *lookup, name, port string) {
-	ctx, cancel := context.WithTimeout(ctx, longestLookup)
+func (h *hosts) find(x *host, l *lookup, name, port string) {
+	ctx, cancel := context.WithTimeout(h.quit, longestLookup)
 	defer cancel()
 	found, err := h.resolve(ctx, name)
 	h.mu.Lock()

@@ -10,10 +10,10 @@ import (
 )
 
 func newTestHosts(servers ...string) (*hosts, *time.Time) {
-	h := newHosts(servers, 6*time.Second)
+	h := newHosts(context.Background(), servers, 6*time.Second)
 	now := time.Now()
 	h.now = func() time.Time { return now }
-	h.resolve = func(context.Context, string) ([]string, error) { return nil, errors.New("no lookups here") }
+	h.resolve = nil
 	return h, &now
 }
 
@@ -36,7 +36,9 @@ func TestNextGoesRound(t *testing.T) {
 	if seen["a:1"] != 3 || seen["b:1"] != 3 || seen["c:1"] != 3 {
 		t.Error(seen)
 	}
-	h.close()
+	quit, leave := context.WithCancel(context.Background())
+	h.quit = quit
+	leave()
 	if _, retryStart := h.Next(); !retryStart {
 		t.Error("a closed client goes on forever")
 	}
@@ -94,7 +96,7 @@ func TestPauses(t *testing.T) {
 
 func TestFrozenServerIsLeftAlone(t *testing.T) {
 	h, now := newTestHosts("a:1", "b:1", "c:1")
-	_, limit, _ := h.address(context.Background(), "a:1", false)
+	_, limit, _ := h.address("a:1")
 	if limit != time.Second {
 		t.Errorf("limit %v, want a sixth of 6s", limit)
 	}
@@ -116,7 +118,7 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 	// All of them hang: ask on, and more patiently each time, up to two thirds of the session.
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
 		for _, s := range []string{"a:1", "b:1", "c:1"} {
-			_, limit, _ := h.address(context.Background(), s, false)
+			_, limit, _ := h.address(s)
 			if s != "a:1" && limit != want {
 				t.Errorf("%s: limit %v, want %v", s, limit, want)
 			}
@@ -125,7 +127,7 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 		h.Next()
 	}
 	h.answered("b:1")
-	if _, limit, _ := h.address(context.Background(), "b:1", false); limit != time.Second {
+	if _, limit, _ := h.address("b:1"); limit != time.Second {
 		t.Errorf("limit %v after an answer", limit)
 	}
 }
@@ -136,7 +138,7 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	} {
 		h, _ := newTestHosts("a:1")
 		h.granted(tc.timeout)
-		if _, limit, _ := h.address(context.Background(), "a:1", false); limit != tc.want {
+		if _, limit, _ := h.address("a:1"); limit != tc.want {
 			t.Errorf("%v: limit %v, want %v", tc.timeout, limit, tc.want)
 		}
 	}
@@ -156,7 +158,7 @@ func TestNamesAreLookedUpAnew(t *testing.T) {
 		t.Helper()
 		var all []string
 		for range n {
-			a, _, err := h.address(context.Background(), "zk:2181", true)
+			a, _, err := h.address("zk:2181")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +168,7 @@ func TestNamesAreLookedUpAnew(t *testing.T) {
 		return all
 	}
 	answer()
-	if _, _, err := h.address(context.Background(), "zk:2181", true); err == nil {
+	if _, _, err := h.address("zk:2181"); err == nil {
 		t.Error("no error for a name that stands for nothing")
 	}
 	answer("10.0.0.1", "10.0.0.2", "10.0.0.2", "::1")
@@ -195,7 +197,7 @@ func TestNamesAreLookedUpAnew(t *testing.T) {
 func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
-		h := newHosts([]string{"zk:2181"}, 6*time.Second)
+		h := newHosts(ctx, []string{"zk:2181"}, 6*time.Second)
 		h.resolve = func(ctx context.Context, _ string) ([]string, error) {
 			select {
 			case <-time.After(5 * time.Second): // virtual: the dead one's time
@@ -209,7 +211,7 @@ func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
 			time.Sleep(h.pause()) // virtual: as the client pauses between two attempts
 			given, _ := h.Next()
 			began := time.Now()
-			address, _, err := h.address(ctx, given, true)
+			address, _, err := h.address(given)
 			if took := time.Since(began); took > longestTry {
 				t.Errorf("an attempt took %v", took)
 			}

@@ -262,8 +262,8 @@ var ofTheConnection = []mutant{
 		name: "slow-lookup-given-up",
 		pkg:  "internal/wire",
 		why:  "where the first of two name servers is dead, each lookup takes longer than an attempt may: the host is never reached",
-		old:  `context.WithTimeout(ctx, longestLookup)`,
-		new:  `context.WithTimeout(ctx, longestTry)`,
+		old:  `context.WithTimeout(h.quit, longestLookup)`,
+		new:  `context.WithTimeout(h.quit, longestTry)`,
 		test: inWire("TestANameThatTakesLongToLookUpIsReached"),
 	},
 	{
