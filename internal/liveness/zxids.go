@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Track asks for the zxid of the create of a path. The header of each reply has one, which the zk
 // client does not return. For a create it is the czxid of the node, its fencing token. zxid is 0
-// before the reply arrives, which it has done if the zk client's call has returned without an error.
+// before the reply arrives. If the zk client's call has returned without an error, it has arrived.
 //
 // No other create may use that path; it has a random id. The caller calls forget after the zk
 // client's call has returned.

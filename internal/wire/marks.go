@@ -17,9 +17,8 @@ import (
 // xidUnwatch is the xid of RemoveWatches, as xidWatches is that of SetWatches.
 const xidUnwatch = -9
 
-// marks maps the path of each mark that is watched on one packetConn to the path of its node. Two
-// waiters for one node may watch different marks of it.
-type marks map[string]string
+// dataWatches is the type of watches on data and on nodes to be created.
+const dataWatches = 2
 
 // unwatch removes the watch on a mark, unless a waiter watches it again.
 func (w *packetConn) unwatch(mark string) {
@@ -29,16 +28,10 @@ func (w *packetConn) unwatch(mark string) {
 	p = appendString(p, mark)
 	p = binary.BigEndian.AppendUint32(p, dataWatches)
 	resend := func() { w.unwatch(mark) }
-	w.send(packet{xid: xidUnwatch, op: opRemoveWatches, resend: resend}, p, func() bool { return !w.watches.waitFor(mark) })
+	w.send(packet{xid: xidUnwatch, op: opRemoveWatches, resend: resend}, p, func() bool {
+		w.watches.mu.Lock()
+		defer w.watches.mu.Unlock()
+		_, again := w.watches.marks[mark]
+		return !again
+	})
 }
-
-// waitFor reports whether a waiter watches a mark.
-func (s *watches) waitFor(mark string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, waits := s.marks[mark]
-	return waits
-}
-
-// dataWatches is the type of watches on data and on nodes to be created.
-const dataWatches = 2

@@ -32,8 +32,8 @@ const (
 type watches struct {
 	mu    sync.Mutex
 	of    map[string][]watch
-	marks marks
-	sent  []*batch // requests not answered yet, in order
+	marks map[string]string // from each watched mark to its node, which may have several
+	sent  []*batch          // requests not answered yet, in order
 }
 
 // watch is one watch on a node.
@@ -123,14 +123,6 @@ func (c *client) pastAuthConn() (*packetConn, error) {
 	return nil, zk.ErrConnectionClosed // reconnected meanwhile
 }
 
-// markOf returns the mark of one of the paths, or "".
-func (b *batch) markOf(i int) string {
-	if i == 0 {
-		return b.mark
-	}
-	return ""
-}
-
 func newBatch(paths []string, mark string) *batch {
 	b := &batch{paths: paths, mark: mark, events: make([]chan zk.Event, len(paths)), absent: make([]bool, len(paths)), answer: make(chan error, 1)}
 	for i := range b.events {
@@ -170,23 +162,19 @@ func (w *packetConn) send(as packet, p []byte, ready func() bool) bool {
 // request returns the packet. The zxid in it is that from which on the client wants changes: of
 // none, as the watches are new.
 func (b *batch) request() []byte {
-	size := 8 + 8 + 3*4
-	for _, path := range b.paths {
-		size += 4 + len(path)
-	}
 	var marks []string
 	if b.mark != "" {
 		marks = []string{b.mark}
-		size += 4 + len(b.mark)
 	}
-	p := make([]byte, 0, lengthSize+size)
-	p = binary.BigEndian.AppendUint32(p, uint32(size))
+	p := make([]byte, lengthSize)
 	p = binary.BigEndian.AppendUint32(p, xidWatches&math.MaxUint32)
 	p = binary.BigEndian.AppendUint32(p, opSetWatches)
 	p = binary.BigEndian.AppendUint64(p, math.MaxInt64)
 	p = appendStrings(p, b.paths)
-	p = appendStrings(p, marks)                // as nodes to be created
-	return binary.BigEndian.AppendUint32(p, 0) // no child watches
+	p = appendStrings(p, marks)             // as nodes to be created
+	p = binary.BigEndian.AppendUint32(p, 0) // no child watches
+	binary.BigEndian.PutUint32(p, uint32(len(p)-lengthSize))
+	return p
 }
 
 // appendStrings appends strings in the protocol's encoding.
@@ -208,10 +196,12 @@ func (s *watches) add(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
-		s.of, s.marks = make(map[string][]watch), make(marks)
+		s.of, s.marks = make(map[string][]watch), make(map[string]string)
 	}
+	mark := b.mark
 	for i, path := range b.paths {
-		s.of[path] = append(s.of[path], watch{events: b.events[i], batch: b, at: i, mark: b.markOf(i)})
+		s.of[path] = append(s.of[path], watch{events: b.events[i], batch: b, at: i, mark: mark})
+		mark = ""
 	}
 	if b.mark != "" {
 		s.marks[b.mark] = b.paths[0]
