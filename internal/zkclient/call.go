@@ -16,17 +16,6 @@ type answer[T any] struct {
 	err   error
 }
 
-// goCall makes a call on a new goroutine, because no call of the zk client takes a context, and a
-// call whose caller has given up may take many more seconds.
-func goCall[T any](call func() (T, error)) <-chan answer[T] {
-	c := make(chan answer[T], 1) // buffered: the caller may have given up
-	go func() {
-		value, err := call()
-		c <- answer[T]{value, err}
-	}()
-	return c
-}
-
 // Uninterruptible returns a context whose end is checked only between calls of the zk client. A
 // goroutine on which no caller waits need not abandon a call that is under way. It calls directly
 // instead of starting a goroutine for each call.
@@ -34,15 +23,20 @@ func Uninterruptible(ctx context.Context) context.Context { return uninterruptib
 
 type uninterruptible struct{ context.Context }
 
-// callCtx makes a call and waits for it until ctx ends. If ctx never ends or is Uninterruptible it
-// needs no goroutine, which saves two goroutine switches. If ctx ends first, late yields the answer
-// when it arrives.
+// callCtx makes a call and waits for it until ctx ends. It makes it on a new goroutine, because no
+// call of the zk client takes a context, and a call whose caller has given up may take many more
+// seconds. If ctx never ends or is Uninterruptible it needs no goroutine, which saves two goroutine
+// switches. If ctx ends first, late yields the answer when it arrives.
 func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], late <-chan answer[T]) {
 	if _, stays := ctx.(uninterruptible); stays || ctx.Done() == nil {
 		value, err := call()
 		return answer[T]{value, err}, nil
 	}
-	c := goCall(call)
+	c := make(chan answer[T], 1) // buffered: the caller may have given up
+	go func() {
+		value, err := call()
+		c <- answer[T]{value, err}
+	}()
 	select {
 	case a = <-c:
 		return a, nil

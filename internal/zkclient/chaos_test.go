@@ -116,7 +116,11 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 				// Claim waits for a connection; a create that it sends at the moment the connection
 				// is lost is queued like this one.
-				call := goCall(try.send)
+				call := make(chan answer[created], 1)
+				go func() {
+					made, err := try.send()
+					call <- answer[created]{made, err}
+				}()
 				v.Expire(t, l.conn)
 				must(t, l.Accept())
 				mustBe(t, result(t, 15*time.Second, "carried over", async(func() error { return settle(l, try, call) })), ErrOver)
