@@ -61,18 +61,13 @@ func (c *Client) RemoveNow(session int64, all ...Removal) error {
 	}
 	err := c.remove(session, paths, markers)
 	for _, r := range all {
-		c.resetSequence(r.Dir, r.Nodes)
+		if slices.ContainsFunc(r.Nodes, znode.Node.NearSequenceLimit) {
+			// The delete succeeds only if no node is queued. The next create then makes a new
+			// directory, whose counter starts at 0.
+			_ = c.conn.Delete(r.Dir, -1)
+		}
 	}
 	return err
-}
-
-// resetSequence deletes the directory if its sequence numbers are near the limit. The delete
-// succeeds only if no node is queued. The next create then makes a new directory, whose counter
-// starts at 0.
-func (c *Client) resetSequence(dir string, nodes []znode.Node) {
-	if slices.ContainsFunc(nodes, znode.Node.NearSequenceLimit) {
-		_ = c.conn.Delete(dir, -1)
-	}
 }
 
 func (c *Client) remove(session int64, paths []string, markers []any) error {

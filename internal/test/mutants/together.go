@@ -102,8 +102,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "its count comes to its end",
 		in:   "Client.RemoveNow",
-		old:  "for _, r := range all {\n\t\tc.resetSequence",
-		new:  "for _, r := range all[:1] {\n\t\tc.resetSequence",
+		old:  "for _, r := range all {\n\t\tif slices.ContainsFunc",
+		new:  "for _, r := range all[:1] {\n\t\tif slices.ContainsFunc",
 		test: inSession("TestRemoveGivesUpEachWornDirectory"),
 	},
 	{

@@ -197,8 +197,8 @@ var ofTheSession = []mutant{
 		name: "worn-directory-kept",
 		pkg:  "internal/zkclient",
 		why:  "its count comes to its end",
-		old:  `if slices.ContainsFunc(nodes, znode.Node.NearSequenceLimit) {`,
-		new:  `if dir == "" && slices.ContainsFunc(nodes, znode.Node.NearSequenceLimit) {`,
+		old:  `if slices.ContainsFunc(r.Nodes, znode.Node.NearSequenceLimit) {`,
+		new:  `if r.Dir == "" && slices.ContainsFunc(r.Nodes, znode.Node.NearSequenceLimit) {`,
 		test: inSession("TestRemoveGivesUpAWornDirectory"),
 	},
 	{
