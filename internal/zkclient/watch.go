@@ -3,7 +3,6 @@ package zkclient
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -17,7 +16,6 @@ type Watch struct {
 	epoch   uint64 // epoch of the connection in which it was set; 0: unknown
 	raw     <-chan zk.Event
 	settled chan struct{} // closed once event is set
-	known   atomic.Bool   // settled is closed; cheaper to read
 	event   zk.Event
 }
 
@@ -33,7 +31,6 @@ func (w *Watch) C() <-chan zk.Event { return w.raw }
 func (w *Watch) Event(event zk.Event, first bool) zk.Event {
 	if first {
 		w.event = event
-		w.known.Store(true)
 		close(w.settled)
 	}
 	<-w.settled // the receiver of the event is about to set it
@@ -49,10 +46,12 @@ func (w *Watch) Fired() (zk.Event, bool) {
 	}
 	// The zk client sends the event to one receiver and then closes the channel for the others. In
 	// between the event may be known already.
-	if w.known.Load() {
+	select {
+	case <-w.settled:
 		return w.event, true
+	default:
+		return zk.Event{}, false
 	}
-	return zk.Event{}, false
 }
 
 // Gone reports whether an event says that the node was deleted. The end of the session or of the
@@ -180,8 +179,7 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 			return nil, err
 		}
 		epoch := c.Epoch()
-		serves := func(w *Watch) bool { return w.SetIn(epoch) }
-		entries, news := c.watches.entries(keys, serves)
+		entries, news := c.watches.entries(keys, epoch)
 		switch {
 		case len(news) == 0:
 		case ctx.Done() == nil:
@@ -203,7 +201,7 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 				return nil, e.err
 			default:
 				watches[i] = &e.watch
-				served = served && serves(&e.watch)
+				served = served && e.watch.SetIn(epoch)
 			}
 		}
 		if !c.In(keys[0].session) {
@@ -216,16 +214,16 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 	}
 }
 
-// entries returns an entry for each key. news are the entries that it created, whose watches the
-// caller must set.
-func (w *watches) entries(keys []watchKey, serves func(*Watch) bool) (all, news []*watchEntry) {
+// entries returns an entry for each key, whose watch is of this epoch or not set yet. news are the
+// entries that it created, whose watches the caller must set.
+func (w *watches) entries(keys []watchKey, epoch uint64) (all, news []*watchEntry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all = make([]*watchEntry, len(keys))
 	var fresh []watchEntry // one allocation: a waiter for permits needs many
 	var ready chan struct{}
 	for i, key := range keys {
-		if all[i] = w.entry(key, serves); all[i] != nil {
+		if all[i] = w.entry(key, epoch); all[i] != nil {
 			continue
 		}
 		if fresh == nil {
@@ -240,8 +238,8 @@ func (w *watches) entries(keys []watchKey, serves func(*Watch) bool) (all, news 
 }
 
 // entry returns the usable entry of a key, or nil; caller holds mu.
-func (w *watches) entry(key watchKey, serves func(*Watch) bool) *watchEntry {
-	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || serves(&e.watch)) {
+func (w *watches) entry(key watchKey, epoch uint64) *watchEntry {
+	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || e.watch.SetIn(epoch)) {
 		return e
 	}
 	return nil

@@ -353,7 +353,7 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 		}
 		// A watch that has not fired yet, because the zk client may be about to fire it, is not
 		// returned.
-		_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, func(*Watch) bool { return true })
+		_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, l.client.Epoch())
 		news[0].watch.raw, news[0].watch.epoch = make(chan zk.Event), l.client.Epoch()
 		close(news[0].ready)
 		_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
@@ -461,7 +461,7 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 			mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
 
 			// However long the first waiter's request takes.
-			l.client.watches.entries([]watchKey{{session: old, path: l.dir}}, func(*Watch) bool { return true })
+			l.client.watches.entries([]watchKey{{session: old, path: l.dir}}, l.client.Epoch())
 			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
 			must(t, err)
 		}

@@ -94,8 +94,8 @@ var ofTheShared = []mutant{
 		name: "watch-of-before-the-reconnect",
 		pkg:  "internal/zkclient",
 		why:  "it is set again after what it is to be ordered with, and says of a downgraded writer that it was deleted",
-		old:  `return w.SetIn(epoch) }`,
-		new:  `return w != nil || w.SetIn(epoch) }`,
+		old:  `return w.epoch == epoch }`,
+		new:  `return w != nil || w.epoch == epoch }`,
 		test: inSession("TestAWatchOfBeforeTheReconnectIsNotShared"),
 	},
 	{

@@ -376,8 +376,8 @@ var ofTheSession = []mutant{
 		name: "watch-known-to-one-only",
 		pkg:  "internal/zkclient",
 		why:  "between the event and the close of its channel one goroutine knows, and the next is told that nothing has happened",
-		old:  "if w.known.Load() {\n\t\treturn w.event, true",
-		new:  "if w.known.Load() {\n\t\treturn w.event, false",
+		old:  "case <-w.settled:\n\t\treturn w.event, true",
+		new:  "case <-w.settled:\n\t\treturn w.event, false",
 		test: inSession("TestAWatchHasFiredWhenOneKnows"),
 	},
 }
