@@ -302,7 +302,7 @@ func (c *Client) quorumCheck(session int64, checks ...any) ([]zk.MultiResponse, 
 // noteQuorumReply records the answer to a request that needs the quorum. multi is whether the
 // request was a Multi.
 func (c *Client) noteQuorumReply(session int64, sent time.Time, err error, multi bool) {
-	if proves(err, multi) && c.In(session) {
+	if proves(err, multi) {
 		c.link.Proved(session, sent)
 	}
 }

@@ -90,8 +90,8 @@ var ofTheSession = []mutant{
 		name: "refusal-of-one-server-taken-for-a-proof",
 		pkg:  "internal/zkclient",
 		why:  "a server that is cut off throttles the heartbeats, and the holder believes that its session lives",
-		old:  `if proves(err, multi) && c.In(session)`,
-		new:  `if (proves(err, multi) || outcomeOf(err) == unsent) && c.In(session)`,
+		old:  `if proves(err, multi) {`,
+		new:  `if proves(err, multi) || outcomeOf(err) == unsent {`,
 		test: inSession("TestThrottledHeartbeatsProveNothing"),
 	},
 	{
