@@ -32,14 +32,16 @@ type Link struct {
 	// Package wire sets this before any other goroutine has the Link.
 	WatchAll func(paths []string, marker string) ([]<-chan zk.Event, error)
 
+	// CloseConfirmed says that a server answered the request to close the session.
+	CloseConfirmed atomic.Bool
+
 	now func() time.Time
 
 	// view is read without mu. It is replaced, never changed, so Alive costs one load and one read
 	// of the clock.
 	view atomic.Pointer[view]
 
-	createZxids    sync.Map // from the path of each tracked create to its *atomic.Int64, see Track
-	closeConfirmed atomic.Bool
+	createZxids sync.Map // from the path of each tracked create to its *atomic.Int64, see Track
 
 	mu       sync.Mutex // serializes the writers of view; guards everything below
 	deadline deadline
@@ -207,12 +209,6 @@ func (l *Link) TellClosed() {
 		m.Tick()
 	}
 }
-
-// CloseConfirmed records that a server answered the request to close the session.
-func (l *Link) CloseConfirmed() { l.closeConfirmed.Store(true) }
-
-// IsCloseConfirmed reports whether a server answered the request to close the session.
-func (l *Link) IsCloseConfirmed() bool { return l.closeConfirmed.Load() }
 
 // Answered records that the answer to a packet, sent at sent on the present connection, has just
 // arrived.

@@ -16,7 +16,7 @@ func Close(conn *zk.Conn) error {
 	l := liveness.Of(conn)
 	closed, session := l.IsClosed(), l.Session()
 	conn.Close()
-	if closed || session == 0 || l.IsCloseConfirmed() {
+	if closed || session == 0 || l.CloseConfirmed.Load() {
 		return nil
 	}
 	return errUnconfirmed

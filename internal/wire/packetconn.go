@@ -294,7 +294,7 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 
 	if ok {
 		if op == opClose && !failed {
-			w.client.link.CloseConfirmed()
+			w.client.link.CloseConfirmed.Store(true)
 		}
 		if touches(op, code) {
 			w.client.link.Answered(p.at)
