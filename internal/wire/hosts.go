@@ -147,7 +147,7 @@ func (h *hosts) pause() time.Duration {
 // Names are looked up each time, as servers move. If the lookup fails the addresses of the last one
 // are used.
 func (h *hosts) address(given string) (address string, limit time.Duration, err error) {
-	x := h.host(given)
+	x := h.list[slices.IndexFunc(h.list, func(x *host) bool { return x.given == given })]
 	if h.resolve != nil {
 		if err := h.lookup(x); err != nil {
 			return given, 0, err
@@ -264,13 +264,4 @@ func (h *hosts) free(x *host, now time.Time) int {
 		}
 	}
 	return -1
-}
-
-func (h *hosts) host(given string) *host {
-	for _, x := range h.list {
-		if x.given == given {
-			return x
-		}
-	}
-	return h.list[0]
 }
