@@ -165,7 +165,7 @@ func (l *Link) Expired() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	old := l.view.Load()
-	if old.closed || old.session == 0 && !l.down.IsZero() {
+	if old.session == 0 {
 		return
 	}
 	l.disconnect()

@@ -14,9 +14,9 @@ var errUnconfirmed = errors.New("zklocks: close: no server has answered: the ses
 // call on it returns nil.
 func Close(conn *zk.Conn) error {
 	l := liveness.Of(conn)
-	closed, session := l.IsClosed(), l.Session()
+	session := l.Session() // 0 if it was closed before
 	conn.Close()
-	if closed || session == 0 || l.CloseConfirmed.Load() {
+	if session == 0 || l.CloseConfirmed.Load() {
 		return nil
 	}
 	return errUnconfirmed
