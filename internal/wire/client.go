@@ -139,8 +139,6 @@ func (c *client) event(e zk.Event) {
 	switch e.State {
 	case zk.StateHasSession:
 		c.begun.Do(func() { close(c.ready) })
-	case zk.StateExpired:
-		c.expired()
 	case zk.StateDisconnected:
 		c.markIdle()
 		if c.quit.Err() != nil {
@@ -162,6 +160,7 @@ func (c *client) connected(session int64, granted time.Duration, asked time.Time
 	c.hosts.granted(c.link.Timeout()) // the shortest in this session
 }
 
+// expired is called by a packetConn that holds its mu, before the client knows.
 func (c *client) expired() {
 	c.watched.Store(false) // the client drops its watches with the session
 	c.mu.Lock()
