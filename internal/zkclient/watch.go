@@ -298,7 +298,7 @@ func (c *Client) set(entries []*watchEntry) {
 // setOne sets one watch.
 func (c *Client) setOne(e *watchEntry) {
 	w := &e.watch
-	err := c.setting(e.key.session, []*Watch{w}, func() (err error) {
+	epoch, err := c.setting(e.key.session, func() (err error) {
 		if e.key.children {
 			w.raw, err = c.childrenW(e.key.path)
 			return err
@@ -306,7 +306,7 @@ func (c *Client) setOne(e *watchEntry) {
 		w.Data, w.Stat, w.raw, err = c.conn.GetW(e.key.path)
 		return err
 	})
-	c.isSet(e, err)
+	c.isSet(e, epoch, err)
 }
 
 // childrenW sets a watch on the children of a directory or, if it does not exist, on its creation.
@@ -326,38 +326,38 @@ func (c *Client) childrenW(dir string) (<-chan zk.Event, error) {
 
 // setAll sets many watches, all bare, with one request.
 func (c *Client) setAll(entries []*watchEntry) {
-	paths, watches := make([]string, len(entries)), make([]*Watch, len(entries))
+	paths := make([]string, len(entries))
 	for i, e := range entries {
-		paths[i], watches[i] = e.key.path, &e.watch
+		paths[i] = e.key.path
 	}
 	var events []<-chan zk.Event
-	err := c.setting(entries[0].key.session, watches, func() (err error) {
+	epoch, err := c.setting(entries[0].key.session, func() (err error) {
 		events, err = c.link.WatchAll(paths, entries[0].key.marker) // only the first may have a marker
 		return err
 	})
 	for i, e := range entries {
 		switch {
 		case err != nil:
-			c.isSet(e, err)
+			c.isSet(e, epoch, err)
 		case events[i] == nil:
-			c.isSet(e, zk.ErrNoNode)
+			c.isSet(e, epoch, zk.ErrNoNode)
 		default:
 			e.watch.raw = events[i]
-			c.isSet(e, nil)
+			c.isSet(e, epoch, nil)
 		}
 	}
 }
 
-// setting repeats the request that sets watches until the server answers. It continues after the
-// caller that needed the watches first has given up, because other waiters may need them, and the
-// next waiter uses them.
-func (c *Client) setting(session int64, watches []*Watch, request func() error) error {
+// setting repeats the request that sets watches until the server answers, and returns the epoch in
+// which it did. It continues after the caller that needed the watches first has given up, because
+// other waiters may need them, and the next waiter uses them.
+func (c *Client) setting(session int64, request func() error) (epoch uint64, err error) {
 	for retry := c.retry(); ; {
 		if err := c.connected(context.Background()); err != nil {
-			return err
+			return 0, err
 		}
 		if !c.In(session) {
-			return ErrOver
+			return 0, ErrOver
 		}
 		epoch := c.Epoch()
 		err := request()
@@ -368,19 +368,17 @@ func (c *Client) setting(session int64, watches []*Watch, request func() error) 
 			if !c.In(session) {
 				err = ErrOver
 			}
-			for _, w := range watches {
-				w.epoch = epoch
-			}
-			return err
+			return epoch, err
 		}
 		if err := retry.again(context.Background(), "watch", err); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
 
 // isSet stores the result of setting an entry's watch.
-func (c *Client) isSet(e *watchEntry, err error) {
+func (c *Client) isSet(e *watchEntry, epoch uint64, err error) {
+	e.watch.epoch = epoch
 	if e.err = err; err == nil {
 		e.watch.settled = make(chan struct{})
 	} else {
