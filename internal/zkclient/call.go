@@ -175,11 +175,14 @@ func (r *retry) again(ctx context.Context, op string, cause error) error {
 	return nil
 }
 
-// connected waits until the connection has a session. Requests made while it has none wait in the
-// queue of the zk client and cannot be withdrawn: if a thousand callers came and gave up during an
-// outage, a thousand requests would be left. connected does not guarantee that the next call
-// succeeds.
+// connected waits until the connection has a session, unless ctx has ended. Requests made while it
+// has none wait in the queue of the zk client and cannot be withdrawn: if a thousand callers came
+// and gave up during an outage, a thousand requests would be left. connected does not guarantee
+// that the next call succeeds.
 func (c *Client) connected(ctx context.Context) error {
+	if err := Ended(ctx); err != nil {
+		return err
+	}
 	var began time.Time
 	for retry := c.retry(); ; {
 		if c.link.IsClosed() {
@@ -203,9 +206,6 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 	var none T
 	retry := c.retry()
 	for {
-		if err := Ended(ctx); err != nil {
-			return none, err
-		}
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
@@ -255,9 +255,6 @@ const (
 // the server refused, in which case it did none of them; or one of the constants above.
 func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (replies []zk.MultiResponse, failed int, err error) {
 	for retry := c.retry(); ; {
-		if err := Ended(ctx); err != nil {
-			return nil, NotDone, err
-		}
 		if err := c.connected(ctx); err != nil {
 			return nil, NotDone, err
 		}

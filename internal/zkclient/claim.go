@@ -59,9 +59,6 @@ var (
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt int, err error) {
 	retry := c.retry()
 	for {
-		if err := Ended(ctx); err != nil {
-			return nil, 0, err
-		}
 		if err := c.connected(ctx); err != nil {
 			return nil, 0, err
 		}

@@ -61,9 +61,6 @@ func Of(conn *zk.Conn) *Client {
 // Session waits until there is a session and returns its id, which is never 0.
 func (c *Client) Session(ctx context.Context) (int64, error) {
 	for retry := c.retry(); ; {
-		if err := Ended(ctx); err != nil {
-			return 0, err
-		}
 		if err := c.connected(ctx); err != nil {
 			return 0, err
 		}

@@ -285,7 +285,7 @@ var ofTheSession = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "a request that is made in an outage stays in the client's queue when the caller has gone",
 		old:  "if err := c.connected(ctx); err != nil {\n\t\t\treturn none, err\n\t\t}",
-		new:  "",
+		new:  "if err := Ended(ctx); err != nil {\n\t\t\treturn none, err\n\t\t}",
 		test: inSession("TestAnOutageLeavesNoQueueOfRequests"),
 
 		unexplored: "it costs memory, which no world counts",
