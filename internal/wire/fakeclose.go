@@ -64,16 +64,6 @@ func (f *fakeClose) read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fakeCloseBegun returns the fakeClose once it has begun, or nil.
-func (w *packetConn) fakeCloseBegun() *fakeClose {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.phase != fakingClose {
-		return nil
-	}
-	return w.fakeClose
-}
-
 // beginFakeClose begins the fakeClose if the handshake failed because the user closed the client.
 func (w *packetConn) beginFakeClose() bool {
 	w.mu.Lock()

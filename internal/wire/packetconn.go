@@ -149,11 +149,18 @@ func (w *packetConn) note(p []byte) (send []byte) {
 
 // Read returns the server's frames to the client, each after it has been inspected.
 func (w *packetConn) Read(p []byte) (int, error) {
-	if f := w.fakeCloseBegun(); f != nil {
-		return f.read(p)
+	w.mu.Lock()
+	phase := w.phase
+	w.mu.Unlock()
+	if phase == fakingClose {
+		return w.fakeClose.read(p)
 	}
 	if w.left == 0 {
-		if err := w.nextFrame(); err != nil {
+		next := w.nextFrame
+		if phase == handshake {
+			next = w.readHandshake
+		}
+		if err := next(); err != nil {
 			if w.beginFakeClose() {
 				return w.Read(p)
 			}
@@ -169,15 +176,9 @@ func (w *packetConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// nextFrame waits for a frame and inspects its first bytes, which stay in the buffer.
+// nextFrame waits for a frame behind the handshake and inspects its first bytes, which stay in the
+// buffer.
 func (w *packetConn) nextFrame() error {
-	w.mu.Lock()
-	phase := w.phase
-	w.mu.Unlock()
-	if phase == handshake {
-		return w.readHandshake()
-	}
-
 	for {
 		head, err := w.in.Peek(lengthSize)
 		if err != nil {
