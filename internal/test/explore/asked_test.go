@@ -12,12 +12,8 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// The word that asks a member to release, as Curator's Revoker writes it, and one that asks for
-// nothing.
-var (
-	theWord   = []byte("__REVOKE__")
-	otherWord = []byte("written by hand")
-)
+// otherWord is what is written into a node and asks for nothing.
+const otherWord = "written by hand"
 
 // requests is what is known of the requests to release that the nemesis has made.
 type requests struct {
@@ -29,18 +25,18 @@ func newRequests() requests {
 	return requests{make(map[string]bool), make(map[string]int64)}
 }
 
-// asking is called before the nemesis writes into a node.
-func (l *ledger) asking(node string, request bool) {
+// writing is called before the nemesis writes into a node.
+func (l *ledger) writing(node string, asks bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.requests.since, node)
-	if request {
+	if asks {
 		l.requests.made[claimOf(node)] = true
 	}
 }
 
-// asked is called when a node contains a request.
-func (l *ledger) asked(node string) {
+// contains is called when a node contains a request.
+func (l *ledger) contains(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.requests.since[node] = l.clock.now()
@@ -86,9 +82,9 @@ func (t *tenure) listens(requested <-chan struct{}, since int64) {
 	}
 }
 
-// ask writes into the node of a member: a request to release, as the library or Curator makes it,
-// or something else, or both.
-func (n *nemesis) ask() {
+// scribble writes into the node of a member: a request to release, as the library or Curator makes
+// it, or something else, or both.
+func (n *nemesis) scribble() {
 	line := n.inLine()
 	if len(line) == 0 {
 		return
@@ -104,7 +100,7 @@ func (n *nemesis) ask() {
 		return
 	}
 	how := n.random.IntN(6)
-	n.asking(node, how > 1)
+	n.writing(node, how > 1)
 	n.say("ask", "%s is written to, in way %d", node, how)
 	clean := true // no other client writes into the node
 	switch how {
@@ -115,7 +111,7 @@ func (n *nemesis) ask() {
 			n.complain("a member that has gone is asked to release: %v", err)
 		}
 	case 2:
-		writeInto(n.admin, node, theWord)
+		writeInto(n.admin, node, request)
 	case 3:
 		n.request(ctx, n.admin, node, was.Czxid)
 	case 4: // two at once, by one connection, so that both read before either writes
@@ -132,7 +128,7 @@ func (n *nemesis) ask() {
 			func() { writeInto(from, node, otherWord) },
 		)
 	}
-	n.written(ctx, node, how, clean, string(before) == string(theWord), was)
+	n.written(ctx, node, how, clean, string(before) == request, was)
 }
 
 // written looks at what has become of a node.
@@ -141,9 +137,9 @@ func (n *nemesis) written(ctx context.Context, node string, how int, clean, wasA
 	if err != nil || is.Czxid != was.Czxid {
 		return
 	}
-	asked := string(data) == string(theWord)
+	asked := string(data) == request
 	if asked {
-		n.asked(node)
+		n.contains(node)
 	}
 	if !n.calm {
 		return
@@ -179,8 +175,8 @@ func (n *nemesis) request(ctx context.Context, from *zklocks.Conn, node string, 
 	return err
 }
 
-func writeInto(from *zklocks.Conn, node string, data []byte) {
-	_, _ = from.Client().Set(node, data, -1) // the member may have gone
+func writeInto(from *zklocks.Conn, node, data string) {
+	_, _ = from.Client().Set(node, []byte(data), -1) // the member may have gone
 }
 
 func (n *nemesis) atOnce(calls ...func()) {

@@ -1,10 +1,14 @@
 package explore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -27,11 +31,15 @@ func election(world *world, e *leader.Election, path string) *lock {
 			if err != nil {
 				return nil, err
 			}
-			return &grip{held: h, kind: history.Exclusive, give: h.Release}, nil
+			return &grip{held: h, kind: history.Exclusive, give: h.Release, proclaim: proclaimer(e, h)}, nil
 		},
 		members: e.Queue,
 		part:    func(*worker) (*part, bool) { return nil, false }, // an Election is no Locker
 	}
+}
+
+func proclaimer(e *leader.Election, term *zklocks.Hold) func(context.Context, []byte) error {
+	return func(ctx context.Context, data []byte) error { return e.Proclaim(ctx, term, data) }
 }
 
 func elected(ctx context.Context, world *world, e *leader.Election) (*grip, error) {
@@ -49,7 +57,7 @@ func elected(ctx context.Context, world *world, e *leader.Election) (*grip, erro
 		stop()
 		return nil, err
 	case h := <-terms:
-		return &grip{held: h, kind: history.Exclusive, give: h.Release, after: func() {
+		return &grip{held: h, kind: history.Exclusive, give: h.Release, proclaim: proclaimer(e, h), after: func() {
 			stop()
 			close(over)
 			if err := <-returned; !errors.Is(err, ctx.Err()) && !errors.Is(err, zk.ErrClosing) {
@@ -59,49 +67,219 @@ func elected(ctx context.Context, world *world, e *leader.Election) (*grip, erro
 	}
 }
 
-// A shown is a view of a leader that Observe has yielded as current, until it yielded the next.
-type shown struct {
-	token       int64
-	from, until int64
-	who         string
+// A position is what Leader and Observe show: a term, and how often its leader has proclaimed. No
+// position comes after a larger one.
+type position struct {
+	token int64 // 0: there is no leader
+	said  int
 }
 
-// view follows the leader of a path from one host until the end.
-func (h *host) view(path int) {
-	w := h.world
-	for time.Now().Before(w.end) {
-		c := h.client()
-		e := c.locks[path].election
-		ctx, cancel := context.WithDeadline(context.Background(), w.end)
-		var last shown
-		for v, err := range e.Observe(ctx) {
-			now := w.clock.now()
-			if last.token != 0 {
-				last.until = now
-				w.mu.Lock()
-				w.shown[w.paths[path]] = append(w.shown[w.paths[path]], last)
-				w.mu.Unlock()
+func (p position) String() string { return fmt.Sprintf("%d/%d", p.token, p.said) }
+
+// positionOf is the position that a leader is shown in. asked: its data are a request to release,
+// and how often it has proclaimed is not known.
+func (w *world) positionOf(m zklocks.Member) (p position, asked bool) {
+	p.token = m.Token
+	var said position
+	if _, err := fmt.Sscanf(string(m.Data), "%d/%d", &said.token, &said.said); err == nil {
+		if p.said = said.said; said.token != m.Token {
+			w.complain("%s of token %d is shown with what that of token %d has proclaimed", m.Path, m.Token, said.token)
+		}
+	}
+	if asked = string(m.Data) == request; asked != m.ReleaseRequested {
+		w.complain("%s is shown as asked to release: %v; its data: %q", m.Path, m.ReleaseRequested, m.Data)
+	}
+	return p, asked
+}
+
+// request is what the node of a member contains that is asked to release.
+const request = "__REVOKE__"
+
+// A shown is a view that Observe has yielded, until it yielded the next.
+type shown struct {
+	position
+	none, asked, current bool // none: nothing was yielded yet
+	begun, from, until   int64
+	who                  string
+}
+
+func (s shown) String() string {
+	if s.none {
+		return "nothing"
+	}
+	return fmt.Sprintf("%v (current: %v, asked to release: %v)", s.position, s.current, s.asked)
+}
+
+// A viewer follows the leader of a path from one host until the end, by one Observe after another.
+type viewer struct {
+	host *host
+	path int
+	seen position // the largest that was current
+	left bool     // and then there was no leader
+
+	mu   sync.Mutex
+	last shown
+	view leader.View
+}
+
+// run observes until ctx ends.
+func (v *viewer) run(ctx context.Context) {
+	w, path := v.host.world, v.host.world.paths[v.path]
+	r := rand.New(rand.NewPCG(w.seed, uint64(1<<21+v.path)))
+	for ctx.Err() == nil {
+		c := v.host.client()
+		views, length := math.MaxInt, 10*patience
+		if w.comes {
+			views, length = 1+r.IntN(6), between(r, time.Millisecond, 4*w.session)
+		}
+		call, cancel := context.WithTimeout(ctx, length)
+		v.begins()
+		for view, err := range c.locks[v.path].election.Observe(call) {
+			v.yields(view, err)
+			if err != nil && call.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && (w.kind.tolerates == nil || !w.kind.tolerates(err)) {
+				w.complain("%s: observed by %s: %v", path, v.host.name, err)
 			}
-			last = shown{from: now, who: h.name}
-			if v.Current {
-				last.token = v.Leader.Token
-			}
-			if err != nil && ctx.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && (w.kind.tolerates == nil || !w.kind.tolerates(err)) {
-				w.complain("%s: observed by %s: %v", w.paths[path], h.name, err)
+			if views--; views == 0 {
+				break
 			}
 		}
+		v.ends()
 		cancel()
+		if w.comes && !c.closing() {
+			time.Sleep(between(r, time.Millisecond, w.session)) // virtual: leaders come and go meanwhile
+			continue
+		}
 		select { // the connection was closed under it: the next one comes in a moment
 		case <-c.replaced:
-		case <-time.After(time.Until(w.end)): // virtual
+		case <-ctx.Done():
 		}
 	}
 }
 
-// A named is a leader that Leader has returned, by the token, and when Leader was called.
+// begins: Observe is called.
+func (v *viewer) begins() {
+	now := v.host.world.clock.now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.view = leader.View{}
+	v.last = shown{none: true, begun: now, from: now, who: v.host.name}
+}
+
+// ends: the loop is left.
+func (v *viewer) ends() {
+	w := v.host.world
+	v.mu.Lock()
+	v.last.until = w.clock.now()
+	last := v.last
+	v.last = shown{none: true, begun: math.MaxInt64}
+	v.mu.Unlock()
+	if last.begun == math.MaxInt64 {
+		return // it has ended
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shown[w.paths[v.path]] = append(w.shown[w.paths[v.path]], last)
+}
+
+// yields looks at a view. Each differs from the one before; one that is not current shows the
+// leader of that, and so is not the first; and those that are current never go back, from one
+// Observe to the next, for a quorum is asked before each connection is read from.
+func (v *viewer) yields(view leader.View, err error) {
+	w := v.host.world
+	bad := func(format string, args ...any) {
+		w.complain("%s: %s is shown %+v after %+v: %s", w.paths[v.path], v.host.name, view, v.view, fmt.Sprintf(format, args...))
+	}
+	last := v.last
+	v.ends()
+	p, asked := w.positionOf(view.Leader)
+	same := view.Leader.Path == v.view.Leader.Path && view.Leader.Token == v.view.Leader.Token && bytes.Equal(view.Leader.Data, v.view.Leader.Data)
+	switch {
+	case err == nil && !last.none && same && view.Current == v.view.Current:
+		bad("nothing has changed")
+	case err == nil && last.none && !view.Current:
+		bad("there was no current one")
+	case !view.Current && !same:
+		bad("it is not current, and another one")
+	case view.Current && err != nil:
+		bad("it is current, and the last: %v", err)
+	}
+	switch {
+	case !view.Current:
+	case p.token == 0:
+		v.left = v.seen.token != 0
+	case p.token < v.seen.token, p.token == v.seen.token && v.left:
+		bad("that of token %d had gone", p.token)
+	case p.token == v.seen.token && p.said < v.seen.said && !asked:
+		bad("it is what the leader had proclaimed before")
+	default:
+		if !asked || p.token != v.seen.token {
+			v.seen = p
+		}
+		v.left = false
+	}
+	if err != nil {
+		return // the loop is left
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.view = view
+	v.last = shown{position: p, asked: asked, current: view.Current, begun: last.begun, from: w.clock.now(), who: v.host.name}
+}
+
+// shows reports whether the position is shown at the moment, as current.
+func (v *viewer) shows(p position) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.last.current && !v.last.asked && v.last.position == p
+}
+
+// lastWords: when all faults are over all viewers of a path hear what a leader proclaims, and then
+// that there is none. Changes may be left out, but never the last.
+func (w *world) lastWords(path int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	e := w.hosts[0].client().locks[path].election
+	w.candidates(w.paths[path], 1)
+	defer w.candidates(w.paths[path], -1)
+	h, err := e.Campaign(ctx)
+	if err != nil {
+		if w.kind.tolerates == nil || !w.kind.tolerates(err) {
+			w.complain("%s: the last campaign: %v", w.paths[path], err)
+		}
+		return
+	}
+	p := position{h.Token(), 1}
+	if err := e.Proclaim(ctx, h, []byte(p.String())); err != nil {
+		w.complain("%s: the last proclaims: %v", w.paths[path], err)
+	}
+	w.allSee(path, p)
+	if err := h.Release(ctx); err != nil {
+		w.complain("%s: the last resigns: %v", w.paths[path], err)
+	}
+	w.allSee(path, position{})
+}
+
+// allSee waits until all viewers of a path have shown a position.
+func (w *world) allSee(path int, p position) {
+	deaf := slices.DeleteFunc(slices.Clone(w.viewers), func(v *viewer) bool { return v.path != path })
+	for end := time.Now().Add(20 * w.session); ; time.Sleep(w.hearing()) { // virtual: they hear of it
+		deaf = slices.DeleteFunc(deaf, func(v *viewer) bool { return v.shows(p) })
+		if len(deaf) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			w.complain("%s: %s is not shown %v, which is the last, but %v", w.paths[path], deaf[0].host.name, p, deaf[0].last)
+			return
+		}
+	}
+}
+
+// A named is a leader that Leader has returned, and when Leader was called.
 type named struct {
-	token, called int64
-	who           string
+	position
+	asked  bool
+	called int64
+	who    string
 }
 
 // ask asks for the leader of a path from one host, again and again until the end.
@@ -117,14 +295,31 @@ func (h *host) ask(path int) {
 		if err != nil {
 			continue // there is none, or the connection is closed
 		}
+		p, asked := w.positionOf(m)
 		w.mu.Lock()
-		w.named[w.paths[path]] = append(w.named[w.paths[path]], named{m.Token, called, h.name})
+		w.named[w.paths[path]] = append(w.named[w.paths[path]], named{p, asked, called, h.name})
 		w.mu.Unlock()
+		if w.reigns == 1 && r.IntN(4) == 0 {
+			h.request(m)
+		}
+	}
+}
+
+// request asks a leader to release, as a program does that has been told of it.
+func (h *host) request(m zklocks.Member) {
+	w, c := h.world, h.client()
+	ctx, cancel := context.WithDeadline(context.Background(), w.end.Add(patience))
+	defer cancel()
+	after := w.asking(m.Path)
+	err := c.conn.RequestRelease(ctx, m)
+	after(err == nil)
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !c.closing() && (w.kind.tolerates == nil || !w.kind.tolerates(err)) {
+		w.complain("%s: %s asks %s to release: %v", dirOf(m.Path), h.name, m.Path, err)
 	}
 }
 
 // former are the leaders that were named to hosts that asked after another candidate had begun to
-// lead.
+// lead, or with less than they had proclaimed by then.
 func (l *ledger) former(path string) (former []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,23 +331,166 @@ func (l *ledger) former(path string) (former []finding) {
 				break
 			}
 		}
+		for _, p := range l.said[path] {
+			if p.token == n.token && !n.asked && p.said > n.said && p.at < n.called {
+				former = append(former, finding{n.called, fmt.Sprintf("%s: %s asks for the leader at %v and is told %v, and %v was proclaimed at %v",
+					path, n.who, time.Duration(n.called), n.position, p.position, time.Duration(p.at))})
+				break
+			}
+		}
 	}
 	return former
 }
 
 // stale are the views that were current for longer than a session timeout after another candidate
-// had been told that it leads: until then a quorum must have told of that.
+// had been told that it leads, or after the leader had been told that it has proclaimed more: until
+// then a quorum must have told of that. That there is no leader is stale when one has led for as
+// long.
 func (l *ledger) stale(path string, timeout time.Duration) (stale []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.shown[path] {
+		if !s.current {
+			continue
+		}
+		bad := func(what string, since int64) {
+			stale = append(stale, finding{s.until, fmt.Sprintf("%s: %s is shown %v as current from %v to %v, and %s since %v",
+				path, s.who, s.position, time.Duration(s.from), time.Duration(s.until), what, time.Duration(since))})
+		}
 		for _, v := range l.visits[path] {
-			if v.token > s.token && v.acquired+int64(timeout) < s.until {
-				stale = append(stale, finding{s.until, fmt.Sprintf("%s: %s shows the leader of token %d as current from %v to %v, and that of token %d leads since %v",
-					path, s.who, s.token, time.Duration(s.from), time.Duration(s.until), v.token, time.Duration(v.acquired))})
+			end := s.until
+			if s.token == 0 {
+				end = min(end, v.sure)
+			}
+			if v.token > s.token && v.acquired+int64(timeout) < end && s.from < end {
+				bad(fmt.Sprintf("that of token %d leads", v.token), v.acquired)
+				break
+			}
+		}
+		for _, p := range l.said[path] {
+			if p.token == s.token && p.said > s.said && !s.asked && p.at+int64(timeout) < s.until {
+				bad(fmt.Sprintf("%v is proclaimed", p.position), p.at)
 				break
 			}
 		}
 	}
 	return stale
+}
+
+// unseen are the views that show something else than what there has been for a while and still is.
+// It is for worlds in which nothing breaks but that nodes are deleted.
+func (w *world) unseen(path string) (unseen []finding) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.periods[path] {
+		to := p.to
+		for _, s := range w.struck[p.claim] {
+			if s.end > p.called && s.begin < to {
+				to = s.begin
+			}
+		}
+		for _, s := range w.shown[path] {
+			from := max(s.from, max(p.from, s.begun)+int64(w.viewing()))
+			if right := s.current && !s.asked && s.position == p.position; !right && from < min(to, s.until) {
+				unseen = append(unseen, finding{from, fmt.Sprintf("%s: from %v to %v there is %v, and %s is shown %v at %v",
+					path, time.Duration(p.from), time.Duration(to), p.position, s.who, s, time.Duration(from))})
+				break
+			}
+		}
+	}
+	return unseen
+}
+
+// viewing is what a change may take until it is seen where nothing else breaks: an event, and a few
+// requests.
+func (p plan) viewing() time.Duration { return 2*p.hearing() + 16*p.latency }
+
+// A period is a time for which all servers have the same leader, and its node the same data.
+type period struct {
+	position
+	claim            string
+	called, from, to int64 // the call that it begins with, the return of that, and the next call
+}
+
+// A span of time, from the call of a request that the nemesis makes to the return.
+type span struct{ begin, end int64 }
+
+// A saying is what a leader has proclaimed, and when it was told so.
+type saying struct {
+	position
+	at int64
+}
+
+// candidates counts how many campaign or lead. Where none does there is no leader.
+func (l *ledger) candidates(path string, more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.campaigns[path] += more; l.campaigns[path] == 0 {
+		now := l.clock.now()
+		l.vacant[path] = &period{called: now, from: now, to: math.MaxInt64}
+		l.periods[path] = append(l.periods[path], l.vacant[path])
+	} else if p := l.vacant[path]; p != nil {
+		p.to = l.clock.now()
+		l.vacant[path] = nil
+	}
+}
+
+// states begins a period of a term.
+func (l *ledger) states(s *stay, said int, called int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.over {
+		return
+	}
+	s.period = &period{position{s.Token, said}, claimOf(nodeOf(s.hold)), called, l.clock.now(), math.MaxInt64}
+	l.periods[s.Path] = append(l.periods[s.Path], s.period)
+}
+
+// says is called right before a leader proclaims; what it returns, afterwards.
+func (l *ledger) says(s *stay, said int) (after func(done bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	called := l.clock.now()
+	s.endPeriod(called)
+	return func(done bool) {
+		if !done {
+			return
+		}
+		l.states(s, said, called)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.said[s.Path] = append(l.said[s.Path], saying{position{s.Token, said}, l.clock.now()})
+	}
+}
+
+func (s *stay) endPeriod(at int64) {
+	if s.period != nil {
+		s.period.to = min(s.period.to, at)
+	}
+}
+
+// asking is called right before the member of a node is asked to release; what it returns,
+// afterwards.
+func (l *ledger) asking(node string) (after func(done bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	claim, begin := claimOf(node), l.clock.now()
+	i := len(l.struck[claim])
+	l.struck[claim] = append(l.struck[claim], span{begin, math.MaxInt64})
+	return func(done bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		now := l.clock.now()
+		if l.struck[claim][i].end = now; done && l.asked[claim] == 0 {
+			l.asked[claim] = now
+		}
+	}
+}
+
+// isAsked reports whether a hold that has begun so long ago was asked to release, also so long ago.
+func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := l.asked[claimOf(nodeOf(s.hold))]
+	return at != 0 && max(at, s.Acquired)+int64(ago) < l.clock.now()
 }

@@ -183,7 +183,7 @@ func (c *campaign) table(took time.Duration) string {
 func (c *campaign) meaning(t *testing.T) {
 	for _, what := range []string{
 		"exclusive", "shared", "permits", "canceled", "busy", "lost", "downgraded", "re-entered", "verified", "written", "written in vain", "resized",
-		"crowds", "released in the background",
+		"crowds", "released in the background", "proclaimed", "terms", "panics", "overdue",
 	} {
 		if c.tally[what] == 0 {
 			t.Errorf("never %s: the run means nothing", what)
@@ -191,7 +191,7 @@ func (c *campaign) meaning(t *testing.T) {
 	}
 	for _, what := range []string{
 		"cut", "partition", "nothing in", "nothing out", "freeze", "expire", "delete", "close",
-		"limits", "moved", "member killed", "member paused", "member isolated", "member lags", "leader changed",
+		"limits", "moved", "usurped", "strewn", "member killed", "member paused", "member isolated", "member lags", "leader changed",
 	} {
 		if c.faults[what] == 0 {
 			t.Errorf("never %s: the run means nothing", what)

@@ -88,7 +88,15 @@ var kindsOfWorlds = []kind{
 	{name: "asked", bend: narrow, strike: (*nemesis).ask},
 	// The same where nothing else breaks: a holder that listens hears of each request, and of no
 	// other write.
-	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).ask, calm: true},
+	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).scribble, calm: true},
+	// Leaders that proclaim, fail and are asked to release, while their requests are lost.
+	{name: "terms", flavors: []string{"leader"}, bend: terms, strike: (*nemesis).usurp},
+	// The same where nothing breaks but that nodes are deleted: all news are heard at once.
+	{name: "terms and calm", flavors: []string{"leader"}, bend: calmTerms, strike: (*nemesis).hint, calm: true},
+	// Views without a leader, beside children of other programs that come and go.
+	{name: "vacant", flavors: []string{"leader"}, bend: vacant, strike: (*nemesis).strew, calm: true},
+	// Locks beside children of other programs that come and go, where nothing breaks.
+	{name: "strewn", flavors: append([]string{"semaphore"}, exclusive...), bend: strewn, strike: (*nemesis).scatter},
 }
 
 var exclusive = []string{
@@ -241,6 +249,33 @@ func sparse(p *plan, r *rand.Rand) {
 	if r.IntN(2) == 0 {
 		p.latency = 50 * time.Millisecond // a holder may release before it is told that its node is watched
 	}
+}
+
+// terms is a narrow world of leaders.
+func terms(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.members, p.reigns = 3, 1+r.IntN(2)
+}
+
+// calmTerms: what a leader proclaims mostly stays for long enough to be seen.
+func calmTerms(p *plan, r *rand.Rand) {
+	terms(p, r)
+	calm(p, r)
+	p.rest = between(r, 100*time.Millisecond, time.Second)
+	p.stay, p.newsy = between(r, 100*time.Millisecond, time.Second), true
+}
+
+// vacant: candidates come seldom, and observers often.
+func vacant(p *plan, r *rand.Rand) {
+	calmTerms(p, r)
+	p.hosts, p.workers, p.comes = 2, 1, r.IntN(2) == 0
+	p.idle, p.reap, p.length = between(r, time.Second, 20*time.Second), time.Second, time.Minute
+}
+
+// strewn is a quiet world of permits and exclusive locks.
+func strewn(p *plan, r *rand.Rand) {
+	quiet(p, r)
+	p.rest = between(r, 10*time.Millisecond, 500*time.Millisecond)
 }
 
 func calm(p *plan, r *rand.Rand) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -56,20 +57,26 @@ type ledger struct {
 	calm  bool          // no hold is lost but where its node is deleted
 	news  time.Duration // how long before a grant a node may have been deleted, where nothing else breaks
 
-	mu      sync.Mutex
-	inside  map[string][]*stay
-	ended   map[int64]bool          // sessions that the nemesis ended at the server
-	heard   map[int64]time.Duration // the shortest timeout of a session of which its host has heard
-	deleted map[string]bool         // claims of which the nemesis deletes a node, see claimOf
-	gone    map[string]int64        // when it had deleted one
-	doomed  map[string]bool         // those by which none may hold any more
-	waited  map[string]int64        // when a claim was seen to wait
-	worn    map[string]string       // by path, the claim after which its directory should be deleted
-	visits  map[string][]*visit
-	written map[string][]write
-	shown   map[string][]shown // views of leaders, see view
-	named   map[string][]named // leaders that were asked for, see ask
-	found   []finding
+	mu        sync.Mutex
+	inside    map[string][]*stay
+	ended     map[int64]bool          // sessions that the nemesis ended at the server
+	heard     map[int64]time.Duration // the shortest timeout of a session of which its host has heard
+	deleted   map[string]bool         // claims of which the nemesis deletes a node, see claimOf
+	gone      map[string]int64        // when it had deleted one
+	doomed    map[string]bool         // those by which none may hold any more
+	waited    map[string]int64        // when a claim was seen to wait
+	worn      map[string]string       // by path, the claim after which its directory should be deleted
+	visits    map[string][]*visit
+	written   map[string][]write
+	shown     map[string][]shown // views of leaders, see view
+	named     map[string][]named // leaders that were asked for, see ask
+	said      map[string][]saying
+	periods   map[string][]*period
+	vacant    map[string]*period // the last one without a candidate, if it goes on
+	campaigns map[string]int     // how many campaign or lead
+	struck    map[string][]span  // what the nemesis does to the nodes of a claim, or a host that asks it to release
+	asked     map[string]int64   // when a claim had been asked to release
+	found     []finding
 
 	requests requests
 }
@@ -99,6 +106,7 @@ type stay struct {
 	lostC   <-chan struct{} // Lost, taken at the beginning; nil if it was not asked for
 	beside  []*stay         // those of the same hold at other paths
 	over    bool            // a call has begun that may end it
+	period  *period         // of a leader, the last one
 }
 
 // all are the stays of the hold.
@@ -120,6 +128,8 @@ func newLedger(c *clock) *ledger {
 		ended: make(map[int64]bool), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
+		said: make(map[string][]saying), periods: make(map[string][]*period), vacant: make(map[string]*period), campaigns: make(map[string]int),
+		struck: make(map[string][]span), asked: make(map[string]int64),
 		requests: newRequests(),
 	}
 }
@@ -288,6 +298,7 @@ func (l *ledger) leaveOne(s *stay) (after func(held bool)) {
 	defer l.mu.Unlock()
 	at := l.clock.now()
 	s.over = true
+	s.endPeriod(at)
 	l.inside[s.Path] = slices.DeleteFunc(l.inside[s.Path], func(o *stay) bool { return o == s })
 	return func(held bool) {
 		l.mu.Lock()
@@ -295,6 +306,7 @@ func (l *ledger) leaveOne(s *stay) (after func(held bool)) {
 		if held && !s.tainted {
 			s.sure = at
 		}
+		s.visit.sure = s.sure
 		if s.span != nil {
 			s.span.EndAt(s.sure)
 		}
@@ -311,6 +323,7 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 		l.ended[session] = true
 	} else {
 		l.deleted[claimOf(node)] = true
+		l.struck[claimOf(node)] = append(l.struck[claimOf(node)], span{l.clock.now(), math.MaxInt64})
 	}
 	for path, stays := range l.inside {
 		l.inside[path] = slices.DeleteFunc(stays, func(s *stay) bool {

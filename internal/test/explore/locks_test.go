@@ -35,10 +35,11 @@ type grip struct {
 	give      func(context.Context) error
 	downgrade func(context.Context) error // nil: not that kind
 	again     func(context.Context) (*grip, error)
-	after     func()  // when all is over; nil: nothing
-	parts     []*part // of a hold on several locks: all but the first
-	inner     *part   // the one of them that can be entered again; nil: none
-	beside    string  // what tells its path from that of the holds that it does not exclude, see mixed
+	proclaim  func(ctx context.Context, data []byte) error // nil: it is no term of a leader
+	after     func()                                       // when all is over; nil: nothing
+	parts     []*part                                      // of a hold on several locks: all but the first
+	inner     *part                                        // the one of them that can be entered again; nil: none
+	beside    string                                       // what tells its path from that of the holds that it does not exclude, see mixed
 }
 
 // A flavor is a recipe with options.

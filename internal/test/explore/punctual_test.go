@@ -16,6 +16,7 @@ type visit struct {
 	permits                    int
 	token                      int64
 	called, acquired, released int64
+	sure                       int64 // the last instant at which it was certain that it holds, once it is over
 }
 
 // aheadOf reports whether v stands in the way of w for as long as it is not released.

@@ -587,3 +587,115 @@ func (n *nemesis) shrink() {
 		}
 	}
 }
+
+// ask asks a member to release, as Curator's Revoker does.
+func (n *nemesis) ask() {
+	line := n.inLine()
+	if len(line) == 0 {
+		return
+	}
+	n.askOne(line[n.random.IntN(len(line))].path)
+}
+
+func (n *nemesis) askOne(path string) {
+	n.writing(path, true)
+	after := n.asking(path)
+	_, err := n.admin.Client().Set(path, []byte(request), -1)
+	after(err == nil)
+	if err == nil {
+		n.say("ask", "%s is asked to release", path)
+	}
+}
+
+// usurp has a leader's write, or the answer to it, wait or be lost, while all members but one may be
+// behind; and meanwhile the leader is asked to release, or is one no more.
+func (n *nemesis) usurp() {
+	h := n.host()
+	if leader := n.ensemble.Leader(); n.chance(3) {
+		d := between(n.random, 10*time.Millisecond, n.session/2)
+		for _, m := range n.ensemble.Members() {
+			if m != leader {
+				m.Lag(d)
+				defer m.Lag(0)
+			}
+		}
+	}
+	action := []proxy.Action{proxy.HoldRequest, proxy.HoldRequest, proxy.HoldReply, proxy.CutBefore, proxy.CutAfterCommit}[n.random.IntN(5)]
+	op := []proxy.Op{proxy.SetOp, proxy.SetOp, proxy.ReadOp}[n.random.IntN(3)]
+	f := h.net.packets.Nth(op, 1+n.random.IntN(2), action)
+	defer f.Cancel()
+	if !n.fires(f) {
+		return
+	}
+	line := n.inLine()
+	if len(line) == 0 {
+		return
+	}
+	n.say("usurped", "%s: %v: %v, while %s leads", h.name, action, op, line[0].path)
+	switch n.random.IntN(4) {
+	case 0:
+		n.takeAway(line[0].session, "")
+		n.ensemble.Expire(line[0].session)
+	case 1:
+		n.remove(line[0])
+	default:
+		n.askOne(line[0].path)
+	}
+	time.Sleep(between(n.random, time.Millisecond, n.session/3)) // virtual: another leads, or has heard
+}
+
+// hint asks a leader or a candidate to release, or deletes its node, and breaks nothing else.
+func (n *nemesis) hint() {
+	[]func(){n.ask, n.ask, n.prune}[n.random.IntN(3)]()
+}
+
+// strew has children of other programs come and go, and nodes of the lock.
+func (n *nemesis) strew() {
+	switch n.random.IntN(6) {
+	case 0:
+		n.prune()
+	case 1:
+		n.ask()
+	default:
+		n.scatter()
+	}
+}
+
+// scatter makes some children of other programs in the directory of a lock, or in that above, and
+// deletes them after a while. Their names are those of other recipes, or nearly those of this one.
+func (n *nemesis) scatter() {
+	zkc := n.admin.Client()
+	locks := n.hosts[0].client().locks
+	l := locks[n.random.IntN(len(locks))]
+	dir := l.dir
+	if n.chance(4) {
+		dir = l.path
+	}
+	var made []string
+	for range 1 + n.random.IntN(4) {
+		flags := []int32{zk.FlagPersistent, zk.FlagEphemeral, zk.FlagSequence, zk.FlagEphemeralSequential}[n.random.IntN(4)]
+		name := foreign[n.random.IntN(len(foreign))]
+		if flags&zk.FlagSequence == 0 {
+			name += fmt.Sprintf("%010d", n.random.IntN(1<<n.random.IntN(31)))
+		}
+		if path, err := zkc.Create(dir+"/"+name, []byte(request), flags, zk.WorldACL(zk.PermAll)); err == nil {
+			made = append(made, path)
+		}
+	}
+	n.say("strewn", "%v are there", made)
+	time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: others lock meanwhile
+	for _, path := range made {
+		if err := zkc.Delete(path, -1); err != nil {
+			n.complain("delete %s: %v", path, err)
+		}
+	}
+	n.say("", "%v are gone", made)
+}
+
+// foreign are the beginnings of names that are those of no recipe here, whatever number follows.
+var foreign = []string{
+	"", "x", "lock", "clock-", "-lock-", "_c_-lock-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-latch-",
+	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-LOCK-", "_c_0f8fad5b-d9cb-469f-a165-70867728950elock-", "_c_zf8fad5b-d9cb-469f-a165-70867728950e-lock-",
+	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-lock-0", "076e6e61c0cde965b0859f41aaeb74ff__lease__", "076e6e61c0cde965b0859f41aaeb74ff_lock__",
+	"permit-x", "write-x", "read-x", "лок-", "lock-released-",
+}

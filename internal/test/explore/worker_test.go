@@ -51,7 +51,11 @@ func (w *worker) run() {
 		if w.chance(w.world.seldom) {
 			l = together(w, client.locks)
 		}
-		if w.cycle(client, l) {
+		cycle := w.cycle
+		if l.election != nil && w.chance(w.world.reigns) {
+			cycle = w.reign
+		}
+		if cycle(client, l) {
 			continue
 		}
 		select { // the connection was closed under it: the next one comes in a moment
@@ -97,11 +101,33 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	ctx, cancel := w.wait()
 	defer cancel()
+	w.world.candidates(l.path, 1)
+	defer w.world.candidates(l.path, -1)
 	called := w.world.clock.now()
 	g, err := l.take(ctx, w)
 	if err != nil {
 		return w.refused(ctx, c, l, err)
 	}
+	t := w.begin(c, l, g, called)
+	switch {
+	case w.chance(12):
+		t.crowd()
+	case w.chance(6):
+		t.collide()
+	default:
+		t.alone()
+	}
+	for _, s := range t.stay.all() {
+		s.visit.released = w.world.clock.now()
+	}
+	if g.after != nil {
+		g.after()
+	}
+	return true
+}
+
+// begin notes a hold whose acquiring call has returned just now.
+func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 	w.count("cycles")
 	w.count(string(g.kind))
 	s := &stay{
@@ -121,22 +147,10 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 		s.beside = append(s.beside, &one)
 	}
 	w.world.enter(s, w.chance(2) || w.world.kind.bend != nil)
-	t := &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
-	switch {
-	case w.chance(12):
-		t.crowd()
-	case w.chance(6):
-		t.collide()
-	default:
-		t.alone()
+	if g.proclaim != nil {
+		w.world.states(s, 0, called)
 	}
-	for _, s := range t.stay.all() {
-		s.visit.released = w.world.clock.now()
-	}
-	if g.after != nil {
-		g.after()
-	}
-	return true
+	return &tenure{worker: w, client: c, lock: l, grip: g, stay: s}
 }
 
 // refused looks at the error of an acquisition.
@@ -174,6 +188,7 @@ type tenure struct {
 	*grip
 	stay *stay
 	lost bool // the hold has said so
+	said int  // how often it has proclaimed
 }
 
 func (t *tenure) bad(format string, args ...any) {
@@ -219,6 +234,12 @@ func (t *tenure) alone() {
 	}
 	if t.downgrade != nil && t.chance(4) {
 		t.toRead()
+	}
+	for range t.random.IntN(3) {
+		if t.proclaim != nil && !t.lost {
+			t.proclaims()
+			t.dwell(t.length())
+		}
 	}
 	if t.chance(t.world.proofs) && !t.lost {
 		t.verify()
@@ -522,6 +543,9 @@ func (t *tenure) release() {
 	}
 	if t.Held() {
 		t.bad("released, and Held says true")
+	}
+	if t.proclaim != nil && t.chance(4) {
+		t.proclaims()
 	}
 }
 

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -53,6 +54,9 @@ type plan struct {
 	rashness int           // one in so many callers gives up after a while
 	seldom   int           // one in so many holds is of several locks
 	long     int           // one in so many holds lasts for as long as a session or several
+	reigns   int           // one in so many candidates is a Run of several terms; 1: they are asked to release, too
+	comes    bool          // observers come and go
+	newsy    bool          // nothing breaks but nodes, so that all news are heard in a moment
 	proofs   int           // one in so many holds is verified
 	asks     int           // one in so many holders ever asks its hold
 	grain    time.Duration // callers release and give up, and packets arrive, at multiples of it, so at the same instants; 0: at any
@@ -76,7 +80,7 @@ func draw(seed uint64) plan {
 		latency: []time.Duration{100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond}[r.IntN(3)],
 	}
 	p.tick = p.session / []time.Duration{2, 4}[r.IntN(2)]
-	p.long, p.seldom, p.proofs, p.asks, p.rashness = 40, 4, 100, 2, 5
+	p.long, p.seldom, p.proofs, p.asks, p.rashness, p.reigns = 40, 4, 100, 2, 5, 3
 	p.least, p.stay, p.reap = 10*time.Microsecond, 10*time.Millisecond, time.Minute
 	p.kind = kindsOfWorlds[seed%uint64(len(kindsOfWorlds))]
 	if p.kind.bend != nil {
@@ -116,6 +120,7 @@ type world struct {
 	doors    map[int]func() // ends listening, by member; absent while killed
 	limits   limits
 	balance  balance
+	viewers  []*viewer
 	end      time.Time // when the workers begin no further cycle
 
 	told   sync.Mutex // guards what follows
@@ -245,7 +250,10 @@ func play(t *testing.T, p plan) *result {
 // work has the workers and the nemesis run until the end.
 func (w *world) work() map[string]int {
 	var workers []*worker
-	var working, raging sync.WaitGroup
+	var working, raging, viewing sync.WaitGroup
+	views, blind := context.WithCancel(context.Background())
+	defer viewing.Wait()
+	defer blind()
 	for i, h := range w.hosts {
 		for j := range w.workers {
 			k := &worker{
@@ -259,7 +267,9 @@ func (w *world) work() map[string]int {
 	for _, h := range w.hosts {
 		for i, l := range h.client().locks {
 			if l.election != nil {
-				working.Go(func() { h.view(i) })
+				v := &viewer{host: h, path: i}
+				w.viewers = append(w.viewers, v)
+				viewing.Go(func() { v.run(views) })
 				working.Go(func() { h.ask(i) })
 			}
 		}
@@ -277,6 +287,11 @@ func (w *world) work() map[string]int {
 	stuck := time.AfterFunc(time.Until(w.end.Add(patience-time.Second)), w.remember)
 	working.Wait()
 	stuck.Stop()
+	for i, l := range w.hosts[0].client().locks {
+		if l.election != nil {
+			w.lastWords(i)
+		}
+	}
 	tally := make(map[string]int)
 	for _, k := range workers {
 		for what, n := range k.tally {
@@ -412,6 +427,9 @@ func (w *world) judge() string {
 			fmt.Fprintf(&b, "%s\n%d leaders were named that had gone\n", f.text, len(former))
 		}
 		w.found = append(w.found, former...)
+		if w.newsy {
+			w.found = append(w.found, w.unseen(path)...)
+		}
 	}
 	if w.quiet {
 		for _, path := range w.paths {

@@ -1,0 +1,283 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/leader"
+	"github.com/zklocks/zklocks/observe"
+)
+
+// The pauses of a Run whose function fails. Even the shortest is longer than a campaign takes at
+// which nothing breaks.
+const (
+	shortestPause = time.Second
+	longestPause  = 2 * time.Second
+)
+
+// A reign is one call of Run, of an Election of its own. Its function leads a few terms, and ends
+// each in one of the ways that a program may: it returns nil or an error, panics, or goes on for a
+// while after its context has ended. What must hold:
+//   - the context of the function ends with the term, with that of Run, when the leader is asked to
+//     release, and for no other reason;
+//   - Status says Leader while the term is held, Overdue after its loss, Follower after Run;
+//   - observers hear of an overdue function once for each session timeout that passes;
+//   - after an error Run pauses, for as long as WithBackoff says, and after all else it does not;
+//   - a panic comes out of Run as it was;
+//   - the node is gone when Run returns or panics, unless the term is lost or its deadline over.
+type reign struct {
+	*worker
+	client   *client
+	lock     *lock
+	election *leader.Election
+	ctx      context.Context // of Run
+	resign   context.CancelFunc
+	terms    int // to come
+	overdue  atomic.Int64
+
+	called int64 // when the present campaign began, or later
+	last   *zklocks.Hold
+	safe   time.Time // the deadline of the last term before its end
+	ended  time.Time // when the function has returned; zero: it never has
+	failed bool      // it has returned an error although nothing had told it to stop
+	term   atomic.Int64
+	over   atomic.Bool // Run has returned
+}
+
+var (
+	errFailure = errors.New("the function fails")
+	errPanic   = errors.New("the function panics")
+)
+
+// reign is a cycle of a worker, as cycle is.
+func (w *worker) reign(c *client, l *lock) (usable bool) {
+	ctx, cancel := w.wait()
+	defer cancel()
+	r := &reign{worker: w, client: c, lock: l, ctx: ctx, resign: cancel, terms: 1 + w.random.IntN(4), called: w.world.clock.now()}
+	observer := w.world.balance.observer()
+	observer.Overdue = func(observe.Overdue) { r.overdue.Add(1) }
+	r.election = leader.New(c.conn, l.path, leader.WithBackoff(shortestPause, longestPause), zklocks.WithObserver(observer))
+	w.world.candidates(l.path, 1)
+	err, panicked := r.run()
+	r.over.Store(true)
+	w.world.candidates(l.path, -1)
+	if s := r.election.Status(); s.State != leader.Follower {
+		r.bad("Run has returned, and Status says %v", s.State)
+	}
+	if r.last != nil {
+		r.gone()
+	}
+	switch {
+	case panicked != nil:
+		w.count("panics")
+		if panicked != errPanic {
+			r.bad("Run panics: %v", panicked)
+		}
+		return true
+	case r.last == nil:
+		return w.refused(ctx, c, l, err)
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()), w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
+		return true
+	case errors.Is(err, zk.ErrClosing) && c.closing():
+		return false
+	}
+	r.bad("Run has returned %v", err)
+	return true
+}
+
+func (r *reign) bad(format string, args ...any) {
+	r.world.complain("%s: a Run of %s: %s", r.lock.path, r.who, fmt.Sprintf(format, args...))
+}
+
+func (r *reign) run() (err error, panicked any) {
+	defer func() { panicked = recover() }()
+	return r.election.Run(r.ctx, r.lead), nil
+}
+
+// lead is the function of Run.
+func (r *reign) lead(ctx context.Context, h *zklocks.Hold) (err error) {
+	r.count("terms")
+	r.again()
+	r.terms--
+	r.last = h
+	g := &grip{held: h, kind: history.Exclusive, proclaim: proclaimer(r.election, h)}
+	t := r.begin(r.client, r.lock, g, r.called)
+	d := t.length()
+	over := time.NewTimer(d)
+	defer over.Stop()
+	for range r.random.IntN(3) {
+		if t.look() {
+			t.proclaims()
+			time.Sleep(between(r.random, time.Millisecond, r.world.stay)) // virtual: others hear of it
+		}
+		r.status(h)
+	}
+	select {
+	case <-ctx.Done():
+	case <-over.C:
+	}
+	t.look()
+	r.told(ctx, t)
+	if ctx.Err() != nil && r.chance(3) {
+		r.goOn(t)
+	}
+	r.status(h)
+	if r.terms == 0 || r.chance(8) {
+		r.resign()
+	}
+	switch r.random.IntN(4) {
+	case 0:
+		err = errFailure
+	case 1:
+		err = ctx.Err()
+	}
+	panics := r.chance(6)
+	if !r.chance(3) {
+		t.look()
+	}
+	r.safe = h.Deadline()
+	after := r.world.leave(t.stay)
+	defer func() {
+		after(false)
+		now := r.world.clock.now()
+		r.ended, r.failed = time.Now(), err != nil && ctx.Err() == nil
+		t.stay.visit.released, r.called = now, now
+		if r.failed {
+			r.called = 0 // it pauses first
+		}
+		if term := r.term.Add(1); !panics && r.world.newsy {
+			failed := r.failed
+			time.AfterFunc(r.world.hearing(), func() { r.campaigns(t, term, failed) })
+		}
+	}()
+	if panics {
+		panic(errPanic)
+	}
+	return err
+}
+
+// again looks at the pause before a term.
+func (r *reign) again() {
+	if pause := time.Since(r.ended); r.failed && pause < shortestPause {
+		r.bad("its function has failed, and leads again after %v", pause)
+	}
+}
+
+// campaigns looks at what Run does a moment after its function has returned.
+func (r *reign) campaigns(t *tenure, term int64, failed bool) {
+	s := r.election.Status().State
+	if r.over.Load() || r.term.Load() != term || r.ctx.Err() != nil {
+		return // it has ended, or led again
+	}
+	if failed && (!open(t.ReleaseRequested()) || r.world.isTainted(t.stay)) {
+		return // it was told to stop at that instant
+	}
+	if pauses := s == leader.Follower; pauses != failed {
+		r.bad("its function has failed: %v, and then its state is %v", failed, s)
+	}
+}
+
+// status compares what Status says with what the hold says before and after.
+func (r *reign) status(h *zklocks.Hold) {
+	before := h.Held()
+	s := r.election.Status().State
+	switch after := h.Held(); {
+	case after && s != leader.Leader:
+		r.bad("it leads, and Status says %v", s)
+	case !before && s != leader.Overdue:
+		r.bad("its term is lost, and Status says %v", s)
+	}
+}
+
+// told looks at the context of the function.
+func (r *reign) told(ctx context.Context, t *tenure) {
+	before, asked := t.Held(), r.world.isAsked(t.stay, r.world.hearing())
+	ended := ctx.Err() != nil
+	switch {
+	case !before && !ended:
+		t.bad("it was lost, and the context of its function goes on")
+	case asked && !ended && r.world.newsy:
+		t.bad("it is asked to release, and the context of its function goes on")
+	case ended && t.Held() && r.ctx.Err() == nil && open(t.ReleaseRequested()):
+		t.bad("the context of its function has ended, and nothing else: %v", context.Cause(ctx))
+	}
+}
+
+// goOn has the function not stop.
+func (r *reign) goOn(t *tenure) {
+	d := between(r.random, r.world.session/8, 3*r.world.session)
+	if t.Held() {
+		if r.ctx.Err() == nil {
+			time.Sleep(min(d, r.world.session/4)) // virtual: it was asked to release, and takes its time
+		}
+		return
+	}
+	r.count("overdue")
+	told := r.overdue.Load()
+	time.Sleep(d) // virtual: others lead meanwhile
+	if times := r.overdue.Load() - told; r.world.session == r.client.conn.SessionTimeout() &&
+		(times < int64(d/r.world.session) || times > int64(d/r.world.session)+1) {
+		t.bad("its function goes on for %v after the loss was seen, and observers have heard of that %d times", d, times)
+	}
+}
+
+// gone looks for the node of the last term.
+func (r *reign) gone() {
+	if r.last.Held() {
+		r.bad("Run has returned, and its last term is held")
+	}
+	if errors.Is(r.last.Err(), hold.ErrLost) || !time.Now().Before(r.safe) || r.client.closing() {
+		return
+	}
+	node := nodeOf(r.last)
+	if _, there := r.world.ensemble.Nodes()[node]; there && r.world.kind.tolerates == nil {
+		r.bad("it has returned, and %s stays", node)
+	}
+}
+
+// proclaims replaces the data of a term by its token and a number, both of which only grow. It must
+// fail once the term has ended, also while the term is not told, and must not overwrite a request
+// to release of which the term is not told.
+func (t *tenure) proclaims() {
+	ctx, cancel := t.calling()
+	defer cancel()
+	if t.chance(8) {
+		ctx = t.Context(ctx)
+	}
+	end := t.Err()
+	gone, asked := t.world.isGone(t.stay), t.world.isAsked(t.stay, 0)
+	t.said++
+	data := []byte(position{t.Token(), t.said}.String())
+	after := t.world.says(t.stay, t.said)
+	err := t.proclaim(ctx, data)
+	after(err == nil)
+	switch {
+	case err == nil && end != nil:
+		t.bad("it has proclaimed, after %v", end)
+	case err == nil && gone:
+		t.bad("it has proclaimed, although its node had been deleted")
+	case err == nil && asked && open(t.ReleaseRequested()):
+		t.bad("it has overwritten a request to release, of which it is not told")
+	case err == nil:
+		t.count("proclaimed")
+	case end != nil && !errors.Is(err, hold.ErrReleased) && !errors.Is(err, hold.ErrLost):
+		t.bad("proclaim: %v, after %v", err, end)
+	case errors.Is(err, hold.ErrReleased) && errors.Is(end, hold.ErrReleased):
+	case errors.Is(err, hold.ErrLost):
+		if end == nil {
+			t.lose()
+		}
+	case errors.Is(err, zk.ErrConnectionClosed), ctx.Err() != nil, t.closing(): // it may have been done
+	case t.world.kind.tolerates != nil && t.world.kind.tolerates(err):
+	default:
+		t.bad("proclaim: %v", err)
+	}
+}
