@@ -18,7 +18,8 @@ import (
 // Readers use it twice: to share a node while no writer is queued behind it (NodeSharing), which is
 // a matter of fairness, and to do without a listing while there is no writer at all (shortcut.go),
 // which is one of safety: a writer's touch is ordered before the reply to the reader's create, or
-// behind the create.
+// behind the create. But the server withholds the event of a touch while the client may not read
+// the directory. So the create fails unless the directory's data are still those of the listing.
 //
 // The watch takes one request each time that a writer has come. Where writers come so often that no
 // reader makes use of it, most listings do without.
@@ -41,6 +42,7 @@ type view struct {
 	session int64
 	epoch   uint64
 	mzxid   int64           // of the directory's data
+	version int32           // of them
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
 	used    *atomic.Bool    // that of the watch: views that rest on one watch share it
@@ -76,7 +78,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	if dir == nil {
 		return
 	}
-	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, newest: -1, writers: writers, used: new(atomic.Bool)}
+	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, version: dir.Version, newest: -1, writers: writers, used: new(atomic.Bool)}
 	reader := w.queue.rule(w.request, Limit{})
 	for _, n := range nodes {
 		if reader.waitsFor(n) {
@@ -137,13 +139,21 @@ func (v *view) use() {
 	}
 }
 
-// noWriter reports whether no writer was in the queue when a node was created, in that session and
-// epoch.
-func (d *dirView) noWriter(session int64, epoch uint64) bool {
+// noWriter returns the view if no writer is known to be in the queue, in that session and epoch;
+// nil otherwise.
+func (d *dirView) noWriter(session int64, epoch uint64) *view {
 	v := d.now.Load()
 	if !v.valid() || v.newest >= 0 || v.session != session || v.epoch != epoch {
-		return false
+		return nil
 	}
 	v.use()
-	return true
+	return v
 }
+
+// check fails if a writer has come since the listing, or the client may not read the directory.
+func (v *view) check() *zk.CheckVersionRequest {
+	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}
+}
+
+// refuted drops a view whose check has failed: its watch will not fire.
+func (d *dirView) refuted(v *view) { d.now.CompareAndSwap(v, nil) }

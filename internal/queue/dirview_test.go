@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -176,11 +178,52 @@ func TestWhenNoWriterIsQueued(t *testing.T) {
 				c.happen(x, m)
 				epoch := x.queue.client.Epoch()
 				view := &x.queue.view
-				if got := view.noWriter(m.sess, epoch); got != c.none {
+				if got := view.noWriter(m.sess, epoch) != nil; got != c.none {
 					t.Errorf("no writer: %v", got)
 				}
-				if view.noWriter(m.sess+1, epoch) || view.noWriter(m.sess, epoch+1) {
+				if view.noWriter(m.sess+1, epoch) != nil || view.noWriter(m.sess, epoch+1) != nil {
 					t.Error("no writer in another session, or after a reconnect")
+				}
+			})
+		})
+	}
+}
+
+// While the client may not read the directory, the server withholds the event of a writer that
+// comes. So a watch that has not fired is no evidence that none has come.
+func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
+	t.Parallel()
+	for name, forever := range map[string]bool{"for a moment": false, "from then on": true} {
+		t.Run(name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := shared(t, v)
+				reads := func() error {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
+					if err == nil {
+						err = g.Release(ctx)
+					}
+					return err
+				}
+				for range 2 {
+					x.must(nil, reads())
+				}
+				if lists := x.proxy.Seen(proxy.ListOp); lists != 1 {
+					t.Fatalf("%d listings by two readers: it means nothing", lists)
+				}
+				x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
+				x.other(znode.Write)
+				x.must(x.witness.Set(x.queue.dir, nil, -1))
+				want := zk.ErrNoAuth
+				if !forever {
+					x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
+					want = context.DeadlineExceeded
+				}
+				for range 2 {
+					if err := reads(); !errors.Is(err, want) {
+						t.Errorf("beside a writer: %v, want %v", err, want)
+					}
 				}
 			})
 		})

@@ -66,11 +66,10 @@ func (w *waiter) roomInReply() bool {
 // noWriterCached reports whether a reader knows that no writer was queued when its node was
 // created.
 func (w *waiter) noWriterCached() bool {
-	sharing := w.request.Sharing
-	if sharing == nil || !w.queue.view.noWriter(w.sess, w.epoch) {
+	if !w.noWriter.valid() {
 		return false
 	}
-	sharing.queuedAt(w.nodes[0])
+	w.request.Sharing.queuedAt(w.nodes[0])
 	return true
 }
 

@@ -29,6 +29,8 @@ type waiter struct {
 	made  zkclient.Claimed
 	nodes []znode.Node
 	lease *zkclient.Lease
+	// What a reader knew when its create was sent, which had its check; nil: nothing.
+	noWriter *view
 	// The paths of the nodes in other directories that were created with its own.
 	beside []string
 
@@ -64,8 +66,14 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		case err != nil:
 			return nil, all.named(p.Queue, err)
 		}
-		all[i] = &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit}
-		claims[i] = p.Queue.claim(p.Request, limit.Check)
+		w := &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit}
+		check := limit.Check
+		if p.Sharing != nil {
+			if w.noWriter = p.Queue.view.noWriter(sess, epoch); w.noWriter != nil {
+				check = w.noWriter.check()
+			}
+		}
+		all[i], claims[i] = w, p.Queue.claim(p.Request, check)
 	}
 	made, at, err := client.Claim(ctx, sess, claims...)
 	switch {
@@ -119,6 +127,10 @@ func (q *Queue) claim(r Request, check *zk.CheckVersionRequest) zkclient.Claim {
 // returns the error.
 func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) error {
 	q := w.queue
+	if w.noWriter != nil && (err == zk.ErrBadVersion || err == zk.ErrNoAuth) {
+		q.view.refuted(w.noWriter)
+		return nil
+	}
 	var unfound *zkclient.Unfound
 	switch touch := modes[q.cfg.Names.mode(w.request.Kind)].touch; {
 	case errors.As(err, &unfound):

@@ -4,6 +4,26 @@ package main
 // process hand one on.
 var ofTheShared = []mutant{
 	{
+		name: "reader-comes-without-a-check",
+		pkg:  "internal/queue",
+		why:  "the server withholds the event of a writer while the reader's client may not read the directory",
+		in:   "enqueue",
+		old:  `check = w.noWriter.check()`,
+		new:  `_ = check`,
+		test: inQueue("TestNoReaderBesideAWriterOfWhichNoEventTells/for a moment"),
+		kind: "forbidden",
+	},
+	{
+		name: "reader-refused-by-its-check-again-and-again",
+		pkg:  "internal/queue",
+		why:  "the watch that should drop the view does not fire",
+		in:   "dirView.refuted",
+		old:  `d.now.CompareAndSwap(v, nil)`,
+		new:  ``,
+		test: inQueue("TestNoReaderBesideAWriterOfWhichNoEventTells/from then on"),
+		kind: "forbidden",
+	},
+	{
 		name: "announcement-not-heard",
 		pkg:  "internal/queue",
 		why:  "readers go on joining, and the writer that waits starves",
