@@ -50,7 +50,10 @@ type View struct {
 //
 // The sequence ends when the loop is left, and otherwise with an error, beside the last view:
 // ctx's; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory and on the leader's
-// node; or what is wrong with the arguments of New. While the body of the loop runs no change is
+// node; or what is wrong with the arguments of New. Servers withhold the events of a node from
+// clients that may not read it: if the right is taken away while a view is shown, the view stays
+// current until Observe reads again, after five seconds, and after about as long as it has been
+// shown. While the body of the loop runs no change is
 // noticed, so a slow one acts on old views. A watch that is not needed any more stays with the
 // connection, where the next call uses it.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[View, error] {

@@ -699,3 +699,56 @@ func TestAViewIsNotCurrentAfterASlowBody(t *testing.T) {
 		}
 	})
 }
+
+// The right READ on the leader's node is taken away while it is watched: then the server withholds
+// the event of its end.
+func TestAViewIsNotCurrentWithoutTheRightToRead(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, b, c := newCandidate(s), newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, c.Election)
+		w.sees(h.Token(), true)
+		const long = 10 * time.Second
+		time.Sleep(long) // virtual: it is watched for long
+		_, err := s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		s.Must(h.Release(s.Ctx))
+		h = b.campaign()
+		time.Sleep(long) // virtual: it looks once more when it has shown the view for about twice as long
+		w.sees(h.Token(), true)
+		_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		s.Is(<-w.done, zk.ErrNoAuth)
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
+// The same of the directory, while there is no leader.
+func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, c := newCandidate(s), newCandidate(s)
+		_, err := s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		w := watch(s, s.Ctx, c.Election)
+		w.sees(0, true)
+		const long = 10 * time.Second
+		time.Sleep(long) // virtual: it is watched for long
+		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		s.Must(s.Witness.Delete(s.Dir+"/"+create(s), -1))
+		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+		s.Must(err)
+		h := a.campaign()
+		time.Sleep(long) // virtual: no event comes
+		w.sees(h.Token(), true)
+		s.Must(h.Release(s.Ctx))
+		c.conn.Close()
+	})
+}
+
+// create makes a child of the directory that is no candidate's.
+func create(s *contract.Stage) (name string) {
+	path, err := s.Witness.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
+	s.Must(err)
+	return path[len(s.Dir)+1:]
+}

@@ -378,3 +378,41 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 		}
 	})
 }
+
+// The right to read the node ahead is taken away while the waiter watches it, so the server
+// withholds the event of the deletion. The waiter finds out when it has waited about as long again.
+func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
+	t.Parallel()
+	for what, gone := range map[string]bool{"it is deleted": true, "it stays": false} {
+		t.Run(what, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				x := newPlaceInLine(t, v, 20*time.Second)
+				ahead, err := x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), x.kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
+				x.must(nil, err)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				began := time.Now()
+				time.AfterFunc(10*time.Minute, func() {
+					_, err := x.witness.SetACL(ahead, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+					x.must(nil, err)
+					if gone {
+						x.must(nil, x.witness.Delete(ahead, -1))
+					}
+				})
+				g, err := x.queue.Acquire(ctx, Request{Kind: x.kind, Nodes: 1}, true)
+				if took := time.Since(began); took > 21*time.Minute {
+					t.Errorf("it has waited for %v", took)
+				}
+				if !gone {
+					if !errors.Is(err, zk.ErrNoAuth) {
+						t.Errorf("%v, want %v", err, zk.ErrNoAuth)
+					}
+					return
+				}
+				if x.must(nil, err); err == nil {
+					x.must(nil, g.Release(ctx))
+				}
+			})
+		})
+	}
+}

@@ -194,14 +194,47 @@ func (f *follower) follow(ctx context.Context) error {
 			f.until = until
 			continue
 		}
+		if err := f.wait(known, sess, watch); err != nil && known.Err() == nil && !errors.Is(err, zkclient.ErrOver) {
+			return err
+		}
+		f.until = lease.Deadline() // as of before the change: what comes later does not confirm the last one
+	}
+	return nil
+}
+
+// wait waits for the next change, until ctx ends. The event of one is withheld while the client may
+// not read the member's node, or the directory of an empty queue. So wait reads after aclCheckDelay
+// whether it may, again after twice the delay, and so on.
+func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) error {
+	check := time.NewTimer(aclCheckDelay)
+	defer check.Stop()
+	for delay := aclCheckDelay; ; check.Reset(delay) {
 		select {
 		case event, first := <-watch.C():
 			watch.Event(event, first)
-			f.until = lease.Deadline() // as of before the change: what comes later does not confirm the last one
-		case <-known.Done():
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-check.C:
+			if same, err := f.queue.isFirst(ctx, sess, f.last.Member.Path); !same {
+				return err
+			}
+			delay *= 2
 		}
 	}
-	return nil
+}
+
+// isFirst reports whether the node exists, or, without one, whether the queue is empty.
+func (q *Queue) isFirst(ctx context.Context, sess int64, path string) (bool, error) {
+	if path == "" {
+		nodes, _, err := q.list(ctx, sess)
+		return err == nil && len(nodes) == 0, err
+	}
+	_, _, err := q.client.Get(ctx, path)
+	if err == zk.ErrNoNode {
+		return false, nil
+	}
+	return err == nil, Explain(err, "READ on "+path)
 }
 
 // watchFirst reads the first member, and watches for the next change. It returns zk.ErrNoNode if

@@ -181,7 +181,8 @@ func (w *waiter) usable() error {
 type survey struct {
 	blockers blockers
 	watches  []*zkclient.Watch // on blockers.watched, in that order; nil: not set yet
-	aclCheck *time.Timer       // nil before they are set, and once it has fired
+	aclCheck *time.Timer       // nil before they are set
+	delay    time.Duration     // what it was set to
 }
 
 func (s *survey) close() {

@@ -16,7 +16,8 @@ import (
 // aclCheckDelay: the request that sets watches on many nodes does not check READ permission, but
 // servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After this
 // delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth instead of
-// waiting forever.
+// waiting forever. The right may also be taken away later, so the waiter reads them again after
+// twice the delay, and so on: it waits at most about twice as long as it must, by few reads.
 const aclCheckDelay = 5 * time.Second
 
 // waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and
@@ -70,7 +71,8 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 		}
 	}
 	s.watches = make([]*zkclient.Watch, 0, len(blockers))
-	s.aclCheck = time.NewTimer(aclCheckDelay)
+	s.delay = aclCheckDelay
+	s.aclCheck = time.NewTimer(s.delay)
 	for i, n := range blockers {
 		if watches[i] == nil {
 			b.remove(n, false)
@@ -106,18 +108,15 @@ const (
 // firstEvent waits for the first event: that of the blocker watched[i], or another.
 func (w *waiter) firstEvent(ctx context.Context, s *survey) (i int, event zk.Event, next turn, err error) {
 	for {
-		var check <-chan time.Time
-		if s.aclCheck != nil {
-			check = s.aclCheck.C
-		}
-		i, event, err = w.first(ctx, s.watches, check)
+		i, event, err = w.first(ctx, s.watches, s.aclCheck.C)
 		switch {
 		case err != nil:
 			return i, event, failed, err
 		case i != checkACL:
 			return i, event, pending, nil
 		}
-		s.aclCheck = nil
+		s.delay *= 2
+		s.aclCheck.Reset(s.delay)
 		if next, err := w.readNodes(ctx, slices.Concat(s.blockers.watched, w.nodes)); next != pending {
 			return i, event, next, err
 		}

@@ -560,6 +560,16 @@ var ofTheLine = []mutant{
 		test: inRwlock("TestAWriterDoesNotFollowAReader"),
 	},
 	{
+		name: "right-to-read-looked-at-once",
+		pkg:  "internal/queue",
+		why:  "the server withholds the event of the node ahead, and the waiter waits forever",
+		in:   "waiter.firstEvent",
+		old:  `s.aclCheck.Reset(s.delay)`,
+		new:  ``,
+		test: inQueue("TestAWaiterThatMayNotReadTheNodeAheadAnyMore/it is deleted"),
+		kind: "forbidden",
+	},
+	{
 		name: "followed-without-a-look",
 		pkg:  "internal/queue",
 		why:  "the follower's own node may have been deleted, or the event be late",
