@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -134,18 +135,20 @@ func (v *viewer) run(ctx context.Context) {
 		}
 		call, cancel := context.WithTimeout(ctx, length)
 		v.begins()
+		refused := false
 		for view, err := range c.locks[v.path].election.Observe(call) {
-			v.yields(view, err)
-			if err != nil && call.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && (w.kind.tolerates == nil || !w.kind.tolerates(err)) {
+			last := v.yields(view, err)
+			if err != nil && call.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && !w.tolerated(path, last.from, err) {
 				w.complain("%s: observed by %s: %v", path, v.host.name, err)
 			}
+			refused = errors.Is(err, zk.ErrNoAuth)
 			if views--; views == 0 {
 				break
 			}
 		}
 		v.ends()
 		cancel()
-		if w.comes && !c.closing() {
+		if (w.comes || refused) && !c.closing() {
 			time.Sleep(between(r, time.Millisecond, w.session)) // virtual: leaders come and go meanwhile
 			continue
 		}
@@ -184,12 +187,12 @@ func (v *viewer) ends() {
 // yields looks at a view. Each differs from the one before; one that is not current shows the
 // leader of that, and so is not the first; and those that are current never go back, from one
 // Observe to the next, for a quorum is asked before each connection is read from.
-func (v *viewer) yields(view leader.View, err error) {
+func (v *viewer) yields(view leader.View, err error) (last shown) {
 	w := v.host.world
 	bad := func(format string, args ...any) {
 		w.complain("%s: %s is shown %+v after %+v: %s", w.paths[v.path], v.host.name, view, v.view, fmt.Sprintf(format, args...))
 	}
-	last := v.last
+	last = v.last
 	v.ends()
 	p, asked := w.positionOf(view.Leader)
 	same := view.Leader.Path == v.view.Leader.Path && view.Leader.Token == v.view.Leader.Token && bytes.Equal(view.Leader.Data, v.view.Leader.Data)
@@ -218,12 +221,13 @@ func (v *viewer) yields(view leader.View, err error) {
 		v.left = false
 	}
 	if err != nil {
-		return // the loop is left
+		return last // the loop is left
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.view = view
 	v.last = shown{position: p, asked: asked, current: view.Current, begun: last.begun, from: w.clock.now(), who: v.host.name}
+	return last
 }
 
 // shows reports whether the position is shown at the moment, as current.
@@ -243,7 +247,7 @@ func (w *world) lastWords(path int) {
 	defer w.candidates(w.paths[path], -1)
 	h, err := e.Campaign(ctx)
 	if err != nil {
-		if w.kind.tolerates == nil || !w.kind.tolerates(err) {
+		if !w.tolerated(w.paths[path], w.clock.now(), err) {
 			w.complain("%s: the last campaign: %v", w.paths[path], err)
 		}
 		return
@@ -262,7 +266,7 @@ func (w *world) lastWords(path int) {
 // allSee waits until all viewers of a path have shown a position.
 func (w *world) allSee(path int, p position) {
 	deaf := slices.DeleteFunc(slices.Clone(w.viewers), func(v *viewer) bool { return v.path != path })
-	for end := time.Now().Add(20 * w.session); ; time.Sleep(w.hearing()) { // virtual: they hear of it
+	for end := time.Now().Add(20*w.session + 2*w.length); ; time.Sleep(w.hearing()) { // virtual: they hear of it
 		deaf = slices.DeleteFunc(deaf, func(v *viewer) bool { return v.shows(p) })
 		if len(deaf) == 0 {
 			return
@@ -310,10 +314,10 @@ func (h *host) request(m zklocks.Member) {
 	w, c := h.world, h.client()
 	ctx, cancel := context.WithDeadline(context.Background(), w.end.Add(patience))
 	defer cancel()
-	after := w.asking(m.Path)
+	called, after := w.clock.now(), w.asking(m.Path)
 	err := c.conn.RequestRelease(ctx, m)
 	after(err == nil)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && !c.closing() && (w.kind.tolerates == nil || !w.kind.tolerates(err)) {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !c.closing() && !w.tolerated(dirOf(m.Path), called, err) {
 		w.complain("%s: %s asks %s to release: %v", dirOf(m.Path), h.name, m.Path, err)
 	}
 }
@@ -350,8 +354,8 @@ func (l *ledger) stale(path string, timeout time.Duration) (stale []finding) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.shown[path] {
-		if !s.current {
-			continue
+		if !s.current || slices.ContainsFunc(l.forbidden[path], func(f *span) bool { return f.begin < s.until && s.from < f.end }) {
+			continue // the server may have withheld the event
 		}
 		bad := func(what string, since int64) {
 			stale = append(stale, finding{s.until, fmt.Sprintf("%s: %s is shown %v as current from %v to %v, and %s since %v",
@@ -493,4 +497,39 @@ func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 	defer l.mu.Unlock()
 	at := l.asked[claimOf(nodeOf(s.hold))]
 	return at != 0 && max(at, s.Acquired)+int64(ago) < l.clock.now()
+}
+
+// tolerated reports whether a call at a path, made at an instant, may return the error: the kind of
+// the world says so, or a right was missing meanwhile.
+func (w *world) tolerated(path string, called int64, err error) bool {
+	if errors.Is(err, zk.ErrNoAuth) {
+		return w.isForbidden(path, called) && strings.Contains(err.Error(), ": it takes ")
+	}
+	return err != nil && w.kind.tolerates != nil && w.kind.tolerates(err)
+}
+
+// tolerated is that of a call on a hold.
+func (t *tenure) tolerated(err error) bool {
+	return t.world.tolerated(t.lock.path, t.stay.Acquired, err)
+}
+
+// isForbidden reports whether a right was missing at a path at some time since an instant.
+func (l *ledger) isForbidden(path string, since int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.forbidden[path], func(s *span) bool { return s.end > since })
+}
+
+// forbids is called right before a right is taken away at a path; what it returns, when that is
+// restored.
+func (l *ledger) forbids(path string) (restored func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &span{l.clock.now(), math.MaxInt64}
+	l.forbidden[path] = append(l.forbidden[path], s)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		s.end = l.clock.now()
+	}
 }

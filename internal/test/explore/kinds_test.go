@@ -97,6 +97,8 @@ var kindsOfWorlds = []kind{
 	{name: "vacant", flavors: []string{"leader"}, bend: vacant, strike: (*nemesis).strew, calm: true},
 	// Locks beside children of other programs that come and go, where nothing breaks.
 	{name: "strewn", flavors: append([]string{"semaphore"}, exclusive...), bend: strewn, strike: (*nemesis).scatter},
+	// Rights that are taken away for a while, and nothing else breaks: no hold is lost by that.
+	{name: "forbidden", flavors: exclusive, bend: forbidden, strike: (*nemesis).forbid, calm: true},
 }
 
 var exclusive = []string{
@@ -276,6 +278,16 @@ func vacant(p *plan, r *rand.Rand) {
 func strewn(p *plan, r *rand.Rand) {
 	quiet(p, r)
 	p.rest = between(r, 10*time.Millisecond, 500*time.Millisecond)
+}
+
+// forbidden is a narrow world in which half of all holders ask for proofs.
+func forbidden(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hands, p.proofs, p.seldom, p.reigns = 0, 2, math.MaxInt, 2
+	p.rest = between(r, 100*time.Millisecond, 2*time.Second)
+	if r.IntN(2) == 0 { // waiters watch for so long that they have looked whether they may
+		p.stay, p.least, p.length = 15*time.Second, 6*time.Second, 2*time.Minute
+	}
 }
 
 func calm(p *plan, r *rand.Rand) {

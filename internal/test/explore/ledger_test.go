@@ -76,6 +76,7 @@ type ledger struct {
 	campaigns map[string]int     // how many campaign or lead
 	struck    map[string][]span  // what the nemesis does to the nodes of a claim, or a host that asks it to release
 	asked     map[string]int64   // when a claim had been asked to release
+	forbidden map[string][]*span // when rights were missing at a path
 	found     []finding
 
 	requests requests
@@ -129,7 +130,7 @@ func newLedger(c *clock) *ledger {
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
 		said: make(map[string][]saying), periods: make(map[string][]*period), vacant: make(map[string]*period), campaigns: make(map[string]int),
-		struck: make(map[string][]span), asked: make(map[string]int64),
+		struck: make(map[string][]span), asked: make(map[string]int64), forbidden: make(map[string][]*span),
 		requests: newRequests(),
 	}
 }

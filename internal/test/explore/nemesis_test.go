@@ -123,16 +123,22 @@ func (n *nemesis) strikeSession() {
 		if !n.chance(3) {
 			return
 		}
-		n.say("close", "%s: its connection is closed", h.name)
-		c.mu.Lock()
-		closed := c.closed
-		c.closed = true
-		c.mu.Unlock()
-		if !closed {
-			_ = c.conn.Close()                                         // there may be no server to answer it
-			time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the host is without a connection
-			h.connect()
-		}
+		n.close(h)
+	}
+}
+
+// close closes the connection of a host, and gives it another one.
+func (n *nemesis) close(h *host) {
+	n.say("close", "%s: its connection is closed", h.name)
+	c := h.client()
+	c.mu.Lock()
+	closed := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !closed {
+		_ = c.conn.Close()                                         // there may be no server to answer it
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: the host is without a connection
+		h.connect()
 	}
 }
 

@@ -607,8 +607,8 @@ func (n *nemesis) askOne(path string) {
 	}
 }
 
-// usurp has a leader's write, or the answer to it, wait or be lost, while all members but one may be
-// behind; and meanwhile the leader is asked to release, or is one no more.
+// usurp has a leader's write, or the answer to it, wait or be lost, while all members but one may
+// be behind; and meanwhile the leader is asked to release, or is one no more.
 func (n *nemesis) usurp() {
 	h := n.host()
 	if leader := n.ensemble.Leader(); n.chance(3) {
@@ -695,7 +695,40 @@ func (n *nemesis) scatter() {
 // foreign are the beginnings of names that are those of no recipe here, whatever number follows.
 var foreign = []string{
 	"", "x", "lock", "clock-", "-lock-", "_c_-lock-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-", "_c_0f8fad5b-d9cb-469f-a165-70867728950e-latch-",
-	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-LOCK-", "_c_0f8fad5b-d9cb-469f-a165-70867728950elock-", "_c_zf8fad5b-d9cb-469f-a165-70867728950e-lock-",
+	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-LOCK-",
+	"_c_0f8fad5b-d9cb-469f-a165-70867728950elock-", "_c_zf8fad5b-d9cb-469f-a165-70867728950e-lock-",
 	"_c_0f8fad5b-d9cb-469f-a165-70867728950e-lock-0", "076e6e61c0cde965b0859f41aaeb74ff__lease__", "076e6e61c0cde965b0859f41aaeb74ff_lock__",
 	"permit-x", "write-x", "read-x", "лок-", "lock-released-",
+}
+
+// forbid takes rights away for a while: on the directory of a lock, or on a node in it. Where nodes
+// could not be deleted the processes are restarted then.
+func (n *nemesis) forbid() {
+	zkc := n.admin.Client()
+	path := n.paths[n.random.IntN(len(n.paths))]
+	if line := n.inLine(); len(line) > 0 && n.chance(2) {
+		path = line[n.random.IntN(len(line))].path
+	}
+	lock, missing := path, []int32{zk.PermRead, zk.PermWrite, zk.PermCreate, zk.PermDelete}[n.random.IntN(4)]
+	if strings.Count(path, "/") > 1 {
+		lock = dirOf(path)
+	}
+	restored := n.forbids(lock)
+	_, err := zkc.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
+	if err != nil {
+		restored()
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: there is none at the moment
+		return
+	}
+	d := n.while()
+	n.say("forbidden", "%s: without the rights %#x for %v", path, missing, d)
+	time.Sleep(d) // virtual: others are refused
+	_, err = zkc.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+	n.say("", "%s: all rights are back: %v", path, err)
+	restored()
+	if missing == zk.PermDelete && path == lock {
+		for _, h := range n.hosts {
+			n.close(h)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +51,7 @@ type reign struct {
 	failed bool      // it has returned an error although nothing had told it to stop
 	term   atomic.Int64
 	over   atomic.Bool // Run has returned
+	began  int64
 }
 
 var (
@@ -65,6 +67,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 	observer := w.world.balance.observer()
 	observer.Overdue = func(observe.Overdue) { r.overdue.Add(1) }
 	r.election = leader.New(c.conn, l.path, leader.WithBackoff(shortestPause, longestPause), zklocks.WithObserver(observer))
+	r.began = r.called
 	w.world.candidates(l.path, 1)
 	err, panicked := r.run()
 	r.over.Store(true)
@@ -83,8 +86,8 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 		}
 		return true
 	case r.last == nil:
-		return w.refused(ctx, c, l, err)
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()), w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
+		return w.refused(ctx, c, l, r.began, err)
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()), w.world.tolerated(l.path, r.began, err):
 		return true
 	case errors.Is(err, zk.ErrClosing) && c.closing():
 		return false
@@ -238,7 +241,7 @@ func (r *reign) gone() {
 		return
 	}
 	node := nodeOf(r.last)
-	if _, there := r.world.ensemble.Nodes()[node]; there && r.world.kind.tolerates == nil {
+	if _, there := r.world.ensemble.Nodes()[node]; there && !r.world.isForbidden(r.lock.path, r.began) {
 		r.bad("it has returned, and %s stays", node)
 	}
 }
@@ -275,8 +278,8 @@ func (t *tenure) proclaims() {
 		if end == nil {
 			t.lose()
 		}
-	case errors.Is(err, zk.ErrConnectionClosed), ctx.Err() != nil, t.closing(): // it may have been done
-	case t.world.kind.tolerates != nil && t.world.kind.tolerates(err):
+	case strings.Contains(err.Error(), "may have taken place"), t.closing():
+	case t.tolerated(err):
 	default:
 		t.bad("proclaim: %v", err)
 	}

@@ -106,7 +106,7 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	called := w.world.clock.now()
 	g, err := l.take(ctx, w)
 	if err != nil {
-		return w.refused(ctx, c, l, err)
+		return w.refused(ctx, c, l, called, err)
 	}
 	t := w.begin(c, l, g, called)
 	switch {
@@ -154,7 +154,7 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 }
 
 // refused looks at the error of an acquisition.
-func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (usable bool) {
+func (w *worker) refused(ctx context.Context, c *client, l *lock, called int64, err error) (usable bool) {
 	switch {
 	case errors.Is(err, hold.ErrBusy):
 		w.count("busy")
@@ -172,7 +172,7 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, err error) (us
 			w.world.complain("%s: %s waits although nothing is broken any more: %v; the queue: %+v (%v)\n%s", l.path, w.who, err, q, qerr, stuck)
 		}
 		w.count("canceled")
-	case w.world.kind.tolerates != nil && w.world.kind.tolerates(err):
+	case w.world.tolerated(l.path, called, err):
 		w.count("tolerated")
 	default:
 		w.world.complain("%s: acquire by %s: %v", l.path, w.who, err)
@@ -341,7 +341,7 @@ func (t *tenure) lose() {
 
 // provoked: a hold is lost because something broke.
 func (t *tenure) provoked() {
-	if t.world.quiet || t.world.calm && !t.world.isTainted(t.stay) {
+	if (t.world.quiet || t.world.calm) && !t.world.isTainted(t.stay) && !t.closing() {
 		t.bad("it was lost, and nothing broke: %v", t.Err())
 	}
 }
@@ -365,7 +365,9 @@ func (t *tenure) enterAgain(ctx context.Context, enter func(context.Context) (*g
 		t.lose()
 		return nil
 	case err != nil:
-		t.bad("re-entry: %v", err)
+		if !t.tolerated(err) {
+			t.bad("re-entry: %v", err)
+		}
 		return nil
 	case t.lost:
 		t.bad("re-entered a lock that was lost")
@@ -426,7 +428,7 @@ func (t *tenure) reenter() {
 	}
 	if err := first(ctx); errors.Is(err, hold.ErrLost) {
 		t.look() // the other of the two says so, too
-	} else if err != nil {
+	} else if err != nil && !t.tolerated(err) && !t.closing() {
 		t.bad("release of one of two: %v", err)
 	}
 }
@@ -450,6 +452,7 @@ func (t *tenure) toRead() {
 		t.dwell(t.length())
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
+	case t.tolerated(err):
 	default:
 		t.bad("downgrade: %v", err)
 	}
@@ -466,7 +469,7 @@ func (t *tenure) verify() {
 		t.count("verified")
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
-	case t.closing():
+	case t.closing(), t.tolerated(err):
 	default:
 		t.bad("verify: %v", err)
 	}
@@ -504,6 +507,7 @@ func (t *tenure) write(inVain bool) {
 			t.bad("the lock was lost, and %d replies", len(replies))
 		}
 	case errors.Is(err, zk.ErrConnectionClosed), t.closing(): // it may have been done
+	case t.tolerated(err):
 	default:
 		t.bad("write: %v", err)
 	}
@@ -538,6 +542,7 @@ func (t *tenure) release() {
 	case impatient && errors.Is(err, context.Canceled):
 		t.count("released in the background")
 	case errors.Is(err, zk.ErrClosing) && t.closing():
+	case t.tolerated(err):
 	default:
 		t.bad("release: %v", err)
 	}
@@ -659,6 +664,8 @@ func (t *tenure) endedOnce(released []error) {
 			ended++
 		case errors.Is(err, zk.ErrClosing) && t.closing():
 			ended++
+		case t.tolerated(err):
+			ended++
 		default:
 			ended++
 			t.bad("release in a crowd: %v", err)
@@ -717,6 +724,7 @@ func (t *tenure) permitted(what string, err error) {
 	switch {
 	case err == nil, errors.Is(err, hold.ErrLost), errors.Is(err, hold.ErrReleased):
 	case errors.Is(err, zk.ErrClosing) && t.closing():
+	case t.tolerated(err):
 	case what == "downgrade" && strings.Contains(err.Error(), "not held for writing"): // another goroutine was first
 	default:
 		t.bad("%s in a crowd: %v", what, err)

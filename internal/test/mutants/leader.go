@@ -41,8 +41,7 @@ var ofTheElection = []mutant{
 		old:  `return endOr(g.Err, Explain(err, "READ on "+path))`,
 		new:  `return Explain(err, "READ on "+path)`,
 		test: inLeader("TestProclaimWithTheContextOfALostTerm"),
-
-		unexplored: "no worker proclaims",
+		kind: "terms",
 	},
 	{
 		name: "resigned-when-asked-taken-for-a-failure",
@@ -52,8 +51,7 @@ var ofTheElection = []mutant{
 		old:  `told := asked.Err() != nil || errors.Is(h.Err(), hold.ErrLost)`,
 		new:  `told := errors.Is(h.Err(), hold.ErrLost)`,
 		test: inLeader("TestATermThatIsGivenBackBecauseItIsAskedForIsNoFailure"),
-
-		unexplored: "how long Run pauses is no matter of safety",
+		kind: "terms and calm",
 	},
 	{
 		name: "follower-again-with-each-release",
@@ -95,8 +93,7 @@ var ofTheElection = []mutant{
 		old:  `client.Refresh(ctx, sess)`,
 		new:  `error(nil)`,
 		test: inLeader("TestNoStaleLeaderFromAServerThatIsBehind"),
-
-		unexplored: "a view must be wrong for a session timeout to be a finding, and no server is behind for as long",
+		kind: "terms",
 	},
 	{
 		name: "view-current-past-the-deadline",
@@ -117,8 +114,7 @@ var ofTheElection = []mutant{
 		old:  "case <-changed:\n\t\t\tend(nil)",
 		new:  `case <-changed:`,
 		test: inLeader("TestAViewIsNotCurrentWithoutAConnection"),
-
-		unexplored: "the deadline takes the view back, too, before the next candidate leads",
+		kind: "terms",
 	},
 	{
 		name: "view-current-while-a-dead-connection-is-asked",
@@ -137,6 +133,7 @@ var ofTheElection = []mutant{
 		old:  `f.tell(Front{Member: f.last.Member})`,
 		new:  `_ = f.last`,
 		test: inLeader("TestAViewIsNotCurrentWithoutAConnection"),
+		kind: "terms",
 	},
 	{
 		name: "view-of-an-empty-queue-without-a-look",
@@ -146,8 +143,17 @@ var ofTheElection = []mutant{
 		old:  `nodes, _, err = q.list(ctx, sess) // a member may have come before the watch was set`,
 		new:  ``,
 		test: inLeader("TestALeaderThatComesBeforeTheWatchIsSeen"),
-
-		unexplored: "views without a leader are not judged",
+		kind: "vacant",
+	},
+	{
+		name: "view-without-a-look-at-the-right",
+		pkg:  "internal/queue",
+		why:  "the server withholds the events, and a leader that has gone is shown forever",
+		in:   "follower.wait",
+		old:  `time.NewTimer(aclCheckDelay)`,
+		new:  `time.NewTimer(1000 * time.Hour)`,
+		test: inLeader("TestAViewIsNotCurrentWithoutTheRightToRead"),
+		kind: "forbidden",
 	},
 	{
 		name: "view-without-the-data",
@@ -157,8 +163,7 @@ var ofTheElection = []mutant{
 		old:  `bytes.Equal(f.Member.Data, other.Member.Data)`,
 		new:  `true`,
 		test: inLeader("TestObserveYieldsEachChange"),
-
-		unexplored: "no worker proclaims",
+		kind: "terms and calm",
 	},
 	{
 		name: "view-shares-its-data",
@@ -190,8 +195,7 @@ var ofTheElection = []mutant{
 		old:  `if err != nil || !exists {`,
 		new:  `if err != nil || !exists || true {`,
 		test: inSession("TestWatchChildrenOfADirectoryThatIsMadeMeanwhile"),
-
-		unexplored: "views without a leader are not judged",
+		kind: "vacant",
 	},
 	{
 		name: "function-not-told-of-the-loss",
@@ -201,8 +205,7 @@ var ofTheElection = []mutant{
 		old:  `term := h.Context(asked)`,
 		new:  `term := asked`,
 		test: inLeader("TestTheContextEndsBeforeTheNextLeads"),
-
-		unexplored: "no function of a worker looks at its context",
+		kind: "terms and calm",
 	},
 	{
 		name: "resigns-while-the-function-runs",
@@ -221,8 +224,7 @@ var ofTheElection = []mutant{
 		old:  `err = h.resign(ctx)`,
 		new:  "if p := recover(); p != nil {\n\t\t\tpanic(p)\n\t\t}\n\t\terr = h.resign(ctx)",
 		test: inLeader("TestRunResignsWhenTheFunctionPanics"),
-
-		unexplored: "no function of a worker panics",
+		kind: "terms and calm",
 	},
 	{
 		name: "resigns-with-a-dead-context",
@@ -232,8 +234,7 @@ var ofTheElection = []mutant{
 		old:  `context.WithoutCancel(ctx)`,
 		new:  `ctx`,
 		test: inLeader("TestRunResignsThoughItsContextHasEnded"),
-
-		unexplored: "the workers release their terms themselves",
+		kind: "terms and calm",
 	},
 	{
 		name: "resigns-forever",
@@ -265,8 +266,7 @@ var ofTheElection = []mutant{
 		old:  "if !failed {\n\t\t\tcontinue",
 		new:  "if true {\n\t\t\tcontinue",
 		test: inLeader("TestRunPausesAfterAFailure"),
-
-		unexplored: "no function of a worker fails",
+		kind: "terms and calm",
 	},
 	{
 		name: "pause-after-a-loss",
@@ -276,8 +276,7 @@ var ofTheElection = []mutant{
 		old:  `err != nil && !told`,
 		new:  `err != nil && (true || told)`,
 		test: inLeader("TestRunDoesNotPauseAfterALoss"),
-
-		unexplored: "no function of a worker fails",
+		kind: "terms and calm",
 	},
 	{
 		name: "pauses-stay-long",
@@ -309,8 +308,7 @@ var ofTheElection = []mutant{
 		old:  `h.events.Overdue(since)`,
 		new:  `_ = since`,
 		test: inLeader("TestAFunctionThatGoesOnAfterTheLossIsOverdue"),
-
-		unexplored: "no world listens for it",
+		kind: "terms and calm",
 	},
 	{
 		name: "overdue-shown-as-leading",
@@ -320,8 +318,7 @@ var ofTheElection = []mutant{
 		old:  `case h.Grant.Err() == nil:`,
 		new:  `case true:`,
 		test: inLeader("TestAFunctionThatGoesOnAfterTheLossIsOverdue"),
-
-		unexplored: "no worker asks for the status",
+		kind: "terms and calm",
 	},
 	{
 		name: "candidate-that-gave-up-stays",
@@ -331,8 +328,7 @@ var ofTheElection = []mutant{
 		old:  "if h.Grant == nil {\n\t\t\te.end(h)",
 		new:  "if false {\n\t\t\te.end(h)",
 		test: inLeader("TestACandidateThatNeverLedIsToldNothing"),
-
-		unexplored: "no worker asks for the status",
+		kind: "terms and calm",
 	},
 	{
 		name: "proclaimed-by-another-election",
@@ -386,8 +382,7 @@ var ofTheElection = []mutant{
 		old:  "stop(errRequested)\n\t\t\trequested = nil",
 		new:  `requested = nil`,
 		test: inLeader("TestALeaderThatIsAskedResigns"),
-
-		unexplored: "no worker proclaims, or resigns because it is asked",
+		kind: "terms and calm",
 	},
 	{
 		name: "request-to-resign-overwritten",
@@ -397,8 +392,7 @@ var ofTheElection = []mutant{
 		old:  `case isReleaseRequest(old):`,
 		new:  `case old == nil && isReleaseRequest(old):`,
 		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
-
-		unexplored: "no worker proclaims, or resigns because it is asked",
+		kind: "terms and calm",
 	},
 	{
 		name: "request-to-resign-overwritten-unseen",
@@ -408,8 +402,7 @@ var ofTheElection = []mutant{
 		old:  `Version: stat.Version}`,
 		new:  `Version: min(-1, stat.Version)}`,
 		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
-
-		unexplored: "no worker proclaims, or resigns because it is asked",
+		kind: "terms",
 	},
 	{
 		name: "request-to-resign-proclaimed",
