@@ -675,6 +675,9 @@ func (n *nemesis) scatter() {
 	for range 1 + n.random.IntN(4) {
 		flags := []int32{zk.FlagPersistent, zk.FlagEphemeral, zk.FlagSequence, zk.FlagEphemeralSequential}[n.random.IntN(4)]
 		name := foreign[n.random.IntN(len(foreign))]
+		if dir != l.dir && strings.Contains(name, "lease") {
+			continue // above the directory they are those of a Curator semaphore, which is refused
+		}
 		if flags&zk.FlagSequence == 0 {
 			name += fmt.Sprintf("%010d", n.random.IntN(1<<n.random.IntN(31)))
 		}
