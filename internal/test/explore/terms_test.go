@@ -225,7 +225,7 @@ func (r *reign) goOn(t *tenure) {
 	}
 	r.count("overdue")
 	told := r.overdue.Load()
-	time.Sleep(d) // virtual: others lead meanwhile
+	time.Sleep(d)                                         // virtual: others lead meanwhile
 	if times := r.overdue.Load() - told; r.world.newsy && // the timeout is always the same
 		(times < int64(d/r.world.session) || times > int64(d/r.world.session)+1) {
 		t.bad("its function goes on for %v after the loss was seen, and observers have heard of that %d times", d, times)
