@@ -82,11 +82,12 @@ func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
 // otherwise what has ended it. A change that is overtaken by the next may be left out. A Front that
 // is not current is the last that was.
 //
-// It polls nothing. It has a lease, whose heartbeat goes through the quorum: all events of changes
-// before a heartbeat was sent come before its answer. So at the deadline of the session, which is
-// counted from such a heartbeat, what Follow knows is no older than the session timeout; from then
-// on it is not current, as from the end of the connection on. A change that is known and cannot be
-// read ends it at that deadline, too, whatever is heard meanwhile.
+// It polls nothing but its rights, ever more seldom. It has a lease, whose heartbeat goes through
+// the quorum: all events of changes before a heartbeat was sent come before its answer. So at the
+// deadline of the session, which is counted from such a heartbeat, what Follow knows is no older
+// than the session timeout; from then on it is not current, as from the end of the connection on. A
+// change that is known and cannot be read ends it at that deadline, too, whatever is heard
+// meanwhile.
 func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	if q.err != nil {
 		return q.err

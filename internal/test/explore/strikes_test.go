@@ -709,12 +709,17 @@ var foreign = []string{
 func (n *nemesis) forbid() {
 	zkc := n.admin.Client()
 	path := n.paths[n.random.IntN(len(n.paths))]
-	if line := n.inLine(); len(line) > 0 && n.chance(2) {
+	line := n.inLine()
+	if len(line) > 0 && n.chance(2) {
 		path = line[n.random.IntN(len(line))].path
 	}
 	lock, missing := path, []int32{zk.PermRead, zk.PermWrite, zk.PermCreate, zk.PermDelete}[n.random.IntN(4)]
+	d := n.while()
 	if strings.Count(path, "/") > 1 {
 		lock = dirOf(path)
+		if n.least > time.Second && n.chance(2) {
+			path, missing, d = line[0].path, zk.PermRead, n.stay // until the holder has released it
+		}
 	}
 	restored := n.forbids(lock)
 	_, err := zkc.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
@@ -723,7 +728,6 @@ func (n *nemesis) forbid() {
 		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: there is none at the moment
 		return
 	}
-	d := n.while()
 	n.say("forbidden", "%s: without the rights %#x for %v", path, missing, d)
 	time.Sleep(d) // virtual: others are refused
 	_, err = zkc.SetACL(path, zk.WorldACL(zk.PermAll), -1)
