@@ -21,7 +21,8 @@ var ofTheShared = []mutant{
 		old:  `d.now.CompareAndSwap(v, nil)`,
 		new:  ``,
 		test: inQueue("TestNoReaderBesideAWriterOfWhichNoEventTells/from then on"),
-		kind: "forbidden",
+
+		unexplored: "it goes on until the next connection, and the worlds in which rights are taken away replace connections",
 	},
 	{
 		name: "announcement-not-heard",
