@@ -17,8 +17,8 @@ import (
 func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 	t.Parallel()
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
-		// real: nothing here breaks. Members and clients that a busy machine keeps silent for seconds
-		// are not to give each other up.
+		// real: nothing here breaks. Members and clients that a busy machine keeps silent for
+		// seconds are not to give each other up.
 		const patience = 20 * time.Second
 		members := v.Cluster(t, 3, venue.Options{SyncLimit: patience}).Addrs()
 		witness := v.Connect(t, 3*patience, members...)

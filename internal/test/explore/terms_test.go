@@ -69,7 +69,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 	r.election = leader.New(c.conn, l.path, leader.WithBackoff(shortestPause, longestPause), zklocks.WithObserver(observer))
 	r.began = r.called
 	w.world.candidates(l.path, 1)
-	err, panicked := r.run()
+	panicked, err := r.run()
 	r.over.Store(true)
 	w.world.candidates(l.path, -1)
 	if s := r.election.Status(); s.State != leader.Follower {
@@ -100,9 +100,9 @@ func (r *reign) bad(format string, args ...any) {
 	r.world.complain("%s: a Run of %s: %s", r.lock.path, r.who, fmt.Sprintf(format, args...))
 }
 
-func (r *reign) run() (err error, panicked any) {
+func (r *reign) run() (panicked any, err error) {
 	defer func() { panicked = recover() }()
-	return r.election.Run(r.ctx, r.lead), nil
+	return nil, r.election.Run(r.ctx, r.lead)
 }
 
 // lead is the function of Run.
