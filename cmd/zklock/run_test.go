@@ -173,7 +173,7 @@ func TestNoServer(t *testing.T) {
 	p := proxy.For(t, realzk.Some(t)[0])
 	p.Refuse()
 	ends(t, start(t, p.Addr(), "run", "-timeout", "1s", test.Path(t), "--", "true"), exitNoServer,
-		"no server: connect to "+p.Addr(), "after 1", "refused", "\nzklock: set ZK_SERVERS or -servers, or start one with zklock dev\n")
+		"no server: connect to "+p.Addr(), "after ", "refused", "\nzklock: set ZK_SERVERS or -servers, or start one with zklock dev\n")
 }
 
 // inLine waits until the queue has so many nodes.
