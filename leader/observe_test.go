@@ -647,6 +647,25 @@ func TestAViewIsNotCurrentWhileTheNextLeadersAreReadTooLate(t *testing.T) {
 	})
 }
 
+// The event of the leader's end has arrived while the server is overloaded: it drops the look at
+// the right READ, and answers the heartbeats.
+func TestAViewIsNotCurrentWhileTheLookAtTheRightIsThrottled(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, e.Election)
+		w.sees(h.Token(), true)
+		defer e.overload(proxy.ReadOp)()
+		time.Sleep(6 * time.Second) // virtual: it is asked, and asked
+		s.Must(h.Release(s.Ctx))
+		time.Sleep(3 * timeout) // virtual: the heartbeats are answered
+		if len(w.views) == 0 {
+			s.Fatalf("the leader has gone %v ago, its event has come, and the last view is still current; the session timeout is %v", 3*timeout, timeout)
+		}
+		w.sees(0, true) // read by listings
+	})
+}
+
 // The event of the leader's end has arrived, and the server is overloaded: it drops the listings,
 // and answers the heartbeats.
 func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {

@@ -205,11 +205,20 @@ func (f *follower) follow(ctx context.Context) error {
 
 // wait waits for the next change, until ctx ends. The event of one is withheld while the client may
 // not read the member's node, or the directory of an empty queue. So wait reads after aclCheckDelay
-// whether it may, again after twice the delay, and so on.
+// whether it may, again after twice the delay, and so on. An event that comes meanwhile ends the
+// wait at once: an overloaded server may not answer for long.
 func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) error {
-	check := time.NewTimer(aclCheckDelay)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	delay, path := aclCheckDelay, f.last.Member.Path
+	check := time.NewTimer(delay)
 	defer check.Stop()
-	for delay := aclCheckDelay; ; check.Reset(delay) {
+	type look struct {
+		same bool
+		err  error
+	}
+	looked := make(chan look, 1) // buffered: wait may have returned
+	for {
 		select {
 		case event, first := <-watch.C():
 			watch.Event(event, first)
@@ -217,10 +226,16 @@ func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) 
 		case <-ctx.Done():
 			return nil
 		case <-check.C:
-			if same, err := f.queue.isFirst(ctx, sess, f.last.Member.Path); !same {
-				return err
+			go func() {
+				same, err := f.queue.isFirst(ctx, sess, path)
+				looked <- look{same, err}
+			}()
+		case l := <-looked:
+			if !l.same {
+				return l.err
 			}
 			delay *= 2
+			check.Reset(delay)
 		}
 	}
 }
