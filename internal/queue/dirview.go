@@ -150,7 +150,9 @@ func (d *dirView) noWriter(session int64, epoch uint64) *view {
 	return v
 }
 
-// check fails if a writer has come since the listing, or the client may not read the directory.
+// check fails if a writer has come since the listing, or the client may not read the directory. It
+// does not tell a directory that went and came again with as many writers: of that an event tells,
+// unless the client might not read the directory when it went.
 func (v *view) check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}
 }
