@@ -150,7 +150,7 @@ var ofTheElection = []mutant{
 		pkg:  "internal/queue",
 		why:  "the server withholds the events, and a leader that has gone is shown forever",
 		in:   "follower.wait",
-		old:  `time.NewTimer(aclCheckDelay)`,
+		old:  `time.NewTimer(delay)`,
 		new:  `time.NewTimer(1000 * time.Hour)`,
 		test: inLeader("TestAViewIsNotCurrentWithoutTheRightToRead"),
 		kind: "forbidden",
