@@ -17,7 +17,7 @@ const otherWord = "written by hand"
 
 // requests is what is known of the requests to release that the nemesis has made.
 type requests struct {
-	made  map[string]bool  // claims of which a node may have been asked, see claimOf
+	made  map[string]bool  // claims of which a node may have been asked, see asking
 	since map[string]int64 // by the path of a node that contains a request: since when it surely does
 }
 
@@ -26,13 +26,10 @@ func newRequests() requests {
 }
 
 // writing is called before the nemesis writes into a node.
-func (l *ledger) writing(node string, asks bool) {
+func (l *ledger) writing(node string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.requests.since, node)
-	if asks {
-		l.requests.made[claimOf(node)] = true
-	}
 }
 
 // contains is called when a node contains a request.
@@ -100,7 +97,10 @@ func (n *nemesis) scribble() {
 		return
 	}
 	how := n.random.IntN(6)
-	n.writing(node, how > 1)
+	n.writing(node)
+	if how > 1 {
+		defer n.asking(node)(false) // no leader is among the lockers, to be looked at for it
+	}
 	n.say("ask", "%s is written to, in way %d", node, how)
 	clean := true // no other client writes into the node
 	switch how {

@@ -135,20 +135,20 @@ func (v *viewer) run(ctx context.Context) {
 		}
 		call, cancel := context.WithTimeout(ctx, length)
 		v.begins()
-		refused := false
+		failed := false
 		for view, err := range c.locks[v.path].election.Observe(call) {
 			last := v.yields(view, err)
 			if err != nil && call.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && !w.tolerated(path, last.from, err) {
 				w.complain("%s: observed by %s: %v", path, v.host.name, err)
 			}
-			refused = errors.Is(err, zk.ErrNoAuth)
+			failed = err != nil
 			if views--; views == 0 {
 				break
 			}
 		}
 		v.ends()
 		cancel()
-		if (w.comes || refused) && !c.closing() {
+		if (w.comes || failed) && !c.closing() {
 			time.Sleep(between(r, time.Millisecond, w.session)) // virtual: leaders come and go meanwhile
 			continue
 		}
@@ -479,6 +479,7 @@ func (l *ledger) asking(node string) (after func(done bool)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	claim, begin := claimOf(node), l.clock.now()
+	l.requests.made[claim] = true
 	i := len(l.struck[claim])
 	l.struck[claim] = append(l.struck[claim], span{begin, math.MaxInt64})
 	return func(done bool) {

@@ -598,7 +598,6 @@ func (n *nemesis) ask() {
 }
 
 func (n *nemesis) askOne(path string) {
-	n.writing(path, true)
 	after := n.asking(path)
 	_, err := n.admin.Client().Set(path, []byte(request), -1)
 	after(err == nil)
