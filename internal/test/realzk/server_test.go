@@ -213,11 +213,53 @@ func TestAProxyKnowsTheSession(t *testing.T) {
 	}
 }
 
-func TestEnsembleElectsAnotherLeader(t *testing.T) {
+func TestConnectIsByWire(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
+	s := Standalone(t, Options{})
+	p := proxy.For(t, s.Addr())
+	conn := Connect(t, 4*time.Second, p.Addr())
+	session := conn.SessionID()
+	p.Cut()
+	test.Eventually(t, 4*time.Second, "the same session", func() bool {
+		_, _, err := conn.Exists("/")
+		return err == nil && conn.SessionID() == session
+	})
+	p.Refuse()
+	Expire(t, conn)
+	must(t, p.Accept())
+	test.Eventually(t, 10*time.Second, "another session", func() bool {
+		id := conn.SessionID()
+		return id != 0 && id != session
+	})
+}
+
+// One ensemble, which has to serve again after each of these.
+func TestEnsemble(t *testing.T) {
+	t.Parallel()
 	e := Cluster(t, 3, Options{})
-	t.Logf("started in %v", time.Since(began))
+	t.Run("a session is expired by way of another member", func(t *testing.T) { expireByWayOfAnother(t, e) })
+	t.Run("it elects another leader", func(t *testing.T) { electAnother(t, e) })
+	t.Run("it comes back from a power cut", func(t *testing.T) { cutPower(t, e) })
+}
+
+func expireByWayOfAnother(t *testing.T, e *Ensemble) {
+	t.Helper()
+	followers, err := e.Followers()
+	must(t, err)
+	conn := Connect(t, 30*time.Second, followers[0].Addr())
+	_, err = conn.Create("/e", nil, zk.FlagEphemeral, acl)
+	must(t, err)
+	must(t, followers[0].Pause())
+	test.Within(t, 5*time.Second, "expire", func() { ExpireAt(t, conn, followers[1].Addr()) })
+	witness := Connect(t, 10*time.Second, followers[1].Addr())
+	if ok, _, err := witness.Exists("/e"); err != nil || ok {
+		t.Errorf("exists %v, %v", ok, err)
+	}
+	must(t, followers[0].Resume())
+}
+
+func electAnother(t *testing.T, e *Ensemble) {
+	t.Helper()
 	leader, err := e.Leader()
 	must(t, err)
 	followers, err := e.Followers()
@@ -243,53 +285,15 @@ func TestEnsembleElectsAnotherLeader(t *testing.T) {
 	}
 }
 
-func TestEnsembleComesBackFromAPowerCut(t *testing.T) {
-	t.Parallel()
-	e := Cluster(t, 3, Options{})
+func cutPower(t *testing.T, e *Ensemble) {
+	t.Helper()
 	conn := ConnectForeign(t, 10*time.Second, e.Addrs()...)
-	_, err := conn.Create("/a", nil, 0, acl)
+	_, err := conn.Create("/b", nil, 0, acl)
 	must(t, err)
 	must(t, e.Kill())
 	must(t, e.Restart())
 	again := ConnectForeign(t, 10*time.Second, e.Addrs()...)
-	if ok, _, err := again.Exists("/a"); err != nil || !ok {
+	if ok, _, err := again.Exists("/b"); err != nil || !ok {
 		t.Errorf("exists %v, %v", ok, err)
 	}
-}
-
-func TestConnectIsByWire(t *testing.T) {
-	t.Parallel()
-	s := Standalone(t, Options{})
-	p := proxy.For(t, s.Addr())
-	conn := Connect(t, 4*time.Second, p.Addr())
-	session := conn.SessionID()
-	p.Cut()
-	test.Eventually(t, 4*time.Second, "the same session", func() bool {
-		_, _, err := conn.Exists("/")
-		return err == nil && conn.SessionID() == session
-	})
-	p.Refuse()
-	Expire(t, conn)
-	must(t, p.Accept())
-	test.Eventually(t, 10*time.Second, "another session", func() bool {
-		id := conn.SessionID()
-		return id != 0 && id != session
-	})
-}
-
-func TestExpireByWayOfAnotherMember(t *testing.T) {
-	t.Parallel()
-	e := Cluster(t, 3, Options{})
-	followers, err := e.Followers()
-	must(t, err)
-	conn := Connect(t, 30*time.Second, followers[0].Addr())
-	_, err = conn.Create("/e", nil, zk.FlagEphemeral, acl)
-	must(t, err)
-	must(t, followers[0].Pause())
-	test.Within(t, 5*time.Second, "expire", func() { ExpireAt(t, conn, followers[1].Addr()) })
-	witness := Connect(t, 10*time.Second, followers[1].Addr())
-	if ok, _, err := witness.Exists("/e"); err != nil || ok {
-		t.Errorf("exists %v, %v", ok, err)
-	}
-	must(t, followers[0].Resume())
 }
