@@ -77,7 +77,8 @@ func TestGood(t *testing.T) {}
 	"chance/chance_test.go": `package chance
 import ("os"; "testing")
 func TestChance(t *testing.T) {
-	if os.Remove("../mark") == nil { t.Error("bad luck") } else { os.WriteFile("../mark", nil, 0o644) }
+	mark := os.Getenv("MARK")
+	if os.Remove(mark) == nil { t.Error("bad luck") } else { os.WriteFile(mark, nil, 0o644) }
 }
 `,
 }
@@ -99,6 +100,18 @@ func sample(t *testing.T, packages ...string) (command []string) {
 	}
 	t.Setenv("GOWORK", "off")
 	return []string{"go", "test", "-C", dir, "-json", "-count=1", "./..."}
+}
+
+// compiled returns a command that tests one package, which is compiled but once, however often the
+// command runs.
+func compiled(t *testing.T, pkg string) (command []string) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "program")
+	dir := sample(t, pkg)[3]
+	if out, err := exec.Command("go", "test", "-C", dir, "-c", "-o", program, "./"+pkg).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return []string{"go", "tool", "test2json", "-p", "example.com/m/" + pkg, program, "-test.v=test2json"}
 }
 
 func TestFailuresHaveNames(t *testing.T) {
@@ -202,7 +215,8 @@ func TestNoTestIsNoSuccess(t *testing.T) {
 func TestAgainCountsFailures(t *testing.T) {
 	logs := filepath.Join(t.TempDir(), "logs")
 	var b strings.Builder
-	s := settings{runs: 5, busy: 1, logs: logs, command: sample(t, "chance", "good")}
+	t.Setenv("MARK", filepath.Join(t.TempDir(), "mark"))
+	s := settings{runs: 5, busy: 1, logs: logs, command: compiled(t, "chance")}
 	if err := os.Mkdir(logs, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +246,7 @@ func TestAgainCountsFailures(t *testing.T) {
 func TestAgainLeavesNothingWhenAllPass(t *testing.T) {
 	logs := t.TempDir()
 	var b strings.Builder
-	passed, err := again(t.Context(), settings{runs: 2, logs: logs, command: sample(t, "good")}, &b)
+	passed, err := again(t.Context(), settings{runs: 2, logs: logs, command: compiled(t, "good")}, &b)
 	if err != nil || !passed || !strings.Contains(b.String(), "\n2 runs, 0 failed; ") || strings.Contains(b.String(), "first log") {
 		t.Errorf("passed: %v, %v\n%s", passed, err, &b)
 	}
