@@ -4,7 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go}
-model=./internal/queue
+# What has no concurrency for the race detector to look at, and takes several times as long with it: the exhaustive model, and
+# whether the mutants fit the code.
+unraced='^TestModel|^TestEveryMutantFits'
+without=(./internal/queue ./internal/test/mutants)
 
 # inside DIR ARGUMENTS... : nested modules are not part of ./... and need a call of their own.
 inside() {
@@ -13,22 +16,27 @@ inside() {
 	(cd "$dir" && "$go" test -count=1 -timeout "${TIMEOUT:-6m}" "$@")
 }
 
-# The exhaustive model has no concurrency for the race detector to look at, and takes six times as long with it. Beside it
-# every benchmark runs once, so that none of them breaks unseen.
+# Beside what is not raced every benchmark runs once, so that none of them breaks unseen.
 ours() {
-	local status=0 dir benched
-	inside . -race -skip '^TestModel' -p "${PARALLEL:-3}" "$@" || status=1
+	local status=0 dir packages=()
+	inside . -race -skip "$unraced" -p "${PARALLEL:-3}" "$@" || status=1
 	case " $* " in
 	*" ./... "*)
 		# bash 3, that of macOS, has no mapfile, and takes an empty array for an unset one.
-		benched=()
 		while read -r dir; do
-			benched+=("$dir")
-		done <<<"$(grep -rl --include='*_test.go' --exclude-dir=bin --exclude-dir=cmd --exclude-dir=examples --exclude-dir=tools \
-			'^func Benchmark' . | xargs -n1 dirname | sort -u)"
-		inside . -run '^TestModel' -bench . -benchtime 1x ${flags[@]+"${flags[@]}"} "${benched[@]}" || status=1
+			packages+=("$dir")
+		done <<<"$({
+			printf '%s\n' "${without[@]}"
+			grep -rl --include='*_test.go' --exclude-dir=bin --exclude-dir=cmd --exclude-dir=examples --exclude-dir=tools \
+				'^func Benchmark' . | xargs -n1 dirname
+		} | sort -u)"
+		inside . -run "$unraced" -bench . -benchtime 1x ${flags[@]+"${flags[@]}"} "${packages[@]}" || status=1
 		;;
-	*" $model "*) inside . -run '^TestModel' ${flags[@]+"${flags[@]}"} $model || status=1 ;;
+	*)
+		for dir in "${without[@]}"; do
+			case " $* " in *" $dir "*) inside . -run "$unraced" ${flags[@]+"${flags[@]}"} "$dir" || status=1 ;; esac
+		done
+		;;
 	esac
 	return $status
 }
