@@ -344,8 +344,8 @@ var ofTheShared = []mutant{
 		name: "linger-without-end",
 		pkg:  "rwlock",
 		why:  "an idle process keeps the lock",
-		old:  `if left <= 0 {`,
-		new:  `if left <= 0 && g.sharer.linger == 0 {`,
+		old:  `if left <= 0 { g.releaseIdle(queue.NoWait)`,
+		new:  `if left <= 0 {`,
 		test: inRwlock("TestALingeringReadLock"),
 	},
 	{
