@@ -2,6 +2,8 @@ package zklocks_test
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -110,6 +112,9 @@ func TestBadInputOfAll(t *testing.T) {
 			"more nodes than a request holds": {[]zklocks.Locker{
 				semaphore.New(conn, large, 5000).Locker(3000), semaphore.New(conn, large+"-2", 5000).Locker(3000),
 			}, "", "6000 nodes make a request", never},
+			"more nodes than an int counts": {[]zklocks.Locker{
+				ok, semaphore.New(conn, large, math.MaxInt).Locker(math.MaxInt), semaphore.New(conn, large+"-2", math.MaxInt).Locker(math.MaxInt),
+			}, "", fmt.Sprint(uint64(math.MaxInt)+1) + " nodes make a request of over 1000000 bytes", never},
 		} {
 			both := zklocks.All(c.all...)
 			for op, take := range map[string]func(context.Context) (*zklocks.Hold, error){"lock": both.Lock, "try lock": both.TryLock} {

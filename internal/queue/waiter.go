@@ -93,16 +93,16 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 
 // tooLarge refuses what makes a request that no server takes, before anything is created for it.
 func tooLarge(parts []Part) error {
-	nodes, size := 0, 0
+	nodes, size := uint64(0), 0
 	for _, p := range parts {
 		var check *zk.CheckVersionRequest
 		if p.Limit != nil { // which will have a check of a node above the directory
 			check = &zk.CheckVersionRequest{Path: p.Queue.dir}
 		}
-		nodes, size = nodes+p.Nodes, size+p.Queue.claim(p.Request, check).Size()
-	}
-	if size > zkclient.MaxRequest {
-		return fmt.Errorf("%d nodes make a request of %d bytes, more than a server takes", nodes, size)
+		nodes, size = nodes+uint64(p.Nodes), size+p.Queue.claim(p.Request, check).Size()
+		if size > zkclient.MaxRequest { // further parts might make more nodes than can be counted
+			return fmt.Errorf("%d nodes make a request of over %d bytes, more than a server takes", nodes, zkclient.MaxRequest)
+		}
 	}
 	return nil
 }
