@@ -393,6 +393,7 @@ func TestStatusOfACampaignByHand(t *testing.T) {
 		s.EmptyNow()
 		for state, text := range map[leader.State]string{
 			leader.Follower: "follower", leader.Candidate: "candidate", leader.Leader: "leader", leader.Overdue: "overdue",
+			-1: "unknown", leader.Overdue + 1: "unknown",
 		} {
 			if state.String() != text {
 				s.Errorf("%v, want %s", state, text)

@@ -17,8 +17,13 @@ const (
 	Overdue                // its term is lost, and the function of the term still runs
 )
 
+var states = [...]string{"follower", "candidate", "leader", "overdue"}
+
 func (s State) String() string {
-	return [...]string{"follower", "candidate", "leader", "overdue"}[s]
+	if s < 0 || int(s) >= len(states) {
+		return "unknown"
+	}
+	return states[s]
 }
 
 // Status is the State of an [Election], and since when it is in it.
