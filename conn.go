@@ -47,7 +47,8 @@ type Conn struct{ connSlot }
 //
 // Connect fails
 //   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
-//     or above 24 days, a user name that is empty or contains a colon;
+//     or above 24 days, a user name that is empty or contains a colon, credentials of more than
+//     64 KiB;
 //   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
 //   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
 //

@@ -9,11 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/liveness"
 )
+
+// maxAuth is far below the 1 MiB that a server reads: it answers a longer request by closing the
+// connection, which looks like any other lost one.
+const maxAuth = 64 << 10
 
 // Connect opens a connection to an ensemble and returns when the server has granted a session.
 // servers are the members, each "host:port" or "host" for port 2181. sessionTimeout is how long the
@@ -26,7 +32,8 @@ import (
 //
 // Connect fails
 //   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
-//     or above 24 days, a user name that is empty or contains a colon;
+//     or above 24 days, a user name that is empty or contains a colon, credentials of more than
+//     64 KiB;
 //   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
 //   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
 //
@@ -48,6 +55,9 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		if a.user == "" || strings.Contains(a.user, ":") {
 			// Not shown: a caller that passes "user:password" as the user would find it in a log.
 			return nil, errors.New("zklocks: WithDigestAuth: the user name must be neither empty nor contain a colon")
+		}
+		if len(a.user)+len(a.password) > maxAuth {
+			return nil, fmt.Errorf("zklocks: WithDigestAuth: user name and password have more than %d bytes", maxAuth)
 		}
 	}
 	if err := ctx.Err(); err != nil {
@@ -192,13 +202,25 @@ func Addresses(servers []string) ([]string, error) {
 			address = s + ":" + strconv.Itoa(zk.DefaultPort)
 		}
 		host, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("zklocks: address %q: %w", s, err)
+		var wrong *net.AddrError
+		if errors.As(err, &wrong) { // without the address, which may be long
+			return nil, fmt.Errorf("zklocks: address %.*q: %s", maxHost, s, wrong.Err)
 		}
-		if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
-			return nil, fmt.Errorf("zklocks: address %q: want host or host:port", s)
+		if n, err := strconv.ParseUint(port, 10, 16); !validHost(host) || err != nil || n == 0 {
+			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
 		}
 		addresses = append(addresses, address)
 	}
 	return addresses, nil
+}
+
+// maxHost is the length of the longest name that can be looked up, with a dot at its end.
+const maxHost = 254
+
+// validHost refuses what is no name of a host, but several of them, or a path: the lookup would
+// fail again and again, until the caller's ctx ends.
+func validHost(host string) bool {
+	return host != "" && len(host) <= maxHost && utf8.ValidString(host) && !strings.ContainsFunc(host, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(",;/", r)
+	})
 }

@@ -3,6 +3,7 @@ package wire_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -36,24 +37,50 @@ func TestBadInput(t *testing.T) {
 		{"chroot", []string{"zk1:2181/app"}, time.Second, nil},
 		{"credentials in the address", []string{"ann:secret@zk1:2181"}, time.Second, nil},
 		{"a password for all", []string{"secret@zk1"}, time.Second, nil},
+		{"two in one address", []string{"zk1,zk2"}, time.Second, nil},
+		{"two in one address with a port", []string{"zk1,zk2:2181"}, time.Second, nil},
+		{"two with another comma", []string{"zk1;zk2"}, time.Second, nil},
+		{"two with a space", []string{"zk1 zk2"}, time.Second, nil},
+		{"chroot without a port", []string{"zk1/app"}, time.Second, nil},
+		{"a space alone", []string{" "}, time.Second, nil},
+		{"a space behind", []string{"zk1 :2181"}, time.Second, nil},
+		{"end of line", []string{"zk1\n"}, time.Second, nil},
+		{"a character that no name has", []string{"zk1\x00:2181"}, time.Second, nil},
+		{"a zone with a space", []string{"[fe80::1%eth 0]:2181"}, time.Second, nil},
+		{"not UTF-8", []string{"zk\xff:2181"}, time.Second, nil},
+		{"overlong", []string{strings.Repeat("zk", 128) + ":2181"}, time.Second, nil},
 		{"no timeout", ok, 0, nil},
 		{"negative timeout", ok, -time.Second, nil},
 		{"timeout rounds to 0 ms", ok, time.Microsecond, nil},
 		{"timeout overflows", ok, 1000 * time.Hour, nil},
 		{"empty user", ok, time.Second, []wire.Option{wire.WithDigestAuth("", "secret")}},
 		{"colon in user", ok, time.Second, []wire.Option{wire.WithDigestAuth("ann:secret", "x")}},
+		{"overlong user", ok, time.Second, []wire.Option{wire.WithDigestAuth(strings.Repeat("secret", 200_000), "x")}},
+		{"overlong password", ok, time.Second, []wire.Option{wire.WithDigestAuth("ann", strings.Repeat("secret", 200_000))}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			start := time.Now()
-			conn, err := wire.Connect(context.Background(), tc.servers, tc.timeout, tc.opts...)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			conn, err := wire.Connect(ctx, tc.servers, tc.timeout, tc.opts...)
 			if err == nil {
 				conn.Close()
 				t.Fatal("no error")
 			}
-			if !strings.HasPrefix(err.Error(), "zklocks: ") || strings.Contains(err.Error(), "secret") || time.Since(start) > time.Second {
-				t.Errorf("%v after %v", err, time.Since(start))
+			if !strings.HasPrefix(err.Error(), "zklocks: ") || strings.Contains(err.Error(), "secret") || len(err.Error()) > 400 || time.Since(start) > time.Second {
+				t.Errorf("%.400v after %v", err, time.Since(start))
 			}
 		})
+	}
+}
+
+// The error quotes an address, so that it stays one line, and not more of it than is needed.
+func TestAnAddressInAnError(t *testing.T) {
+	for _, s := range []string{"zk1\nzk2", strings.Repeat("z", 1<<20), strings.Repeat("z", 1<<20) + "::1"} {
+		_, err := wire.Addresses([]string{s})
+		if text := fmt.Sprint(err); strings.Contains(text, "\n") || len(text) > 400 {
+			t.Errorf("%.500s", text)
+		}
 	}
 }
 
