@@ -101,6 +101,9 @@ func (c *client) open(network, server string) (*packetConn, error) {
 	ctx, cancel := context.WithTimeout(c.quit, limit)
 	defer cancel()
 	conn, err := c.settings.dial(liveness.WithCloser(ctx, c.close), network, address)
+	if err == nil && conn == nil {
+		err = errors.New("the dialer returned no connection")
+	}
 	if err == nil && c.tls != nil {
 		conn, err = c.secure(ctx, conn, server)
 	}

@@ -160,6 +160,19 @@ func TestConnectGivesUp(t *testing.T) {
 	}
 }
 
+// A dialer that returns neither a connection nor an error has made a mistake, which ends the attempt
+// and not the program.
+func TestADialerThatReturnsNothing(t *testing.T) {
+	for name, opts := range map[string][]wire.Option{"plain": nil, "TLS": {wire.WithTLS(nil)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nothing := wire.WithDialer(func(context.Context, string, string) (net.Conn, error) { return nil, nil })
+				givesUp(t, 700*time.Millisecond, "the dialer returned no connection", "zk1:2181", append(opts, nothing)...)
+			})
+		})
+	}
+}
+
 // The system's network, and its resolver.
 func TestConnectGivesUpInRealTime(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
