@@ -181,6 +181,36 @@ func TestDoDoesNotWorkWithoutTheLock(t *testing.T) {
 	})
 }
 
+// A function that is nil is a mistake in the program, which must not wait for the lock to show it.
+func TestDoWithoutAFunction(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		hold, err := rwlock.New(d.other, path).Lock(d.Context())
+		if err != nil {
+			d.Fatal(err)
+		}
+		for name, call := range map[string]func(context.Context) error{
+			"no lock": func(ctx context.Context) error {
+				return zklocks.Do(ctx, nil, func(context.Context, *zklocks.Hold) error { return nil })
+			},
+			"no work": func(ctx context.Context) error { return zklocks.Do(ctx, d.lock.Lock, nil) },
+		} {
+			ctx, cancel := context.WithTimeout(d.Context(), time.Second)
+			func() {
+				defer func() {
+					if p := recover(); p != "zklocks: a function is nil" {
+						d.Errorf("%s: panic %v", name, p)
+					}
+				}()
+				d.Errorf("%s: %v", name, call(ctx))
+			}()
+			cancel()
+		}
+		if err := hold.Release(d.Context()); err != nil {
+			d.Error(err)
+		}
+	})
+}
+
 func TestDoReleasesWhenWorkPanics(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		defer func() {

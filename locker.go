@@ -32,6 +32,9 @@ type Locker interface {
 // result. A release that fails is reported together with work's error. If work itself has released
 // hold, it decides what that means.
 func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
+	if lock == nil || work == nil {
+		panic("zklocks: a function is nil")
+	}
 	hold, err := lock(ctx)
 	if err != nil {
 		return err

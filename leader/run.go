@@ -38,6 +38,9 @@ import (
 //
 // Several calls at once, also on one value, are candidates that exclude each other.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *zklocks.Hold) error) error {
+	if lead == nil {
+		panic("leader: the function is nil")
+	}
 	pauses := e.backoff
 	for {
 		h, err := e.campaign(ctx, true)

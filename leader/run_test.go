@@ -505,6 +505,27 @@ func TestANilContextPanicsBeforeAnythingChanges(t *testing.T) {
 	})
 }
 
+// A nil function is one, too, and shows before the candidate leads.
+func TestRunWithoutAFunction(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		h := newCandidate(s).campaign()
+		c := newCandidate(s)
+		ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
+		defer cancel()
+		func() {
+			defer func() {
+				if p := recover(); p != "leader: the function is nil" {
+					s.Errorf("panic %v", p)
+				}
+			}()
+			s.Errorf("%v", c.Run(ctx, nil))
+		}()
+		c.state(leader.Follower, c.Status().Since)
+		s.Must(h.Release(s.Ctx))
+		s.EmptyNow()
+	})
+}
+
 // Curator's LeaderLatch has names of its own: each kind has its own leader on one path.
 func TestLatchNames(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
