@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
@@ -55,6 +56,7 @@ type Conn struct{ connSlot }
 // Then nothing is left: no goroutine but that of a function of [WithSessionEvents] that has not
 // returned, no network connection, no session if one had been granted.
 func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...ConnectOption) (*Conn, error) {
+	hold.NeedContext(ctx)
 	var connect []wire.Option
 	var defaults []slot.Common
 	var chroot slot.Chroot

@@ -146,6 +146,18 @@ func TestOptionsOfConnectAreDefaults(t *testing.T) {
 	})
 }
 
+// As everywhere, and not with a text of the runtime's.
+func TestConnectWithoutAContext(t *testing.T) {
+	defer func() {
+		if p := recover(); p != "zklocks: the context is nil" {
+			t.Errorf("panic %v", p)
+		}
+	}()
+	var none context.Context
+	_, err := zklocks.Connect(none, []string{"127.0.0.1:1"}, time.Second)
+	t.Error(err)
+}
+
 func TestParseServers(t *testing.T) {
 	for s, want := range map[string]struct {
 		servers []string
