@@ -210,6 +210,24 @@ func TestThePathInAnError(t *testing.T) {
 	})
 }
 
+// Where it is none, the error is one line of a log all the same.
+func TestABadPathInAnError(t *testing.T) {
+	inPair(t, func(p *pair) {
+		conn := locks.On(p.conn)
+		for _, path := range []string{"/a\nb", "/\x1b[2J", "/\xff", "/" + strings.Repeat("a", 1<<20)} {
+			_, alone := rwlock.New(conn, path).Lock(p.Ctx)
+			_, both := zklocks.All(p.lock(0), reentrant.New(conn, path)).Lock(p.Ctx)
+			for call, err := range map[string]error{
+				"lock": alone, "all": both, "request": conn.RequestRelease(p.Ctx, zklocks.Member{Path: path}),
+			} {
+				if text := fmt.Sprint(err); err == nil || len(text) > 1000 || strings.ContainsAny(text, "\n\x1b\xff") {
+					p.Errorf("%s of %.20q: %.200q", call, path, text)
+				}
+			}
+		}
+	})
+}
+
 // docs/guarantees.md: "A right is missing: zk.ErrNoAuth, which names the right."
 func TestVerifyAndMultiNameTheRight(t *testing.T) {
 	inPair(t, func(p *pair) {

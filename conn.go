@@ -118,7 +118,7 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 		err = queue.RequestRelease(ctx, c.Client(), m.Path, m.Token)
 	}
 	if err != nil {
-		return fmt.Errorf("zklocks: request release of %s: %w", m.Path, err)
+		return fmt.Errorf("zklocks: request release of %s: %w", znode.Shown(m.Path), err)
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ func (q *Queue) Wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s %s: %w", q.cfg.Recipe, op, q.cfg.Path, err)
+	return fmt.Errorf("%s: %s %s: %w", q.cfg.Recipe, op, znode.Shown(q.cfg.Path), err)
 }
 
 // Named adds the path of the lock to an error of one of several.
@@ -137,7 +137,7 @@ func (q *Queue) Named(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", q.cfg.Path, err)
+	return fmt.Errorf("%s: %w", znode.Shown(q.cfg.Path), err)
 }
 
 // makeDir makes the directory.

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // Several requests, each in the queue of another directory, are granted together or not at all. One
@@ -52,7 +53,7 @@ func nameAll(op string, parts []Part, err error) error {
 	}
 	var paths []string
 	for _, p := range parts {
-		paths = append(paths, p.Queue.cfg.Path)
+		paths = append(paths, znode.Shown(p.Queue.cfg.Path))
 	}
 	return fmt.Errorf("zklocks: %s %s: %w", op, strings.Join(paths, " and "), err)
 }

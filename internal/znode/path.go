@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -53,6 +54,17 @@ func validate(path string, most int) error {
 		}
 	}
 	return nil
+}
+
+// Shown returns a path for an error: as it is, unless that would break the line of a log or fill it.
+func Shown(path string) string {
+	switch {
+	case len(path) > maxPath+maxName:
+		return fmt.Sprintf("%.100q...", path)
+	case !utf8.ValidString(path) || strings.ContainsFunc(path, unicode.IsControl):
+		return fmt.Sprintf("%q", path)
+	}
+	return path
 }
 
 // Parent returns the directory of a path, and "/" for a path right under the root.
