@@ -21,9 +21,12 @@ type target struct {
 }
 
 // connected reads the arguments, connects, and calls do, whose context ends with a signal.
-func (t *target) connected(args []string, do func(ctx context.Context, conn *zklocks.Conn) error) error {
+func (t *target) connected(c *command, args []string, do func(ctx context.Context, conn *zklocks.Conn) error) error {
 	if err := t.read(args); err != nil {
 		return err
+	}
+	if t.token < 1 && c.given("token") { // and not all holders
+		return usage("-token %d: a token is 1 or more", t.token)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -79,7 +82,7 @@ on zklock ls shows that a member was asked, and no longer its data.
 	t := &target{}
 	t.define(c)
 	c.run = func(args []string) error {
-		return t.connected(args, func(ctx context.Context, conn *zklocks.Conn) error {
+		return t.connected(c, args, func(ctx context.Context, conn *zklocks.Conn) error {
 			ctx, cancel := context.WithTimeout(ctx, t.timeout)
 			defer cancel()
 			return t.ask(ctx, conn)

@@ -179,6 +179,8 @@ func TestBreakOneOfSeveral(t *testing.T) {
 	path := test.Path(t)
 	s := semaphore.New(conn(t), path, 4)
 	a, b := held(t, s.Locker(1)), held(t, s.Locker(3))
+	ends(t, start(t, "", "break", "-yes", "-token", "0", path), exitUsage, "-token 0") // and not all of them
+	inLine(t, path+"/queue", 4)
 	ends(t, start(t, "", "break", "-yes", "-token", fmt.Sprint(b.Token()), path), 0)
 	inLine(t, path+"/queue", 1) // no hold looks: the tool has deleted all three
 	if b.Verify(t.Context()) == nil {

@@ -37,7 +37,7 @@ first, and end a process that hangs: its lock goes with its session.
 	yes := c.flags.Bool("yes", false, "delete without asking: needed where standard input is no terminal")
 	t.define(c)
 	c.run = func(args []string) error {
-		return t.connected(args, func(ctx context.Context, conn *zklocks.Conn) error { return t.take(ctx, conn, *yes) })
+		return t.connected(c, args, func(ctx context.Context, conn *zklocks.Conn) error { return t.take(ctx, conn, *yes) })
 	}
 	return c
 }

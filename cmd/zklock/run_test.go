@@ -94,6 +94,8 @@ func TestWrongUsage(t *testing.T) {
 		{"-wait 0s", []string{"run", "-wait", "0", "/jobs", "--", "true"}},
 		{"-kill-after", []string{"run", "-kill-after", "10s", "-timeout", "20s", "/jobs", "--", "true"}},
 		{"has granted", []string{"run", "-kill-after", "1h", "-timeout", "4h", "/jobs", "--", "true"}},
+		{"-token 0: a token is 1 or more", []string{"break", "-yes", "-token", "0", "/jobs"}},
+		{"-token -1: a token is 1 or more", []string{"ask", "-token", "-1", "/jobs"}},
 		{"-timeout 0s", []string{"run", "-timeout", "0", "/jobs", "--", "true"}},
 		{`"30" for flag -wait: a duration has a unit, as in "30s"`, []string{"run", "-wait", "30", "/jobs", "--", "true"}},
 		{`"1m30" for flag -timeout: a duration has a unit, as in "1m30s"`, []string{"ls", "-timeout", "1m30", "/jobs"}},
