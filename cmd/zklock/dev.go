@@ -44,6 +44,8 @@ and what it knows is gone when it ends.
 		switch {
 		case len(args) > 0:
 			return usage("%q is one argument too many", args[0])
+		case d.host == "":
+			return usage("-host is empty: 0.0.0.0 is all addresses of the machine")
 		case d.port < 0 || d.port > 65535:
 			return usage("-port %d: it must be from 0 to 65535", d.port)
 		case d.tick < time.Millisecond:

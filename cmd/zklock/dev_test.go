@@ -110,6 +110,7 @@ func TestDevSaysWhyItDoesNotServe(t *testing.T) {
 		{[]string{"-port", port}, exitFailed, "zklock: port " + port + " of 127.0.0.1 is taken: end the program that uses it, or name another one with -port"},
 		{[]string{"-port", "65536"}, exitUsage, "-port 65536: it must be from 0 to 65535"},
 		{[]string{"-port", "-1"}, exitUsage, "-port -1: it must be from 0 to 65535"},
+		{[]string{"-host", ""}, exitUsage, "-host is empty"}, // which is all addresses of the machine
 		{[]string{"-tick", "0"}, exitUsage, "-tick 0s: it must be 1ms or more"},
 		{[]string{"-tick", "300h"}, exitUsage, "-tick 300h0m0s: it must be"},
 		{[]string{"-host", "192.0.2.1"}, exitFailed, "192.0.2.1:2181"}, // an address that no machine has
