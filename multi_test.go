@@ -51,6 +51,27 @@ func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	})
 }
 
+// What the client has no room for is not sent, and the error says more than the client's.
+func TestMultiOfMoreThanTheClientSends(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		hold, err := d.lock.Lock(d.Context())
+		if err != nil {
+			d.Fatal(err)
+		}
+		before := d.host.Seen(zktest.Any)
+		_, err = hold.Multi(d.Context(), &zk.CreateRequest{Path: "/made", Data: make([]byte, 2<<20), Acl: open})
+		if !errors.Is(err, zk.ErrShortBuffer) || !strings.Contains(err.Error(), "larger than the client can send") {
+			d.Errorf("multi: %v", err)
+		}
+		if n := d.host.Seen(zktest.Any) - before; n != 0 || !hold.Held() {
+			d.Errorf("%d requests, held %v", n, hold.Held())
+		}
+		if err := hold.Release(d.Context()); err != nil {
+			d.Error(err)
+		}
+	})
+}
+
 // A downgrade that goes on without its caller, because the network is down, blocks no other caller.
 func TestMultiAndVerifyEndWithTheirContextsBesideADowngrade(t *testing.T) {
 	atDesk(t, func(d *desk) {

@@ -115,7 +115,8 @@ func proves(err error, multi bool) bool {
 // Overloaded reports whether the server has dropped the request because of its load.
 func Overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
 
-// DescribeCode adds a description to an error for which the zk client has only a number.
+// DescribeCode adds a description to an error for which the zk client has only a number, or words
+// that do not say what the caller did.
 func DescribeCode(err error) error {
 	if err == nil {
 		return nil
@@ -127,6 +128,8 @@ func DescribeCode(err error) error {
 		return fmt.Errorf("a quota of the path is used up (%w)", err)
 	case "unknown error: -127":
 		return fmt.Errorf("the server is overloaded and has dropped the request (%w)", err)
+	case zk.ErrShortBuffer.Error():
+		return fmt.Errorf("the request is larger than the client can send (%w)", err)
 	}
 	return err
 }
