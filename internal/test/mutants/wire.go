@@ -11,6 +11,14 @@ var ofTheConnection = []mutant{
 		test: inTakeover("TestCredentialsDoNotTouchTheSession"),
 	},
 	{
+		name: "several-servers-taken-for-one",
+		pkg:  "internal/wire",
+		why:  "a list that was not split is looked up as one name, forever",
+		old:  `strings.ContainsRune(",;/", r)`,
+		new:  `strings.ContainsRune(";/", r)`,
+		test: inWire("TestBadInput"),
+	},
+	{
 		name: "handshake-without-a-deadline",
 		pkg:  "internal/wire",
 		why:  "a server that accepts and says nothing costs the session",

@@ -43,6 +43,14 @@ var ofTheTool = []mutant{
 		test: inTool("TestWrongUsageOfSecurity"),
 	},
 	{
+		name: "zklock-takes-token-0-for-all",
+		pkg:  "cmd/zklock",
+		why:  "a script whose variable has no token breaks the locks of all holders",
+		old:  `if t.token < 1 && c.given("token") {`,
+		new:  `if t.token < 0 && c.given("token") {`,
+		test: inTool("TestBreakOneOfSeveral"),
+	},
+	{
 		name: "zklock-keeps-an-old-certificate",
 		pkg:  "cmd/zklock",
 		why:  "after it has expired no server takes the connection, and the lock is lost",
