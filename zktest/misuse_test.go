@@ -300,7 +300,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		fails(t, func(t testing.TB) { zktest.NewServer(t, c.opt) }, c.says)
 	}
-	s, other := zktest.NewServer(t), zktest.NewServer(t)
+	s, other := zktest.NewServer(t, nil), zktest.NewServer(t) // a nil option changes nothing, as everywhere
 	a := s.Host("a")
 	for name, call := range map[string]func(){
 		"no name":              func() { s.Host("") },

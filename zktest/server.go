@@ -90,7 +90,9 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	set := settings{seed: 1}
 	set.Members, set.Tick, set.ContainerCheck = 1, 2*time.Second, time.Minute
 	for _, o := range opts {
-		o.apply(&set)
+		if o != nil {
+			o.apply(&set)
+		}
 	}
 	switch {
 	case set.Members < 1 || set.Members > 100:
