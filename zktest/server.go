@@ -230,7 +230,8 @@ func (s *Server) Host(name string) *Host {
 // the session timeout: its ephemeral nodes are deleted, its locks are free. The client first loses
 // its connection, and gets the expiry when it has connected again. No silence warns it, so another
 // client can hold a lock a moment before the old holder hears: to test that no two work at once,
-// use Partition. conn is a *zklocks.Conn or a *zk.Conn; t fails if it is neither, or has no session.
+// use Partition. conn is a *zklocks.Conn or a *zk.Conn; t fails if it is neither, or has no
+// session.
 //
 // In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can
 // only begin, and the session ends when it has a majority again, or with its successor when the

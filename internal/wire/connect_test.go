@@ -160,8 +160,8 @@ func TestConnectGivesUp(t *testing.T) {
 	}
 }
 
-// A dialer that returns neither a connection nor an error has made a mistake, which ends the attempt
-// and not the program.
+// A dialer that returns neither a connection nor an error has made a mistake, which ends the
+// attempt and not the program.
 func TestADialerThatReturnsNothing(t *testing.T) {
 	for name, opts := range map[string][]wire.Option{"plain": nil, "TLS": {wire.WithTLS(nil)}} {
 		t.Run(name, func(t *testing.T) {

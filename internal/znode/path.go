@@ -56,7 +56,8 @@ func validate(path string, most int) error {
 	return nil
 }
 
-// Shown returns a path for an error: as it is, unless that would break the line of a log or fill it.
+// Shown returns a path for an error: as it is, unless that would break the line of a log or fill
+// it.
 func Shown(path string) string {
 	switch {
 	case len(path) > maxPath+maxName:
