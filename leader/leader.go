@@ -18,7 +18,8 @@ import (
 
 // Election elects a leader of the whole cluster. It may be used by many goroutines at once: each
 // call of Run and Campaign is a candidate of its own, also two of one value, which exclude each
-// other like those of two processes. It stays usable after any error. It must not be copied.
+// other like those of two processes. It stays usable after any error. It must not be copied. New
+// makes it: the zero value cannot be used.
 type Election struct {
 	queue   *queue.Queue
 	request queue.Request

@@ -23,6 +23,8 @@ import (
 // [zklocks.Hold.Context]. So code that calls itself re-enters automatically; a goroutine that works
 // for the owner re-enters by passing the context. Another Mutex value is another owner, also on the
 // same path.
+//
+// New makes it: unlike that of sync.Mutex the zero value cannot be used.
 type Mutex struct {
 	lockSlot
 	queue   *queue.Queue

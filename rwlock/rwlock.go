@@ -12,7 +12,8 @@ import (
 
 // RWMutex is a shared/exclusive lock of the whole cluster: many may hold it for reading, or one for
 // writing. It may be used by many goroutines at once; each call of Lock or RLock is a separate
-// waiter. It stays usable after any error. It must not be copied.
+// waiter. It stays usable after any error. It must not be copied. New makes it: unlike that of
+// sync.RWMutex the zero value cannot be used.
 type RWMutex struct {
 	lockSlot
 	queue  *queue.Queue

@@ -15,7 +15,7 @@ import (
 
 // Semaphore is a number of permits for the whole cluster. It may be used by many goroutines at
 // once; each call of Acquire queues separately. It stays usable after any error. It must not be
-// copied.
+// copied. New makes it: the zero value cannot be used.
 type Semaphore struct {
 	_     slot.NoCopy
 	queue *queue.Queue
