@@ -182,6 +182,33 @@ func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
 	})
 }
 
+// The same without an event: the caller finds out when it has waited for about as long again.
+func TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept(t *testing.T) {
+	inPair(t, func(p *pair) {
+		path := p.Path + "-permits"
+		theirs := semaphore.New(locks.On(p.other), path, 2)
+		permit := p.take(theirs.Locker(1).Lock)
+		busy := p.held(1)
+		both := zklocks.All(semaphore.New(locks.On(p.conn), path, 2).Locker(1), p.lock(1))
+		waiting := contract.Begin(p, p.Ctx, both.Lock)
+		p.nodes(0, 2)
+		const long = 10 * time.Second
+		time.Sleep(long) // virtual: it looks
+		_, err := p.Witness.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		p.Must(err)
+		_, err = p.Witness.Set(path, []byte("1"), -1)
+		p.Must(err)
+		_, err = p.Witness.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+		p.Must(err)
+		time.Sleep(long) // virtual: it looks once more
+		p.release(busy)
+		waiting.Waits()
+		p.release(permit)
+		p.release(waiting.Granted())
+		test.AssertEmpty(p, p.Witness, path+"/queue")
+	})
+}
+
 // One lock cannot be had any more while both are waited for: the call ends at once and names it.
 func TestAFailureAtOneLockEndsTheWaitForTheOthers(t *testing.T) {
 	inPair(t, func(p *pair) {

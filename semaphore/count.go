@@ -103,8 +103,8 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, queue.Explain(err, "READ on "+c.path)
 	}
-	// The watch may have been set long ago by another waiter of the process, on a connection that
-	// has been replaced since. Its event may be late; then its data are old.
+	// The watch may have been set long ago by another waiter of the process. Its event comes before
+	// the answer that shows the change, unless the server has withheld it.
 	data, stat, err := c.client.Get(ctx, c.path)
 	switch {
 	case err == zk.ErrNoNode:
@@ -112,13 +112,8 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	case err != nil:
 		return nil, queue.Explain(err, "READ on "+c.path)
 	case stat.Mzxid != watch.Stat.Mzxid || stat.Czxid != watch.Stat.Czxid:
-		select {
-		case event, first := <-watch.C():
-			watch.Event(event, first)
-			return nil, nil
-		case <-ctx.Done():
-			return nil, zkclient.Ended(ctx)
-		}
+		watch.Miss()
+		return nil, nil
 	case len(data) == 0:
 		return nil, c.fill(ctx, stat.Version)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -361,6 +362,68 @@ func TestResizeDownHoldsForThoseWhoWaited(t *testing.T) {
 			a.Waits()
 		}
 		release(s, two)
+		release(s, a.Granted())
+		s.Empty()
+	})
+}
+
+// resizeUnheard stores another number while no client may read it, so that the server withholds the
+// event from all of them.
+func resizeUnheard(s *contract.Stage, permits string) {
+	s.Helper()
+	_, err := s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+	s.Must(err)
+	_, err = s.Witness.Set(s.Path, []byte(permits), -1)
+	s.Must(err)
+	_, err = s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
+	s.Must(err)
+}
+
+// A client that has not heard of another number finds out when it queues, and so do its waiters.
+func TestAResizeOfWhichNoEventTells(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c, other := newClient(s, 3), newClient(s, 3)
+		holds := []*zklocks.Hold{other.acquire(1), other.acquire(1), other.acquire(1)}
+		a := c.wait(1, 4)
+		resizeUnheard(s, "1")
+		b := c.wait(1, 5)
+		for _, h := range holds {
+			a.Waits()
+			release(s, h)
+			s.CatchUp(c.conn)
+		}
+		h := a.Granted()
+		s.CatchUp(c.conn)
+		b.Waits()
+		release(s, h)
+		release(s, b.Granted())
+		s.Empty()
+	})
+}
+
+// One that does not queue finds out when it has waited about as long again.
+func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 2)
+		holds := []*zklocks.Hold{c.acquire(1), c.acquire(1)}
+		waiter := newClient(s, 2)
+		a := waiter.wait(1, 3)
+		const long = 10 * time.Second
+		time.Sleep(long) // virtual: it has looked once
+		resizeUnheard(s, "3")
+		began := time.Now()
+		h := a.Granted()
+		if d := time.Since(began); d > long+time.Second {
+			s.Errorf("granted after %v", d)
+		}
+		a = waiter.wait(1, 4)
+		resizeUnheard(s, "1")
+		time.Sleep(long) // virtual: it looks
+		for _, h := range append(holds, h) {
+			a.Waits()
+			release(s, h)
+			s.CatchUp(waiter.conn)
+		}
 		release(s, a.Granted())
 		s.Empty()
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -207,8 +208,17 @@ func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (nex
 // come: the number of permits has changed, or a node of its own whose watch is set. It returns
 // false when ctx ends.
 func (w *waiter) turnEnds(ctx context.Context) bool {
-	_, _, err := w.first(ctx, nil, nil)
-	return err == nil
+	delay := aclCheckDelay
+	check := time.NewTimer(delay)
+	defer check.Stop()
+	for {
+		i, _, err := w.first(ctx, nil, check.C)
+		if i != checkACL || !w.readLimit(ctx) {
+			return err == nil
+		}
+		delay *= 2
+		check.Reset(delay)
+	}
 }
 
 // confirm is step 5 for all (invariant 1). While one waited for its turn the node of another may

@@ -17,7 +17,8 @@ import (
 // servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After this
 // delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth instead of
 // waiting forever. The right may also be taken away later, so the waiter reads them again after
-// twice the delay, and so on: it waits at most about twice as long as it must, by few reads.
+// twice the delay, and so on: it waits at most about twice as long as it must, by few reads. So
+// does a change of the limit reach it.
 const aclCheckDelay = 5 * time.Second
 
 // waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and
@@ -120,7 +121,25 @@ func (w *waiter) firstEvent(ctx context.Context, s *survey) (i int, event zk.Eve
 		if next, err := w.readNodes(ctx, slices.Concat(s.blockers.watched, w.nodes)); next != pending {
 			return i, event, next, err
 		}
+		if !w.readLimit(ctx) {
+			return i, event, relist, nil
+		}
 	}
+}
+
+// readLimit reports whether the limit is the stored one. Otherwise its event is on the way or
+// withheld, or the client may not read it, and a listing, which reads it, tells.
+func (w *waiter) readLimit(ctx context.Context) bool {
+	watch := w.limit.Changed
+	if watch == nil {
+		return true
+	}
+	_, stat, err := w.queue.client.Get(ctx, w.limit.Check.Path)
+	if err == nil && stat.Mzxid == watch.Stat.Mzxid {
+		return true
+	}
+	watch.Miss()
+	return false
 }
 
 // mostReads is how many nodes are read at once: each takes a goroutine.

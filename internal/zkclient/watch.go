@@ -3,6 +3,7 @@ package zkclient
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -17,6 +18,7 @@ type Watch struct {
 	raw     <-chan zk.Event
 	settled chan struct{} // closed once event is set
 	event   zk.Event
+	missed  atomic.Bool // see Miss
 }
 
 // SetIn reports whether the watch was set in this epoch of the connection.
@@ -50,9 +52,14 @@ func (w *Watch) Fired() (zk.Event, bool) {
 	case <-w.settled:
 		return w.event, true
 	default:
-		return zk.Event{}, false
+		return zk.Event{}, w.missed.Load()
 	}
 }
+
+// Miss takes note that the node has changed without an event: the server withholds that from a
+// client that may not read the node at the moment, and the watch is gone. From now on Fired reports
+// an event that says nothing, and the next caller sets another watch.
+func (w *Watch) Miss() { w.missed.Store(true) }
 
 // Gone reports whether an event says that the node was deleted. The end of the session or of the
 // connection also produces an event, which says nothing about the node.
