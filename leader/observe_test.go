@@ -761,6 +761,14 @@ func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
 		time.Sleep(long) // virtual: no event comes
 		w.sees(h.Token(), true)
 		s.Must(h.Release(s.Ctx))
+		w.sees(0, true)
+		h = a.campaign()
+		came := time.Now()
+		w.sees(h.Token(), true)
+		if d := time.Since(came); d > time.Second {
+			s.Errorf("the right is there again, and the next leader is seen after %v", d)
+		}
+		s.Must(h.Release(s.Ctx))
 		c.conn.Close()
 	})
 }

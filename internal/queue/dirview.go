@@ -157,5 +157,8 @@ func (v *view) check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}
 }
 
-// refuted drops a view whose check has failed: its watch will not fire.
-func (d *dirView) refuted(v *view) { d.now.CompareAndSwap(v, nil) }
+// refuted drops a view whose check has failed, and its watch, which will not fire.
+func (d *dirView) refuted(v *view) {
+	d.now.CompareAndSwap(v, nil)
+	v.writers.Miss()
+}

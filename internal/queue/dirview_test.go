@@ -225,6 +225,19 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 						t.Errorf("beside a writer: %v, want %v", err, want)
 					}
 				}
+				if forever {
+					return
+				}
+				line, _, err := x.witness.Children(x.queue.dir)
+				x.must(nil, err)
+				x.must(nil, x.witness.Delete(x.queue.dir+"/"+line[0], -1))
+				before := x.proxy.Seen(proxy.ListOp)
+				for range 3 {
+					x.must(nil, reads())
+				}
+				if lists := x.proxy.Seen(proxy.ListOp) - before; lists != 1 {
+					t.Errorf("%d listings by three readers after the writer", lists)
+				}
 			})
 		})
 	}

@@ -232,6 +232,7 @@ func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) 
 			}()
 		case l := <-looked:
 			if !l.same {
+				watch.Miss()
 				return l.err
 			}
 			delay *= 2
