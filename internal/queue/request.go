@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -63,19 +64,45 @@ func (g *Grant) ReleaseRequested() <-chan struct{} {
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
 // is gone. The watch is that which the watch for a loss uses, too, and the connection sets it again
-// after a reconnect. What the holder writes itself, in a downgrade, is no request.
+// after a reconnect. What the holder writes itself, in a downgrade, is no request. The event is
+// withheld while the client may not read the node, so that is read after aclCheckDelay, after twice
+// the delay, and so on.
 func (g *Grant) watchRequest(n znode.Node) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer g.state.OnEnd(hold.CleanUp, func(error) { cancel() })()
+	delay := aclCheckDelay
+	look := time.NewTimer(delay)
+	defer look.Stop()
 	for {
-		w, err := g.queue.client.Watch(context.Background(), g.sess, g.queue.path(n))
-		if err != nil {
-			return // the node, its session or the connection is gone, or the client may not read the node
-		}
-		if isReleaseRequest(w.Data) {
+		w, err := g.queue.client.Watch(ctx, g.sess, g.queue.path(n))
+		var written <-chan zk.Event // nil: the client may not read the node
+		switch {
+		case err == zk.ErrNoAuth:
+		case err != nil:
+			return // the node, its session, the connection or the grant is gone
+		case isReleaseRequest(w.Data):
 			g.tellRequested()
 			return
+		default:
+			written = w.C()
 		}
-		event, first := <-w.C()
-		w.Event(event, first)
+		select {
+		case event, first := <-written:
+			w.Event(event, first)
+		case <-ctx.Done():
+			return
+		case <-look.C:
+			delay *= 2
+			look.Reset(delay)
+			if w == nil {
+				continue
+			}
+			_, stat, err := g.queue.client.Get(ctx, g.queue.path(n))
+			if err == zk.ErrNoNode || err == nil && stat.Mzxid != w.Stat.Mzxid {
+				w.Miss()
+			}
+		}
 	}
 }
 
