@@ -138,7 +138,7 @@ func (v *viewer) run(ctx context.Context) {
 		failed := false
 		for view, err := range c.locks[v.path].election.Observe(call) {
 			last := v.yields(view, err)
-			if err != nil && call.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && !w.tolerated(path, last.from, err) {
+			if err != nil && call.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && !w.tolerated(last.from, err, path) {
 				w.complain("%s: observed by %s: %v", path, v.host.name, err)
 			}
 			failed = err != nil
@@ -247,7 +247,7 @@ func (w *world) lastWords(path int) {
 	defer w.candidates(w.paths[path], -1)
 	h, err := e.Campaign(ctx)
 	if err != nil {
-		if !w.tolerated(w.paths[path], w.clock.now(), err) {
+		if !w.tolerated(w.clock.now(), err, w.paths[path]) {
 			w.complain("%s: the last campaign: %v", w.paths[path], err)
 		}
 		return
@@ -317,7 +317,7 @@ func (h *host) request(m zklocks.Member) {
 	called, after := w.clock.now(), w.asking(m.Path)
 	err := c.conn.RequestRelease(ctx, m)
 	after(err == nil)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) && !c.closing() && !w.tolerated(dirOf(m.Path), called, err) {
+	if err != nil && !errors.Is(err, zk.ErrNoNode) && !c.closing() && !w.tolerated(called, err, dirOf(m.Path)) {
 		w.complain("%s: %s asks %s to release: %v", dirOf(m.Path), h.name, m.Path, err)
 	}
 }
@@ -500,18 +500,18 @@ func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 	return at != 0 && max(at, s.Acquired)+int64(ago) < l.clock.now()
 }
 
-// tolerated reports whether a call at a path, made at an instant, may return the error: the kind of
-// the world says so, or a right was missing meanwhile.
-func (w *world) tolerated(path string, called int64, err error) bool {
+// tolerated reports whether a call at some paths, made at an instant, may return the error: the kind
+// of the world says so, or a right was missing meanwhile.
+func (w *world) tolerated(called int64, err error, paths ...string) bool {
 	if errors.Is(err, zk.ErrNoAuth) {
-		return w.isForbidden(path, called) && strings.Contains(err.Error(), ": it takes ")
+		return slices.ContainsFunc(paths, func(path string) bool { return w.isForbidden(path, called) }) && strings.Contains(err.Error(), ": it takes ")
 	}
 	return err != nil && w.kind.tolerates != nil && w.kind.tolerates(err)
 }
 
 // tolerated is that of a call on a hold.
 func (t *tenure) tolerated(err error) bool {
-	return t.world.tolerated(t.lock.path, t.stay.Acquired, err)
+	return t.world.tolerated(t.stay.Acquired, err, t.lock.paths()...)
 }
 
 // isForbidden reports whether a right was missing at a path at some time since an instant.

@@ -97,8 +97,8 @@ var kindsOfWorlds = []kind{
 	{name: "vacant", flavors: []string{"leader"}, bend: vacant, strike: (*nemesis).strew, calm: true},
 	// Locks beside children of other programs that come and go, where nothing breaks.
 	{name: "strewn", flavors: append([]string{"semaphore"}, exclusive...), bend: strewn, strike: (*nemesis).scatter},
-	// Rights that are taken away for a while, and nothing else breaks: no hold is lost by that.
-	{name: "forbidden", flavors: exclusive, bend: forbidden, strike: (*nemesis).forbid, calm: true},
+	// Rights that are taken away for a while, see forbid.
+	{name: "forbidden", flavors: append([]string{"semaphore"}, exclusive...), bend: forbidden, strike: (*nemesis).forbid, calm: true},
 }
 
 var exclusive = []string{
@@ -280,11 +280,19 @@ func strewn(p *plan, r *rand.Rand) {
 	p.rest = between(r, 10*time.Millisecond, 500*time.Millisecond)
 }
 
-// forbidden is a narrow world in which half of all holders ask for proofs.
+// forbidden is a narrow world in which half of all holders ask for proofs. In one of three requests
+// and replies are lost, too.
 func forbidden(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.hands, p.proofs, p.seldom, p.reigns = 0, 2, math.MaxInt, 2
 	p.rest = between(r, 100*time.Millisecond, 2*time.Second)
+	p.resizes, p.often = true, true
+	if r.IntN(2) == 0 {
+		p.paths, p.seldom = 2+r.IntN(3), 1+r.IntN(2)
+	}
+	if r.IntN(3) == 0 {
+		p.lossy, p.kind.calm = true, false
+	}
 	if r.IntN(2) == 0 { // waiters watch for so long that they have looked whether they may
 		p.stay, p.least, p.length = 15*time.Second, 6*time.Second, 2*time.Minute
 	}

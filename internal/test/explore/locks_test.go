@@ -25,7 +25,11 @@ type lock struct {
 	members   func(ctx context.Context) ([]zklocks.Member, error)
 	election  *leader.Election              // nil: it is of another recipe
 	part      func(w *worker) (*part, bool) // as one of several locks that are taken together
+	beside    []string                      // the paths of the others, if it is several
 }
+
+// paths are those of all its locks.
+func (l *lock) paths() []string { return append([]string{l.path}, l.beside...) }
 
 // A grip is a hold of any recipe, and what can be done with it.
 type grip struct {
@@ -242,8 +246,12 @@ func together(w *worker, locks []*lock) *lock {
 		lockers = append(lockers, p.Locker)
 	}
 	all := zklocks.All(lockers...)
+	var beside []string
+	for _, p := range parts[1:] {
+		beside = append(beside, p.path)
+	}
 	return &lock{
-		path: first.path, dir: first.dir,
+		path: first.path, dir: first.dir, beside: beside,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
 			how := all.Lock
 			if w.chance(8) {
@@ -305,9 +313,19 @@ type limits struct {
 	all  map[string][]history.Limit
 }
 
-// resize sets another number. A change that fails may still come into force, at any time from then
-// on: it ends no number, and none ends it.
+// resize sets another number.
 func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string, to int) error {
+	called := w.clock.now()
+	err := w.resizeBy(ctx, path, to, func() error { return s.Resize(ctx, to) })
+	if err == nil && !w.isForbidden(path, called) {
+		w.waiting()
+	}
+	return err
+}
+
+// resizeBy sets another number. A change that fails may still come into force, at any time from
+// then on: it ends no number, and none ends it. One that the server refuses does not.
+func (w *world) resizeBy(ctx context.Context, path string, to int, by func() error) error {
 	select {
 	case w.limits.turn <- struct{}{}:
 		defer func() { <-w.limits.turn }()
@@ -316,7 +334,10 @@ func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string,
 	}
 	all := append(w.limits.all[path], history.Limit{Path: path, Permits: to, Since: w.clock.now(), Until: unknown})
 	w.limits.all[path] = all
-	if err := s.Resize(ctx, to); err != nil {
+	if err := by(); err != nil {
+		if errors.Is(err, zk.ErrNoAuth) && !w.lossy {
+			w.limits.all[path] = all[:len(all)-1]
+		}
 		return err
 	}
 	now := w.clock.now()
@@ -326,8 +347,20 @@ func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string,
 		}
 	}
 	all[len(all)-1].Until = 0
-	w.waiting()
 	return nil
+}
+
+// number is the smallest that may be in force.
+func (w *world) number(path string) int {
+	w.limits.turn <- struct{}{}
+	defer func() { <-w.limits.turn }()
+	least := mostPermits
+	for _, l := range w.limits.all[path] {
+		if l.Until == 0 || l.Until == unknown {
+			least = min(least, l.Permits)
+		}
+	}
+	return least
 }
 
 // unknown is the Until of a number of which no call has said that it came into force.

@@ -150,15 +150,16 @@ func (w *world) condemn(path string) {
 			claim = append(claim, s.path)
 		}
 	}
-	if slices.ContainsFunc(claim, func(path string) bool { return isBlocked(path, left) }) {
+	if slices.ContainsFunc(claim, func(path string) bool { return isBlocked(path, left, mostPermits) }) {
 		for _, path := range claim {
 			w.ledger.doom(path)
 		}
 	}
 }
 
-// isBlocked reports whether a node cannot hold for as long as none of those that are left goes.
-func isBlocked(path string, left []standing) bool {
+// isBlocked reports whether a node cannot hold for as long as none of those that are left goes, and
+// there are no more permits.
+func isBlocked(path string, left []standing, permits int) bool {
 	kind := parsed(path).Kind
 	ahead := 0
 	for _, s := range left {
@@ -166,7 +167,7 @@ func isBlocked(path string, left []standing) bool {
 			ahead++
 		}
 	}
-	return ahead > 0 && kind != znode.Permit || ahead >= mostPermits
+	return ahead > 0 && kind != znode.Permit || ahead >= permits
 }
 
 // isAhead reports whether a node has a smaller number in the same directory.
@@ -703,24 +704,45 @@ var foreign = []string{
 	"permit-x", "write-x", "read-x", "лок-", "lock-released-",
 }
 
-// forbid takes rights away for a while: on the directory of a lock, or on a node in it. Where nodes
-// could not be deleted the processes are restarted then.
+// forbid takes rights away for a while: on the directory of a lock, on that above of a semaphore, or
+// on a node. Meanwhile permits may be given another number, of which no event tells, and packets of
+// a host be lost, see plan.lossy. What must hold:
+//   - exclusion, as in every world. A waiter may go by a number of permits that was replaced while
+//     it might not read it, until it looks, see starving;
+//   - no hold is lost, unless packets are;
+//   - each call ends with what it is for, or, if a right was missing since it began, with
+//     zk.ErrNoAuth and the name of the right;
+//   - a waiter whose turn has come holds or leaves about as soon as it would have waited again;
+//   - nothing stays behind, but for nodes that the process could not delete, or, after a lost reply,
+//     not find: these go with their sessions.
 func (n *nemesis) forbid() {
 	zkc := n.admin.Client()
-	path := n.paths[n.random.IntN(len(n.paths))]
-	line := n.inLine()
-	if len(line) > 0 && n.chance(2) {
+	locks := n.hosts[0].client().locks
+	l := locks[n.random.IntN(len(locks))]
+	path, missing, d := l.path, []int32{zk.PermRead, zk.PermWrite, zk.PermCreate, zk.PermDelete}[n.random.IntN(4)], n.while()
+	line := slices.DeleteFunc(n.inLine(), func(s standing) bool { return dirOf(s.path) != l.dir })
+	switch {
+	case n.chance(4):
+		path = l.dir
+	case len(line) > 0 && n.chance(2):
 		path = line[n.random.IntN(len(line))].path
-	}
-	lock, missing := path, []int32{zk.PermRead, zk.PermWrite, zk.PermCreate, zk.PermDelete}[n.random.IntN(4)]
-	d := n.while()
-	if strings.Count(path, "/") > 1 {
-		lock = dirOf(path)
 		if n.least > time.Second && n.chance(2) {
 			path, missing, d = line[0].path, zk.PermRead, n.stay // until the holder has released it
 		}
 	}
-	restored := n.forbids(lock)
+	unheard := path != l.dir && path == l.path && n.chance(2)
+	if unheard {
+		missing = zk.PermRead
+	}
+	if path == l.dir && missing == zk.PermDelete {
+		d = min(d, n.session) // what cannot leave is not starving yet
+	}
+	if n.lossy {
+		action, op, h := actions[n.random.IntN(len(actions))], kinds[n.random.IntN(len(kinds))], n.host()
+		n.say("", "%s: %v: %v", h.name, action, op)
+		defer h.net.packets.Nth(op, 1+n.random.IntN(3), action).Cancel()
+	}
+	restored := n.forbids(l.path)
 	_, err := zkc.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
 	if err != nil {
 		restored()
@@ -728,13 +750,82 @@ func (n *nemesis) forbid() {
 		return
 	}
 	n.say("forbidden", "%s: without the rights %#x for %v", path, missing, d)
+	if unheard {
+		n.resizeUnheard(path)
+	}
 	time.Sleep(d) // virtual: others are refused
 	_, err = zkc.SetACL(path, zk.WorldACL(zk.PermAll), -1)
 	n.say("", "%s: all rights are back: %v", path, err)
 	restored()
-	if missing == zk.PermDelete && path == lock {
+	if path == l.dir && (missing == zk.PermDelete || missing == zk.PermRead && n.lossy) {
+		n.excuse(l.dir)
 		for _, h := range n.hosts {
 			n.close(h)
 		}
+	}
+}
+
+// excuse says that the nodes in a directory may be such as could not be deleted.
+func (n *nemesis) excuse(dir string) {
+	left := n.left()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range left {
+		if dirOf(s.path) == dir {
+			n.entered[idOf(s.path)] = true
+		}
+	}
+}
+
+// resizeUnheard stores another number of permits while no client may read it.
+func (n *nemesis) resizeUnheard(path string) {
+	to := leastPermits + n.random.IntN(mostPermits-leastPermits+1)
+	err := n.resizeBy(context.Background(), path, to, func() error {
+		_, err := n.admin.Client().Set(path, []byte(fmt.Sprint(to)), -1)
+		return err
+	})
+	n.say("resized unheard", "%s: %d permits: %v", path, to, err)
+}
+
+// starving looks now and then for claims whose turn has come, and which neither hold nor leave. A
+// waiter of which the server has withheld the event looks after five seconds, after ten more, and
+// so on, so it waits at most five seconds and about as long again.
+func (w *world) starving(ctx context.Context) {
+	const look, slack = 5 * time.Second, 2 * time.Second
+	came, due := make(map[string]int64), make(map[string]int64) // by idOf; 0: not due
+	for ctx.Err() == nil {
+		time.Sleep(look / 10) // virtual
+		numbers := make(map[string]int)
+		for _, l := range w.hosts[0].client().locks {
+			numbers[l.dir] = w.number(l.path)
+		}
+		left := w.left()
+		now := w.clock.now()
+		blocked := make(map[string]bool)
+		for _, s := range left {
+			id := idOf(s.path)
+			if came[id] == 0 {
+				came[id] = now
+			}
+			blocked[id] = blocked[id] || isBlocked(s.path, left, numbers[dirOf(s.path)])
+		}
+		for id := range blocked {
+			switch {
+			case blocked[id]:
+				due[id] = 0
+			case due[id] == 0:
+				due[id] = now
+			}
+		}
+		w.ledger.mu.Lock()
+		for _, s := range left {
+			id := idOf(s.path)
+			if blocked[id] || w.entered[id] || now-due[id] < due[id]-came[id]+int64(look+slack) {
+				continue
+			}
+			w.entered[id] = true // once is enough
+			w.complainLocked("%s: its turn came at %v, it came at %v, and it waits", s.path, time.Duration(due[id]), time.Duration(came[id]))
+		}
+		w.ledger.mu.Unlock()
 	}
 }

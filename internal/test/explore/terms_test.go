@@ -87,7 +87,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 		return true
 	case r.last == nil:
 		return w.refused(ctx, c, l, r.began, err)
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()), w.world.tolerated(l.path, r.began, err):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()), w.world.tolerated(r.began, err, l.path):
 		return true
 	case errors.Is(err, zk.ErrClosing) && c.closing():
 		return false

@@ -172,7 +172,7 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, called int64, 
 			w.world.complain("%s: %s waits although nothing is broken any more: %v; the queue: %+v (%v)\n%s", l.path, w.who, err, q, qerr, stuck)
 		}
 		w.count("canceled")
-	case w.world.tolerated(l.path, called, err):
+	case w.world.tolerated(called, err, l.paths()...):
 		w.count("tolerated")
 	default:
 		w.world.complain("%s: acquire by %s: %v", l.path, w.who, err)
@@ -405,7 +405,7 @@ func (t *tenure) enterInner() (released bool) {
 	switch err := again.give(ctx); {
 	case errors.Is(err, hold.ErrLost) && !released:
 		t.look() // the hold of several says so, too
-	case err != nil && !errors.Is(err, hold.ErrLost) && !t.closing():
+	case err != nil && !errors.Is(err, hold.ErrLost) && !t.closing() && !t.tolerated(err):
 		t.bad("release of one of two: %v", err)
 	}
 	return released

@@ -50,6 +50,7 @@ type plan struct {
 	quiet    bool          // nothing breaks, and each caller waits until it holds
 	far      time.Duration // from half of the hosts to the servers; 0: none is far
 	often    bool          // resizes
+	lossy    bool          // packets are lost while a right is missing
 	hasty    bool          // a caller that gives up does so soon
 	rashness int           // one in so many callers gives up after a while
 	seldom   int           // one in so many holds is of several locks
@@ -278,6 +279,11 @@ func (w *world) work() map[string]int {
 		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, 9)), strike: w.kind.strike}
 		raging.Go(n.rage)
 	}
+	waits, over := context.WithCancel(views)
+	defer over()
+	if w.kind.name == "forbidden" && !w.lossy {
+		viewing.Go(func() { w.starving(waits) })
+	}
 	for i := range w.hands {
 		n := &nemesis{world: w, random: rand.New(rand.NewPCG(w.seed, uint64(10+i))), members: i == 0 && !w.restarts}
 		raging.Go(n.rage)
@@ -286,6 +292,7 @@ func (w *world) work() map[string]int {
 	w.heal()
 	stuck := time.AfterFunc(time.Until(w.end.Add(patience-time.Second)), w.remember)
 	working.Wait()
+	over()
 	stuck.Stop()
 	for i, l := range w.hosts[0].client().locks {
 		if l.election != nil && w.far == 0 { // one that is far away may not keep its session
