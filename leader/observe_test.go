@@ -773,6 +773,59 @@ func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
 	})
 }
 
+// What the leader proclaims while the observer may not read is seen at the next look.
+func TestWhatIsProclaimedWithoutAnEventIsSeen(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, c := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		w := watch(s, s.Ctx, c.Election)
+		w.sees(h.Token(), true)
+		node := contract.NodeOf(h)
+		_, err := s.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		_, err = s.Witness.Set(node, []byte("news"), -1)
+		s.Must(err)
+		_, err = s.Witness.SetACL(node, zk.WorldACL(zk.PermAll), -1)
+		s.Must(err)
+		if v := w.sees(h.Token(), true); string(v.Leader.Data) != "news" {
+			s.Errorf("data %q", v.Leader.Data)
+		}
+		s.Must(h.Release(s.Ctx))
+		w.sees(0, true)
+		c.conn.Close()
+	})
+}
+
+// A child has come and gone while the observer might not read the directory: its watch is gone. An
+// observer that begins then sets another.
+func TestALeaderIsSeenByAnObserverThatBegins(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		a, c := newCandidate(s), newCandidate(s)
+		_, err := s.Witness.Create(s.Dir, nil, 0, zk.WorldACL(zk.PermAll))
+		s.Must(err)
+		ctx, cancel := context.WithCancel(s.Ctx)
+		w := watch(s, ctx, c.Election)
+		w.sees(0, true)
+		cancel()
+		s.Is(<-w.done, context.Canceled)
+		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		s.Must(s.Witness.Delete(s.Dir+"/"+create(s), -1))
+		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+		s.Must(err)
+		w = watch(s, s.Ctx, c.Election)
+		w.sees(0, true)
+		h := a.campaign()
+		came := time.Now()
+		w.sees(h.Token(), true)
+		if d := time.Since(came); d > time.Second {
+			s.Errorf("it is seen after %v", d)
+		}
+		s.Must(h.Release(s.Ctx))
+		c.conn.Close()
+	})
+}
+
 // create makes a child of the directory that is no candidate's.
 func create(s *contract.Stage) (name string) {
 	path, err := s.Witness.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))

@@ -227,7 +227,7 @@ func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) 
 			return nil
 		case <-check.C:
 			go func() {
-				same, err := f.queue.isFirst(ctx, sess, path)
+				same, err := f.queue.isFirst(ctx, sess, path, watch)
 				looked <- look{same, err}
 			}()
 		case l := <-looked:
@@ -241,21 +241,30 @@ func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) 
 	}
 }
 
-// isFirst reports whether the node exists, or, without one, whether the queue is empty.
-func (q *Queue) isFirst(ctx context.Context, sess int64, path string) (bool, error) {
+// isFirst reports whether the node is as it was when the watch was set, or, without one, whether the
+// queue is empty, and no child has come since.
+func (q *Queue) isFirst(ctx context.Context, sess int64, path string, watch *zkclient.Watch) (bool, error) {
 	if path == "" {
-		nodes, _, err := q.list(ctx, sess)
-		return err == nil && len(nodes) == 0, err
+		nodes, dir, err := q.list(ctx, sess)
+		return err == nil && len(nodes) == 0 && pzxid(dir) == pzxid(watch.Stat), err
 	}
-	_, _, err := q.client.Get(ctx, path)
+	_, stat, err := q.client.Get(ctx, path)
 	if err == zk.ErrNoNode {
 		return false, nil
 	}
-	return err == nil, Explain(err, "READ on "+path)
+	return err == nil && stat.Mzxid == watch.Stat.Mzxid, Explain(err, "READ on "+path)
+}
+
+// pzxid tells when a child has come or gone last; 0 of a directory that does not exist.
+func pzxid(dir *zk.Stat) int64 {
+	if dir == nil {
+		return 0
+	}
+	return dir.Pzxid
 }
 
 // watchFirst reads the first member, and watches for the next change. It returns zk.ErrNoNode if
-// the member has left before it was read.
+// the member has left before it was read, or a child has come or gone since the watch was set.
 func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.Watch, error) {
 	nodes, _, err := q.list(ctx, sess)
 	if err == nil && len(nodes) == 0 {
@@ -263,8 +272,14 @@ func (q *Queue) watchFirst(ctx context.Context, sess int64) (Member, *zkclient.W
 		if empty, err = q.client.WatchChildren(ctx, sess, q.dir); err != nil {
 			return Member{}, nil, Explain(err, "READ on "+q.dir)
 		}
-		nodes, _, err = q.list(ctx, sess) // a member may have come before the watch was set
-		if err == nil && len(nodes) == 0 {
+		var dir *zk.Stat
+		nodes, dir, err = q.list(ctx, sess) // a member may have come before the watch was set
+		switch {
+		case err != nil, len(nodes) > 0:
+		case pzxid(dir) != pzxid(empty.Stat):
+			empty.Miss()
+			return Member{}, nil, zk.ErrNoNode
+		default:
 			return Member{}, empty, nil
 		}
 	}

@@ -165,8 +165,8 @@ func (c *Client) WatchNodes(ctx context.Context, session int64, marker string, p
 }
 
 // WatchChildren watches a directory: the watch fires when a child comes or goes, and when the
-// directory itself does. It has neither data nor stat. A listing that comes after it shows all that
-// was done before the watch was set.
+// directory itself does. It has no data, and no stat of a directory that does not exist. A listing
+// that comes after it shows all that was done before the watch was set.
 //
 // On a directory that does not exist it uses ExistsW, which stays until the directory is made. That
 // is one watch for each directory, because all callers share it and directories keep their names.
@@ -307,7 +307,7 @@ func (c *Client) setOne(e *watchEntry) {
 	w := &e.watch
 	epoch, err := c.setting(e.key.session, func() (err error) {
 		if e.key.children {
-			w.raw, err = c.childrenW(e.key.path)
+			w.Stat, w.raw, err = c.childrenW(e.key.path)
 			return err
 		}
 		w.Data, w.Stat, w.raw, err = c.conn.GetW(e.key.path)
@@ -317,15 +317,15 @@ func (c *Client) setOne(e *watchEntry) {
 }
 
 // childrenW sets a watch on the children of a directory or, if it does not exist, on its creation.
-func (c *Client) childrenW(dir string) (<-chan zk.Event, error) {
+func (c *Client) childrenW(dir string) (*zk.Stat, <-chan zk.Event, error) {
 	for {
-		_, _, events, err := c.conn.ChildrenW(dir)
+		_, stat, events, err := c.conn.ChildrenW(dir)
 		if err != zk.ErrNoNode {
-			return events, err
+			return stat, events, err
 		}
 		exists, _, events, err := c.conn.ExistsW(dir)
 		if err != nil || !exists {
-			return events, err
+			return nil, events, err
 		}
 		// The directory was made between the two requests.
 	}
