@@ -156,9 +156,3 @@ func (d *dirView) noWriter(session int64, epoch uint64) *view {
 func (v *view) check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}
 }
-
-// refuted drops a view whose check has failed, and its watch, which will not fire.
-func (d *dirView) refuted(v *view) {
-	d.now.CompareAndSwap(v, nil)
-	v.writers.Miss()
-}

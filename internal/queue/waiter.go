@@ -128,7 +128,7 @@ func (q *Queue) claim(r Request, check *zk.CheckVersionRequest) zkclient.Claim {
 func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) error {
 	q := w.queue
 	if w.noWriter != nil && (err == zk.ErrBadVersion || err == zk.ErrNoAuth) {
-		q.view.refuted(w.noWriter)
+		w.noWriter.writers.Miss()
 		return nil
 	}
 	var unfound *zkclient.Unfound

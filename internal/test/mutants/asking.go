@@ -210,4 +210,14 @@ var ofTheAsking = []mutant{
 
 		unexplored: "it has no zero hold",
 	},
+	{
+		name: "request-without-an-event-overlooked",
+		pkg:  "internal/queue",
+		why:  "the holder might not read its node for a moment, and never hears of the request",
+		in:   "Grant.watchRequest",
+		old:  `w.Miss()`,
+		new:  `_ = w`,
+		test: inRwlock("TestARequestOfWhichNoEventTells/the right goes while it listens"),
+		kind: "forbidden",
+	},
 }

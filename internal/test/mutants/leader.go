@@ -348,7 +348,7 @@ var ofTheElection = []mutant{
 		why:  "a request that is too large costs the connection",
 		in:   "Election.Proclaim",
 		old:  `case len(data) > queue.MaxData:`,
-		new:  `case false:`,
+		new:  `case dir == nil && empty.Stat != nil:`,
 		test: inLeader("TestProclaim"),
 
 		unexplored: "no worker proclaims",
@@ -415,5 +415,26 @@ var ofTheElection = []mutant{
 		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
 
 		unexplored: "no worker proclaims, or resigns because it is asked",
+	},
+	{
+		name: "news-without-an-event-overlooked",
+		pkg:  "internal/queue",
+		why:  "what the leader has proclaimed while the observer might not read is never shown",
+		in:   "Queue.isFirst",
+		old:  `stat.Mzxid == watch.Stat.Mzxid`,
+		new:  `stat.Mzxid > 0`,
+		test: inLeader("TestWhatIsProclaimedWithoutAnEventIsSeen"),
+
+		unexplored: "a leader may not read its node, either, and proclaims nothing",
+	},
+	{
+		name: "used-up-watch-on-a-directory",
+		pkg:  "internal/queue",
+		why:  "its event was withheld before the observer began, and the next leader is seen late",
+		in:   "Queue.watchFirst",
+		old:  `case pzxid(dir) != pzxid(empty.Stat):`,
+		new:  `case dir == nil && empty.Stat != nil:`,
+		test: inLeader("TestALeaderIsSeenByAnObserverThatBegins"),
+		kind: "forbidden",
 	},
 }

@@ -570,6 +570,16 @@ var ofTheLine = []mutant{
 		kind: "forbidden",
 	},
 	{
+		name: "number-not-looked-at-again",
+		pkg:  "internal/queue",
+		why:  "the server withholds the event of the number of permits, and the waiter goes by the former one",
+		in:   "waiter.firstEvent",
+		old:  `if !w.readLimit(ctx) {`,
+		new:  `if false {`,
+		test: inSemaphore("TestAWaiterFindsOutThatTheNumberIsAnother"),
+		kind: "forbidden",
+	},
+	{
 		name: "followed-without-a-look",
 		pkg:  "internal/queue",
 		why:  "the follower's own node may have been deleted, or the event be late",

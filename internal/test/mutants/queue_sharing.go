@@ -17,8 +17,8 @@ var ofTheShared = []mutant{
 		name: "reader-refused-by-its-check-again-and-again",
 		pkg:  "internal/queue",
 		why:  "the watch that should drop the view does not fire",
-		in:   "dirView.refuted",
-		old:  `d.now.CompareAndSwap(v, nil)`,
+		in:   "waiter.refused",
+		old:  `w.noWriter.writers.Miss()`,
 		new:  ``,
 		test: inQueue("TestNoReaderBesideAWriterOfWhichNoEventTells/from then on"),
 

@@ -576,4 +576,15 @@ var ofSeveral = []mutant{
 
 		unexplored: "all input of a world is good",
 	},
+	{
+		name: "number-not-looked-at-after-the-turn",
+		pkg:  "internal/queue",
+		why:  "it may have changed while the client might not read it, and the other lock is waited for",
+		in:   "waiter.turnEnds",
+		old:  `!w.readLimit(ctx)`,
+		new:  `false`,
+		test: inRoot("TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept"),
+
+		unexplored: "the history allows the larger number for as long as one that met it holds",
+	},
 }
