@@ -3,6 +3,7 @@ package explore
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -52,13 +53,26 @@ func (l *ledger) wasAsked(s *stay) bool {
 }
 
 // unheardOf is a node of the hold with a request of which a holder must have heard that listens
-// since then, where nothing breaks; "" if there is none.
+// since then, where nothing breaks; "" if there is none. Where a right was missing, the holder hears
+// when it has held for five seconds and about as long again.
 func (w *world) unheardOf(s *stay, since int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range s.all() {
 		node := nodeOf(s.hold)
-		if at, ok := w.requests.since[node]; ok && max(at, since)+int64(w.hearing()) < w.clock.now() {
+		at, ok := w.requests.since[node]
+		heard := max(at, since)
+		for _, missing := range w.forbidden[s.Path] {
+			if missing.end == math.MaxInt64 {
+				ok = false
+			} else if missing.end > at {
+				heard = max(heard, missing.end)
+			}
+		}
+		if len(w.forbidden[s.Path]) > 0 {
+			heard += heard - w.entered[idOf(node)] + int64(firstLook)
+		}
+		if ok && heard+int64(w.hearing()) < w.clock.now() {
 			return node
 		}
 	}

@@ -77,7 +77,7 @@ type ledger struct {
 	struck    map[string][]span  // what the nemesis does to the nodes of a claim, or a host that asks it to release
 	asked     map[string]int64   // when a claim had been asked to release
 	forbidden map[string][]*span // when rights were missing at a path
-	entered   map[string]bool    // the claims that have held, by idOf
+	entered   map[string]int64   // since when a claim holds, by idOf
 	found     []finding
 
 	requests requests
@@ -131,7 +131,7 @@ func newLedger(c *clock) *ledger {
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
 		said: make(map[string][]saying), periods: make(map[string][]*period), vacant: make(map[string]*period), campaigns: make(map[string]int),
-		struck: make(map[string][]span), asked: make(map[string]int64), forbidden: make(map[string][]*span), entered: make(map[string]bool),
+		struck: make(map[string][]span), asked: make(map[string]int64), forbidden: make(map[string][]*span), entered: make(map[string]int64),
 		requests: newRequests(),
 	}
 }
@@ -215,7 +215,9 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 	s.visit = &visit{kind: s.Kind, permits: max(1, s.Permits), token: s.Token, called: s.Called, acquired: s.Acquired}
 	l.visits[s.Path] = append(l.visits[s.Path], s.visit)
 	node := nodeOf(s.hold)
-	l.entered[idOf(node)] = true
+	if l.entered[idOf(node)] == 0 {
+		l.entered[idOf(node)] = s.Acquired
+	}
 	if s.Called != 0 && l.doomed[claimOf(node)] { // one that is downgraded holds already
 		l.complainLocked("%s: %v holds by %s, which was deleted while it waited, or another node of its claim", s.Path, s.Hold, node)
 	}

@@ -705,14 +705,15 @@ var foreign = []string{
 }
 
 // forbid takes rights away for a while: on the directory of a lock, on that above of a semaphore, or
-// on a node. Meanwhile permits may be given another number, of which no event tells, and packets of
-// a host be lost, see plan.lossy. What must hold:
+// on a node. Meanwhile permits may be given another number, of which no event tells, or a member be
+// asked to release, and packets of a host be lost, see plan.lossy. What must hold:
 //   - exclusion, as in every world. A waiter may go by a number of permits that was replaced while
 //     it might not read it, until it looks, see starving;
 //   - no hold is lost, unless packets are;
 //   - each call ends with what it is for, or, if a right was missing since it began, with
 //     zk.ErrNoAuth and the name of the right;
-//   - a waiter whose turn has come holds or leaves about as soon as it would have waited again;
+//   - a waiter whose turn has come holds or leaves, and a holder that listens hears of a request,
+//     about as soon as it would have waited again;
 //   - nothing stays behind, but for nodes that the process could not delete, or, after a lost reply,
 //     not find: these go with their sessions.
 func (n *nemesis) forbid() {
@@ -750,8 +751,13 @@ func (n *nemesis) forbid() {
 		return
 	}
 	n.say("forbidden", "%s: without the rights %#x for %v", path, missing, d)
-	if unheard {
+	switch {
+	case unheard:
 		n.resizeUnheard(path)
+	case path != l.path && path != l.dir && missing == zk.PermRead && l.election == nil && n.chance(2):
+		n.writing(path)
+		n.askOne(path)
+		n.contains(path)
 	}
 	time.Sleep(d) // virtual: others are refused
 	_, err = zkc.SetACL(path, zk.WorldACL(zk.PermAll), -1)
@@ -772,7 +778,7 @@ func (n *nemesis) excuse(dir string) {
 	defer n.mu.Unlock()
 	for _, s := range left {
 		if dirOf(s.path) == dir {
-			n.entered[idOf(s.path)] = true
+			n.entered[idOf(s.path)] = n.clock.now()
 		}
 	}
 }
@@ -787,14 +793,17 @@ func (n *nemesis) resizeUnheard(path string) {
 	n.say("resized unheard", "%s: %d permits: %v", path, to, err)
 }
 
+// firstLook is after which time a waiter looks for what no event has told it.
+const firstLook = 5 * time.Second
+
 // starving looks now and then for claims whose turn has come, and which neither hold nor leave. A
 // waiter of which the server has withheld the event looks after five seconds, after ten more, and
 // so on, so it waits at most five seconds and about as long again.
 func (w *world) starving(ctx context.Context) {
-	const look, slack = 5 * time.Second, 2 * time.Second
+	const slack = 2 * time.Second
 	came, due := make(map[string]int64), make(map[string]int64) // by idOf; 0: not due
 	for ctx.Err() == nil {
-		time.Sleep(look / 10) // virtual
+		time.Sleep(firstLook / 10) // virtual
 		numbers := make(map[string]int)
 		for _, l := range w.hosts[0].client().locks {
 			numbers[l.dir] = w.number(l.path)
@@ -820,10 +829,10 @@ func (w *world) starving(ctx context.Context) {
 		w.ledger.mu.Lock()
 		for _, s := range left {
 			id := idOf(s.path)
-			if blocked[id] || w.entered[id] || now-due[id] < due[id]-came[id]+int64(look+slack) {
+			if blocked[id] || w.entered[id] != 0 || now-due[id] < due[id]-came[id]+int64(firstLook+slack) {
 				continue
 			}
-			w.entered[id] = true // once is enough
+			w.entered[id] = now // once is enough
 			w.complainLocked("%s: its turn came at %v, it came at %v, and it waits", s.path, time.Duration(due[id]), time.Duration(came[id]))
 		}
 		w.ledger.mu.Unlock()
