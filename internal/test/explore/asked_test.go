@@ -53,8 +53,8 @@ func (l *ledger) wasAsked(s *stay) bool {
 }
 
 // unheardOf is a node of the hold with a request of which a holder must have heard that listens
-// since then, where nothing breaks; "" if there is none. Where a right was missing, the holder hears
-// when it has held for five seconds and about as long again.
+// since then, where nothing breaks; "" if there is none. Where a right was missing, the holder
+// hears when it has held for five seconds and about as long again.
 func (w *world) unheardOf(s *stay, since int64) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

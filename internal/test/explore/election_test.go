@@ -500,11 +500,12 @@ func (l *ledger) isAsked(s *stay, ago time.Duration) bool {
 	return at != 0 && max(at, s.Acquired)+int64(ago) < l.clock.now()
 }
 
-// tolerated reports whether a call at some paths, made at an instant, may return the error: the kind
-// of the world says so, or a right was missing meanwhile.
+// tolerated reports whether a call at some paths, made at an instant, may return the error: the
+// kind of the world says so, or a right was missing meanwhile. Callers share a watch that is being
+// set, so one that comes right behind shares its refusal.
 func (w *world) tolerated(called int64, err error, paths ...string) bool {
 	if errors.Is(err, zk.ErrNoAuth) {
-		return slices.ContainsFunc(paths, func(path string) bool { return w.isForbidden(path, called) }) && strings.Contains(err.Error(), ": it takes ")
+		return slices.ContainsFunc(paths, func(path string) bool { return w.isForbidden(path, called-int64(w.hearing())) }) && strings.Contains(err.Error(), ": it takes ")
 	}
 	return err != nil && w.kind.tolerates != nil && w.kind.tolerates(err)
 }

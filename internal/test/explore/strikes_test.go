@@ -704,9 +704,9 @@ var foreign = []string{
 	"permit-x", "write-x", "read-x", "лок-", "lock-released-",
 }
 
-// forbid takes rights away for a while: on the directory of a lock, on that above of a semaphore, or
-// on a node. Meanwhile permits may be given another number, of which no event tells, or a member be
-// asked to release, and packets of a host be lost, see plan.lossy. What must hold:
+// forbid takes rights away for a while: on the directory of a lock, on that above of a semaphore,
+// or on a node. Meanwhile permits may be given another number, of which no event tells, or a member
+// be asked to release, and packets of a host be lost, see plan.lossy. What must hold:
 //   - exclusion, as in every world. A waiter may go by a number of permits that was replaced while
 //     it might not read it, until it looks, see starving;
 //   - no hold is lost, unless packets are;
@@ -714,8 +714,8 @@ var foreign = []string{
 //     zk.ErrNoAuth and the name of the right;
 //   - a waiter whose turn has come holds or leaves, and a holder that listens hears of a request,
 //     about as soon as it would have waited again;
-//   - nothing stays behind, but for nodes that the process could not delete, or, after a lost reply,
-//     not find: these go with their sessions.
+//   - nothing stays behind, but for nodes that the process could not delete, or, after a lost
+//     reply, not find: these go with their sessions.
 func (n *nemesis) forbid() {
 	zkc := n.admin.Client()
 	locks := n.hosts[0].client().locks
