@@ -10,6 +10,9 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/zktest"
 )
 
@@ -45,5 +48,26 @@ func TestWorkOfDoEndsWithTheHold(t *testing.T) {
 		if !errors.Is(err, zklocks.ErrLost) {
 			t.Errorf("error: %v", err)
 		}
+	})
+}
+
+// The server withholds the event of the deletion while the holder may not read its own node. The
+// holder is told when it has held for about as long again.
+func TestALossOfWhichNoEventTells(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		h, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
+		s.Must(err)
+		lost := h.Lost()
+		const long = 10 * time.Second
+		time.Sleep(long) // virtual: it looks
+		_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
+		select {
+		case <-lost:
+		case <-time.After(long): // virtual
+			s.Error("its node was deleted, and Lost is open")
+		}
+		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	})
 }

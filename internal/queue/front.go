@@ -204,45 +204,17 @@ func (f *follower) follow(ctx context.Context) error {
 }
 
 // wait waits for the next change, until ctx ends. The event of one is withheld while the client may
-// not read the member's node, or the directory of an empty queue. So wait reads after aclCheckDelay
-// whether it may, again after twice the delay, and so on. An event that comes meanwhile ends the
-// wait at once: an overloaded server may not answer for long.
+// not read the member's node, or the directory of an empty queue.
 func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	delay, path := aclCheckDelay, f.last.Member.Path
-	check := time.NewTimer(delay)
-	defer check.Stop()
-	type look struct {
-		same bool
-		err  error
-	}
-	looked := make(chan look, 1) // buffered: wait may have returned
-	for {
-		select {
-		case event, first := <-watch.C():
-			watch.Event(event, first)
-			return nil
-		case <-ctx.Done():
-			return nil
-		case <-check.C:
-			go func() {
-				same, err := f.queue.isFirst(ctx, sess, path, watch)
-				looked <- look{same, err}
-			}()
-		case l := <-looked:
-			if !l.same {
-				watch.Miss()
-				return l.err
-			}
-			delay *= 2
-			check.Reset(delay)
-		}
-	}
+	_, err := listen(ctx, watch, &delay, func(ctx context.Context) (bool, error) {
+		return f.queue.isFirst(ctx, sess, path, watch)
+	})
+	return err
 }
 
-// isFirst reports whether the node is as it was when the watch was set, or, without one, whether the
-// queue is empty, and no child has come since.
+// isFirst reports whether the node is as it was when the watch was set, or, without one, whether
+// the queue is empty, and no child has come since.
 func (q *Queue) isFirst(ctx context.Context, sess int64, path string, watch *zkclient.Watch) (bool, error) {
 	if path == "" {
 		nodes, dir, err := q.list(ctx, sess)

@@ -213,14 +213,13 @@ func (g *Grant) watchLocked() {
 // watch ends the grant when its node is deleted, by any client, or its session or connection ends.
 // A watch on the node reports all of these.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
+	delay := aclCheckDelay
 	for {
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
 		var event zk.Event
 		if err == nil {
-			select {
-			case e, first := <-w.C():
-				event = w.Event(e, first)
-			case <-ctx.Done():
+			event, _ = listen(ctx, w, &delay, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
+			if ctx.Err() != nil {
 				return
 			}
 		}
@@ -241,7 +240,7 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 		case err != nil:
 			return // ctx has ended, or the client may not read its own node: the lease has to do
 		case event.Type != zk.EventNotWatching:
-			// A client has written into the node, which is no loss.
+			// A client has written into the node, which is no loss, or an event was withheld.
 		case !g.queue.client.In(g.sess) || errors.Is(event.Err, zk.ErrSessionExpired):
 			g.state.Lose(errOver)
 			return

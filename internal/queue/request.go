@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -65,45 +64,38 @@ func (g *Grant) ReleaseRequested() <-chan struct{} {
 // watchRequest reads the node, and again after each write into it, until it contains a request or
 // is gone. The watch is that which the watch for a loss uses, too, and the connection sets it again
 // after a reconnect. What the holder writes itself, in a downgrade, is no request. The event is
-// withheld while the client may not read the node, so that is read after aclCheckDelay, after twice
-// the delay, and so on.
+// withheld while the client may not read the node.
 func (g *Grant) watchRequest(n znode.Node) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer g.state.OnEnd(hold.CleanUp, func(error) { cancel() })()
 	delay := aclCheckDelay
-	look := time.NewTimer(delay)
-	defer look.Stop()
-	for {
+	for ctx.Err() == nil {
 		w, err := g.queue.client.Watch(ctx, g.sess, g.queue.path(n))
-		var written <-chan zk.Event // nil: the client may not read the node
 		switch {
 		case err == zk.ErrNoAuth:
+			w = nil // until it may read the node
 		case err != nil:
 			return // the node, its session, the connection or the grant is gone
 		case isReleaseRequest(w.Data):
 			g.tellRequested()
 			return
-		default:
-			written = w.C()
 		}
-		select {
-		case event, first := <-written:
-			w.Event(event, first)
-		case <-ctx.Done():
-			return
-		case <-look.C:
-			delay *= 2
-			look.Reset(delay)
-			if w == nil {
-				continue
-			}
-			_, stat, err := g.queue.client.Get(ctx, g.queue.path(n))
-			if err == zk.ErrNoNode || err == nil && stat.Mzxid != w.Stat.Mzxid {
-				w.Miss()
-			}
-		}
+		_, _ = listen(ctx, w, &delay, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
 	}
+}
+
+// unchanged reports whether a node is as it was when a watch on it was set. What the client may not
+// read is.
+func (g *Grant) unchanged(ctx context.Context, n znode.Node, w *zkclient.Watch) (bool, error) {
+	_, stat, err := g.queue.client.Get(ctx, g.queue.path(n))
+	switch {
+	case err == zk.ErrNoNode:
+		return false, nil
+	case err != nil:
+		return true, nil
+	}
+	return w != nil && (w.Stat == nil || w.Stat.Mzxid == stat.Mzxid), nil
 }
 
 // tellRequested closes the channel, unless a request to the node that a downgrade has replaced has

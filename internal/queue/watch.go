@@ -142,6 +142,48 @@ func (w *waiter) readLimit(ctx context.Context) bool {
 	return false
 }
 
+// listen waits for the event of a watch until ctx ends, for a caller that is no waiter. It looks
+// after delay whether all is still the same, as waiters do, again after twice the delay, and so on.
+// What is not ends the wait; the watch, if there is one, is of no use then. An event that comes
+// meanwhile ends the wait at once: an overloaded server may not answer for long.
+func listen(ctx context.Context, watch *zkclient.Watch, delay *time.Duration, same func(context.Context) (bool, error)) (zk.Event, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	check := time.NewTimer(*delay)
+	defer check.Stop()
+	type look struct {
+		same bool
+		err  error
+	}
+	looked := make(chan look, 1) // buffered: listen may have returned
+	var news <-chan zk.Event
+	if watch != nil {
+		news = watch.C()
+	}
+	for {
+		select {
+		case event, first := <-news:
+			return watch.Event(event, first), nil
+		case <-ctx.Done():
+			return zk.Event{}, nil
+		case <-check.C:
+			go func() {
+				same, err := same(ctx)
+				looked <- look{same, err}
+			}()
+		case l := <-looked:
+			*delay *= 2
+			if !l.same {
+				if watch != nil {
+					watch.Miss()
+				}
+				return zk.Event{}, l.err
+			}
+			check.Reset(*delay)
+		}
+	}
+}
+
 // mostReads is how many nodes are read at once: each takes a goroutine.
 const mostReads = 1000
 

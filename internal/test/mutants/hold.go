@@ -468,4 +468,15 @@ var ofTheHold = []mutant{
 		new:  "all[0].sess, nodes[:1].guards()...",
 		test: inSemaphore("TestAHoldIsLostWithOneOfItsNodes"),
 	},
+	{
+		name: "loss-without-an-event-overlooked",
+		pkg:  "internal/queue",
+		why:  "the holder might not read its node when that was deleted, and says that it holds beside the next one",
+		in:   "Grant.unchanged",
+		old:  `return false, nil`,
+		new:  `return true, nil`,
+		test: inRoot("TestALossOfWhichNoEventTells"),
+
+		unexplored: "a node that may not be read is deleted by its holder alone",
+	},
 }
