@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -46,7 +47,10 @@ type view struct {
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
 	used    *atomic.Bool    // that of the watch: views that rest on one watch share it
+	proved  *atomic.Int64   // when a listing or a create has shown last that it is true, since began
 }
+
+var began = time.Now()
 
 // watches reports whether a listing should set the watch.
 func (d *dirView) watches() bool {
@@ -78,7 +82,8 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	if dir == nil {
 		return
 	}
-	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, version: dir.Version, newest: -1, writers: writers, used: new(atomic.Bool)}
+	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, version: dir.Version, newest: -1, writers: writers, used: new(atomic.Bool), proved: new(atomic.Int64)}
+	v.prove()
 	reader := w.queue.rule(w.request, Limit{})
 	for _, n := range nodes {
 		if reader.waitsFor(n) {
@@ -143,16 +148,20 @@ func (v *view) use() {
 // nil otherwise.
 func (d *dirView) noWriter(session int64, epoch uint64) *view {
 	v := d.now.Load()
-	if !v.valid() || v.newest >= 0 || v.session != session || v.epoch != epoch {
+	if !v.valid() || v.newest >= 0 || v.session != session || v.epoch != epoch || time.Since(began)-time.Duration(v.proved.Load()) > aclCheckDelay {
 		return nil
 	}
 	v.use()
 	return v
 }
 
+func (v *view) prove() { v.proved.Store(int64(time.Since(began))) }
+
 // check fails if a writer has come since the listing, or the client may not read the directory. It
 // does not tell a directory that went and came again with as many writers: of that an event tells,
-// unless the client might not read the directory when it went.
+// unless the client might not read the directory when it went. So a reader lists where the last
+// proof is older than aclCheckDelay; what goes and comes again in less, without the right and with
+// as many writers, is not told.
 func (v *view) check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}
 }

@@ -243,6 +243,41 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 	}
 }
 
+// The directory goes while the client may not read it, as an empty container does, and comes again
+// with as many writers, one of which is queued.
+func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		reads := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
+			if err == nil {
+				err = g.Release(ctx)
+			}
+			return err
+		}
+		x.must(x.witness.Set(x.queue.dir, nil, -1)) // a writer that has gone
+		for range 2 {
+			x.must(nil, reads())
+		}
+		_, was, err := x.witness.Get(x.queue.dir)
+		x.must(nil, err)
+		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
+		x.must(nil, x.witness.Delete(x.queue.dir, -1))
+		x.must(x.witness.Create(x.queue.dir, nil, 0, zk.WorldACL(zk.PermAll)))
+		x.other(znode.Write)
+		for range was.Version {
+			x.must(x.witness.Set(x.queue.dir, nil, -1))
+		}
+		time.Sleep(aclCheckDelay + 1) // virtual: the check alone would not tell, see view.check
+		if err := reads(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("beside a writer: %v, want %v", err, context.DeadlineExceeded)
+		}
+	})
+}
+
 // What the header of a reply says is the token only where it has been seen to be.
 func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 	t.Parallel()

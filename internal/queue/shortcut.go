@@ -69,6 +69,7 @@ func (w *waiter) noWriterCached() bool {
 	if !w.noWriter.valid() {
 		return false
 	}
+	w.noWriter.prove()
 	w.request.Sharing.queuedAt(w.nodes[0])
 	return true
 }
