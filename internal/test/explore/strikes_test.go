@@ -744,8 +744,8 @@ func (n *nemesis) forbid() {
 		defer h.net.packets.Nth(op, 1+n.random.IntN(3), action).Cancel()
 	}
 	if path == l.dir && missing == zk.PermRead {
-		// Where it is reaped meanwhile, and comes again with as many writers, a reader may take it for
-		// the former one: the gap that the comment of view.check in internal/queue names.
+		// Where it is reaped meanwhile, and comes again with as many writers, a reader may take it
+		// for the former one: the gap that the comment of view.check in internal/queue names.
 		stays := path + "/stays"
 		_, _ = zkc.Create(stays, nil, 0, zk.WorldACL(zk.PermAll)) // fails if there is no directory
 		defer func() { _ = zkc.Delete(stays, -1) }()
