@@ -197,8 +197,8 @@ func TestOneProxyForAnEnsemble(t *testing.T) {
 			must(t, err)
 			go func() { _ = m.Serve(l) }()
 		}
-		p := proxy.ForOn(t, n.Host("door 1"), "zk1:2181")
-		second, err := p.Open(n.Host("door 2"), "zk2:2181")
+		p := proxy.ForOn(t, n.Host("door1"), "zk1:2181")
+		second, err := p.Open(n.Host("door2"), "zk2:2181")
 		must(t, err)
 		if p.Addr() == second {
 			t.Fatalf("both addresses are %s", second)
