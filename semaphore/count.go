@@ -108,6 +108,7 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	data, stat, err := c.client.Get(ctx, c.path)
 	switch {
 	case err == zk.ErrNoNode:
+		watch.Miss()
 		return nil, nil
 	case err != nil:
 		return nil, queue.Explain(err, "READ on "+c.path)

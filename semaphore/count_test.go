@@ -429,6 +429,20 @@ func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
 	})
 }
 
+// A client that has not heard that the number is gone stores it again.
+func TestADeletedNumberOfWhichNoEventTells(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 3)
+		release(s, c.acquire(1))
+		_, err := s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		s.Must(s.Witness.Delete(s.Path+"/queue", -1))
+		s.Must(s.Witness.Delete(s.Path, -1))
+		release(s, c.acquire(1))
+		s.Empty()
+	})
+}
+
 func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 0)
