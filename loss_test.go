@@ -71,3 +71,35 @@ func TestALossOfWhichNoEventTells(t *testing.T) {
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	})
 }
+
+// A holder that may not read its own node when it is first asked, or when the connection is replaced,
+// finds out like one that may.
+func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
+	for name, before := range map[string]bool{"at the first call": false, "before a reconnect": true} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				conn, through := s.Behind()
+				h, err := rwlock.New(locks.On(conn), s.Path).Lock(s.Ctx)
+				s.Must(err)
+				if before {
+					h.Lost()
+					time.Sleep(time.Second) // virtual: it is watched
+				}
+				_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+				s.Must(err)
+				if before {
+					through.Cut()
+				}
+				lost := h.Lost()
+				time.Sleep(time.Second) // virtual
+				s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
+				select {
+				case <-lost:
+				case <-time.After(10 * time.Second): // virtual
+					s.Error("its node was deleted, and Lost is open")
+				}
+				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
+			})
+		})
+	}
+}

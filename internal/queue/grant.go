@@ -217,7 +217,7 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 	for {
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
 		var event zk.Event
-		if err == nil {
+		if err == nil || err == zk.ErrNoAuth { // then w is nil, until it may read the node
 			event, _ = listen(ctx, w, &delay, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
 			if ctx.Err() != nil {
 				return
@@ -237,8 +237,10 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 		case errors.Is(err, zkclient.ErrClosed):
 			g.state.Lose(err)
 			return
+		case err == zk.ErrNoAuth:
+			// It may read the node now, or the node is gone.
 		case err != nil:
-			return // ctx has ended, or the client may not read its own node: the lease has to do
+			return // ctx has ended, or the server refuses: the lease has to do
 		case event.Type != zk.EventNotWatching:
 			// A client has written into the node, which is no loss, or an event was withheld.
 		case !g.queue.client.In(g.sess) || errors.Is(event.Err, zk.ErrSessionExpired):
