@@ -96,6 +96,9 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 		if writers.Stat.Mzxid != dir.Mzxid {
 			v = nil
 		}
+		if writers.Stat.Mzxid < dir.Mzxid {
+			writers.Miss() // its event is on the way or withheld
+		}
 	case now.valid() && now.mzxid == dir.Mzxid:
 		v.writers, v.used = now.writers, now.used // the watch covers this listing, too
 	}

@@ -243,6 +243,31 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 	}
 }
 
+// A reader that comes later than it trusts the view lists, and sets another watch.
+func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := shared(t, v)
+		reads := func() {
+			g, err := x.queue.Acquire(t.Context(), Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
+			x.must(nil, err)
+			x.must(nil, g.Release(t.Context()))
+		}
+		reads()
+		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
+		x.must(x.witness.Set(x.queue.dir, nil, -1))
+		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
+		time.Sleep(2 * aclCheckDelay) // virtual
+		before := x.proxy.Seen(proxy.ListOp)
+		for range 6 {
+			reads()
+		}
+		if lists := x.proxy.Seen(proxy.ListOp) - before; lists > 2 {
+			t.Errorf("%d listings by six readers", lists)
+		}
+	})
+}
+
 // The directory goes while the client may not read it, as an empty container does, and comes again
 // with as many writers, one of which is queued.
 func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T) {
