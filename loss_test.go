@@ -72,8 +72,8 @@ func TestALossOfWhichNoEventTells(t *testing.T) {
 	})
 }
 
-// A holder that may not read its own node when it is first asked, or when the connection is replaced,
-// finds out like one that may.
+// A holder that may not read its own node when it is first asked, or when the connection is
+// replaced, finds out like one that may.
 func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
 	for name, before := range map[string]bool{"at the first call": false, "before a reconnect": true} {
 		t.Run(name, func(t *testing.T) {
