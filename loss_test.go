@@ -65,7 +65,7 @@ func TestALossOfWhichNoEventTells(t *testing.T) {
 		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
 		select {
 		case <-lost:
-		case <-time.After(long): // virtual
+		case <-time.After(long): // virtual: until the next look
 			s.Error("its node was deleted, and Lost is open")
 		}
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
@@ -91,11 +91,11 @@ func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
 					through.Cut()
 				}
 				lost := h.Lost()
-				time.Sleep(time.Second) // virtual
+				time.Sleep(time.Second) // virtual: the watch was refused, or set again
 				s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
 				select {
 				case <-lost:
-				case <-time.After(10 * time.Second): // virtual
+				case <-time.After(10 * time.Second): // virtual: longer than until the first look
 					s.Error("its node was deleted, and Lost is open")
 				}
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)

@@ -50,7 +50,7 @@ type view struct {
 	proved  *atomic.Int64   // when a listing or a create has shown last that it is true, since began
 }
 
-var began = time.Now()
+var began = time.Now() // for durations that fit an atomic value
 
 // watches reports whether a listing should set the watch.
 func (d *dirView) watches() bool {
@@ -151,7 +151,7 @@ func (v *view) use() {
 // nil otherwise.
 func (d *dirView) noWriter(session int64, epoch uint64) *view {
 	v := d.now.Load()
-	if !v.valid() || v.newest >= 0 || v.session != session || v.epoch != epoch || time.Since(began)-time.Duration(v.proved.Load()) > aclCheckDelay {
+	if !v.valid() || v.newest >= 0 || v.session != session || v.epoch != epoch || !v.trusted() {
 		return nil
 	}
 	v.use()
@@ -159,6 +159,11 @@ func (d *dirView) noWriter(session int64, epoch uint64) *view {
 }
 
 func (v *view) prove() { v.proved.Store(int64(time.Since(began))) }
+
+// trusted reports whether the last proof is recent enough for a reader to rest on it, see check.
+func (v *view) trusted() bool {
+	return time.Since(began)-time.Duration(v.proved.Load()) <= aclCheckDelay
+}
 
 // check fails if a writer has come since the listing, or the client may not read the directory. It
 // does not tell a directory that went and came again with as many writers: of that an event tells,

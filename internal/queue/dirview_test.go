@@ -40,6 +40,17 @@ func shared(t *testing.T, v venue.Venue) *place {
 	return x
 }
 
+// reads takes a read lock as another lock value of the process does, and gives it back.
+func (x *place) reads() error {
+	ctx, cancel := context.WithTimeout(x.Context(), time.Minute)
+	defer cancel()
+	g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
+	if err == nil {
+		err = g.Release(ctx)
+	}
+	return err
+}
+
 func (x *place) looks(m *waiter) {
 	x.Helper()
 	m.epoch = x.queue.client.Epoch()
@@ -197,17 +208,8 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				x := shared(t, v)
-				reads := func() error {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-					defer cancel()
-					g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
-					if err == nil {
-						err = g.Release(ctx)
-					}
-					return err
-				}
 				for range 2 {
-					x.must(nil, reads())
+					x.must(nil, x.reads())
 				}
 				if lists := x.proxy.Seen(proxy.ListOp); lists != 1 {
 					t.Fatalf("%d listings by two readers: it means nothing", lists)
@@ -221,7 +223,7 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 					want = context.DeadlineExceeded
 				}
 				for range 2 {
-					if err := reads(); !errors.Is(err, want) {
+					if err := x.reads(); !errors.Is(err, want) {
 						t.Errorf("beside a writer: %v, want %v", err, want)
 					}
 				}
@@ -233,7 +235,7 @@ func TestNoReaderBesideAWriterOfWhichNoEventTells(t *testing.T) {
 				x.must(nil, x.witness.Delete(x.queue.dir+"/"+line[0], -1))
 				before := x.proxy.Seen(proxy.ListOp)
 				for range 3 {
-					x.must(nil, reads())
+					x.must(nil, x.reads())
 				}
 				if lists := x.proxy.Seen(proxy.ListOp) - before; lists != 1 {
 					t.Errorf("%d listings by three readers after the writer", lists)
@@ -248,19 +250,14 @@ func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := shared(t, v)
-		reads := func() {
-			g, err := x.queue.Acquire(t.Context(), Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
-			x.must(nil, err)
-			x.must(nil, g.Release(t.Context()))
-		}
-		reads()
+		x.must(nil, x.reads())
 		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
 		x.must(x.witness.Set(x.queue.dir, nil, -1))
 		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
-		time.Sleep(2 * aclCheckDelay) // virtual
+		time.Sleep(2 * aclCheckDelay) // virtual: the view is not trusted any more
 		before := x.proxy.Seen(proxy.ListOp)
 		for range 6 {
-			reads()
+			x.must(nil, x.reads())
 		}
 		if lists := x.proxy.Seen(proxy.ListOp) - before; lists > 2 {
 			t.Errorf("%d listings by six readers", lists)
@@ -274,18 +271,9 @@ func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		x := shared(t, v)
-		reads := func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
-			if err == nil {
-				err = g.Release(ctx)
-			}
-			return err
-		}
 		x.must(x.witness.Set(x.queue.dir, nil, -1)) // a writer that has gone
 		for range 2 {
-			x.must(nil, reads())
+			x.must(nil, x.reads())
 		}
 		_, was, err := x.witness.Get(x.queue.dir)
 		x.must(nil, err)
@@ -297,7 +285,7 @@ func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T
 			x.must(x.witness.Set(x.queue.dir, nil, -1))
 		}
 		time.Sleep(aclCheckDelay + 1) // virtual: the check alone would not tell, see view.check
-		if err := reads(); !errors.Is(err, context.DeadlineExceeded) {
+		if err := x.reads(); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("beside a writer: %v, want %v", err, context.DeadlineExceeded)
 		}
 	})

@@ -810,7 +810,7 @@ func (w *world) starving(ctx context.Context) {
 	const slack = 2 * time.Second
 	came, due := make(map[string]int64), make(map[string]int64) // by idOf; 0: not due
 	for ctx.Err() == nil {
-		time.Sleep(firstLook / 10) // virtual
+		time.Sleep(firstLook / 10) // virtual: often enough for the bound of this oracle
 		numbers := make(map[string]int)
 		for _, l := range w.hosts[0].client().locks {
 			numbers[l.dir] = w.number(l.path)
