@@ -65,10 +65,11 @@ Exit codes: the command's own, or 128 + n if signal n has ended it, and
 	durationVar(c.flags, &o.killAfter, "kill-after", quarter,
 		"`duration`: from SIGTERM to SIGKILL when the lock is lost; at most, and\nby default, a quarter of the session timeout")
 	c.run = func(args []string) error {
+		o.data = []byte(*data)
 		if err := o.read(args, c); err != nil {
 			return err
 		}
-		if o.data = []byte(*data); *data == "" {
+		if len(o.data) == 0 {
 			o.data = describe(o.argv)
 		}
 		return o.run()
@@ -92,6 +93,8 @@ func (o *order) read(args []string, c *command) (err error) {
 		return usage("-permits %d: it must be at least 1", o.permits)
 	case o.permits > 0 && o.shared:
 		return usage("-shared and -permits do not go together: a path is a lock or a semaphore")
+	case string(o.data) == "__REVOKE__":
+		return usage("-data %s: that is what asks a holder to release the lock", o.data)
 	case o.try && c.given("wait"):
 		return usage("-try and -wait do not go together")
 	case o.wait < 0 || o.wait == 0 && c.given("wait"):

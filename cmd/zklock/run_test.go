@@ -91,6 +91,7 @@ func TestWrongUsage(t *testing.T) {
 		{"-permits 0", []string{"run", "-permits", "0", "/jobs", "--", "true"}},
 		{"do not go together", []string{"run", "-permits", "2", "-shared", "/jobs", "--", "true"}},
 		{"do not go together", []string{"run", "-try", "-wait", "1s", "/jobs", "--", "true"}},
+		{"-data __REVOKE__", []string{"run", "-data", "__REVOKE__", "/jobs", "--", "true"}},
 		{"-wait 0s", []string{"run", "-wait", "0", "/jobs", "--", "true"}},
 		{"-kill-after", []string{"run", "-kill-after", "10s", "-timeout", "20s", "/jobs", "--", "true"}},
 		{"has granted", []string{"run", "-kill-after", "1h", "-timeout", "4h", "/jobs", "--", "true"}},
