@@ -143,7 +143,7 @@ func TestCodeThatCallsItselfReenters(t *testing.T) {
 	})
 }
 
-func TestReentryAsksNobody(t *testing.T) {
+func TestReentryAsksNoServer(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
 		h := c.lock(s.Ctx)
@@ -207,7 +207,7 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 
 // A goroutine that re-entered with the context may hold the lock longer than the goroutine that
 // took it.
-func TestTheLockGoesWithItsLastHoldWhoeverHasIt(t *testing.T) {
+func TestTheLockGoesWithItsLastHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := newClient(s), newClient(s)
 		h := c.lock(s.Ctx)

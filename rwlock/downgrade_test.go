@@ -381,7 +381,7 @@ func TestDowngradeNeedsTheRightToWriteTheNode(t *testing.T) {
 
 // Release hands the grant over while Downgrade is under way: the grant of the next writer must stay
 // a write lock.
-func TestADowngradeDoesNotTouchAPlaceThatWasHandedOn(t *testing.T) {
+func TestADowngradeDoesNotTouchANodeThatWasHandedOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
 		h := c.write()

@@ -103,7 +103,7 @@ func TestHandoffEndsAfterItsLimit(t *testing.T) {
 	})
 }
 
-func TestHandoffPassesOverThoseWhoHaveGone(t *testing.T) {
+func TestHandoffPassesOverWaitersThatHaveLeft(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := direct(s).with(rwlock.WithHandoff(100))
 		h := c.write()
@@ -121,7 +121,7 @@ func TestHandoffPassesOverThoseWhoHaveGone(t *testing.T) {
 	})
 }
 
-func TestWaitersThatAllGoAwayLeaveTheLine(t *testing.T) {
+func TestWaitersThatAllGoAwayLeaveTheQueue(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := direct(s).with(rwlock.WithHandoff(100)), direct(s)
 		h := other.write()

@@ -124,7 +124,7 @@ func TestKazooNamesHaveADirectoryThatStays(t *testing.T) {
 
 // With Curator's names the lock waits for Curator's nodes and ignores ours: different names are
 // different locks.
-func TestCuratorNamesStandInALineOfTheirOwn(t *testing.T) {
+func TestCuratorNamesStandInAQueueOfTheirOwn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		plain := direct(s)
 		c := plain.with(rwlock.WithCuratorNames())

@@ -235,7 +235,7 @@ func TestALockThatIsHandedOnIsJoined(t *testing.T) {
 }
 
 // If all readers give up at the time of the grant, the observer still gets balanced events.
-func TestObserversAreToldOfPlacesThatCameTooLate(t *testing.T) {
+func TestObserversAreToldOfGrantsThatCameTooLate(t *testing.T) {
 	for name, opts := range map[string][]rwlock.Option{"without handoff": nil, "with handoff": {rwlock.WithHandoff(2)}} {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {

@@ -113,7 +113,7 @@ func TestAWriterKeepsAllOthersOut(t *testing.T) {
 	})
 }
 
-func TestAWriterInLineIsNotOvertakenByLaterReaders(t *testing.T) {
+func TestAQueuedWriterIsNotOvertakenByLaterReaders(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		first, w := direct(s), direct(s)
 		h := first.read()
@@ -168,7 +168,7 @@ func TestAReaderIsNotBlockedByLaterWriters(t *testing.T) {
 	})
 }
 
-func TestAReleaseWakesOnlyThoseWhoMayGo(t *testing.T) {
+func TestAReleaseWakesOnlyWaitersWhoseTurnItIs(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		first, second := direct(s), behind(s)
 		h := first.write()

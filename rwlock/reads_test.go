@@ -90,7 +90,7 @@ func TestReadersThatWaitShareOneNode(t *testing.T) {
 
 // A reader whose ctx never ends acquires on its own goroutine, also for the readers that share its
 // wait.
-func TestAReaderWhoNeverGivesUpWaitsForOthers(t *testing.T) {
+func TestAReaderThatNeverGivesUpWaitsForOthers(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		w, c := direct(s), direct(s)
 		h := w.write()
@@ -113,7 +113,7 @@ func TestAReaderWhoNeverGivesUpWaitsForOthers(t *testing.T) {
 	})
 }
 
-func TestReadersThatAllGiveUpLeaveTheLine(t *testing.T) {
+func TestReadersThatAllGiveUpLeaveTheQueue(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		w, c := direct(s), direct(s)
 		h := w.write()
@@ -134,7 +134,7 @@ func TestReadersThatAllGiveUpLeaveTheLine(t *testing.T) {
 
 // Readers that come after the read that found the node gone, and before the next create, share the
 // new node.
-func TestReadersComeWhileTheNodeOfThoseWhoWaitIsMadeAnew(t *testing.T) {
+func TestReadersComeWhileTheWaitersNodeIsMadeAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := behind(s), s.Connect()
 		unlock(s, direct(s).read()) // the directory exists now, and c has not listed it without writers
@@ -221,7 +221,7 @@ func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
 }
 
 // A writer that gives up has ended the sharing, too; then later readers share a new node.
-func TestAfterAWriterHasGivenUpThereIsANewParty(t *testing.T) {
+func TestAfterAWriterHasGivenUpReadersShareAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, w := direct(s), direct(s)
 		first := c.read()
@@ -327,7 +327,7 @@ func TestReadersThatComeAndGoElsewhereCauseNoTraffic(t *testing.T) {
 	})
 }
 
-func TestTheLossOfTheNodeEndsAllWhoShareIt(t *testing.T) {
+func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 	for name, lose := range map[string]func(*contract.Stage, *client){
 		"deleted": func(s *contract.Stage, _ *client) {
 			for _, name := range test.Children(s, s.Witness, s.Dir) {

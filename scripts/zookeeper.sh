@@ -6,7 +6,7 @@ set -euo pipefail
 
 [ -z "${ZK_SERVERS:-}" ] || exit 0
 
-# has_server: whoever sets ZK_HOME means that one, so nothing is installed beside it.
+# has_server: with ZK_HOME set it means that one, so nothing is installed beside it.
 has_server() {
 	local home jar
 	for home in "${ZK_HOME:-}" "${ZOOKEEPER_HOME:-}"; do

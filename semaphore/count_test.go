@@ -195,7 +195,7 @@ func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
 
 // A waiter that asks for more permits than a Resize leaves gets an error, even if it has never seen
 // another number than the stored one.
-func TestResizeDownRefusesWhoGoesByTheStoredNumber(t *testing.T) {
+func TestResizeDownRefusesARequestByTheStoredNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		holder := newClient(s, 4)
 		h := holder.acquire(4)
@@ -248,7 +248,7 @@ func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
 	})
 }
 
-func TestTheNumberOutlivesTheLine(t *testing.T) {
+func TestTheNumberOutlivesTheQueue(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
 		release(s, c.acquire(1))
@@ -285,7 +285,7 @@ func TestResizeUpLetsAWaiterIn(t *testing.T) {
 	})
 }
 
-func TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore(t *testing.T) {
+func TestResizeDownLeavesHoldersAndRefusesLargerRequests(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		holder, big, less, small := newClient(s, 4), newClient(s, 4), newClient(s, 4), newClient(s, 4)
 		h := holder.acquire(3)
@@ -349,7 +349,7 @@ func TestQueueAfterAResizeToFewer(t *testing.T) {
 
 // A waiter that was not among the first when the number shrank is not granted by the number it knew
 // before.
-func TestResizeDownHoldsForThoseWhoWaited(t *testing.T) {
+func TestResizeDownHoldsForWaiters(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
 		one, two, three := c.acquire(1), c.acquire(1), c.acquire(1)
@@ -505,7 +505,7 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 
 // The watch on the number may be late after a reconnect: requests that were made meanwhile are
 // answered before the zk client sets its watches again.
-func TestTheNumberIsReadAnewAfterAReconnect(t *testing.T) {
+func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()
 		c := &client{s, semaphore.New(locks.On(conn), s.Path, 3), conn}

@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
-func TestStrangersAreKnown(t *testing.T) {
+func TestForeignQueuesAreKnown(t *testing.T) {
 	const id = "0f8fad5b-d9cb-469f-a165-70867728950e"
 	for _, children := range [][]string{
 		{"locks", "leases"},
@@ -34,7 +34,7 @@ func TestStrangersAreKnown(t *testing.T) {
 }
 
 // A directory may have the name of one of kazoo's nodes; it holds no permit.
-func TestADirectoryIsNobodysPermit(t *testing.T) {
+func TestADirectoryIsNoPermit(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		for flag, want := range map[int32]error{zk.FlagPersistent: nil, zk.FlagEphemeral: ErrMismatch} {
 			path := test.Path(s)

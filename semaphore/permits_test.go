@@ -226,7 +226,7 @@ func TestLockersOfOneSemaphoreShareItsPermits(t *testing.T) {
 	})
 }
 
-func TestABigAskerInFrontIsNotOvertakenBySmallOnes(t *testing.T) {
+func TestALargeRequestIsNotOvertakenBySmallOnes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
 		one, two := c.acquire(1), c.acquire(1)

@@ -22,7 +22,7 @@ import (
 func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	t.Parallel()
 	root := test.Path(t)
-	if got := start(t, "", "ls", root).Hears(root + ":"); got != "nobody holds or waits" {
+	if got := start(t, "", "ls", root).Hears(root + ":"); got != "no holder, no waiter" {
 		t.Errorf("of a path that does not exist: %q", got)
 	}
 
@@ -50,7 +50,7 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	}
 	finish(t, a)
 	inLine(t, path+"/queue", 0)
-	if got := start(t, "", "ls", path).Hears(path + ":"); got != "semaphore, 0 of 3 permits in use, nobody holds or waits" {
+	if got := start(t, "", "ls", path).Hears(path + ":"); got != "semaphore, 0 of 3 permits in use, no holder, no waiter" {
 		t.Errorf("semaphore that is free: %q", got)
 	}
 
@@ -144,7 +144,7 @@ func TestWatchShowsEachChange(t *testing.T) {
 			kind = "semaphore, 1 of 1 permits in use"
 		}
 		w := start(t, "", "watch", path)
-		if got := w.Hears(path + ":"); got != "nobody holds or waits" {
+		if got := w.Hears(path + ":"); got != "no holder, no waiter" {
 			t.Errorf("at the start: %q", got)
 		}
 		h := holder(t, append(flags, path)...)
@@ -155,7 +155,7 @@ func TestWatchShowsEachChange(t *testing.T) {
 		finish(t, h)
 		shows(t, w, path, kind+", 1 holding, 0 waiting")
 		finish(t, next)
-		for got := ""; !strings.HasSuffix(got, "nobody holds or waits"); {
+		for got := ""; !strings.HasSuffix(got, "no holder, no waiter"); {
 			got = w.Hears(path + ":")
 		}
 		w.Signal(os.Interrupt)
@@ -176,7 +176,7 @@ func TestWatchGoesOnThroughALostSession(t *testing.T) {
 	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
 	w := start(t, p.Addr(), "watch", path)
-	shows(t, w, path, "nobody holds or waits")
+	shows(t, w, path, "no holder, no waiter")
 	id, passwd := p.Session()
 	if _, err := realzk.EndSession(id, passwd, p.Addr()); err != nil {
 		t.Fatal(err)

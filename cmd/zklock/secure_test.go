@@ -304,7 +304,7 @@ func TestAPathBehindTheServers(t *testing.T) {
 	root := test.Path(t)
 	servers := strings.Join(realzk.Some(t), ",") + root
 	w := start(t, servers, "watch", "/jobs")
-	shows(t, w, "/jobs", "nobody holds or waits")
+	shows(t, w, "/jobs", "no holder, no waiter")
 	h := start(t, servers, "run", "/jobs", "--", "sh", "-c", "echo path $ZKLOCK_PATH; read line")
 	if got := h.Hears("path"); got != "/jobs" {
 		t.Errorf("the command's lock is %q, want it without the path behind the servers", got)
@@ -312,7 +312,7 @@ func TestAPathBehindTheServers(t *testing.T) {
 	shows(t, w, "/jobs", "rwlock, 1 holding, 0 waiting")
 	inLine(t, root+"/jobs", 1)
 	finish(t, h)
-	shows(t, w, "/jobs", "nobody holds or waits")
+	shows(t, w, "/jobs", "no holder, no waiter")
 	w.Signal(os.Interrupt)
 	ends(t, w, 0)
 

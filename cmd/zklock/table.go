@@ -60,7 +60,7 @@ func (l *line) summary() string {
 		text += ", "
 	}
 	if len(l.Members) == 0 {
-		return text + "nobody holds or waits"
+		return text + "no holder, no waiter"
 	}
 	return text + fmt.Sprintf("%d holding, %d waiting", holding, len(l.Members)-holding)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// place is a queue for a test, and a witness that does not queue.
-type place struct {
+// testQueue is a queue for a test, and a witness that does not queue.
+type testQueue struct {
 	*testing.T
 	venue   venue.Venue
 	proxy   *proxy.Proxy
@@ -28,11 +28,11 @@ type place struct {
 	kind    znode.Kind // of its waiters
 }
 
-func newPlaceInLine(t *testing.T, v venue.Venue, timeout time.Duration) *place {
+func newTestQueue(t *testing.T, v venue.Venue, timeout time.Duration) *testQueue {
 	t.Helper()
 	server := v.Servers(t)[0]
 	p := v.Proxy(t, server)
-	x := &place{T: t, venue: v, proxy: p, conn: v.Connect(t, timeout, p.Addr()), witness: v.Connect(t, 20*time.Second, server), kind: znode.Lock}
+	x := &testQueue{T: t, venue: v, proxy: p, conn: v.Connect(t, timeout, p.Addr()), witness: v.Connect(t, 20*time.Second, server), kind: znode.Lock}
 	dir := test.Path(t)
 	if _, err := x.witness.Create(dir, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func newQueue(t *testing.T, conn *zk.Conn, dir string, cfg Config) *Queue {
 }
 
 // enter has a waiter create its node, as enqueue does.
-func (x *place) enter() *waiter {
+func (x *testQueue) enter() *waiter {
 	x.Helper()
 	sess := x.conn.SessionID()
 	made, _, err := x.queue.client.Claim(x.Context(), sess, zkclient.Claim{Dir: x.queue.dir, Kind: x.kind, Nodes: 1, ACL: zk.WorldACL(zk.PermAll)})
@@ -69,7 +69,7 @@ func (x *place) enter() *waiter {
 }
 
 // lists has the waiter list the queue, which tells its token.
-func (x *place) lists(m *waiter) {
+func (x *testQueue) lists(m *waiter) {
 	x.Helper()
 	if _, _, err := m.listing(x.Context()); err != nil {
 		x.Fatal(err)
@@ -77,21 +77,21 @@ func (x *place) lists(m *waiter) {
 }
 
 // watchesItself has the waiter watch its own node, as it does beside its blockers.
-func (x *place) watchesItself(m *waiter) {
+func (x *testQueue) watchesItself(m *waiter) {
 	x.Helper()
 	var err error
 	m.own, err = x.queue.client.WatchNodes(x.Context(), m.sess, "", x.queue.paths(m.nodes))
 	x.must(nil, err)
 }
 
-func (x *place) must(_ any, err error) {
+func (x *testQueue) must(_ any, err error) {
 	x.Helper()
 	if err != nil {
 		x.Fatal(err)
 	}
 }
 
-func (x *place) until(what string, ok func() bool) {
+func (x *testQueue) until(what string, ok func() bool) {
 	x.Helper()
 	test.Eventually(x, 20*time.Second, what, ok)
 }
@@ -101,7 +101,7 @@ func (x *place) until(what string, ok func() bool) {
 func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 20*time.Second)
+		x := newTestQueue(t, v, 20*time.Second)
 		x.queue.client.VerifyHeaderZxid(1, 2)
 		m := x.enter()
 		x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
@@ -119,7 +119,7 @@ func TestTheTokenOfANodeThatWasWrittenInto(t *testing.T) {
 func TestANodeThatIsGoneHasNoToken(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 10*time.Second)
+		x := newTestQueue(t, v, 10*time.Second)
 		m := x.enter()
 		x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
 		if err := m.readToken(t.Context()); err != errNodeGone || m.token != 0 {
@@ -136,37 +136,37 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		watches bool // it watches its own node; a grant by the reply to the create comes without
-		happen  func(*place, *waiter, *Limit)
+		happen  func(*testQueue, *waiter, *Limit)
 		want    turn
 	}{
-		"nothing, without a watch": {false, func(*place, *waiter, *Limit) {}, granted},
-		"nothing, with a watch":    {true, func(*place, *waiter, *Limit) {}, granted},
-		"its node is deleted": {true, func(x *place, m *waiter, _ *Limit) {
+		"nothing, without a watch": {false, func(*testQueue, *waiter, *Limit) {}, granted},
+		"nothing, with a watch":    {true, func(*testQueue, *waiter, *Limit) {}, granted},
+		"its node is deleted": {true, func(x *testQueue, m *waiter, _ *Limit) {
 			x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, requeue},
-		"a client writes into its node": {true, func(x *place, m *waiter, _ *Limit) {
+		"a client writes into its node": {true, func(x *testQueue, m *waiter, _ *Limit) {
 			x.must(x.witness.Set(x.queue.path(m.nodes[0]), []byte("x"), -1))
 			x.until("it is told", fired(m.own[0]))
 		}, relist},
-		"its session ends": {false, func(x *place, m *waiter, _ *Limit) {
+		"its session ends": {false, func(x *testQueue, m *waiter, _ *Limit) {
 			x.venue.Expire(x, x.conn)
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
 		}, requeue},
-		"the client reconnects": {false, func(x *place, _ *waiter, _ *Limit) {
+		"the client reconnects": {false, func(x *testQueue, _ *waiter, _ *Limit) {
 			before := x.queue.client.Epoch()
 			x.proxy.Cut()
 			x.until("another connection", func() bool { now := x.queue.client.Epoch(); return now != before })
 		}, relist},
-		"its watch ends with the connection": {true, func(x *place, m *waiter, _ *Limit) {
+		"its watch ends with the connection": {true, func(x *testQueue, m *waiter, _ *Limit) {
 			x.proxy.Cut()
 			x.until("it is told", fired(m.own[0]))
 		}, relist},
-		"the session may have run out": {false, func(x *place, m *waiter, _ *Limit) {
+		"the session may have run out": {false, func(x *testQueue, m *waiter, _ *Limit) {
 			x.proxy.Mute()
 			x.until("its deadline has passed", func() bool { return m.lease.Alive() != nil })
 		}, relist},
-		"the limit changes": {true, func(x *place, m *waiter, limit *Limit) {
+		"the limit changes": {true, func(x *testQueue, m *waiter, limit *Limit) {
 			w, err := x.queue.client.Watch(x.Context(), m.sess, x.queue.dir)
 			x.must(nil, err)
 			limit.Changed = w
@@ -177,7 +177,7 @@ func TestWhatForbidsAGrant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, 3*time.Second)
+				x := newTestQueue(t, v, 3*time.Second)
 				m := x.enter()
 				if c.watches {
 					x.watchesItself(m)
@@ -195,7 +195,7 @@ func TestWhatForbidsAGrant(t *testing.T) {
 func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 10*time.Second)
+		x := newTestQueue(t, v, 10*time.Second)
 		m := x.enter()
 		path := x.queue.path(m.nodes[0])
 		x.must(x.witness.Multi(
@@ -212,7 +212,7 @@ func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 10*time.Second)
+		x := newTestQueue(t, v, 10*time.Second)
 		m := x.enter()
 		m.made.Dir, m.token = &zk.Stat{NumChildren: 1}, 1
 		m.nodes[0].Seq = 1<<31 - 1<<20
@@ -232,7 +232,7 @@ func TestNoWaiterQueuesAtTheEndOfTheCounter(t *testing.T) {
 func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 10*time.Second)
+		x := newTestQueue(t, v, 10*time.Second)
 		m := x.enter()
 		_, dir, err := x.witness.Exists(x.queue.dir)
 		x.must(nil, err)
@@ -252,7 +252,7 @@ func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 10*time.Second)
+		x := newTestQueue(t, v, 10*time.Second)
 		x.enter() // the holder, in truth
 		for _, c := range []struct {
 			of, dir int64
@@ -279,7 +279,7 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 20*time.Second)
+		x := newTestQueue(t, v, 20*time.Second)
 		m, last := x.enter(), x.enter()
 		const many = 70_000
 		paths := make([]string, many)
@@ -316,7 +316,7 @@ func TestEachGrantHasItsToken(t *testing.T) {
 	for name, wrong := range map[string]bool{"headers not verified yet": false, "headers do not tell": true} {
 		t.Run(name, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, 20*time.Second)
+				x := newTestQueue(t, v, 20*time.Second)
 				_, err := x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
 				x.must(nil, err)
 				if wrong {
@@ -363,7 +363,7 @@ func TestEachGrantHasItsToken(t *testing.T) {
 func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 20*time.Second)
+		x := newTestQueue(t, v, 20*time.Second)
 		cfg := with(Default(), rwNames)
 		cfg.ACL = zk.WorldACL(zk.PermDelete)
 		q := newQueue(x.T, x.conn, x.queue.dir, cfg)
@@ -386,7 +386,7 @@ func TestAWaiterThatMayNotReadTheNodeAheadAnyMore(t *testing.T) {
 	for what, gone := range map[string]bool{"it is deleted": true, "it stays": false} {
 		t.Run(what, func(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, 20*time.Second)
+				x := newTestQueue(t, v, 20*time.Second)
 				ahead, err := x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), x.kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 				x.must(nil, err)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

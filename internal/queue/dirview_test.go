@@ -18,7 +18,7 @@ import (
 
 // shares has a waiter create its node, which other readers may share. In this queue each other node
 // is a writer's.
-func (x *place) shares() *waiter {
+func (x *testQueue) shares() *waiter {
 	x.Helper()
 	m := x.enter()
 	m.request.Kind = m.nodes[0].Kind
@@ -27,21 +27,21 @@ func (x *place) shares() *waiter {
 }
 
 // other creates a node of another client.
-func (x *place) other(kind znode.Kind) {
+func (x *testQueue) other(kind znode.Kind) {
 	x.Helper()
 	x.must(x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll)))
 }
 
-// shared is a place whose queue has readers and writers; its waiters are readers.
-func shared(t *testing.T, v venue.Venue) *place {
-	x := newPlaceInLine(t, v, 10*time.Second)
+// shared is a queue that has readers and writers; its waiters are readers.
+func shared(t *testing.T, v venue.Venue) *testQueue {
+	x := newTestQueue(t, v, 10*time.Second)
 	x.kind = znode.Read
 	x.queue = newQueue(t, x.conn, x.queue.dir, with(Default(), rwNames))
 	return x
 }
 
 // reads takes a read lock as another lock value of the process does, and gives it back.
-func (x *place) reads() error {
+func (x *testQueue) reads() error {
 	ctx, cancel := context.WithTimeout(x.Context(), time.Minute)
 	defer cancel()
 	g, err := x.queue.Acquire(ctx, Request{Kind: znode.Read, Nodes: 1, Sharing: x.queue.NewSharing()}, true)
@@ -51,7 +51,7 @@ func (x *place) reads() error {
 	return err
 }
 
-func (x *place) looks(m *waiter) {
+func (x *testQueue) looks(m *waiter) {
 	x.Helper()
 	m.epoch = x.queue.client.Epoch()
 	if _, _, err := m.listing(x.Context()); err != nil {
@@ -60,13 +60,13 @@ func (x *place) looks(m *waiter) {
 }
 
 // writerIsTold waits until the watch that tells of writers has fired.
-func (x *place) writerIsTold() {
+func (x *testQueue) writerIsTold() {
 	x.Helper()
 	writers := x.queue.view.now.Load().writers
 	x.until("it is told", func() bool { _, fired := writers.Fired(); return fired })
 }
 
-func (x *place) reconnects(sess int64) {
+func (x *testQueue) reconnects(sess int64) {
 	x.Helper()
 	before := x.queue.client.Epoch()
 	x.proxy.Cut()
@@ -78,32 +78,32 @@ func (x *place) reconnects(sess int64) {
 
 // Whatever might mean that a writer is queued behind the node ends the sharing.
 func TestWhichReaderMayShareANode(t *testing.T) {
-	touch := func(x *place) { x.must(x.witness.Set(x.queue.dir, nil, -1)) }
+	touch := func(x *testQueue) { x.must(x.witness.Set(x.queue.dir, nil, -1)) }
 	for name, c := range map[string]struct {
-		happen func(*place, *waiter)
+		happen func(*testQueue, *waiter)
 		joins  bool
 	}{
-		"before the first listing": {func(*place, *waiter) {}, true},
-		"after a listing":          {(*place).looks, true},
-		"a reader comes": {func(x *place, m *waiter) {
+		"before the first listing": {func(*testQueue, *waiter) {}, true},
+		"after a listing":          {(*testQueue).looks, true},
+		"a reader comes": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.other(znode.Read)
 		}, true},
-		"a writer is ahead": {func(x *place, m *waiter) {
+		"a writer is ahead": {func(x *testQueue, m *waiter) {
 			x.other(znode.Write)
 			m.nodes = x.enter().nodes
 			x.looks(m)
 		}, true},
-		"a writer comes": {func(x *place, m *waiter) {
+		"a writer comes": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			touch(x)
 			x.writerIsTold()
 		}, false},
-		"a writer is behind already": {func(x *place, m *waiter) {
+		"a writer is behind already": {func(x *testQueue, m *waiter) {
 			x.other(znode.Write)
 			x.looks(m)
 		}, false},
-		"a writer came between the listing and the watch": {func(x *place, m *waiter) {
+		"a writer came between the listing and the watch": {func(x *testQueue, m *waiter) {
 			m.epoch = x.queue.client.Epoch()
 			line, dir, err := x.queue.list(x.Context(), m.sess)
 			x.must(nil, err)
@@ -111,29 +111,29 @@ func TestWhichReaderMayShareANode(t *testing.T) {
 			touch(x)
 			x.queue.view.listed(m, line, dir, x.queue.watchWriters(x.Context(), m.sess))
 		}, false},
-		"there is no watch": {func(x *place, m *waiter) {
+		"there is no watch": {func(x *testQueue, m *waiter) {
 			m.epoch = x.queue.client.Epoch()
 			line, dir, err := x.queue.list(x.Context(), m.sess)
 			x.must(nil, err)
 			x.queue.view.listed(m, line, dir, nil)
 		}, false},
-		"there is a watch of another listing": {func(x *place, m *waiter) {
+		"there is a watch of another listing": {func(x *testQueue, m *waiter) {
 			x.looks(x.shares())
 			m.epoch = x.queue.client.Epoch()
 			line, dir, err := x.queue.list(x.Context(), m.sess)
 			x.must(nil, err)
 			x.queue.view.listed(m, line, dir, nil)
 		}, true},
-		"there is no connection": {func(x *place, m *waiter) {
+		"there is no connection": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.proxy.Refuse()
 			x.until("it is told", func() bool { return x.conn.State() != zk.StateHasSession })
 		}, false},
-		"the connection is another": {func(x *place, m *waiter) {
+		"the connection is another": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.reconnects(m.sess)
 		}, false},
-		"the session ends": {func(x *place, m *waiter) {
+		"the session ends": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.venue.Expire(x, x.conn)
 			x.until("another session", func() bool { id := x.conn.SessionID(); return id != 0 && id != m.sess })
@@ -157,25 +157,25 @@ func TestWhichReaderMayShareANode(t *testing.T) {
 // watch that is ordered before whatever comes later.
 func TestWhenNoWriterIsQueued(t *testing.T) {
 	for name, c := range map[string]struct {
-		happen func(*place, *waiter)
+		happen func(*testQueue, *waiter)
 		none   bool
 	}{
-		"none is there": {(*place).looks, true},
-		"one is ahead": {func(x *place, m *waiter) {
+		"none is there": {(*testQueue).looks, true},
+		"one is ahead": {func(x *testQueue, m *waiter) {
 			x.other(znode.Write)
 			m.nodes = x.enter().nodes
 			x.looks(m)
 		}, false},
-		"one is behind": {func(x *place, m *waiter) {
+		"one is behind": {func(x *testQueue, m *waiter) {
 			x.other(znode.Write)
 			x.looks(m)
 		}, false},
-		"one has come since": {func(x *place, m *waiter) {
+		"one has come since": {func(x *testQueue, m *waiter) {
 			x.looks(m)
 			x.must(x.witness.Set(x.queue.dir, nil, -1))
 			x.writerIsTold()
 		}, false},
-		"a listing on another connection": {func(x *place, m *waiter) {
+		"a listing on another connection": {func(x *testQueue, m *waiter) {
 			x.queue.watchWriters(x.Context(), m.sess)
 			x.reconnects(m.sess)
 			x.looks(m)
@@ -295,7 +295,7 @@ func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T
 func TestATokenFromAHeaderIsComparedFirst(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 10*time.Second)
+		x := newTestQueue(t, v, 10*time.Second)
 		enter := func(header int64) int64 {
 			m := x.enter()
 			m.made = zkclient.Claimed{Nodes: m.nodes, Zxid: header}

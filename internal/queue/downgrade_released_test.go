@@ -17,8 +17,8 @@ import (
 
 // An Unlock has ended the hold while its Downgrade is under way. The node that the server then
 // misses is no loss, and what the server says of it is not the answer. The recipe would say so by
-// itself: here the place is asked.
-func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
+// itself: here the grant is asked.
+func TestADowngradeOfAReleasedGrantSaysReleased(t *testing.T) {
 	for name, strike := range map[string]func(*testing.T, venue.Venue, *zk.Conn, string){
 		"its session has expired": func(t *testing.T, v venue.Venue, conn *zk.Conn, _ string) { v.Expire(t, conn) },
 		"its node is deleted": func(t *testing.T, v venue.Venue, _ *zk.Conn, node string) {
@@ -33,17 +33,17 @@ func TestADowngradeOfAReleasedPlaceSaysReleased(t *testing.T) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn := v.Connect(t, 10*time.Second, p.Addr())
 				l := newQueue(t, conn, test.Path(t), with(Default(), rwNames))
-				place, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
+				grant, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
 				if err != nil {
 					t.Fatal(err)
 				}
 				move := p.Next(proxy.MoveOp, proxy.HoldRequest)
 				downgraded, unlocked := make(chan error, 1), make(chan error, 1)
-				go func() { downgraded <- place.Downgrade(t.Context(), znode.Write, znode.Read) }()
+				go func() { downgraded <- grant.Downgrade(t.Context(), znode.Write, znode.Read) }()
 				<-move.Fired()
-				go func() { unlocked <- place.Release(t.Context()) }()
+				go func() { unlocked <- grant.Release(t.Context()) }()
 				synctest.Wait() // it has ended the hold, and waits for what becomes of the downgrade
-				strike(t, v, conn, place.Guard()[0].Path)
+				strike(t, v, conn, grant.Guard()[0].Path)
 				move.Release()
 				if err := <-downgraded; !errors.Is(err, hold.ErrReleased) {
 					t.Errorf("downgrade: %v, want one that matches %q", err, hold.ErrReleased)

@@ -22,17 +22,17 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
 		l := newQueue(t, conn, path, with(Default(), rwNames))
-		place, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
+		grant, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		// It is lost right behind the look that Downgrade begins with.
-		place.state.Begin(func() error {
-			place.state.Begin(place.lease.Alive)
-			place.state.Lose(errors.New("test"))
+		grant.state.Begin(func() error {
+			grant.state.Begin(grant.lease.Alive)
+			grant.state.Lose(errors.New("test"))
 			return nil
 		})
-		if err := place.Downgrade(t.Context(), znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
+		if err := grant.Downgrade(t.Context(), znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("downgraded what was lost: %v", err)
 		}
 		if n := p.Seen(proxy.MoveOp); n != 0 {

@@ -71,7 +71,7 @@ func TestAWaitEndsOnceForTheObservers(t *testing.T) {
 func TestLeftTellsThatTheSessionHasExpired(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 5*time.Second)
+		x := newTestQueue(t, v, 5*time.Second)
 		left, queued := make(chan error, 9), make(chan struct{}, 9)
 		cfg := with(Default(), lockNames)
 		cfg.Observers = []observe.Observer{{

@@ -148,17 +148,17 @@ func TestLocalNodesAreForgotten(t *testing.T) {
 // node: after a reconnect it may have been deleted, and its event be late.
 func TestAFollowerLooksBeforeItsGrant(t *testing.T) {
 	for name, c := range map[string]struct {
-		happen func(*place, *waiter)
+		happen func(*testQueue, *waiter)
 		want   turn
 	}{
-		"nothing has happened":                        {func(*place, *waiter) {}, granted},
-		"the client has reconnected since its create": {func(x *place, m *waiter) { x.reconnects(m.sess) }, relist},
-		"its node has been deleted":                   {func(x *place, m *waiter) { x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1)) }, requeue},
+		"nothing has happened":                        {func(*testQueue, *waiter) {}, granted},
+		"the client has reconnected since its create": {func(x *testQueue, m *waiter) { x.reconnects(m.sess) }, relist},
+		"its node has been deleted":                   {func(x *testQueue, m *waiter) { x.must(nil, x.witness.Delete(x.queue.path(m.nodes[0]), -1)) }, requeue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, 10*time.Second)
+				x := newTestQueue(t, v, 10*time.Second)
 				holder, m := x.enter(), x.enter()
 				holder.register()
 				holder.local.setAhead(0)
@@ -186,7 +186,7 @@ func TestAFollowerLooksBeforeItsGrant(t *testing.T) {
 func TestAWaiterWithoutATokenDoesNotFollow(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newPlaceInLine(t, v, 10*time.Second)
+		x := newTestQueue(t, v, 10*time.Second)
 		x.queue.client.VerifyHeaderZxid(1, 2)
 		holder, m := x.enter(), x.enter()
 		holder.register()

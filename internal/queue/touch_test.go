@@ -15,7 +15,7 @@ import (
 
 // A waiter touches the directory; but not in a long queue, if no reader watches for that and the
 // connection tells the token without.
-func TestWhoComesTouchesTheDirectory(t *testing.T) {
+func TestAClaimTouchesTheDirectory(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		verified bool // the token in the reply's header
@@ -29,7 +29,7 @@ func TestWhoComesTouchesTheDirectory(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				x := newPlaceInLine(t, v, 20*time.Second)
+				x := newTestQueue(t, v, 20*time.Second)
 				if !tc.verified {
 					x.queue.client.VerifyHeaderZxid(1, 2)
 				}

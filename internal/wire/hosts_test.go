@@ -144,7 +144,7 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	}
 }
 
-func TestNamesAreLookedUpAnew(t *testing.T) {
+func TestNamesAreLookedUpAgain(t *testing.T) {
 	h, _ := newTestHosts("zk:2181")
 	answer := func(ips ...string) {
 		h.resolve = func(context.Context, string) ([]string, error) {

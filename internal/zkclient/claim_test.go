@@ -97,7 +97,7 @@ func TestClaimSurvivesALostConnection(t *testing.T) {
 }
 
 // If two nodes held three permits, a semaphore would grant one permit too many.
-func TestAClaimOfWhichSomeIsGoneIsMadeAnew(t *testing.T) {
+func TestAClaimOfWhichSomeIsGoneIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)

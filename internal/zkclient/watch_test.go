@@ -157,7 +157,7 @@ func TestWatchesOfManyEndWithTheConnection(t *testing.T) {
 	})
 }
 
-func TestAWatchThatHasFiredIsSetAnew(t *testing.T) {
+func TestAWatchThatHasFiredIsSetAgain(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)

@@ -93,7 +93,7 @@ func TestParseIgnoresWhatIsNotOurs(t *testing.T) {
 	}
 }
 
-func TestAsKeepsThePlaceInLine(t *testing.T) {
+func TestAsKeepsTheNumber(t *testing.T) {
 	w, ok := Parse(Prefix(NewID(), Write)+"0000000042", all...)
 	if !ok {
 		t.Fatal("own name not read")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestLineOrdersByNumberNotByName(t *testing.T) {
+func TestSortOrdersByNumberNotByName(t *testing.T) {
 	children := []string{
 		"_c_" + NewID() + "-write-0000000007", "README", "_c_x", "read-0000000003",
 		"_c_" + NewID() + "-read-0000000012", "lock-0000000001",
@@ -29,7 +29,7 @@ func TestLineOrdersByNumberNotByName(t *testing.T) {
 	}
 }
 
-func TestLineRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
+func TestSortRefusesAnOrderThatCannotBeTrusted(t *testing.T) {
 	for name, c := range map[string]struct {
 		children []string
 		want     error

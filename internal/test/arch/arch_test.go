@@ -235,7 +235,7 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"the wire on the kit":                       {path: "internal/wire", imp: "zktest"},
 		"the server in memory on the network":       {path: "internal/memzk", imp: "internal/memnet"},
 		"a recipe on another":                       {path: "rwlock", imp: "semaphore"},
-		"a recipe on a package nobody has placed":   {path: "rwlock", imp: "internal/util"},
+		"a recipe on a package without a place":     {path: "rwlock", imp: "internal/util"},
 		"a recipe on the test tools":                {path: "rwlock", imp: "internal/test"},
 		"a recipe on a part of the test tools":      {path: "rwlock", imp: "internal/test/history"},
 		"goroutine numbers without internal/goid":   {path: "reentrant", imp: goid},

@@ -100,12 +100,12 @@ func forgedForGood(s *scene) {
 		h := s.client().block()
 		a, path := c.forge(action, zk.FlagPersistent)
 		id := path[len(s.Dir+"/") : len(path)-10]
-		anew := func(name string) bool {
+		again := func(name string) bool {
 			_, stat, err := s.Witness.Exists(s.Dir + "/" + name)
 			return err == nil && stat.EphemeralOwner == c.conn.SessionID() && !strings.HasPrefix(name, id)
 		}
 		test.Eventually(s, soon, "it stands in line under another name", func() bool {
-			return slices.ContainsFunc(test.Children(s, s.Witness, s.Dir), anew)
+			return slices.ContainsFunc(test.Children(s, s.Witness, s.Dir), again)
 		})
 		c.catchUp()
 		a.Waits()

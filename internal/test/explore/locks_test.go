@@ -313,7 +313,7 @@ type limits struct {
 	all  map[string][]history.Limit
 }
 
-// resize sets another number. Those who wait go by it from then on, unless they may have missed the
+// resize sets another number. Waiters go by it from then on, unless they may have missed the
 // event of this number, or, where it stands already, of the same one before.
 func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string, to int) error {
 	err := w.resizeBy(ctx, path, to, func() error { return s.Resize(ctx, to) })

@@ -95,7 +95,7 @@ func (w *worker) look(h held) {
 		w.linger(5 * time.Millisecond) // not entitled to be inside: let other workers come
 	}
 	if w.chance(10) && !h.Held() {
-		w.wrong("lost, and nobody took it")
+		w.wrong("lost, and no client took it")
 	}
 	if w.chance(100) {
 		ctx, cancel := context.WithDeadline(context.Background(), w.until)

@@ -9,7 +9,7 @@ import (
 // checked; or it is refused.
 func FuzzRead(f *testing.F) {
 	var record bytes.Buffer
-	r := NewRecorder("somebody", &record)
+	r := NewRecorder("a client", &record)
 	h := r.Begin(Hold{Path: "/a", Kind: Exclusive, Token: 7})
 	r.Begin(Hold{Path: "/b"})
 	h.End()

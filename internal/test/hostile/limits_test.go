@@ -139,7 +139,7 @@ func TestTheLargestRequest(t *testing.T) {
 
 // The listing of 20,000 members is larger than the 1 MiB at which Java's clients end a connection.
 // A connection of Connect reads it.
-func TestALineAboveTheClientsLimit(t *testing.T) {
+func TestAQueueAboveTheClientsLimit(t *testing.T) {
 	const members, limit = 20_000, 1 << 20
 	server := realzk.Standalone(t, realzk.Options{})
 	witness := realzk.Connect(t, session, server.Addr())

@@ -408,7 +408,7 @@ var ofTheHold = []mutant{
 		why:  "a caller that matches ErrReleased takes the end of a released hold for a failure",
 		old:  "gone || errors.Is(end, hold.ErrLost)",
 		new:  "gone && errors.Is(end, hold.ErrLost)",
-		test: inQueue("TestADowngradeOfAReleasedPlaceSaysReleased"),
+		test: inQueue("TestADowngradeOfAReleasedGrantSaysReleased"),
 	},
 	{
 		name: "ended-hold-downgraded",

@@ -9,7 +9,7 @@ var ofTheLine = []mutant{
 		in:   "touches",
 		old:  "case touchRequired:\n\t\treturn true\n\tcase touchOptional:",
 		new:  "case touchRequired, touchOptional:",
-		test: inQueue("TestWhoComesTouchesTheDirectory"),
+		test: inQueue("TestAClaimTouchesTheDirectory"),
 	},
 	{
 		name: "long-line-never-short-again",
@@ -17,7 +17,7 @@ var ofTheLine = []mutant{
 		why:  "each later waiter for a free lock lists the queue",
 		old:  "len(nodes) > len(w.nodes)+w.limit.AllowedAhead",
 		new:  "true",
-		test: inQueue("TestWhoComesTouchesTheDirectory"),
+		test: inQueue("TestAClaimTouchesTheDirectory"),
 
 		unexplored: "it costs requests, and grants nothing",
 	},
@@ -47,7 +47,7 @@ var ofTheLine = []mutant{
 		why:  "names begin with a kind and a random id, so their order as text is no order of arrival",
 		old:  `uint64(n.Seq+zero)<<shift`,
 		new:  `uint64(n.Name[3])<<shift`,
-		test: inZnode("TestLineOrdersByNumberNotByName"),
+		test: inZnode("TestSortOrdersByNumberNotByName"),
 	},
 	{
 		name: "ties-accepted",
@@ -55,7 +55,7 @@ var ofTheLine = []mutant{
 		why:  "two nodes of one number are both first: two holders",
 		old:  `i > 0 && n.Seq == line[i-1].Seq`,
 		new:  `i > 0 && n.Seq < line[i-1].Seq`,
-		test: inZnode("TestLineRefusesAnOrderThatCannotBeTrusted"),
+		test: inZnode("TestSortRefusesAnOrderThatCannotBeTrusted"),
 
 		unexplored: "a member refuses its own number on another node itself",
 	},
@@ -65,7 +65,7 @@ var ofTheLine = []mutant{
 		why:  "after the counter has overflowed, the last node to come is the first in the queue",
 		old:  "case n.Seq < 0, twice",
 		new:  "case twice",
-		test: inZnode("TestLineRefusesAnOrderThatCannotBeTrusted"),
+		test: inZnode("TestSortRefusesAnOrderThatCannotBeTrusted"),
 
 		unexplored: "the session that makes such a node refuses it itself",
 	},

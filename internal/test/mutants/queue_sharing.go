@@ -160,7 +160,7 @@ var ofTheShared = []mutant{
 		why:  "readers that hold for less time than a request takes create a node each time",
 		old:  "if !g.enter() {\n\t\treturn false\n\t}\n\tif g.ask(ctx) {\n\t\treturn true\n\t}\n\t_ = g.leave(queue.NoWait)\n\treturn false",
 		new:  "return g.ask(ctx) && g.enter()",
-		test: inRwlock("TestWhoAsksKeepsThePlace"),
+		test: inRwlock("TestAMemberThatAsksKeepsItsNumber"),
 
 		unexplored: "it costs requests, and grants nothing",
 	},
@@ -170,7 +170,7 @@ var ofTheShared = []mutant{
 		why:  "the server answers the reader after it has told of the writer",
 		old:  `return g.grant.Exists(ctx) && g.sharing.CanJoin()`,
 		new:  `return g.sharing.CanJoin() && g.grant.Exists(ctx)`,
-		test: inRwlock("TestAWriterThatComesWhileOneAsks"),
+		test: inRwlock("TestAWriterThatComesDuringTheCheck"),
 
 		unexplored: "it costs fairness, which no world measures",
 	},
@@ -234,7 +234,7 @@ var ofTheShared = []mutant{
 		why:  "a node stays in the queue for readers that have all gone",
 		old:  "\t\tp.giveUp(err)\n",
 		new:  "",
-		test: inRwlock("TestReadersThatAllGiveUpLeaveTheLine"),
+		test: inRwlock("TestReadersThatAllGiveUpLeaveTheQueue"),
 
 		unexplored: "the grant that comes finds no reader and is given back: others wait longer, and none forever",
 	},
@@ -301,7 +301,7 @@ var ofTheShared = []mutant{
 		why:  "where writers come often it takes a request and a notification that no reader uses",
 		old:  "if n < mostUnused || n%everySo == 0 {",
 		new:  "if n >= 0 {",
-		test: inRwlock("TestReadersDoNotLookOutWithoutNeed"),
+		test: inRwlock("TestReadersSetNoWatchWithoutNeed"),
 
 		unexplored: "it costs requests, and grants nothing",
 	},
@@ -311,7 +311,7 @@ var ofTheShared = []mutant{
 		why:  "writers may stop coming",
 		old:  "if n < mostUnused || n%everySo == 0 {",
 		new:  "if n < mostUnused {",
-		test: inRwlock("TestReadersDoNotLookOutWithoutNeed"),
+		test: inRwlock("TestReadersSetNoWatchWithoutNeed"),
 
 		unexplored: "it costs requests, and grants nothing",
 	},
@@ -508,7 +508,7 @@ var ofTheShared = []mutant{
 		why:  "the hold was released after the first look: the writers behind the next one queue at the tail",
 		old:  "if err := h.Err(); err != nil {\n\t\treturn err\n\t}\n\tc.dropLocked(h.Grant)",
 		new:  `c.dropLocked(h.Grant)`,
-		test: inRwlock("TestADowngradeDoesNotTouchAPlaceThatWasHandedOn"),
+		test: inRwlock("TestADowngradeDoesNotTouchANodeThatWasHandedOn"),
 
 		unexplored: "a row that ends early costs requests alone",
 	},
@@ -518,7 +518,7 @@ var ofTheShared = []mutant{
 		why:  "a node stays in the queue for writers that have all gone",
 		old:  "c.pending.giveUp(err)\n",
 		new:  "",
-		test: inRwlock("TestWaitersThatAllGoAwayLeaveTheLine"),
+		test: inRwlock("TestWaitersThatAllGoAwayLeaveTheQueue"),
 
 		unexplored: "the grant that comes finds no writer and is given back: others wait longer, and none forever",
 	},
@@ -536,7 +536,7 @@ var ofTheShared = []mutant{
 		why:  "the holders that share it work on",
 		old:  `if s.Lose(name(end)) {`,
 		new:  `if s != nil {`,
-		test: inRwlock("TestTheLossOfTheNodeEndsAllWhoShareIt"),
+		test: inRwlock("TestTheLossOfTheNodeEndsAllThatShareIt"),
 	},
 	{
 		name: "hold-does-not-look",
@@ -544,7 +544,7 @@ var ofTheShared = []mutant{
 		why:  "the first holder that leaves is told that it held to the end",
 		old:  `h.state.Begin(g.alive)`,
 		new:  `h.state.Begin(func() error { return nil })`,
-		test: inRwlock("TestTheLossOfTheNodeEndsAllWhoShareIt"),
+		test: inRwlock("TestTheLossOfTheNodeEndsAllThatShareIt"),
 	},
 	{
 		name: "hold-ended-twice",

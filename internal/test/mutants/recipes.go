@@ -265,7 +265,7 @@ var ofTheRecipes = []mutant{
 		why:  "more permits are held than there are",
 		old:  `AllowedAhead: count.permits - n,`,
 		new:  `AllowedAhead: count.permits - 1,`,
-		test: inSemaphore("TestABigAskerInFrontIsNotOvertakenBySmallOnes"),
+		test: inSemaphore("TestALargeRequestIsNotOvertakenBySmallOnes"),
 	},
 	{
 		name: "more-than-there-are-waits-forever",
@@ -273,7 +273,7 @@ var ofTheRecipes = []mutant{
 		why:  "a waiter that can never be served blocks the queue",
 		old:  `if n > count.permits {`,
 		new:  `if n > count.permits+n {`,
-		test: inSemaphore("TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore"),
+		test: inSemaphore("TestResizeDownLeavesHoldersAndRefusesLargerRequests"),
 	},
 	{
 		name: "more-than-wanted-is-asked-for",
@@ -305,7 +305,7 @@ var ofTheRecipes = []mutant{
 		why:  "its watch may be late, and permits are given that there are not",
 		old:  `known.sess == sess && known.epoch == epoch {`,
 		new:  `known.sess == sess {`,
-		test: inSemaphore("TestTheNumberIsReadAnewAfterAReconnect"),
+		test: inSemaphore("TestTheNumberIsReadAgainAfterAReconnect"),
 	},
 	{
 		name: "resize-of-the-semaphore-of-another-library",
@@ -332,7 +332,7 @@ var ofTheRecipes = []mutant{
 		why:  "with fewer permits than it wants a waiter has to leave the queue",
 		old:  "all = append(all, w.limit.Changed)",
 		new:  "_ = append(all, w.limit.Changed)",
-		test: inSemaphore("TestResizeDownLeavesHoldersAndRefusesThoseWhoWantMore"),
+		test: inSemaphore("TestResizeDownLeavesHoldersAndRefusesLargerRequests"),
 	},
 	{
 		name: "count-and-directory-do-not-match",

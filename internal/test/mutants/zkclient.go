@@ -68,7 +68,7 @@ var ofTheSession = []mutant{
 		why:  "three permits are held by two nodes, and one too many comes in",
 		old:  "if complete {",
 		new:  "if complete || len(found[0].Nodes) > 0 {",
-		test: inSession("TestAClaimOfWhichSomeIsGoneIsMadeAnew"),
+		test: inSession("TestAClaimOfWhichSomeIsGoneIsMadeAgain"),
 	},
 	{
 		name: "part-of-a-claim-left",
@@ -76,7 +76,7 @@ var ofTheSession = []mutant{
 		why:  "the claim is made again, and what was left of the first stays in the queue",
 		old:  "try.removeOrphans(found, errPartly)",
 		new:  "",
-		test: inSession("TestAClaimOfWhichSomeIsGoneIsMadeAnew"),
+		test: inSession("TestAClaimOfWhichSomeIsGoneIsMadeAgain"),
 	},
 	{
 		name: "throttled-taken-for-a-refusal",
@@ -252,7 +252,7 @@ var ofTheSession = []mutant{
 		why:  "it says forever that the node is gone, or changed",
 		old:  `e != nil && !e.fired() && (`,
 		new:  `e != nil && (`,
-		test: inSession("TestAWatchThatHasFiredIsSetAnew"),
+		test: inSession("TestAWatchThatHasFiredIsSetAgain"),
 	},
 	{
 		name: "a-watch-for-every-waiter",

@@ -137,7 +137,7 @@ func TestProcessStopped(t *testing.T) {
 		cancel()
 	}
 	if during == 0 {
-		t.Log("nobody was taken over during a stop: the run means nothing")
+		t.Log("no lock was taken over during a stop: the run means nothing")
 		if campaign() {
 			t.Fail()
 		}

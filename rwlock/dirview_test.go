@@ -18,9 +18,9 @@ func makeDir(s *contract.Stage) {
 	s.Must(err)
 }
 
-// calm lets a client list the queue without a writer, so that its next read locks are granted by
-// the reply to their create.
-func calm(s *contract.Stage, c *client) {
+// seesNoWriter lets a client list the queue without a writer, so that its next read locks are
+// granted by the reply to their create.
+func seesNoWriter(s *contract.Stage, c *client) {
 	s.Helper()
 	for range 2 {
 		unlock(s, c.read())
@@ -39,7 +39,7 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
 		for range 5 {
-			calm(s, c)
+			seesNoWriter(s, c)
 			h := w.write()
 			reader := c.waitRead(2)
 			s.CatchUp(c.conn)
@@ -47,7 +47,7 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 			unlock(s, h)
 			unlock(s, reader.Granted())
 
-			calm(s, c)
+			seesNoWriter(s, c)
 			held := c.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
 			reader = contract.Begin(s, s.Ctx, c.RLock)
 			test.Within(s, soon, "it is about to queue", func() { <-held.Fired() })
@@ -59,7 +59,7 @@ func TestAReaderThatDoesNotListSeesTheWriter(t *testing.T) {
 			unlock(s, h)
 			unlock(s, reader.Granted())
 
-			calm(s, c)
+			seesNoWriter(s, c)
 			held = c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 			reader = contract.Begin(s, s.Ctx, c.RLock)
 			test.Within(s, soon, "it has queued", func() { <-held.Fired() })
@@ -81,7 +81,7 @@ func TestAReaderListsAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
-		calm(s, c)
+		seesNoWriter(s, c)
 		c.proxy.Refuse()
 		h := w.write()
 		s.Must(c.proxy.Accept())
@@ -100,7 +100,7 @@ func TestAReaderListsInANewDirectory(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
-		calm(s, c)
+		seesNoWriter(s, c)
 		s.Must(s.Witness.Delete(s.Dir, -1))
 		makeDir(s)
 		h := w.write()
@@ -124,7 +124,7 @@ func TestNoReaderJoinsANodeThatWasDeleted(t *testing.T) {
 			s.CatchUp(c.conn)
 		}
 		for _, joined := range []bool{false, true} {
-			calm(s, c)
+			seesNoWriter(s, c)
 			holds := []*zklocks.Hold{c.read()}
 			if joined {
 				before := requests(c)
@@ -153,7 +153,7 @@ func TestTokensOfReadersThatDoNotList(t *testing.T) {
 		makeDir(s)
 		c := behind(s)
 		for range 20 {
-			calm(s, c)
+			seesNoWriter(s, c)
 			h := c.read()
 			_, stat, err := s.Witness.Exists(contract.NodeOf(h))
 			s.Must(err)
@@ -166,9 +166,9 @@ func TestTokensOfReadersThatDoNotList(t *testing.T) {
 	})
 }
 
-// stormy queues writers repeatedly, until the reads of c no longer watch for writers: each read
-// then costs a create, a listing and a delete.
-func stormy(s *contract.Stage, c, w *client) {
+// seesWriters queues writers repeatedly, until the reads of c no longer watch for writers: each
+// read then costs a create, a listing and a delete.
+func seesWriters(s *contract.Stage, c, w *client) {
 	s.Helper()
 	for range 100 {
 		unlock(s, w.write())
@@ -183,11 +183,11 @@ func stormy(s *contract.Stage, c, w *client) {
 }
 
 // If a writer queues before nearly every read, it is no use to watch for writers.
-func TestReadersDoNotLookOutWithoutNeed(t *testing.T) {
+func TestReadersSetNoWatchWithoutNeed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
-		stormy(s, c, w)
+		seesWriters(s, c, w)
 		before := requests(c)
 		const reads = 40
 		for range reads {
@@ -201,17 +201,17 @@ func TestReadersDoNotLookOutWithoutNeed(t *testing.T) {
 		for range reads { // one read in so many watches nevertheless
 			unlock(s, c.read())
 		}
-		calm(s, c)
+		seesNoWriter(s, c)
 		s.Empty()
 	})
 }
 
 // A reader that joins must know that no writer waits, so it sends a request.
-func TestWhoWantsToComeAlongLooksOut(t *testing.T) {
+func TestTheFirstReaderThatJoinsSetsTheWatch(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
-		stormy(s, c, w)
+		seesWriters(s, c, w)
 		unlock(s, w.write())
 		first := c.read()
 		before := requests(c)
@@ -243,7 +243,7 @@ func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
-		stormy(s, c, w)
+		seesWriters(s, c, w)
 		unlock(s, w.write())
 		first := c.read()
 		writer := w.waitWrite(2)
@@ -261,7 +261,7 @@ func TestNoReaderJoinsPastAWriterThatCameUnseen(t *testing.T) {
 
 // Readers that hold for less time than a request takes have left when the first reader that joins
 // has its answer. That reader holds by their node.
-func TestWhoAsksKeepsThePlace(t *testing.T) {
+func TestAMemberThatAsksKeepsItsNumber(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
@@ -269,8 +269,8 @@ func TestWhoAsksKeepsThePlace(t *testing.T) {
 			name    string
 			prepare func()
 		}{
-			{"for the node", func() { calm(s, c) }}, // first, because after stormy calm takes many reads
-			{"for the node, and writers", func() { stormy(s, c, w); unlock(s, w.write()) }},
+			{"for the node", func() { seesNoWriter(s, c) }}, // first, because after seesWriters it takes many reads
+			{"for the node, and writers", func() { seesWriters(s, c, w); unlock(s, w.write()) }},
 		} {
 			row.prepare()
 			first := c.read()
@@ -292,11 +292,11 @@ func TestWhoAsksKeepsThePlace(t *testing.T) {
 
 // A writer that queues while a reader checks is not overtaken: the event of its touch arrives
 // before the answer.
-func TestAWriterThatComesWhileOneAsks(t *testing.T) {
+func TestAWriterThatComesDuringTheCheck(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
-		calm(s, c)
+		seesNoWriter(s, c)
 		first := c.read()
 		asks := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
 		second := contract.Begin(s, s.Ctx, c.RLock)
@@ -314,11 +314,11 @@ func TestAWriterThatComesWhileOneAsks(t *testing.T) {
 }
 
 // A reader that gives up while it checks does not change the state for the others.
-func TestWhoGivesUpLookingOutSpoilsNothing(t *testing.T) {
+func TestAReaderThatGivesUpItsCheckSpoilsNothing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		c, w := behind(s), direct(s)
-		stormy(s, c, w)
+		seesWriters(s, c, w)
 		unlock(s, w.write())
 		first := c.read()
 		held := c.proxy.Next(proxy.ReadOp, proxy.HoldRequest)
