@@ -200,6 +200,15 @@ func (t *tenure) calling() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(context.Background(), t.world.end.Add(patience))
 }
 
+// own is ctx, or the context of the hold below it: a call says what has ended the hold, and not
+// that its context has ended.
+func (t *tenure) own(ctx context.Context, r *rand.Rand) context.Context {
+	if r.IntN(2) == 0 {
+		return ctx
+	}
+	return t.Context(ctx)
+}
+
 // length of a stay: most are short, some last as long as a session or several.
 func (t *tenure) length() time.Duration {
 	switch {
@@ -462,7 +471,7 @@ func (t *tenure) verify() {
 	ctx, cancel := t.calling()
 	defer cancel()
 	gone := t.world.isGone(t.stay)
-	switch err := t.Verify(ctx); {
+	switch err := t.Verify(t.own(ctx, t.random)); {
 	case err == nil && gone:
 		t.bad("verified, although a node of it had been deleted")
 	case err == nil:
@@ -485,7 +494,7 @@ func (t *tenure) write(inVain bool) {
 		ops = append(ops, &zk.DeleteRequest{Path: t.world.store + "/none", Version: -1})
 	}
 	gone := t.world.isGone(t.stay)
-	replies, err := t.Multi(ctx, ops...)
+	replies, err := t.Multi(t.own(ctx, t.random), ops...)
 	switch {
 	case err == nil && gone:
 		t.bad("a write was done, although a node of the hold had been deleted")
@@ -506,7 +515,7 @@ func (t *tenure) write(inVain bool) {
 		if len(replies) != 0 {
 			t.bad("the lock was lost, and %d replies", len(replies))
 		}
-	case errors.Is(err, zk.ErrConnectionClosed), t.closing(): // it may have been done
+	case unanswered(err), t.closing():
 	case t.tolerated(err):
 	default:
 		t.bad("write: %v", err)
@@ -636,7 +645,8 @@ func (t *tenure) collide() {
 	case t.downgrade != nil && !t.chance(4):
 		other = func() { t.permitted("downgrade", t.downgrade(ctx)) }
 	case t.chance(2):
-		other = func() { t.permitted("verify", t.Verify(ctx)) }
+		own := t.own(ctx, t.random)
+		other = func() { t.permitted("verify", t.Verify(own)) }
 	}
 	var waiting atomic.Int32
 	waiting.Store(2)
@@ -679,6 +689,13 @@ func (t *tenure) endedOnce(released []error) {
 	}
 }
 
+// unanswered: a transaction of which nothing is known. The connection broke, or the context of the
+// hold ended, before the answer.
+func unanswered(err error) bool {
+	return errors.Is(err, zk.ErrConnectionClosed) ||
+		errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "may have taken place")
+}
+
 var errNotCalled = errors.New("not called")
 
 // act is one call on a hold that may be ending.
@@ -699,14 +716,14 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 		case <-time.After(between(r, time.Microsecond, time.Millisecond)): // virtual
 		}
 	case 4:
-		what, err = "verify", t.Verify(ctx)
+		what, err = "verify", t.Verify(t.own(ctx, r))
 	case 5:
 		if t.again == nil { // whose goroutine owns it is part of its contract
 			_, _ = t.conn.Client().Multi(t.Guard()...) // either answer is right
 		}
 	case 6:
 		what = "multi"
-		if _, err = t.Multi(ctx); errors.Is(err, zk.ErrConnectionClosed) { // nothing is known
+		if _, err = t.Multi(t.own(ctx, r)); unanswered(err) {
 			err = nil
 		}
 	case 7:
