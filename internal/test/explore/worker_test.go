@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -522,6 +523,13 @@ func (t *tenure) write(inVain bool) {
 	}
 }
 
+// isAlone reports whether no other hold rests on the nodes: the release deletes them.
+func (t *tenure) isAlone() bool {
+	return t.inner == nil && !slices.ContainsFunc(t.stay.all(), func(s *stay) bool {
+		return s.Kind == history.Shared || t.world.flavorAt(s.Path).handoff > 0
+	})
+}
+
 func (t *tenure) release() {
 	ctx, cancel := t.calling()
 	defer cancel()
@@ -535,10 +543,16 @@ func (t *tenure) release() {
 	wasLost := t.lost
 	ended := t.contexts(ctx)
 	defer ended()
+	gone := t.isAlone() && t.world.calm && t.world.isGone(t.stay)
 	after := t.world.leave(t.stay)
 	err := t.give(ctx)
 	after(err == nil)
+	if err != nil && strings.Contains(err.Error(), "its node was deleted") && !t.world.isTainted(t.stay) {
+		t.bad("no other client has deleted a node of it: %v", err)
+	}
 	switch {
+	case err == nil && gone:
+		t.bad("a node of it had been deleted, and its release says nothing of it")
 	case err == nil && wasLost:
 		t.bad("it was lost, and its release says nothing of it")
 	case err == nil:

@@ -98,6 +98,11 @@ func (p plan) String() string {
 		p.seed, p.kind.name, p.members, p.hosts, p.workers, p.paths, p.flavor(0).name, p.session, p.tick, p.length, p.idle.Round(time.Millisecond), p.hands, p.rest.Round(time.Millisecond), p.latency)
 }
 
+// flavorAt is that of a path.
+func (w *world) flavorAt(path string) flavor {
+	return w.flavor(slices.Index(w.paths, strings.TrimSuffix(path, besides)))
+}
+
 // flavor is that of the i-th path.
 func (p plan) flavor(i int) flavor {
 	if names := p.kind.flavors; names != nil {
