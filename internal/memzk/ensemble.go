@@ -493,6 +493,16 @@ func (e *Ensemble) Nodes() map[string]int64 {
 	return e.newestTree().owners()
 }
 
+// Czxid is the zxid by which the node at a path was created, 0 if there is none.
+func (e *Ensemble) Czxid(path string) int64 {
+	e.lock()
+	defer e.unlock()
+	if n := e.newestTree().nodes[path]; n != nil {
+		return n.czxid
+	}
+	return 0
+}
+
 // Connected says to which member the client of each session is connected.
 func (e *Ensemble) Connected() map[int64]*Member {
 	e.lock()

@@ -147,6 +147,11 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 		one.Path, one.Kind, one.Permits, one.hold = part.path, part.kind, part.permits, inOne{g.held, part.dir}
 		s.beside = append(s.beside, &one)
 	}
+	for _, s := range s.all() {
+		if czxid := w.world.ensemble.Czxid(nodeOf(s.hold)); s.Token <= 0 || czxid != 0 && czxid != s.Token {
+			w.world.complain("%s: %v: the token is not the czxid %d of %s", s.Path, s.Hold, czxid, nodeOf(s.hold))
+		}
+	}
 	w.world.enter(s, w.chance(2) || w.world.kind.bend != nil)
 	if g.proclaim != nil {
 		w.world.states(s, 0, called)
