@@ -548,6 +548,7 @@ func (t *tenure) release() {
 	wasLost := t.lost
 	ended := t.contexts(ctx)
 	defer ended()
+	defer t.triesAgain(ctx)()
 	gone := t.isAlone() && t.world.calm && t.world.isGone(t.stay)
 	after := t.world.leave(t.stay)
 	err := t.give(ctx)
@@ -617,6 +618,20 @@ func (t *tenure) contexts(parent context.Context) (ended func()) {
 		}
 		if end := t.Err(); errors.Is(end, hold.ErrReleased) && !open(lost) {
 			t.bad("released, and Lost is closed")
+		}
+	}
+}
+
+// triesAgain has the worker enter by the context of a hold that has ended.
+func (t *tenure) triesAgain(ctx context.Context) (ended func()) {
+	if t.again == nil || !t.chance(8) {
+		return func() {}
+	}
+	own := t.Context(ctx)
+	return func() {
+		if again, err := t.again(own); err == nil {
+			t.bad("released, and its context enters again")
+			_ = again.give(ctx)
 		}
 	}
 }
