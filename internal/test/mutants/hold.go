@@ -376,6 +376,7 @@ var ofTheHold = []mutant{
 		old:  "case err == zk.ErrNoNode:\n\t\treturn fmt.Errorf(\"%w: %w\", hold.ErrLost, errDeleted)",
 		new:  "case err == zk.ErrNoNode:\n\t\treturn nil",
 		test: scenario(inReentrant, "TestMutex", "a loss that no caller asked for shows at the unlock"),
+		kind: "together and calm",
 	},
 	{
 		name: "own-node-not-watched",

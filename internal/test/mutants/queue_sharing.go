@@ -189,6 +189,7 @@ var ofTheShared = []mutant{
 		old:  "if g.readers.Add(1) > 0 {",
 		new:  "if g.readers.Add(1) != 0 {",
 		test: inRwlock("TestNoReaderJoinsAGrantThatIsOver"),
+		kind: "crowded",
 	},
 	{
 		name: "late-reader-goes-with-earlier-ones",
@@ -264,6 +265,7 @@ var ofTheShared = []mutant{
 		old:  `_ = p.shared.leave(ctx)`,
 		new:  ``,
 		test: inRwlock("TestACancellationAtTheGrantLeavesNoHold"),
+		kind: "crowded and rash",
 	},
 	{
 		name: "reads-shared-by-curator-names",

@@ -160,6 +160,7 @@ var ofTheRecipes = []mutant{
 		old:  "if grant != nil {\n\t\tgrant.GiveUp(err)",
 		new:  "if grant != nil && c == nil {\n\t\tgrant.GiveUp(err)",
 		test: inRwlock("TestAGrantGivenToAWriterThatGivesUpGoesOn"),
+		kind: "crowded and rash",
 	},
 	{
 		name: "data-of-the-caller",

@@ -184,6 +184,7 @@ var ofTheSession = []mutant{
 		old:  "gone++",
 		new:  "if !already {\n\t\t\t\tgone++\n\t\t\t}",
 		test: inSession("TestRemoveWhoseAnswersAreLostTwice"),
+		kind: "wide",
 	},
 	{
 		name: "one-that-cannot-be-deleted-keeps-the-others",
