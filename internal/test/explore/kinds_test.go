@@ -19,6 +19,7 @@ type kind struct {
 	tolerates func(err error) bool // what else an acquisition may return; nil: nothing
 	furnish   func(*world)         // before the workers begin; nil: nothing
 	calm      bool                 // no hold is lost but where its node is deleted
+	prompt    bool                 // an event tells each waiter of its turn: it comes before it looks by itself
 }
 
 // kindsOfWorlds take turns, from seed to seed.
@@ -45,6 +46,8 @@ var kindsOfWorlds = []kind{
 		name: "doomed and cut", flavors: []string{"rwlock"}, bend: lonely,
 		strike: func(n *nemesis) { n.doomBy(n.cutOff) },
 	},
+	// A waiter whose turn comes while its connection is lost, or the request that sets its watches.
+	{name: "severed", flavors: append([]string{"semaphore"}, exclusive...), bend: severed, strike: (*nemesis).sever, prompt: true},
 	// A claim of several nodes of which the answer is lost, and then one of the nodes.
 	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve},
 	// Servers that are behind what the last one has done.
@@ -216,6 +219,15 @@ func deposable(p *plan, r *rand.Rand) {
 func lonely(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.hosts, p.workers = 3+r.IntN(2), 1+r.IntN(4)/3
+}
+
+// severed is a narrow world in which waiters watch for so long that they do not look by themselves
+// for a while.
+func severed(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hands, p.seldom, p.session, p.resizes = 0, 3, 4*time.Second, r.IntN(2) == 0
+	p.stay, p.least, p.length = 12*time.Second, time.Second, 2*time.Minute
+	p.rest = between(r, 2*time.Second, 6*time.Second)
 }
 
 // fresh is a narrow world in which holds outlast their directories, so that numbers come again.

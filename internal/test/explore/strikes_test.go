@@ -771,23 +771,27 @@ func (n *nemesis) forbid() {
 	n.say("", "%s: all rights are back: %v", path, err)
 	restored()
 	if path == l.dir && (missing == zk.PermDelete || missing == zk.PermRead && n.lossy) {
-		n.excuse(l.dir)
+		n.excuseAll(l.dir)
 		for _, h := range n.hosts {
 			n.close(h)
 		}
 	}
 }
 
-// excuse says that the nodes in a directory may be such as could not be deleted.
-func (n *nemesis) excuse(dir string) {
-	left := n.left()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, s := range left {
+// excuseAll says that the nodes in a directory may be such as could not be deleted.
+func (n *nemesis) excuseAll(dir string) {
+	for _, s := range n.left() {
 		if dirOf(s.path) == dir {
-			n.entered[idOf(s.path)] = n.clock.now()
+			n.excuse(s.path)
 		}
 	}
+}
+
+// excuse says that a claim need not come when its turn does.
+func (n *nemesis) excuse(path string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.entered[idOf(path)] = n.clock.now()
 }
 
 // resizeUnheard stores another number of permits while no client may read it.
@@ -803,11 +807,44 @@ func (n *nemesis) resizeUnheard(path string) {
 // firstLook is after which time a waiter looks for what no event has told it.
 const firstLook = 5 * time.Second
 
+// sever cuts the connection of a waiter, and has its turn come meanwhile. The request that sets its
+// watches, on the next connection or on this one, may be lost or refused.
+func (n *nemesis) sever() {
+	h := n.host()
+	n.whole.Store(math.MaxInt64)
+	defer func() { n.whole.Store(n.clock.now()) }()
+	if n.chance(2) {
+		action := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.Answer(-127)}[n.random.IntN(4)]
+		f := h.net.packets.Nth(proxy.WatchesOp, 1+n.random.IntN(2), action)
+		n.say("", "%s: %v: %v", h.name, action, proxy.WatchesOp)
+		defer f.Cancel()
+	}
+	session := h.client().conn.Client().SessionID()
+	line := n.inLine()
+	heard := func() {}
+	if !n.chance(4) {
+		n.say("severed", "%s: cut off", h.name)
+		heard = n.cutOff(h)
+	}
+	for i, s := range line {
+		if i > 0 && s.session == session && n.chance(2) {
+			if gone := line[n.random.IntN(i)]; n.remove(gone) {
+				n.excuse(gone.path) // a waiter learns that one of its nodes is gone when its turn comes
+			}
+		}
+	}
+	time.Sleep(between(n.random, time.Millisecond, n.session/4)) // virtual: another may hold meanwhile
+	heard()
+	time.Sleep(n.session / 2) // virtual: it reconnects, maybe twice
+}
+
 // starving looks now and then for claims whose turn has come, and which neither hold nor leave. A
 // waiter of which the server has withheld the event looks after five seconds, after ten more, and
-// so on, so it waits at most five seconds and about as long again.
+// so on, so it waits at most five seconds and about as long again. In a prompt world each event
+// reaches its waiter soon after its connection is whole.
 func (w *world) starving(ctx context.Context) {
 	const slack = 2 * time.Second
+	const prompt = firstLook - time.Second                      // a client may dial twice, a second apart
 	came, due := make(map[string]int64), make(map[string]int64) // by idOf; 0: not due
 	for ctx.Err() == nil {
 		time.Sleep(firstLook / 10) // virtual: often enough for the bound of this oracle
@@ -836,7 +873,11 @@ func (w *world) starving(ctx context.Context) {
 		w.ledger.mu.Lock()
 		for _, s := range left {
 			id := idOf(s.path)
-			if blocked[id] || w.entered[id] != 0 || now-due[id] < due[id]-came[id]+int64(firstLook+slack) {
+			late := now-due[id] >= due[id]-came[id]+int64(firstLook+slack)
+			if w.kind.prompt {
+				late = now-max(due[id], w.whole.Load()) >= int64(prompt)
+			}
+			if blocked[id] || w.entered[id] != 0 || !late {
 				continue
 			}
 			w.entered[id] = now // once is enough

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,7 +128,8 @@ type world struct {
 	limits   limits
 	balance  balance
 	viewers  []*viewer
-	end      time.Time // when the workers begin no further cycle
+	end      time.Time    // when the workers begin no further cycle
+	whole    atomic.Int64 // since when no connection is broken, in a prompt world; never where one is
 
 	told   sync.Mutex // guards what follows
 	events []event    // of the nemesis
@@ -286,7 +288,7 @@ func (w *world) work() map[string]int {
 	}
 	waits, over := context.WithCancel(views)
 	defer over()
-	if w.kind.name == "forbidden" && !w.lossy {
+	if w.kind.name == "forbidden" && !w.lossy || w.kind.prompt {
 		viewing.Go(func() { w.starving(waits) })
 	}
 	for i := range w.hands {
