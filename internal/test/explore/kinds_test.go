@@ -19,7 +19,7 @@ type kind struct {
 	tolerates func(err error) bool // what else an acquisition may return; nil: nothing
 	furnish   func(*world)         // before the workers begin; nil: nothing
 	calm      bool                 // no hold is lost but where its node is deleted
-	prompt    bool                 // an event tells each waiter of its turn: it comes before it looks by itself
+	prompt    bool                 // events tell waiters of their turn, and holders of a loss, soon after their connection is whole
 }
 
 // kindsOfWorlds take turns, from seed to seed.
@@ -225,9 +225,10 @@ func lonely(p *plan, r *rand.Rand) {
 // for a while.
 func severed(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.hands, p.seldom, p.session, p.resizes = 0, 3, 4*time.Second, r.IntN(2) == 0
-	p.stay, p.least, p.length = 12*time.Second, time.Second, 2*time.Minute
-	p.rest = between(r, 2*time.Second, 6*time.Second)
+	p.hands, p.seldom, p.session, p.asks, p.proofs = 0, 3, 4*time.Second, 1, math.MaxInt
+	p.resizes, p.first = r.IntN(2) == 0, r.IntN(2*len(p.kind.flavors))
+	p.stay, p.least, p.length = 12*time.Second, time.Second, 4*time.Minute
+	p.rest = between(r, 4*time.Second, 12*time.Second)
 }
 
 // fresh is a narrow world in which holds outlast their directories, so that numbers come again.

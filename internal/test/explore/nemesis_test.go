@@ -15,6 +15,7 @@ type nemesis struct {
 	random  *rand.Rand
 	members bool
 	strike  func(*nemesis) // what it does instead of all else; nil: anything
+	taken   []*stay        // by the nodes that it has deleted
 }
 
 func (n *nemesis) chance(of int) bool { return n.random.IntN(of) == 0 }

@@ -55,6 +55,7 @@ func (n *nemesis) remove(s standing) bool {
 	if n.calm {
 		time.AfterFunc(n.plan.hearing(), func() { n.unheard(taken) })
 	}
+	n.taken = append(n.taken, taken...)
 	return true
 }
 
@@ -807,17 +808,18 @@ func (n *nemesis) resizeUnheard(path string) {
 // firstLook is after which time a waiter looks for what no event has told it.
 const firstLook = 5 * time.Second
 
-// sever cuts the connection of a waiter, and has its turn come meanwhile. The request that sets its
-// watches, on the next connection or on this one, may be lost or refused.
+// sever cuts the connection of a host, and deletes a node of it, or those ahead of one, or changes a
+// number of permits, before it reconnects. The request that sets its watches, on the next
+// connection or on this one, may be lost or refused.
 func (n *nemesis) sever() {
 	h := n.host()
 	n.whole.Store(math.MaxInt64)
-	defer func() { n.whole.Store(n.clock.now()) }()
+	var f *proxy.Fault
+	op := []proxy.Op{proxy.WatchesOp, proxy.WatchesOp, proxy.ReadOp}[n.random.IntN(3)]
 	if n.chance(2) {
-		action := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.Answer(-127)}[n.random.IntN(4)]
-		f := h.net.packets.Nth(proxy.WatchesOp, 1+n.random.IntN(2), action)
-		n.say("", "%s: %v: %v", h.name, action, proxy.WatchesOp)
-		defer f.Cancel()
+		action := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.Answer(-127), proxy.Answer(-127), proxy.Answer(-12)}[n.random.IntN(6)]
+		f = h.net.packets.Nth(op, 1+n.random.IntN(2), action)
+		n.say("", "%s: %v: %v", h.name, action, op)
 	}
 	session := h.client().conn.Client().SessionID()
 	line := n.inLine()
@@ -826,16 +828,31 @@ func (n *nemesis) sever() {
 		n.say("severed", "%s: cut off", h.name)
 		heard = n.cutOff(h)
 	}
-	for i, s := range line {
-		if i > 0 && s.session == session && n.chance(2) {
-			if gone := line[n.random.IntN(i)]; n.remove(gone) {
-				n.excuse(gone.path) // a waiter learns that one of its nodes is gone when its turn comes
+	n.taken = nil
+	i := slices.IndexFunc(line, func(s standing) bool { return s.session == session && (s != line[0] || n.chance(2)) })
+	switch {
+	case n.resizes && n.chance(2):
+		n.resizeUnheard(n.paths[0])
+	case i >= 0 && !n.chance(4):
+		for j, s := range line[:max(i, 1)] {
+			if (j == i || !sameClaim(s.path, line[i].path)) && n.remove(s) {
+				n.excuse(s.path) // a waiter learns that one of its nodes is gone when its turn comes
 			}
 		}
 	}
 	time.Sleep(between(n.random, time.Millisecond, n.session/4)) // virtual: another may hold meanwhile
 	heard()
+	if f != nil && n.fires(f) && n.chance(2) {
+		time.Sleep(between(n.random, time.Millisecond, 100*time.Millisecond)) // virtual: a request that was dropped is sent again
+		h.net.all().Cut()
+	}
+	if f != nil {
+		f.Cancel()
+	}
 	time.Sleep(n.session / 2) // virtual: it reconnects, maybe twice
+	n.whole.Store(n.clock.now())
+	time.Sleep(n.session / 2) // virtual: it hears of all
+	n.unheard(n.taken)
 }
 
 // starving looks now and then for claims whose turn has come, and which neither hold nor leave. A

@@ -615,7 +615,7 @@ var ofTheLine = []mutant{
 		new:  "",
 		test: inRwlock("TestObserversCostNoRequest"),
 
-		unexplored: "no world checks what observers are told of the line",
+		unexplored: "no world checks what observers are told of the queue",
 	},
 	{
 		name: "observed-lists",

@@ -37,6 +37,7 @@ var ofSeveral = []mutant{
 		old:  "next, err = w.because(w.recheck())",
 		new:  "next = granted",
 		test: inRoot("TestALimitThatShrinksWithTheLastTurnIsKept"),
+		kind: "together and shrunk",
 	},
 	{
 		name: "locks-queued-for-one-by-one",
@@ -105,6 +106,7 @@ var ofSeveral = []mutant{
 		old:  "for _, r := range all {\n\t\tif slices.ContainsFunc",
 		new:  "for _, r := range all[:1] {\n\t\tif slices.ContainsFunc",
 		test: inSession("TestRemoveGivesUpEachWornDirectory"),
+		kind: "together and alone",
 	},
 	{
 		name: "search-in-the-first-directory-only",
@@ -391,7 +393,7 @@ var ofSeveral = []mutant{
 		new:  "",
 		test: inRoot("TestAFollowerOfANodeWhoseTurnHasComeCountsOne"),
 
-		unexplored: "no world checks what observers are told of the line",
+		unexplored: "no world checks what observers are told of the queue",
 	},
 	{
 		name: "turn-at-one-lock-not-told-after-a-wait",
@@ -402,7 +404,7 @@ var ofSeveral = []mutant{
 		new:  "",
 		test: inRoot("TestAFollowerOfANodeWhoseTurnHasComeCountsOne"),
 
-		unexplored: "no world checks what observers are told of the line",
+		unexplored: "no world checks what observers are told of the queue",
 	},
 	{
 		name: "waits-go-on-after-a-failure",
