@@ -808,8 +808,8 @@ func (n *nemesis) resizeUnheard(path string) {
 // firstLook is after which time a waiter looks for what no event has told it.
 const firstLook = 5 * time.Second
 
-// sever cuts the connection of a host, and deletes a node of it, or those ahead of one, or changes a
-// number of permits, before it reconnects. The request that sets its watches, on the next
+// sever cuts the connection of a host, and ends its session, or deletes a node of it or those ahead
+// of one, or changes a number of permits, before it reconnects. The request that sets its watches, on the next
 // connection or on this one, may be lost or refused.
 func (n *nemesis) sever() {
 	h := n.host()
@@ -817,7 +817,7 @@ func (n *nemesis) sever() {
 	var f *proxy.Fault
 	op := []proxy.Op{proxy.WatchesOp, proxy.WatchesOp, proxy.ReadOp}[n.random.IntN(3)]
 	if n.chance(2) {
-		action := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.Answer(-127), proxy.Answer(-127), proxy.Answer(-12)}[n.random.IntN(6)]
+		action := []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.Answer(-127), proxy.Answer(-127), proxy.Answer(-12), proxy.HoldRequest}[n.random.IntN(7)]
 		f = h.net.packets.Nth(op, 1+n.random.IntN(2), action)
 		n.say("", "%s: %v: %v", h.name, action, op)
 	}
@@ -831,6 +831,12 @@ func (n *nemesis) sever() {
 	n.taken = nil
 	i := slices.IndexFunc(line, func(s standing) bool { return s.session == session && (s != line[0] || n.chance(2)) })
 	switch {
+	case n.chance(6):
+		taken := n.takeAway(session, "")
+		if n.ensemble.Expire(session) {
+			n.say("expire", "%s: session %#x expired at the server", h.name, session)
+			n.taken = taken
+		}
 	case n.resizes && n.chance(2):
 		n.resizeUnheard(n.paths[0])
 	case i >= 0 && !n.chance(4):
@@ -842,9 +848,11 @@ func (n *nemesis) sever() {
 	}
 	time.Sleep(between(n.random, time.Millisecond, n.session/4)) // virtual: another may hold meanwhile
 	heard()
-	if f != nil && n.fires(f) && n.chance(2) {
+	if f != nil && n.fires(f) {
 		time.Sleep(between(n.random, time.Millisecond, 100*time.Millisecond)) // virtual: a request that was dropped is sent again
-		h.net.all().Cut()
+		if n.chance(2) {
+			h.net.all().Cut()
+		}
 	}
 	if f != nil {
 		f.Cancel()

@@ -17,6 +17,7 @@ var ofTheHold = []mutant{
 		old:  `return t.proof.Sub(heard) >= settle(t.timeout)`,
 		new:  `return t.proof.Sub(heard) >= 0`,
 		test: inLink("TestDeadlineAgainstModel"),
+		kind: "deaf",
 	},
 	{
 		name: "no-time-for-the-leaders-loop",
@@ -44,6 +45,7 @@ var ofTheHold = []mutant{
 		old:  "base:    sent,",
 		new:  "base:    l.now(),",
 		test: inLink("TestANewSessionCountsFromItsRequest"),
+		kind: "newborn",
 	},
 	{
 		name: "resumed-session-counts-at-once",

@@ -39,7 +39,7 @@ var ofTheLine = []mutant{
 		new:  "case i != checkACL || true:",
 		test: inSemaphore("TestTwoOfThreePermits"),
 
-		unexplored: "all clients of a world have all rights",
+		kind: "forbidden",
 	},
 	{
 		name: "sequences-compared-as-text",
@@ -232,7 +232,7 @@ var ofTheLine = []mutant{
 		new:  "_ = before",
 		test: inSession("TestRemoveMarkedRefusedAfterALostReply"),
 
-		unexplored: "all clients of a world have all rights",
+		unexplored: "a reply is hardly ever lost where a right is missing",
 	},
 	{
 		name: "nil-for-a-bare-watch",
@@ -336,7 +336,7 @@ var ofTheLine = []mutant{
 		new:  "outcomeOf(err) == unsent && err != zk.ErrNoNode",
 		test: inSession("TestRemoveMarkedWithoutTheRightTo"),
 
-		unexplored: "all clients of a world have all rights",
+		kind: "forbidden",
 	},
 	{
 		name: "mark-strikes-out-one",
@@ -429,13 +429,14 @@ var ofTheLine = []mutant{
 		unexplored: "the looks at the epoch and at the lease, which come next, say the same",
 	},
 	{
-		name: "strike-outs-kept-over-a-reconnect",
-		pkg:  "internal/queue",
-		why:  "an event from before the reconnect may be older than a deletion that the client has not heard of",
-		in:   "recheck",
-		old:  "client.Epoch() != w.epoch",
-		new:  "client.Epoch() < w.epoch",
-		test: inQueue("TestWhatForbidsAGrant"),
+		name:       "strike-outs-kept-over-a-reconnect",
+		pkg:        "internal/queue",
+		why:        "an event from before the reconnect may be older than a deletion that the client has not heard of",
+		in:         "recheck",
+		old:        "client.Epoch() != w.epoch",
+		new:        "client.Epoch() < w.epoch",
+		test:       inQueue("TestWhatForbidsAGrant"),
+		unexplored: "a waiter looks at the instant of the event, before any reconnect",
 	},
 	{
 		name: "deadline-not-looked-at",
@@ -512,7 +513,7 @@ var ofTheLine = []mutant{
 		new:  "q.client.MakeDir(ctx, q.dir, zk.WorldACL(zk.PermAll))",
 		test: scenario(inReentrant, "TestMutex", "WithACL is the list of all nodes that are made"),
 
-		unexplored: "all clients of a world have all rights",
+		unexplored: "no world asks who may delete a node",
 	},
 	{
 		name: "writer-does-without-the-touch",
@@ -522,7 +523,7 @@ var ofTheLine = []mutant{
 		new:  "made, at, err := client.Claim(ctx, sess, claims...)\n\tif err == zk.ErrNoAuth && claims[at].Touch {\n\t\tclaims[at].Touch = false\n\t\tmade, at, err = client.Claim(ctx, sess, claims...)\n\t}",
 		test: scenario(inRwlock, "TestWriteLock", "without the right to write a Lock does without or says so"),
 
-		unexplored: "all clients of a world have all rights",
+		kind: "forbidden",
 	},
 	{
 		name: "followed-one-who-never-held",

@@ -65,7 +65,7 @@ var ofSeveral = []mutant{
 		new:  "return nil, 0, a.err",
 		test: inRoot("TestBadInputOfAll"),
 
-		unexplored: "all clients of a world have all rights",
+		kind: "forbidden",
 	},
 	{
 		name: "refused-search-blamed-on-the-first-lock",
@@ -76,7 +76,7 @@ var ofSeveral = []mutant{
 		new:  "&Unfound{err, 0}",
 		test: inRoot("TestALostReplyWithoutTheRightToList"),
 
-		unexplored: "all clients of a world have all rights",
+		unexplored: "a reply is hardly ever lost where a right is missing",
 	},
 	{
 		name: "refused-search-taken-for-a-refused-create",
@@ -87,7 +87,7 @@ var ofSeveral = []mutant{
 		new:  "case errors.As(err, &unfound) && false:",
 		test: inRoot("TestALostReplyWithoutTheRightToList"),
 
-		unexplored: "all clients of a world have all rights",
+		unexplored: "a reply is hardly ever lost where a right is missing",
 	},
 	{
 		name: "directory-of-the-first-lock-made",

@@ -111,6 +111,7 @@ var ofTheSession = []mutant{
 		old:  `case "-12":`,
 		new:  `case "-12 ":`,
 		test: inSession("TestOutcomeOf"),
+		kind: "wide",
 	},
 	{
 		name: "nodes-made-one-by-one",
@@ -231,6 +232,8 @@ var ofTheSession = []mutant{
 	}
 	if e := w.at[key]; e != nil && !e.fired()`,
 		test: inSession("TestAWatchOfTheLastSessionIsNotShared"),
+
+		unexplored: "the watches of a session fire when it ends",
 	},
 	{
 		name: "watch-of-the-last-session-returned",
