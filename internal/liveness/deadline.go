@@ -1,6 +1,9 @@
 package liveness
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // deadline finds the latest packet of a connection of which the leader is known to have heard.
 //
@@ -46,13 +49,10 @@ import "time"
 // Connections do not mix: a proof of the former connection, recorded late, was sent before the
 // handshake of this connection was answered, so it proves nothing here.
 type deadline struct {
-	timeout time.Duration
-	proof   time.Time // when the latest answered quorum request was sent
-	packets [maxPackets]packet
-	n       int
-
-	unconfirmed     bool // the session was resumed, and no quorum request has confirmed the handshake yet
-	resumeHandshake packet
+	timeout   time.Duration
+	proof     time.Time // when the latest answered quorum request was sent
+	packets   []packet  // answered, and not proved yet
+	handshake *packet   // that resumed the session and that no quorum request has confirmed yet; or nil
 }
 
 // A packet is an answered packet.
@@ -73,16 +73,6 @@ const (
 // request to prove its packet: T/4 + T/32, see above.
 func settle(timeout time.Duration) time.Duration { return timeout/4 + timeout/32 }
 
-// reset starts over with a handshake.
-func (t *deadline) reset(timeout time.Duration, sent time.Time) {
-	*t = deadline{timeout: timeout, proof: sent}
-}
-
-// resumed records that the handshake given to reset resumed a session.
-func (t *deadline) resumed(sent, heard time.Time) {
-	t.unconfirmed, t.resumeHandshake = true, packet{sent, heard}
-}
-
 // answered returns the base that the packet gives at once, or the zero time if it gives none.
 func (t *deadline) answered(sent, heard time.Time) time.Time {
 	if heard.Before(sent) {
@@ -91,14 +81,14 @@ func (t *deadline) answered(sent, heard time.Time) time.Time {
 	if t.covers(heard) {
 		return sent
 	}
-	if t.n > 0 && sent.Sub(t.packets[t.n-1].sent) < t.timeout/thinning {
+	n := len(t.packets)
+	if n > 0 && sent.Sub(t.packets[n-1].sent) < t.timeout/thinning {
 		return time.Time{}
 	}
-	if t.n == maxPackets {
-		t.drop(1)
+	if n == maxPackets {
+		t.packets = slices.Delete(t.packets, 0, 1)
 	}
-	t.packets[t.n] = packet{sent, heard}
-	t.n++
+	t.packets = append(t.packets, packet{sent, heard})
 	return time.Time{}
 }
 
@@ -107,18 +97,17 @@ func (t *deadline) proved(sent time.Time) (base time.Time) {
 	if sent.After(t.proof) {
 		t.proof = sent
 	}
-	if t.unconfirmed && !sent.Before(t.resumeHandshake.heard) {
-		t.unconfirmed = false
-		base = t.resumeHandshake.sent
+	if t.handshake != nil && !sent.Before(t.handshake.heard) {
+		base, t.handshake = t.handshake.sent, nil
 	}
 	chosen := 0
-	for chosen < t.n && t.covers(t.packets[chosen].heard) {
+	for chosen < len(t.packets) && t.covers(t.packets[chosen].heard) {
 		if sent := t.packets[chosen].sent; sent.After(base) { // an answer on the last connection may have been recorded late
 			base = sent
 		}
 		chosen++
 	}
-	t.drop(chosen)
+	t.packets = slices.Delete(t.packets, 0, chosen)
 	return base
 }
 
@@ -127,8 +116,4 @@ func (t *deadline) proved(sent time.Time) (base time.Time) {
 // is safe.
 func (t *deadline) covers(heard time.Time) bool {
 	return t.proof.Sub(heard) >= settle(t.timeout)
-}
-
-func (t *deadline) drop(n int) {
-	t.n = copy(t.packets[:], t.packets[n:t.n])
 }

@@ -103,7 +103,7 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	if resumed {
 		granted = min(granted, old.timeout)
 	}
-	l.deadline.reset(granted, sent)
+	l.deadline = deadline{timeout: granted, proof: sent}
 	l.down = time.Time{}
 	next := view{
 		epoch:   old.epoch + 1,
@@ -114,7 +114,7 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 	}
 	shorter := old.timeout - granted
 	if resumed {
-		l.deadline.resumed(sent, l.now())
+		l.deadline.handshake = &packet{sent, l.now()}
 		if base := old.base.Add(shorter); base.Before(sent) {
 			next.base = base
 		}
@@ -132,18 +132,17 @@ func (l *Link) Connected(session int64, granted time.Duration, sent time.Time) {
 func (l *Link) Unconfirmed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.down.IsZero() && l.deadline.unconfirmed
+	return l.down.IsZero() && l.deadline.handshake != nil
 }
 
 // Disconnected records that the connection is down. The session and its deadline stay.
 func (l *Link) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.down.IsZero() {
-		return
+	if l.down.IsZero() {
+		l.disconnect()
+		l.wake()
 	}
-	l.disconnect()
-	l.wake()
 }
 
 // disconnect records since when there is no connection; caller holds mu.

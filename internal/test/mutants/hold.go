@@ -51,8 +51,8 @@ var ofTheHold = []mutant{
 		name: "resumed-session-counts-at-once",
 		pkg:  "internal/liveness",
 		why:  "a leader that was deposed and does not know answers the handshake, and its successor does not hear of it",
-		old:  "if resumed {\n\t\tl.deadline.resumed(sent, l.now())",
-		new:  "if resumed && session == 0 {\n\t\tl.deadline.resumed(sent, l.now())",
+		old:  "if resumed {\n\t\tl.deadline.handshake",
+		new:  "if resumed && session == 0 {\n\t\tl.deadline.handshake",
 		test: inLink("TestDeadlineAgainstADeposedLeader"),
 	},
 	{
@@ -105,8 +105,8 @@ var ofTheHold = []mutant{
 		name: "handshake-proved-by-what-was-sent-before",
 		pkg:  "internal/liveness",
 		why:  "the answer told late is that of the last connection",
-		old:  `if t.unconfirmed && !sent.Before(t.resumeHandshake.heard) {`,
-		new:  `if t.unconfirmed {`,
+		old:  `if t.handshake != nil && !sent.Before(t.handshake.heard) {`,
+		new:  `if t.handshake != nil {`,
 		test: inLink("TestDeadline"),
 
 		unexplored: "in a bubble an answer is recorded at the instant at which it comes, so before the next handshake",
