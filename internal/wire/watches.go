@@ -31,39 +31,47 @@ const (
 // watches are those that were set on one packetConn.
 type watches struct {
 	mu    sync.Mutex
-	of    map[string][]watch
+	of    map[string][]*watch
 	marks map[string]string // from each watched mark to its node, which may have several
 	sent  []*batch          // requests not answered yet, in order
 }
 
+// batch is one request.
+type batch struct {
+	watches []watch
+	mark    string // of the first watch; "" for none
+	stale   bool   // the mark was created before the answer came
+	answer  chan error
+	// From answered on nothing of the batch changes.
+	answered bool
+}
+
 // watch is one watch on a node.
 type watch struct {
-	events chan zk.Event
 	batch  *batch
-	at     int    // in the batch
+	path   string
 	mark   string // the mark that also fires it, or ""
+	events chan zk.Event
+	absent bool // the node did not exist when the server was asked
+}
+
+func newBatch(paths []string, mark string) *batch {
+	b := &batch{watches: make([]watch, len(paths)), mark: mark, answer: make(chan error, 1)}
+	for i, path := range paths {
+		b.watches[i] = watch{batch: b, path: path, mark: mark, events: make(chan zk.Event, 1)}
+		mark = ""
+	}
+	return b
 }
 
 // fire sends an event, once. The server sends that of a node that does not exist ahead of the
 // answer.
-func (w watch) fire(e zk.Event) {
+func (w *watch) fire(e zk.Event) {
 	if e.Type == zk.EventNodeDeleted && !w.batch.answered {
-		w.batch.absent[w.at] = true
+		w.absent = true
 	}
 	w.events <- e
 	close(w.events)
-}
-
-// batch is one request.
-type batch struct {
-	paths  []string
-	mark   string // of the first path; "" for none
-	stale  bool   // the mark was created before the answer came
-	events []chan zk.Event
-	absent []bool // by node: it did not exist when the server was asked
-	answer chan error
-	// From answered on nothing of the batch changes.
-	answered bool
 }
 
 // watchAll is liveness.Link.WatchAll.
@@ -83,17 +91,20 @@ func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error
 		}
 		b := newBatch(paths[begin:end], mark)
 		mark = ""
-		w.ask(b)
+		add := func() bool { w.watches.add(b); return true }
+		if !w.send(packet{xid: xidWatches, op: opSetWatches}, b.request(), add) {
+			b.answer <- zk.ErrConnectionClosed
+		}
 		if err := <-b.answer; err != nil {
 			w.watches.drop(set)
 			return nil, err
 		}
 		set = append(set, b)
-		for i, ch := range b.events {
-			if b.absent[i] {
-				ch = nil
+		for _, watch := range b.watches {
+			if watch.absent {
+				watch.events = nil
 			}
-			events = append(events, ch)
+			events = append(events, watch.events)
 		}
 	}
 	return events, nil
@@ -123,22 +134,6 @@ func (c *client) pastAuthConn() (*packetConn, error) {
 	return nil, zk.ErrConnectionClosed // reconnected meanwhile
 }
 
-func newBatch(paths []string, mark string) *batch {
-	b := &batch{paths: paths, mark: mark, events: make([]chan zk.Event, len(paths)), absent: make([]bool, len(paths)), answer: make(chan error, 1)}
-	for i := range b.events {
-		b.events[i] = make(chan zk.Event, 1)
-	}
-	return b
-}
-
-// ask sends the request of a batch.
-func (w *packetConn) ask(b *batch) {
-	add := func() bool { w.watches.add(b); return true }
-	if !w.send(packet{xid: xidWatches, op: opSetWatches}, b.request(), add) {
-		b.answer <- zk.ErrConnectionClosed
-	}
-}
-
 // send sends a request of the packetConn's own between those of the client, if there is a session
 // to send it in and ready, which is called right before, returns true.
 func (w *packetConn) send(as packet, p []byte, ready func() bool) bool {
@@ -162,30 +157,25 @@ func (w *packetConn) send(as packet, p []byte, ready func() bool) bool {
 // request returns the packet. The zxid in it is that from which on the client wants changes: of
 // none, as the watches are new.
 func (b *batch) request() []byte {
-	var marks []string
-	if b.mark != "" {
-		marks = []string{b.mark}
-	}
 	p := make([]byte, lengthSize)
 	p = binary.BigEndian.AppendUint32(p, xidWatches&math.MaxUint32)
 	p = binary.BigEndian.AppendUint32(p, opSetWatches)
 	p = binary.BigEndian.AppendUint64(p, math.MaxInt64)
-	p = appendStrings(p, b.paths)
-	p = appendStrings(p, marks)             // as nodes to be created
+	p = binary.BigEndian.AppendUint32(p, uint32(len(b.watches)))
+	for _, w := range b.watches {
+		p = appendString(p, w.path)
+	}
+	if b.mark != "" { // among the nodes to be created
+		p = appendString(binary.BigEndian.AppendUint32(p, 1), b.mark)
+	} else {
+		p = binary.BigEndian.AppendUint32(p, 0)
+	}
 	p = binary.BigEndian.AppendUint32(p, 0) // no child watches
 	binary.BigEndian.PutUint32(p, uint32(len(p)-lengthSize))
 	return p
 }
 
-// appendStrings appends strings in the protocol's encoding.
-func appendStrings(p []byte, all []string) []byte {
-	p = binary.BigEndian.AppendUint32(p, uint32(len(all)))
-	for _, s := range all {
-		p = appendString(p, s)
-	}
-	return p
-}
-
+// appendString appends a string in the protocol's encoding.
 func appendString(p []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(p, uint32(len(s))), s...)
 }
@@ -196,15 +186,14 @@ func (s *watches) add(b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.of == nil {
-		s.of, s.marks = make(map[string][]watch), make(map[string]string)
+		s.of, s.marks = make(map[string][]*watch), make(map[string]string)
 	}
-	mark := b.mark
-	for i, path := range b.paths {
-		s.of[path] = append(s.of[path], watch{events: b.events[i], batch: b, at: i, mark: mark})
-		mark = ""
+	for i := range b.watches {
+		w := &b.watches[i]
+		s.of[w.path] = append(s.of[w.path], w)
 	}
 	if b.mark != "" {
-		s.marks[b.mark] = b.paths[0]
+		s.marks[b.mark] = b.watches[0].path
 	}
 	s.sent = append(s.sent, b)
 }
@@ -241,15 +230,15 @@ func (s *watches) drop(batches []*batch) {
 
 // forget removes the watches of a batch that have not fired; caller holds mu.
 func (s *watches) forget(b *batch) {
-	for i, path := range b.paths {
-		s.take(path, func(w watch) bool { return w.events == b.events[i] })
+	for _, of := range b.watches {
+		s.take(of.path, func(w *watch) bool { return w.batch == b })
 	}
 }
 
 // take removes and returns the watches on a node that match, and the marks that no remaining watch
 // needs; caller holds mu.
-func (s *watches) take(path string, which func(watch) bool) (taken []watch, unmarked []string) {
-	var left []watch
+func (s *watches) take(path string, which func(*watch) bool) (taken []*watch, unmarked []string) {
+	var left []*watch
 	for _, w := range s.of[path] {
 		if which(w) {
 			taken = append(taken, w)
@@ -263,7 +252,7 @@ func (s *watches) take(path string, which func(watch) bool) (taken []watch, unma
 		delete(s.of, path)
 	}
 	for _, w := range taken {
-		waits := slices.ContainsFunc(left, func(l watch) bool { return l.mark == w.mark })
+		waits := slices.ContainsFunc(left, func(l *watch) bool { return l.mark == w.mark })
 		if _, waited := s.marks[w.mark]; waited && !waits {
 			delete(s.marks, w.mark)
 			unmarked = append(unmarked, w.mark)
@@ -279,14 +268,14 @@ func (s *watches) fire(path string, e zk.Event) (unmarked []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.Path = path
-	var told []watch
+	var told []*watch
 	if e.Type == zk.EventNodeCreated {
 		for _, b := range s.sent { // the server may set the watch only after this creation
 			b.stale = b.stale || b.mark == path
 		}
-		told, _ = s.take(s.marks[path], func(w watch) bool { return w.mark == path })
+		told, _ = s.take(s.marks[path], func(w *watch) bool { return w.mark == path })
 	} else {
-		told, unmarked = s.take(path, func(watch) bool { return true })
+		told, unmarked = s.take(path, func(*watch) bool { return true })
 	}
 	for _, w := range told {
 		w.fire(e)
