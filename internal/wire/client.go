@@ -36,14 +36,13 @@ type client struct {
 	watched         atomic.Bool    // a request of this session has set a watch
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
-	mu          sync.Mutex
-	conn        *zk.Conn // nil until the first session
-	current     *packetConn
-	idle        bool   // the client has ended its send loop, and not begun another one
-	idleChanges uint64 // counts the changes of idle
-	detecting   bool   // detectClose is running
-	lastFail    error
-	since       int64 // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch
+	mu        sync.Mutex
+	conn      *zk.Conn // nil until the first session
+	current   *packetConn
+	idle      bool // the client has ended its send loop, and not begun another one
+	detecting bool // detectClose is running
+	lastFail  error
+	since     int64 // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {
@@ -158,7 +157,6 @@ func (c *client) connected(session int64, granted time.Duration, asked time.Time
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.idle = false
-	c.idleChanges++
 	c.link.Connected(session, granted, asked)
 	c.hosts.granted(c.link.Timeout()) // the shortest in this session
 }
@@ -189,10 +187,7 @@ func (c *client) markIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.link.Disconnected()
-	if !c.idle {
-		c.idle = true
-		c.idleChanges++
-	}
+	c.idle = true
 	c.startDetector()
 }
 

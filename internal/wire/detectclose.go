@@ -20,14 +20,14 @@ import (
 func (c *client) detectClose(conn *zk.Conn) {
 	for suspected := 0; ; {
 		c.mu.Lock()
-		idleChanges, idle := c.idleChanges, c.idle
+		epoch, idle := c.link.Epoch(), c.idle
 		c.mu.Unlock()
 
 		_, _, err := conn.Exists("/")
 		failed := errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrClosing) || errors.Is(err, zk.ErrNoServer)
 
 		c.mu.Lock()
-		same, up := idleChanges == c.idleChanges, c.link.Down().IsZero()
+		same, up := epoch == c.link.Epoch() && idle == c.idle, c.link.Down().IsZero()
 		if c.quit.Err() != nil || !failed && up {
 			c.detecting = false
 			c.mu.Unlock()
