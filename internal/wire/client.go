@@ -16,8 +16,6 @@ import (
 	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-var errClosed = errors.New("zklocks: closed")
-
 // client holds what belongs to one *zk.Conn: its dialer, its event callback, and what its
 // packetConns report.
 type client struct {
@@ -28,11 +26,10 @@ type client struct {
 
 	quit  context.Context // done when the user has closed the connection
 	leave context.CancelFunc
-	gone  chan struct{} // closed when the *zk.Conn has ended
 	ready chan struct{} // closed when there is the first session
 	begun sync.Once
 
-	work            sync.WaitGroup // calls of Connect itself
+	work            sync.WaitGroup // calls of Connect itself, and of closed
 	watched         atomic.Bool    // a request of this session has set a watch
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
@@ -50,7 +47,6 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 		settings: s,
 		timeout:  timeout,
 		link:     liveness.New(servers...),
-		gone:     make(chan struct{}),
 		ready:    make(chan struct{}),
 	}
 	c.link.WatchAll = c.watchAll
@@ -74,7 +70,7 @@ func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error)
 		last.Close() // the client does not close it when the session has expired
 	}
 	if err := sleep(c.quit, c.hosts.pause()); err != nil {
-		return nil, errClosed
+		return nil, net.ErrClosed
 	}
 	conn, err := c.open(network, server)
 	if err != nil {
@@ -86,7 +82,7 @@ func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error)
 	c.mu.Unlock()
 	if c.quit.Err() != nil {
 		conn.Close()
-		return nil, errClosed
+		return nil, net.ErrClosed
 	}
 	return conn, nil
 }
@@ -229,7 +225,7 @@ func (c *client) beginClose() {
 
 // note records why an attempt failed, for Connect's error.
 func (c *client) note(err error) {
-	if c.quit.Err() != nil || errors.Is(err, net.ErrClosed) || errors.Is(err, errClosed) {
+	if c.quit.Err() != nil || errors.Is(err, net.ErrClosed) {
 		return
 	}
 	c.mu.Lock()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math"
 	"net"
 	"strconv"
@@ -47,9 +49,9 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	if sessionTimeout < time.Millisecond || sessionTimeout.Milliseconds() > math.MaxInt32 {
 		return nil, fmt.Errorf("zklocks: session timeout %v: want 1ms to 24 days", sessionTimeout)
 	}
-	s := settings{logger: quiet{}}
+	var s settings
 	for _, o := range opts {
-		o.apply(&s)
+		o(&s)
 	}
 	for _, a := range s.auth {
 		if a.user == "" || strings.Contains(a.user, ":") {
@@ -64,24 +66,26 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
 
+	logs := s.logger != nil
+	if !logs {
+		s.logger = log.New(io.Discard, "", 0)
+	}
 	c := newClient(addresses, sessionTimeout, s)
-	_, isQuiet := s.logger.(quiet)
 	conn, events, err := zk.Connect(addresses, sessionTimeout,
 		zk.WithHostProvider(c.hosts),
 		zk.WithDialer(c.dial),
 		zk.WithEventCallback(c.event),
 		zk.WithLogger(s.logger),
-		zk.WithLogInfo(!isQuiet),
+		zk.WithLogInfo(logs),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
-	go func() {
+	c.work.Go(func() {
 		for range events { // the callback has seen them; the channel is closed when the client ends
 		}
 		c.closed()
-		close(c.gone)
-	}()
+	})
 
 	if err := c.start(ctx, conn); err != nil {
 		c.shutdown(conn)
@@ -183,7 +187,6 @@ func (c *client) shutdown(conn *zk.Conn) {
 	conn.Close()
 	c.closed()
 	c.work.Wait()
-	<-c.gone
 	c.hosts.lookups.Wait()
 }
 

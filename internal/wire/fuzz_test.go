@@ -47,7 +47,7 @@ func FuzzWire(f *testing.F) {
 	}
 	ops := []int32{opGetData, opGetChildren2, opMulti, opGetACL, opExists, opSetAuth, opReconfig}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		c := newClient([]string{"zk:1"}, 4*time.Second, settings{logger: quiet{}})
+		c := newClient([]string{"zk:1"}, 4*time.Second, settings{})
 		defer c.leave()
 		w := newPacketConn(c, script{bytes.NewReader(said)}, "zk:1", time.Second)
 		w.Write(make([]byte, 49)) // a handshake that asks for a new session

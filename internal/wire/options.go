@@ -10,14 +10,10 @@ import (
 )
 
 // An Option changes how Connect connects.
-type Option interface{ apply(*settings) }
-
-type option func(*settings)
-
-func (o option) apply(s *settings) { o(s) }
+type Option func(*settings)
 
 type settings struct {
-	logger zk.Logger
+	logger zk.Logger // nil: none
 	auth   []credentials
 	tls    *tls.Config
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
@@ -29,11 +25,11 @@ type credentials struct{ user, password string }
 // WithLogger sends the client's messages (lost connections, failed attempts) to l. Default: they
 // are dropped; errors reach the caller in other ways. l may be called from several goroutines.
 func WithLogger(l zk.Logger) Option {
-	return option(func(s *settings) {
+	return func(s *settings) {
 		if l != nil {
 			s.logger = l
 		}
-	})
+	}
 }
 
 // WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme
@@ -43,7 +39,7 @@ func WithLogger(l zk.Logger) Option {
 // another identity, whose calls then fail with zk.ErrNoAuth. Connect fails only if the server
 // refuses the scheme itself. The password travels in clear text; combine with WithTLS.
 func WithDigestAuth(user, password string) Option {
-	return option(func(s *settings) { s.auth = append(s.auth, credentials{user, password}) })
+	return func(s *settings) { s.auth = append(s.auth, credentials{user, password}) }
 }
 
 // WithTLS talks TLS to the servers' secureClientPort. The certificate is checked against the host
@@ -54,24 +50,24 @@ func WithTLS(config *tls.Config) Option {
 		config = &tls.Config{}
 	}
 	config = config.Clone()
-	return option(func(s *settings) { s.tls = config })
+	return func(s *settings) { s.tls = config }
 }
 
 // WithDialer opens the network connections, for a SOCKS proxy or a test. dial gets each address as
 // given to Connect, host name and port, and must end when its context does. Default: look the name
 // up, dial one of its addresses by TCP.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
-	return option(func(s *settings) { s.dial = dial })
+	return func(s *settings) { s.dial = dial }
 }
 
 // WithSessionEvents calls f with all events of the session, in their order, on a goroutine of its
 // own.
 func WithSessionEvents(f func(zk.Event)) Option {
-	return option(func(s *settings) {
+	return func(s *settings) {
 		if f != nil {
 			s.events = append(s.events, &notifier{f: f})
 		}
-	})
+	}
 }
 
 // A notifier calls f with one event after another, however long f takes. It has a goroutine while
@@ -126,8 +122,3 @@ func (t *notifier) call() {
 		t.f(e)
 	}
 }
-
-// quiet is the default logger.
-type quiet struct{}
-
-func (quiet) Printf(string, ...any) {}

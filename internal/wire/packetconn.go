@@ -253,7 +253,7 @@ func (w *packetConn) readHandshake() error {
 func (w *packetConn) handshakeError(err error) error {
 	switch {
 	case w.client.quit.Err() != nil:
-		return errClosed
+		return net.ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.client.hosts.penalize(w.address, w.limit)
 		return fmt.Errorf("%s accepted, but did not answer the handshake within %v: %w", w.address, w.limit, err)
