@@ -225,25 +225,23 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 	}
 }
 
-// multi is zk.Conn.Multi with one error: that of the operation that failed, whose index is failed.
-func (c *Client) multi(ops ...any) (replies []zk.MultiResponse, failed int, err error) {
-	replies, err = c.conn.Multi(ops...)
+// results are what a server answers to a Multi.
+type results struct {
+	replies []zk.MultiResponse
+	failed  int // the index of the operation that the server refused, or NotDone
+}
+
+// multi is zk.Conn.Multi with one error: that of the operation that failed.
+func (c *Client) multi(ops ...any) (results, error) {
+	replies, err := c.conn.Multi(ops...)
 	for i, r := range replies {
 		// The operations before the one that failed have code 0, those after it have "runtime
 		// inconsistency" (rolled back), for which the zk client has no name.
 		if r.Error != nil && outcomeOf(r.Error) == refused {
-			return nil, i, r.Error
+			return results{replies, i}, r.Error
 		}
 	}
-	if err != nil {
-		return nil, 0, err
-	}
-	for i, r := range replies {
-		if r.Error != nil {
-			return nil, i, r.Error
-		}
-	}
-	return replies, 0, nil
+	return results{replies, NotDone}, err
 }
 
 // What Transact returns as the index of the operation that failed, if it is none of them.
@@ -264,22 +262,18 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		if err := may(); err != nil {
 			return nil, NotDone, err
 		}
-		a, late := callCtx(ctx, func() ([]zk.MultiResponse, error) { return c.conn.Multi(ops...) })
+		a, late := callCtx(ctx, func() (results, error) { return c.multi(ops...) })
 		if late != nil {
 			return nil, Unanswered, Ended(ctx)
 		}
-		for i, r := range a.value {
-			if r.Error != nil && outcomeOf(r.Error) == refused {
-				return a.value, i, r.Error
-			}
-		}
+		replies, failed := a.value.replies, a.value.failed
 		switch o := outcomeOf(a.err); {
-		case o == done && len(a.value) != len(ops):
-			return nil, Unanswered, fmt.Errorf("%d replies to %d operations", len(a.value), len(ops))
+		case o == done && len(replies) != len(ops):
+			return nil, Unanswered, fmt.Errorf("%d replies to %d operations", len(replies), len(ops))
 		case o == done:
-			return a.value, NotDone, nil
+			return replies, NotDone, nil
 		case o == refused && !errors.Is(a.err, zk.ErrAPIError): // ErrAPIError comes from the zk client itself, which cannot decode the reply
-			return nil, NotDone, a.err
+			return replies, failed, a.err
 		case o != unsent:
 			return nil, Unanswered, a.err
 		}
@@ -292,11 +286,11 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 // quorumCheck sends a request that needs the quorum and changes nothing, once. If the leader
 // answers, it knew the session when the request was sent. A Sync would not do: a deposed leader
 // that does not know it is deposed still answers it.
-func (c *Client) quorumCheck(session int64, checks ...any) ([]zk.MultiResponse, error) {
+func (c *Client) quorumCheck(session int64, checks ...any) (results, error) {
 	sent := time.Now()
-	replies, _, err := c.multi(checks...)
+	all, err := c.multi(checks...)
 	c.noteQuorumReply(session, sent, err, true)
-	return replies, err
+	return all, err
 }
 
 // noteQuorumReply records the answer to a request that needs the quorum. multi is whether the

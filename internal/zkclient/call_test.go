@@ -91,7 +91,7 @@ func TestMultiReportsTheOperationThatFailed(t *testing.T) {
 			{[]any{there, there, old}, zk.ErrBadVersion},
 			{[]any{old, gone}, zk.ErrBadVersion},
 		} {
-			if _, _, err := l.client.multi(c.ops...); err != c.want {
+			if _, err := l.client.multi(c.ops...); err != c.want {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		}

@@ -93,8 +93,8 @@ func TestThreeHundredCutsLeaveNoOrphan(t *testing.T) {
 // A create that the zk client has queued while it was disconnected is executed in the next session,
 // without an error. Claim must not return its node.
 func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
-	for name, settle := range map[string]func(*line, *claimTry, <-chan answer[created]) error{
-		"waited for": func(l *line, try *claimTry, call <-chan answer[created]) error {
+	for name, settle := range map[string]func(*line, *claimTry, <-chan answer[results]) error{
+		"waited for": func(l *line, try *claimTry, call <-chan answer[results]) error {
 			a := <-call
 			if a.err != nil {
 				return a.err
@@ -102,7 +102,7 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 			_, _, err := try.ours(l.sess, try.read(a.value.replies))
 			return err
 		},
-		"given up": func(_ *line, try *claimTry, call <-chan answer[created]) error {
+		"given up": func(_ *line, try *claimTry, call <-chan answer[results]) error {
 			try.cleanUp(call)
 			return ErrOver
 		},
@@ -116,10 +116,10 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 				// Claim waits for a connection; a create that it sends at the moment the connection
 				// is lost is queued like this one.
-				call := make(chan answer[created], 1)
+				call := make(chan answer[results], 1)
 				go func() {
 					made, err := try.send()
-					call <- answer[created]{made, err}
+					call <- answer[results]{made, err}
 				}()
 				v.Expire(t, l.conn)
 				must(t, l.Accept())

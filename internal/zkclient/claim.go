@@ -182,21 +182,14 @@ func (t *claimTry) claimOf(op int) int {
 // multi reports whether it takes a transaction of several operations.
 func (t *claimTry) multi() bool { return len(t.claims) > 1 || t.claims[0].count() > 1 }
 
-// created are the server's replies to a try; failed is the operation that it has refused.
-type created struct {
-	replies []zk.MultiResponse
-	failed  int
-}
-
 // send sends the try. A single create is cheaper for a server than a Multi with one create.
-func (t *claimTry) send() (created, error) {
+func (t *claimTry) send() (results, error) {
 	if t.multi() {
-		replies, failed, err := t.client.multi(t.ops()...)
-		return created{replies, failed}, err
+		return t.client.multi(t.ops()...)
 	}
 	claim := t.claims[0]
 	path, err := t.client.conn.Create(claim.path(t.id), claim.Data, zk.FlagEphemeral|zk.FlagSequence, claim.ACL)
-	return created{replies: []zk.MultiResponse{{String: path}}}, err
+	return results{replies: []zk.MultiResponse{{String: path}}}, err
 }
 
 // path returns the path of a node without the sequence number, which the server appends.
@@ -278,7 +271,7 @@ func (claim Claim) node(name string) znode.Node {
 
 // cleanUp waits for the answer to a try whose caller has given up, and deletes the nodes that it
 // has created.
-func (t *claimTry) cleanUp(call <-chan answer[created]) {
+func (t *claimTry) cleanUp(call <-chan answer[results]) {
 	a := <-call
 	switch outcomeOf(a.err) {
 	case done:
@@ -309,7 +302,7 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 	retry := c.retry()
 	for {
 		before := c.Epoch()
-		if _, err := await(ctx, c, "check", func() (any, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
+		if _, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
 			return nil, false, err
 		}
 		found, complete, err := t.list(ctx)

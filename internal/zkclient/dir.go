@@ -49,7 +49,7 @@ func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create fun
 // detector. (Create would create a plain node, which the server does not delete.)
 func (c *Client) createContainer(dir string, acl []zk.ACL) (string, error) {
 	if !c.plainOnly.Load() {
-		_, _, err := c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})
+		_, err := c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})
 		switch err {
 		case zk.ErrAPIError:
 			// The zk client does not know the type of the result of a container in a Multi, and

@@ -54,7 +54,7 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	for i, check := range checks {
 		ops[i] = check
 	}
-	_, err := await(ctx, c, "check", func() ([]zk.MultiResponse, error) { return c.quorumCheck(session, ops...) })
+	_, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(session, ops...) })
 	if !c.In(session) && Ended(ctx) == nil {
 		return ErrOver
 	}
@@ -114,7 +114,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 			return ErrOver
 		}
 		sent := time.Now()
-		_, _, err := c.multi(ops...)
+		_, err := c.multi(ops...)
 		c.noteQuorumReply(session, sent, err, true)
 		switch outcomeOf(err) {
 		case done:
@@ -129,7 +129,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 			// On this connection a quorum request is ordered after the transaction, whatever became
 			// of that.
 			err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1})
-			if err == nil || err != zk.ErrNoNode {
+			if err != zk.ErrNoNode {
 				return err
 			}
 		}

@@ -134,7 +134,7 @@ func (c *Client) delete(session int64, paths []string, before ...any) (perhaps b
 		if len(ops) == 1 {
 			err = c.conn.Delete(paths[0], -1)
 		} else {
-			_, _, err = c.multi(ops...)
+			_, err = c.multi(ops...)
 		}
 		switch outcomeOf(err) {
 		case done:
