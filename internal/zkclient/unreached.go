@@ -10,22 +10,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// unreached is the error of a call whose ctx ended while there was no connection.
-type unreached struct {
-	error
-	tried   string
-	without time.Duration // 0: unknown
-}
-
-func (e unreached) Unwrap() error { return e.error }
-
-func (e unreached) Error() string {
-	text := "no connection to ZooKeeper"
-	if e.without > 0 {
-		text += fmt.Sprintf(" for %v", e.without.Round(time.Millisecond))
-	}
-	return fmt.Sprintf("%v (%s; tried: %s)", e.error, text, e.tried)
-}
+// errNoConnection is in the error of a call whose ctx ended while there was no connection.
+var errNoConnection = errors.New("no connection to ZooKeeper")
 
 // Unreached returns the error of a call whose ctx has ended. If there is no connection, it adds
 // which servers the client tried and for how long.
@@ -38,15 +24,15 @@ func (c *Client) Unreached(ctx context.Context, err error) error {
 
 // unreached is Unreached for a call that has waited for a connection since began.
 func (c *Client) unreached(ctx context.Context, err error, began time.Time) error {
-	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.As(err, new(unreached)) {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, errNoConnection) {
 		return err
 	}
-	e := unreached{error: err, tried: strings.Join(c.link.Servers, ", ")}
 	if down := c.link.Down(); !down.IsZero() {
 		began = down
 	}
-	if !began.IsZero() {
-		e.without = time.Since(began)
+	without := ""
+	if d := time.Since(began); !began.IsZero() && d > 0 {
+		without = fmt.Sprintf(" for %v", d.Round(time.Millisecond))
 	}
-	return e
+	return fmt.Errorf("%w (%w%s; tried: %s)", err, errNoConnection, without, strings.Join(c.link.Servers, ", "))
 }
