@@ -47,7 +47,7 @@ func (c *Client) Keep(session int64) *Lease {
 	m.leases[l] = struct{}{}
 	if len(m.leases) == 1 {
 		now := time.Now()
-		m.nextBeat = now.Add(m.period()) // the caller has just received an answer from the quorum
+		m.nextBeat = now.Add(c.link.HeartbeatAfter()) // the caller has just received an answer from the quorum
 		m.schedule(now)
 	}
 	return l
@@ -98,17 +98,14 @@ func (l *Lease) Alive() error {
 // session is over.
 func (l *Lease) Deadline() time.Time { return l.client.link.Deadline(l.session) }
 
-// period returns the time from the answer to a heartbeat to the next heartbeat.
-func (m *monitor) period() time.Duration { return m.client.link.HeartbeatAfter() }
-
 // schedule sets the timer to the next heartbeat or the deadline, whichever is first; caller holds
 // mu.
 func (m *monitor) schedule(now time.Time) {
+	link := m.client.link
 	next := m.nextBeat
 	if m.giveUp != nil {
-		next = now.Add(m.period()) // beat calls Tick when the heartbeat is answered
+		next = now.Add(link.HeartbeatAfter()) // beat calls Tick when the heartbeat is answered
 	}
-	link := m.client.link
 	if deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {
 		next = deadline
 	}
@@ -117,7 +114,7 @@ func (m *monitor) schedule(now time.Time) {
 		// After the deadline has passed it stays in the past until an answer arrives, so the
 		// monitor must pause here. It must not pause before the deadline: it would report the loss
 		// late if the deadline is nearer than the pause.
-		wait = max(time.Millisecond, m.period()/64)
+		wait = max(time.Millisecond, link.HeartbeatAfter()/64)
 	}
 	if m.timer == nil {
 		m.timer = time.AfterFunc(wait, m.Tick)
@@ -171,32 +168,26 @@ func (m *monitor) Tick() {
 }
 
 // beat sends one heartbeat and waits for its answer. On a dead connection that takes until the zk
-// client gives the connection up.
+// client gives the connection up. After a reconnect the old deadline stays until the quorum has
+// answered, and may be near. So if a heartbeat is lost, beat sends it again as soon as there is a
+// connection.
 func (m *monitor) beat(ctx context.Context) {
-	m.client.beat(ctx)
+	c := m.client
+	for retry := c.retry(); c.connected(ctx) == nil; {
+		_, err := c.quorumCheck(c.conn.SessionID(), barrier)
+		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unconfirmed() {
+			break
+		}
+		if retry.wait(ctx) != nil {
+			break
+		}
+	}
 	m.mu.Lock()
 	m.giveUp()
 	m.giveUp = nil
-	m.nextBeat = time.Now().Add(m.period())
+	m.nextBeat = time.Now().Add(c.link.HeartbeatAfter())
 	m.mu.Unlock()
 	// Not schedule alone: the answer may be of the next session, whose deadline is later than that
 	// of the leases of the former one.
 	m.Tick()
-}
-
-// beat sends one heartbeat. After a reconnect the old deadline stays until the quorum has answered,
-// and may be near. So if a heartbeat is lost, beat sends it again as soon as there is a connection.
-func (c *Client) beat(ctx context.Context) {
-	for retry := c.retry(); ; {
-		if c.connected(ctx) != nil {
-			return
-		}
-		_, err := c.quorumCheck(c.conn.SessionID(), barrier)
-		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unconfirmed() {
-			return
-		}
-		if retry.wait(ctx) != nil {
-			return
-		}
-	}
 }
