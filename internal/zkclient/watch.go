@@ -14,7 +14,10 @@ type Watch struct {
 	Data []byte
 	Stat *zk.Stat
 
-	epoch   uint64 // epoch of the connection in which it was set; 0: unknown
+	key     watchKey
+	ready   chan struct{} // closed when it is set, or err is; shared by all watches that are set together
+	err     error         // why it could not be set
+	epoch   uint64        // epoch of the connection in which it was set; 0: unknown
 	raw     <-chan zk.Event
 	settled chan struct{} // closed once event is set
 	event   zk.Event
@@ -73,8 +76,8 @@ func Released(event zk.Event) bool { return event.Type == zk.EventNodeCreated }
 // needs stays here until it fires, and the next waiter for the same node uses it.
 type watches struct {
 	mu    sync.Mutex
-	at    map[watchKey]*watchEntry
-	sweep int // size at which to delete the entries that have fired
+	at    map[watchKey]*Watch
+	sweep int // size at which to delete those that are not usable
 }
 
 // watchKey includes the session, because a watch of the last session says nothing in the next. A
@@ -87,33 +90,27 @@ type watchKey struct {
 	children bool   // see WatchChildren
 }
 
-type watchEntry struct {
-	key   watchKey
-	ready chan struct{} // closed when watch or err is set; shared by all entries that were made together
-	watch Watch
-	err   error
-}
-
-// settled reports whether watch or err is set.
-func (e *watchEntry) settled() bool {
+// isReady reports whether the watch is set or err is.
+func (w *Watch) isReady() bool {
 	select {
-	case <-e.ready:
+	case <-w.ready:
 		return true
 	default:
 		return false
 	}
 }
 
-// fired reports whether an entry can no longer be used. An entry that is not settled can.
-func (e *watchEntry) fired() bool {
-	if !e.settled() {
-		return false
-	}
-	if e.err != nil {
+// usable reports whether a waiter can use the watch in this epoch. One that is not ready it can
+// wait for.
+func (w *Watch) usable(epoch uint64) bool {
+	if !w.isReady() {
 		return true
 	}
-	_, fired := e.watch.Fired()
-	return fired
+	if w.err != nil || !w.SetIn(epoch) {
+		return false
+	}
+	_, fired := w.Fired()
+	return !fired
 }
 
 // Watch returns the process's watch on a node. It sets the watch if there is none. It returns
@@ -140,7 +137,10 @@ func (c *Client) Watch(ctx context.Context, session int64, path string) (*Watch,
 // is one.
 func (c *Client) WatchNode(ctx context.Context, session int64, path string) (*Watch, error) {
 	epoch := c.Epoch()
-	if w := c.watches.living(watchKey{session: session, path: path, bare: true}); w != nil && w.SetIn(epoch) && c.In(session) {
+	c.watches.mu.Lock()
+	w := c.watches.at[watchKey{session: session, path: path, bare: true}]
+	c.watches.mu.Unlock()
+	if w != nil && w.isReady() && w.usable(epoch) && c.In(session) {
 		return w, nil
 	}
 	return c.Watch(ctx, session, path)
@@ -180,13 +180,12 @@ func (c *Client) WatchChildren(ctx context.Context, session int64, dir string) (
 
 // watch returns the watches of keys in one session, nil for a node that does not exist.
 func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) {
-	watches := make([]*Watch, len(keys))
 	for {
 		if err := Ended(ctx); err != nil {
 			return nil, err
 		}
 		epoch := c.Epoch()
-		entries, news := c.watches.entries(keys, epoch)
+		all, news := c.watches.of(keys, epoch)
 		switch {
 		case len(news) == 0:
 		case ctx.Done() == nil:
@@ -195,125 +194,103 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 			go c.set(news)
 		}
 		served := true
-		for i, e := range entries {
+		for i, w := range all {
 			select {
-			case <-e.ready:
+			case <-w.ready:
 			case <-ctx.Done():
 				return nil, Ended(ctx)
 			}
 			switch {
-			case e.err == zk.ErrNoNode:
-				watches[i] = nil
-			case e.err != nil:
-				return nil, e.err
+			case w.err == zk.ErrNoNode:
+				all[i] = nil
+			case w.err != nil:
+				return nil, w.err
 			default:
-				watches[i] = &e.watch
-				served = served && e.watch.SetIn(epoch)
+				served = served && w.SetIn(epoch)
 			}
 		}
 		if !c.In(keys[0].session) {
 			return nil, ErrOver
 		}
 		if served {
-			return watches, nil
+			return all, nil
 		}
 		// The connection was replaced meanwhile.
 	}
 }
 
-// entries returns an entry for each key, whose watch is of this epoch or not set yet. news are the
-// entries that it created, whose watches the caller must set.
-func (w *watches) entries(keys []watchKey, epoch uint64) (all, news []*watchEntry) {
+// of returns a watch for each key, which is of this epoch or not set yet. news are those that it
+// created, which the caller must set.
+func (w *watches) of(keys []watchKey, epoch uint64) (all, news []*Watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	all = make([]*watchEntry, len(keys))
-	var fresh []watchEntry // one allocation: a waiter for permits needs many
+	all = make([]*Watch, len(keys))
+	var fresh []Watch // one allocation: a waiter for permits needs many
 	var ready chan struct{}
 	for i, key := range keys {
-		if all[i] = w.entry(key, epoch); all[i] != nil {
+		if known := w.at[key]; known != nil && known.usable(epoch) {
+			all[i] = known
 			continue
 		}
 		if fresh == nil {
-			fresh, ready = make([]watchEntry, len(keys)-i), make(chan struct{})
+			fresh, ready = make([]Watch, len(keys)-i), make(chan struct{})
 		}
-		e := &fresh[len(news)]
-		e.key, e.ready = key, ready
-		w.put(e)
-		all[i], news = e, append(news, e)
+		one := &fresh[len(news)]
+		one.key, one.ready, one.settled = key, ready, make(chan struct{})
+		w.put(one, epoch)
+		all[i], news = one, append(news, one)
 	}
 	return all, news
 }
 
-// entry returns the usable entry of a key, or nil; caller holds mu.
-func (w *watches) entry(key watchKey, epoch uint64) *watchEntry {
-	if e := w.at[key]; e != nil && !e.fired() && (!e.settled() || e.watch.SetIn(epoch)) {
-		return e
-	}
-	return nil
-}
-
-// put adds an entry; caller holds mu.
-func (w *watches) put(e *watchEntry) {
+// put adds a watch; caller holds mu.
+func (w *watches) put(one *Watch, epoch uint64) {
 	if len(w.at) >= w.sweep {
-		for k, e := range w.at {
-			if e.fired() {
-				delete(w.at, k)
+		for key, old := range w.at {
+			if !old.usable(epoch) {
+				delete(w.at, key)
 			}
 		}
 		w.sweep = 2*len(w.at) + 64
 	}
 	if w.at == nil {
-		w.at = make(map[watchKey]*watchEntry)
+		w.at = make(map[watchKey]*Watch)
 	}
-	w.at[e.key] = e
+	w.at[one.key] = one
 }
 
-// living returns the watch of a key if it is set and has not fired, or nil.
-func (w *watches) living(key watchKey) *Watch {
+// dropFailed removes the watches that could not be set.
+func (w *watches) dropFailed(all []*Watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e := w.at[key]; e != nil && e.settled() && !e.fired() {
-		return &e.watch
-	}
-	return nil
-}
-
-// drop removes an entry whose watch could not be set.
-func (w *watches) drop(e *watchEntry) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.at[e.key] == e {
-		delete(w.at, e.key)
+	for _, one := range all {
+		if one.err != nil && w.at[one.key] == one {
+			delete(w.at, one.key)
+		}
 	}
 }
 
-// set sets the watches of entries that were made together, bare ones with one request.
-func (c *Client) set(entries []*watchEntry) {
-	defer close(entries[0].ready)
-	if entries[0].key.bare {
-		c.setAll(entries)
-		return
+// set sets watches that were made together: bare ones, with one request, or a single one.
+func (c *Client) set(all []*Watch) {
+	defer close(all[0].ready)
+	if all[0].key.bare {
+		c.setAll(all)
+	} else {
+		c.setOne(all[0])
 	}
-	var others sync.WaitGroup
-	for _, e := range entries[1:] {
-		others.Go(func() { c.setOne(e) })
-	}
-	c.setOne(entries[0])
-	others.Wait()
+	c.watches.dropFailed(all)
 }
 
 // setOne sets one watch.
-func (c *Client) setOne(e *watchEntry) {
-	w := &e.watch
-	epoch, err := c.setting(e.key.session, func() (err error) {
-		if e.key.children {
-			w.Stat, w.raw, err = c.childrenW(e.key.path)
+func (c *Client) setOne(w *Watch) {
+	w.epoch, w.err = c.setting(w.key.session, func() (err error) {
+		if w.key.children {
+			w.Stat, w.raw, err = c.childrenW(w.key.path)
 			return err
 		}
-		w.Data, w.Stat, w.raw, err = c.conn.GetW(e.key.path)
+		w.Data, w.Stat, w.raw, err = c.conn.GetW(w.key.path)
 		return err
 	})
-	c.isSet(e, epoch, err)
 }
 
 // childrenW sets a watch on the children of a directory or, if it does not exist, on its creation.
@@ -332,25 +309,23 @@ func (c *Client) childrenW(dir string) (*zk.Stat, <-chan zk.Event, error) {
 }
 
 // setAll sets many watches, all bare, with one request.
-func (c *Client) setAll(entries []*watchEntry) {
-	paths := make([]string, len(entries))
-	for i, e := range entries {
-		paths[i] = e.key.path
+func (c *Client) setAll(all []*Watch) {
+	paths := make([]string, len(all))
+	for i, w := range all {
+		paths[i] = w.key.path
 	}
 	var events []<-chan zk.Event
-	epoch, err := c.setting(entries[0].key.session, func() (err error) {
-		events, err = c.link.WatchAll(paths, entries[0].key.marker) // only the first may have a marker
+	epoch, err := c.setting(all[0].key.session, func() (err error) {
+		events, err = c.link.WatchAll(paths, all[0].key.marker) // only the first may have a marker
 		return err
 	})
-	for i, e := range entries {
-		switch {
-		case err != nil:
-			c.isSet(e, epoch, err)
-		case events[i] == nil:
-			c.isSet(e, epoch, zk.ErrNoNode)
-		default:
-			e.watch.raw = events[i]
-			c.isSet(e, epoch, nil)
+	for i, w := range all {
+		w.epoch, w.err = epoch, err
+		if err != nil {
+			continue
+		}
+		if w.raw = events[i]; w.raw == nil {
+			w.err = zk.ErrNoNode
 		}
 	}
 }
@@ -380,15 +355,5 @@ func (c *Client) setting(session int64, request func() error) (epoch uint64, err
 		if err := retry.again(context.Background(), "watch", err); err != nil {
 			return 0, err
 		}
-	}
-}
-
-// isSet stores the result of setting an entry's watch.
-func (c *Client) isSet(e *watchEntry, epoch uint64, err error) {
-	e.watch.epoch = epoch
-	if e.err = err; err == nil {
-		e.watch.settled = make(chan struct{})
-	} else {
-		c.watches.drop(e)
 	}
 }

@@ -353,8 +353,8 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 		}
 		// A watch that has not fired yet, because the zk client may be about to fire it, is not
 		// returned.
-		_, news := l.client.watches.entries([]watchKey{{session: l.sess, path: l.dir}}, l.client.Epoch())
-		news[0].watch.raw, news[0].watch.epoch = make(chan zk.Event), l.client.Epoch()
+		_, news := l.client.watches.of([]watchKey{{session: l.sess, path: l.dir}}, l.client.Epoch())
+		news[0].raw, news[0].epoch = make(chan zk.Event), l.client.Epoch()
 		close(news[0].ready)
 		_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
 		mustBe(t, err, ErrOver)
@@ -461,7 +461,7 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 			mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
 
 			// However long the first waiter's request takes.
-			l.client.watches.entries([]watchKey{{session: old, path: l.dir}}, l.client.Epoch())
+			l.client.watches.of([]watchKey{{session: old, path: l.dir}}, l.client.Epoch())
 			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
 			must(t, err)
 		}

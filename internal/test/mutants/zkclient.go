@@ -226,13 +226,15 @@ var ofTheSession = []mutant{
 		name: "watches-not-kept-by-session",
 		pkg:  "internal/zkclient",
 		why:  "a waiter of the new session gets what the old one left behind",
-		old:  `if e := w.at[key]; e != nil && !e.fired()`,
-		new: `for k, e := range w.at {
-		if k.path == key.path && k.session != key.session && !e.fired() {
-			return e
-		}
-	}
-	if e := w.at[key]; e != nil && !e.fired()`,
+		old:  `known := w.at[key]; known != nil`,
+		new: `known := func() *Watch {
+			for k, e := range w.at {
+				if k.path == key.path && k.session != key.session && e.usable(epoch) {
+					return e
+				}
+			}
+			return w.at[key]
+		}(); known != nil`,
 		test: inSession("TestAWatchOfTheLastSessionIsNotShared"),
 
 		unexplored: "the watches of a session fire when it ends",
@@ -250,24 +252,25 @@ var ofTheSession = []mutant{
 		name: "watches-of-many-mixed-up",
 		pkg:  "internal/zkclient",
 		why:  "a waiter removes a blocker that still exists",
-		old:  `e.watch.raw = events[i]`,
-		new:  `e.watch.raw = events[(i+1)%len(events)]`,
+		old:  `w.raw = events[i]`,
+		new:  `w.raw = events[(i+1)%len(events)]`,
 		test: inSession("TestWatchesOfManyAreShared"),
 	},
 	{
 		name: "fired-watch-used-again",
 		pkg:  "internal/zkclient",
 		why:  "it says forever that the node is gone, or changed",
-		old:  `e != nil && !e.fired() && (`,
-		new:  `e != nil && (`,
+		old: `_, fired := w.Fired()
+	return !fired`,
+		new:  `return true`,
 		test: inSession("TestAWatchThatHasFiredIsSetAgain"),
 	},
 	{
 		name: "a-watch-for-every-waiter",
 		pkg:  "internal/zkclient",
 		why:  "the client cannot take a watch back: a thousand canceled waits leave a thousand",
-		old:  `e != nil && !e.fired() && (`,
-		new:  `e != nil && !e.fired() && key.path == "" && (`,
+		old:  `known != nil && known.usable(epoch) {`,
+		new:  `known != nil && key.path == "" && known.usable(epoch) {`,
 		test: inSession("TestAHundredWaitersShareOneWatch"),
 
 		unexplored: "it costs requests, and grants nothing",

@@ -24,7 +24,13 @@ var Shortcuts = []Shortcut{
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
 	}},
 	{"watches by one request", []Patch{{
-		Pkg: "internal/zkclient", In: "Client.set", Old: "if entries[0].key.bare {", New: `if entries[0].key.marker != "" {`,
+		Pkg: "internal/zkclient", In: "Client.set", Old: "if all[0].key.bare {", New: `if all[0].key.marker == "" {
+			var each sync.WaitGroup
+			for _, w := range all {
+				each.Go(func() { c.setOne(w) })
+			}
+			each.Wait()
+		} else if all[0].key.bare {`,
 	}}},
 	{"readers ahead watched together", []Patch{{
 		Pkg: "internal/queue", In: "blockers.joins", Old: "return len(b.watched) > 0 && ", New: "return false && len(b.watched) > 0 && ",
