@@ -76,8 +76,7 @@ type notifier struct {
 	f func(zk.Event)
 
 	mu      sync.Mutex
-	waiting []zk.Event
-	calling bool
+	waiting []zk.Event // the first is the one that f is called with
 	stopped bool
 }
 
@@ -85,13 +84,15 @@ func (t *notifier) notify(e zk.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.waiting = append(t.waiting, e)
-	t.startLocked()
+	if len(t.waiting) == 1 {
+		t.begin()
+	}
 }
 
-func (t *notifier) startLocked() {
-	if !t.calling && !t.stopped && len(t.waiting) > 0 {
-		t.calling = true
-		go t.call()
+// begin begins to call f with the first event; caller holds mu.
+func (t *notifier) begin() {
+	if len(t.waiting) > 0 && !t.stopped {
+		go t.call(t.waiting[0])
 	}
 }
 
@@ -102,23 +103,13 @@ func (t *notifier) stop() {
 	t.stopped = true
 }
 
-// call calls f with the waiting events. If f ends the goroutine, another one goes on.
-func (t *notifier) call() {
+// call calls f with an event, and begins the next call also where f ends the goroutine.
+func (t *notifier) call(e zk.Event) {
 	defer func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.calling = false
-		t.startLocked()
-	}()
-	for {
-		t.mu.Lock()
-		if len(t.waiting) == 0 || t.stopped {
-			t.mu.Unlock()
-			return
-		}
-		e := t.waiting[0]
 		t.waiting = t.waiting[1:]
-		t.mu.Unlock()
-		t.f(e)
-	}
+		t.begin()
+	}()
+	t.f(e)
 }

@@ -199,8 +199,8 @@ var ofTheFrontDoor = []mutant{
 		name: "session-events-out-of-order",
 		pkg:  "internal/wire",
 		why:  "two goroutines tell the program, and the last it hears need not be how things are",
-		old:  `if !t.calling && !t.stopped && len(t.waiting) > 0 {`,
-		new:  `if !t.stopped && len(t.waiting) > 0 {`,
+		old:  "t.waiting = append(t.waiting, e)\n\tif len(t.waiting) == 1 {\n\t\tt.begin()\n\t}",
+		new:  "go t.f(e)",
 		test: inRoot("TestWithSessionEvents"),
 
 		unexplored: "it listens to no session events",
