@@ -51,11 +51,9 @@ func (c *Client) createContainer(dir string, acl []zk.ACL) (string, error) {
 	if !c.plainOnly.Load() {
 		_, err := c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})
 		switch err {
-		case zk.ErrAPIError:
+		case zk.ErrNodeExists, zk.ErrAPIError:
 			// The zk client does not know the type of the result of a container in a Multi, and
-			// returns this error, which no server sends. It knows the type of a refusal.
-			return dir, nil
-		case zk.ErrNodeExists:
+			// returns ErrAPIError, which no server sends. It knows the type of a refusal.
 			return dir, nil
 		case zk.ErrBadArguments: // the server does not know containers, or refuses the path
 		default:
