@@ -51,8 +51,8 @@ func (n *nemesis) while() time.Duration {
 
 func (n *nemesis) host() *host { return n.hosts[n.random.IntN(len(n.hosts))] }
 
-// For packets: what befalls the next request of a kind. By -127 a server says that it has dropped the
-// request, by -12 that it does not know the session.
+// For packets: what befalls the next request of a kind. By -127 a server says that it has dropped
+// the request, by -12 that it does not know the session.
 var (
 	actions = []proxy.Action{
 		proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit, proxy.HoldRequest, proxy.HoldReply, proxy.LoseRequest, proxy.LoseReply, proxy.Answer(-127), proxy.Answer(-12),

@@ -809,8 +809,8 @@ func (n *nemesis) resizeUnheard(path string) {
 const firstLook = 5 * time.Second
 
 // sever cuts the connection of a host, and ends its session, or deletes a node of it or those ahead
-// of one, or changes a number of permits, before it reconnects. The request that sets its watches, on the next
-// connection or on this one, may be lost or refused.
+// of one, or changes a number of permits, before it reconnects. The request that sets its watches,
+// on the next connection or on this one, may be lost or refused.
 func (n *nemesis) sever() {
 	h := n.host()
 	n.whole.Store(math.MaxInt64)

@@ -17,6 +17,7 @@ var ofTheSession = []mutant{
 		old:  `if _, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {`,
 		new:  `if err := Ended(ctx); err != nil {`,
 		test: inSession("TestTheBarrierComesBeforeTheSearch"),
+		kind: "behind",
 	},
 	{
 		name: "barrier-on-one-server-search-on-another",
