@@ -342,7 +342,7 @@ var ofTheElection = []mutant{
 		new:  `case !ok:`,
 		test: inLeader("TestProclaim"),
 
-		unexplored: "no worker proclaims",
+		unexplored: "no worker proclaims by a term of another election",
 	},
 	{
 		name: "proclaimed-without-a-limit",
@@ -353,7 +353,7 @@ var ofTheElection = []mutant{
 		new:  `case false:`,
 		test: inLeader("TestProclaim"),
 
-		unexplored: "no worker proclaims",
+		unexplored: "no worker proclaims more than fits into a request",
 	},
 	{
 		name: "latch-names-not-used",
@@ -416,7 +416,7 @@ var ofTheElection = []mutant{
 		new:  `if false {`,
 		test: inLeader("TestProclaimTellsOfARequestThatItOverwrites"),
 
-		unexplored: "no worker proclaims, or resigns because it is asked",
+		unexplored: "no worker proclaims the word of a request",
 	},
 	{
 		name: "news-without-an-event-overlooked",

@@ -20,7 +20,7 @@ var ofTheFrontDoor = []mutant{
 		new:  "check.Path = nodes.guards()[0].Path\n\t\t\tguarded = append(guarded, check)",
 		test: inSemaphore("TestATransactionNeedsAllPermits"),
 
-		unexplored: "it deletes no permits by hand",
+		unexplored: "its holds nearly always know of a loss before they write",
 	},
 	{
 		name: "multi-of-a-hold-that-was-released",

@@ -308,6 +308,6 @@ var ofTheConnection = []mutant{
 		new:  `shortest < 0 {`,
 		test: inRoot("TestAFrozenServerIsNoticedByTheShortestTimeout"),
 
-		unexplored: "no world has members that grant different timeouts",
+		unexplored: "it costs time, which no world measures",
 	},
 }
