@@ -30,7 +30,7 @@ type client struct {
 	begun sync.Once
 
 	work            sync.WaitGroup // calls of Connect itself, and of closed
-	watched         atomic.Bool    // a request of this session has set a watch
+	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
 	mu        sync.Mutex
@@ -39,7 +39,7 @@ type client struct {
 	idle      bool // the client has ended its send loop, and not begun another one
 	detecting bool // detectClose is running
 	lastFail  error
-	since     int64 // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch
+	since     int64 // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch.go
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {
@@ -159,9 +159,9 @@ func (c *client) connected(session int64, granted time.Duration, asked time.Time
 
 // expired is called by a packetConn that holds its mu, before the client knows.
 func (c *client) expired() {
-	c.watched.Store(false) // the client drops its watches with the session
+	c.zxid.Store(0)
 	c.mu.Lock()
-	c.since = 0
+	c.since = 0 // the client drops its watches with the session
 	c.mu.Unlock()
 	c.link.Expired()
 }

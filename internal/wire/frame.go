@@ -20,7 +20,9 @@ const (
 	maxHandshake = 1 << 10
 
 	timeoutInHandshake = lengthSize + 4     // after the version
+	zxidInRequest      = lengthSize + 4     // after the version
 	timeoutInRequest   = lengthSize + 4 + 8 // after the version and the last zxid
+	zxidInReply        = lengthSize + 4     // after the xid
 )
 
 // Operations, as on the wire.
@@ -72,6 +74,14 @@ func asksFor(p []byte, timeout time.Duration) []byte {
 	}
 	p = bytes.Clone(p) // the client's
 	binary.BigEndian.PutUint32(p[timeoutInRequest:], uint32(timeout.Milliseconds()))
+	return p
+}
+
+// resumesAt returns a first packet of a client that has seen what the ensemble did up to a zxid: a
+// server that has not applied that yet refuses it.
+func resumesAt(p []byte, zxid int64) []byte {
+	p = bytes.Clone(p) // the client's
+	binary.BigEndian.PutUint64(p[zxidInRequest:], uint64(zxid))
 	return p
 }
 
@@ -135,15 +145,6 @@ func watchEvent(b []byte) (kind int32, path []byte, ok bool) {
 		return 0, nil, false
 	}
 	return int32At(b, 0), b[12 : 12+n], true
-}
-
-// setsWatch reports whether a request sets a watch: the flag is the last byte of those that can.
-func setsWatch(op int32, p []byte) bool {
-	switch op {
-	case opExists, opGetData, opGetChildren, opGetChildren2:
-		return p[len(p)-1] != 0
-	}
-	return false
 }
 
 // checkBody refuses what the client's decoder cannot handle: a length or a count that it allocates

@@ -17,8 +17,6 @@ import (
 
 const (
 	readBuffer = 32 << 10
-	// rewatchTimeout is how long awaitRewatch delays the first reply after a reconnect.
-	rewatchTimeout = 100 * time.Millisecond
 	// closeTimeout is how long a server may take to answer the client's request to end the session.
 	closeTimeout = time.Second
 )
@@ -45,9 +43,8 @@ type packetConn struct {
 	fakeClose *fakeClose // nil if the handshake asks for a new session
 	pending   pending
 	watches   watches
-	giveUp    time.Time     // reads end at this time; zero: when the client says so
-	resumed   chan struct{} // closed when the client has set its watches again; nil if no reply is delayed
-	since     int64         // the zxid of the client's last SetWatches on this connection; 0: none
+	giveUp    time.Time // reads end at this time; zero: when the client says so
+	since     int64     // the zxid that all SetWatches of a resumed session state on this connection
 
 	rewatches    int  // how many SetWatches of the client are not answered
 	moreToFollow bool // the client may send another SetWatches
@@ -111,6 +108,8 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			// The client asks for what the last session was granted: the limits of one member would
 			// bind all later sessions.
 			p = asksFor(p, w.client.timeout)
+		} else {
+			p = resumesAt(p, w.client.zxid.Load())
 		}
 		w.fakeClose = newFakeClose(session, timeout, password)
 		// The client would wait 6.7 session timeouts here, and its second read has no deadline.
@@ -127,18 +126,10 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			sent.resend = func() { w.send(sent, p, func() bool { return true }) }
 		}
 		w.pending.push(sent)
-		switch {
-		case op == opSetWatches && w.resumed != nil:
-			close(w.resumed)
-			w.resumed = nil
-		case op == opClose:
+		if op == opClose {
 			w.giveUp = now.Add(closeTimeout)
 			w.Conn.SetReadDeadline(w.giveUp)
 			w.client.beginClose()
-		case setsWatch(op, p):
-			if first := !w.client.watched.Swap(true); first && w.session != 0 && now.Sub(w.asked) < rewatchTimeout {
-				w.resumed = make(chan struct{}) // the client may search for watches to set again only now, and find this one
-			}
 		}
 	case fakingClose:
 		w.fakeClose.write(p)
@@ -238,10 +229,10 @@ func (w *packetConn) readHandshake() error {
 		return nil
 	}
 	w.phase = running
-	if w.session != 0 && w.client.watched.Load() {
-		w.resumed = make(chan struct{})
-	}
 	w.client.connected(session, granted, w.asked)
+	if w.session != 0 {
+		w.since = w.client.missedSince()
+	}
 	if shortest := w.client.link.Timeout(); 0 < shortest && shortest < granted {
 		// The client must send its pings, and give up a silent server, by the timeout that counts.
 		binary.BigEndian.PutUint32(whole[timeoutInHandshake:], uint32(shortest.Milliseconds()))
@@ -264,10 +255,9 @@ func (w *packetConn) handshakeError(err error) error {
 // reply inspects a reply whose header has arrived, before the client sees it. forClient is false
 // for the answers to the packetConn's own requests, which the client must not see.
 func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
-	xid, zxid, code := int32At(head, 4), int64At(head, 8), int32At(head, 16)
+	xid, zxid, code := int32At(head, 4), int64At(head, zxidInReply), int32At(head, 16)
 	failed := code != 0
 	if xid == xidEvent {
-		w.awaitRewatch(0)
 		return true, w.event(size)
 	}
 	w.mu.Lock()
@@ -275,8 +265,8 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	w.mu.Unlock()
 	op := p.op
 	own := xid == xidWatches || xid == xidUnwatch // answers to requests of the packetConn itself
-	if !own {
-		w.awaitRewatch(op)
+	if xid >= 0 {
+		w.takeZxid(head)
 	}
 
 	if !failed {
@@ -360,32 +350,6 @@ func (w *packetConn) enlarge(size int) {
 	// This moves them into the new buffer. Otherwise they would still be outside of it when it
 	// grows again.
 	_, _ = w.in.Peek(len(buffered)) // cannot fail: they are there, and fit
-}
-
-// awaitRewatch delays the first reply after a reconnect until the client has set its watches again.
-//
-// The client reads its lastZxid for that request in one goroutine while another stores the zxid of
-// the first reply in it. That is a data race, and with a newer lastZxid the server assumes that the
-// client has seen what happened meanwhile. The mutex, taken in Write by the one goroutine and here
-// by the other, orders the two. If the client has no watch left there is nothing to order, and no
-// SetWatches comes, which cannot be observed: hence the time limit. Replies to credentials pass,
-// because the client sends nothing else before it has them. They carry no zxid.
-func (w *packetConn) awaitRewatch(op int32) {
-	w.mu.Lock()
-	resumed := w.resumed
-	w.mu.Unlock()
-	if resumed == nil || op == opSetAuth {
-		return
-	}
-	timer := time.NewTimer(rewatchTimeout)
-	defer timer.Stop()
-	select {
-	case <-resumed:
-	case <-timer.C: // Close does not end the wait sooner: the client may be about to send them
-	}
-	w.mu.Lock()
-	w.resumed = nil
-	w.mu.Unlock()
 }
 
 // SetReadDeadline does not let the client extend the deadlines of the handshake and of a close.

@@ -10,13 +10,18 @@ import (
 // After a reconnect the client sets its watches again by SetWatches requests, which state the zxid
 // up to which it has received changes. It sends each once. If a server refuses one, the client only
 // logs that, and a goroutine that waits for one of those watches waits for an event that no server
-// will send. If the connection is lost before the answer, the client sets them on the next one with
-// the zxid of whatever it has received meanwhile, and misses the changes in between. So the
-// packetConn
+// will send. And the zxid may be wrong: the client reads it in one goroutine while another stores
+// that of a reply in it, which is a data race; with a newer zxid the server assumes that the client
+// has seen what happened meanwhile. If the connection is lost before the answer, the client sets
+// its watches on the next one with the zxid of whatever it has received meanwhile, and misses the
+// changes in between. So the packetConn
 //   - sends the request again to a server that dropped it because it is overloaded;
 //   - ends the connection if the server refuses for another reason;
-//   - makes the next connection report changes since the zxid of the first request that was not
-//     granted. It also does so where more than one request may have been needed: the client sends
+//   - keeps the zxids of replies to itself, so that the client never stores one, and writes the
+//     right one into each handshake and SetWatches;
+//   - has all SetWatches of a connection report changes since the last reply of the connection on
+//     which all watches were set. A connection on which no SetWatches is seen does not count as
+//     one, and neither does one where more than one request may have been needed: the client sends
 //     them one after the other, each when the previous one is answered, and one of the previous
 //     connection may still be in its queue.
 //
@@ -33,6 +38,14 @@ const (
 	mostRewatched = 128 << 10
 )
 
+// takeZxid records the zxid of the reply to a request, and removes it.
+func (w *packetConn) takeZxid(head []byte) {
+	if zxid := int64At(head, zxidInReply); zxid > 0 {
+		w.client.zxid.Store(zxid)
+	}
+	binary.BigEndian.PutUint64(head[zxidInReply:], 0)
+}
+
 // rewatch records that the client sets watches again, and returns the packet to send in place of
 // its own; caller holds mu.
 func (w *packetConn) rewatch(p []byte) []byte {
@@ -41,9 +54,13 @@ func (w *packetConn) rewatch(p []byte) []byte {
 	}
 	w.rewatches++
 	w.moreToFollow = w.moreToFollow || len(p) > mostRewatched/2
+	since := w.since
+	if since == 0 { // nothing was seen before this connection: the client was late, and found watches that are set
+		since = w.client.zxid.Load()
+	}
+	w.client.mayMiss(w, since)
 	p = bytes.Clone(p) // the client uses its buffer for other packets
-	w.since = w.client.rewatchSince(w, w.since, int64At(p, zxidInSetWatches))
-	binary.BigEndian.PutUint64(p[zxidInSetWatches:], uint64(w.since))
+	binary.BigEndian.PutUint64(p[zxidInSetWatches:], uint64(since))
 	return p
 }
 
@@ -52,11 +69,9 @@ func (w *packetConn) rewatched(p packet, code int32) (granted bool, err error) {
 	switch code {
 	case 0:
 		w.mu.Lock()
-		w.rewatches--
-		all := w.rewatches == 0 && !w.moreToFollow
-		w.mu.Unlock()
-		if all {
-			w.client.rewatchGranted(w)
+		defer w.mu.Unlock()
+		if w.rewatches--; w.rewatches == 0 && !w.moreToFollow {
+			w.client.mayMiss(w, 0)
 		}
 		return true, nil
 	case codeThrottled:
@@ -66,28 +81,23 @@ func (w *packetConn) rewatched(p packet, code int32) (granted bool, err error) {
 	return false, fmt.Errorf("%s refuses to set watches again (code %d)", w.address, code)
 }
 
-// rewatchSince records that the client asks, on this packetConn, for changes since a zxid, and
-// returns the zxid that it must ask for. floor is that of the client's last request on this
-// packetConn, 0 if there was none.
-func (c *client) rewatchSince(w *packetConn, floor, zxid int64) int64 {
+// missedSince records that the session goes on with another packetConn, and returns the zxid since
+// which the client may have missed changes of watched nodes.
+func (c *client) missedSince() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, earlier := range []int64{floor, c.since} {
-		if earlier != 0 {
-			zxid = min(zxid, earlier)
-		}
+	if c.since == 0 {
+		c.since = c.zxid.Load()
 	}
-	if c.current == w {
-		c.since = zxid
-	}
-	return zxid
+	return c.since
 }
 
-// rewatchGranted records that a server has granted all requests of this packetConn.
-func (c *client) rewatchGranted(w *packetConn) {
+// mayMiss records since which zxid the client may have missed changes of watched nodes, 0 when a
+// server has granted all requests of this packetConn; caller holds the packetConn's mu.
+func (c *client) mayMiss(w *packetConn, since int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == w {
-		c.since = 0
+		c.since = since
 	}
 }

@@ -3,8 +3,10 @@ package wire
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,7 +22,7 @@ type rewatcher struct {
 	*fakeServer
 	sets chan []byte // the requests that set watches again, without their xids
 	code func(connection int64, set int64) (code int32, answers bool)
-	zxid atomic.Int64 // of the replies to reads; 0: they have none
+	at   atomic.Int64 // the zxid of the replies to reads; 0: they have none
 	nth  atomic.Int64 // of the requests that set watches again
 }
 
@@ -38,7 +40,7 @@ func newRewatcher(t *testing.T, code func(connection, set int64) (int32, bool)) 
 				c.Write(frame(slices.Concat(word(xid), make([]byte, 8), word(code))))
 			}
 		case opGetData:
-			reply := binary.BigEndian.AppendUint64(word(xid), uint64(r.zxid.Load()))
+			reply := binary.BigEndian.AppendUint64(word(xid), uint64(r.at.Load()))
 			c.Write(frame(slices.Concat(reply, word(0), word(0), make([]byte, 68))))
 		case opGetACL:
 			c.Close()
@@ -76,7 +78,7 @@ func cut(t *testing.T, conn *zk.Conn) {
 
 func (r *rewatcher) get(t *testing.T, conn *zk.Conn, zxid int64) {
 	t.Helper()
-	r.zxid.Store(zxid)
+	r.at.Store(zxid)
 	for range 2 { // the first may go with the connection
 		if _, _, err := conn.Get("/"); err == nil {
 			return
@@ -164,6 +166,118 @@ func TestWatchesThatAreRefusedAreSetAgain(t *testing.T) {
 	}
 }
 
+// The request that sets the watches again waits in the client's queue behind another. However long
+// it waits, and whatever the client is answered meanwhile, it asks for the changes since the
+// previous connection. If the connection ends before the request is sent, so does the next one.
+func TestWatchesThatAreSetAgainLate(t *testing.T) {
+	for _, sent := range []bool{true, false} {
+		t.Run(fmt.Sprintf("sent=%v", sent), func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				r, conn := newRewatcher(t, func(_, _ int64) (int32, bool) { return 0, true })
+				r.get(t, conn, 1000)
+				if _, _, _, err := conn.GetW("/a"); err != nil {
+					t.Fatal(err)
+				}
+				r.at.Store(2000)
+				admit, open := make(chan struct{}), make(chan struct{})
+				second := make(chan net.Conn, 1)
+				r.welcome = func(n int64, c net.Conn) bool {
+					if n == 2 {
+						second <- c
+						<-admit
+					}
+					return false
+				}
+				r.wrap = func(c net.Conn) net.Conn { return &stuck{Conn: c, open: open, closed: make(chan struct{})} }
+				cut(t, conn)
+				time.Sleep(100 * time.Millisecond) // virtual: the client waits for the answer to its handshake
+				answered, asked := make(chan error, 1), make(chan error, 1)
+				go func() { _, _, err := conn.Get("/"); answered <- err }()
+				time.Sleep(time.Millisecond) // virtual: in this order
+				go func() { _, err := conn.Set("/", nil, -1); asked <- err }()
+				time.Sleep(time.Millisecond) // virtual: both are in the queue
+				close(admit)
+				if err := <-answered; err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second) // virtual: longer than any reply is on its way
+				if sent {
+					close(open)
+				} else {
+					(<-second).Close()
+				}
+				<-asked
+				if _, zxid := r.set(t); zxid != 1000 {
+					t.Errorf("set again for changes since %d, want 1000: what happened between is lost", zxid)
+				}
+				seen := int64(1000)
+				if !sent {
+					seen = 2000 // on the second connection
+				}
+				if zxid := r.zxid.Load(); zxid != seen {
+					t.Errorf("the client resumes its session at %d, want %d: a server that is behind may take it", zxid, seen)
+				}
+			})
+		})
+	}
+}
+
+// A new session may be one of servers that were set up again, and refuse a client that has seen
+// more than they did. What the last session has seen does not count.
+func TestANewSessionHasSeenNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		r, conn := newRewatcher(t, func(_, _ int64) (int32, bool) { return 0, true })
+		r.get(t, conn, 1000)
+		r.welcome = func(n int64, c net.Conn) bool {
+			if n == 2 {
+				c.Write(handshakeFrame(0, 0, 16))
+				c.Close()
+			}
+			return n == 2
+		}
+		for want := int64(3); want <= 4; want++ { // the new session, and its next connection
+			cut(t, conn)
+			time.Sleep(100 * time.Millisecond) // virtual: longer than any pause between two handshakes
+			if n, zxid := r.handshakes.Load(), r.zxid.Load(); n != want || zxid != 0 {
+				t.Errorf("handshake %d states %d, want %d to state 0", n, zxid, want)
+			}
+		}
+		r.get(t, conn, 500)
+		if _, _, _, err := conn.GetW("/a"); err != nil {
+			t.Fatal(err)
+		}
+		cut(t, conn)
+		if _, zxid := r.set(t); zxid != 500 {
+			t.Errorf("set again for changes since %d, want 500", zxid)
+		}
+	})
+}
+
+// A stuck connection sends no setData, and nothing behind it, before open is closed.
+type stuck struct {
+	net.Conn
+	open, closed chan struct{}
+	once         sync.Once
+}
+
+func (c *stuck) Write(p []byte) (int, error) {
+	if _, op := request(p); op == opSetData {
+		select {
+		case <-c.open:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	return c.Conn.Write(p)
+}
+
+func (c *stuck) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
 // One answer does not answer all requests. A request of the previous connection may still be in the
 // client's queue, and be sent beside that of this one, which has watches that the other has not.
 // And the client sets very many watches again by several requests, each when the previous one is
@@ -175,24 +289,26 @@ func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newClient([]string{"zk:2181"}, time.Second, settings{})
-			on := func() (set func(zxid int64) int64, granted func()) {
+			on := func(zxid int64) (set func() int64, granted func()) {
+				c.zxid.Store(zxid)
 				w := newPacketConn(c, nil, "zk:2181", time.Second)
 				c.current = w
-				set = func(zxid int64) int64 {
-					p := slices.Concat(word(int32(tc.size)), word(1), word(opSetWatches), binary.BigEndian.AppendUint64(nil, uint64(zxid)))
-					return int64At(w.rewatch(append(p, make([]byte, tc.size)...)), zxidInSetWatches)
+				w.since = c.missedSince()
+				set = func() int64 {
+					p := slices.Concat(word(int32(tc.size)), word(1), word(opSetWatches), make([]byte, 8+tc.size))
+					return int64At(w.rewatch(p), zxidInSetWatches)
 				}
 				return set, func() { _, _ = w.rewatched(packet{}, 0) }
 			}
-			set, granted := on()
+			set, granted := on(1000)
 			for range tc.requests {
-				set(1000)
+				set()
 			}
 			for range tc.answers {
 				granted()
 			}
-			set, granted = on()
-			if zxid := set(2000); zxid != 1000 {
+			set, granted = on(2000)
+			if zxid := set(); zxid != 1000 {
 				t.Errorf("set again for changes since %d, want 1000: what happened between is lost", zxid)
 			}
 			granted()

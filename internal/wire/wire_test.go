@@ -29,6 +29,7 @@ type fakeServer struct {
 	network    *memnet.Network
 	listener   net.Listener
 	handshakes atomic.Int64
+	zxid       atomic.Int64 // that the last handshake states
 	wg         sync.WaitGroup
 
 	// welcome answers the nth handshake, answer the nth connection's requests; nil, or false, for
@@ -37,6 +38,8 @@ type fakeServer struct {
 	answer  func(n int64, c net.Conn, xid, op int32) bool
 	// packet sees each request; it may be nil.
 	packet func(body []byte)
+	// wrap has the client's end of each connection; it may be nil.
+	wrap func(net.Conn) net.Conn
 }
 
 func newFakeServer(t testing.TB) *fakeServer {
@@ -50,7 +53,11 @@ func newFakeServer(t testing.TB) *fakeServer {
 
 // dial is for WithDialer.
 func (f *fakeServer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return f.network.Host("here").DialContext(ctx, network, address)
+	c, err := f.network.Host("here").DialContext(ctx, network, address)
+	if err == nil && f.wrap != nil {
+		c = f.wrap(c)
+	}
+	return c, err
 }
 
 // inBubble runs a test in virtual time.
@@ -90,6 +97,7 @@ func (f *fakeServer) serve(c net.Conn) {
 		}
 		if n == 0 {
 			n = f.handshakes.Add(1)
+			f.zxid.Store(int64At(body, 4))
 			if f.welcome == nil || !f.welcome(n, c) {
 				c.Write(handshakeFrame(fakeSession, 4000, 16))
 			}
