@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/test"
 )
 
 type silent struct{}
@@ -57,7 +59,7 @@ func (c *client) moveTo(m *Member) {
 func connect(t testing.TB, m *Member, timeout time.Duration) *client {
 	t.Helper()
 	c := &client{to: m}
-	conn, events, err := zk.Connect([]string{"192.0.2.1:2181"}, timeout, zk.WithDialer(c.dial), zk.WithLogger(silent{}))
+	conn, events, err := zk.Connect([]string{"192.0.2.1:2181"}, timeout, zk.WithDialer(test.Ordered(c.dial)), zk.WithLogger(silent{}))
 	if err != nil {
 		t.Fatal(err)
 	}

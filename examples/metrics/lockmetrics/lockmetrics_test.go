@@ -105,7 +105,6 @@ func TestBothCountRealTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	realzk.Rest()
 	root := test.Path(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()

@@ -29,7 +29,6 @@ func (s *scene) connection(opts ...zklocks.ConnectOption) *zklocks.Conn {
 			s.Error(err)
 		}
 	})
-	s.Venue.Rest()
 	return conn
 }
 

@@ -135,9 +135,7 @@ func (s *Stage) BehindFor(timeout time.Duration) (*zk.Conn, *proxy.Proxy) {
 
 // ConnectWith connects with options of its own. The caller closes it.
 func (s *Stage) ConnectWith(ctx context.Context, server string, opts ...wire.Option) (*zk.Conn, error) {
-	conn, err := wire.Connect(ctx, []string{server}, session, append(s.Venue.Dialer(), opts...)...)
-	s.Venue.Rest()
-	return conn, err
+	return wire.Connect(ctx, []string{server}, session, append(s.Venue.Dialer(), opts...)...)
 }
 
 // Expire ends a session at the server.

@@ -2,6 +2,7 @@ package realzk
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -35,15 +36,8 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 			tb.Errorf("connection to %v is %v after Close", servers, conn.State())
 		}
 	})
-	Rest()
 	return conn
 }
-
-// Rest waits until a client that has just connected has looked for watches to set again, of which
-// it has none. If the client did that after its first watch had been answered, it would read its
-// last zxid while another goroutine stores it, and the race detector would report that. On a busy
-// machine it has been later than a request and its answer; 10 ms are many of those.
-func Rest() { time.Sleep(10 * time.Millisecond) }
 
 // ConnectForeign returns a connection made by zk.Connect alone, as any program makes it; no
 // servers: the shared one. It is closed at cleanup, which waits until its goroutines have ended.
@@ -58,7 +52,7 @@ func foreign(tb testing.TB, timeout time.Duration, servers []string, option func
 		servers = Servers(tb)
 	}
 	conn, events, err := zk.Connect(servers, timeout,
-		zk.WithDialer(dialOrdered), zk.WithLogger(quiet{}), zk.WithLogInfo(false), option)
+		zk.WithDialer(test.Ordered(net.DialTimeout)), zk.WithLogger(quiet{}), zk.WithLogInfo(false), option)
 	if err != nil {
 		tb.Fatal(err)
 	}

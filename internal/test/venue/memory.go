@@ -103,12 +103,8 @@ func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string
 		tb.Fatal(err)
 	}
 	tb.Cleanup(conn.Close)
-	m.Rest()
 	return conn
 }
-
-// Rest waits once for time to pass, which it does when all goroutines of the bubble wait.
-func (m *memory) Rest() { time.Sleep(time.Nanosecond) }
 
 func (m *memory) ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
@@ -116,7 +112,7 @@ func (m *memory) ConnectForeign(tb testing.TB, timeout time.Duration, servers ..
 		servers = m.Servers(tb)
 	}
 	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false),
-		zk.WithHostProvider(&addresses{}), zk.WithDialer(m.dial))
+		zk.WithHostProvider(&addresses{}), zk.WithDialer(test.Ordered(m.dial)))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -134,11 +130,7 @@ func (m *memory) ConnectForeign(tb testing.TB, timeout time.Duration, servers ..
 func (m *memory) dial(network, addr string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	conn, err := m.here.DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return realzk.RepliesOrdered(conn, 1), nil
+	return m.here.DialContext(ctx, network, addr)
 }
 
 // addresses is the client's own HostProvider without the system's resolver, which would block the

@@ -34,8 +34,6 @@ func (real) Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk
 	return realzk.Connect(tb, timeout, servers...)
 }
 
-func (real) Rest() { realzk.Rest() }
-
 func (real) ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 	tb.Helper()
 	return realzk.ConnectForeign(tb, timeout, servers...)

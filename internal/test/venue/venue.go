@@ -86,8 +86,6 @@ type Venue interface {
 	Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// ConnectForeign is a connection made by zk.Connect alone.
 	ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
-	// Rest waits until a client that a test has connected by itself is at rest; Connect does it.
-	Rest()
 	// Dialer is what wire.Connect needs to reach the venue's servers.
 	Dialer() []wire.Option
 	// Dial opens a network connection to one of them, for a test's own wire.WithDialer.
