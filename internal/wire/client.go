@@ -40,6 +40,7 @@ type client struct {
 	detecting bool // detectClose is running
 	lastFail  error
 	since     int64 // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch.go
+	owed      int   // how many connections owe a SetWatches
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {
@@ -161,7 +162,7 @@ func (c *client) connected(session int64, granted time.Duration, asked time.Time
 func (c *client) expired() {
 	c.zxid.Store(0)
 	c.mu.Lock()
-	c.since = 0 // the client drops its watches with the session
+	c.since, c.owed = 0, 0 // the client drops its watches with the session
 	c.mu.Unlock()
 	c.link.Expired()
 }

@@ -1,5 +1,20 @@
 // Package wire connects to ZooKeeper with go-zookeeper's client and works around that client's
-// defects without a fork of it; zklocks.Connect documents what it does. The client dials through
-// this package, so every packet passes a packetConn, which inspects it, delays some, and sends
-// requests of its own.
+// defects without a fork of it. The client dials through this package, so every packet passes a
+// packetConn, which inspects it, changes some, sends requests of its own, and keeps the answers to
+// those from the client.
+//
+// For the locks it
+//   - tells package liveness when packets are sent and answered, and when the connection comes,
+//     goes, expires and is closed (packetconn.go, client.go);
+//   - sets watches on many nodes by one request, and on release markers (watches.go, marks.go);
+//   - reads the zxid of a create in the header of its reply (packetConn.reply).
+//
+// For any program it
+//   - chooses servers, looks up their names and bounds each attempt (hosts.go, client.go);
+//   - refuses frames that would end the process (frame.go), and hides a failed Write, after which
+//     the client would answer a request twice (packetConn.Write);
+//   - sets watches again after a reconnect so that no change is missed (rewatch.go);
+//   - has Close end at once and say whether a server has confirmed it (fakeclose.go,
+//     detectclose.go, close.go);
+//   - has a new session ask for the timeout that the program has asked for (packetConn.note).
 package wire

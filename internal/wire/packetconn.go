@@ -46,8 +46,7 @@ type packetConn struct {
 	giveUp    time.Time // reads end at this time; zero: when the client says so
 	since     int64     // the zxid that all SetWatches of a resumed session state on this connection
 
-	rewatches    int  // how many SetWatches of the client are not answered
-	moreToFollow bool // the client may send another SetWatches
+	rewatches int // how many SetWatches of the client are not answered
 }
 
 type phase int
@@ -130,6 +129,10 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			w.giveUp = now.Add(closeTimeout)
 			w.Conn.SetReadDeadline(w.giveUp)
 			w.client.beginClose()
+		}
+	case broken:
+		if _, op := request(p); op == opSetWatches {
+			w.rewatch(p) // the client answers it with an error, and does not send it again
 		}
 	case fakingClose:
 		w.fakeClose.write(p)
@@ -231,7 +234,7 @@ func (w *packetConn) readHandshake() error {
 	w.phase = running
 	w.client.connected(session, granted, w.asked)
 	if w.session != 0 {
-		w.since = w.client.missedSince()
+		w.since = w.client.resumed()
 	}
 	if shortest := w.client.link.Timeout(); 0 < shortest && shortest < granted {
 		// The client must send its pings, and give up a silent server, by the timeout that counts.

@@ -17,9 +17,9 @@ import (
 )
 
 // Watches are set and calls wait while the connection is cut again and again: under the race
-// detector this shows whether the watches are set again before the first reply. It also runs in
-// real time: goroutines interleave differently there, and the system's network orders other events
-// than memnet.
+// detector this shows whether the client ever stores the zxid of a reply while it sets its watches
+// again. It also runs in real time: goroutines interleave differently there, and the system's
+// network orders other events than memnet.
 func TestChaos(t *testing.T) {
 	for _, auth := range []bool{false, true} {
 		for name, at := range map[string]func(*testing.T, func(*testing.T, venue.Venue)){"virtual": venue.InMemory, "TCP": venue.OnReal} {

@@ -20,13 +20,23 @@ import (
 //   - keeps the zxids of replies to itself, so that the client never stores one, and writes the
 //     right one into each handshake and SetWatches;
 //   - has all SetWatches of a connection report changes since the last reply of the connection on
-//     which all watches were set. A connection on which no SetWatches is seen does not count as
-//     one, and neither does one where more than one request may have been needed: the client sends
-//     them one after the other, each when the previous one is answered, and one of the previous
-//     connection may still be in its queue.
+//     which all watches were set.
 //
-// So a watch may report a change that its owner knows already. It is a signal to read, as any
-// other.
+// When were all watches set? Each connection that resumes the session owes a SetWatches: the client
+// puts it into its queue when the connection begins, if it has watches. If the connection ends
+// first, the request stays in the queue, and is sent on the next one, ahead of that one's own or
+// behind it. It lacks the watches that the client has set in between. So all are set when as many
+// were sent as connections owe one, and all that were sent on this connection are granted. Very
+// many watches take several requests, one after the other, each when the previous one is answered;
+// only the last one pays what its connection owes.
+//
+// One case is not told apart: on the first connection of a session, which owes none, a client that
+// is late finds watches that it has just set; if that request stays in the queue, it is taken for
+// the one that the second connection owes.
+//
+// Where the client had no watches, or its last request is large, a connection owes one for as long
+// as the session lives. Then, and where a request is sent on a later connection, a watch may report
+// a change that its owner knows already. It is a signal to read, as any other.
 
 // throttlePause is how long an overloaded server gets no request again.
 const throttlePause = 100 * time.Millisecond
@@ -53,25 +63,24 @@ func (w *packetConn) rewatch(p []byte) []byte {
 		return p
 	}
 	w.rewatches++
-	w.moreToFollow = w.moreToFollow || len(p) > mostRewatched/2
 	since := w.since
 	if since == 0 { // nothing was seen before this connection: the client was late, and found watches that are set
 		since = w.client.zxid.Load()
 	}
-	w.client.mayMiss(w, since)
+	w.client.setsAgain(w, since, len(p) <= mostRewatched/2)
 	p = bytes.Clone(p) // the client uses its buffer for other packets
 	binary.BigEndian.PutUint64(p[zxidInSetWatches:], uint64(since))
 	return p
 }
 
-// rewatched handles the server's answer to that. granted is false if the client must not see it.
-func (w *packetConn) rewatched(p packet, code int32) (granted bool, err error) {
+// rewatched handles the server's answer to that. forClient is false if the client must not see it.
+func (w *packetConn) rewatched(p packet, code int32) (forClient bool, err error) {
 	switch code {
 	case 0:
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.rewatches--; w.rewatches == 0 && !w.moreToFollow {
-			w.client.mayMiss(w, 0)
+		if w.rewatches--; w.rewatches == 0 {
+			w.client.haveSet(w)
 		}
 		return true, nil
 	case codeThrottled:
@@ -81,23 +90,38 @@ func (w *packetConn) rewatched(p packet, code int32) (granted bool, err error) {
 	return false, fmt.Errorf("%s refuses to set watches again (code %d)", w.address, code)
 }
 
-// missedSince records that the session goes on with another packetConn, and returns the zxid since
+// resumed records that the session goes on with another packetConn, and returns the zxid since
 // which the client may have missed changes of watched nodes.
-func (c *client) missedSince() int64 {
+func (c *client) resumed() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.since == 0 {
 		c.since = c.zxid.Load()
 	}
+	c.owed++
 	return c.since
 }
 
-// mayMiss records since which zxid the client may have missed changes of watched nodes, 0 when a
-// server has granted all requests of this packetConn; caller holds the packetConn's mu.
-func (c *client) mayMiss(w *packetConn, since int64) {
+// setsAgain records that the client sends a SetWatches on this packetConn, for changes since a
+// zxid; last says that it is the last one that a connection owes. Caller holds the packetConn's mu.
+func (c *client) setsAgain(w *packetConn, since int64, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.current == w {
-		c.since = since
+	if c.current != w {
+		return
+	}
+	c.since = since
+	if last {
+		c.owed = max(0, c.owed-1)
+	}
+}
+
+// haveSet records that a server has granted all SetWatches that were sent on this packetConn;
+// caller holds its mu.
+func (c *client) haveSet(w *packetConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current == w && c.owed == 0 {
+		c.since = 0
 	}
 }

@@ -278,42 +278,165 @@ func (c *stuck) Close() error {
 	return c.Conn.Close()
 }
 
-// One answer does not answer all requests. A request of the previous connection may still be in the
-// client's queue, and be sent beside that of this one, which has watches that the other has not.
-// And the client sets very many watches again by several requests, each when the previous one is
-// answered.
+// rewatching plays what the client and the servers do on one connection after another.
+type rewatching struct {
+	c *client
+	w *packetConn
+}
+
+func newRewatching() *rewatching {
+	return &rewatching{c: newClient([]string{"zk:2181"}, time.Second, settings{})}
+}
+
+// begin begins a connection, before which the last reply had a zxid.
+func (r *rewatching) begin(zxid int64, resumes bool) {
+	r.c.zxid.Store(zxid)
+	r.w = newPacketConn(r.c, nil, "zk:2181", time.Second)
+	r.w.phase = running
+	r.c.current = r.w
+	if resumes {
+		r.w.since = r.c.resumed()
+	}
+}
+
+// set sends a SetWatches, and returns since when it wants changes.
+func (r *rewatching) set(size int) int64 {
+	p := slices.Concat(word(int32(8+size)), word(1), word(opSetWatches), make([]byte, 8+size))
+	return int64At(r.w.note(p), zxidInSetWatches)
+}
+
+func (r *rewatching) granted(t *testing.T) {
+	if forClient, err := r.w.rewatched(packet{}, 0); !forClient || err != nil {
+		t.Errorf("granted: %v, %v", forClient, err)
+	}
+}
+
+// A request that is granted need not be all that the client asks for. One of the previous
+// connection may still be in its queue, and be sent beside that of this one, which has watches that
+// the other has not, or instead of it. And the client sets very many watches again by several
+// requests, each when the previous one is answered.
 func TestWatchesAreSetAgainWhenAllRequestsAreAnswered(t *testing.T) {
-	for name, tc := range map[string]struct{ requests, answers, size int }{
-		"one of two":          {2, 1, 100},
-		"with more to follow": {1, 1, mostRewatched - 1000},
+	const small, large = 100, mostRewatched - 1000
+	sends := func(sizes ...int) []int { return sizes }
+	for name, tc := range map[string]struct {
+		first, second     []int // what the client sends on two connections
+		firstOK, secondOK int   // how many of them are granted
+		dropped           bool  // the client sends one more when the first connection has ended
+		want              int64
+	}{
+		"all of one":     {sends(small), nil, 1, 0, false, 2000},
+		"all of several": {sends(large, large, small), nil, 3, 0, false, 2000},
+		"one of two":     {sends(small, small), nil, 1, 0, false, 1000},
+		"one of several": {sends(large), nil, 1, 0, false, 1000},
+		"the first one later, and not the second": {nil, sends(small), 0, 1, false, 1000},
+		"both later":                               {nil, sends(small, small), 0, 2, false, 3000},
+		"both later, one granted":                  {nil, sends(small, small), 0, 1, false, 1000},
+		"the last of several later, no others":     {sends(large), sends(small), 1, 1, false, 1000},
+		"the last of several later, and the other": {sends(large), sends(small, small), 1, 2, false, 3000},
+		"the first one lost, and the second":       {nil, sends(small), 0, 1, true, 3000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newClient([]string{"zk:2181"}, time.Second, settings{})
-			on := func(zxid int64) (set func() int64, granted func()) {
-				c.zxid.Store(zxid)
-				w := newPacketConn(c, nil, "zk:2181", time.Second)
-				c.current = w
-				w.since = c.missedSince()
-				set = func() int64 {
-					p := slices.Concat(word(int32(tc.size)), word(1), word(opSetWatches), make([]byte, 8+tc.size))
-					return int64At(w.rewatch(p), zxidInSetWatches)
+			r := newRewatching()
+			r.begin(500, false)
+			r.begin(1000, true)
+			on := func(sizes []int, granted int) {
+				for _, size := range sizes {
+					if since := r.set(size); since != 1000 {
+						t.Errorf("set for changes since %d, want 1000", since)
+					}
 				}
-				return set, func() { _, _ = w.rewatched(packet{}, 0) }
+				for range granted {
+					r.granted(t)
+				}
 			}
-			set, granted := on(1000)
-			for range tc.requests {
-				set()
+			on(tc.first, tc.firstOK)
+			if tc.dropped {
+				r.w.phase = broken
+				r.set(small)
 			}
-			for range tc.answers {
-				granted()
+			r.begin(2000, true)
+			if len(tc.second) > 0 {
+				on(tc.second, tc.secondOK)
+				r.begin(3000, true)
 			}
-			set, granted = on(2000)
-			if zxid := set(); zxid != 1000 {
-				t.Errorf("set again for changes since %d, want 1000: what happened between is lost", zxid)
+			if since := r.set(small); since != tc.want {
+				t.Errorf("set again for changes since %d, want %d", since, tc.want)
 			}
-			granted()
 		})
 	}
+}
+
+// On the first connection of a session the client may be late, and find watches that it has just
+// set: nothing was missed before.
+func TestWatchesThatAreSetTwiceOnTheFirstConnection(t *testing.T) {
+	r := newRewatching()
+	r.begin(700, false)
+	if since := r.set(100); since != 700 {
+		t.Errorf("set for changes since %d, want 700", since)
+	}
+	r.granted(t)
+	r.begin(800, true)
+	if since := r.set(100); since != 800 {
+		t.Errorf("set again for changes since %d, want 800", since)
+	}
+}
+
+// The zxids of a session say nothing in the next: the servers may have been set up again. And the
+// client has no watches then.
+func TestWatchesOfTheLastSessionAreOver(t *testing.T) {
+	r := newRewatching()
+	r.begin(1000, true) // which owes a SetWatches
+	r.c.expired()
+	r.begin(0, false)
+	r.begin(5, true)
+	if since := r.set(100); since != 5 {
+		t.Errorf("set for changes since %d, want 5", since)
+	}
+	r.granted(t)
+	r.begin(6, true)
+	if since := r.set(100); since != 6 {
+		t.Errorf("set again for changes since %d, want 6", since)
+	}
+}
+
+// The replies to credentials have no zxid. They are the first on each connection.
+func TestRepliesToCredentialsDoNotClearTheZxid(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.answer = func(n int64, c net.Conn, xid, op int32) bool {
+			switch op {
+			case opGetData:
+				c.Write(frame(slices.Concat(word(xid), word(0), word(1000), word(0), word(0), make([]byte, 68))))
+			case opSetAuth:
+				if n != 2 {
+					return false
+				}
+				c.Write(frame(header(xid)))
+				time.Sleep(10 * time.Millisecond) // virtual: the client has read it
+				c.Close()
+			case opGetACL:
+				c.Close()
+			default:
+				return false
+			}
+			return true
+		}
+		conn, err := Connect(context.Background(), []string{f.start().listener.Addr().String()}, 4*time.Second,
+			WithDialer(f.dial), WithDigestAuth("ann", "secret"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(conn.Close)
+		if _, _, err := conn.Get("/"); err != nil {
+			t.Fatal(err)
+		}
+		cut(t, conn)
+		time.Sleep(time.Second) // virtual: longer than any pause between two handshakes
+		if n, zxid := f.handshakes.Load(), f.zxid.Load(); n != 3 || zxid != 1000 {
+			t.Errorf("handshake %d states %d, want 3 to state 1000", n, zxid)
+		}
+	})
 }
 
 // A mark that is watched no more is removed, however often the server throttles that.

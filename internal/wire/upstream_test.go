@@ -309,7 +309,10 @@ func TestUpstreamTakesAListingAboveAMegabyte(t *testing.T) {
 		if err != nil || len(names) != nodes {
 			t.Errorf("%d names, %v", len(names), err)
 		}
-		if _, err := connect().Set(dir, make([]byte, 1100<<10), -1); !errors.Is(err, zk.ErrConnectionClosed) {
+		// The server closes the connection when it has read the length. The client alone may still
+		// be writing then, and returns the error of that.
+		_, err = connect().Set(dir, make([]byte, 1100<<10), -1)
+		if err == nil || !bare && !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("a request of 1.1 MiB: %v", err)
 		}
 	})
