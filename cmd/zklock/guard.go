@@ -18,8 +18,8 @@ const guardName = "zklock-guard"
 
 // watcher is zklock's end of the pipe to the guard: a second process that ends the command's group
 // when zklock cannot, because zklock was killed or stopped. The guard reads the group's number,
-// then again and again for how much longer the group may run, and at last "done". If the pipe ends
-// without it, zklock is dead.
+// then again and again for how much longer the group may run, as of when, and at last "done". If
+// the pipe ends without it, zklock is dead.
 type watcher struct {
 	pipe  *os.File
 	cmd   *exec.Cmd
@@ -67,7 +67,7 @@ func (w *watcher) guards(group int) {
 
 // allow starts another guard where this one was killed.
 func (w *watcher) allow(left time.Duration) {
-	if err := w.tell("left %d", int64(left)); !errors.Is(err, syscall.EPIPE) {
+	if err := w.tell("left %d %d", int64(left), time.Now().UnixNano()); !errors.Is(err, syscall.EPIPE) {
 		return
 	}
 	another, err := startGuardOf(w.group, left)
@@ -118,9 +118,11 @@ func guard(in io.Reader) int {
 			case "group":
 				_, _ = fmt.Sscan(number, &group)
 			case "left":
-				var left int64
-				_, _ = fmt.Sscan(number, &left)
-				late.Reset(time.Duration(left))
+				var left, asOf int64
+				_, _ = fmt.Sscan(number, &left, &asOf)
+				// A guard that has just been started on a busy machine reads it late. The wall
+				// clock, which both have, may only shorten the time: it may have been set back.
+				late.Reset(time.Duration(left - max(0, time.Now().UnixNano()-asOf)))
 			case "done":
 				return 0
 			}

@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
@@ -132,4 +134,25 @@ func TestTheGuardOutlivesWhatEndsTheCommand(t *testing.T) {
 		}
 	}
 	overtakenWhileStopped(t, c, path, group)
+}
+
+// On a busy machine the guard starts late, and reads late for how much longer the command may run.
+func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
+	t.Parallel()
+	command := exec.Command("sleep", "1000")
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = command.Process.Kill() })
+	guard, err := startGuard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard.guards(command.Process.Pid)
+	if err := guard.tell("left %d %d", time.Hour, time.Now().Add(-2*time.Hour).UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	test.Within(t, soon, "the command is dead", func() { _ = command.Wait() })
+	guard.done()
 }

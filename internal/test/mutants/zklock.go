@@ -99,6 +99,14 @@ var ofTheTool = []mutant{
 		test: inTool("TestTheGuardOutlivesWhatEndsTheCommand"),
 	},
 	{
+		name: "zklock-guard-counts-from-when-it-reads",
+		pkg:  "cmd/zklock",
+		why:  "a guard that starts late ends the command after the next one may hold",
+		old:  `left - max(0, time.Now().UnixNano()-asOf)`,
+		new:  `left`,
+		test: inTool("TestAGuardThatReadsLateEndsTheCommandInTime"),
+	},
+	{
 		name: "zklock-leaves-dead-processes",
 		pkg:  "cmd/zklock",
 		why:  "it has adopted them, and no other process can wait for them",
