@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -185,13 +186,20 @@ func (c *Child) Kill() {
 	}
 }
 
-// fail kills the child first, because only then is all of its stderr there.
+// fail ends the child first, because only then is all of its stderr there. A Go program prints the
+// stacks of its goroutines when it is aborted.
 func (c *Child) fail(text string) {
 	c.tb.Helper()
+	states := describeTree(c.PID())
+	_ = c.proc.cmd.Process.Signal(syscall.SIGABRT)
+	select {
+	case <-c.proc.done:
+	case <-time.After(5 * time.Second): // real: it is paused, or handles the signal
+	}
 	c.Kill()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.tb.Fatalf("the child %s\n%s", text, c.cries.String())
+	c.tb.Fatalf("the child %s\n%s%s", text, states, c.cries.String())
 }
 
 // Ordered reports whether this process is a Child, and reads its order.

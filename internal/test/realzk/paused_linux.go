@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // isPaused reports whether all threads of a process are stopped.
@@ -25,4 +26,32 @@ func isPaused(pid int) bool {
 		}
 	}
 	return true
+}
+
+// describeTree tells of a process and those that it has started, for the message of a test: what
+// each runs, in which state, and which signals it waits for, blocks, ignores and handles.
+func describeTree(pid int) string {
+	var b strings.Builder
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	fmt.Fprintf(&b, "%d %q", pid, strings.TrimRight(strings.ReplaceAll(string(line), "\x00", " "), " "))
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for field := range strings.Lines(string(status)) {
+		for _, name := range []string{"State:", "SigPnd:", "ShdPnd:", "SigBlk:", "SigIgn:", "SigCgt:"} {
+			if value, is := strings.CutPrefix(field, name); is {
+				fmt.Fprintf(&b, " %s %s", name, strings.TrimSpace(value))
+			}
+		}
+	}
+	b.WriteByte('\n')
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for child := range strings.FieldsSeq(string(children)) {
+			var n int
+			if _, err := fmt.Sscan(child, &n); err == nil {
+				b.WriteString(describeTree(n))
+			}
+		}
+	}
+	return b.String()
 }
