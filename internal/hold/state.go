@@ -38,8 +38,8 @@ type State struct {
 }
 
 // Phase is when a hook is called. The order is fixed: the state is marked as ended, then the
-// holders' hooks run, then the deletion of the nodes begins, then the observers' hooks run. So
-// while Lost is open, no other process can hold the lock because this one deleted its node.
+// holders' hooks run, then the deletion of the nodes begins, then the observers' hooks run. So as
+// long as Lost is open, this process has not begun to let the next one in.
 type Phase int
 
 const (
@@ -117,7 +117,7 @@ func (s *State) ends(end *error) bool {
 
 // tell calls the hooks, phase by phase. A hook that is added later is not missed: OnEnd locks mu
 // and then checks end, so either it sees the end or tell sees the hook. Two goroutines may both
-// call tell: the one that ended the hold, and one that found it ended, see EndWith. Each hook is
+// call tell: the one that ended the hold, and one that found it ended, see Tie. Each hook is
 // called once, and when tell returns all hooks of phase Holders have returned.
 func (s *State) tell(all *listeners) {
 	all.telling.Lock()

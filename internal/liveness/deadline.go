@@ -24,9 +24,9 @@ import (
 //   - the follower's answers and q travel to the leader on one ordered stream, hence the leader had
 //     the answer to the ping, the note of a included, before it committed q.
 //
-// Where the ping is late, it is still ahead of the commit on the stream from the leader. So the
-// follower has answered it before it answers q. Only a network that then loses this answer, sent
-// behind q, and delivers the commit, loses the note.
+// If the ping was sent in time and is slow on its way, it is still ahead of the commit of q on the
+// stream from the leader. So the follower has answered the ping before it answers q. Only a network
+// that then loses this answer, sent behind q, and delivers the commit, loses the note.
 //
 // So the leader counts the session's T from a or later. Or that leader is no longer the leader;
 // then it still was when q was committed, and its successor starts every session with a full T. It

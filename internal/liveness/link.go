@@ -65,7 +65,7 @@ type view struct {
 	epoch   uint64
 	session int64
 	timeout time.Duration
-	base    time.Time // the deadline less the timeout: the leader heard of the session then or later, or counts a longer timeout
+	base    time.Time // the deadline is base + timeout, see deadline and Connected
 	wall    int64     // base in Unix nanoseconds, for the wall clock
 	closed  bool
 }

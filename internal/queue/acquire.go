@@ -8,9 +8,8 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// Acquire queues until the request is granted or ctx ends. If it is not to wait, it grants what no
-// caller has to wait for, and else returns hold.ErrBusy: it lists first, and creates nothing when
-// the lock is visibly taken.
+// Acquire queues until the request is granted or ctx ends. With wait false it returns hold.ErrBusy
+// if the lock is held or waited for: it lists first, and creates nothing when that is visible.
 func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
 	if q.err != nil {
 		return nil, q.err
@@ -84,13 +83,13 @@ func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
 	for {
 		switch {
 		case s.blockers.clear(): // 3 compare
-			return w.because(w.confirm(s))
+			return w.withReason(w.confirm(s))
 		case !wait:
 			return failed, hold.ErrBusy
 		case s.blockers.needListing():
 			return relist, nil
 		}
-		w.local.setAhead(max(1, s.blockers.ahead())) // 0 would say that it holds
+		w.local.setAhead(s.blockers.ahead()) // at least 1; 0 would say that it holds
 		w.tellAhead(s.blockers.ahead())
 		if next, err := w.waitEvent(ctx, s); next != pending { // 4 watch and wait
 			return next, err
@@ -107,8 +106,8 @@ func (w *waiter) confirm(s *survey) turn {
 	return w.recheck()
 }
 
-// because adds to a turn the reason for which the nodes are gone.
-func (w *waiter) because(next turn) (turn, error) {
+// withReason adds to a turn the reason for which the nodes are gone.
+func (w *waiter) withReason(next turn) (turn, error) {
 	switch {
 	case next != requeue:
 		return next, nil
@@ -119,8 +118,10 @@ func (w *waiter) because(next turn) (turn, error) {
 }
 
 // recheck comes before every grant. Events of different nodes arrive in different channels, and a
-// select takes any that is ready. What forbids the grant and came before what allows it has arrived
-// by now, and is found here.
+// select takes any that is ready. But one goroutine reads the connection, and puts each event into
+// its channel before it reads the next packet. So when the event or the reply that allows the grant
+// has been received, all that the server sent before it is known, and what forbids the grant is
+// found here.
 func (w *waiter) recheck() turn {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {

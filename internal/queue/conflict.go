@@ -23,7 +23,7 @@ var modes = [...]struct {
 	waitsFor modeSet
 	// shared nodes hold at the same time.
 	shared bool
-	// exclusive nodes hold with no node ahead of them that any mode waits for.
+	// exclusive nodes hold alone: no node ahead of one that holds is waited for by any node behind.
 	exclusive bool
 	// downgrade is how another node may come to stand in the place of a deleted one.
 	downgrade downgrade

@@ -18,9 +18,10 @@ import (
 //
 // Readers use it twice: to share a node while no writer is queued behind it (NodeSharing), which is
 // a matter of fairness, and to do without a listing while there is no writer at all (shortcut.go),
-// which is one of safety: a writer's touch is ordered before the reply to the reader's create, or
-// behind the create. But the server withholds the event of a touch while the client may not read
-// the directory. So the create fails unless the directory's data are still those of the listing.
+// which is one of safety. Safety rests on a check in the reader's create (view.check): it fails if
+// a writer has touched the directory since the listing. The watch alone would not do: the server
+// withholds its event while the client may not read the directory. It tells whether a create is
+// worth the try, and of a directory that was deleted and made again.
 //
 // The watch takes one request each time that a writer has come. Where writers come so often that no
 // reader makes use of it, most listings do without.
@@ -166,10 +167,10 @@ func (v *view) trusted() bool {
 }
 
 // check fails if a writer has come since the listing, or the client may not read the directory. It
-// does not tell a directory that went and came again with as many writers: of that an event tells,
-// unless the client might not read the directory when it went. So a reader lists where the last
-// proof is older than aclCheckDelay; what goes and comes again in less, without the right and with
-// as many writers, is not told.
+// does not fail in a directory that was deleted, made again and touched by as many writers: of that
+// an event tells, unless the client might not read the directory when it was deleted. So a reader
+// lists where the last proof is older than aclCheckDelay. One case goes unnoticed: all of that
+// within the delay, while the client may not read the directory.
 func (v *view) check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}
 }

@@ -39,7 +39,8 @@
 //
 // The process deletes the nodes itself: for left waiters.leave does, for released Release, for lost
 // a goroutine of Grant.cleanUp. Each repeats that until the nodes are gone, their session is over,
-// with which the server deletes them, or the Conn is closed.
+// with which the server deletes them, or the Conn is closed. If the server refuses, for lack of a
+// right, the nodes stay until their session is over.
 //
 // # Invariants
 //
@@ -74,6 +75,15 @@
 //  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see package liveness.
 //     [heartbeat-by-a-sync]
 //
+// # A lost connection
+//
+// All watches of the connection end with an event that says nothing of their nodes (invariant 3),
+// so each waiter goes to step 2, and its listing waits for a connection. In the same session the
+// waiter keeps its nodes and its place, reads the permit count and sets new watches. In a new
+// session its nodes are gone with the old one (zkclient.ErrOver), and it starts over at the tail.
+// Nothing is granted meanwhile. A grant stays until its deadline passes, or the server says that
+// the session is over.
+//
 // # Fairness and wake-ups
 //
 // A waiter watches the nearest allowed+1 blockers, and more only where these are readers that hold
@@ -100,17 +110,17 @@
 //
 // # Locks
 //
-// Lock order, over all packages. A mutex is taken while only such above it are held:
+// Lock order, over all packages. A goroutine that holds a mutex takes only mutexes below it:
 //
 //	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu; leader Election.mu
-//	wire packetConn.sending, in a Close, which ends all holds before the server is asked
+//	wire packetConn.sending: a Close ends all holds under it, before the server is asked
 //	zkclient monitor.telling, while it ends the holds of a session
-//	hold.State.telling: of a grant; of the holds on it; of a Joint's other grants, which it ends
+//	hold listeners.telling: of a grant; the holds on it; a Joint's other grants, which it ends
 //	Grant.mu
-//	hold.State.mu
+//	hold listeners.mu
 //	localNodes.mu, localNode.mu, HoldEvents.mu; zkclient monitor.mu; semaphore permitCount.mu
 //	zkclient watches.mu
-//	wire packetConn.mu, then client.mu, hosts.mu or watches.mu; liveness Link.mu
+//	wire packetConn.mu, then client.mu, hosts.mu, watches.mu or notifier.mu; liveness Link.mu
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
 // also under a recipe's mutex. So a hook of the phases CleanUp and Observers that wants such a

@@ -210,8 +210,9 @@ func (g *Grant) watchLocked() {
 	}
 }
 
-// watch ends the grant when its node is deleted, by any client, or its session or connection ends.
-// A watch on the node reports all of these.
+// watch ends the grant when its node is deleted, by any client, when its session is over, or when
+// the Conn is closed: a watch on the node reports all of these. The end of one connection ends only
+// the watch, which is set again.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
 	delay := aclCheckDelay
 	for {

@@ -12,9 +12,9 @@ import (
 )
 
 // A Joint is a hold on several grants that were made together. Each grant tells the observers of
-// its lock as any other does, but that the create and the delete, which are common to all, were
-// repeated: that only those of the first lock hear. The loss of one grant is the loss of the hold:
-// after its holders are told, the nodes of the others are deleted.
+// its own lock; only the observers of the first lock are told that the create or the delete, which
+// all share, was repeated. The loss of one grant is the loss of the hold: after its holders are
+// told, the nodes of the others are deleted.
 type Joint struct {
 	parts  []Part
 	grants grants

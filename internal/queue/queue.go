@@ -196,7 +196,7 @@ func missing(listing, some []znode.Node) bool {
 	return false
 }
 
-// Request is what a caller asks of the queue: so many nodes of one kind.
+// Request is what a caller asks of the queue: a number of nodes of one kind.
 type Request struct {
 	Kind  znode.Kind
 	Nodes int

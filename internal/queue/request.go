@@ -85,8 +85,8 @@ func (g *Grant) watchRequest(n znode.Node) {
 	}
 }
 
-// unchanged reports whether a node is as it was when a watch on it was set. What the client may not
-// read is.
+// unchanged reports whether a node is as it was when a watch on it was set. A node that the client
+// may not read counts as unchanged.
 func (g *Grant) unchanged(ctx context.Context, n znode.Node, w *zkclient.Watch) (bool, error) {
 	_, stat, err := g.queue.client.Get(ctx, g.queue.path(n))
 	switch {

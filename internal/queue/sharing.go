@@ -13,7 +13,7 @@ import (
 // queued behind the node. Its methods may be called from any goroutine.
 type NodeSharing struct {
 	queue *Queue
-	at    atomic.Int64 // the node's number + 1; 0: not known yet
+	at    atomic.Int64 // the node's number + 1; 0: the queue behind it has not been looked at yet
 }
 
 // NewSharing returns the sharing of a node that is not yet created.
@@ -21,8 +21,9 @@ func (q *Queue) NewSharing() *NodeSharing { return &NodeSharing{queue: q} }
 
 func (s *NodeSharing) queuedAt(n znode.Node) { s.at.Store(n.Seq + 1) }
 
-// CanJoin reports whether another reader may use the node. Before the first listing each may: it
-// comes at the same time.
+// CanJoin reports whether another reader may use the node. Before the first listing each may: no
+// writer behind the node is known, and readers that wait for the same listing count as coming
+// together.
 func (s *NodeSharing) CanJoin() bool {
 	at := s.at.Load()
 	if at == 0 {

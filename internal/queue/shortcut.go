@@ -115,7 +115,7 @@ func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, erro
 	if !s.blockers.clear() || !predecessor.isFirst() {
 		return relist, nil
 	}
-	return w.because(w.confirm(s))
+	return w.withReason(w.confirm(s))
 }
 
 // A release marker tells the waiter behind that the deleted node held, so that none was ahead of

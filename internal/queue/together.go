@@ -14,7 +14,7 @@ import (
 )
 
 // Several requests, each in the queue of another directory, are granted together or not at all. One
-// transaction creates the nodes of all of them. For calls that hold nothing else meanwhile follows:
+// transaction creates the nodes of all of them. If the callers hold no other lock meanwhile:
 //
 //   - No deadlock. In every directory a node of an earlier transaction has a smaller number: the
 //     server takes the numbers from a counter of the directory that grows with each create. A
@@ -239,7 +239,7 @@ func (all waiters) confirm(ctx context.Context) (behind waiters, next turn, err 
 		next, err := w.exists(ctx, own[:len(w.nodes)])
 		own = own[len(w.nodes):]
 		if next == pending {
-			next, err = w.because(w.recheck())
+			next, err = w.withReason(w.recheck())
 		}
 		switch next {
 		case granted:

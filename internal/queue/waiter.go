@@ -115,7 +115,7 @@ func (all waiters) named(q *Queue, err error) error {
 	return q.Named(err)
 }
 
-// claim is what a request has created.
+// claim describes the nodes of a request.
 func (q *Queue) claim(r Request, check *zk.CheckVersionRequest) zkclient.Claim {
 	return zkclient.Claim{
 		Dir: q.dir, Kind: r.Kind, Nodes: r.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,

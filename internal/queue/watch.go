@@ -17,8 +17,8 @@ import (
 // servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After this
 // delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth instead of
 // waiting forever. The right may also be taken away later, so the waiter reads them again after
-// twice the delay, and so on: it waits at most about twice as long as it must, by few reads. So
-// does a change of the limit reach it.
+// twice the delay, and so on: it waits at most about twice as long as it must, by few reads. A
+// change of the limit whose event is withheld is found in the same way.
 const aclCheckDelay = 5 * time.Second
 
 // waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and
@@ -54,13 +54,13 @@ func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
 	if b.mayBeMarked() {
 		marker = q.marker
 	}
-	nodes := blockers // the next listing is the evidence that the own nodes exist, or:
-	if marker != "" || b.allWatched() {
+	nodes := blockers
+	if marker != "" || b.allWatched() { // otherwise no event grants, and the next listing is the evidence
 		nodes = slices.Concat(blockers, w.nodes)
 	}
 	paths := q.paths(nodes)
 	if len(nodes) > len(blockers) {
-		paths = append(paths, w.beside...) // so that the last step of several takes no request
+		paths = append(paths, w.beside...) // the client keeps these watches: waiters.confirm finds them there
 	}
 	watches, err := q.client.WatchNodes(ctx, w.sess, marker, paths)
 	if err != nil {
@@ -144,8 +144,8 @@ func (w *waiter) readLimit(ctx context.Context) bool {
 
 // listen waits for the event of a watch until ctx ends, for a caller that is no waiter. It looks
 // after delay whether all is still the same, as waiters do, again after twice the delay, and so on.
-// What is not ends the wait; the watch, if there is one, is of no use then. An event that comes
-// meanwhile ends the wait at once: an overloaded server may not answer for long.
+// If something has changed the wait ends, and the watch, if there is one, is of no more use. An
+// event that comes meanwhile ends the wait at once: an overloaded server may not answer for long.
 func listen(ctx context.Context, watch *zkclient.Watch, delay *time.Duration, same func(context.Context) (bool, error)) (zk.Event, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

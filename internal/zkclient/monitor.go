@@ -14,8 +14,8 @@ var (
 	errUnheard = errors.New("no server has confirmed the session for so long that it may be over")
 )
 
-// Lease is one hold's interest in its session. While a session has leases, heartbeats extend its
-// deadline, and the monitor reports the loss of the session to each lease.
+// A Lease is what a waiter, and the grant that it becomes, has in its session. While a session has
+// leases, heartbeats extend its deadline, and the monitor reports the loss of the session to each.
 type Lease struct {
 	client  *Client
 	session int64
@@ -32,7 +32,7 @@ type monitor struct {
 	leases   map[*Lease]struct{}
 	timer    *time.Timer
 	nextBeat time.Time
-	giveUp   func() // ends the wait of the current heartbeat for a connection; nil if there is none
+	giveUp   func() // ends the wait for a connection of the heartbeat under way; nil: none is
 }
 
 // Keep begins a lease.
