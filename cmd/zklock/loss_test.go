@@ -223,7 +223,7 @@ func TestACommandThatListensMayTidyUp(t *testing.T) {
 	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
 	c := start(t, p.Addr(), "run", "-timeout", session.String(), path, "--",
-		"sh", "-c", `trap "echo tidy up; exit 0" TERM; echo ready; while :; do read line; done`)
+		"sh", "-c", handles(syscall.SIGTERM, "echo tidy up; exit 0"))
 	c.Hears("ready")
 	p.Mute()
 	if got := c.Hears("tidy"); got != "up" {

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -12,6 +12,14 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
+// handles is a command that says that it is ready, and runs another one when it gets a signal.
+//
+// It does not wait by the shell's read: a signal that arrives after the shell has looked for signals
+// and before it begins to read is handled when the read ends, which is never.
+func handles(sig syscall.Signal, by string) string {
+	return fmt.Sprintf("trap '%s' %d; echo ready; while :; do sleep 0.05; done", by, sig)
+}
+
 func TestSignalsArePassedOn(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -19,8 +27,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2} {
-		c := start(t, "", "run", path, "--", "sh", "-c",
-			"trap 'echo got signal; exit 9' "+strconv.Itoa(int(sig))+"; echo ready; while :; do read line; done")
+		c := start(t, "", "run", path, "--", "sh", "-c", handles(sig, "echo got signal; exit 9"))
 		c.Hears("ready")
 		c.Signal(sig)
 		c.Hears("got")
