@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"text/tabwriter"
 
@@ -28,8 +29,9 @@ func TestVariants(t *testing.T) {
 	}
 	root := moduleRoot(t)
 	programs := map[string]string{}
+	knows := func(string) bool { return true } // the kind of lock
 	if ref != "" {
-		programs["at "+ref] = atCommit(t, root, ref)
+		programs["at "+ref], knows = atCommit(t, root, ref)
 	}
 	if ablation {
 		for _, s := range patch.Shortcuts {
@@ -46,6 +48,9 @@ func TestVariants(t *testing.T) {
 	}
 	var all []workload
 	for _, w := range s.chosen(workloads) {
+		if !knows(w.job.Mode) {
+			continue
+		}
 		for _, library := range []string{ours, again} {
 			v := workload{name: w.name, job: w.job, peers: []string{library}}
 			if library == again {
@@ -101,8 +106,9 @@ func without(t *testing.T, root string, shortcut patch.Shortcut) string {
 	return driverOf(t, root, "./internal/test/bench", "-overlay", overlay)
 }
 
-// atCommit builds the driver as of a commit.
-func atCommit(t *testing.T, root, ref string) string {
+// atCommit builds the driver as of a commit. knows reports whether it has a kind of lock: one that
+// it does not know it would take for another.
+func atCommit(t *testing.T, root, ref string) (program string, knows func(mode string) bool) {
 	t.Helper()
 	dir := t.TempDir()
 	archive := exec.Command("git", "archive", ref)
@@ -120,7 +126,19 @@ func atCommit(t *testing.T, root, ref string) string {
 	if _, err := os.Stat(filepath.Join(dir, pkg)); err != nil {
 		pkg = "./internal/bench" // where it was
 	}
-	return driverOf(t, dir, pkg)
+	sources, err := filepath.Glob(filepath.Join(dir, pkg, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []byte
+	for _, source := range sources {
+		text, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text...)
+	}
+	return driverOf(t, dir, pkg), func(mode string) bool { return bytes.Contains(all, []byte(strconv.Quote(mode))) }
 }
 
 func driverOf(t *testing.T, dir, pkg string, args ...string) string {
