@@ -14,8 +14,8 @@ import (
 
 // handles is a command that says that it is ready, and runs another one when it gets a signal.
 //
-// It does not wait by the shell's read: a signal that arrives after the shell has looked for signals
-// and before it begins to read is handled when the read ends, which is never.
+// It does not wait by the shell's read: a signal that arrives after the shell has looked for
+// signals and before it begins to read is handled when the read ends, which is never.
 func handles(sig syscall.Signal, by string) string {
 	return fmt.Sprintf("trap '%s' %d; echo ready; while :; do sleep 0.05; done", by, sig)
 }
