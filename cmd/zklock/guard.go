@@ -28,9 +28,9 @@ type watcher struct {
 
 // startGuard is called before the command is started, so that the command never runs without a
 // guard.
-func startGuard() (*watcher, error) { return startGuardOf(0, 0) }
+func startGuard() (*watcher, error) { return startGuardOf(0, time.Time{}) }
 
-func startGuardOf(group int, left time.Duration) (*watcher, error) {
+func startGuardOf(group int, until time.Time) (*watcher, error) {
 	path, err := self()
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func startGuardOf(group int, left time.Duration) (*watcher, error) {
 	w := &watcher{pipe: pipe}
 	if group != 0 { // told before the guard starts: a zklock that is stopped right after could not
 		w.guards(group)
-		w.allow(left)
+		w.allow(until)
 	}
 	w.cmd = &exec.Cmd{Path: path, Args: []string{guardName}, Stdin: in, Stderr: os.Stderr}
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a signal that ends zklock's group must not end the guard
@@ -65,12 +65,13 @@ func (w *watcher) guards(group int) {
 	_ = w.tell("group %d", group)
 }
 
-// allow starts another guard where this one was killed.
-func (w *watcher) allow(left time.Duration) {
-	if err := w.tell("left %d %d", int64(left), time.Now().UnixNano()); !errors.Is(err, syscall.EPIPE) {
+// allow lets the group run until then, and starts another guard where this one was killed.
+func (w *watcher) allow(until time.Time) {
+	now := time.Now() // read once: the guard counts all that passes from here on
+	if err := w.tell("left %d %d", int64(until.Sub(now)), now.UnixNano()); !errors.Is(err, syscall.EPIPE) {
 		return
 	}
-	another, err := startGuardOf(w.group, left)
+	another, err := startGuardOf(w.group, until)
 	if err != nil {
 		return // tried again with the next allow
 	}
@@ -92,8 +93,15 @@ func guard(in io.Reader) int {
 	lines := make(chan string)
 	go func() {
 		defer close(lines)
-		for s := bufio.NewScanner(in); s.Scan(); {
-			lines <- s.Text()
+		for r := bufio.NewReader(in); ; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if strings.HasPrefix(line, "left ") && r.Buffered() > 0 {
+				continue // what comes next is of later
+			}
+			lines <- line
 		}
 	}()
 	group := 0
@@ -113,7 +121,7 @@ func guard(in io.Reader) int {
 				end()
 				return 1
 			}
-			word, number, _ := strings.Cut(line, " ")
+			word, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 			switch word {
 			case "group":
 				_, _ = fmt.Sscan(number, &group)

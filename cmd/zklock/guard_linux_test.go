@@ -156,3 +156,32 @@ func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
 	test.Within(t, soon, "the command is dead", func() { _ = command.Wait() })
 	guard.done()
 }
+
+// What the guard reads late may be out of date: zklock has allowed more since.
+func TestAGuardThatReadsLateGoesByTheLastLine(t *testing.T) {
+	t.Parallel()
+	command := exec.Command("sleep", "1000")
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	t.Cleanup(func() { _ = command.Process.Kill(); <-ended })
+	go func() { _ = command.Wait(); close(ended) }()
+	guard, err := startGuard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard.guards(command.Process.Pid)
+	// Both at once, as they lie in the pipe.
+	if err := guard.tell("left 1 1\nleft %d %d", time.Hour, time.Now().UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // real: for a guard that goes by the first line to end the command
+	guard.done()
+	select {
+	case <-ended:
+		t.Error("the guard has ended the command")
+	default:
+	}
+}

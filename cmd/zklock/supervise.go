@@ -161,11 +161,11 @@ func (s *supervisor) end() {
 // allow sends to the guard for how much longer the command may run.
 func (s *supervisor) allow(deadline time.Time) {
 	s.guarded = deadline.Add(-s.reserve)
-	s.guard.allow(time.Until(s.guarded))
+	s.guard.allow(s.guarded)
 }
 
 // overdue reports whether the guard's time is up. The guard's timer is set after guarded is, so it
-// may fire a moment later, never before.
+// may fire a moment later, and before only if the wall clock is set forward at that moment.
 func (s *supervisor) overdue() bool {
 	return !s.guarded.IsZero() && !time.Now().Before(s.guarded)
 }

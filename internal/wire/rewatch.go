@@ -24,19 +24,20 @@ import (
 //
 // When were all watches set? Each connection that resumes the session owes a SetWatches: the client
 // puts it into its queue when the connection begins, if it has watches. If the connection ends
-// first, the request stays in the queue, and is sent on the next one, ahead of that one's own or
+// first, the request may stay in the queue, and is sent on the next one, ahead of that one's own or
 // behind it. It lacks the watches that the client has set in between. So all are set when as many
 // were sent as connections owe one, and all that were sent on this connection are granted. Very
 // many watches take several requests, one after the other, each when the previous one is answered;
 // only the last one pays what its connection owes.
 //
-// One case is not told apart: on the first connection of a session, which owes none, a client that
-// is late finds watches that it has just set; if that request stays in the queue, it is taken for
-// the one that the second connection owes.
+// Two cases are not told apart, in which such a request stays in the queue and is taken for the one
+// that the second connection of a session owes: one of the first connection, which owes none, by a
+// client that is late and finds watches that it has just set; and one of the last session.
 //
-// Where the client had no watches, or its last request is large, a connection owes one for as long
-// as the session lives. Then, and where a request is sent on a later connection, a watch may report
-// a change that its owner knows already. It is a signal to read, as any other.
+// Some connections owe one for as long as the session lives: where the client had no watches, where
+// its last request is large, and where it dropped the request unsent, or broke off several. Then,
+// and where a request is sent on a later connection, a watch may report a change that its owner
+// knows already. It is a signal to read, as any other.
 
 // throttlePause is how long an overloaded server gets no request again.
 const throttlePause = 100 * time.Millisecond

@@ -301,7 +301,7 @@ func (r *rewatching) begin(zxid int64, resumes bool) {
 
 // set sends a SetWatches, and returns since when it wants changes.
 func (r *rewatching) set(size int) int64 {
-	p := slices.Concat(word(int32(8+size)), word(1), word(opSetWatches), make([]byte, 8+size))
+	p := slices.Concat(word(int32(16+size)), word(1), word(opSetWatches), make([]byte, 8+size))
 	return int64At(r.w.note(p), zxidInSetWatches)
 }
 
@@ -378,6 +378,11 @@ func TestWatchesThatAreSetTwiceOnTheFirstConnection(t *testing.T) {
 	r.begin(800, true)
 	if since := r.set(100); since != 800 {
 		t.Errorf("set again for changes since %d, want 800", since)
+	}
+	r.granted(t)
+	r.begin(900, true)
+	if since := r.set(100); since != 900 {
+		t.Errorf("set again for changes since %d, want 900", since)
 	}
 }
 

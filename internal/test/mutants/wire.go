@@ -110,6 +110,15 @@ var ofTheConnection = []mutant{
 		unexplored: "it costs requests, and grants nothing",
 	},
 	{
+		name:       "watches-paid-that-none-owes",
+		pkg:        "internal/wire",
+		why:        "after a client was late on a first connection each reconnect wakes all waiters",
+		old:        `max(0, c.owed-1)`,
+		new:        `c.owed - 1`,
+		test:       inWire("TestWatchesThatAreSetTwiceOnTheFirstConnection"),
+		unexplored: "it costs requests, and grants nothing",
+	},
+	{
 		name:       "watches-of-the-last-session-owed",
 		pkg:        "internal/wire",
 		why:        "the servers were set up again, and what has changed there has smaller zxids",
