@@ -54,6 +54,8 @@
 //   - its process runs: one that was stopped learns of the loss at its first call of Held, but what
 //     it had begun before goes on;
 //   - its clocks run at the right speed; they need not show the right time;
+//   - all members grant the same session timeouts, of two ticks at least, and the leader's pings of
+//     its followers are at most T/32 late, where T is the session timeout;
 //   - no other program deletes its node: then the next caller is granted the lock at once, and the
 //     holder learns of it a moment later.
 //
@@ -81,8 +83,11 @@
 //     more, and package leader one.
 //   - context.Canceled and context.DeadlineExceeded say that ctx has ended.
 //   - zk.ErrClosing says that the connection was closed.
-//   - zk.ErrNoAuth says that the server refused; the text names the missing right.
+//   - zk.ErrNoAuth says that the server refused; the text names the missing right. Of Connect,
+//     zk.ErrAuthFailed says that it refused the credentials.
+//   - zk.ErrNoNode, of Conn.RequestRelease, says that the member has gone.
 //
-// A lost connection is not an error: calls wait until they are answered or ctx ends, and the error
-// then says which servers were tried, and for how long.
+// A lost connection is an error only of transactions, [Hold.Multi] and leader's Proclaim, which are
+// not repeated and may have taken place: zk.ErrConnectionClosed. Other calls wait until they are
+// answered or ctx ends, and the error then says which servers were tried, and for how long.
 package zklocks

@@ -5,7 +5,8 @@ import "github.com/zklocks/zklocks/internal/hold"
 // The states of a lock that every recipe tells, to be matched with errors.Is. Recipes have others
 // of their own.
 var (
-	// ErrBusy is returned by the Try methods when the lock is held or waited for.
+	// ErrBusy is returned by the Try methods when the lock cannot be granted at once: what it
+	// conflicts with is held, or waited for.
 	ErrBusy error
 	// ErrLost is returned by the methods of a [Hold] that has ended without being released.
 	ErrLost error

@@ -31,11 +31,12 @@ func (h *Hold) grant() slot.Grant { return slot.Get(&h.holdSlot) }
 //
 //	defer hold.Release(ctx)
 //
-// is always right. The error matches [ErrLost] if the hold had been lost first, [ErrReleased] from
-// the second call on, and ctx's error if the answer is still to come; zk.ErrNoAuth says that the
-// server refuses to delete the node. ctx may come from [Hold.Context] of this hold, which ends
-// here: then the wait ends with the parent of that context, or at the deadline of ctx. A nil ctx
-// panics before anything has changed.
+// always gives the lock back, but drops the error, and with it a loss: [Do] returns that. The error
+// matches [ErrLost] if the hold had been lost first, [ErrReleased] from the second call on, and
+// ctx's error if the answer is still to come; zk.ErrNoAuth says that the server refuses to delete
+// the node. ctx may come from [Hold.Context] of this hold, which ends here: then the wait ends with
+// the parent of that context, or at the deadline of ctx. A nil ctx panics before anything has
+// changed.
 func (h *Hold) Release(ctx context.Context) error {
 	if g := h.grant(); g != nil {
 		return g.Release(ctx)

@@ -122,8 +122,8 @@ type Released struct {
 
 // Lost reports that a hold was lost. Cause matches ErrLost, and says why: session expired, node
 // deleted, no answer from the servers until the deadline, connection closed. It comes when the lock
-// finds out. When another client deletes the node, the lock finds out once a method of the hold
-// (Held, Lost, Context) has been called, and otherwise when the hold is released.
+// finds out. When another client deletes the node, the lock finds out at once if Held, Err, Lost or
+// Context of the hold was called before, and otherwise in Verify, Multi or Release.
 type Lost struct {
 	Lock
 	Held  time.Duration // from the grant to the discovery

@@ -94,7 +94,8 @@ func (m *RWMutex) RLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "read lock", m.reads.lock)
 }
 
-// TryRLock is RLock without waiting, see [RWMutex.TryLock].
+// TryRLock is RLock without waiting: the error matches [zklocks.ErrBusy] when a writer holds the
+// lock or waits for it. Like [RWMutex.TryLock] it reads before it writes.
 func (m *RWMutex) TryRLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.read(ctx, "try read lock", m.reads.try)
 }

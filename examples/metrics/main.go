@@ -14,7 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,7 +37,7 @@ var (
 
 func main() {
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
 		log.Fatal("metrics: ", err)
@@ -67,7 +67,11 @@ func run(ctx context.Context) error {
 	for _, o := range observers {
 		observed = append(observed, zklocks.WithObserver(o))
 	}
-	conn, err := zklocks.Connect(ctx, strings.Split(*servers, ","), 10*time.Second, observed...)
+	list, chroot, err := zklocks.ParseServers(*servers)
+	if err != nil {
+		return err
+	}
+	conn, err := zklocks.Connect(ctx, list, 10*time.Second, append(observed, zklocks.WithChroot(chroot))...)
 	if err != nil {
 		return err
 	}
@@ -79,7 +83,11 @@ func run(ctx context.Context) error {
 	defer l.Close()
 	slog.Info("scrape", "url", "http://"+l.Addr().String()+"/metrics")
 	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	go http.Serve(l, nil)
+	go func() {
+		if err := http.Serve(l, nil); ctx.Err() == nil {
+			slog.Error("scrape", "error", err)
+		}
+	}()
 	traffic.Run(ctx, conn, *path)
 	return nil
 }

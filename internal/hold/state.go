@@ -38,8 +38,8 @@ type State struct {
 }
 
 // Phase is when a hook is called. The order is fixed: the state is marked as ended, then the
-// holders' hooks run, then the deletion of the nodes begins, then the observers' hooks run. So as
-// long as Lost is open, this process has not begun to let the next one in.
+// holders' hooks run, then the deletion of the nodes begins, then the observers' hooks run. So
+// Lost is closed before this process begins to let the next one in.
 type Phase int
 
 const (

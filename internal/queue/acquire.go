@@ -9,7 +9,7 @@ import (
 )
 
 // Acquire queues until the request is granted or ctx ends. With wait false it returns hold.ErrBusy
-// if the lock is held or waited for: it lists first, and creates nothing when that is visible.
+// if the request would have to wait: it lists first, and creates nothing when that is visible.
 func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, error) {
 	if q.err != nil {
 		return nil, q.err

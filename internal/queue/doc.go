@@ -77,12 +77,12 @@
 //
 // # A lost connection
 //
-// All watches of the connection end with an event that says nothing of their nodes (invariant 3),
-// so each waiter goes to step 2, and its listing waits for a connection. In the same session the
+// The watches of waiters end with an event that says nothing of their nodes (invariant 3), so each
+// waiter goes to step 2, and its listing waits for a connection. In the same session the
 // waiter keeps its nodes and its place, reads the permit count and sets new watches. In a new
 // session its nodes are gone with the old one (zkclient.ErrOver), and it starts over at the tail.
-// Nothing is granted meanwhile. A grant stays until its deadline passes, or the server says that
-// the session is over.
+// Only what came before the loss may still grant. A grant stays, and may be handed on, until its
+// deadline passes, or the server says that the session is over.
 //
 // # Fairness and wake-ups
 //
