@@ -51,9 +51,10 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 // is one term. The wait continues through lost connections, and through an expiry of the session,
 // after which the caller queues again at the tail.
 //
-// On failure no node stays in the queue, and the error matches ctx's error; zk.ErrClosing when the
-// connection was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with the
-// arguments of New, or that the directory's sequence numbers are used up.
+// On failure the node is deleted, in the background if ctx has ended (without the right DELETE it
+// stays as long as the session). The error matches ctx's error; zk.ErrClosing when the connection
+// was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with the arguments of
+// New, or that the directory's sequence numbers are used up.
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	h, err := e.campaign(ctx, true)
 	if err != nil {

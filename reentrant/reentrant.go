@@ -55,7 +55,8 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 // the hold. The wait continues through lost connections, and through an expiry of the session,
 // after which the caller queues again at the tail.
 //
-// On failure no hold is added and no node stays in the queue. The error matches ctx's error;
+// On failure no hold is added, and the node is deleted, in the background if ctx has ended (without
+// the right DELETE it stays as long as the session). The error matches ctx's error;
 // [zklocks.ErrLost] when the caller owns the lock but has lost it, until its last hold is released;
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing; or says what
 // is wrong with the arguments of New, or that the directory's sequence numbers are used up.

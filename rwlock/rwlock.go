@@ -67,9 +67,10 @@ func (k kinds) names() queue.Names {
 // through lost connections, and through an expiry of the session, after which the caller queues
 // again at the tail.
 //
-// On failure nothing is held and no node stays in the queue, and the error matches ctx's error;
-// zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing; or says what
-// is wrong with the arguments of New, or that the directory's sequence numbers are used up.
+// On failure nothing is held, and the node is deleted, in the background if ctx has ended (without
+// the right DELETE it stays as long as the session). The error matches ctx's error; zk.ErrClosing
+// when the connection was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
+// the arguments of New, or that the directory's sequence numbers are used up.
 func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "lock", m.writes.lock)
 }

@@ -47,7 +47,8 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 // later callers that ask for few. The wait continues through lost connections, and through an
 // expiry of the session, after which the caller queues again at the tail.
 //
-// On failure no permit is held and no node stays in the queue. The error matches ctx's error;
+// On failure no permit is held, and the nodes are deleted, in the background if ctx has ended
+// (without the right DELETE they stay as long as the session). The error matches ctx's error;
 // [ErrMismatch]; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is
 // missing; or says what is wrong: with the arguments of New; n < 1; [ErrTooMany] when n is greater
 // than the number of permits, also when that shrinks below n during the wait; or that the sequence
