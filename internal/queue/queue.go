@@ -64,9 +64,6 @@ type Queue struct {
 	view  dirView
 	local localNodes
 
-	// crowded says that the last listing had so many nodes that the next waiter will have to list,
-	// too. Then the reply to its create need not tell how many there are.
-	crowded atomic.Bool
 	// readable says that the client may read its own nodes: each client may, or it has read one.
 	// Then the server does not withhold the events of such nodes.
 	readable atomic.Bool

@@ -74,17 +74,10 @@ func (w *waiter) noWriterCached() bool {
 	return true
 }
 
-// touches reports whether the transaction that creates the nodes writes the directory's data. Where
-// that is optional it is left out when the reply would tell nothing: the queue is long, and the
-// header of the reply tells the token.
+// touches reports whether the transaction that creates the nodes writes the directory's data.
 func (q *Queue) touches(r Request) bool {
-	switch modes[q.cfg.Names.mode(r.Kind)].touch {
-	case touchRequired:
-		return true
-	case touchOptional:
-		return !q.untouchable.Load() && (!q.crowded.Load() || !q.client.HeaderZxidVerified())
-	}
-	return false
+	touch := modes[q.cfg.Names.mode(r.Kind)].touch
+	return touch == touchRequired || touch == touchOptional && !q.untouchable.Load()
 }
 
 // follow waits behind a node of this process that has the number before. Between the two no other

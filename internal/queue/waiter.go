@@ -160,7 +160,6 @@ func (q *Queue) visiblyBusy(ctx context.Context, sess int64, r Request, limit Li
 	if err != nil {
 		return err
 	}
-	q.crowded.Store(len(nodes) > limit.AllowedAhead)
 	if b := q.rule(r, limit).blockers(nodes, znode.Node{Seq: math.MaxInt64}); !b.clear() {
 		return hold.ErrBusy
 	}
@@ -221,7 +220,6 @@ func (w *waiter) list(ctx context.Context) (*survey, turn, error) {
 	if s.blockers.ahead() > 1 {
 		w.marker = true // a waiter behind may have two ahead, too
 	}
-	q.crowded.Store(len(nodes) > len(w.nodes)+w.limit.AllowedAhead)
 	return s, pending, nil
 }
 

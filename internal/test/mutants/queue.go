@@ -3,25 +3,6 @@ package main
 // ofTheLine: the names of nodes, their order, the rule, and the waiter.
 var ofTheLine = []mutant{
 	{
-		name: "writer-slips-into-a-long-line",
-		pkg:  "internal/queue",
-		why:  "a writer that comes into a long queue does not touch the directory, so readers that share a node do not hear of it",
-		in:   "touches",
-		old:  "case touchRequired:\n\t\treturn true\n\tcase touchOptional:",
-		new:  "case touchRequired, touchOptional:",
-		test: inQueue("TestAClaimTouchesTheDirectory"),
-	},
-	{
-		name: "long-line-never-short-again",
-		pkg:  "internal/queue",
-		why:  "each later waiter for a free lock lists the queue",
-		old:  "len(nodes) > len(w.nodes)+w.limit.AllowedAhead",
-		new:  "true",
-		test: inQueue("TestAClaimTouchesTheDirectory"),
-
-		unexplored: "it costs requests, and grants nothing",
-	},
-	{
 		name: "create-behind-a-check-overlooked",
 		pkg:  "internal/wire",
 		why:  "each waiter for a permit reads its own node to learn its token",

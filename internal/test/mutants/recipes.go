@@ -88,8 +88,8 @@ var ofTheRecipes = []mutant{
 		pkg:  "internal/queue",
 		why:  "readers that share a node go on joining, and the writer starves",
 		in:   "Queue.touches",
-		old:  "case touchRequired:\n\t\treturn true",
-		new:  "case touchRequired:\n\t\treturn false",
+		old:  "touch == touchRequired ||",
+		new:  "",
 		test: inRwlock("TestAQueuedWriterEndsTheJoining"),
 	},
 	{

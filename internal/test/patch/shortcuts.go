@@ -38,9 +38,6 @@ var Shortcuts = []Shortcut{
 	{"listings without a watch on writers", []Patch{{
 		Pkg: "internal/queue", In: "dirView.watches", Old: "if d.always {", New: "if d.always || true {",
 	}}},
-	{"creates without a touch in a long queue", []Patch{{
-		Pkg: "internal/queue", In: "Queue.touches", Old: "(!q.crowded.Load() || !q.client.HeaderZxidVerified())", New: "true",
-	}}},
 	{"token from the header", []Patch{{
 		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",
 	}}},
