@@ -3,6 +3,7 @@ package semaphore_test
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -126,6 +127,36 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 			}
 			s.Empty()
 		}
+	})
+}
+
+// The nodes that a waiter is about to watch are deleted, and its own with them. As many as must go
+// have gone, but no watch says that its node exists: it lists, and queues again.
+func TestTheBlockersOfAWaiterAreGoneTogetherWithItsNode(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		c := newClient(s, 2)
+		holds := []*zklocks.Hold{c.acquire(1), c.acquire(1)}
+		next := newClient(s, 2).wait(1, 3)
+		conn, p := s.Behind()
+		behind := &client{s, semaphore.New(locks.On(conn), s.Path, 2), conn}
+		listed := p.Next(proxy.ListOp, proxy.HoldReply)
+		before := test.Children(s, s.Witness, s.Dir)
+		a := behind.wait(1, 4)
+		<-listed.Fired()
+		release(s, holds[1])
+		release(s, next.Granted())
+		for _, name := range test.Children(s, s.Witness, s.Dir) {
+			if !slices.Contains(before, name) {
+				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
+			}
+		}
+		listed.Release()
+		h := a.Granted()
+		s.InLine(2)
+		s.Must(h.Verify(s.Ctx))
+		release(s, h)
+		release(s, holds[0])
+		s.Empty()
 	})
 }
 

@@ -73,42 +73,31 @@ func (w *waiter) waitListed(ctx context.Context, wait bool, next turn, err error
 	return next, err
 }
 
-// waitOnce lists once, and waits for as long as events can tell more about that listing.
+// waitOnce lists once and, if that does not grant, waits for one event.
 func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
-	s, next, err := w.list(ctx) // 2 list
-	if s == nil {
+	b, next, err := w.list(ctx) // 2 list
+	switch {
+	case b == nil:
+		return next, err
+	case b.clear(): // 3 compare
+		return w.confirm() // 5 recheck
+	case !wait:
+		return failed, hold.ErrBusy
+	}
+	w.local.setAhead(b.ahead()) // at least 1; 0 would say that it holds
+	w.tellAhead(b.ahead())
+	if next, err := w.waitEvent(ctx, b); next != pending { // 4 watch and wait
 		return next, err
 	}
-	defer s.close()
-	for {
-		switch {
-		case s.blockers.clear(): // 3 compare
-			return w.withReason(w.confirm(s))
-		case !wait:
-			return failed, hold.ErrBusy
-		case s.blockers.needListing():
-			return relist, nil
-		}
-		w.local.setAhead(s.blockers.ahead()) // at least 1; 0 would say that it holds
-		w.tellAhead(s.blockers.ahead())
-		if next, err := w.waitEvent(ctx, s); next != pending { // 4 watch and wait
-			return next, err
-		}
+	if !b.clear() || w.own == nil { // 3 compare; without a watch of its own no evidence (invariant 1)
+		return relist, nil
 	}
+	return w.confirm() // 5 recheck
 }
 
-// confirm is step 5 (invariant 1). A grant by an event needs evidence, no older than the event,
-// that the waiter's nodes exist: their watch.
-func (w *waiter) confirm(s *survey) turn {
-	if s.blockers.removed && w.own == nil {
-		return relist
-	}
-	return w.recheck()
-}
-
-// withReason adds to a turn the reason for which the nodes are gone.
-func (w *waiter) withReason(next turn) (turn, error) {
-	switch {
+// confirm is step 5. If the nodes are gone, it adds the reason.
+func (w *waiter) confirm() (turn, error) {
+	switch next := w.recheck(); {
 	case next != requeue:
 		return next, nil
 	case !w.queue.client.In(w.sess):

@@ -1,10 +1,6 @@
 package queue
 
-import (
-	"slices"
-
-	"github.com/zklocks/zklocks/internal/znode"
-)
+import "github.com/zklocks/zklocks/internal/znode"
 
 // A Mode is how a node wants the lock.
 type Mode uint8
@@ -21,8 +17,6 @@ const (
 var modes = [...]struct {
 	// waitsFor are the modes that it waits for when they are ahead.
 	waitsFor modeSet
-	// shared nodes hold at the same time.
-	shared bool
 	// exclusive nodes hold alone: no node ahead of one that holds is waited for by any node behind.
 	exclusive bool
 	// downgrade is how another node may come to stand in the place of a deleted one.
@@ -30,7 +24,7 @@ var modes = [...]struct {
 	// touch is whether a waiter writes the directory's data when it creates its node.
 	touch touch
 }{
-	Read:         {waitsFor: set(Write, CuratorWrite), shared: true},
+	Read:         {waitsFor: set(Write, CuratorWrite)},
 	Write:        {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, downgrade: announced, touch: touchRequired},
 	CuratorWrite: {waitsFor: set(Read, Write, CuratorWrite), exclusive: true, downgrade: silent, touch: touchRequired},
 	Mutex:        {waitsFor: set(Mutex), exclusive: true, touch: touchOptional},
@@ -89,9 +83,9 @@ func (names Names) mode(kind znode.Kind) Mode {
 // A rule says when a waiter may go: when at most allowed of the nodes ahead of its first one that
 // it waits for are left.
 //
-// While k > allowed of them exist, the waiter keeps the nearest allowed+1 watched, or more
-// (maxTogether). So at most k-allowed-1 are not watched, and k-allowed must be deleted before its
-// turn comes. By the pigeonhole principle at least one of those is watched: no wake-up is missed.
+// While k > allowed of them exist, the waiter keeps the nearest allowed+1 watched. So k-allowed-1
+// are not watched, and k-allowed must be deleted before its turn comes. By the pigeonhole principle
+// at least one of those is watched: no wake-up is missed.
 type rule struct {
 	names   Names
 	mode    Mode
@@ -117,13 +111,12 @@ func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	return false
 }
 
-// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the
-// events since. It is pure.
+// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the first
+// event since. It is pure.
 type blockers struct {
 	rule     rule
 	left     int          // how many there are
-	watched  []znode.Node // those of them to keep watched, the nearest first
-	removed  bool         // one was deleted since the listing
+	watched  []znode.Node // the nearest allowed+1 of them, the nearest first
 	replaced bool         // another node may stand in the place of a deleted one
 	mustSee  bool         // only a deletion that a watch has reported counts, see behind
 }
@@ -133,7 +126,7 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 	b := blockers{rule: r}
 	for i := len(queue) - 1; i >= 0; i-- {
 		if n := queue[i]; n.Seq < first.Seq && r.waitsFor(n) {
-			if b.left++; b.left <= r.allowed+1 || b.left == len(b.watched)+1 && b.joins(n) {
+			if b.left++; b.left <= r.allowed+1 {
 				if b.watched == nil {
 					b.watched = make([]znode.Node, 0, min(r.allowed, i)+1)
 				}
@@ -142,17 +135,6 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 		}
 	}
 	return b
-}
-
-// maxTogether bounds how many shared nodes right ahead are watched at once. A writer behind a
-// thousand readers, which leave in any order, learns with a few listings that all have left, and is
-// not woken a thousand times.
-const maxTogether = 16
-
-// joins reports whether n, which stands right ahead of the watched nodes, holds together with them.
-func (b *blockers) joins(n znode.Node) bool {
-	shared := func(n znode.Node) bool { return modes[b.rule.names.mode(n.Kind)].shared }
-	return len(b.watched) > 0 && len(b.watched) < maxTogether && shared(n) && shared(b.watched[len(b.watched)-1])
 }
 
 // behind returns the blockers of a waiter that knows of its predecessor alone. Only a watch that
@@ -165,30 +147,18 @@ func (r rule) behind(predecessor znode.Node) blockers {
 // clear reports whether so few blockers are left that it is the waiter's turn.
 func (b *blockers) clear() bool { return !b.replaced && b.left <= b.rule.allowed }
 
-// needListing reports whether only a new listing can tell more: some blockers were deleted, it is
-// not the waiter's turn, and too few of them are watched.
-func (b *blockers) needListing() bool {
-	return b.removed && !b.clear() && (b.replaced || len(b.watched) <= b.rule.allowed)
-}
-
-// allWatched reports whether it is the waiter's turn when enough of the watched blockers are
+// oneLeft reports whether it is the waiter's turn as soon as one of the watched blockers is
 // deleted: there are no others.
-func (b *blockers) allWatched() bool { return !b.replaced && b.left == len(b.watched) }
+func (b *blockers) oneLeft() bool { return b.left == len(b.watched) }
 
 // ahead returns how many blockers must go before it is the waiter's turn.
 func (b *blockers) ahead() int { return max(0, b.left-b.rule.allowed) }
 
-// remove strikes out a watched blocker that was deleted. seen says that its watch has reported the
-// deletion; otherwise the node did not exist when the watch was set. A node that is not watched may
-// not have been counted, and changes nothing.
+// remove strikes out one of the watched blockers, which was deleted. seen says that its watch has
+// reported that; otherwise the node did not exist when the watch was set. If it is not the waiter's
+// turn then, too few of those that are left are watched, and only another listing tells more.
 func (b *blockers) remove(n znode.Node, seen bool) {
-	i := slices.Index(b.watched, n)
-	if i < 0 {
-		return
-	}
-	b.watched = slices.Delete(b.watched, i, i+1)
 	b.left--
-	b.removed = true
 	if b.mustSee && !seen || b.rule.mayBeReplaced(n, seen) {
 		b.replaced = true
 	}
@@ -197,9 +167,9 @@ func (b *blockers) remove(n znode.Node, seen bool) {
 // mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes
 // none if there is no other.
 func (b *blockers) mayBeMarked() bool {
-	return !b.allWatched() && len(b.watched) > 0 && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
+	return !b.oneLeft() && len(b.watched) > 0 && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
 }
 
 // releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none
 // of them ahead.
-func (b *blockers) releasedByHolder() { b.left, b.watched, b.removed = 0, nil, true }
+func (b *blockers) releasedByHolder() { b.left = 0 }

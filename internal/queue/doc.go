@@ -12,9 +12,9 @@
 //  1. Create the nodes, exactly once, also if replies are lost (zkclient.Claim).
 //  2. List the queue.
 //  3. Compare: how many blockers are ahead? If few enough, go to step 5.
-//  4. Watch the nearest blockers. Watch the own nodes, too, if the deletion of these blockers may
-//     grant them. Wait for an event. A deletion removes the blocker: go to step 3. If that tells
-//     too little, or anything else happens, go to step 2.
+//  4. Watch the nearest blockers, and the own nodes, if the deletion of a blocker may grant them.
+//     Wait for an event. If it is such a deletion, compare again. If it is not the waiter's turn
+//     then, or anything else happens, go to step 2.
 //  5. Recheck, then hold.
 //
 // Several requests that are granted together, each in another directory, are created by one
@@ -86,13 +86,13 @@
 //
 // # Fairness and wake-ups
 //
-// A waiter watches the nearest allowed+1 blockers, and more only where these are readers that hold
-// together (rule). So a release wakes no herd: that of a writer the writer behind or all the
-// readers behind, whose turn it is; that of a permit as many waiters as there are permits at most,
-// and those whose turn it is not list again. No waiter is overtaken by a later one that it
-// conflicts with, but in two cases. Readers of one value join its node until the announcement of a
-// queued writer reaches their process. And with rwlock.WithHandoff, which a program asks for,
-// writers of one value pass the lock on.
+// A waiter watches the nearest allowed+1 blockers (rule). So a release wakes no herd: that of a
+// writer the writer behind or all the readers behind, whose turn it is; that of a reader the writer
+// right behind it; that of a permit as many waiters as there are permits at most, and those whose
+// turn it is not list again. No waiter is overtaken by a later one that it conflicts with, but in
+// two cases. Readers of one value join its node until the announcement of a queued writer reaches
+// their process. And with rwlock.WithHandoff, which a program asks for, writers of one value pass
+// the lock on.
 //
 // # Shortcuts
 //

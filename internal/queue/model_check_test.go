@@ -53,9 +53,8 @@ func (m *model) blocks(ahead, mine znode.Kind) bool {
 	return mine != znode.Read || ahead == znode.Write
 }
 
-// nearer counts the nodes that block member i, out of those that exist, from behind a place on,
-// where a node of that kind stands: of readers, other readers do not count.
-func (m *model) nearer(s *modelState, i int, exist nodeSet, place int, kind znode.Kind) int {
+// nearer counts the nodes that block member i, out of those that exist, from behind a place on.
+func (m *model) nearer(s *modelState, i int, exist nodeSet, place int) int {
 	own := m.own(s, i)
 	count := 0
 	for seq, p := range s.line {
@@ -69,8 +68,7 @@ func (m *model) nearer(s *modelState, i int, exist nodeSet, place int, kind znod
 			continue
 		}
 		for x := range (exist & m.at(nodeNo(p-1))).nodes {
-			together := kind == znode.Read && m.kind[x] == znode.Read
-			if m.blocks(m.kind[x], m.members[i].kind) && !together {
+			if m.blocks(m.kind[x], m.members[i].kind) {
 				count++
 			}
 		}
@@ -93,7 +91,7 @@ func (m *model) mayGo(s *modelState, i int, exist nodeSet) bool {
 	if m.members[i].kind == znode.Permit {
 		room = m.permits - m.members[i].nodes
 	}
-	return m.nearer(s, i, exist, -1, "") <= room
+	return m.nearer(s, i, exist, -1) <= room
 }
 
 // grant makes member i a holder, and checks that it may be one.
@@ -178,7 +176,7 @@ func (m *model) checkHerd(s *modelState, before nodeSet) {
 			woken++
 		}
 		for n := range hits.nodes {
-			if m.nearer(s, i, before, m.number(s, n), m.kind[n]) > max(0, m.permits-m.members[i].nodes) {
+			if m.nearer(s, i, before, m.number(s, n)) > max(0, m.permits-m.members[i].nodes) {
 				m.wrong = fmt.Errorf("%w: %s is woken by a node that is not among the nearest that block it", errHerd, m.name(i))
 			}
 		}

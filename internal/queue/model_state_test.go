@@ -60,6 +60,7 @@ func (s *nodeSet) add(n nodeNo)             { *s |= 1 << n }
 func (s nodeSet) all(of nodeSet) bool       { return s&of == of }
 func (s nodeSet) any(of nodeSet) bool       { return s&of != 0 }
 func (s nodeSet) without(o nodeSet) nodeSet { return s &^ o }
+func (s nodeSet) len() int                  { return bits.OnesCount16(uint16(s)) }
 
 // nodes calls yield for each node of the set.
 func (s nodeSet) nodes(yield func(nodeNo) bool) {

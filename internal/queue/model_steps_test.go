@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
@@ -217,11 +216,11 @@ func (m *model) turn(s *modelState, i int) blockers {
 	return t
 }
 
-// decide is the body of the loop in waiter.waitOnce.
+// decide is step 3, after a listing and after an event.
 func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 	me := &s.member[i]
 	if m.bug.countsWatched {
-		t.left = len(t.watched)
+		t.left = min(t.left, len(t.watched)-me.struck.len())
 	}
 	switch {
 	case t.clear() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
@@ -234,21 +233,18 @@ func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 			return
 		}
 		m.grant(s, i, how)
-	case t.needListing() && !m.bug.neverListsAgain:
+	case how != opTake && m.bug.neverListsAgain:
+		me.watched, me.missing = me.watched.without(me.struck), 0
+	case how != opTake:
 		m.seen.relists++
-		if how == opTake {
-			m.wrong = fmt.Errorf("%w: %s would list again and again, with nothing to wait for", errWake, m.name(i))
-		}
 		m.again(s, i)
-	case me.phase == inWatches:
-		me.watched, me.missing = me.watched&m.toWatch(s, i, t), 0
 	default:
 		me.phase = inWatches
 		me.watched, me.changed, me.marked, me.missing = 0, 0, 0, 0
 		me.pending = m.toWatch(s, i, t)
 		me.is &^= isNext | isMarking
 		switch {
-		case t.allWatched():
+		case t.oneLeft():
 			if !m.bug.strikesUnguarded {
 				me.is |= isNext
 			}

@@ -23,18 +23,7 @@ var (
 
 func permitRule(n, permits int) rule { return rule{permitNames, Permit, permits - n} }
 
-func writers(n znode.Node) bool { return n.Kind == znode.Write }
-
 var kindOf = map[byte]znode.Kind{'r': znode.Read, 'w': znode.Write, 'l': znode.Lock, 'p': znode.Permit}
-
-// manyReaders is a line of so many.
-func manyReaders(n int) string {
-	var words []string
-	for i := range n {
-		words = append(words, fmt.Sprintf("r%d", i+1))
-	}
-	return strings.Join(words, " ")
-}
 
 // inLine makes a line out of words such as "w3 r5": a kind and a number.
 func inLine(t testing.TB, words string) []znode.Node {
@@ -78,11 +67,8 @@ func TestTurn(t *testing.T) {
 		{"an empty line", lockRule, "", math.MaxInt64, true, ""},
 
 		{"a writer behind a reader", writeRule, "r1 w2", 2, false, "r1"},
-		{"a writer behind readers watches them all", writeRule, "r1 r2 r3 w4", 4, false, "r3 r2 r1"},
-		{"a writer behind readers behind a writer watches the readers", writeRule, "r1 w2 r3 r4 w5", 5, false, "r4 r3"},
+		{"a writer behind readers watches the nearest", writeRule, "r1 r2 r3 w4", 4, false, "r3"},
 		{"a writer behind a writer behind readers watches the writer", writeRule, "r1 r2 w3 w4", 4, false, "w3"},
-		{"a writer behind very many readers watches the nearest 16", writeRule, manyReaders(20) + " w21", 21, false,
-			"r20 r19 r18 r17 r16 r15 r14 r13 r12 r11 r10 r9 r8 r7 r6 r5"},
 		{"a reader among readers", readRule, "r1 r2 r3", 3, true, ""},
 		{"a reader behind a writer", readRule, "w1 r2", 2, false, "w1"},
 		{"a reader watches the nearest writer, past readers", readRule, "w1 w2 r3 r4 r5", 5, false, "w2"},
@@ -100,8 +86,8 @@ func TestTurn(t *testing.T) {
 	} {
 		line := inLine(t, c.line)
 		turn := c.rule.blockers(line, znode.Node{Seq: c.first})
-		if turn.clear() != c.goes || turn.needListing() {
-			t.Errorf("%s: may go %v, stale %v", c.what, turn.clear(), turn.needListing())
+		if turn.clear() != c.goes {
+			t.Errorf("%s: may go %v", c.what, turn.clear())
 		}
 		if !c.goes && inWords(turn.watched) != c.watch {
 			t.Errorf("%s: watches %q, want %q", c.what, inWords(turn.watched), c.watch)
@@ -114,42 +100,34 @@ func TestTurn(t *testing.T) {
 
 func TestGone(t *testing.T) {
 	for _, c := range []struct {
-		what        string
-		rule        rule
-		line        string
-		first       int64
-		gone        string
-		seen        bool
-		goes, stale bool
+		what  string
+		rule  rule
+		line  string
+		first int64
+		gone  string
+		seen  bool
+		goes  bool
 	}{
-		{"the only one ahead", lockRule, "l1 l2", 2, "l1", false, true, false},
-		{"one of two ahead: the other may have gone unwatched", lockRule, "l1 l2 l3", 3, "l2", false, false, true},
-		{"the one further ahead, which is not watched", lockRule, "l1 l2 l3", 3, "l1", false, false, false},
-		{"a node that is not ahead", lockRule, "l1 l2", 2, "l9", false, false, false},
-		{"the writer ahead of a reader, downgraded or not", readRule, "w1 r2", 2, "w1", false, true, false},
-		{"the reader ahead of a writer", writeRule, "r1 w2", 2, "r1", false, true, false},
-		{"the writer ahead of a writer: it may be a reader now", writeRule, "w1 w2", 2, "w1", false, false, true},
-		{"the writer ahead of a writer, whose deletion was seen", writeRule, "w1 w2", 2, "w1", true, true, false},
-		{"the last of several, one of which was a writer", writeRule, "w1 r2 w3", 3, "w1 r2", false, false, true},
-		{"the reader behind a writer", writeRule, "w1 r2 w3", 3, "r2", true, false, true},
-		{"one of the readers behind a writer", writeRule, "w1 r2 r3 w4", 4, "r3", true, false, false},
-		{"all of them: the writer may have gone unwatched", writeRule, "w1 r2 r3 w4", 4, "r3 r2", true, false, true},
-		{"one of two readers: the other is watched still", writeRule, "r1 r2 w3", 3, "r1", false, false, false},
-		{"two of two readers", writeRule, "r1 r2 w3", 3, "r1 r2", false, true, false},
-		{"those readers of very many that are watched", writeRule, manyReaders(17) + " w18", 18, manyReaders(17)[len("r1 "):], false, false, true},
-		{"as many as are watched", writeRule, manyReaders(16) + " w18", 18, manyReaders(16), false, true, false},
-		{"one of two permits", permitRule(1, 2), "p1 p2 p3", 3, "p1", false, true, false},
-		{"the other", permitRule(1, 2), "p1 p2 p3", 3, "p2", false, true, false},
-		{"one of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3", false, false, true},
-		{"two of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3 p2", false, true, false},
-		{"one of three ahead, two of three permits wanted", permitRule(2, 3), "p1 p2 p3 p4 p5", 4, "p2", false, false, true},
+		{"the only one ahead", lockRule, "l1 l2", 2, "l1", false, true},
+		{"one of two ahead: the other may have gone unwatched", lockRule, "l1 l2 l3", 3, "l2", false, false},
+		{"the writer ahead of a reader, downgraded or not", readRule, "w1 r2", 2, "w1", false, true},
+		{"the reader ahead of a writer", writeRule, "r1 w2", 2, "r1", false, true},
+		{"the writer ahead of a writer: it may be a reader now", writeRule, "w1 w2", 2, "w1", false, false},
+		{"the writer ahead of a writer, whose deletion was seen", writeRule, "w1 w2", 2, "w1", true, true},
+		{"the reader behind a writer", writeRule, "w1 r2 w3", 3, "r2", true, false},
+		{"the nearer of two readers: the other may have gone unwatched", writeRule, "r1 r2 w3", 3, "r2", true, false},
+		{"one of two permits", permitRule(1, 2), "p1 p2 p3", 3, "p1", false, true},
+		{"the other", permitRule(1, 2), "p1 p2 p3", 3, "p2", false, true},
+		{"one of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3", false, false},
+		{"two of three ahead, of two permits", permitRule(1, 2), "p1 p2 p3 p4", 4, "p3 p2", false, true},
+		{"one of three ahead, two of three permits wanted", permitRule(2, 3), "p1 p2 p3 p4 p5", 4, "p2", false, false},
 	} {
 		turn := c.rule.blockers(inLine(t, c.line), znode.Node{Seq: c.first})
 		for _, n := range inLine(t, c.gone) {
 			turn.remove(n, c.seen)
 		}
-		if turn.clear() != c.goes || turn.needListing() != c.stale {
-			t.Errorf("%s: may go %v, stale %v", c.what, turn.clear(), turn.needListing())
+		if turn.clear() != c.goes {
+			t.Errorf("%s: may go %v", c.what, turn.clear())
 		}
 	}
 }
@@ -289,7 +267,7 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 				t.Fatalf("line %q: watches %s, which is gone", inWords(line), inWords([]znode.Node{n}))
 			}
 		}
-		if n := len(watched); n <= rule.allowed || n > rule.allowed+1 && (n > maxTogether || slices.ContainsFunc(watched, writers)) {
+		if len(watched) != rule.allowed+1 {
 			t.Fatalf("watches %q, want %d", inWords(watched), rule.allowed+1)
 		}
 		if k == len(order) || len(line) == 0 {
@@ -305,7 +283,7 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 		replaced := slices.ContainsFunc(line, func(n znode.Node) bool { return n.Seq == gone.Seq })
 		if slices.Contains(watched, gone) {
 			watching.remove(gone, !replaced)
-			if watching.needListing() {
+			if !watching.clear() {
 				watching = rule.blockers(line, me)
 			}
 		} else if recompute(rule, line, first) {

@@ -100,15 +100,14 @@ func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, erro
 		}
 		w.tellAhead(n + 1)
 	}
-	s := &survey{blockers: w.queue.rule(w.request, w.limit).behind(predecessor.node)}
-	defer s.close()
-	if next, err := w.waitEvent(ctx, s); next != pending {
+	b := w.queue.rule(w.request, w.limit).behind(predecessor.node)
+	if next, err := w.waitEvent(ctx, &b); next != pending {
 		return next, err
 	}
-	if !s.blockers.clear() || !predecessor.isFirst() {
+	if !b.clear() || !predecessor.isFirst() {
 		return relist, nil
 	}
-	return w.withReason(w.confirm(s))
+	return w.confirm()
 }
 
 // A release marker tells the waiter behind that the deleted node held, so that none was ahead of

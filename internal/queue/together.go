@@ -239,7 +239,7 @@ func (all waiters) confirm(ctx context.Context) (behind waiters, next turn, err 
 		next, err := w.exists(ctx, own[:len(w.nodes)])
 		own = own[len(w.nodes):]
 		if next == pending {
-			next, err = w.withReason(w.recheck())
+			next, err = w.confirm()
 		}
 		switch next {
 		case granted:

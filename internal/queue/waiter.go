@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/hashicorp/go-multierror"
@@ -176,22 +175,8 @@ func (w *waiter) usable() error {
 	return nil
 }
 
-// A survey is one listing and what the waiter has learned since.
-type survey struct {
-	blockers blockers
-	watches  []*zkclient.Watch // on blockers.watched, in that order; nil: not set yet
-	aclCheck *time.Timer       // nil before they are set
-	delay    time.Duration     // what it was set to
-}
-
-func (s *survey) close() {
-	if s.aclCheck != nil {
-		s.aclCheck.Stop()
-	}
-}
-
-// list is step 2. Without a survey the waiter goes on with the turn and the error.
-func (w *waiter) list(ctx context.Context) (*survey, turn, error) {
+// list is step 2. Without blockers the waiter goes on with the turn and the error.
+func (w *waiter) list(ctx context.Context) (*blockers, turn, error) {
 	q := w.queue
 	if w.lease.Alive() != nil {
 		if err := q.client.Refresh(ctx, w.sess); err != nil {
@@ -216,11 +201,11 @@ func (w *waiter) list(ctx context.Context) (*survey, turn, error) {
 	if err := w.nodes[0].Alone(nodes); err != nil {
 		return nil, failed, err
 	}
-	s := &survey{blockers: q.rule(w.request, w.limit).blockers(nodes, w.nodes[0])}
-	if s.blockers.ahead() > 1 {
+	b := q.rule(w.request, w.limit).blockers(nodes, w.nodes[0])
+	if b.ahead() > 1 {
 		w.marker = true // a waiter behind may have two ahead, too
 	}
-	return s, pending, nil
+	return &b, pending, nil
 }
 
 // errNodeGone says that the waiter's nodes are gone, or another session's.

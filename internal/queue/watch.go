@@ -21,16 +21,22 @@ import (
 // change of the limit whose event is withheld is found in the same way.
 const aclCheckDelay = 5 * time.Second
 
-// waitEvent is step 4: it watches the blockers, if that has not been done since the listing, and
-// waits for the first event.
-func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
-	b := &s.blockers
-	if s.watches == nil {
-		if next, err := w.watch(ctx, s); next != pending || b.removed {
-			return next, err
-		}
+// waitEvent is step 4: it watches the blockers and, unless one does not exist any more, waits for
+// the first event. If the turn is pending then, blockers were removed.
+func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
+	watches, next, err := w.watch(ctx, b)
+	if next != pending {
+		return next, err
 	}
-	i, event, next, err := w.firstEvent(ctx, s)
+	if slices.Contains(watches, nil) {
+		for i, n := range b.watched {
+			if watches[i] == nil {
+				b.remove(n, false)
+			}
+		}
+		return pending, nil
+	}
+	i, event, next, err := w.firstEvent(ctx, b, watches)
 	switch {
 	case next != pending:
 		return next, err
@@ -38,50 +44,35 @@ func (w *waiter) waitEvent(ctx context.Context, s *survey) (turn, error) {
 		return relist, nil // another event than the deletion of a blocker
 	case zkclient.Released(event):
 		b.releasedByHolder()
-		return pending, nil
+	default:
+		b.remove(b.watched[i], true)
 	}
-	b.remove(b.watched[i], true)
-	s.watches = slices.Delete(s.watches, i, i+1)
 	return pending, nil
 }
 
-// watch sets the watches of a survey with one request: on the blockers and, if an event may grant
-// the waiter's nodes, on these. A blocker that does not exist is removed.
-func (w *waiter) watch(ctx context.Context, s *survey) (turn, error) {
-	q, b := w.queue, &s.blockers
-	blockers := slices.Clone(b.watched)
+// watch sets watches with one request: on the blockers and, if an event may grant the waiter's
+// nodes, on these. It returns those on the blockers; nil for one that does not exist.
+func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, turn, error) {
+	q, n := w.queue, len(b.watched)
 	marker := ""
 	if b.mayBeMarked() {
 		marker = q.marker
 	}
-	nodes := blockers
-	if marker != "" || b.allWatched() { // otherwise no event grants, and the next listing is the evidence
-		nodes = slices.Concat(blockers, w.nodes)
+	nodes, beside := b.watched, []string(nil)
+	if marker != "" || b.oneLeft() { // otherwise no event grants, and the next listing is the evidence
+		nodes = slices.Concat(b.watched, w.nodes)
+		beside = w.beside // the client keeps these watches: waiters.confirm finds them there
 	}
-	paths := q.paths(nodes)
-	if len(nodes) > len(blockers) {
-		paths = append(paths, w.beside...) // the client keeps these watches: waiters.confirm finds them there
-	}
-	watches, err := q.client.WatchNodes(ctx, w.sess, marker, paths)
+	watches, err := q.client.WatchNodes(ctx, w.sess, marker, append(q.paths(nodes), beside...))
 	if err != nil {
-		return failed, Explain(err, "READ on the nodes in "+q.dir)
+		return nil, failed, Explain(err, "READ on the nodes in "+q.dir)
 	}
-	if own := watches[len(blockers):len(nodes)]; len(own) > 0 {
+	if own := watches[n:len(nodes)]; len(own) > 0 {
 		if next, err := w.exists(ctx, own); next != pending {
-			return next, err
+			return nil, next, err
 		}
 	}
-	s.watches = make([]*zkclient.Watch, 0, len(blockers))
-	s.delay = aclCheckDelay
-	s.aclCheck = time.NewTimer(s.delay)
-	for i, n := range blockers {
-		if watches[i] == nil {
-			b.remove(n, false)
-		} else {
-			s.watches = append(s.watches, watches[i])
-		}
-	}
-	return pending, nil
+	return watches[:n], pending, nil
 }
 
 // exists takes watches on the waiter's nodes as evidence that these exist (invariant 1).
@@ -107,18 +98,21 @@ const (
 )
 
 // firstEvent waits for the first event: that of the blocker watched[i], or another.
-func (w *waiter) firstEvent(ctx context.Context, s *survey) (i int, event zk.Event, next turn, err error) {
+func (w *waiter) firstEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (i int, event zk.Event, next turn, err error) {
+	delay := aclCheckDelay
+	check := time.NewTimer(delay)
+	defer check.Stop()
 	for {
-		i, event, err = w.first(ctx, s.watches, s.aclCheck.C)
+		i, event, err = w.first(ctx, watches, check.C)
 		switch {
 		case err != nil:
 			return i, event, failed, err
 		case i != checkACL:
 			return i, event, pending, nil
 		}
-		s.delay *= 2
-		s.aclCheck.Reset(s.delay)
-		if next, err := w.readNodes(ctx, slices.Concat(s.blockers.watched, w.nodes)); next != pending {
+		delay *= 2
+		check.Reset(delay)
+		if next, err := w.readNodes(ctx, slices.Concat(b.watched, w.nodes)); next != pending {
 			return i, event, next, err
 		}
 		if !w.readLimit(ctx) {

@@ -34,7 +34,7 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "the number of permits has shrunk while another lock was waited for, and more are held than there are",
 		in:   "waiters.confirm",
-		old:  "next, err = w.withReason(w.recheck())",
+		old:  "next, err = w.confirm()",
 		new:  "next = granted",
 		test: inRoot("TestALimitThatShrinksWithTheLastTurnIsKept"),
 		kind: "together and shrunk",

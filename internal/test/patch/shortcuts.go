@@ -21,7 +21,7 @@ var Shortcuts = []Shortcut{
 	}}},
 	{"release markers", []Patch{
 		{Pkg: "internal/queue", In: "Grant.leavesMarker", Old: "return g.marker && ", New: "return false && g.marker && "},
-		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
+		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.oneLeft() && ", New: "return false && !b.oneLeft() && "},
 	}},
 	{"watches by one request", []Patch{{
 		Pkg: "internal/zkclient", In: "Client.set", Old: "if all[0].key.bare {", New: `if all[0].key.marker == "" {
@@ -31,9 +31,6 @@ var Shortcuts = []Shortcut{
 			}
 			each.Wait()
 		} else if all[0].key.bare {`,
-	}}},
-	{"readers ahead watched together", []Patch{{
-		Pkg: "internal/queue", In: "blockers.joins", Old: "return len(b.watched) > 0 && ", New: "return false && len(b.watched) > 0 && ",
 	}}},
 	{"listings without a watch on writers", []Patch{{
 		Pkg: "internal/queue", In: "dirView.watches", Old: "if d.always {", New: "if d.always || true {",
