@@ -26,6 +26,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -121,6 +122,9 @@ func TestBothCountRealTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-lost.Fired()
+	for _, o := range []observe.Observer{prom, otel} { // a real one takes a session timeout
+		o.Overdue(observe.Overdue{Lock: observe.Lock{Path: root, Kind: observe.Mutex}})
+	}
 	// And one hold is lost.
 	queue, err := mu.Queue(t.Context())
 	if err != nil || len(queue) != 1 {
@@ -155,6 +159,10 @@ func TestBothCountRealTraffic(t *testing.T) {
 	}
 	if n := sums(f["zklocks_lost_total"], "kind"); n["mutex"] != 1 {
 		t.Errorf("lost: %v", n)
+	}
+	name := "zklocks_overdue_total"
+	if p, o := sums(f[name], "kind")["mutex"], exported(t, reader, name)["mutex"]; p != 1 || o != 1 {
+		t.Errorf("%s: Prometheus has %v, OpenTelemetry %v", name, p, o)
 	}
 	if n := sums(f["zklocks_retries_total"], "op"); n["create"] == 0 {
 		t.Errorf("retries: %v", n)
