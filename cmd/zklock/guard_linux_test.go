@@ -136,43 +136,40 @@ func TestTheGuardOutlivesWhatEndsTheCommand(t *testing.T) {
 	overtakenWhileStopped(t, c, path, group)
 }
 
-// On a busy machine the guard starts late, and reads late for how much longer the command may run.
-func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
-	t.Parallel()
+// sleeps starts a command that runs until it is ended, and a guard of it.
+func sleeps(t *testing.T) (g *watcher, ended <-chan struct{}) {
+	t.Helper()
 	command := exec.Command("sleep", "1000")
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = command.Process.Kill() })
-	guard, err := startGuard()
+	over := make(chan struct{})
+	go func() { _ = command.Wait(); close(over) }()
+	t.Cleanup(func() { _ = command.Process.Kill(); <-over })
+	g, err := startGuard()
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard.guards(command.Process.Pid)
+	g.guards(command.Process.Pid)
+	return g, over
+}
+
+// On a busy machine the guard starts late, and reads late for how much longer the command may run.
+func TestAGuardThatReadsLateEndsTheCommandInTime(t *testing.T) {
+	t.Parallel()
+	guard, ended := sleeps(t)
 	if err := guard.tell("left %d %d", time.Hour, time.Now().Add(-2*time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
-	test.Within(t, soon, "the command is dead", func() { _ = command.Wait() })
+	test.Within(t, soon, "the command is dead", func() { <-ended })
 	guard.done()
 }
 
 // What the guard reads late may be out of date: zklock has allowed more since.
 func TestAGuardThatReadsLateGoesByTheLastLine(t *testing.T) {
 	t.Parallel()
-	command := exec.Command("sleep", "1000")
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	t.Cleanup(func() { _ = command.Process.Kill(); <-ended })
-	go func() { _ = command.Wait(); close(ended) }()
-	guard, err := startGuard()
-	if err != nil {
-		t.Fatal(err)
-	}
-	guard.guards(command.Process.Pid)
+	guard, ended := sleeps(t)
 	// Both at once, as they lie in the pipe.
 	if err := guard.tell("left 1 1\nleft %d %d", time.Hour, time.Now().UnixNano()); err != nil {
 		t.Fatal(err)
