@@ -230,7 +230,7 @@ func TestAWriterBehindReadersThatWait(t *testing.T) {
 		first.Stop()
 		s.CatchUp(w.conn)
 		if n := w.proxy.Seen(proxy.ListOp); n != 1 {
-			s.Errorf("%d listings: the other reader is watched still", n)
+			s.Errorf("%d listings: only the nearer reader is watched", n)
 		}
 		second.Stop() // without a marker, and none was watched for
 		test.Eventually(s, soon, "it lists again", func() bool { return w.proxy.Seen(proxy.ListOp) == 2 })

@@ -43,7 +43,7 @@ func acquire(ctx context.Context, parts []Part, wait bool) (grants, error) {
 type turn int
 
 const (
-	pending turn = iota // not yet: wait for the next event
+	pending turn = iota // not decided: go on with the next step
 	granted             // it is the waiter's turn
 	relist              // what the waiter knows does not tell: list again
 	requeue             // the waiter's nodes are gone: start over at the tail

@@ -114,11 +114,10 @@ func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 // blockers are the nodes that a waiter waits for, as far as it knows from one listing and the first
 // event since. It is pure.
 type blockers struct {
-	rule     rule
-	left     int          // how many there are
-	watched  []znode.Node // the nearest allowed+1 of them, the nearest first
-	replaced bool         // another node may stand in the place of a deleted one
-	mustSee  bool         // only a deletion that a watch has reported counts, see behind
+	rule    rule
+	left    int          // how many there are
+	watched []znode.Node // the nearest allowed+1 of them, the nearest first
+	mustSee bool         // only a deletion that a watch has reported counts, see behind
 }
 
 // blockers reads a listing, which is in order, for the waiter whose first node is first.
@@ -145,7 +144,7 @@ func (r rule) behind(predecessor znode.Node) blockers {
 }
 
 // clear reports whether so few blockers are left that it is the waiter's turn.
-func (b *blockers) clear() bool { return !b.replaced && b.left <= b.rule.allowed }
+func (b *blockers) clear() bool { return b.left <= b.rule.allowed }
 
 // oneLeft reports whether it is the waiter's turn as soon as one of the watched blockers is
 // deleted: there are no others.
@@ -158,16 +157,16 @@ func (b *blockers) ahead() int { return max(0, b.left-b.rule.allowed) }
 // reported that; otherwise the node did not exist when the watch was set. If it is not the waiter's
 // turn then, too few of those that are left are watched, and only another listing tells more.
 func (b *blockers) remove(n znode.Node, seen bool) {
-	b.left--
 	if b.mustSee && !seen || b.rule.mayBeReplaced(n, seen) {
-		b.replaced = true
+		return // perhaps not deleted, or another node stands in its place
 	}
+	b.left--
 }
 
 // mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes
 // none if there is no other.
 func (b *blockers) mayBeMarked() bool {
-	return !b.oneLeft() && len(b.watched) > 0 && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
+	return !b.oneLeft() && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
 }
 
 // releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none

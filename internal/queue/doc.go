@@ -13,8 +13,8 @@
 //  2. List the queue.
 //  3. Compare: how many blockers are ahead? If few enough, go to step 5.
 //  4. Watch the nearest blockers, and the own nodes, if the deletion of a blocker may grant them.
-//     Wait for an event. If it is such a deletion, compare again. If it is not the waiter's turn
-//     then, or anything else happens, go to step 2.
+//     Wait for an event, unless a blocker is gone by then. If a blocker was deleted, compare again.
+//     If it is not the waiter's turn then, or anything else happens, go to step 2.
 //  5. Recheck, then hold.
 //
 // Several requests that are granted together, each in another directory, are created by one
@@ -71,7 +71,7 @@
 //     connection. Unless that finds all the nodes, those that it finds are deleted, and others are
 //     created under another id. [no-search-for-a-lost-create]
 //  11. After a reconnect a waiter lists, and reads the permit count.
-//     [strike-outs-kept-over-a-reconnect]
+//     [event-from-before-a-reconnect-grants]
 //  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see package liveness.
 //     [heartbeat-by-a-sync]
 //

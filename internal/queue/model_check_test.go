@@ -21,8 +21,7 @@ var (
 	// errWake: no member sleeps whose turn it is.
 	errWake = errors.New("P-wake")
 	// errHerd: a deletion wakes only the members that had the node among the nearest allowed+1 that
-	// block them, or among the readers right ahead of them, so at most one member that wants the
-	// lock exclusively.
+	// block them, so at most one member that wants the lock exclusively.
 	errHerd = errors.New("P-herd")
 	// errOrphan: when nothing is left to happen, the queue is empty.
 	errOrphan = errors.New("P-orphan")

@@ -60,7 +60,6 @@ func (s *nodeSet) add(n nodeNo)             { *s |= 1 << n }
 func (s nodeSet) all(of nodeSet) bool       { return s&of == of }
 func (s nodeSet) any(of nodeSet) bool       { return s&of != 0 }
 func (s nodeSet) without(o nodeSet) nodeSet { return s &^ o }
-func (s nodeSet) len() int                  { return bits.OnesCount16(uint16(s)) }
 
 // nodes calls yield for each node of the set.
 func (s nodeSet) nodes(yield func(nodeNo) bool) {
@@ -94,7 +93,6 @@ type faults struct{ expiries, cancels, crashes, losses, thefts uint8 }
 type modelClient struct {
 	seen    nodeSet // nodes that exist as far as the client has heard
 	listed  nodeSet // its last listing
-	struck  nodeSet // those that it has seen go since then
 	pending nodeSet // the watches it has still to set
 	watched nodeSet // the watches it waits for, fired or not
 	changed nodeSet // those of them that were downgraded, so that their watch tells of a change
@@ -112,8 +110,8 @@ type phase uint8
 const (
 	inOutside  phase = iota // not in line, about to come
 	inMade                  // its nodes exist, and the reply says that it may be its turn
-	inSurveys               // lists the line and watches its own nodes, in any order
-	inDecides               // both are answered, and say that it is its turn
+	inSurveys               // lists the line
+	inDecides               // has listed, and it is its turn
 	inWatches               // sets watches on the nearest blockers, then waits
 	inHolds                 // believes that it holds
 	inLeaves                // its nodes are about to be deleted

@@ -21,7 +21,7 @@ const (
 	opShortcut           // the reply says that there is room
 	opList
 	opGuard    // watch the own nodes
-	opTake     // listed and guarded: look, then hold
+	opTake     // listed: look, then hold
 	opWatch    // a blocker
 	opSettle   // all watches are answered, some with NoNode
 	opEvent    // a watched blocker was deleted
@@ -203,15 +203,15 @@ func (m *model) list(s *modelState, nodes nodeSet) nodeSet {
 	return listed
 }
 
-// turn is what the rule says of the last listing, and of the nodes deleted since.
+// turn is what the rule says of the last listing.
 func (m *model) turn(s *modelState, i int) blockers {
 	first := m.named(s, m.own(s, i))[0]
 	if m.bug.laterWritersBlock && first.Kind == znode.Read {
 		first.Seq = math.MaxInt64
 	}
 	t := m.rules[i].blockers(m.named(s, s.member[i].listed), first)
-	for n := range s.member[i].struck.nodes {
-		t.remove(m.names[n][m.number(s, n)], true) // with a successor in its place it would have listed again
+	if m.bug.countsWatched {
+		t.left = len(t.watched)
 	}
 	return t
 }
@@ -219,9 +219,6 @@ func (m *model) turn(s *modelState, i int) blockers {
 // decide is step 3, after a listing and after an event.
 func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 	me := &s.member[i]
-	if m.bug.countsWatched {
-		t.left = min(t.left, len(t.watched)-me.struck.len())
-	}
 	switch {
 	case t.clear() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
 		m.seen.relists++
@@ -233,8 +230,6 @@ func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 			return
 		}
 		m.grant(s, i, how)
-	case how != opTake && m.bug.neverListsAgain:
-		me.watched, me.missing = me.watched.without(me.struck), 0
 	case how != opTake:
 		m.seen.relists++
 		m.again(s, i)
@@ -351,7 +346,10 @@ func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 	for n := range gone.nodes {
 		t.remove(m.names[n][m.number(s, n)], how == opEvent || m.bug.strikesMissing)
 	}
-	s.member[i].struck |= gone
+	if me := &s.member[i]; m.bug.neverListsAgain && !t.clear() {
+		me.listed, me.watched, me.missing = me.listed.without(gone), me.watched.without(gone), 0
+		return
+	}
 	m.decide(s, i, &t, how)
 }
 

@@ -261,7 +261,7 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 		if want {
 			return
 		}
-		watched := slices.Clone(watching.watched)
+		watched := watching.watched
 		for _, n := range watched {
 			if !slices.Contains(line, n) {
 				t.Fatalf("line %q: watches %s, which is gone", inWords(line), inWords([]znode.Node{n}))

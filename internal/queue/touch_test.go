@@ -33,16 +33,13 @@ func TestAClaimTouchesTheDirectory(t *testing.T) {
 					return dir.Version
 				}
 				request := Request{Kind: znode.Lock, Nodes: 1}
-				for _, wait := range []bool{true, false} {
-					g, err := x.queue.Acquire(x.Context(), request, true) // makes the directory
-					x.must(nil, err)
-					x.must(nil, g.Release(x.Context()))
+				for i := range 3 { // into an empty queue, then behind others
 					before := version()
-					g, err = x.queue.Acquire(x.Context(), request, wait)
+					all, err := enqueue(x.Context(), []Part{{Queue: x.queue, Request: request}}, true)
 					x.must(nil, err)
-					x.must(nil, g.Release(x.Context()))
+					x.Cleanup(all[0].lease.End)
 					if n := version() - before; n != tc.want {
-						x.Errorf("wait %v: it touches the directory %d times, want %d", wait, n, tc.want)
+						x.Errorf("behind %d: it touches the directory %d times, want %d", i, n, tc.want)
 					}
 				}
 			})
