@@ -128,8 +128,11 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		case unknown:
 			// On this connection a quorum request is ordered after the transaction, whatever became
 			// of that.
-			err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1})
-			if err != zk.ErrNoNode {
+			switch err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1}); err {
+			case nil, zk.ErrNoAuth: // it exists: a server looks for a node before it looks at its ACL
+				return nil
+			case zk.ErrNoNode: // it was not done: again
+			default:
 				return err
 			}
 		}

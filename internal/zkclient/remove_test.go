@@ -213,20 +213,22 @@ func TestRemoveGivesUpEachWornDirectory(t *testing.T) {
 
 func TestReplaceFindsOutWhatBecameOfIt(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
-		t.Run(action.String(), func(t *testing.T) {
-			t.Parallel()
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				l := newLine(t, v, 10*time.Second)
-				old := l.claim(t, 1)[0]
-				next := old.As(znode.Read)
-				f := l.Next(proxy.MoveOp, action)
-				must(t, l.client.Replace(l.sess, l.dir, old, next, nil, open))
-				fired(t, f)
-				if left := l.children(t); len(left) != 1 || left[0] != next.Name {
-					t.Errorf("left: %q", left)
-				}
+		for rights, acl := range map[string][]zk.ACL{"all rights": open, "no READ": zk.WorldACL(zk.PermAll &^ zk.PermRead)} {
+			t.Run(action.String()+", "+rights, func(t *testing.T) {
+				t.Parallel()
+				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+					l := newLine(t, v, 10*time.Second)
+					old := l.claim(t, 1)[0]
+					next := old.As(znode.Read)
+					f := l.Next(proxy.MoveOp, action)
+					must(t, l.client.Replace(l.sess, l.dir, old, next, nil, acl))
+					fired(t, f)
+					if left := l.children(t); len(left) != 1 || left[0] != next.Name {
+						t.Errorf("left: %q", left)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

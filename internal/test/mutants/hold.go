@@ -310,6 +310,17 @@ var ofTheHold = []mutant{
 		unexplored: "no worker detaches a context from a hold's",
 	},
 	{
+		name: "replaced-node-that-may-not-be-read-taken-for-none",
+		pkg:  "internal/zkclient",
+		why:  "a downgrade whose reply is lost seems refused: the holder writes beside readers, and its read node stays",
+		in:   "Client.Replace",
+		old:  "case nil, zk.ErrNoAuth:",
+		new:  "case nil:",
+		test: inSession("TestReplaceFindsOutWhatBecameOfIt"),
+
+		unexplored: "its clients may read their nodes",
+	},
+	{
 		name:       "release-ignores-the-deadline-of-its-context",
 		pkg:        "internal/hold",
 		why:        "Release drops the deadline of its context together with the context",

@@ -211,8 +211,8 @@ var ofTheSession = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "only a look at which node is there tells",
 		in:   "Client.Replace",
-		old:  `if err != zk.ErrNoNode {`,
-		new:  `if err = nil; session != 0 {`,
+		old:  "case nil, zk.ErrNoAuth:",
+		new:  "case nil, zk.ErrNoAuth, zk.ErrNoNode:",
 		test: inSession("TestReplaceFindsOutWhatBecameOfIt"),
 	},
 	{
