@@ -109,7 +109,7 @@ type Bound struct {
 // the limit.
 func (s *State) Bound(ctx context.Context) Bound {
 	NeedContext(ctx)
-	if s.listeners.Load() == nil || ctx.Err() != nil { // no context of this hold exists, or ctx has ended
+	if ctx.Err() != nil || s.listeners.Load() == nil { // ctx has ended, or no context of this hold exists
 		return Bound{ctx: ctx}
 	}
 	return Bound{s, ctx}
@@ -124,15 +124,16 @@ func (b Bound) Context() (limit context.Context, stop context.CancelFunc) {
 	if b.state == nil {
 		return limit, func() {}
 	}
-	b.state.Tell() // the goroutine that has ended the hold may not have ended its contexts yet
+	replaced := false // to compare the two may panic: a context may be of a type that has no equality
+	b.state.Tell()    // the goroutine that has ended the hold may not have ended its contexts yet
 	for limit.Err() != nil || belowEnded(limit) {
 		parent, ok := limit.Value(parentKey{b.state}).(context.Context)
 		if !ok {
 			break
 		}
-		limit = parent
+		limit, replaced = parent, true
 	}
-	if at, ok := b.ctx.Deadline(); ok && limit != b.ctx {
+	if at, ok := b.ctx.Deadline(); ok && replaced {
 		return context.WithDeadline(limit, at)
 	}
 	return limit, func() {}

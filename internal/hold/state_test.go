@@ -384,6 +384,28 @@ func TestContextsThatShareAnEnd(t *testing.T) {
 	}
 }
 
+// A context may be of a type that has no equality.
+func TestBoundOfAContextThatCannotBeCompared(t *testing.T) {
+	type listed struct {
+		context.Context
+		_ []int
+	}
+	parent, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for i, name := range []string{"any", "its own"} {
+		l := begin(alive)
+		ctx := []context.Context{parent, l.Context(parent)}[i]
+		bound := l.Bound(listed{Context: ctx})
+		_ = l.Release()
+		limit, stop := bound.Context()
+		defer stop()
+		want, _ := parent.Deadline()
+		if at, _ := limit.Deadline(); limit.Err() != nil || !at.Equal(want) {
+			t.Errorf("%s: %v, deadline %v, want %v", name, limit.Err(), at, want)
+		}
+	}
+}
+
 func TestBound(t *testing.T) {
 	at := func(ctx context.Context) time.Time { at, _ := ctx.Deadline(); return at }
 	for i := range 6 {
