@@ -616,6 +616,16 @@ func TestALingeringReadLock(t *testing.T) {
 			s.Empty()
 		})
 	})
+	t.Run("is none of a call that gives up", func(t *testing.T) {
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			makeDir(s)
+			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
+			// It ends when the node is there, and does not tell the wait.
+			_, err := c.RLock(endingContext{s.Ctx, func() bool { return c.proxy.Seen(proxy.CreateOp) > 0 }})
+			s.Is(err, context.Canceled)
+			s.Empty()
+		})
+	})
 	t.Run("is gone when its node is deleted", func(t *testing.T) {
 		contract.InMemory(t, "", func(s *contract.Stage) {
 			c := direct(s).with(rwlock.WithReadLinger(time.Hour))
@@ -728,4 +738,17 @@ func panics(t testing.TB, call func()) {
 		}
 	}()
 	call()
+}
+
+// endingContext ends when ended says so. Its Done channel does not tell.
+type endingContext struct {
+	context.Context
+	ended func() bool
+}
+
+func (c endingContext) Err() error {
+	if c.ended() {
+		return context.Canceled
+	}
+	return nil
 }

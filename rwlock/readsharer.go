@@ -73,8 +73,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 		return nil, p.err
 	}
 	if err := zkclient.Ended(ctx); err != nil {
-		p.shared.grant.GiveUp(err)
-		_ = p.shared.leave(ctx)
+		p.shared.drop(ctx, err)
 		return nil, err
 	}
 	return p.shared, nil
@@ -180,8 +179,7 @@ func (r *readSharer) quit(p *pendingRead, err error) {
 	select {
 	case <-p.done:
 		if p.shared != nil {
-			p.shared.grant.GiveUp(err)
-			_ = p.shared.leave(queue.NoWait)
+			p.shared.drop(queue.NoWait, err)
 		}
 		return
 	default:

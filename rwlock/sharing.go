@@ -115,6 +115,14 @@ func (g *sharedGrant) leave(ctx context.Context) error {
 	return nil
 }
 
+// drop ends the share of a reader that gives up because of err. It leaves no idle grant behind.
+func (g *sharedGrant) drop(ctx context.Context, err error) {
+	g.grant.GiveUp(err)
+	if g.readers.Add(-1) <= 0 {
+		g.releaseIdle(ctx)
+	}
+}
+
 // keep makes sure that an idle grant ends.
 func (g *sharedGrant) keep() {
 	if g.kept.CompareAndSwap(false, true) {

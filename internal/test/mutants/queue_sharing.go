@@ -271,7 +271,7 @@ var ofTheShared = []mutant{
 		name: "canceled-reader-counts-on",
 		pkg:  "rwlock",
 		why:  "it got an error, and counts as a holder forever",
-		old:  `_ = p.shared.leave(ctx)`,
+		old:  `p.shared.drop(ctx, err)`,
 		new:  ``,
 		test: inRwlock("TestACancellationAtTheGrantLeavesNoHold"),
 		kind: "crowded and rash",
