@@ -15,6 +15,11 @@ import (
 
 var virtualTimeouts = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}
 
+// aBubble has room for one: a bubble takes all the processor time that it gets, and with many of
+// them a goroutine of a test in real time, beside them in this process, waits longer than its
+// connection may.
+var aBubble = make(chan struct{}, 1)
+
 // inVirtualTime runs a test n times, each in a bubble, with random choices and a latency of its
 // own.
 func inVirtualTime(t *testing.T, n int, f func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally)) {
@@ -26,6 +31,8 @@ func inVirtualTime(t *testing.T, n int, f func(t *testing.T, v venue.Venue, n in
 			random := rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
 			t.Run(fmt.Sprint(i), func(t *testing.T) {
 				t.Parallel()
+				aBubble <- struct{}{}
+				defer func() { <-aBubble }()
 				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 					v.Latency(time.Microsecond + upTo(random, 2*time.Millisecond))
 					f(t, v, i, random, &results)
