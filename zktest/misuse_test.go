@@ -294,7 +294,7 @@ func TestBadInput(t *testing.T) {
 		says string
 	}{
 		{zktest.WithMembers(0), "0 members"}, {zktest.WithMembers(-1), "-1 members"}, {zktest.WithMembers(1000), "1000 members"},
-		{zktest.WithVersion("3.9"), "WithVersion"}, {zktest.WithVersion("three"), "WithVersion"},
+		{zktest.WithVersion("3.9"), "WithVersion"}, {zktest.WithVersion("three"), "WithVersion"}, {zktest.WithVersion("3.4.14"), "not below 3.8.0"},
 		{zktest.WithTick(-time.Second), "WithTick"}, {zktest.WithContainerCheck(-time.Second), "WithContainerCheck"},
 		{zktest.WithTick(0), "WithTick"}, {zktest.WithContainerCheck(0), "WithContainerCheck"},
 	} {

@@ -184,7 +184,8 @@ func (f *Fault) Fired() <-chan struct{} { return f.f.Fired() }
 // Release sends on what is held. Before the fault has struck, it makes the hold of no length.
 func (f *Fault) Release() { f.f.Release() }
 
-// Cancel disarms the fault if it has not struck, and sends on what it holds.
+// Cancel disarms the fault if it has not struck, and sends on what it holds. An Answer to a request
+// that is under way is given.
 func (f *Fault) Cancel() { f.f.Cancel() }
 
 // Next arms a fault for the host's next request of that kind, to any member.

@@ -2,6 +2,7 @@ package zktest_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 // one is a host with a connection, and another's connection that sees what the server has done.
 type one struct {
+	server *zktest.Server
 	*zktest.Host
 	conn, witness *zk.Conn
 }
@@ -23,7 +25,7 @@ func newOne(t *testing.T) one {
 	t.Helper()
 	s := zktest.NewServer(t)
 	a := s.Host("a")
-	o := one{a, a.Connect(t, 10*time.Second).Client(), s.Host("b").Connect(t, 10*time.Second).Client()}
+	o := one{s, a, a.Connect(t, 10*time.Second).Client(), s.Host("b").Connect(t, 10*time.Second).Client()}
 	_, err := o.conn.Create("/dir", nil, 0, acl)
 	must(t, err)
 	return o
@@ -126,6 +128,32 @@ func TestCanceledFaultsDoNotStrike(t *testing.T) {
 		o.Next(zktest.Create, zktest.HoldReply).Release() // of no length
 		must(t, o.create())
 	})
+}
+
+// The server has the request, and has not answered it yet.
+func TestAFaultThatIsCanceledBeforeTheReplyDoesNotStrike(t *testing.T) {
+	for _, action := range []zktest.Action{zktest.CutAfterCommit, zktest.LoseReply, zktest.HoldReply} {
+		t.Run(fmt.Sprint(action), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				o := newOne(t)
+				m := o.server.Members()[0]
+				m.Pause()
+				f := o.Next(zktest.Create, action)
+				made := make(chan error, 1)
+				go func() { made <- o.create() }()
+				synctest.Wait()
+				time.Sleep(time.Second) // virtual: the request is at the server
+				f.Cancel()
+				m.Resume()
+				must(t, <-made)
+				select {
+				case <-f.Fired():
+					t.Error("it has struck")
+				default:
+				}
+			})
+		})
+	}
 }
 
 func TestWhere(t *testing.T) {

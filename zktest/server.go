@@ -52,12 +52,13 @@ func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
 // ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a
-// session expires up to one tick late. t fails if it is below a millisecond or above 29 hours.
-// Default: 2s, as in ZooKeeper's sample configuration, which grants 4s to 40s.
+// session expires up to one tick late, one and a half after a packet to a follower. t fails if it
+// is below a millisecond or above 29 hours. Default: 2s, as in ZooKeeper's sample configuration,
+// which grants 4s to 40s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 
-// WithVersion sets which version's behavior is imitated, as in "3.8.0". Default: the newest that is
-// known.
+// WithVersion sets which version's behavior is imitated, as in "3.8.0", the oldest that is known; t
+// fails for an older one. Default: the newest that is known.
 func WithVersion(v string) Option { return option(func(s *settings) { s.Version = v }) }
 
 // WithContainerCheck sets how often the server removes empty container nodes, in which locks keep
@@ -75,6 +76,7 @@ func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = s
 //
 //	zktest.WithLog(func(s string) { t.Log(s) })
 //
+// Several goroutines may call f at once. It must not call a method of the Server or its Members.
 // Default: none.
 func WithLog(f func(string)) Option { return option(func(s *settings) { s.Log = f }) }
 
@@ -102,7 +104,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	case set.ContainerCheck <= 0:
 		t.Fatalf("zktest: WithContainerCheck: %v", set.ContainerCheck)
 	case set.Version != "" && !memzk.IsVersion(set.Version):
-		t.Fatalf("zktest: WithVersion: %q, want three numbers, as in 3.9.3", set.Version)
+		t.Fatalf("zktest: WithVersion: %q, want three numbers, as in 3.9.3, and not below 3.8.0", set.Version)
 	}
 	set.Random = rand.New(rand.NewPCG(set.seed, set.seed))
 	s := &Server{
@@ -233,9 +235,9 @@ func (s *Server) Host(name string) *Host {
 // use Partition. conn is a *zklocks.Conn or a *zk.Conn; t fails if it is neither, or has no
 // session.
 //
-// In an ensemble the leader does it: one that has lost its majority by Isolate or a partition can
-// only begin, and the session ends when it has a majority again, or with its successor when the
-// session has timed out there.
+// The leader, or the only server, does it. One that is paused does it when it is resumed. One that
+// has lost its majority by Isolate or a partition can only begin, and the session ends when it has
+// a majority again, or with its successor when the session has timed out there.
 func (s *Server) Expire(conn any) {
 	s.t.Helper()
 	s.check("Expire")

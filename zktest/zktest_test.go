@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"runtime/pprof"
 	"slices"
 	"sync"
@@ -251,6 +252,90 @@ func TestExpire(t *testing.T) {
 		eventually(t, 5*time.Second, func() error { _, err := answers(conn); return err })
 		if id := conn.SessionID(); id == session {
 			t.Error("the same session")
+		}
+	})
+}
+
+// A server that is paused does nothing, so no client hears of the end before it goes on.
+func TestExpireAtAServerThatIsPaused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		c, other := s.Host("a").Connect(t, 20*time.Second), s.Host("b").Connect(t, 20*time.Second).Client()
+		_, err := c.Client().Create("/e", nil, zk.FlagEphemeral, acl)
+		must(t, err)
+		session := c.Client().SessionID()
+		_, _, events, err := other.ExistsW("/e")
+		must(t, err)
+		m := s.Members()[0]
+		m.Pause()
+		s.Expire(c)
+		time.Sleep(time.Second)
+		select {
+		case e := <-events:
+			t.Errorf("a paused server sends %v", e)
+		default:
+		}
+		m.Resume()
+		if e := <-events; e.Type != zk.EventNodeDeleted {
+			t.Errorf("%v", e)
+		}
+		eventually(t, 5*time.Second, func() error { _, err := answers(c.Client()); return err })
+		if id := c.Client().SessionID(); id == session {
+			t.Error("the same session")
+		}
+	})
+}
+
+// A partition or a delay holds a dial to a member that is dead, and lets it through when the member
+// is alive again.
+func TestADialThatLastsUntilTheRestartIsBehindTheHostsFaults(t *testing.T) {
+	for name, d := range map[string]struct{ hinder, let func(*zktest.Host) }{
+		"partition": {func(a *zktest.Host) { a.Partition() }, func(a *zktest.Host) { a.Heal() }},
+		"delay":     {func(a *zktest.Host) { a.Delay(time.Second) }, func(a *zktest.Host) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := zktest.NewServer(t)
+				a, m := s.Host("a"), s.Members()[0]
+				m.Kill()
+				d.hinder(a)
+				dialed := make(chan net.Conn, 1)
+				go func() {
+					conn, err := a.Dial(t.Context(), "tcp", s.Addrs()[0])
+					if err != nil {
+						t.Error(err)
+					}
+					dialed <- conn
+				}()
+				synctest.Wait()
+				m.Restart()
+				d.let(a)
+				conn := <-dialed
+				if conn == nil {
+					return
+				}
+				defer conn.Close()
+				a.Refuse() // ends the host's connections
+				must(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+				if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Errorf("the connection goes around the host's proxy: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A client in memory has an address, as each client has: that of its own machine.
+func TestAnACLOfTheClientsAddress(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second).Client()
+		for ip, want := range map[string]error{"127.0.0.1": nil, "10.0.0.1": zk.ErrNoAuth} {
+			path := "/" + ip
+			_, err := conn.Create(path, nil, 0, []zk.ACL{{Perms: zk.PermAll, Scheme: "ip", ID: ip}})
+			must(t, err)
+			if _, _, err := conn.Get(path); !errors.Is(err, want) {
+				t.Errorf("%s: %v, want %v", ip, err, want)
+			}
 		}
 	})
 }

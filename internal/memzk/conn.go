@@ -55,11 +55,13 @@ func (m *Member) newConn(nc net.Conn) *conn {
 		timeout: sessionlessTimeout, active: m.e.now(), since: time.Now(), lastXid: -1,
 		dataPaths: map[string]struct{}{}, childPaths: map[string]struct{}{},
 	}
+	ip := netip.AddrFrom4([4]byte{127, 0, 0, 1}) // of a connection in memory
 	if addr := nc.RemoteAddr(); addr != nil {
 		if ap, err := netip.ParseAddrPort(addr.String()); err == nil {
-			c.auth = []ident{{"ip", ap.Addr().Unmap().WithZone("").String()}}
+			ip = ap.Addr().Unmap().WithZone("")
 		}
 	}
+	c.auth = []ident{{"ip", ip.String()}}
 	m.conns[c] = struct{}{}
 	m.setIdleAlarm(c)
 	return c

@@ -432,8 +432,8 @@ func (e *Ensemble) leader() *Member {
 	return l
 }
 
-// Expire makes the leader end a session now, as its timer would. It returns false if there is no
-// such session, or no leader.
+// Expire makes the leader end a session now, as its timer would; one that is paused does so when it
+// resumes. It returns false if there is no such session, or no leader.
 func (e *Ensemble) Expire(session int64) bool {
 	e.lock()
 	defer e.unlock()
@@ -445,9 +445,13 @@ func (e *Ensemble) Expire(session int64) bool {
 	if s == nil || s.closing {
 		return false
 	}
-	s.closing = true
 	e.note("session 0x%x is expired", uint64(session))
-	l.endSession(session)
+	s.closing = true
+	if l.paused {
+		l.toExpire = append(l.toExpire, session)
+	} else {
+		l.endSession(session)
+	}
 	return true
 }
 

@@ -235,7 +235,7 @@ func TestExact(t *testing.T) {
 			{opAuth, authBody("digest", "u:p"), "ok"},
 			{opAuth, authBody("digest", "u:p"), "ok"},
 			{opAuth, authBody("ip", ""), "ok"},
-			{opWhoAmI, nil, "digest u"},
+			{opWhoAmI, nil, "ip 127.0.0.1, digest u"},
 		},
 		"a multi that reads what is no read": {
 			{opMultiRead, multiBody(step{op: opCheck, body: deleteBody("/a", -1)}), "-5 with []"},
@@ -648,7 +648,7 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", version, got, want)
 		}
 	}
-	for _, version := range []string{"3", "3.9", "3.9.x", "3.9.-1"} {
+	for _, version := range []string{"3", "3.9", "3.9.x", "3.9.-1", "3.9.3.1", "3.7.2"} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -33,6 +33,7 @@ type Member struct {
 
 	alive, paused, isolated bool
 	gate                    chan struct{} // closed when a paused member resumes, or dies
+	toExpire                []int64       // sessions that a paused leader is to end
 	role                    role
 	leader                  *Member // the member that it follows; itself, if it leads
 	epoch                   int64   // of its leader
@@ -208,7 +209,7 @@ func (m *Member) kill() {
 // leave ends what the member does as a leader or a follower, and drops its clients.
 func (m *Member) leave() {
 	was, leader := m.role, m.leader
-	m.role, m.leader = looking, nil
+	m.role, m.leader, m.toExpire = looking, nil, nil
 	m.dropClients()
 	clear(m.touched)
 	m.outbox, m.syncs, m.stalled = nil, nil, nil
@@ -303,9 +304,13 @@ func (m *Member) Resume() {
 	m.open()
 	m.seeLinks()
 	if m.role == leading {
+		for _, id := range m.toExpire {
+			m.endSession(id)
+		}
 		m.setSessionAlarm()
 		m.setContainerAlarm()
 	}
+	m.toExpire = nil
 	m.applyDue()
 	for c := range m.conns {
 		if !c.initialized {

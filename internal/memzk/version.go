@@ -2,7 +2,6 @@ package memzk
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,7 +41,10 @@ type behavior struct {
 
 // behaviorOf panics on an invalid version: it is a constant in the code of a test.
 func behaviorOf(version string) behavior {
-	v := parseVersion(version)
+	v, ok := parseVersion(version)
+	if !ok {
+		panic(fmt.Sprintf("memzk: version %q: want three numbers, as in 3.9.3, and not below 3.8.0", version))
+	}
 	debian := v == [3]int{3, 8, 0}
 	return behavior{
 		zxidInEvents:   since(v, 3, 9, 0),
@@ -57,23 +59,26 @@ func behaviorOf(version string) behavior {
 	}
 }
 
-// IsVersion reports whether a Config may have that Version: three numbers, as in 3.9.3.
+// IsVersion reports whether a Config may have that Version: three numbers, as in 3.9.3, from 3.8.0
+// on. Older servers do not know all requests.
 func IsVersion(version string) bool {
-	parts := strings.SplitN(version, ".", 3)
-	return len(parts) == 3 && !slices.ContainsFunc(parts, func(part string) bool {
-		n, err := strconv.Atoi(part)
-		return err != nil || n < 0
-	})
+	_, ok := parseVersion(version)
+	return ok
 }
 
-func parseVersion(version string) (v [3]int) {
-	if !IsVersion(version) {
-		panic(fmt.Sprintf("memzk: version %q: want three numbers, as in 3.9.3", version))
+func parseVersion(version string) (v [3]int, ok bool) {
+	parts := strings.Split(version, ".")
+	if len(parts) != len(v) {
+		return v, false
 	}
-	for i, part := range strings.SplitN(version, ".", 3) {
-		v[i], _ = strconv.Atoi(part)
+	for i, part := range parts {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 {
+			return v, false
+		}
+		v[i] = n
 	}
-	return v
+	return v, since(v, 3, 8, 0)
 }
 
 // since: v is this version or a later one.

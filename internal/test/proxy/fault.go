@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -83,6 +84,7 @@ type Fault struct {
 	left   int // matching requests until it strikes; guarded by proxy.mu
 	action Action
 
+	canceled    atomic.Bool
 	fired       chan struct{}
 	fireOnce    sync.Once
 	released    chan struct{}
@@ -97,8 +99,10 @@ func (f *Fault) Fired() <-chan struct{} { return f.fired }
 // Release sends on what is held. Before the fault has struck, it makes the hold of no length.
 func (f *Fault) Release() { f.releaseOnce.Do(func() { close(f.released) }) }
 
-// Cancel disarms the fault if it has not struck, and sends on what it holds.
+// Cancel disarms the fault if it has not struck, and sends on what it holds. An Answer is given if
+// the request has been replaced.
 func (f *Fault) Cancel() {
+	f.canceled.Store(true)
 	f.proxy.disarm(f)
 	f.Release()
 }

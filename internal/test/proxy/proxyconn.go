@@ -309,15 +309,20 @@ func (c *proxyConn) tooLate(first bool, body []byte) {
 	}
 }
 
+// answered returns the fault that waits for this reply, nil if none does.
 func (c *proxyConn) answered(first bool, body []byte) *Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	f := c.handshake
 	if first {
-		f := c.handshake
 		c.handshake = nil
-		return f
+	} else {
+		f = c.pending.take(replyXid(body))
 	}
-	return c.pending.take(replyXid(body))
+	if f != nil && f.canceled.Load() && f.action.verb != answer {
+		return nil
+	}
+	return f
 }
 
 func replyXid(body []byte) int32 {
