@@ -13,8 +13,8 @@ import (
 // what must never be. It knows of no reconnect within a session, no change of the
 // permit count and no lost reply: those are tested against real servers.
 //
-// MODEL=full has TestModel look through larger situations as well, 92 million
-// states in all; that takes about ten minutes and several GB of memory, so
+// MODEL=full has TestModel look through larger situations as well, 61 million
+// states in all; that takes about six minutes and several GB of memory, so
 // leave out -race:
 //
 //	MODEL=full go test -run TestModel -v -timeout 60m ./internal/queue
