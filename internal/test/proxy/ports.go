@@ -22,15 +22,12 @@ const (
 
 var (
 	lastPort atomic.Uint32
-	taken    net.Listener // on the first port of the lane, for as long as the process lives
-	lane     = sync.OnceValue(func() (at int) {
-		taken, at = freeLane(os.Getpid())
-		return at
-	})
+	// lane is that of this process. It keeps the listener for as long as the process lives.
+	lane = sync.OnceValues(func() (net.Listener, int) { return freeLane(os.Getpid()) })
 )
 
-// freeLane finds a lane that no process has taken, and takes it. If all are taken it is shared, and
-// the listener nil.
+// freeLane finds a lane that no process has taken, and takes it by a listener on its first port. If
+// all are taken it is shared, and the listener nil.
 func freeLane(pid int) (net.Listener, int) {
 	for i := range lanes {
 		at := lowest + (pid+i)%lanes*width
@@ -50,9 +47,10 @@ func freeLane(pid int) (net.Listener, int) {
 // other test process takes it, each has a lane of its own, and goes once around it before it takes
 // a port again.
 func FreePorts(n int) ([]int, error) {
+	_, at := lane()
 	var ports []int
 	for range 2 * width {
-		port := lane() + 1 + int(lastPort.Add(1)%(width-1))
+		port := at + 1 + int(lastPort.Add(1)%(width-1))
 		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", Host, port))
 		if err != nil {
 			continue
