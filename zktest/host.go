@@ -22,7 +22,8 @@ const connectTimeout = 15 * time.Second
 // A Host is where a program under test runs. Its methods break the network between it and the
 // servers, or single packets; those of To, Requests and Replies break a part of the network.
 //
-// A Host has no memory and no processes to freeze: it is an address.
+// A Host has no memory and no processes to freeze: it is an address, and for ACLs of the scheme ip
+// 127.0.0.1.
 type Host struct {
 	s     *Server
 	name  string

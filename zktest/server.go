@@ -235,9 +235,9 @@ func (s *Server) Host(name string) *Host {
 // use Partition. conn is a *zklocks.Conn or a *zk.Conn; t fails if it is neither, or has no
 // session.
 //
-// The leader, or the only server, does it. One that is paused does it when it is resumed. One that
-// has lost its majority by Isolate or a partition can only begin, and the session ends when it has
-// a majority again, or with its successor when the session has timed out there.
+// The leader, or the only server, does it. One that is paused, or has lost its majority by Isolate
+// or a partition, can only begin: the session ends when it is resumed and has a majority, or with
+// its successor when the session has timed out there.
 func (s *Server) Expire(conn any) {
 	s.t.Helper()
 	s.check("Expire")

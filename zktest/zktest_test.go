@@ -269,7 +269,7 @@ func TestExpireAtAServerThatIsPaused(t *testing.T) {
 		m := s.Members()[0]
 		m.Pause()
 		s.Expire(c)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // virtual: for an event to arrive, if one were sent
 		select {
 		case e := <-events:
 			t.Errorf("a paused server sends %v", e)

@@ -124,8 +124,9 @@ func (b Bound) Context() (limit context.Context, stop context.CancelFunc) {
 	if b.state == nil {
 		return limit, func() {}
 	}
-	replaced := false // to compare the two may panic: a context may be of a type that has no equality
-	b.state.Tell()    // the goroutine that has ended the hold may not have ended its contexts yet
+	b.state.Tell() // the goroutine that has ended the hold may not have ended its contexts yet
+	// To compare limit with b.ctx may panic: a context may be of a type that has no equality.
+	replaced := false
 	for limit.Err() != nil || belowEnded(limit) {
 		parent, ok := limit.Value(parentKey{b.state}).(context.Context)
 		if !ok {
