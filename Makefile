@@ -83,10 +83,10 @@ versions: zookeeper ## run the scenarios, takeover and interop on ZooKeeper 3.4,
 	@GO="$(GO)" scripts/versions.sh
 
 # How many sequences. ZK_HOME chooses the server's version; a failure names the seed that repeats it: DIFFER_SEED=n.
-N ?= 10000
+DIFFER ?= 10000
 
-differ: zookeeper ## play N (10,000) random sequences of requests on the server in memory and on a real one, and compare
-	DIFFER=$(N) $(GO) test -count=1 -timeout 120m -v -run TestDiffer ./internal/test/differ
+differ: zookeeper ## play DIFFER (10,000) random sequences of requests on the server in memory and on a real one, and compare
+	DIFFER=$(DIFFER) $(GO) test -count=1 -timeout 120m -v -run TestDiffer ./internal/test/differ
 
 # One server or three; for reproduction, the seed: STRESS_SEED=n.
 STRESS         ?= 60s

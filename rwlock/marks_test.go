@@ -45,7 +45,8 @@ func stand(s *contract.Stage, writers, readers int) (held *zklocks.Hold, line []
 }
 
 // A waiter behind another waiter lists once, and takes the lock without another listing when that
-// waiter releases it: create, listing, watches, delete.
+// waiter releases it: create, listing, watches, delete. The second in line lists again: the first
+// has had one node ahead, and leaves no mark.
 func TestTheNextWaiterDoesNotListAgain(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)

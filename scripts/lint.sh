@@ -27,6 +27,13 @@ formatted() {
 	[ -z "$out" ] || { printf '%s\n' "$out"; return 1; }
 }
 
+# once: of two defaults of a variable make takes the first.
+once() {
+	local twice
+	twice=$(sed -n 's/^\([A-Z_]*\) *?=.*/\1/p' Makefile | sort | uniq -d)
+	[ -z "$twice" ] || { echo "Makefile gives $twice two defaults"; return 1; }
+}
+
 # github checks the workflows, and that dependabot knows each module.
 github() {
 	local mod dir failed=0
@@ -45,6 +52,7 @@ scripts=$PWD/scripts
 # The program itself: go tool would look for it in a workspace, where there is one.
 staticcheck=$("$go" tool -n -modfile=tools/go.mod staticcheck)
 check gofmt formatted
+check Makefile once
 check words "$go" run ./internal/test/words "${words[@]}"
 while read -r mod; do
 	dir=$(dirname "$mod")

@@ -35,7 +35,7 @@ printf 'module example.org/lib/examples/shown\n\ngo 1.25.0\n\nreplace example.or
 printf 'package main\n\nfunc main() {}\n' >examples/shown/main.go
 printf 'module example.org/lib/tools\n\ngo 1.25.0\n' >tools/go.mod
 printf '# Changelog\n\n## [Unreleased]\n\n- The lock.\n' >CHANGELOG.md
-printf 'No version is tagged yet.\n' >README.md
+printf 'No version is tagged\nyet; for a clone.\n' >README.md
 mkdir docs && echo docs >docs/a.md
 commit first
 
@@ -44,7 +44,7 @@ says "CHANGELOG.md has no heading" scripts/release.sh check v0.1.0
 says "has changes under Unreleased" scripts/release.sh check v0.1.0
 says "cmd/tool/go.mod does not require example.org/lib v0.1.0" scripts/release.sh check v0.1.0
 says "cmd/tool/go.work does not replace example.org/lib v0.1.0" scripts/release.sh check v0.1.0
-says "README.md:1:No version is tagged yet." scripts/release.sh check v0.1.0
+says "README.md says that no version is tagged" scripts/release.sh check v0.1.0
 
 scripts/release.sh prepare v0.1.0 >/dev/null
 says "the work tree is not clean" scripts/release.sh check v0.1.0

@@ -178,7 +178,7 @@ type Fault struct{ f *proxy.Fault }
 
 // Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
 // answered. With CutAfterCommit, HoldReply and LoseReply the server has executed the request by
-// then. It is never closed if the connection ends first.
+// then. Once the connection has ended, only the server's reply to the request closes it.
 func (f *Fault) Fired() <-chan struct{} { return f.f.Fired() }
 
 // Release sends on what is held. Before the fault has struck, it makes the hold of no length.

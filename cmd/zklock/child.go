@@ -31,8 +31,8 @@ const (
 
 // startChild calls known with the group's number when the command has a process and has not begun:
 // the command must not start processes before the guard knows the group. So the process waits for a
-// byte, and only then becomes the command.
-func startChild(argv, env []string, known func(group int)) (*child, error) {
+// byte, and only then becomes the command. If known returns an error it never does.
+func startChild(argv, env []string, known func(group int) error) (*child, error) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, cannotRun(argv[0], err)
@@ -69,7 +69,12 @@ func startChild(argv, env []string, known func(group int)) (*child, error) {
 		return nil, fmt.Errorf("starting a process for the command: %w", err)
 	}
 	c := &child{pid: p.Pid, ended: make(chan syscall.WaitStatus, 1), tty: tty}
-	known(c.pid)
+	if err := known(c.pid); err != nil {
+		release.Close()
+		_, _ = p.Wait()
+		tty.takeBack()
+		return nil, err
+	}
 	_, _ = release.Write([]byte{1})  // the starter was killed: wait reports how
 	text, err := io.ReadAll(failure) // ends when the command has begun, or the starter has ended
 	if number, e := strconv.Atoi(string(text)); err == nil && e == nil {

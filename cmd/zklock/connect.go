@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -69,6 +71,8 @@ func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 			hint = ""
 		}
 		return nil, exit{exitNoServer, fmt.Errorf("no server: %s", unprefixed(err)), hint}
+	case errors.Is(err, zk.ErrAuthFailed):
+		return nil, fail(exitFailed, "%s", unprefixed(err))
 	default:
 		return nil, usage("%s", unprefixed(err))
 	}

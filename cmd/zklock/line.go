@@ -24,7 +24,7 @@ import (
 // line lists the holders and waiters at a path, as -json shows them.
 type line struct {
 	Path    string   `json:"path"`
-	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; or with whose names, see look; mixed; empty if no node is there
+	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; or with whose names, see look; mixed; empty if nothing is there
 	Permits int      `json:"permits,omitempty"` // of a semaphore
 	Members []member `json:"members"`           // in the order in which they came
 }

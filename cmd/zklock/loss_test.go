@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/loopback"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/rwlock"
@@ -232,6 +234,40 @@ func TestACommandThatListensMayTidyUp(t *testing.T) {
 	p.Unmute()
 	ends(t, c, exitLost, "no server has answered in time")
 	free(t, path)
+}
+
+// The lock is lost before the command has begun.
+func TestACommandWhoseLockIsGoneIsNotStarted(t *testing.T) {
+	t.Parallel()
+	const path = "/jobs/nightly"
+	conn, err := zklocks.Connect(t.Context(), []string{loopback.For(t).Addr()}, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	h, err := rwlock.New(conn, path).Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := h.Lost()
+	if err := conn.Client().Delete(path+"/"+test.Children(t, conn.Client(), path)[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	test.Within(t, soon, "the loss", func() { <-lost })
+
+	s := &supervisor{path: path, hold: h}
+	if s.guard, err = startGuard(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.guard.done()
+	file := filepath.Join(t.TempDir(), "file")
+	_, err = startChild([]string{"touch", file}, os.Environ(), s.known)
+	if e, ok := err.(exit); !ok || e.code != exitLost || !strings.Contains(err.Error(), "not started") {
+		t.Errorf("got %v, want a loss", err)
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the command has run: %v", err)
+	}
 }
 
 // An outage that is short costs nothing.

@@ -16,6 +16,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/loopback"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -168,6 +169,21 @@ func TestAServerThatCannotBeTrusted(t *testing.T) {
 			})
 		}
 	})
+}
+
+// A server that refuses credentials is no wrong usage of zklock.
+func TestRefusedCredentials(t *testing.T) {
+	t.Parallel()
+	auth := filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(auth, []byte("ann:"+password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := proxy.For(t, loopback.For(t).Addr())
+	p.Next(proxy.AuthOp, proxy.Answer(-115))
+	code, text := prints(t, nil, "run", "-servers", p.Addr(), "-auth-file", auth, "/jobs/nightly", "--", "true")
+	if code != exitFailed || !strings.Contains(text, `authentication of "ann"`) || strings.Contains(text, "-help") || strings.Contains(text, password) {
+		t.Errorf("exit code %d, want %d, and why:\n%s", code, exitFailed, text)
+	}
 }
 
 // closed asserts that a lock, and all that was made above it, is open to the two identities alone.

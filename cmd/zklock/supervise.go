@@ -51,12 +51,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	}
 	defer s.guard.done()
 	adoptOrphans()
-	s.child, err = startChild(o.argv, environment(o.path, h.Token()), func(group int) {
-		s.guard.guards(group)
-		if deadline := h.Deadline(); !deadline.IsZero() {
-			s.allow(deadline)
-		}
-	})
+	s.child, err = startChild(o.argv, environment(o.path, h.Token()), s.known)
 	if err != nil {
 		return err
 	}
@@ -97,6 +92,18 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 		return fail(exitLost, "%s: %w; the command was ended", s.path, s.lost)
 	}
 	return exit{code: code(status)}
+}
+
+// known tells the guard which group may run, and for how long. The lock may have been lost since
+// its grant: the machine stood still, or the node was deleted.
+func (s *supervisor) known(group int) error {
+	s.guard.guards(group)
+	deadline := s.hold.Deadline()
+	if deadline.IsZero() || !s.hold.Held() {
+		return fail(exitLost, "%s: %w; the command was not started", s.path, errGone)
+	}
+	s.allow(deadline)
+	return nil
 }
 
 // environment is the command's. Of a variable that is there twice the starter would keep the first

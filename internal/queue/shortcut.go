@@ -122,8 +122,9 @@ func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, erro
 // has looked for, so recipes that see other kinds in one directory wait for other markers.
 
 // leavesMarker reports whether a grant's nodes are deleted together with a release marker. Where
-// the grant had at most one node ahead when it listed, no waiter needs it; nor a follower; nor does
-// a reader leave one, which the holder may have become, since other readers may hold beside it.
+// the grant had at most one node ahead when it listed, at most one waiter misses it, and lists
+// again; a follower does not need it. Nor does a reader leave one, which the holder may have
+// become, since other readers may hold beside it.
 func (g *Grant) leavesMarker(nodes []znode.Node) bool {
 	return g.marker && g.local != nil && nodes[0] == g.local.node && !g.local.followed.Load()
 }

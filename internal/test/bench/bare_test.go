@@ -21,7 +21,8 @@ import (
 // requests sends the requests that a fair lock or semaphore of this kind needs, with names such as
 // ours, by which a node is found again whose reply was lost. It does nothing else: it handles
 // neither lost replies nor sessions, contexts or tokens, and assumes that every waiter watches the
-// node ahead of its own. So its figures are the upper bound.
+// node ahead of its own. It watches all readers ahead together, which saves requests of writers. So
+// its figures are the upper bound.
 type requests struct {
 	job
 	conn *zk.Conn

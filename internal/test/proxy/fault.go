@@ -92,8 +92,8 @@ type Fault struct {
 }
 
 // Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
-// answered. With CutAfterCommit, HoldReply and LoseReply the server's reply has arrived by then. It
-// is never closed if the connection ends first.
+// answered. With CutAfterCommit, HoldReply and LoseReply the server's reply has arrived by then.
+// Once the connection has ended, only the server's reply to the request closes it.
 func (f *Fault) Fired() <-chan struct{} { return f.fired }
 
 // Release sends on what is held. Before the fault has struck, it makes the hold of no length.
