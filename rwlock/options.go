@@ -49,8 +49,9 @@ func WithReadLinger(d time.Duration) Option {
 
 // WithHandoff lets the writers that wait on one RWMutex value hand the lock over among themselves,
 // without any request, up to n times in a row. After that the lock goes to the next node in the
-// queue. So a waiter in another process whose turn it is waits for up to n more holds. The default
-// is 0: each writer queues separately.
+// queue. So a waiter in another process whose turn it is waits for up to n more holds. The next
+// waiter of the value queues no sooner than that, behind callers of other processes that have come
+// meanwhile. The default is 0: each writer queues separately.
 //
 // All holders of one such row hold by one node: they share the token and the guard. So these fence
 // the holders from other processes and other rows, but not from each other. A node that another

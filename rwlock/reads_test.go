@@ -477,6 +477,62 @@ func TestCanceledJoinsLeaveNoHold(t *testing.T) {
 	})
 }
 
+// READ on the directory is taken away for a moment. The announcement of a writer is withheld then,
+// so the readers' process looks for it.
+func TestAWriterOfWhomNoEventTells(t *testing.T) {
+	withheld := func(s *contract.Stage, c *client) *attempt {
+		_, err := s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		s.Must(err)
+		_, err = s.Witness.Set(s.Dir, nil, -1)
+		s.Must(err)
+		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
+		s.Must(err)
+		s.CatchUp(c.conn)
+		return direct(s).waitWrite(2)
+	}
+	const atMost = 6 * time.Second // virtual: five until it looks, and one between two readers
+	t.Run("while readers join", func(t *testing.T) {
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := behind(s)
+			h := c.read()
+			for range 3 { // it looks again and again
+				unlock(s, c.read())
+				time.Sleep(atMost)
+			}
+			unlock(s, c.read())
+			w := withheld(s, c)
+			for began := time.Now(); ; time.Sleep(time.Second) {
+				next, err := c.TryRLock(s.Ctx)
+				if took := time.Since(began); err == nil && took > atMost {
+					s.Fatalf("a reader joins after %v", took)
+				}
+				unlock(s, h)
+				if err != nil {
+					s.Is(err, zklocks.ErrBusy)
+					break
+				}
+				h = next
+			}
+			unlock(s, w.Granted())
+		})
+	})
+	t.Run("while the lock is idle", func(t *testing.T) {
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
+			unlock(s, c.read())
+			time.Sleep(10 * time.Second) // virtual: it has looked after 5 s, and looks after 15
+			w := withheld(s, c)
+			began := time.Now()
+			unlock(s, w.Granted())
+			if took := time.Since(began); took > atMost {
+				s.Errorf("the idle lock goes after %v", took)
+			}
+			unlock(s, c.read())
+			s.InLine(1)
+		})
+	})
+}
+
 func TestALingeringReadLock(t *testing.T) {
 	t.Run("is taken again without a request", func(t *testing.T) {
 		contract.InMemory(t, "", func(s *contract.Stage) {
@@ -604,7 +660,8 @@ func TestALingeringReadLock(t *testing.T) {
 			}
 			unlock(s, c.read())
 			s.InLine(1)
-			inside := c.read()
+			unlock(s, c.write())
+			inside := c.read() // of a grant that has never been idle
 			c.proxy.Cut()
 			s.CatchUp(c.conn)
 			unlock(s, c.read()) // which does not join the grant from before the cut
@@ -614,6 +671,23 @@ func TestALingeringReadLock(t *testing.T) {
 			s.Must(err)
 			unlock(s, h)
 			s.Empty()
+		})
+	})
+	t.Run("ends with the connection", func(t *testing.T) { // after which no reader may join it
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
+			for _, joined := range []bool{false, true} {
+				h := c.read()
+				if joined {
+					unlock(s, c.read())
+				}
+				unlock(s, h)
+				s.Settle() // it is idle
+				c.proxy.Cut()
+				s.CatchUp(c.conn)
+				s.Settle()
+				s.EmptyNow()
+			}
 		})
 	})
 	t.Run("is none of a call that gives up", func(t *testing.T) {

@@ -132,11 +132,12 @@ func (g *sharedGrant) keep() {
 	}
 }
 
-// idleLoop ends the grant when it has been idle for too long, or a writer queues, or its release is
-// requested. A lost grant need not be ended.
+// idleLoop ends the grant when it has been idle for too long, when no reader may join it any more,
+// or when its release is requested. A lost grant need not be ended.
 func (g *sharedGrant) idleLoop() {
 	lost := g.grant.State().Lost()
 	asked := g.grant.ReleaseRequested()
+	changed := g.sharing.Changed()
 	writers := g.sharing.Writers()
 	if writers == nil { // a writer has queued in between
 		g.unkept.Store(true)
@@ -145,33 +146,46 @@ func (g *sharedGrant) idleLoop() {
 	}
 	timer := time.NewTimer(g.sharer.linger)
 	defer timer.Stop()
+	pause := queue.FirstLook
+	look := time.NewTimer(pause)
+	defer look.Stop()
 	for {
 		select {
 		case <-g.over:
 			return
 		case <-lost:
 			return
+		case <-timer.C:
+			timer.Reset(g.lingers())
+			continue
+		case <-look.C:
+			if g.sharing.Look(context.Background()) {
+				pause *= 2
+				look.Reset(pause)
+				continue
+			}
 		case event, first := <-writers.C():
 			writers.Event(event, first)
-			g.unkept.Store(true)
-			g.releaseIdle(queue.NoWait) // if it has readers, the last one ends it
-			return
+		case <-changed:
 		case <-asked:
-			g.unkept.Store(true)
-			g.releaseIdle(queue.NoWait)
-			return
-		case <-timer.C:
 		}
-		left := g.sharer.linger
-		if g.readers.Load() == 0 {
-			left -= time.Since(start) - time.Duration(g.idleSince.Load())
-		}
-		if left <= 0 {
-			g.releaseIdle(queue.NoWait)
-			left = g.sharer.linger
-		}
-		timer.Reset(left)
+		g.unkept.Store(true)
+		g.releaseIdle(queue.NoWait) // if it has readers, the last one ends it
+		return
 	}
+}
+
+// lingers ends the grant if it has been idle for too long, and returns when that may next be so.
+func (g *sharedGrant) lingers() time.Duration {
+	left := g.sharer.linger
+	if g.readers.Load() == 0 {
+		left -= time.Since(start) - time.Duration(g.idleSince.Load())
+	}
+	if left <= 0 {
+		g.releaseIdle(queue.NoWait)
+		return g.sharer.linger
+	}
+	return left
 }
 
 // releaseIdle ends the grant if it is idle; ctx bounds the wait for the answer.

@@ -221,7 +221,31 @@ func TestAGrantDoesNotStayIdleAfterAReconnect(t *testing.T) {
 		test.Eventually(s, patience, "it is connected again", func() bool {
 			return client.Epoch() != before && client.Up(conn.SessionID())
 		})
-		s.Must(g.leave(s.Ctx))
+		s.Must(g.leave(s.Ctx)) // which waits for the delete
+		s.EmptyNow()
+	})
+}
+
+// Two readers have tried at the same time, and each has a node. The first has gone when the second
+// opens its grant, which readers join from then on.
+func TestAGrantDoesNotStayIdleBesideAnother(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		m := New(locks.On(s.Connect()), s.Path, WithReadLinger(time.Hour))
+		var grants []*queue.Grant
+		var requests []queue.Request
+		for range 2 {
+			request := m.reads.request()
+			grant, err := m.queue.Acquire(s.Ctx, request, false)
+			s.Must(err)
+			grants, requests = append(grants, grant), append(requests, request)
+		}
+		for i, grant := range grants {
+			s.Must(m.reads.open(grant, requests[i].Sharing, 1).leave(s.Ctx))
+			s.InLine(2 - i)
+		}
+		h, err := m.TryLock(s.Ctx)
+		s.Must(err)
+		s.Must(h.Release(s.Ctx))
 		s.Empty()
 	})
 }

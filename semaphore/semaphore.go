@@ -50,9 +50,9 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 // On failure no permit is held, and the nodes are deleted, in the background if ctx has ended
 // (without the right DELETE they stay as long as the session). The error matches ctx's error;
 // [ErrMismatch]; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is
-// missing; or says what is wrong: with the arguments of New; n < 1; [ErrTooMany] when n is greater
-// than the number of permits, also when that shrinks below n during the wait; or that the sequence
-// numbers of the queue are used up.
+// missing; or says what is wrong: with the arguments of New; n < 1; n nodes make a request
+// that no server takes; [ErrTooMany] when n is greater than the number of permits, also when that
+// shrinks below n during the wait; or that the sequence numbers of the queue are used up.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "acquire", n, true)
 }

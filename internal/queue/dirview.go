@@ -21,7 +21,8 @@ import (
 // which is one of safety. Safety rests on a check in the reader's create (view.check): it fails if
 // a writer has touched the directory since the listing. The watch alone would not do: the server
 // withholds its event while the client may not read the directory. It tells whether a create is
-// worth the try, and of a directory that was deleted and made again.
+// worth the try, and of a directory that was deleted and made again. For fairness the watch does,
+// with a look now and then (look).
 //
 // The watch takes one request each time that a writer has come. Where writers come so often that no
 // reader makes use of it, most listings do without.
@@ -31,6 +32,8 @@ type dirView struct {
 	now    atomic.Pointer[view] // a method loads it once
 	last   atomic.Pointer[view] // the last one with a watch
 	unused atomic.Int32         // watches in a row that no reader has made use of
+
+	looking atomic.Bool // a look is planned
 }
 
 const (
@@ -141,6 +144,24 @@ func (v *view) valid() bool {
 	return v.queue.client.Epoch() == v.epoch && v.queue.client.Up(v.session)
 }
 
+// lookLater has look called soon. So while readers join, a writer of whom no event tells ends that.
+func (d *dirView) lookLater() {
+	if d.looking.Load() || d.looking.Swap(true) {
+		return
+	}
+	time.AfterFunc(FirstLook, func() {
+		d.looking.Store(false)
+		d.look(context.Background())
+	})
+}
+
+// look asks whether a writer has come of whom no event tells: valid is false then.
+func (d *dirView) look(ctx context.Context) {
+	if v := d.now.Load(); v.valid() {
+		v.queue.same(ctx, v.writers, v.queue.dir)
+	}
+}
+
 // use takes note that a reader has made use of the watch.
 func (v *view) use() {
 	if !v.used.Load() { // many readers at once write nothing
@@ -163,13 +184,13 @@ func (v *view) prove() { v.proved.Store(int64(time.Since(began))) }
 
 // trusted reports whether the last proof is recent enough for a reader to rest on it, see check.
 func (v *view) trusted() bool {
-	return time.Since(began)-time.Duration(v.proved.Load()) <= aclCheckDelay
+	return time.Since(began)-time.Duration(v.proved.Load()) <= FirstLook
 }
 
 // check fails if a writer has come since the listing, or the client may not read the directory. It
 // does not fail in a directory that was deleted, made again and touched by as many writers: of that
 // an event tells, unless the client might not read the directory when it was deleted. So a reader
-// lists where the last proof is older than aclCheckDelay. One case goes unnoticed: all of that
+// lists where the last proof is older than FirstLook. One case goes unnoticed: all of that
 // within the delay, while the client may not read the directory.
 func (v *view) check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}

@@ -254,7 +254,7 @@ func TestALateReaderReplacesAWatchWhoseEventWasWithheld(t *testing.T) {
 		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1))
 		x.must(x.witness.Set(x.queue.dir, nil, -1))
 		x.must(x.witness.SetACL(x.queue.dir, zk.WorldACL(zk.PermAll), -1))
-		time.Sleep(2 * aclCheckDelay) // virtual: the view is not trusted any more
+		time.Sleep(2 * FirstLook) // virtual: the view is not trusted any more
 		before := x.proxy.Seen(proxy.ListOp)
 		for range 6 {
 			x.must(nil, x.reads())
@@ -284,7 +284,7 @@ func TestNoReaderBesideAWriterInAnotherDirectoryOfWhichNoEventTells(t *testing.T
 		for range was.Version {
 			x.must(x.witness.Set(x.queue.dir, nil, -1))
 		}
-		time.Sleep(aclCheckDelay + 1) // virtual: the check alone would not tell, see view.check
+		time.Sleep(FirstLook + 1) // virtual: the check alone would not tell, see view.check
 		if err := x.reads(); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("beside a writer: %v, want %v", err, context.DeadlineExceeded)
 		}

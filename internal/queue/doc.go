@@ -92,7 +92,7 @@
 // turn it is not list again. No waiter is overtaken by a later one that it conflicts with, but in
 // two cases. Readers of one value join its node until the announcement of a queued writer reaches
 // their process. And with rwlock.WithHandoff, which a program asks for, writers of one value pass
-// the lock on.
+// the lock on, and those that wait behind a full row queue at the tail.
 //
 // # Shortcuts
 //

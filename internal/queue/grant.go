@@ -214,7 +214,7 @@ func (g *Grant) watchLocked() {
 // the Conn is closed: a watch on the node reports all of these. The end of one connection ends only
 // the watch, which is set again.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
-	delay := aclCheckDelay
+	delay := FirstLook
 	for {
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
 		var event zk.Event

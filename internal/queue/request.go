@@ -69,7 +69,7 @@ func (g *Grant) watchRequest(n znode.Node) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer g.state.OnEnd(hold.CleanUp, func(error) { cancel() })()
-	delay := aclCheckDelay
+	delay := FirstLook
 	for ctx.Err() == nil {
 		w, err := g.queue.client.Watch(ctx, g.sess, g.queue.path(n))
 		switch {

@@ -34,8 +34,19 @@ func (s *NodeSharing) CanJoin() bool {
 		return false
 	}
 	v.use()
+	s.queue.view.lookLater()
 	return true
 }
+
+// Look is CanJoin for a node that no reader joins: it asks whether a writer has come of whom no
+// event tells, see dirView.
+func (s *NodeSharing) Look(ctx context.Context) bool {
+	s.queue.view.look(ctx)
+	return s.CanJoin()
+}
+
+// Changed returns a channel that is closed when the connection is lost, which ends the joining.
+func (s *NodeSharing) Changed() <-chan struct{} { return s.queue.client.Changed() }
 
 // Unwatched reports whether the listing that showed no writer behind the node has set no watch, so
 // that EnsureWatch may help.

@@ -208,7 +208,7 @@ func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (nex
 // come: the number of permits has changed, or a node of its own whose watch is set. It returns
 // false when ctx ends.
 func (w *waiter) turnEnds(ctx context.Context) bool {
-	delay := aclCheckDelay
+	delay := FirstLook
 	check := time.NewTimer(delay)
 	defer check.Stop()
 	for {

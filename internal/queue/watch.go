@@ -13,13 +13,13 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// aclCheckDelay: the request that sets watches on many nodes does not check READ permission, but
-// servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After this
-// delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth instead of
-// waiting forever. The right may also be taken away later, so the waiter reads them again after
-// twice the delay, and so on: it waits at most about twice as long as it must, by few reads. A
-// change of the limit whose event is withheld is found in the same way.
-const aclCheckDelay = 5 * time.Second
+// FirstLook is a delay. The request that sets watches on many nodes does not check READ permission,
+// but servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After
+// this delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth
+// instead of waiting forever. The right may also be taken away later, so the waiter reads them
+// again after twice the delay, and so on: it waits at most about twice as long as it must, by few
+// reads. A change of the limit whose event is withheld is found in the same way.
+const FirstLook = 5 * time.Second
 
 // waitEvent is step 4: it watches the blockers and, unless one does not exist any more, waits for
 // the first event. If the turn is pending then, blockers were removed.
@@ -99,7 +99,7 @@ const (
 
 // firstEvent waits for the first event: that of the blocker watched[i], or another.
 func (w *waiter) firstEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (i int, event zk.Event, next turn, err error) {
-	delay := aclCheckDelay
+	delay := FirstLook
 	check := time.NewTimer(delay)
 	defer check.Stop()
 	for {
@@ -121,14 +121,15 @@ func (w *waiter) firstEvent(ctx context.Context, b *blockers, watches []*zkclien
 	}
 }
 
-// readLimit reports whether the limit is the stored one. Otherwise its event is on the way or
-// withheld, or the client may not read it, and a listing, which reads it, tells.
+// readLimit reports whether the limit is the stored one. Otherwise a listing reads it and tells.
 func (w *waiter) readLimit(ctx context.Context) bool {
-	watch := w.limit.Changed
-	if watch == nil {
-		return true
-	}
-	_, stat, err := w.queue.client.Get(ctx, w.limit.Check.Path)
+	return w.limit.Changed == nil || w.queue.same(ctx, w.limit.Changed, w.limit.Check.Path)
+}
+
+// same reports whether a node has the data that it had when the watch was set. If not, or if the
+// client may not read them, the event is on the way or withheld, and the watch is of no more use.
+func (q *Queue) same(ctx context.Context, watch *zkclient.Watch, path string) bool {
+	_, stat, err := q.client.Get(ctx, path)
 	if err == nil && stat.Mzxid == watch.Stat.Mzxid {
 		return true
 	}

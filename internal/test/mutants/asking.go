@@ -193,8 +193,8 @@ var ofTheAsking = []mutant{
 		pkg:  "rwlock",
 		why:  "the last reader leaves the node idle although it was asked for",
 		in:   "sharedGrant.idleLoop",
-		old:  "case <-asked:\n\t\t\tg.unkept.Store(true)",
-		new:  "case <-asked:",
+		old:  "case <-asked:\n\t\t}\n\t\tg.unkept.Store(true)",
+		new:  "case <-asked:\n\t\t}",
 		test: inRwlock("TestAnIdleReadLockThatIsAskedIsGivenBack"),
 
 		kind: "asked and calm",

@@ -33,6 +33,27 @@ var ofTheShared = []mutant{
 		test: inRwlock("TestAQueuedWriterEndsTheJoining"),
 	},
 	{
+		name: "withheld-announcement-not-looked-for",
+		pkg:  "internal/queue",
+		why:  "the server has withheld the event of a writer, and readers that overlap go on joining",
+		old:  `s.queue.view.lookLater()`,
+		new:  ``,
+		test: inRwlock("TestAWriterOfWhomNoEventTells/while readers join"),
+
+		unexplored: "no world has readers that overlap for that long",
+	},
+	{
+		name: "withheld-announcement-looked-for-once",
+		pkg:  "internal/queue",
+		why:  "readers that overlap go on joining, and the writer that waits starves",
+		in:   "dirView.lookLater",
+		old:  `d.looking.Store(false)`,
+		new:  ``,
+		test: inRwlock("TestAWriterOfWhomNoEventTells/while readers join"),
+
+		unexplored: "no world has readers that overlap for that long",
+	},
+	{
 		name: "writer-in-the-listing-overlooked",
 		pkg:  "internal/queue",
 		why:  "it came before the watch was set, and will not fire it",
@@ -370,13 +391,45 @@ var ofTheShared = []mutant{
 		unexplored: "it costs requests, and grants nothing",
 	},
 	{
+		name: "row-ends-by-a-downgrade-that-does-not-begin",
+		pkg:  "rwlock",
+		why:  "the waiters of the value queue at the tail",
+		in:   "held.downgrade",
+		old:  `if err := zkclient.Ended(ctx); err == nil {`,
+		new:  `if err := zkclient.Ended(ctx); err != h.Err() || err == nil {`,
+		test: inRwlock("TestALockThatIsNotDowngradedIsHandedOn"),
+
+		unexplored: "it costs fairness, which no world measures",
+	},
+	{
 		name: "idle-grant-kept-although-a-writer-comes",
 		pkg:  "rwlock",
 		why:  "the writer waits, and no reader holds",
 		in:   "idleLoop",
-		old:  "writers.Event(event, first)\n\t\t\tg.unkept.Store(true)\n\t\t\tg.releaseIdle(queue.NoWait)",
-		new:  "writers.Event(event, first)\n\t\t\tg.unkept.Store(true)",
+		old:  "writers.Event(event, first)",
+		new:  "writers.Event(event, first)\n\t\t\tg.unkept.Store(true)\n\t\t\treturn",
 		test: inRwlock("TestALingeringReadLock"),
+	},
+	{
+		name: "idle-grant-kept-through-a-reconnect",
+		pkg:  "rwlock",
+		why:  "no reader may join it any more, and a writer that does not wait finds the lock busy",
+		old:  `changed := g.sharing.Changed()`,
+		new:  `changed := make(chan struct{})`,
+		test: inRwlock("TestALingeringReadLock/ends with the connection"),
+
+		unexplored: "it ends with its linger: a writer waits longer, and none forever",
+	},
+	{
+		name: "idle-grant-does-not-look",
+		pkg:  "rwlock",
+		why:  "the server has withheld the event of a writer, which waits as long as the grant is idle",
+		in:   "idleLoop",
+		old:  `if g.sharing.Look(context.Background()) {`,
+		new:  `if true {`,
+		test: inRwlock("TestAWriterOfWhomNoEventTells/while the lock is idle"),
+
+		unexplored: "it ends with its linger: a writer waits longer, and none forever",
 	},
 	{
 		name: "idle-grant-kept-although-its-loop-has-ended",
@@ -402,7 +455,7 @@ var ofTheShared = []mutant{
 		why:  "no reader finds it, and TryLock of its own value gives back only the other",
 		old:  "\t\tformer.releaseIdle(queue.NoWait)\n",
 		new:  ``,
-		test: inRwlock("TestALingeringReadLock"),
+		test: inRwlock("TestAGrantDoesNotStayIdleBesideAnother"),
 
 		unexplored: "it ends with its linger: a writer waits longer, and none forever",
 	},

@@ -3,6 +3,15 @@ package main
 // ofTheTool: cmd/zklock, a module of its own, which the explorer does not run.
 var ofTheTool = []mutant{
 	{
+		name: "command-started-after-the-loss",
+		pkg:  "cmd/zklock",
+		why:  "the lock is lost between the grant and the start, and the command runs beside the next holder's",
+		in:   "supervisor.known",
+		old:  `deadline.IsZero() || !s.hold.Held()`,
+		new:  `deadline.IsZero() && s.hold.Held()`,
+		test: inTool("TestACommandWhoseLockIsGoneIsNotStarted"),
+	},
+	{
 		name: "zklock-without-tls",
 		pkg:  "cmd/zklock",
 		why:  "the credentials cross the network in the clear",
