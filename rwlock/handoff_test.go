@@ -272,6 +272,24 @@ func TestADowngradedLockIsNotHandedOn(t *testing.T) {
 	})
 }
 
+// A downgrade that does not begin leaves the row as it is.
+func TestALockThatIsNotDowngradedIsHandedOn(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		c := direct(s).with(rwlock.WithHandoff(100))
+		h := c.write()
+		token, line := h.Token(), c.queued(2)
+		s.Is(c.Downgrade(canceled(s.Ctx), h), context.Canceled)
+		unlock(s, h)
+		for _, a := range line {
+			if h = a.Granted(); h.Token() != token {
+				s.Errorf("token %#x, want that of the row, %#x", h.Token(), token)
+			}
+			unlock(s, h)
+		}
+		s.Empty()
+	})
+}
+
 func TestHandoffTellsAllWhatIsWrong(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		closedDir := []zk.ACL{{Perms: zk.PermRead, Scheme: "world", ID: "anyone"}}

@@ -85,6 +85,23 @@ func TestAResizeThatGotNoAnswer(t *testing.T) {
 	}
 }
 
+// The number of a Resize that was refused is no number of the Semaphore's.
+func TestAResizeThatIsRefused(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		release(s, newClient(s, 3).acquire(1))
+		_, err := s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll&^zk.PermWrite), -1)
+		s.Must(err)
+		sem := semaphore.New(locks.On(s.Connect()), s.Path, 4)
+		s.Is(sem.Resize(s.Ctx, 6), zk.ErrNoAuth)
+		_, err = s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
+		s.Must(err)
+		s.Must(newClient(s, 3).Resize(s.Ctx, 6))
+		_, err = sem.Acquire(s.Ctx, 1)
+		s.Is(err, semaphore.ErrMismatch)
+		s.Empty()
+	})
+}
+
 func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		adopter := newClient(s, 0)

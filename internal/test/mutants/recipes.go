@@ -227,6 +227,17 @@ var ofTheRecipes = []mutant{
 		unexplored: "no worker enters by the context of a hold that another goroutine is giving back",
 	},
 	{
+		name: "refused-resize-kept",
+		pkg:  "semaphore",
+		why:  "it takes part with a number that its program was refused",
+		in:   "permitCount.write",
+		old:  `if err != nil && added && ctx.Err() == nil {`,
+		new:  `if err == nil && added && ctx.Err() != nil {`,
+		test: inSemaphore("TestAResizeThatIsRefused"),
+
+		unexplored: "no world has two numbers for one semaphore",
+	},
+	{
 		name:       "unanswered-resize-forgotten",
 		pkg:        "semaphore",
 		why:        "it was done, and the value refuses the number that it has stored itself",
