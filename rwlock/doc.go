@@ -25,7 +25,8 @@
 // Goroutines that read-lock one RWMutex value at the same time share one node. The first reader
 // creates the node. The second sends one or two requests, to check that the node still exists and
 // that no writer has queued behind it. All others send none. When a writer queues, in any process,
-// the sharing ends: later readers queue behind the writer.
+// the sharing ends: later readers queue behind the writer. A server may withhold that news from a
+// client without READ on the directory, so the process looks again after five seconds of joining.
 //
 // So a goroutine that holds the lock for reading must not wait for another read lock on it: with a
 // writer in between, both would wait forever. Readers that share a node have one token. See also

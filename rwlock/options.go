@@ -40,9 +40,9 @@ func (c config) wrong() error {
 
 // WithReadLinger keeps an idle read lock for up to d, so that a reader that comes soon joins it at
 // once, like a reader that comes while others hold it. The idle lock is released as soon as a
-// writer queues. TryLock of another RWMutex value does not queue, so it finds the lock busy
-// meanwhile. Of one value at most one idle node stays, the newest. The default is 0: the last
-// reader of the process releases the lock.
+// writer queues, and when the connection is lost. TryLock of another RWMutex value does not queue,
+// so it finds the lock busy meanwhile. Of one value at most one idle node stays, the newest. The
+// default is 0: the last reader of the process releases the lock.
 func WithReadLinger(d time.Duration) Option {
 	return option(func(cfg *config) { cfg.linger = d })
 }

@@ -531,6 +531,20 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 			s.InLine(1)
 		})
 	})
+	t.Run("after the last reader has joined", func(t *testing.T) {
+		contract.InMemory(t, "", func(s *contract.Stage) {
+			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
+			unlock(s, c.read())
+			time.Sleep(100 * time.Second) // virtual: the idle lock looks after 75 s, and after 155
+			w := withheld(s, c)
+			unlock(s, c.read())
+			time.Sleep(atMost)
+			w.Waits()
+			r := contract.Begin(s, s.Ctx, c.RLock) // does not join
+			unlock(s, w.Granted())
+			unlock(s, r.Granted())
+		})
+	})
 }
 
 func TestALingeringReadLock(t *testing.T) {
@@ -682,11 +696,10 @@ func TestALingeringReadLock(t *testing.T) {
 					unlock(s, c.read())
 				}
 				unlock(s, h)
-				s.Settle() // it is idle
+				time.Sleep(100 * time.Second) // virtual: the idle lock looks after 75 s, and after 155
 				c.proxy.Cut()
 				s.CatchUp(c.conn)
-				s.Settle()
-				s.EmptyNow()
+				s.Empty()
 			}
 		})
 	})

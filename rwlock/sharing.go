@@ -50,6 +50,9 @@ func (g *sharedGrant) join(ctx context.Context) bool {
 			return g.enter()
 		}
 	} else if !g.sharing.Unwatched() {
+		if g.sharer.linger > 0 {
+			g.releaseIdle(queue.NoWait)
+		}
 		return false
 	}
 	// The check takes requests. Meanwhile the reader that sends them counts as a holder: readers
@@ -132,8 +135,9 @@ func (g *sharedGrant) keep() {
 	}
 }
 
-// idleLoop ends the grant when it has been idle for too long, when no reader may join it any more,
-// or when its release is requested. A lost grant need not be ended.
+// idleLoop ends the grant when it has been idle for too long, when a writer queues, with the
+// connection, after which no reader may join it, or when its release is requested. A lost grant
+// need not be ended.
 func (g *sharedGrant) idleLoop() {
 	lost := g.grant.State().Lost()
 	asked := g.grant.ReleaseRequested()
@@ -146,9 +150,12 @@ func (g *sharedGrant) idleLoop() {
 	}
 	timer := time.NewTimer(g.sharer.linger)
 	defer timer.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	pause := queue.FirstLook
 	look := time.NewTimer(pause)
 	defer look.Stop()
+	looked := make(chan bool, 1) // buffered: idleLoop may have returned
 	for {
 		select {
 		case <-g.over:
@@ -159,7 +166,10 @@ func (g *sharedGrant) idleLoop() {
 			timer.Reset(g.lingers())
 			continue
 		case <-look.C:
-			if g.sharing.Look(context.Background()) {
+			go func() { looked <- g.sharing.Look(ctx) }()
+			continue
+		case still := <-looked:
+			if still {
 				pause *= 2
 				look.Reset(pause)
 				continue

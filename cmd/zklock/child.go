@@ -71,6 +71,7 @@ func startChild(argv, env []string, known func(group int) error) (*child, error)
 	c := &child{pid: p.Pid, ended: make(chan syscall.WaitStatus, 1), tty: tty}
 	if err := known(c.pid); err != nil {
 		release.Close()
+		_ = p.Kill() // ^Z may have stopped it
 		_, _ = p.Wait()
 		tty.takeBack()
 		return nil, err

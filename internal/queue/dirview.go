@@ -150,8 +150,8 @@ func (d *dirView) lookLater() {
 		return
 	}
 	time.AfterFunc(FirstLook, func() {
-		d.looking.Store(false)
 		d.look(context.Background())
+		d.looking.Store(false)
 	})
 }
 

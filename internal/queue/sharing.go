@@ -25,12 +25,11 @@ func (s *NodeSharing) queuedAt(n znode.Node) { s.at.Store(n.Seq + 1) }
 // writer behind the node is known, and readers that wait for the same listing count as coming
 // together.
 func (s *NodeSharing) CanJoin() bool {
-	at := s.at.Load()
-	if at == 0 {
+	if s.at.Load() == 0 {
 		return true
 	}
-	v := s.queue.view.now.Load()
-	if !v.valid() || v.newest >= at-1 {
+	v := s.view()
+	if v == nil {
 		return false
 	}
 	v.use()
@@ -38,11 +37,20 @@ func (s *NodeSharing) CanJoin() bool {
 	return true
 }
 
-// Look is CanJoin for a node that no reader joins: it asks whether a writer has come of whom no
-// event tells, see dirView.
+// view returns the view that shows no writer behind the node; nil if there is none.
+func (s *NodeSharing) view() *view {
+	v := s.queue.view.now.Load()
+	if !v.valid() || v.newest >= s.at.Load()-1 {
+		return nil
+	}
+	return v
+}
+
+// Look asks whether a writer has come of whom no event tells, and reports whether readers may use
+// the node still. It is for a node that no reader joins: CanJoin has such a look made by itself.
 func (s *NodeSharing) Look(ctx context.Context) bool {
 	s.queue.view.look(ctx)
-	return s.CanJoin()
+	return s.view() != nil
 }
 
 // Changed returns a channel that is closed when the connection is lost, which ends the joining.
@@ -83,9 +91,8 @@ func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 // Writers returns the watch that fires when a writer comes; nil if one is known to be behind the
 // node, or that is not known.
 func (s *NodeSharing) Writers() *zkclient.Watch {
-	v := s.queue.view.now.Load()
-	if !v.valid() || v.newest >= s.at.Load()-1 {
-		return nil
+	if v := s.view(); v != nil {
+		return v.writers
 	}
-	return v.writers
+	return nil
 }

@@ -107,11 +107,19 @@ func TestBothCountRealTraffic(t *testing.T) {
 	}
 	defer conn.Close()
 	root := test.Path(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cut := p.Nth(proxy.CreateOp, 20, proxy.CutBefore)
-	traffic.Run(ctx, conn, root)
+	over := make(chan struct{})
+	go func() { traffic.Run(ctx, conn, root); close(over) }()
 	<-cut.Fired()
+	test.Eventually(t, time.Minute, "each kind has been held, and waited for", func() bool {
+		f := scrape(t, registry)
+		holds, ahead := sums(f["zklocks_hold_seconds"], "kind"), sums(f["zklocks_ahead"], "kind")
+		return len(holds) == 4 && ahead["write"] > 0 && ahead["permits"] > 0
+	})
+	cancel()
+	<-over
 
 	// One request is lost whose caller has time to ask again: the traffic's may give up before
 	// there is a connection.

@@ -57,7 +57,8 @@ var ofTheShared = []mutant{
 		name: "writer-in-the-listing-overlooked",
 		pkg:  "internal/queue",
 		why:  "it came before the watch was set, and will not fire it",
-		old:  `if !v.valid() || v.newest >= at-1 {`,
+		in:   "NodeSharing.view",
+		old:  `if !v.valid() || v.newest >= s.at.Load()-1 {`,
 		new:  `if !v.valid() {`,
 		test: inRwlock("TestAWriterThatCameBeforeTheLookEndsTheJoining"),
 
@@ -391,6 +392,17 @@ var ofTheShared = []mutant{
 		unexplored: "it costs requests, and grants nothing",
 	},
 	{
+		name: "idle-grant-kept-before-a-reader-of-its-own",
+		pkg:  "rwlock",
+		why:  "the server has withheld the event of a writer, and a reader of the process waits behind that writer for the idle grant",
+		in:   "sharedGrant.join",
+		old:  "if g.sharer.linger > 0 {\n\t\t\tg.releaseIdle(queue.NoWait)\n\t\t}",
+		new:  ``,
+		test: inRwlock("TestAWriterOfWhomNoEventTells/after the last reader has joined"),
+
+		unexplored: "it ends with its linger: a writer waits longer, and none forever",
+	},
+	{
 		name: "row-ends-by-a-downgrade-that-does-not-begin",
 		pkg:  "rwlock",
 		why:  "the waiters of the value queue at the tail",
@@ -425,8 +437,8 @@ var ofTheShared = []mutant{
 		pkg:  "rwlock",
 		why:  "the server has withheld the event of a writer, which waits as long as the grant is idle",
 		in:   "idleLoop",
-		old:  `if g.sharing.Look(context.Background()) {`,
-		new:  `if true {`,
+		old:  `if still {`,
+		new:  `if still || true {`,
 		test: inRwlock("TestAWriterOfWhomNoEventTells/while the lock is idle"),
 
 		unexplored: "it ends with its linger: a writer waits longer, and none forever",
