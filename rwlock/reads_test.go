@@ -497,7 +497,7 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 			h := c.read()
 			for range 3 { // it looks again and again
 				unlock(s, c.read())
-				time.Sleep(atMost)
+				time.Sleep(atMost) // virtual
 			}
 			unlock(s, c.read())
 			w := withheld(s, c)
@@ -538,7 +538,7 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 			time.Sleep(100 * time.Second) // virtual: the idle lock looks after 75 s, and after 155
 			w := withheld(s, c)
 			unlock(s, c.read())
-			time.Sleep(atMost)
+			time.Sleep(atMost) // virtual: it has looked again
 			w.Waits()
 			r := contract.Begin(s, s.Ctx, c.RLock) // does not join
 			unlock(s, w.Granted())
