@@ -497,11 +497,11 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 			h := c.read()
 			for range 3 { // it looks again and again
 				unlock(s, c.read())
-				time.Sleep(atMost) // virtual
+				time.Sleep(atMost) // virtual: until it has looked
 			}
 			unlock(s, c.read())
 			w := withheld(s, c)
-			for began := time.Now(); ; time.Sleep(time.Second) {
+			for began := time.Now(); ; time.Sleep(time.Second) { // virtual: a reader each second
 				next, err := c.TryRLock(s.Ctx)
 				if took := time.Since(began); err == nil && took > atMost {
 					s.Fatalf("a reader joins after %v", took)
