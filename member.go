@@ -17,7 +17,7 @@ type Member struct {
 	ReleaseRequested bool         // see [Conn.RequestRelease]; the data are then those of the request
 	Since            time.Time    // when it queued, by the server's clock
 	Session          int64        // that the nodes belong to
-	Token            int64        // the fencing token that goes with the nodes
+	Token            int64        // the czxid of its first node: the fencing token, unless a downgrade has replaced the node
 	Data             []byte       // what the node contains, see WithData
 	Host             string       // of the process that created the node, if the data has it; else empty
 	Pid              int          // and its number; else 0

@@ -39,7 +39,8 @@ type View struct {
 // Observe yields the leader, also to a process that is no candidate, and again after each change:
 // of the leader, of its data (see Proclaim), and of whether it is current. It polls nothing but its
 // rights, see below: it sets a watch on the leader's node, or on the directory while there is no
-// leader. Changes that come quickly may be left out, but never the last.
+// leader. Meanwhile the connection sends heartbeats, as for a holder. Changes that come quickly may
+// be left out, but never the last.
 //
 // A view is current if no change is known when it is yielded, the connection is up, and a quorum
 // has confirmed it within the session timeout. As soon as one of the last two is over, as from the

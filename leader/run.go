@@ -19,10 +19,10 @@ import (
 //
 // After lead has returned nil, or after it was told to stop, Run campaigns at once, at the tail of
 // the queue: a lead that returns nil at once is called again at once if there is no other
-// candidate. An error that lead returns while it could go on is a failure: then Run resigns, and
-// pauses before it campaigns again, see [WithBackoff]. The pauses begin at the shortest again after
-// a term that did not fail or that lasted longer than the longest pause. Run does not return or
-// report lead's error: log it in lead.
+// candidate. An error that lead returns while it could go on, or after it has released the term
+// itself, is a failure: then Run resigns, and pauses before it campaigns again, see [WithBackoff].
+// The pauses begin at the shortest again after a term that did not fail or that lasted longer than
+// the longest pause. Run does not return or report lead's error: log it in lead.
 //
 // Run resigns when lead has returned, and not before: no other process leads meanwhile, unless the
 // term is lost. It waits for the server's answer, also after ctx was canceled, but no longer than
