@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -359,6 +360,9 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 		"all": func(c *zklocks.Conn, path string) zklocks.Locker {
 			return zklocks.All(rwlock.New(c, path+"-besides"), rwlock.New(c, path))
 		},
+		"all, the other way round": func(c *zklocks.Conn, path string) zklocks.Locker {
+			return zklocks.All(rwlock.New(c, path), rwlock.New(c, path+"-besides"))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
@@ -381,6 +385,26 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "READ on "+s.Path+",") {
 					s.Errorf("%v does not name the right and the path", err)
 				}
+				// Where it may list, it finds and deletes what it has created.
+				besides := func() {
+					s.Settle()
+					if left, _, err := s.Witness.Children(s.Path + "-besides"); err != zk.ErrNoNode && (err != nil || len(left) > 0) {
+						s.Errorf("%q stay besides, %v", left, err)
+					}
+				}
+				besides()
+				s.Expire(conn)
+				s.Settle()
+				twice()
+				// The caller goes before its session has a connection again.
+				cut = through.Next(proxy.CreateOp, proxy.CutAfterCommit)
+				ctx, cancel := context.WithCancel(s.Ctx)
+				gone := contract.Begin(s, ctx, lock.Lock)
+				<-cut.Fired()
+				cancel()
+				s.Is(gone.Failed(), context.Canceled)
+				time.Sleep(time.Second) // virtual: the client is connected again
+				besides()
 				s.Expire(conn)
 				s.Settle()
 				twice()

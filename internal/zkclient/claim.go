@@ -44,6 +44,7 @@ var (
 	errAbandoned = errors.New("the caller had stopped waiting for its create")
 	errElsewhere = errors.New("it was created in another session than it was meant for")
 	errPartly    = errors.New("others that were created with it are gone")
+	errHidden    = errors.New("others that were created with it may not be listed")
 )
 
 // Claim creates the nodes of all claims, in different directories, in one transaction of the given
@@ -94,6 +95,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			var unfound *Unfound
 			switch {
 			case errors.As(err, &unfound):
+				try.removeOrphans(found, errHidden)
 				return nil, unfound.claim, err // a second search would be refused, too
 			case err != nil:
 				go try.cleanUpFound()
@@ -283,15 +285,15 @@ func (t *claimTry) cleanUp(call <-chan answer[results]) {
 
 // cleanUpFound searches until a server answers, and deletes the nodes that it finds.
 func (t *claimTry) cleanUpFound() {
-	found, _, err := t.search(context.Background())
-	if err == nil {
+	if found, _, _ := t.search(context.Background()); found != nil {
 		t.removeOrphans(found, errAbandoned)
 	}
 }
 
 // search lists the nodes of the try's id. It may be called only after the create has returned. One
 // server must answer both the barrier and the listings, because the barrier brings only the server
-// that answers it up to date. complete says that all nodes were found.
+// that answers it up to date. complete says that all nodes were found. With an *Unfound it returns
+// those of the other claims.
 //
 // What it does not find is not created later. The handshake of this connection came first, and with
 // it the session moved: since then the leader refuses what another server forwards for the session.
@@ -320,7 +322,7 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 }
 
 // Unfound is the server's refusal of the listing by which Claim looks for nodes whose reply was
-// lost. If there are any, they stay until their session is over.
+// lost. If there are any in that directory, they stay until their session is over.
 type Unfound struct {
 	Refusal error
 	claim   int // the index of the claim
@@ -329,9 +331,11 @@ type Unfound struct {
 func (u *Unfound) Error() string { return u.Refusal.Error() }
 func (u *Unfound) Unwrap() error { return u.Refusal }
 
-// list lists the nodes of the try's id. A refusal is an *Unfound.
+// list lists the nodes of the try's id. The first refusal is an *Unfound, beside what the other
+// directories have.
 func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, err error) {
 	found, complete = make([]Claimed, len(t.claims)), true
+	var unfound error
 	for i, claim := range t.claims {
 		children, err := await(ctx, t.client, "list", func() ([]string, error) {
 			children, _, err := t.client.conn.Children(claim.Dir)
@@ -340,7 +344,9 @@ func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, er
 		switch {
 		case err == nil, err == zk.ErrNoNode:
 		case outcomeOf(err) == refused:
-			return nil, false, &Unfound{err, i}
+			if unfound == nil {
+				unfound = &Unfound{err, i}
+			}
 		default:
 			return nil, false, err
 		}
@@ -354,5 +360,5 @@ func (t *claimTry) list(ctx context.Context) (found []Claimed, complete bool, er
 		found[i].Nodes = nodes
 		complete = complete && len(nodes) == claim.Nodes
 	}
-	return found, complete, nil
+	return found, complete, unfound
 }

@@ -305,6 +305,39 @@ var ofSeveral = []mutant{
 		unexplored: "hardly ever does another goroutine enter between a question and its answer",
 	},
 	{
+		name: "found-nodes-left-beside-a-refused-listing",
+		pkg:  "internal/zkclient",
+		why:  "a node whose directory may be listed blocks its lock until the session is over",
+		in:   "Client.Claim",
+		old:  "try.removeOrphans(found, errHidden)\n\t\t\t\treturn nil, unfound.claim",
+		new:  "return nil, unfound.claim",
+		test: inRoot("TestALostReplyWithoutTheRightToList"),
+
+		unexplored: "a reply is hardly ever lost where a right is missing",
+	},
+	{
+		name: "found-nodes-left-by-the-clean-up",
+		pkg:  "internal/zkclient",
+		why:  "a node whose directory may be listed blocks its lock until the session is over",
+		in:   "claimTry.cleanUpFound",
+		old:  "if found, _, _ := t.search(context.Background()); found != nil {",
+		new:  "if found, _, err := t.search(context.Background()); err == nil {",
+		test: inRoot("TestALostReplyWithoutTheRightToList"),
+
+		unexplored: "a reply is hardly ever lost where a right is missing",
+	},
+	{
+		name: "search-ended-by-the-first-refusal",
+		pkg:  "internal/zkclient",
+		why:  "a node whose directory may be listed blocks its lock until the session is over",
+		in:   "claimTry.list",
+		old:  "unfound = &Unfound{err, i}\n\t\t\t}",
+		new:  "unfound = &Unfound{err, i}\n\t\t\t}\n\t\t\treturn found, false, unfound",
+		test: inRoot("TestALostReplyWithoutTheRightToList"),
+
+		unexplored: "a reply is hardly ever lost where a right is missing",
+	},
+	{
 		name: "locks-of-the-caller-s-slice",
 		pkg:  ".",
 		why:  "a caller that uses its slice again changes what is taken",
