@@ -315,6 +315,14 @@ func TestALossNamesTheLock(t *testing.T) {
 			p.Errorf("%v does not name %s", err, p.paths[one])
 		}
 		_ = hold.Release(p.Ctx)
+		hold = p.take(p.both().Lock)
+		p.kill(one)
+		err = hold.Verify(p.Ctx) // which asks before any event tells
+		p.Is(err, zklocks.ErrLost)
+		if err == nil || !strings.Contains(err.Error(), p.paths[one]+": ") || strings.Contains(err.Error(), p.paths[other]+": lock lost") {
+			p.Errorf("%v does not name %s alone", err, p.paths[one])
+		}
+		_ = hold.Release(p.Ctx)
 	})
 }
 

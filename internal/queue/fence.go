@@ -44,25 +44,17 @@ func (all heldNodes) guards() []*zk.CheckVersionRequest {
 	return checks
 }
 
-// lostUnlessReplaced ends the grants because the server misses one of their nodes. A downgrade may
-// have replaced it meanwhile, or one of the grants has been given back: then that node is missed,
-// and the others may be those of holds that go on.
-func (all heldNodes) lostUnlessReplaced(ctx context.Context) (replaced bool, err error) {
-	for _, n := range all {
-		now, err := n.grant.holding(ctx)
-		if err != nil {
-			return false, err
-		}
-		if missing(now, []znode.Node{n.node}) {
-			return true, nil
-		}
-		if n.grant.Err() != nil {
-			return false, nil
-		}
+// lostUnlessReplaced ends the grant because the server misses the node. A downgrade may have
+// replaced it meanwhile; a grant that has been given back does not end again.
+func (n heldNode) lostUnlessReplaced(ctx context.Context) (replaced bool, err error) {
+	now, err := n.grant.holding(ctx)
+	if err != nil {
+		return false, err
 	}
-	for _, n := range all {
-		n.grant.state.Lose(errDeleted)
+	if missing(now, []znode.Node{n.node}) {
+		return true, nil
 	}
+	n.grant.state.Lose(errDeleted)
 	return false, nil
 }
 
@@ -92,12 +84,13 @@ func (all grants) verify(ctx context.Context, alive func() error) error {
 			return err
 		}
 		nodes, err := all.holding(ctx)
+		at := zkclient.NotDone
 		if err == nil {
-			err = all[0].queue.client.Check(ctx, all[0].sess, nodes.guards()...)
+			at, err = all[0].queue.client.Check(ctx, all[0].sess, nodes.guards()...)
 		}
-		if err == zk.ErrNoNode {
+		if err == zk.ErrNoNode && at >= 0 {
 			var replaced bool
-			if replaced, err = nodes.lostUnlessReplaced(ctx); replaced {
+			if replaced, err = nodes[at].lostUnlessReplaced(ctx); replaced {
 				continue
 			}
 		}
@@ -172,7 +165,7 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 		case err != zk.ErrNoNode:
 			return nil, Explain(err, "READ on "+nodes[at:at+1].paths())
 		}
-		switch replaced, err := nodes[at : at+1].lostUnlessReplaced(ctx); {
+		switch replaced, err := nodes[at].lostUnlessReplaced(ctx); {
 		case err != nil:
 			return nil, endOr(alive, err)
 		case !replaced:

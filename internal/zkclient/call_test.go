@@ -106,7 +106,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		for what, call := range map[string]func(context.Context) error{
 			"get":      func(ctx context.Context) error { _, _, err := l.client.Get(ctx, l.dir); return err },
 			"children": func(ctx context.Context) error { _, _, err := l.client.Children(ctx, l.sess, l.dir); return err },
-			"check":    func(ctx context.Context) error { return l.client.Check(ctx, l.sess, barrier) },
+			"check":    func(ctx context.Context) error { return l.client.Barrier(ctx, l.sess) },
 			"set":      func(ctx context.Context) error { return l.client.Set(ctx, l.dir, nil, -1) },
 			"make":     func(ctx context.Context) error { return l.client.MakeDir(ctx, l.dir+"/x", open) },
 			"claim":    func(ctx context.Context) error { _, err := claimOne(ctx, l.client, l.sess, l.want(1)); return err },
@@ -152,7 +152,7 @@ func TestReadsAreRepeatedUntilTheyAreAnswered(t *testing.T) {
 				case proxy.ListOp:
 					_, _, err = l.client.Children(ctx, l.sess, l.dir)
 				case proxy.CheckOp:
-					err = l.client.Check(ctx, l.sess, barrier)
+					err = l.client.Barrier(ctx, l.sess)
 				case proxy.SetOp:
 					err = l.client.Set(ctx, l.dir, []byte("x"), -1)
 				}
@@ -177,7 +177,7 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 		ctx := within(t, 10*time.Second)
 		_, _, err := l.client.Children(ctx, l.sess, l.dir)
 		mustBe(t, err, ErrOver)
-		mustBe(t, l.client.Check(ctx, l.sess, barrier), ErrOver)
+		mustBe(t, l.client.Barrier(ctx, l.sess), ErrOver)
 		_, err = l.client.Watch(ctx, l.sess, l.dir)
 		mustBe(t, err, ErrOver)
 		_, err = claimOne(ctx, l.client, l.sess, l.want(1))

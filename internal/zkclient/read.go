@@ -47,18 +47,18 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, version int3
 }
 
 // Check asks the quorum, once the connection is up, whether nodes exist in the given versions (-1:
-// any). It returns zk.ErrNoNode or zk.ErrBadVersion for the first that does not, and ErrOver if the
-// answer did not come in the given session.
-func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVersionRequest) error {
+// any). It returns the index of the first that does not, with zk.ErrNoNode or zk.ErrBadVersion, and
+// ErrOver if the answer did not come in the given session.
+func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVersionRequest) (failed int, err error) {
 	ops := make([]any, len(checks))
 	for i, check := range checks {
 		ops[i] = check
 	}
-	_, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(session, ops...) })
+	answer, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(session, ops...) })
 	if !c.In(session) && Ended(ctx) == nil {
-		return ErrOver
+		return NotDone, ErrOver
 	}
-	return err
+	return answer.failed, err
 }
 
 // Barrier asks the quorum for nothing, once the connection is up. A read that comes after it on the
@@ -66,7 +66,7 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 // may lag behind the others, and the barrier brings it up to date. It returns ErrOver if the answer
 // did not come in the given session.
 func (c *Client) Barrier(ctx context.Context, session int64) error {
-	if err := c.Check(ctx, session, barrier); !proves(err, true) {
+	if _, err := c.Check(ctx, session, barrier); !proves(err, true) {
 		return err
 	}
 	return nil
@@ -128,7 +128,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		case unknown:
 			// On this connection a quorum request is ordered after the transaction, whatever became
 			// of that.
-			switch err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1}); err {
+			switch _, err := c.Check(context.Background(), session, &zk.CheckVersionRequest{Path: dir + "/" + new.Name, Version: -1}); err {
 			case nil, zk.ErrNoAuth: // it exists: a server looks for a node before it looks at its ACL
 				return nil
 			case zk.ErrNoNode: // it was not done: again

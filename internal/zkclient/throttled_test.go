@@ -67,7 +67,8 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 			return l.client.Set(ctx, l.dir, nil, -1)
 		}},
 		"check": {proxy.CheckOp, func(_ *testing.T, ctx context.Context, l *line, n znode.Node) error {
-			return l.client.Check(ctx, l.sess, &zk.CheckVersionRequest{Path: l.path(n), Version: -1})
+			_, err := l.client.Check(ctx, l.sess, &zk.CheckVersionRequest{Path: l.path(n), Version: -1})
+			return err
 		}},
 		"refresh": {proxy.CheckOp, func(_ *testing.T, ctx context.Context, l *line, _ znode.Node) error {
 			return l.client.Refresh(ctx, l.sess)

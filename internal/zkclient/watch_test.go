@@ -93,7 +93,7 @@ func TestWatchesOfManyAreShared(t *testing.T) {
 			paths[i] = l.path(n)
 		}
 		must(t, l.witness.Delete(paths[4], -1))
-		must(t, l.client.Check(within(t, 10*time.Second), l.sess, barrier))
+		must(t, l.client.Barrier(within(t, 10*time.Second), l.sess))
 		all := func(paths ...string) []*Watch {
 			watches, err := l.client.WatchNodes(within(t, 20*time.Second), l.sess, "", paths)
 			must(t, err)

@@ -297,12 +297,23 @@ var ofSeveral = []mutant{
 		name: "re-entry-ended-by-a-late-verify",
 		pkg:  "internal/queue",
 		why:  "the node of the lock that is entered again is deleted, because another one was given back",
-		in:   "heldNodes.lostUnlessReplaced",
-		old:  "if n.grant.Err() != nil {",
-		new:  "if n.grant == nil {",
+		in:   "grants.verify",
+		old:  "nodes[at].lostUnlessReplaced",
+		new:  "nodes[0].lostUnlessReplaced",
 		test: inRoot("TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold/Verify"),
 
 		unexplored: "hardly ever does another goroutine enter between a question and its answer",
+	},
+	{
+		name: "lost-verify-blamed-on-the-last-lock",
+		pkg:  "internal/queue",
+		why:  "the error, and what observers are told, name a lock whose node is there",
+		in:   "grants.verify",
+		old:  "nodes[at].lostUnlessReplaced",
+		new:  "nodes[len(nodes)-1].lostUnlessReplaced",
+		test: inRoot("TestALossNamesTheLock"),
+
+		unexplored: "the history has no names of what was lost",
 	},
 	{
 		name: "found-nodes-left-beside-a-refused-listing",

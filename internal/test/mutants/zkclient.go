@@ -383,7 +383,7 @@ var ofTheSession = []mutant{
 		name: "refresh-asks-no-server",
 		pkg:  "internal/zkclient",
 		why:  "a process that was stopped goes on with what it knew before",
-		old:  `if err := c.Check(ctx, session, barrier); !proves(err, true) {`,
+		old:  `if _, err := c.Check(ctx, session, barrier); !proves(err, true) {`,
 		new:  `if err := Ended(ctx); err != nil {`,
 		test: inSession("TestRefreshWaitsForAnAnswer"),
 	},
