@@ -291,6 +291,15 @@ func TestATryOfSeveralThatFindsOneTakenWritesNothing(t *testing.T) {
 			p.Errorf("%d creates", n)
 		}
 		p.nodes(other, one)
+		// Nor the number of permits of a semaphore that does not exist.
+		fresh := p.paths[other] + "-fresh"
+		var some [2]zklocks.Locker
+		some[other], some[one] = semaphore.New(locks.On(p.conn), fresh, 5).Locker(1), p.lock(one)
+		_, err = zklocks.All(some[0], some[1]).TryLock(p.Ctx)
+		p.Is(err, zklocks.ErrBusy)
+		if there, _, err := p.Witness.Exists(fresh); there || err != nil {
+			p.Errorf("%s exists: %v, %v", fresh, there, err)
+		}
 		p.release(taken)
 	})
 }

@@ -54,11 +54,16 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 	epoch := client.Epoch()
 	all := make(waiters, len(parts))
 	claims := make([]zkclient.Claim, len(parts))
+	if !wait { // before a limit makes a node
+		switch q, err := visiblyBusy(ctx, sess, parts); {
+		case errors.Is(err, zkclient.ErrOver):
+			return nil, nil
+		case err != nil:
+			return nil, all.named(q, err)
+		}
+	}
 	for i, p := range parts {
 		limit, err := p.limit(ctx, sess)
-		if err == nil && !wait {
-			err = p.Queue.visiblyBusy(ctx, sess, p.Request, limit)
-		}
 		switch {
 		case errors.Is(err, zkclient.ErrOver):
 			return nil, nil
@@ -153,16 +158,27 @@ func (q *Queue) rule(r Request, l Limit) rule {
 	return rule{names: q.cfg.Names, mode: q.cfg.Names.mode(r.Kind), allowed: l.AllowedAhead}
 }
 
-// visiblyBusy returns hold.ErrBusy if nodes created now would have to wait.
-func (q *Queue) visiblyBusy(ctx context.Context, sess int64, r Request, limit Limit) error {
-	nodes, _, err := q.list(ctx, sess)
-	if err != nil {
-		return err
+// visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. It
+// makes nothing: a queue without nodes is free whatever its limit, and one with nodes has a limit
+// that can be read.
+func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) {
+	for _, p := range parts {
+		nodes, _, err := p.Queue.list(ctx, sess)
+		if err != nil {
+			return p.Queue, err
+		}
+		if len(nodes) == 0 {
+			continue
+		}
+		limit, err := p.limit(ctx, sess)
+		if err != nil {
+			return p.Queue, err
+		}
+		if b := p.Queue.rule(p.Request, limit).blockers(nodes, znode.Node{Seq: math.MaxInt64}); !b.clear() {
+			return p.Queue, hold.ErrBusy
+		}
 	}
-	if b := q.rule(r, limit).blockers(nodes, znode.Node{Seq: math.MaxInt64}); !b.clear() {
-		return hold.ErrBusy
-	}
-	return nil
+	return nil, nil
 }
 
 // usable returns an error if one of the nodes has a number that grants nothing.

@@ -439,7 +439,7 @@ var ofTheLine = []mutant{
 		why:  "TryLock in a loop on a taken lock is a storm of writes",
 		in:   "visiblyBusy",
 		old:  "!b.clear()",
-		new:  "!b.clear() && r.Nodes == 0",
+		new:  "!b.clear() && p.Nodes == 0",
 		test: scenario(inReentrant, "TestMutex", "TryLock on a taken lock is busy and writes nothing"),
 
 		unexplored: "it costs requests, and grants nothing",

@@ -349,6 +349,17 @@ var ofSeveral = []mutant{
 		unexplored: "a reply is hardly ever lost where a right is missing",
 	},
 	{
+		name: "limit-made-before-the-look",
+		pkg:  "internal/queue",
+		why:  "a TryLock that is busy leaves the number of permits of a semaphore that it had no permit of",
+		in:   "visiblyBusy",
+		old:  "if len(nodes) == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tlimit, err := p.limit(ctx, sess)",
+		new:  "limit, err := p.limit(ctx, sess)",
+		test: inRoot("TestATryOfSeveralThatFindsOneTakenWritesNothing"),
+
+		unexplored: "it costs requests, and grants nothing",
+	},
+	{
 		name: "locks-of-the-caller-s-slice",
 		pkg:  ".",
 		why:  "a caller that uses its slice again changes what is taken",
@@ -477,8 +488,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "TryLock in a loop, while another of the locks is taken, is a storm of writes",
 		in:   "enqueue",
-		old:  "if err == nil && !wait {",
-		new:  "if err == nil && !wait && i == 0 {",
+		old:  "visiblyBusy(ctx, sess, parts)",
+		new:  "visiblyBusy(ctx, sess, parts[:1])",
 		test: inRoot("TestATryOfSeveralThatFindsOneTakenWritesNothing"),
 
 		unexplored: "it costs requests, and grants nothing",
