@@ -158,9 +158,9 @@ func (q *Queue) rule(r Request, l Limit) rule {
 	return rule{names: q.cfg.Names, mode: q.cfg.Names.mode(r.Kind), allowed: l.AllowedAhead}
 }
 
-// visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. It
-// makes nothing: a queue without nodes is free whatever its limit, and one with nodes has a limit
-// that can be read.
+// visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. A
+// queue without nodes is free whatever its limit, which is not asked for then, because that may
+// make what is missing.
 func visiblyBusy(ctx context.Context, sess int64, parts []Part) (*Queue, error) {
 	for _, p := range parts {
 		nodes, _, err := p.Queue.list(ctx, sess)

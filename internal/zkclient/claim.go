@@ -293,7 +293,7 @@ func (t *claimTry) cleanUpFound() {
 // search lists the nodes of the try's id. It may be called only after the create has returned. One
 // server must answer both the barrier and the listings, because the barrier brings only the server
 // that answers it up to date. complete says that all nodes were found. With an *Unfound it returns
-// those of the other claims.
+// those whose directories could be listed.
 //
 // What it does not find is not created later. The handshake of this connection came first, and with
 // it the session moved: since then the leader refuses what another server forwards for the session.
@@ -322,7 +322,8 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 }
 
 // Unfound is the server's refusal of the listing by which Claim looks for nodes whose reply was
-// lost. If there are any in that directory, they stay until their session is over.
+// lost, in the first of their directories that it refuses. If there are any in such a directory,
+// they stay until their session is over.
 type Unfound struct {
 	Refusal error
 	claim   int // the index of the claim
