@@ -52,6 +52,11 @@ func expireSession(conn *zk.Conn, addr string) error {
 // EndSession is Expire for callers that have only the session's id and password, see Proxy.Session.
 // It reports whether the session may have been alive until then: false only if the server said at
 // once that there is none.
+//
+// A server knows one connection of a session. A client that resumes the session in the instant in
+// which it ends may have another one, which stays open, and on which the server drops what it
+// reads. The client then hears of the end when it gives the connection up: after 2/3 of its session
+// timeout.
 func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 	addr = proxy.Behind(addr)
 	// Resuming the session here cuts the client off, which may reconnect and resume it in turn
