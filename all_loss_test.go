@@ -42,12 +42,14 @@ func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
 	})
 }
 
+var questions = map[string]func(p *pair, hold *zklocks.Hold) error{
+	"Verify": func(p *pair, hold *zklocks.Hold) error { return hold.Verify(p.Ctx) },
+	"Multi":  func(p *pair, hold *zklocks.Hold) error { _, err := hold.Multi(p.Ctx); return err },
+}
+
 // No watch is set, so only the server can tell that a node is gone: whichever it is.
 func TestAQuestionOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
-	for what, ask := range map[string]func(p *pair, hold *zklocks.Hold) error{
-		"Verify": func(p *pair, hold *zklocks.Hold) error { return hold.Verify(p.Ctx) },
-		"Multi":  func(p *pair, hold *zklocks.Hold) error { _, err := hold.Multi(p.Ctx); return err },
-	} {
+	for what, ask := range questions {
 		t.Run(what, func(t *testing.T) {
 			each(t, func(p *pair, one, other int) {
 				hold := p.take(p.both().Lock)
@@ -56,6 +58,27 @@ func TestAQuestionOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
 				p.Is(ask(p, hold), zklocks.ErrLost)
 				p.nodes(0, 0)
 				p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+			})
+		})
+	}
+}
+
+// One node may not be read, and the error names that one; the hold goes on.
+func TestAQuestionOfSeveralLocksNamesTheNodeThatMayNotBeRead(t *testing.T) {
+	for what, ask := range questions {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(p *pair, one, other int) {
+				hold := p.take(p.both().Lock)
+				node, readable := p.own(one), p.own(other)
+				_, err := p.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+				p.Must(err)
+				err = ask(p, hold)
+				p.Is(err, zk.ErrNoAuth)
+				if text := err.Error(); !strings.Contains(text, "READ on "+node) || strings.Contains(text, readable) {
+					p.Errorf("%v; the node is %s", err, node)
+				}
+				p.release(hold)
+				p.nodes(0, 0)
 			})
 		})
 	}

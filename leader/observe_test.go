@@ -503,10 +503,13 @@ func TestObserveAsksForNothingWhileNothingChanges(t *testing.T) {
 		w.sees(h.Token(), true)
 		s.Settle()
 		asked := func() int64 { return e.proxy.Seen(proxy.AnyOp) - e.proxy.Seen(proxy.CheckOp) }
-		before := asked()
+		before, beats := asked(), e.proxy.Seen(proxy.CheckOp)
 		time.Sleep(time.Minute) // virtual: nothing but heartbeats
 		if n := asked() - before; n != 3 {
 			s.Errorf("%d requests", n)
+		}
+		if n := e.proxy.Seen(proxy.CheckOp) - beats; n < int64(time.Minute/timeout) {
+			s.Errorf("%d heartbeats", n)
 		}
 		s.Must(h.Release(s.Ctx))
 		w.sees(0, true)

@@ -44,7 +44,11 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
 		if len(q) != 4 || q[0].Kind != observe.Read || q[2].Kind != observe.Write || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
-			s.Errorf("queue %+v", q)
+			s.Fatalf("queue %+v", q)
+		}
+		// The hold keeps its token; the member shows the node's, which is another node now.
+		if q[0].Token <= token || q[0].Token <= q[3].Token {
+			s.Errorf("downgraded: the hold's token is %d, the queue shows %+v", token, q)
 		}
 
 		unlock(s, got)

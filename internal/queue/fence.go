@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -39,9 +38,19 @@ func (all grants) holding(ctx context.Context) (held heldNodes, err error) {
 func (all heldNodes) guards() []*zk.CheckVersionRequest {
 	checks := make([]*zk.CheckVersionRequest, len(all))
 	for i, n := range all {
-		checks[i] = &zk.CheckVersionRequest{Path: n.grant.queue.path(n.node), Version: -1}
+		checks[i] = &zk.CheckVersionRequest{Path: n.path(), Version: -1}
 	}
 	return checks
+}
+
+func (n heldNode) path() string { return n.grant.queue.path(n.node) }
+
+// explain says which right it takes, if the server has refused to look at the node with this index.
+func (all heldNodes) explain(at int, err error) error {
+	if at < 0 {
+		return zkclient.DescribeCode(err)
+	}
+	return Explain(err, "READ on "+all[at].path())
 }
 
 // lostUnlessReplaced ends the grant because the server misses the node. A downgrade may have
@@ -99,10 +108,7 @@ func (all grants) verify(ctx context.Context, alive func() error) error {
 				g.state.Lose(errOver)
 			}
 		}
-		if err != nil {
-			err = Explain(err, "READ on "+nodes.paths())
-		}
-		return endOr(alive, err)
+		return endOr(alive, nodes.explain(at, err))
 	}
 }
 
@@ -113,15 +119,6 @@ func endOr(alive func() error, err error) error {
 		return end
 	}
 	return err
-}
-
-// paths names the nodes.
-func (all heldNodes) paths() string {
-	var paths []string
-	for _, check := range all.guards() {
-		paths = append(paths, check.Path)
-	}
-	return strings.Join(paths, " and ")
 }
 
 // Multi makes a transaction that takes place only while all the nodes exist.
@@ -160,10 +157,8 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 			return nil, fmt.Errorf("the transaction may have taken place: %w", err)
 		case end != nil:
 			return nil, end
-		case at < 0:
-			return nil, zkclient.DescribeCode(err)
-		case err != zk.ErrNoNode:
-			return nil, Explain(err, "READ on "+nodes[at:at+1].paths())
+		case at < 0 || err != zk.ErrNoNode:
+			return nil, nodes.explain(at, err)
 		}
 		switch replaced, err := nodes[at].lostUnlessReplaced(ctx); {
 		case err != nil:

@@ -47,8 +47,8 @@ func (c *Client) Set(ctx context.Context, path string, data []byte, version int3
 }
 
 // Check asks the quorum, once the connection is up, whether nodes exist in the given versions (-1:
-// any). It returns the index of the first that does not, with zk.ErrNoNode or zk.ErrBadVersion, and
-// ErrOver if the answer did not come in the given session.
+// any). It returns the index of the first that does not, with zk.ErrNoNode, zk.ErrBadVersion or
+// zk.ErrNoAuth, else NotDone; and ErrOver if the answer did not come in the given session.
 func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVersionRequest) (failed int, err error) {
 	ops := make([]any, len(checks))
 	for i, check := range checks {
@@ -57,6 +57,9 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	answer, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(session, ops...) })
 	if !c.In(session) && Ended(ctx) == nil {
 		return NotDone, ErrOver
+	}
+	if answer.replies == nil { // no server has answered
+		return NotDone, err
 	}
 	return answer.failed, err
 }

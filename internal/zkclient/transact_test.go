@@ -168,3 +168,32 @@ func TestTransactWaitsForAConnection(t *testing.T) {
 		}
 	})
 }
+
+// A check says which node the server has refused, and none if no server has answered.
+func TestCheckSaysWhichNodeIsRefused(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		l := newLine(t, v, 10*time.Second)
+		session := l.sess
+		is := func(what string, want int, wantErr error, paths ...string) {
+			t.Helper()
+			var checks []*zk.CheckVersionRequest
+			for _, path := range paths {
+				checks = append(checks, &zk.CheckVersionRequest{Path: path, Version: -1})
+			}
+			failed, err := l.client.Check(within(t, time.Second), session, checks...)
+			if failed != want || !errors.Is(err, wantErr) {
+				t.Errorf("%s: failed %d, error %v", what, failed, err)
+			}
+		}
+		is("both are there", NotDone, nil, l.dir, l.dir)
+		is("the second is not", 1, zk.ErrNoNode, l.dir, l.dir+"/none")
+		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		must(t, err)
+		is("the second may not be read", 1, zk.ErrNoAuth, "/", l.dir)
+		l.Refuse()
+		time.Sleep(time.Second) // virtual time: the connection is lost
+		is("no connection", NotDone, context.DeadlineExceeded, l.dir)
+		must(t, l.Accept())
+	})
+}

@@ -354,8 +354,8 @@ var ofTheHold = []mutant{
 		pkg:  "internal/queue",
 		why:  "the hold has ended, and with it its context: the caller is told of the context only",
 		in:   "verify",
-		old:  "return endOr(alive, err)",
-		new:  "return err",
+		old:  "return endOr(alive, nodes.explain(at, err))",
+		new:  "return nodes.explain(at, err)",
 		test: scenario(inSemaphore, "TestOnePermit", "a question with the context of a hold that has ended tells that"),
 	},
 	{

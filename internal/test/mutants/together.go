@@ -316,6 +316,17 @@ var ofSeveral = []mutant{
 		unexplored: "the history has no names of what was lost",
 	},
 	{
+		name: "refused-read-blamed-on-the-first-lock",
+		pkg:  "internal/queue",
+		why:  "the error names a node that may be read",
+		in:   "heldNodes.explain",
+		old:  "all[at].path()",
+		new:  "all[0].path()",
+		test: inRoot("TestAQuestionOfSeveralLocksNamesTheNodeThatMayNotBeRead"),
+
+		unexplored: "a worker may read all nodes",
+	},
+	{
 		name: "found-nodes-left-beside-a-refused-listing",
 		pkg:  "internal/zkclient",
 		why:  "a node whose directory may be listed blocks its lock until the session is over",
