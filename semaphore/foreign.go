@@ -17,55 +17,81 @@ import (
 // called before anything is created or stored at the path. The two semaphores would each grant all
 // permits, and kazoo would take our queue directory for a holder, and our number for its own.
 func (c *permitCount) refuseForeign(ctx context.Context) error {
-	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
-	if err == zk.ErrNoNode {
-		return nil
-	}
-	if err != nil {
-		return queue.Explain(err, "READ on "+c.path)
-	}
-	name, whose := foreignSemaphore(children)
-	if whose == "" && slices.Contains(children, "leases") {
+	for again := true; again; {
+		children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
+		if err == zk.ErrNoNode {
+			return nil
+		}
+		if err != nil {
+			return queue.Explain(err, "READ on "+c.path)
+		}
+		leases := slices.Contains(children, "leases")
+		if leases && slices.Contains(children, "locks") {
+			return c.inUseBy("a semaphore of Curator's")
+		}
+		if again, err = c.refuseMembers(ctx, c.path, children, owner); err != nil {
+			return err
+		}
+		if !leases {
+			continue
+		}
 		// The directory of Curator's locks is a container, which the server deletes when no client
 		// waits.
-		switch leases, _, err := c.client.Children(ctx, zkclient.AnySession, c.path+"/leases"); err {
+		switch children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path+"/leases"); err {
 		case nil:
-			if member, _ := foreignSemaphore(leases); strings.Contains(member, "-lease-") {
-				name, whose = "leases/"+member, "a semaphore of Curator's"
+			gone, err := c.refuseMembers(ctx, c.path+"/leases", children, curators)
+			if err != nil {
+				return err
 			}
+			again = again || gone
 		case zk.ErrNoNode, zk.ErrNoAuth: // no client holds a lease, or this client may not read
 		default:
 			return err
 		}
 	}
-	if whose == "" {
-		return nil
-	}
-	if name != "" {
+	return nil
+}
+
+// refuseMembers returns an error if one of the children is a holder or a waiter of another
+// library's semaphore. gone is whether one that may have been has gone: others may have come.
+func (c *permitCount) refuseMembers(ctx context.Context, dir string, children []string, owner func(name string) string) (gone bool, err error) {
+	for _, name := range children {
+		whose := owner(name)
+		if whose == "" {
+			continue
+		}
 		// Only ephemeral nodes, of holders and waiters, count; a directory of that name does not.
-		switch _, stat, err := c.client.Get(ctx, c.path+"/"+name); {
-		case err == zk.ErrNoNode, err == nil && stat.EphemeralOwner == 0:
-			return nil
+		switch _, stat, err := c.client.Get(ctx, dir+"/"+name); {
+		case err == zk.ErrNoNode:
+			gone = true
 		case err != nil:
-			return queue.Explain(err, "READ on "+c.path+"/"+name)
+			return false, queue.Explain(err, "READ on "+dir+"/"+name)
+		case stat.EphemeralOwner != 0:
+			return false, c.inUseBy(whose)
 		}
 	}
+	return gone, nil
+}
+
+func (c *permitCount) inUseBy(whose string) error {
 	return fmt.Errorf("%w: %s is in use by %s", ErrMismatch, c.path, whose)
 }
 
-// foreignSemaphore returns the library whose semaphore has these nodes at its path, and the name of
-// a node that shows it, if a single one does.
-func foreignSemaphore(children []string) (member, whose string) {
-	if slices.Contains(children, "leases") && slices.Contains(children, "locks") {
-		return "", "a semaphore of Curator's"
+// owner returns what has nodes of that name in its directory, "" if it is no semaphore.
+func owner(name string) string {
+	if curators(name) != "" {
+		return "a semaphore of Curator's, for its leases"
 	}
-	for _, name := range children {
-		if strings.HasPrefix(name, "_c_") && strings.Contains(name, "-lease-") {
-			return name, "a semaphore of Curator's, for its leases"
-		}
-		if _, err := hex.DecodeString(name); err == nil && len(name) == 32 {
-			return name, "a semaphore of kazoo's"
-		}
+	if _, err := hex.DecodeString(name); err == nil && len(name) == 32 {
+		return "a semaphore of kazoo's"
 	}
-	return "", ""
+	return ""
+}
+
+// curators returns what has nodes of that name in its directory of leases.
+func curators(name string) string {
+	if strings.HasPrefix(name, "_c_") && strings.Contains(name, "-lease-") {
+		return "a semaphore of Curator's"
+	}
+	return ""
 }

@@ -372,4 +372,15 @@ var ofTheRecipes = []mutant{
 		test:       inQueue("TestTheReplyOfAnotherDirectoryGrantsNothing"),
 		unexplored: "no world of semaphores has directories that are deleted",
 	},
+	{
+		name: "foreign-semaphore-judged-by-one-member",
+		pkg:  "semaphore",
+		why:  "permits are granted beside those of kazoo or Curator, if the member that is looked at has just gone",
+		in:   "refuseMembers",
+		old:  "\t\t\tgone = true\n",
+		new:  "\t\t\treturn false, nil\n",
+		test: inSemaphore("TestEveryMemberOfAForeignSemaphoreCounts"),
+
+		unexplored: "no world has semaphores of other libraries",
+	},
 }
