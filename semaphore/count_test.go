@@ -446,6 +446,46 @@ func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
 	})
 }
 
+// The server refuses the check of the number, not the write into the directory: the error says so,
+// and when the right is back, a cycle takes as few requests as before.
+func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
+	contract.InMemory(t, "/queue", func(s *contract.Stage) {
+		for missing, right := range map[int32]string{zk.PermRead: "READ on " + s.Path, zk.PermCreate: "CREATE on " + s.Path + "/queue"} {
+			conn, through := s.Behind()
+			sem := semaphore.New(locks.On(conn), s.Path, 3)
+			cycle := func() int64 {
+				before := through.Seen(proxy.AnyOp)
+				h, err := sem.Acquire(s.Ctx, 1)
+				s.Must(err)
+				s.Must(h.Release(s.Ctx))
+				return through.Seen(proxy.AnyOp) - before
+			}
+			cycle() // makes what is missing
+			usual := cycle()
+			path := s.Path
+			if missing == zk.PermCreate {
+				path += "/queue"
+			}
+			_, err := s.Witness.SetACL(path, zk.WorldACL(zk.PermAll&^missing), -1)
+			s.Must(err)
+			for range 2 {
+				_, err = sem.Acquire(s.Ctx, 1)
+				s.Is(err, zk.ErrNoAuth)
+				if err == nil || !strings.HasSuffix(err.Error(), right) {
+					s.Errorf("%v; it takes %s", err, right)
+				}
+			}
+			_, err = s.Witness.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+			s.Must(err)
+			cycle() // may read the number again
+			if n := cycle(); n != usual {
+				s.Errorf("%d requests for an uncontended cycle, want %d", n, usual)
+			}
+			s.Empty()
+		}
+	})
+}
+
 // A client that has not heard that the number is gone stores it again.
 func TestADeletedNumberOfWhichNoEventTells(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {

@@ -84,7 +84,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 	case errors.Is(err, zkclient.ErrOver):
 		return nil, nil
 	case err != nil:
-		return nil, all.named(parts[at].Queue, all[at].refused(ctx, claims[at], err))
+		return nil, all.named(parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err))
 	}
 	for i, w := range all {
 		w.made, w.nodes, w.lease = made[i], made[i].Nodes, client.Keep(sess)
@@ -127,9 +127,9 @@ func (q *Queue) claim(r Request, check *zk.CheckVersionRequest) zkclient.Claim {
 	}
 }
 
-// refused does something about a refusal of the server, after which the waiter is to try again, or
-// returns the error.
-func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) error {
+// refused does something about the server's refusal of an act, after which the waiter is to try
+// again, or returns the error.
+func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error {
 	q := w.queue
 	if w.noWriter != nil && (err == zk.ErrBadVersion || err == zk.ErrNoAuth) {
 		w.noWriter.writers.Miss()
@@ -142,10 +142,10 @@ func (w *waiter) refused(ctx context.Context, claim zkclient.Claim, err error) e
 	case err == zk.ErrNoNode:
 		w.limit.forget()
 		return q.makeDir(ctx)
-	case err == zk.ErrBadVersion:
+	case err == zk.ErrBadVersion, err == zk.ErrNoAuth && act == zkclient.Checks: // its next reading says which right it takes
 		w.limit.forget()
 		return nil
-	case err == zk.ErrNoAuth && claim.Touch && touch == touchOptional:
+	case err == zk.ErrNoAuth && act == zkclient.Touches && touch == touchOptional:
 		q.untouchable.Store(true)
 		return nil
 	case err == zk.ErrNoAuth && touch == touchRequired:

@@ -39,6 +39,21 @@ type Claimed struct {
 	Zxid int64
 }
 
+// A Step is an operation of a transaction that creates the nodes of several claims.
+type Step struct {
+	Claim int // the index of the claim
+	Does  Act
+}
+
+// Act is what a step does: it is the claim's check, or its touch, or it creates a node.
+type Act int
+
+const (
+	Creates Act = iota
+	Checks
+	Touches
+)
+
 // Why a node is orphaned.
 var (
 	errAbandoned = errors.New("the caller had stopped waiting for its create")
@@ -52,19 +67,18 @@ var (
 // Claim can find nodes whose reply was lost (Curator's withProtection). Before it searches, it
 // sends a barrier: the server that it is connected to now may not have applied the create yet.
 //
-// It returns the server's refusal and the index of the claim that it refused (zk.ErrNoNode: there
-// is no such directory; zk.ErrBadVersion: Check failed), an *Unfound with the index of the claim,
-// ErrOver, ErrClosed, or ctx's error. It
-// returns ctx's error at once unless ctx is Uninterruptible; a background goroutine then deletes
+// It returns the server's refusal and what it refused (zk.ErrNoNode: there is no such directory;
+// zk.ErrBadVersion: Check failed), an *Unfound with the claim, ErrOver, ErrClosed, or ctx's error.
+// It returns ctx's error at once unless ctx is Uninterruptible; a background goroutine then deletes
 // the nodes that an unanswered create has created.
-func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt int, err error) {
+func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
 	retry := c.retry()
 	for {
 		if err := c.connected(ctx); err != nil {
-			return nil, 0, err
+			return nil, Step{}, err
 		}
 		if !c.In(session) {
-			return nil, 0, ErrOver
+			return nil, Step{}, ErrOver
 		}
 		// Each try has its own id: whatever becomes of an earlier one is found by that alone.
 		try := &claimTry{client: c, claims: claims, id: znode.NewID()}
@@ -74,7 +88,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 		if late != nil {
 			zxid()
 			go try.cleanUp(late)
-			return nil, 0, Ended(ctx)
+			return nil, Step{}, Ended(ctx)
 		}
 		header := zxid()
 		c.noteQuorumReply(session, sent, a.err, try.multi())
@@ -89,17 +103,17 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			}
 			return try.ours(session, made)
 		case refused:
-			return nil, try.claimOf(a.value.failed), a.err
+			return nil, try.step(a.value.failed), a.err
 		case unknown:
 			found, complete, err := try.search(ctx)
 			var unfound *Unfound
 			switch {
 			case errors.As(err, &unfound):
 				try.removeOrphans(found, errHidden)
-				return nil, unfound.claim, err // a second search would be refused, too
+				return nil, Step{Claim: unfound.claim}, err // a second search would be refused, too
 			case err != nil:
 				go try.cleanUpFound()
-				return nil, 0, err
+				return nil, Step{}, err
 			}
 			if complete {
 				// Without Dir and Zxid: the waiter lists, and reads its token.
@@ -109,7 +123,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			try.removeOrphans(found, errPartly)
 		}
 		if err := retry.again(ctx, "create", a.err); err != nil {
-			return nil, 0, err
+			return nil, Step{}, err
 		}
 	}
 }
@@ -123,12 +137,12 @@ type claimTry struct {
 
 // ours returns made if it was created in the given session. A request that is queued in one session
 // may be sent in the next without an error.
-func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, int, error) {
+func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, Step, error) {
 	if t.client.In(session) {
-		return made, 0, nil
+		return made, Step{}, nil
 	}
 	t.removeOrphans(made, errElsewhere)
-	return nil, 0, ErrOver
+	return nil, Step{}, ErrOver
 }
 
 func (t *claimTry) removeOrphans(made []Claimed, cause error) {
@@ -171,14 +185,21 @@ func (claim Claim) count() int {
 	return n
 }
 
-// claimOf returns the index of the claim that an operation belongs to.
-func (t *claimTry) claimOf(op int) int {
+// step returns what the operation with this index is, as ops orders them.
+func (t *claimTry) step(op int) Step {
 	for i, claim := range t.claims {
-		if op -= claim.count(); op < 0 {
-			return i
+		switch {
+		case op >= claim.count():
+			op -= claim.count()
+		case op == 0 && claim.Check != nil:
+			return Step{i, Checks}
+		case op == claim.count()-1 && claim.Touch:
+			return Step{i, Touches}
+		default:
+			return Step{i, Creates}
 		}
 	}
-	return 0
+	return Step{}
 }
 
 // multi reports whether it takes a transaction of several operations.

@@ -476,7 +476,7 @@ var ofTheLine = []mutant{
 		pkg:  "internal/queue",
 		why:  "readers that share a node do not hear of the writer",
 		old:  "made, at, err := client.Claim(ctx, sess, claims...)",
-		new:  "made, at, err := client.Claim(ctx, sess, claims...)\n\tif err == zk.ErrNoAuth && claims[at].Touch {\n\t\tclaims[at].Touch = false\n\t\tmade, at, err = client.Claim(ctx, sess, claims...)\n\t}",
+		new:  "made, at, err := client.Claim(ctx, sess, claims...)\n\tif err == zk.ErrNoAuth && claims[at.Claim].Touch {\n\t\tclaims[at.Claim].Touch = false\n\t\tmade, at, err = client.Claim(ctx, sess, claims...)\n\t}",
 		test: scenario(inRwlock, "TestWriteLock", "without the right to write a Lock does without or says so"),
 
 		kind: "forbidden",

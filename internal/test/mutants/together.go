@@ -46,11 +46,11 @@ var ofSeveral = []mutant{
 		in:   "enqueue",
 		old:  "made, at, err := client.Claim(ctx, sess, claims...)",
 		new: `var made []zkclient.Claimed
-	at := 0
+	var at zkclient.Step
 	for i, claim := range claims {
 		one, _, refusal := client.Claim(ctx, sess, claim)
 		if err = refusal; err != nil {
-			at = i
+			at.Claim = i
 			break
 		}
 		made = append(made, one...)
@@ -61,11 +61,22 @@ var ofSeveral = []mutant{
 		name: "refusal-blamed-on-the-first-lock",
 		pkg:  "internal/zkclient",
 		why:  "the error names a lock at which no right is missing",
-		old:  "return nil, try.claimOf(a.value.failed), a.err",
-		new:  "return nil, 0, a.err",
+		old:  "return nil, try.step(a.value.failed), a.err",
+		new:  "return nil, Step{}, a.err",
 		test: inRoot("TestBadInputOfAll"),
 
 		kind: "forbidden",
+	},
+	{
+		name: "touch-given-up-for-the-right-to-read-a-number",
+		pkg:  "internal/queue",
+		why:  "a semaphore lists at each acquire, long after the right has come back",
+		in:   "waiter.refused",
+		old:  "err == zk.ErrNoAuth && act == zkclient.Touches && touch == touchOptional",
+		new:  "err == zk.ErrNoAuth && touch == touchOptional && w.queue.touches(w.request)",
+		test: inSemaphore("TestTheNumberMayNotBeReadAnyMore"),
+
+		unexplored: "the explorer counts no requests",
 	},
 	{
 		name: "refused-search-blamed-on-the-first-lock",
@@ -94,8 +105,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "that of the second does not exist, and the call goes on forever",
 		in:   "enqueue",
-		old:  "all[at].refused(ctx, claims[at], err)",
-		new:  "all[0].refused(ctx, claims[0], err)",
+		old:  "all[at.Claim].refused(ctx, at.Does, err)",
+		new:  "all[0].refused(ctx, at.Does, err)",
 		test: inRoot("TestTheDirectoryOfEachLockIsMade"),
 	},
 	{
@@ -331,8 +342,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "a node whose directory may be listed blocks its lock until the session is over",
 		in:   "Client.Claim",
-		old:  "try.removeOrphans(found, errHidden)\n\t\t\t\treturn nil, unfound.claim",
-		new:  "return nil, unfound.claim",
+		old:  "try.removeOrphans(found, errHidden)\n\t\t\t\treturn nil, Step{Claim: unfound.claim}",
+		new:  "return nil, Step{Claim: unfound.claim}",
 		test: inRoot("TestALostReplyWithoutTheRightToList"),
 
 		unexplored: "a reply is hardly ever lost where a right is missing",

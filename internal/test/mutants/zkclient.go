@@ -41,8 +41,8 @@ var ofTheSession = []mutant{
 		name: "create-of-another-session-taken-for-ours",
 		pkg:  "internal/zkclient",
 		why:  "a create that waited in the client's queue can run in the next session",
-		old:  "if t.client.In(session) {\n\t\treturn made, 0, nil",
-		new:  "if t.id != \"\" {\n\t\treturn made, 0, nil",
+		old:  "if t.client.In(session) {\n\t\treturn made, Step{}, nil",
+		new:  "if t.id != \"\" {\n\t\treturn made, Step{}, nil",
 		test: inSession("TestACreateCarriedIntoAnotherSessionIsNotOurs"),
 
 		unexplored: "in virtual time no session ends between the look at the connection and the create",
