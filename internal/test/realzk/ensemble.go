@@ -106,10 +106,11 @@ func (e *Ensemble) Addrs() []string {
 	return addrs
 }
 
-// Leader is the member that leads now. It waits for an election that is going on, up to 10 seconds.
+// Leader is the member that leads now. It waits for an election that is going on, as long as for a
+// start: the members give each other initLimit, up to 20 seconds, before they begin another one.
 func (e *Ensemble) Leader() (*Server, error) {
 	var leader *Server
-	test.Poll(10*time.Second, func() bool {
+	test.Poll(startTimeout, func() bool {
 		if leaders := e.inState("leader"); len(leaders) == 1 {
 			leader = leaders[0]
 		}

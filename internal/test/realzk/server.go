@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second // a busy machine has been seen to need 2s for one
+	startTimeout = 30 * time.Second // a busy machine has been seen to need 9s for one
 	startTries   = 3                // another process may take a port between choosing and binding it
 	wordTimeout  = 30 * time.Second // a busy machine has been seen to need 2s for one
 	noWord       = 2 * time.Second  // of a server that starts or stands still, which may never answer it
