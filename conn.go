@@ -32,7 +32,8 @@ type Conn struct{ connSlot }
 //   - reconnects within milliseconds instead of sleeping a second in front of every round over the
 //     servers;
 //   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s
-//     at most) instead of 6.7 session timeouts, and tries the others first for a while;
+//     at most, and twice as long when it hangs again) instead of 6.7 session timeouts, and tries the
+//     others first for a while;
 //   - looks host names up again on every attempt, and checks a certificate against the host name,
 //     not the address;
 //   - drops the connection on a malformed frame instead of panicking;
@@ -125,9 +126,9 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 
 // Close ends the session. All holds on the connection are lost: their holders are told, then the
 // server is asked to delete their nodes. Calls that wait return an error that matches
-// zk.ErrClosing. Close waits up to a second for the server's answer; the error says that none came:
-// then the nodes may stay until the session timeout is over. From the second call on it returns
-// nil, when the first has returned.
+// zk.ErrClosing. Close waits up to a second for the server's answer, two if the client has more
+// requests to send than it can; the error says that none came: then the nodes may stay until the
+// session timeout is over. From the second call on it returns nil, when the first has returned.
 func (c *Conn) Close() error {
 	if c.Client() == nil {
 		return nil // a zero Conn

@@ -32,6 +32,10 @@ type Link struct {
 	// Package wire sets this before any other goroutine has the Link.
 	WatchAll func(paths []string, marker string) ([]<-chan zk.Event, error)
 
+	// Abort ends the connection, if its client has been closed and does not end it. Package wire
+	// sets it, too.
+	Abort func()
+
 	// CloseConfirmed says that a server answered the request to close the session.
 	CloseConfirmed atomic.Bool
 

@@ -50,7 +50,7 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 		link:     liveness.New(servers...),
 		ready:    make(chan struct{}),
 	}
-	c.link.WatchAll = c.watchAll
+	c.link.WatchAll, c.link.Abort = c.watchAll, c.closed
 	c.quit, c.leave = context.WithCancel(context.Background())
 	c.hosts = newHosts(c.quit, servers, timeout)
 	if c.settings.dial == nil {

@@ -3,7 +3,9 @@ package wire
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -103,4 +105,97 @@ func TestFailedWrites(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A clog lets nothing that a client sends through, as full buffers do in front of a server that does
+// not read.
+type clog struct {
+	net.Conn                 // the client's end
+	shut, open chan struct{} // closed, one after the other
+	over       chan struct{} // the client has closed it
+	once       sync.Once
+}
+
+// wrap returns the client's end of a connection.
+func (c *clog) wrap(server net.Conn) net.Conn {
+	near, far := net.Pipe()
+	c.Conn = near
+	go func() {
+		defer server.Close()
+		for buf := make([]byte, 4096); ; {
+			select {
+			case <-c.shut:
+				<-c.open
+			default:
+			}
+			n, err := far.Read(buf)
+			if err != nil {
+				return
+			}
+			if _, err := server.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		defer far.Close()
+		_, _ = io.Copy(far, server)
+	}()
+	return c
+}
+
+func (c *clog) Close() error {
+	c.once.Do(func() { close(c.over) })
+	return c.Conn.Close()
+}
+
+// Close tells the holders and ends the client, although the client cannot send its request to end
+// the session, or not even put it behind others.
+func TestCloseWhileNothingCanBeSent(t *testing.T) {
+	for name, c := range map[string]struct {
+		waiting int // calls
+		within  time.Duration
+	}{
+		"room in the client's queue": {5, time.Second},
+		"the client's queue is full": {40, 2 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				f := newFakeServer(t).start()
+				pipe := &clog{shut: make(chan struct{}), open: make(chan struct{}), over: make(chan struct{})}
+				f.wrap = pipe.wrap
+				conn := f.connect()
+				link := liveness.Of(conn)
+				close(pipe.shut)
+				conn.Get("/") // read by the clog, which was waiting for it
+				var waiting sync.WaitGroup
+				for range c.waiting {
+					waiting.Go(func() { _, _, _ = conn.Get("/") })
+				}
+				time.Sleep(time.Millisecond) // virtual: they wait
+				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) })
+				began := time.Now()
+				done := make(chan error)
+				go func() { done <- Close(conn) }()
+				time.Sleep(time.Millisecond) // virtual: it waits for the server
+				if !link.IsClosed() {
+					t.Error("the holders are told only when the client has given up")
+				}
+				if err := <-done; err != errUnconfirmed {
+					t.Errorf("close: %v", err)
+				}
+				if took := time.Since(began); took > c.within {
+					t.Errorf("close took %v", took)
+				}
+				select {
+				case <-pipe.over:
+				case <-time.After(closeTimeout + time.Millisecond): // virtual: what the connection has for its last request
+					t.Error("the client goes on")
+					pipe.Close()
+				}
+				waiting.Wait()
+			})
+		})
+	}
 }

@@ -86,7 +86,7 @@ func (c *Client) Up(session int64) bool {
 	return c.conn.State() == zk.StateHasSession && c.In(session)
 }
 
-// Timeout returns the session timeout that the server granted last.
+// Timeout returns the session timeout that counts, see liveness.Link.Timeout.
 func (c *Client) Timeout() time.Duration { return c.link.Timeout() }
 
 // Epoch counts reconnects. If two calls return the same epoch, no reconnect happened in between, so

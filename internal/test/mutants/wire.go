@@ -363,6 +363,26 @@ var ofTheConnection = []mutant{
 		test: scenario(inReentrant, "TestMutex", "a waiter whose connection is closed fails at once"),
 	},
 	{
+		name: "close-told-when-the-client-gives-up",
+		pkg:  "internal/wire",
+		why:  "holders go on for seconds after Close, in front of a server that does not read",
+		old:  "\tl.MarkClosed()\n\tl.TellClosed()\n\tconn.Close()",
+		new:  "\tconn.Close()",
+		test: inWire("TestCloseWhileNothingCanBeSent"),
+
+		unexplored: "the network in memory takes whatever is sent",
+	},
+	{
+		name: "closed-client-goes-on",
+		pkg:  "internal/wire",
+		why:  "it keeps its session, and nodes that block others, for as long as it is connected",
+		old:  "\tl.Abort() //",
+		new:  "\t//",
+		test: inWire("TestCloseWhileNothingCanBeSent"),
+
+		unexplored: "the network in memory takes whatever is sent",
+	},
+	{
 		name:       "handshake-that-grants-nothing",
 		pkg:        "internal/wire",
 		why:        "the client library panics in a ticker",
