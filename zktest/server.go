@@ -67,9 +67,10 @@ func WithContainerCheck(d time.Duration) Option {
 	return option(func(s *settings) { s.ContainerCheck = d })
 }
 
-// WithSeed sets the seed of what the server leaves to chance: the order in which an expired
-// session's nodes are deleted, and which of equal members leads. Default: 1. The order in which
-// goroutines of one instant run is Go's and has no seed.
+// WithSeed sets the seed of what the server leaves to chance: how much of a tick is over when it
+// starts, which is how late a session ends; the order in which an expired session's nodes are
+// deleted; and which of equal members leads. Default: 1. The order in which goroutines of one
+// instant run is Go's and has no seed.
 func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = seed }) }
 
 // WithLog calls f with a text for each event of members and sessions; t.Log's Log fits by
@@ -107,6 +108,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 		t.Fatalf("zktest: WithVersion: %q, want three numbers, as in 3.9.3, and not below 3.8.0", set.Version)
 	}
 	set.Random = rand.New(rand.NewPCG(set.seed, set.seed))
+	set.Phase = time.Duration(set.Random.Int64N(int64(set.Tick)))
 	s := &Server{
 		t:       t,
 		bubble:  bubble(),

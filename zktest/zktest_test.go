@@ -410,6 +410,32 @@ func TestOptions(t *testing.T) {
 	})
 }
 
+// How late a session ends is left to chance, as in ZooKeeper: up to a tick.
+func TestTheSeedShiftsTheEndOfASession(t *testing.T) {
+	const timeout, tick = 10 * time.Second, 2 * time.Second
+	t.Parallel()
+	var ends []time.Duration
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			s := zktest.NewServer(t, zktest.WithSeed(seed))
+			a, b := s.Host("a").Connect(t, timeout).Client(), s.Host("b").Connect(t, timeout).Client()
+			_, err := a.Create("/a", nil, zk.FlagEphemeral, acl)
+			must(t, err)
+			began := time.Now()
+			s.Host("a").Partition()
+			_, _, gone, err := b.ExistsW("/a")
+			must(t, err)
+			<-gone
+			ends = append(ends, time.Since(began))
+		})
+	}
+	slices.Sort(ends)
+	first, last := ends[0], ends[len(ends)-1]
+	if first < timeout || last > timeout+tick+time.Millisecond || last-first < tick/2 {
+		t.Errorf("sessions end %v to %v after the last packet", first, last)
+	}
+}
+
 // The default tick grants what a usual server does.
 func TestSessionTimeoutsAreGranted(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -196,6 +196,11 @@ func (m *Member) apply(x *txn, r *request) {
 	res := m.tree.apply(x)
 	m.applied++
 	switch x.kind {
+	case opCreateSession:
+		if m.role == following { // each follower tells the leader of it with its next answer
+			m.touched[x.session] = time.Duration(x.timeout) * time.Millisecond
+			m.setPingAlarm()
+		}
 	case opCloseSession:
 		if m.role == leading {
 			m.forgetSession(x.session)

@@ -894,3 +894,25 @@ func check(t *testing.T, e *Ensemble) {
 		t.Fatalf("%d members have not received the last transaction", behind)
 	}
 }
+
+// A member without a leader is not behind by what it lagged: it gets all at once from the next
+// leader, and its log may begin later by then.
+func TestAMemberThatLagsAndLosesItsLeaderCatchesUp(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		e.keep, e.trimEvery = 50, 10
+		r := rawSession(t, l, 40*time.Second)
+		f.Lag(time.Minute)
+		r.mustCreate("/0", 0)
+		f.Isolate()
+		time.Sleep(30 * time.Second) // virtual: it has noticed
+		for i := range 200 {
+			r.mustCreate(fmt.Sprintf("/0/%d", i), 0)
+		}
+		time.Sleep(time.Minute) // virtual: the end of the lag
+		f.Heal()
+		time.Sleep(30 * time.Second) // virtual: it joins
+		if f.Zxid() != l.Zxid() || f.Mode() != "follower" {
+			t.Errorf("%s at %x, the leader at %x", f.Mode(), f.Zxid(), l.Zxid())
+		}
+	})
+}

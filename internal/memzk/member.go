@@ -213,6 +213,8 @@ func (m *Member) leave() {
 	m.dropClients()
 	clear(m.touched)
 	m.outbox, m.syncs, m.stalled = nil, nil, nil
+	m.due = nil // the next leader sends all at once, see catchUp
+	m.applyAlarm.stop()
 	m.silenceAlarm.stop()
 	m.joinAlarm.stop()
 	switch was {

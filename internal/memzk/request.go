@@ -639,7 +639,7 @@ func (m *Member) readable(path string, c *conn, d *decoder) (*node, int32) {
 
 func appendChildren(b []byte, n *node) []byte {
 	b = appendInt32(b, int32(len(n.children)))
-	for _, child := range n.children {
+	for _, child := range n.listing() {
 		b = appendString(b, child.name())
 	}
 	return b

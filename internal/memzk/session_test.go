@@ -431,3 +431,22 @@ func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 		}
 	})
 }
+
+// All followers tell the leader of a session that was created, with their next answers.
+func TestTheCreationOfASessionIsReported(t *testing.T) {
+	for members, end := range map[int]time.Duration{1: 12 * time.Second, 3: 14 * time.Second} {
+		bubble(t, Config{Members: members}, func(t *testing.T, e *Ensemble) {
+			time.Sleep(1500 * time.Millisecond) // virtual: the next ping is at two seconds
+			rawSession(t, e.Leader(), 10*time.Second)
+			time.Sleep(end - e.now() - time.Millisecond) // virtual: right before its end
+			if len(e.Sessions()) != 1 {
+				t.Errorf("%d members: the session has ended before %v", members, e.now())
+			}
+			time.Sleep(2 * time.Millisecond) // virtual: its end
+			synctest.Wait()
+			if len(e.Sessions()) != 0 {
+				t.Errorf("%d members: the session lives at %v", members, e.now())
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package memzk
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -49,7 +50,9 @@ type node struct {
 	parent   *node
 	slot     int // in parent.children
 	children []*node
-	mine     int // index in the list of its session's ephemeral nodes
+	hash     uint32 // of the name
+	table    uint32 // how many buckets the table of the children's names has in ZooKeeper
+	mine     int    // index in the list of its session's ephemeral nodes
 
 	data              []byte
 	acl               []acl
@@ -178,17 +181,44 @@ func (t *tree) copyNode(n, parent *node) *node {
 func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 func (n *node) adopt(child *node) {
-	child.parent, child.slot = n, len(n.children)
+	child.parent, child.slot, child.hash = n, len(n.children), hashOf(child.name())
 	n.children = append(n.children, child)
+	n.table = max(n.table, smallestTable)
+	for 4*uint32(len(n.children)) > 3*n.table {
+		n.table *= 2
+	}
 }
 
-// disown fills the gap with the last child: the order of children says nothing, as in ZooKeeper.
+// disown fills the gap with the last child: the order of children says nothing.
 func (n *node) disown(child *node) {
 	last := len(n.children) - 1
 	n.children[child.slot] = n.children[last]
 	n.children[child.slot].slot = child.slot
 	n.children[last] = nil
 	n.children = n.children[:last]
+}
+
+// smallestTable is the capacity with which ZooKeeper makes a node's HashSet of names. Java doubles it
+// when three quarters are in use, and never makes it smaller.
+const smallestTable = 8
+
+// hashOf is Java's String.hashCode, spread as its HashMap does.
+func hashOf(name string) uint32 {
+	h := uint32(0)
+	for _, r := range name { // a path has no characters that are two in Java
+		h = 31*h + uint32(r)
+	}
+	return h ^ h>>16
+}
+
+// listing has the children in the order of Java's HashSet, which has little to do with the order of
+// their creation or of their names.
+func (n *node) listing() []*node {
+	children := slices.Clone(n.children)
+	slices.SortFunc(children, func(a, b *node) int {
+		return cmp.Or(cmp.Compare(a.hash&(n.table-1), b.hash&(n.table-1)), cmp.Compare(a.czxid, b.czxid), cmp.Compare(a.slot, b.slot))
+	})
+	return children
 }
 
 // apply is the only place where state changes. The transaction has been validated against the state

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -202,4 +204,65 @@ func TestMembersOfTheTestsOwn(t *testing.T) {
 		e.Heal()
 		test.Eventually(t, 30*time.Second, "the news", func() bool { there, _, err := here.Exists("/a"); return err == nil && there })
 	})
+}
+
+// A program that takes the first name of a listing for the oldest node must fail at both.
+func TestListingsHaveOneOrder(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	listings := make(map[string][][]string)
+	t.Run("at", func(t *testing.T) {
+		Both(t, func(t *testing.T, v Venue) {
+			conn, dir := v.Connect(t, 10*time.Second), test.Path(t)
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := conn.Create(dir, nil, 0, acl)
+			must(err)
+			var all [][]string
+			list := func() {
+				names, _, err := conn.Children(dir)
+				must(err)
+				all = append(all, names)
+			}
+			var made []string
+			for i := range 60 {
+				name := fmt.Sprintf("%s/_c_%08x-0000-4000-8000-%012x-lock-%010d", dir, uint32(i)*2654435761, i*7919, i)
+				if i%3 == 0 {
+					name = fmt.Sprintf("%s/lock-%010d", dir, i)
+				}
+				_, err := conn.Create(name, nil, 0, acl)
+				must(err)
+				made = append(made, name)
+				list()
+			}
+			_, err = conn.Create(dir+"/замок-", nil, 0, acl)
+			must(err)
+			list()
+			for _, name := range made[:55] {
+				must(conn.Delete(name, -1))
+				list()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			listings[fmt.Sprintf("in virtual time: %v", v.Virtual())] = all
+		})
+	})
+	var first [][]string
+	for where, all := range listings {
+		if first == nil {
+			first = all
+		}
+		for i, names := range all {
+			if !slices.Equal(names, first[i]) {
+				t.Fatalf("%s: listing %d is\n%q, elsewhere\n%q", where, i, names, first[i])
+			}
+		}
+	}
+	if last := first[59]; strings.HasSuffix(last[0], "0000000000") || slices.IsSorted(last) {
+		t.Errorf("in the order of creation: %q", last)
+	}
 }
