@@ -32,7 +32,7 @@ type Conn struct{ connSlot }
 //   - reconnects within milliseconds instead of sleeping a second in front of every round over the
 //     servers;
 //   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s
-//     at most, and twice as long when it hangs again) instead of 6.7 session timeouts, and tries the
+//     at most, twice as long when it hangs again) instead of 6.7 session timeouts, and tries the
 //     others first for a while;
 //   - looks host names up again on every attempt, and checks a certificate against the host name,
 //     not the address;

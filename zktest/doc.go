@@ -47,13 +47,14 @@
 // # What it is not
 //
 // The server keeps everything in memory, and nothing after the test. The members of an ensemble
-// share one log and vote in an instant: there is no quorum protocol. A write that a leader without a
-// majority could not commit is gone when it stops to lead; in ZooKeeper it may be committed later, if
-// that leader leads again (LoseReply shows a program a write that was done without an answer). And a
-// client that reconnects to such a leader, or to a member that lags, gets answers to reads and pings;
-// in ZooKeeper they wait behind the session's earlier writes. It is not for production. The other
-// differences to ZooKeeper that a client can see are tested for, by comparing both request by
-// request; what a program promises to its users should run on a real server once, too.
+// share one log and vote in an instant: there is no quorum protocol. A write that a leader without
+// a majority could not commit is gone when it stops to lead; in ZooKeeper it may be committed
+// later, if that leader leads again (LoseReply shows a program a write that was done without an
+// answer). And a client that reconnects to such a leader, or to a member that lags, gets answers to
+// reads and pings; in ZooKeeper they wait behind the session's earlier writes. It is not for
+// production. The other differences to ZooKeeper that a client can see are tested for, by comparing
+// both request by request; what a program promises to its users should run on a real server once,
+// too.
 //
 // # In a bubble
 //

@@ -11,7 +11,8 @@ import (
 // except credentials, which package wire does not record here. But the follower only notes the
 // packet. It sends its notes to the leader with its next answer to the leader's ping, which comes
 // every half tick. If the follower is cut off or stops, the notes since then are lost, so an answer
-// from it proves nothing by itself.
+// from it proves nothing by itself. (An observer that follows a follower has its notes wait twice,
+// longer than what follows allows for: guarantees.md excludes it.)
 //
 // A request that needs the quorum does. Let packet a be answered, let the answer arrive at h, and
 // let the quorum request q, sent at h + T/4 + T/32 or later on the same connection, be answered,

@@ -198,8 +198,8 @@ func (n *node) disown(child *node) {
 	n.children = n.children[:last]
 }
 
-// smallestTable is the capacity with which ZooKeeper makes a node's HashSet of names. Java doubles it
-// when three quarters are in use, and never makes it smaller.
+// smallestTable is the capacity with which ZooKeeper makes a node's HashSet of names. Java doubles
+// it when three quarters are in use, and never makes it smaller.
 const smallestTable = 8
 
 // hashOf is Java's String.hashCode, spread as its HashMap does.

@@ -15,7 +15,7 @@
 //     the client would answer a request twice (packetConn.Write);
 //   - sets watches again after a reconnect so that no change is missed (rewatch.go, which names two
 //     exceptions);
-//   - has Close end, within a second as a rule, and say whether a server has confirmed it (fakeclose.go,
-//     detectclose.go, close.go);
+//   - has Close end, within a second as a rule, and say whether a server has confirmed it
+//     (fakeclose.go, detectclose.go, close.go);
 //   - has a new session ask for the timeout that the program has asked for (packetConn.note).
 package wire

@@ -107,8 +107,8 @@ func TestFailedWrites(t *testing.T) {
 	})
 }
 
-// A clog lets nothing that a client sends through, as full buffers do in front of a server that does
-// not read.
+// A clog lets nothing that a client sends through, as full buffers do in front of a server that
+// does not read.
 type clog struct {
 	net.Conn                 // the client's end
 	shut, open chan struct{} // closed, one after the other

@@ -111,8 +111,8 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// goesOn reports whether there is another round. A short run ends when it means something: on a busy
-// machine its few seconds may be too few.
+// goesOn reports whether there is another round. A short run ends when it means something: on a
+// busy machine its few seconds may be too few.
 func (s *stress) goesOn(took time.Duration) bool {
 	switch {
 	case s.First && s.Failed():
