@@ -86,7 +86,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 }
 
 // Client returns the go-zookeeper connection underneath, for the program's own nodes. Its session
-// is that of the locks, so closing it loses all holds, as [Conn.Close] does.
+// is that of the locks, so closing it loses all holds, as [Conn.Close] does. Close the Conn
+// instead: a client that is closed while it cannot send may go on, with its session.
 func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
 
 // SessionTimeout returns the session timeout that the server granted, which need not be the one
@@ -126,9 +127,10 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 
 // Close ends the session. All holds on the connection are lost: their holders are told, then the
 // server is asked to delete their nodes. Calls that wait return an error that matches
-// zk.ErrClosing. Close waits up to a second for the server's answer, two if the client has more
-// requests to send than it can; the error says that none came: then the nodes may stay until the
-// session timeout is over. From the second call on it returns nil, when the first has returned.
+// zk.ErrClosing. Close waits up to a second for the server's answer, and before that up to two
+// while more requests wait in front of it than the client can send; the error says that none came:
+// then the nodes may stay until the session timeout is over. From the second call on it returns
+// nil, when the first has returned.
 func (c *Conn) Close() error {
 	if c.Client() == nil {
 		return nil // a zero Conn

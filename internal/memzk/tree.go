@@ -48,10 +48,12 @@ type stat struct {
 type node struct {
 	path     string
 	parent   *node
-	slot     int // in parent.children
-	children []*node
+	slot     int    // in parent.children
+	born     int64  // the number of the parent's children before it, those that are gone included
 	hash     uint32 // of the name
-	table    uint32 // how many buckets the table of the children's names has in ZooKeeper
+	children []*node
+	births   int64  // how many children there have been
+	table    uint32 // how many buckets the table of their names has in ZooKeeper
 	mine     int    // index in the list of its session's ephemeral nodes
 
 	data              []byte
@@ -181,8 +183,9 @@ func (t *tree) copyNode(n, parent *node) *node {
 func parentOf(path string) string { return path[:strings.LastIndexByte(path, '/')] }
 
 func (n *node) adopt(child *node) {
-	child.parent, child.slot, child.hash = n, len(n.children), hashOf(child.name())
+	child.parent, child.slot, child.born, child.hash = n, len(n.children), n.births, hashOf(child.name())
 	n.children = append(n.children, child)
+	n.births++
 	n.table = max(n.table, smallestTable)
 	for 4*uint32(len(n.children)) > 3*n.table {
 		n.table *= 2
@@ -216,7 +219,7 @@ func hashOf(name string) uint32 {
 func (n *node) listing() []*node {
 	children := slices.Clone(n.children)
 	slices.SortFunc(children, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(a.hash&(n.table-1), b.hash&(n.table-1)), cmp.Compare(a.czxid, b.czxid), cmp.Compare(a.slot, b.slot))
+		return cmp.Or(cmp.Compare(a.hash&(n.table-1), b.hash&(n.table-1)), cmp.Compare(a.born, b.born))
 	})
 	return children
 }

@@ -149,6 +149,12 @@ func (c *clog) Close() error {
 	return c.Conn.Close()
 }
 
+// A monitor would tell the holds.
+type monitor struct{ ticks atomic.Int32 }
+
+func (m *monitor) Tick()  { m.ticks.Add(1) }
+func (m *monitor) Hurry() {}
+
 // Close tells the holders and ends the client, although the client cannot send its request to end
 // the session, or not even put it behind others.
 func TestCloseWhileNothingCanBeSent(t *testing.T) {
@@ -167,6 +173,8 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				f.wrap = pipe.wrap
 				conn := f.connect()
 				link := liveness.Of(conn)
+				var told monitor
+				link.Monitored(func() liveness.Monitor { return &told })
 				close(pipe.shut)
 				conn.Get("/") // read by the clog, which was waiting for it
 				var waiting sync.WaitGroup
@@ -179,7 +187,7 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- Close(conn) }()
 				time.Sleep(time.Millisecond) // virtual: it waits for the server
-				if !link.IsClosed() {
+				if !link.IsClosed() || told.ticks.Load() == 0 {
 					t.Error("the holders are told only when the client has given up")
 				}
 				if err := <-done; err != errUnconfirmed {

@@ -68,15 +68,24 @@ var ofSeveral = []mutant{
 		kind: "forbidden",
 	},
 	{
-		name: "touch-given-up-for-the-right-to-read-a-number",
+		name: "touch-given-up-for-the-right-to-create",
 		pkg:  "internal/queue",
-		why:  "a semaphore lists at each acquire, long after the right has come back",
+		why:  "the lock lists at each acquire, long after the right has come back",
 		in:   "waiter.refused",
 		old:  "err == zk.ErrNoAuth && act == zkclient.Touches && touch == touchOptional",
 		new:  "err == zk.ErrNoAuth && touch == touchOptional && w.queue.touches(w.request)",
 		test: inSemaphore("TestTheNumberMayNotBeReadAnyMore"),
 
 		unexplored: "the explorer counts no requests",
+	},
+	{
+		name: "refused-check-taken-for-a-refused-create",
+		pkg:  "internal/queue",
+		why:  "the error names a right that is there",
+		in:   "waiter.refused",
+		old:  ", err == zk.ErrNoAuth && act == zkclient.Checks: //",
+		new:  ": //",
+		test: inSemaphore("TestTheNumberMayNotBeReadAnyMore"),
 	},
 	{
 		name: "refused-search-blamed-on-the-first-lock",

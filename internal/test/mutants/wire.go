@@ -366,7 +366,7 @@ var ofTheConnection = []mutant{
 		name: "close-told-when-the-client-gives-up",
 		pkg:  "internal/wire",
 		why:  "holders go on for seconds after Close, in front of a server that does not read",
-		old:  "\tl.MarkClosed()\n\tl.TellClosed()\n\tconn.Close()",
+		old:  "\tl.TellClosed()\n\tconn.Close()",
 		new:  "\tconn.Close()",
 		test: inWire("TestCloseWhileNothingCanBeSent"),
 

@@ -239,6 +239,13 @@ func TestListingsHaveOneOrder(t *testing.T) {
 				made = append(made, name)
 				list()
 			}
+			// Nodes of one transaction, some of which share a bucket.
+			var siblings []any
+			for i := range 40 {
+				siblings = append(siblings, &zk.CreateRequest{Path: fmt.Sprintf("%s/%d-%d", dir, i*i*7919, i), Acl: acl})
+			}
+			_, err = conn.Multi(siblings...)
+			must(err)
 			_, err = conn.Create(dir+"/замок-", nil, 0, acl)
 			must(err)
 			list()
