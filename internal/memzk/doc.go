@@ -31,9 +31,10 @@
 // What differs on purpose: order that ZooKeeper leaves to chance (of ephemeral nodes deleted with
 // their session, of a client's identities, of a listing after a real server has read a snapshot); a
 // client's request of the type that servers use among themselves to open a session (-10), which is
-// refused here; /zookeeper/config, which is empty here in an ensemble, too; the number of a client's
-// connections, which has no limit here; and names at the end of the sequence: there numbers repeat,
-// as in ZooKeeper, but for creates in flight at once, which get negative numbers there.
+// refused here; /zookeeper/config, which is empty here in an ensemble, too; the number of
+// connections of a client, which has no limit here; and names at the end of the sequence: there
+// numbers repeat, as in ZooKeeper, but for creates in flight at once, which get negative numbers
+// there.
 //
 // Two more concern ensembles. ZooKeeper's leader logs what it cannot commit for want of a majority,
 // and commits it if it leads again before another one has; here that is gone. And in ZooKeeper the
