@@ -182,7 +182,7 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 					waiting.Go(func() { _, _, _ = conn.Get("/") })
 				}
 				time.Sleep(time.Millisecond) // virtual: they wait
-				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) })
+				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the client gives the write up
 				began := time.Now()
 				done := make(chan error)
 				go func() { done <- Close(conn) }()

@@ -19,7 +19,7 @@
 // servers. There a hold may be lost, and counts as certain up to the last instant at which it
 // reported itself held:
 //
-//	STRESS=10m              how long (4s)
+//	STRESS=10m              how long (4s, or until it means something)
 //	STRESS_SERVERS=3        1: a single server, which is faster (1)
 //	STRESS_FAULTS=20        how many faults a second, without those of servers (40)
 //	STRESS_LULL=500ms       mean time between two faults of servers (1s)
