@@ -181,7 +181,7 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				for range c.waiting {
 					waiting.Go(func() { _, _, _ = conn.Get("/") })
 				}
-				time.Sleep(time.Millisecond) // virtual: they wait
+				time.Sleep(time.Millisecond)                                       // virtual: they wait
 				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the client gives the write up
 				began := time.Now()
 				done := make(chan error)
