@@ -45,8 +45,8 @@ a number that is larger for each next holder: hand it to your store with each
 write, and have the store refuse smaller ones than it has seen. (It does not tell
 holders apart that run side by side.)
 
-When the lock is about to be lost, the command and all that it has started get
-SIGTERM, and SIGKILL after -kill-after, before another process can have the lock.
+When the lock is about to be lost, the command's process group gets SIGTERM, and
+SIGKILL after -kill-after, before another process can have the lock.
 
 Exit codes: the command's own, or 128 + n if signal n has ended it, and
   120  busy (-try)                 124  not free within -wait
