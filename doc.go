@@ -55,7 +55,8 @@
 //     it had begun before goes on;
 //   - its clocks run at the right speed; they need not show the right time;
 //   - all members grant the same session timeouts, of two ticks at least, and the leader's pings of
-//     its followers are at most T/32 late, where T is the session timeout;
+//     its followers are at most T/32 late, where T is the session timeout; no server is an observer
+//     that follows a follower (observerMasterPort);
 //   - no other program deletes its node: then the next caller is granted the lock at once, and the
 //     holder learns of it a moment later.
 //

@@ -61,7 +61,7 @@ func TestTheMethodForCuratorUsersCompiles(t *testing.T) {
 	if len(blocks) != 1 {
 		t.Fatalf("docs/from-curator.md has %d blocks of Go, want 1", len(blocks))
 	}
-	imports := `import ("context"; "errors"; "time"; "github.com/zklocks/zklocks"; "github.com/zklocks/zklocks/reentrant")`
+	imports := `import ("context"; "time"; "github.com/zklocks/zklocks"; "github.com/zklocks/zklocks/reentrant")`
 	vet(t, "package pasted\n"+imports+"\n"+blocks[0][1]+"\nvar _ = run\n")
 }
 

@@ -180,7 +180,8 @@ func (h *Hold) Guard(ops ...any) []any {
 
 // Verify asks a quorum of the ensemble whether the nodes of the hold still exist, so a server that
 // is behind cannot answer wrongly. The error matches [ErrLost] or [ErrReleased] when the hold has
-// ended, and ctx's error when there was no answer.
+// ended, ctx's error when there was no answer, and zk.ErrNoAuth without the right READ on a node of
+// the hold.
 func (h *Hold) Verify(ctx context.Context) error {
 	if g := h.grant(); g != nil {
 		return g.Verify(ctx)

@@ -10,7 +10,11 @@
 //
 //	election := leader.New(conn, "/examples/scheduler")
 //	return election.Run(ctx, func(ctx context.Context, term *zklocks.Hold) error {
-//		return schedule(ctx, term.Token()) // this ctx ends when the term is lost
+//		err := schedule(ctx, term.Token()) // this ctx ends when the term is lost
+//		if err != nil && ctx.Err() == nil {
+//			log.Print(err) // Run pauses, campaigns again, and does not report it
+//		}
+//		return err
 //	})
 //
 // A term is a [zklocks.Hold]: an election is an exclusive lock whose holder is the leader, and

@@ -25,7 +25,11 @@ func scheduler(ctx context.Context, servers []string) error {
 
 	election := leader.New(conn, "/examples/scheduler")
 	return election.Run(ctx, func(ctx context.Context, term *zklocks.Hold) error {
-		return schedule(ctx, term.Token()) // this ctx ends when the term is lost
+		err := schedule(ctx, term.Token()) // this ctx ends when the term is lost
+		if err != nil && ctx.Err() == nil {
+			log.Print(err) // Run pauses, campaigns again, and does not report it
+		}
+		return err
 	})
 }
 

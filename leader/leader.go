@@ -54,7 +54,8 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 // On failure the node is deleted, in the background if ctx has ended (without the right DELETE it
 // stays as long as the session). The error matches ctx's error; zk.ErrClosing when the connection
 // was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with the arguments of
-// New, or that the directory's sequence numbers are used up.
+// New or with the directory: that its sequence numbers or a quota are used up, or that it is
+// ephemeral.
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	h, err := e.campaign(ctx, true)
 	if err != nil {

@@ -32,9 +32,9 @@ import (
 //
 // Run always returns an error. Every error of [Election.Campaign] is final: ctx's error;
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also that to
-// delete its own node; what is wrong with the arguments of New; and that the directory's sequence
-// numbers are used up. A lost connection, an expired session and a deleted path are no errors.
-// Without a term lead is not called.
+// delete its own node; and what is wrong with the arguments of New or with the directory: to go on
+// once a quota has room again, call Run again. A lost connection, an expired session and a deleted
+// path are no errors. Without a term lead is not called.
 //
 // Several calls at once, also on one value, are candidates that exclude each other.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *zklocks.Hold) error) error {

@@ -3,17 +3,12 @@
 // other code that takes it.
 //
 //	func clean(ctx context.Context, mu *reentrant.Mutex, depth int) error {
-//		hold, err := mu.Lock(ctx) // ctx bounds the wait, not the hold
-//		if err != nil {
-//			return err
-//		}
-//		defer hold.Release(ctx) // also releases when ctx has ended
-//
-//		ctx = hold.Context(ctx) // this context ends when the lock is lost
-//		if depth == 0 {
-//			return leaf(ctx, hold.Token())
-//		}
-//		return clean(ctx, mu, depth-1)
+//		return zklocks.Do(ctx, mu.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+//			if depth == 0 {
+//				return leaf(ctx, hold.Token()) // this ctx ends when the lock is lost, too
+//			}
+//			return clean(ctx, mu, depth-1)
+//		})
 //	}
 //
 // What the lock guarantees and what it does not, and which errors it returns, is the same for all

@@ -59,7 +59,8 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 // the right DELETE it stays as long as the session). The error matches ctx's error;
 // [zklocks.ErrLost] when the caller owns the lock but has lost it, until its last hold is released;
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing; or says what
-// is wrong with the arguments of New, or that the directory's sequence numbers are used up.
+// is wrong with the arguments of New or with the directory: that its sequence numbers or a quota
+// are used up, or that it is ephemeral.
 func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "lock", true)
 }

@@ -316,7 +316,8 @@ func Example_multi() {
 	// afterwards: rwlock: multi /examples/multi: lock already released
 }
 
-// A transaction that takes two locks at once has the guards of both.
+// A transaction that takes two locks at once has the guards of both. All callers must lock the two
+// in one order; where the order may differ, lock them by zklocks.All, whose hold checks both.
 func Example_guard() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -70,7 +70,8 @@ func (k kinds) names() queue.Names {
 // On failure nothing is held, and the node is deleted, in the background if ctx has ended (without
 // the right DELETE it stays as long as the session). The error matches ctx's error; zk.ErrClosing
 // when the connection was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
-// the arguments of New, or that the directory's sequence numbers are used up.
+// the arguments of New or with the directory: that its sequence numbers or a quota are used up, or
+// that it is ephemeral.
 func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "lock", m.writes.lock)
 }

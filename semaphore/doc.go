@@ -8,13 +8,10 @@
 //	defer conn.Close()
 //
 //	sem := semaphore.New(conn, "/examples/convert", 4)
-//	hold, err := sem.Acquire(ctx, 1) // ctx bounds the wait, not the hold
-//	if err != nil {
-//		return err
-//	}
-//	defer hold.Release(ctx) // also releases when ctx has ended
-//
-//	return job(hold.Context(ctx)) // this context ends when the permit is lost
+//	one := sem.Locker(1)
+//	return zklocks.Do(ctx, one.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+//		return job(ctx) // this ctx ends when the permit is lost, too
+//	})
 //
 // What the semaphore guarantees and what it does not, and which errors it returns, is the same for
 // all recipes: see package [github.com/zklocks/zklocks]. It has two more errors, [ErrMismatch] and

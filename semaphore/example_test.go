@@ -21,13 +21,10 @@ func convert(ctx context.Context, servers []string) error {
 	defer conn.Close()
 
 	sem := semaphore.New(conn, "/examples/convert", 4)
-	hold, err := sem.Acquire(ctx, 1) // ctx bounds the wait, not the hold
-	if err != nil {
-		return err
-	}
-	defer hold.Release(ctx) // also releases when ctx has ended
-
-	return job(hold.Context(ctx)) // this context ends when the permit is lost
+	one := sem.Locker(1)
+	return zklocks.Do(ctx, one.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+		return job(ctx) // this ctx ends when the permit is lost, too
+	})
 }
 
 // job stops when ctx ends.

@@ -52,7 +52,8 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 // [ErrMismatch]; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is
 // missing; or says what is wrong: with the arguments of New; n < 1; n nodes make a request
 // that no server takes; [ErrTooMany] when n is greater than the number of permits, also when that
-// shrinks below n during the wait; or that the sequence numbers of the queue are used up.
+// shrinks below n during the wait; or that the sequence numbers of the queue, or a quota, are used
+// up.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "acquire", n, true)
 }
@@ -149,8 +150,9 @@ func tooMany(n, permits int) error {
 // their permits, so when the number shrinks, more may be held than there are permits, until enough
 // of the earlier holders release. A waiter that asks for more than the new number gets an error.
 //
-// The errors are ctx's; [ErrMismatch] if the node at path has data that are no number of permits,
-// or belongs to a semaphore of another library; zk.ErrClosing; zk.ErrNoAuth.
+// The errors are ctx's, after which the number may have been stored, or may still be; [ErrMismatch]
+// if the node at path has data that are no number of permits, or belongs to a semaphore of another
+// library; zk.ErrClosing; zk.ErrNoAuth; and what is wrong with permits or the arguments of New.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	return s.queue.Wrap("resize", s.resize(ctx, permits))
 }

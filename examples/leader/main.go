@@ -10,10 +10,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/internal/crew"
@@ -39,7 +42,8 @@ func work(ctx context.Context, c *crew.Crew) error {
 		defer c.Say("end")
 		for job := range jobs {
 			time.Sleep(100 * time.Millisecond) // the job
-			if err := election.Proclaim(ctx, term, fmt.Appendf(nil, "%s has done job %d of %d", c.Name, job+1, jobs)); err != nil {
+			err := election.Proclaim(ctx, term, fmt.Appendf(nil, "%s has done job %d of %d", c.Name, job+1, jobs))
+			if err != nil && !errors.Is(err, zk.ErrConnectionClosed) { // after that one the next job proclaims again
 				return err // the term is lost, or the example ends
 			}
 		}
