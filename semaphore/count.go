@@ -2,6 +2,7 @@ package semaphore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -62,9 +63,31 @@ func (c *permitCount) fitsLocked(stored int) bool {
 	return c.agreed || c.wanted == 0 || c.wanted == stored || slices.Contains(c.sent, stored)
 }
 
-// read returns the stored number, from memory while the watch has not fired. If no number is
-// stored, it stores the wanted one.
-func (c *permitCount) read(ctx context.Context, sess int64) (*countSnapshot, error) {
+// read returns the stored number, which n must not exceed, from memory while the watch has not
+// fired. If no number is stored, it stores the wanted one.
+func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
+	s, err := c.look(ctx, sess, n)
+	if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrTooMany) {
+		return s, err
+	}
+	// The server may be behind a Resize that other processes know of.
+	if err := c.client.Barrier(ctx, sess); err != nil {
+		return nil, err
+	}
+	return c.look(ctx, sess, n)
+}
+
+// look is read by what the server knows, which may be behind.
+func (c *permitCount) look(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
+	s, err := c.number(ctx, sess)
+	if err == nil && n > s.permits {
+		return nil, tooMany(n, s.permits)
+	}
+	return s, err
+}
+
+// number is look for any number of permits.
+func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, error) {
 	epoch := c.client.Epoch()
 	c.mu.Lock()
 	known := c.known
@@ -197,6 +220,8 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 			}
 			if string(data) != string(format(permits)) {
 				err = c.client.Set(ctx, c.path, format(permits), stat.Version)
+			} else {
+				err = c.confirm(ctx, stat.Version)
 			}
 		case zk.ErrNoNode:
 			err = c.client.MakeNode(ctx, c.path, format(permits), c.acl)
@@ -208,10 +233,22 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 			c.wanted, c.agreed, c.sent, c.known = permits, true, nil, nil
 			return nil
 		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // another client has written, created or deleted the node
+		case zkclient.ErrOver: // the session may have ended before the quorum was asked
 		default:
 			return queue.Explain(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
 		}
 	}
+}
+
+// confirm asks the quorum whether the number still has the version that was read, perhaps from a
+// server that is behind another Resize.
+func (c *permitCount) confirm(ctx context.Context, version int32) error {
+	sess, err := c.client.Session(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.client.Check(ctx, sess, &zk.CheckVersionRequest{Path: c.path, Version: version})
+	return err
 }
 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent

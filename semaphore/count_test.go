@@ -15,6 +15,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -83,6 +84,63 @@ func TestAResizeThatGotNoAnswer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that is behind the others shows the number that a Resize has replaced. No caller is
+// refused for that, and the next Resize replaces what is stored.
+func TestANumberFromAServerThatIsBehind(t *testing.T) {
+	for name, follows := range map[string]func(ctx context.Context, sem, other *semaphore.Semaphore) error{
+		"Resize to the former number": func(ctx context.Context, sem, _ *semaphore.Semaphore) error {
+			return sem.Resize(ctx, 4)
+		},
+		"more than there were": func(ctx context.Context, sem, _ *semaphore.Semaphore) error {
+			return once(ctx, sem, 6)
+		},
+		"another value by the new number": func(ctx context.Context, _, other *semaphore.Semaphore) error {
+			return once(ctx, other, 6)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				ctx := t.Context()
+				ensemble := v.Cluster(t, 3, venue.Options{CommitDelay: time.Second})
+				leads, err := ensemble.Leader()
+				must(t, err)
+				followers, err := ensemble.Followers()
+				must(t, err)
+				first, behind := v.Connect(t, 20*time.Second, leads.Addr()), v.Connect(t, 20*time.Second, followers[0].Addr())
+				sem := semaphore.New(locks.On(behind), "/permits", 4)
+				must(t, once(ctx, sem, 4))
+				must(t, semaphore.New(locks.On(first), "/permits", 4).Resize(ctx, 6))
+				must(t, follows(ctx, sem, semaphore.New(locks.On(behind), "/permits", 6)))
+				data, _, err := first.Get("/permits")
+				must(t, err)
+				want := "6"
+				if strings.HasPrefix(name, "Resize") {
+					want = "4"
+				}
+				if string(data) != want {
+					t.Errorf("%q is stored, want %s", data, want)
+				}
+			})
+		})
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// once takes n permits and gives them back.
+func once(ctx context.Context, sem *semaphore.Semaphore, n int) error {
+	h, err := sem.Acquire(ctx, n)
+	if err != nil {
+		return err
+	}
+	return h.Release(ctx)
 }
 
 // The number of a Resize that was refused is no number of the Semaphore's.

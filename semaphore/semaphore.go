@@ -126,12 +126,9 @@ func (s *Semaphore) request(n int) (queue.Request, error) {
 // they need. After the ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes several
 // leases one by one.
 func (s *Semaphore) limit(ctx context.Context, sess int64, n int) (queue.Limit, error) {
-	count, err := s.count.read(ctx, sess)
+	count, err := s.count.read(ctx, sess, n)
 	if err != nil {
 		return queue.Limit{}, err
-	}
-	if n > count.permits {
-		return queue.Limit{}, tooMany(n, count.permits)
 	}
 	return queue.Limit{
 		AllowedAhead: count.permits - n,
