@@ -70,10 +70,13 @@ func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapsh
 	if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrTooMany) {
 		return s, err
 	}
-	// The server may be behind a Resize that other processes know of.
+	// The server may be behind a Resize that other processes know of, or have withheld the event.
 	if err := c.client.Barrier(ctx, sess); err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	c.known = nil
+	c.mu.Unlock()
 	return c.look(ctx, sess, n)
 }
 
