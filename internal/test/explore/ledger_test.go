@@ -78,6 +78,7 @@ type ledger struct {
 	asked     map[string]int64   // when a claim had been asked to release
 	forbidden map[string][]*span // when rights were missing at a path
 	entered   map[string]int64   // since when a claim holds, by idOf
+	refusals  []refusal
 	found     []finding
 
 	requests requests
@@ -105,10 +106,10 @@ type stay struct {
 	sure    int64 // the last instant at which it was certain that the lock was held
 	tainted bool  // the nemesis took the node or the session away at the server
 	visit   *visit
-	lostC   <-chan struct{} // Lost, taken at the beginning; nil if it was not asked for
-	beside  []*stay         // those of the same hold at other paths
-	over    bool            // a call has begun that may end it
-	period  *period         // of a leader, the last one
+	news    []<-chan struct{} // Lost, and Done of a context, taken at the beginning; empty if they were not asked for
+	beside  []*stay           // those of the same hold at other paths
+	over    bool              // a call has begun that may end it
+	period  *period           // of a leader, the last one
 }
 
 // all are the stays of the hold.
@@ -165,6 +166,14 @@ func claimOf(path string) string { return dirOf(path) + "/" + parsed(path).ID }
 func isExclusive(k znode.Kind) bool {
 	return k == znode.Write || k == znode.Lock || k == znode.CuratorWrite || k == znode.KazooLock
 }
+
+// told are the channels by which a holder hears of the loss.
+func told(h held) []<-chan struct{} {
+	return []<-chan struct{}{h.Lost(), h.Context(context.Background()).Done()}
+}
+
+// unaware reports whether a holder that waits for such a channel has not heard.
+func unaware(news []<-chan struct{}) bool { return slices.ContainsFunc(news, open) }
 
 func open(c <-chan struct{}) bool {
 	select {
@@ -244,8 +253,8 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 			if !excludes(other.Kind, s.Kind) || other.Who == s.Who {
 				continue
 			}
-			if other.lostC != nil && open(other.lostC) && s.hold.Held() {
-				l.complainLocked("%s: another holds, and Lost of the last is open: %v, acquired at %v; %v, acquired just now",
+			if unaware(other.news) && s.hold.Held() {
+				l.complainLocked("%s: another holds, and Lost or a context of the last is open: %v, acquired at %v; %v, acquired just now",
 					s.Path, other.Hold, time.Duration(other.Acquired), s.Hold)
 			}
 			if other.hold.Held() && s.hold.Held() {
@@ -343,6 +352,32 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	return taken
 }
 
+// leaveIt is called when the nemesis could not take away what takeAway had returned. before is
+// whether the session had been ended before.
+func (l *ledger) leaveIt(session int64, before bool, taken []*stay) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended[session] = before
+	for _, s := range taken {
+		if s.tainted = before; !s.over && !before {
+			l.inside[s.Path] = append(l.inside[s.Path], s)
+		}
+	}
+}
+
+// expire has the servers end a session, and returns the stays that it takes away. ok is whether
+// there was such a session, and a leader.
+func (w *world) expire(session int64) (taken []*stay, ok bool) {
+	w.mu.Lock()
+	before := w.ended[session]
+	w.mu.Unlock()
+	taken = w.takeAway(session, "")
+	if ok = w.ensemble.Expire(session); !ok {
+		w.leaveIt(session, before, taken)
+	}
+	return taken, ok
+}
+
 // hear is called when a host has read which timeout a server grants to its session.
 func (l *ledger) hear(session int64, granted time.Duration) {
 	l.mu.Lock()
@@ -388,11 +423,11 @@ func (w *world) unheard(taken []*stay) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range taken {
-		if s.over || s.lostC == nil {
+		if s.over || len(s.news) == 0 {
 			continue
 		}
-		if open(s.lostC) {
-			w.complainLocked("%s: %v: its node was deleted, and Lost is open", s.Path, s.Hold)
+		if unaware(s.news) {
+			w.complainLocked("%s: %v: its node was deleted, and Lost or a context is open", s.Path, s.Hold)
 		}
 		for _, n := range left {
 			if sameClaim(n.path, nodeOf(s.hold)) {
@@ -425,5 +460,5 @@ func (w *world) waiting() {
 func (l *ledger) swap(s *stay, h held) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.hold, s.lostC = h, nil // the other one has been released: its Lost stays open
+	s.hold, s.news = h, nil // the other one has been released: its Lost stays open
 }

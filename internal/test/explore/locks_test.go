@@ -3,7 +3,9 @@ package explore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -108,7 +110,7 @@ func rw(m *rwlock.RWMutex, path string) *lock {
 	return &lock{
 		path: path, dir: path,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
-			write, try := w.chance(2), w.chance(8)
+			write, try := w.chance(2), w.toTry()
 			how, kind := m.RLock, history.Shared
 			switch {
 			case write && try:
@@ -155,7 +157,7 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 		path: path, dir: path,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
 			how := m.Lock
-			if w.chance(8) {
+			if w.toTry() {
 				how = m.TryLock
 			}
 			h, err := how(ctx)
@@ -184,8 +186,11 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 		take: func(ctx context.Context, w *worker) (*grip, error) {
 			resize := world.resizes && (w.chance(60) || world.often && w.chance(8))
 			n := 1 + w.random.IntN(leastPermits)
+			if world.often && w.chance(12) {
+				n = 1 + w.random.IntN(mostPermits)
+			}
 			how := s.Acquire
-			if w.chance(8) {
+			if w.toTry() {
 				how = s.TryAcquire
 			}
 			for {
@@ -196,11 +201,16 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 					w.count("resized")
 					agreed.Store(true)
 				}
+				called := world.clock.now()
 				had := agreed.Load() // before, or another worker's Resize would make a mismatch look wrong
 				h, err := how(ctx, n)
 				if errors.Is(err, semaphore.ErrMismatch) && world.resizes && !had {
 					resize = true // another value had set another number before this one looked
 					continue
+				}
+				if errors.Is(err, semaphore.ErrTooMany) && had { // otherwise it goes by firstPermits
+					w.count("too many")
+					world.refusedTo(refusal{path, n, called, world.clock.now()})
 				}
 				if err != nil {
 					return nil, err
@@ -254,7 +264,7 @@ func together(w *worker, locks []*lock) *lock {
 		path: first.path, dir: first.dir, beside: beside,
 		take: func(ctx context.Context, w *worker) (*grip, error) {
 			how := all.Lock
-			if w.chance(8) {
+			if w.toTry() {
 				how = all.TryLock
 			}
 			h, err := how(ctx)
@@ -311,12 +321,20 @@ func (h inOne) Guard(ops ...any) (mine []any) {
 type limits struct {
 	turn chan struct{} // one Resize at a time, so that which number follows which is known
 	all  map[string][]history.Limit
+	open map[string][]unheard // of numbers that may still come into force
+}
+
+// An unheard is a number of which no call has said that it came into force. Resize names the
+// version that it replaces: once the node has another, written later than at mzxid, it cannot.
+type unheard struct {
+	index int // of the number
+	mzxid int64
 }
 
 // resize sets another number. Waiters go by it from then on, unless they may have missed the
 // event of this number, or, where it stands already, of the same one before.
 func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string, to int) error {
-	err := w.resizeBy(ctx, path, to, func() error { return s.Resize(ctx, to) })
+	err := w.resizeBy(ctx, path, to, true, func() error { return s.Resize(ctx, to) })
 	if err == nil && !w.isForbidden(path, 0) {
 		w.waiting()
 	}
@@ -324,23 +342,36 @@ func (w *world) resize(ctx context.Context, s *semaphore.Semaphore, path string,
 }
 
 // resizeBy sets another number. A change that fails may still come into force, at any time from
-// then on: it ends no number, and none ends it. One that the server refuses does not.
-func (w *world) resizeBy(ctx context.Context, path string, to int, by func() error) error {
+// then on, and ends no number; the next write that is answered ends it, if it names the version
+// that it replaces. One that the server refuses does not come into force.
+func (w *world) resizeBy(ctx context.Context, path string, to int, versioned bool, by func() error) error {
 	select {
 	case w.limits.turn <- struct{}{}:
 		defer func() { <-w.limits.turn }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // the library would send nothing
+	}
 	all := append(w.limits.all[path], history.Limit{Path: path, Permits: to, Since: w.clock.now(), Until: unknown})
 	w.limits.all[path] = all
 	if err := by(); err != nil {
 		if errors.Is(err, zk.ErrNoAuth) && !w.lossy {
 			w.limits.all[path] = all[:len(all)-1]
+		} else if versioned {
+			w.limits.open[path] = append(w.limits.open[path], unheard{len(all) - 1, w.ensemble.Mzxid(path)})
 		}
 		return err
 	}
-	now := w.clock.now()
+	now, mzxid := w.clock.now(), w.ensemble.Mzxid(path)
+	w.limits.open[path] = slices.DeleteFunc(w.limits.open[path], func(u unheard) bool {
+		over := u.mzxid < mzxid
+		if over {
+			all[u.index].Until = now
+		}
+		return over
+	})
 	for i := range all[:len(all)-1] {
 		if all[i].Until == 0 {
 			all[i].Until = now
@@ -348,6 +379,33 @@ func (w *world) resizeBy(ctx context.Context, path string, to int, by func() err
 	}
 	all[len(all)-1].Until = 0
 	return nil
+}
+
+// A refusal is one by ErrTooMany.
+type refusal struct {
+	path       string
+	permits    int
+	called, at int64
+}
+
+func (l *ledger) refusedTo(r refusal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusals = append(l.refusals, r)
+}
+
+// wrongly are the refusals of callers that asked for no more permits than there were, all the time.
+func (w *world) wrongly() (wrong []finding) {
+	for _, r := range w.refusals {
+		fewer := func(l history.Limit) bool {
+			return l.Permits < r.permits && l.Since <= r.at && (l.Until == 0 || l.Until >= r.called)
+		}
+		if !slices.ContainsFunc(w.limits.all[r.path], fewer) {
+			wrong = append(wrong, finding{r.at, fmt.Sprintf("%s: %d permits are too many, and since %v there were never fewer: %+v",
+				r.path, r.permits, time.Duration(r.called), w.limits.all[r.path])})
+		}
+	}
+	return wrong
 }
 
 // number is the smallest that may be in force.

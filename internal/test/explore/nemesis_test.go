@@ -113,8 +113,7 @@ func (n *nemesis) strikeSession() {
 	switch n.random.IntN(4) {
 	case 0:
 		id := c.conn.Client().SessionID()
-		n.takeAway(id, "")
-		if n.ensemble.Expire(id) {
+		if _, ok := n.expire(id); ok {
 			n.say("expire", "%s: session %#x expired at the server", h.name, id)
 		}
 	case 1:

@@ -113,8 +113,7 @@ func (n *nemesis) doomBy(deafen func(*host) (heard func())) {
 	n.say("doom", "%s: hears nothing, and what it waits by goes: %s", h.name, line[i].path)
 	switch n.random.IntN(4) {
 	case 0:
-		n.takeAway(session, "")
-		n.ensemble.Expire(session)
+		n.expire(session)
 	default:
 		n.remove(line[i])
 	}
@@ -315,8 +314,7 @@ func (n *nemesis) part() {
 		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: it may connect again
 	case 1:
 		id := h.client().conn.Client().SessionID()
-		n.takeAway(id, "")
-		n.ensemble.Expire(id)
+		n.expire(id)
 		time.Sleep(between(n.random, n.session/8, n.session)) // virtual: it may get a session and a lock
 	}
 	[]func(){h.net.all().Partition, h.net.in().Partition, h.net.out().Partition}[n.random.IntN(3)]()
@@ -334,8 +332,7 @@ func (n *nemesis) bear() {
 		n.network.Between(far.name, memberHost(leader)).Partition()
 	}
 	defer far.net.heal()
-	n.takeAway(old, "")
-	n.ensemble.Expire(old)
+	n.expire(old)
 	for end := time.Now().Add(2 * n.session); time.Now().Before(end); {
 		time.Sleep(time.Millisecond) // virtual: it gets a session, and queues
 		session := far.client().conn.Client().SessionID()
@@ -635,8 +632,7 @@ func (n *nemesis) usurp() {
 	n.say("usurped", "%s: %v: %v, while %s leads", h.name, action, op, line[0].path)
 	switch n.random.IntN(4) {
 	case 0:
-		n.takeAway(line[0].session, "")
-		n.ensemble.Expire(line[0].session)
+		n.expire(line[0].session)
 	case 1:
 		n.remove(line[0])
 	default:
@@ -798,7 +794,7 @@ func (n *nemesis) excuse(path string) {
 // resizeUnheard stores another number of permits while no client may read it.
 func (n *nemesis) resizeUnheard(path string) {
 	to := leastPermits + n.random.IntN(mostPermits-leastPermits+1)
-	err := n.resizeBy(context.Background(), path, to, func() error {
+	err := n.resizeBy(context.Background(), path, to, false, func() error {
 		_, err := n.admin.Client().Set(path, []byte(fmt.Sprint(to)), -1)
 		return err
 	})
@@ -832,8 +828,7 @@ func (n *nemesis) sever() {
 	i := slices.IndexFunc(line, func(s standing) bool { return s.session == session && (s != line[0] || n.chance(2)) })
 	switch {
 	case n.chance(6):
-		taken := n.takeAway(session, "")
-		if n.ensemble.Expire(session) {
+		if taken, ok := n.expire(session); ok {
 			n.say("expire", "%s: session %#x expired at the server", h.name, session)
 			n.taken = taken
 		}

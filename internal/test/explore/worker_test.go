@@ -17,6 +17,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test/history"
+	"github.com/zklocks/zklocks/semaphore"
 )
 
 // A worker is one goroutine of a host, which takes locks and gives them back until the end.
@@ -27,6 +28,25 @@ type worker struct {
 	random *rand.Rand
 	tally  map[string]int
 	mu     sync.Mutex // guards tally: helpers of a worker count, too
+
+	tries    bool          // the acquisition that is under way does not wait
+	gaveUpAt *atomic.Int64 // when its context was canceled; 0: it was not
+}
+
+// toTry draws whether the acquisition does not wait.
+func (w *worker) toTry() bool {
+	w.tries = w.chance(8)
+	return w.tries
+}
+
+// slow complains of a call that has gone on for more than a moment after its context had ended.
+func (w *world) slow(what string, ended int64) {
+	if ended == 0 {
+		return
+	}
+	if late := time.Duration(w.clock.now() - ended); late > time.Millisecond {
+		w.complain("%s: it has returned %v after its context had ended", what, late)
+	}
 }
 
 func (w *worker) chance(n int) bool { return w.random.IntN(n) == 0 }
@@ -73,7 +93,13 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	if w.world.lone { // there is nothing to wait for
 		limit = time.Now().Add(w.world.session)
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), limit)
+	ctx, stop := context.WithDeadline(context.Background(), limit)
+	at := new(atomic.Int64)
+	w.gaveUpAt = at
+	cancel := func() {
+		at.CompareAndSwap(0, w.world.clock.now())
+		stop()
+	}
 	switch {
 	case w.world.quiet:
 	case w.chance(50):
@@ -104,8 +130,10 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	defer cancel()
 	w.world.candidates(l.path, 1)
 	defer w.world.candidates(l.path, -1)
+	w.tries = false
 	called := w.world.clock.now()
 	g, err := l.take(ctx, w)
+	w.world.slow(fmt.Sprintf("%s: acquire by %s (without waiting: %v), with error %v", l.path, w.who, w.tries, err), w.gaveUpAt.Load())
 	if err != nil {
 		return w.refused(ctx, c, l, called, err)
 	}
@@ -137,7 +165,7 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 		session: c.conn.Client().SessionID(),
 	}
 	if w.chance(w.world.asks) {
-		s.lostC = g.Lost()
+		s.news = told(g)
 	}
 	if len(g.parts) > 0 {
 		s.hold = inOne{g.held, l.dir}
@@ -162,8 +190,9 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 // refused looks at the error of an acquisition.
 func (w *worker) refused(ctx context.Context, c *client, l *lock, called int64, err error) (usable bool) {
 	switch {
-	case errors.Is(err, hold.ErrBusy):
+	case errors.Is(err, hold.ErrBusy) && w.tries && !w.world.lone:
 		w.count("busy")
+	case errors.Is(err, semaphore.ErrTooMany): // see wrongly
 	case errors.Is(err, zk.ErrClosing) && c.closing():
 		w.count("refused by a closed connection")
 		return false
@@ -299,7 +328,7 @@ func (t *tenure) dwell(d time.Duration) {
 // awaitDeadlines stays inside, and looks right behind each deadline: if that has ended the hold,
 // Lost is closed by then.
 func (t *tenure) awaitDeadlines(d time.Duration) {
-	lost, over := t.Lost(), time.Now().Add(d)
+	news, over := told(t), time.Now().Add(d)
 	for {
 		deadline := t.Deadline()
 		next := deadline.Add(time.Microsecond)
@@ -307,15 +336,15 @@ func (t *tenure) awaitDeadlines(d time.Duration) {
 			next = over
 		}
 		select {
-		case <-lost:
+		case <-news[0]:
 			t.look()
 			return
 		case <-time.After(time.Until(next)): // virtual
 		}
-		late := open(lost)
+		late := unaware(news)
 		if !t.look() {
 			if late && next != over && !t.closing() && !t.world.isTainted(t.stay) {
-				t.bad("the deadline %v is over, and Lost was open until it was asked", deadline.Sub(t.world.clock.start))
+				t.bad("the deadline %v is over, and Lost or a context was open until it was asked", deadline.Sub(t.world.clock.start))
 			}
 			return
 		}
@@ -453,7 +482,16 @@ func (t *tenure) toRead() {
 	ctx, cancel := t.calling()
 	defer cancel()
 	after := t.world.leaveOne(t.stay)
+	gaveUp := new(atomic.Int64)
+	if !t.world.quiet && t.chance(8) {
+		timer := time.AfterFunc(between(t.random, 10*time.Microsecond, 20*time.Millisecond), func() {
+			gaveUp.Store(t.world.clock.now())
+			cancel()
+		})
+		defer timer.Stop()
+	}
 	err := t.downgrade(ctx)
+	t.world.slow(fmt.Sprintf("%s: downgrade by %s", t.lock.path, t.who), gaveUp.Load())
 	after(err == nil)
 	s := *t.stay
 	t.stay.visit.released = t.world.clock.now()
@@ -462,11 +500,14 @@ func (t *tenure) toRead() {
 	switch {
 	case err == nil:
 		t.count("downgraded")
-		t.stay.Kind, t.stay.Called, t.stay.lostC = history.Shared, 0, nil
+		t.stay.Kind, t.stay.Called, t.stay.news = history.Shared, 0, nil
 		t.world.enterOne(t.stay, t.chance(2))
 		t.dwell(t.length())
 	case errors.Is(err, hold.ErrLost):
 		t.lose()
+	case gaveUp.Load() != 0 && errors.Is(err, context.Canceled):
+		t.count("downgraded in the background")
+		t.stay.Kind = history.Shared // soon, or it was lost
 	case t.tolerated(err):
 	default:
 		t.bad("downgrade: %v", err)
@@ -551,7 +592,11 @@ func (t *tenure) release() {
 	defer t.triesAgain(ctx)()
 	gone := t.isAlone() && t.world.calm && t.world.isGone(t.stay)
 	after := t.world.leave(t.stay)
+	began := t.world.clock.now()
 	err := t.give(ctx)
+	if impatient {
+		t.world.slow(fmt.Sprintf("%s: release by %s", t.lock.path, t.who), began)
+	}
 	after(err == nil)
 	if err != nil && strings.Contains(err.Error(), "its node was deleted") && !t.world.isTainted(t.stay) {
 		t.bad("no other client has deleted a node of it: %v", err)
