@@ -121,6 +121,14 @@ func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 		s.InLine(1)
 		m.reads.quit(e, context.Canceled)
 		s.Empty()
+
+		one, two := m.reads.wait(s.Context()), m.reads.wait(s.Context())
+		test.Within(s, patience, "both are granted", func() { <-one.done; <-two.done })
+		m.reads.quit(one, context.Canceled)
+		s.Must(two.shared.grant.Err())
+		s.InLine(1)
+		m.reads.quit(two, context.Canceled)
+		s.Empty()
 	})
 }
 

@@ -62,12 +62,12 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 func TestALossIsToldToAll(t *testing.T) {
 	l := begin(alive)
 	ctx := l.Context(t.Context())
-	lost := l.Lost()
+	lost, done := l.Lost(), ctx.Done() // as a goroutine has them that waits already
 	why := errors.New("session expired")
 	if !l.Lose(why) || l.Lose(why) {
 		t.Fatal("loss must happen exactly once")
 	}
-	if open(lost) || open(ctx.Done()) {
+	if open(lost) || open(done) || open(ctx.Done()) {
 		t.Fatal("the loss was not reported")
 	}
 	for _, err := range []error{l.Look(), context.Cause(ctx), l.Release()} {

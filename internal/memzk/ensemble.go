@@ -512,14 +512,15 @@ func (e *Ensemble) Czxid(path string) int64 {
 	return 0
 }
 
-// Mzxid is the zxid by which the node at a path was written last, 0 if there is none.
-func (e *Ensemble) Mzxid(path string) int64 {
+// Written is what the node at a path contains, and the zxid by which it was written last, 0 if there
+// is none.
+func (e *Ensemble) Written(path string) (data string, mzxid int64) {
 	e.lock()
 	defer e.unlock()
 	if n := e.newestTree().nodes[path]; n != nil {
-		return n.mzxid
+		return string(n.data), n.mzxid
 	}
-	return 0
+	return "", 0
 }
 
 // Connected says to which member the client of each session is connected.

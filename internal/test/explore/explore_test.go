@@ -36,12 +36,14 @@ type campaign struct {
 	virtual time.Duration
 	tally   map[string]int
 	faults  map[string]int
+	worlds  map[string]int // by kind
+	struck  map[string]int // those of them in which its strike has struck
 }
 
 func fromEnv(t *testing.T) *campaign {
 	c := &campaign{
 		length: plainRun, first: rand.Uint64() >> 40, jobs: runtime.GOMAXPROCS(0),
-		tally: make(map[string]int), faults: make(map[string]int),
+		tally: make(map[string]int), faults: make(map[string]int), worlds: make(map[string]int), struck: make(map[string]int),
 	}
 	parse(t, "EXPLORE", &c.length, time.ParseDuration)
 	parse(t, "EXPLORE_JOBS", &c.jobs, strconv.Atoi)
@@ -132,6 +134,10 @@ func (c *campaign) add(r *result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.virtual += r.virtual
+	c.worlds[r.plan.kind.name]++
+	if r.faults[r.plan.kind.fault] > 0 {
+		c.struck[r.plan.kind.name]++
+	}
 	for what, n := range r.tally {
 		c.tally[what] += n
 	}
@@ -179,11 +185,14 @@ func (c *campaign) table(took time.Duration) string {
 	return b.String()
 }
 
+// fewWorlds of a kind may all be without its fault, by chance.
+const fewWorlds = 10
+
 // meaning fails a run in which something that it is about did not happen.
 func (c *campaign) meaning(t *testing.T) {
 	for _, what := range []string{
 		"exclusive", "shared", "permits", "canceled", "busy", "lost", "downgraded", "re-entered", "verified", "written", "written in vain", "resized",
-		"crowds", "released in the background", "proclaimed", "terms", "panics", "overdue",
+		"crowds", "released in the background", "downgraded in the background", "too many", "proclaimed", "terms", "panics", "overdue",
 	} {
 		if c.tally[what] == 0 {
 			t.Errorf("never %s: the run means nothing", what)
@@ -195,6 +204,11 @@ func (c *campaign) meaning(t *testing.T) {
 	} {
 		if c.faults[what] == 0 {
 			t.Errorf("never %s: the run means nothing", what)
+		}
+	}
+	for _, k := range kindsOfWorlds {
+		if n := c.worlds[k.name]; k.strike != nil && n >= fewWorlds && c.struck[k.name] == 0 {
+			t.Errorf("in none of %d worlds %q there was: %s", n, k.name, k.fault)
 		}
 	}
 	for _, action := range actions {

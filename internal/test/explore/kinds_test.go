@@ -16,6 +16,7 @@ type kind struct {
 	flavors   []string // of its locks; nil: all
 	bend      func(*plan, *rand.Rand)
 	strike    func(*nemesis)       // nil: none
+	fault     string               // what the strike says when it has struck
 	tolerates func(err error) bool // what else an acquisition may return; nil: nothing
 	furnish   func(*world)         // before the workers begin; nil: nothing
 	calm      bool                 // no hold is lost but where its node is deleted
@@ -25,14 +26,14 @@ type kind struct {
 // kindsOfWorlds take turns, from seed to seed.
 var kindsOfWorlds = []kind{
 	// Many of one process that share a place or hand it on, and give up in a hurry.
-	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck},
+	{name: "crowded", flavors: shared, bend: crowded, strike: (*nemesis).pluck, fault: "plucked"},
 	// The same where nothing breaks, so that what they leave behind stays.
 	{name: "crowded and rash", flavors: shared, bend: rash},
 	// The same where nothing breaks but that their node is deleted.
-	{name: "crowded and calm", flavors: shared, bend: calmCrowd, strike: (*nemesis).prune, calm: true},
+	{name: "crowded and calm", flavors: shared, bend: calmCrowd, strike: (*nemesis).prune, fault: "delete", calm: true},
 	// Few of one process that share a place or hand it on, and mostly do not listen: a node that is
 	// gone is noticed by those that come next, or not.
-	{name: "sparse and calm", flavors: shared, bend: sparse, strike: (*nemesis).prune, calm: true},
+	{name: "sparse and calm", flavors: shared, bend: sparse, strike: (*nemesis).prune, fault: "delete", calm: true},
 	// All faults at once, on a large world.
 	{name: "wide"},
 	// Nothing breaks: a waiter that sleeps although it is its turn, a hold that is lost for no
@@ -40,68 +41,68 @@ var kindsOfWorlds = []kind{
 	{name: "quiet", flavors: exclusive, bend: quiet},
 	{name: "quiet permits", flavors: []string{"semaphore"}, bend: quiet},
 	// What a waiter knows of its own node, of its session and of those ahead, in the wrong order.
-	{name: "doomed", flavors: exclusive, bend: lonely, strike: (*nemesis).doom},
+	{name: "doomed", flavors: exclusive, bend: lonely, strike: (*nemesis).doom, fault: "doom"},
 	// The same of one that comes back from a cut.
 	{
 		name: "doomed and cut", flavors: []string{"rwlock"}, bend: lonely,
-		strike: func(n *nemesis) { n.doomBy(n.cutOff) },
+		strike: func(n *nemesis) { n.doomBy(n.cutOff) }, fault: "doom",
 	},
 	// A waiter whose turn comes while its connection is lost, or the request that sets its watches.
-	{name: "severed", flavors: append([]string{"semaphore"}, exclusive...), bend: severed, strike: (*nemesis).sever, prompt: true},
+	{name: "severed", flavors: append([]string{"semaphore"}, exclusive...), bend: severed, strike: (*nemesis).sever, fault: "severed", prompt: true},
 	// A claim of several nodes of which the answer is lost, and then one of the nodes.
-	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve},
+	{name: "halved", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).halve, fault: "halved claim"},
 	// Servers that are behind what the last one has done.
-	{name: "behind", bend: lagging, strike: (*nemesis).outrun},
+	{name: "behind", bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
 	// A connection that lives on a server that the others have given up.
-	{name: "deaf", bend: isolated, strike: (*nemesis).deafen},
+	{name: "deaf", bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
 	// A holder that is cut off, and counts from an instant that is too late.
-	{name: "cut off", bend: distant, strike: (*nemesis).part},
+	{name: "cut off", bend: distant, strike: (*nemesis).part, fault: "part"},
 	// A holder that knows nothing but the answer to the handshake of its session.
-	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear},
+	{name: "newborn", flavors: exclusive, bend: young, strike: (*nemesis).bear, fault: "born"},
 	// A holder that comes to members which grant other session timeouts than the last one.
-	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).regrant},
+	{name: "granted", flavors: exclusive, bend: granting, strike: (*nemesis).regrant, fault: "moved"},
 	// The same where a connection that is cut is replaced at once: a hold lost for no reason.
-	{name: "granted and calm", flavors: exclusive, bend: grantingCalmly, strike: (*nemesis).regrantAtOnce, calm: true},
+	{name: "granted and calm", flavors: exclusive, bend: grantingCalmly, strike: (*nemesis).regrantAtOnce, fault: "cut", calm: true},
 	// A holder that comes back to a leader that the others have given up.
-	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose},
+	{name: "deposed", flavors: exclusive, bend: deposable, strike: (*nemesis).depose, fault: "deposed"},
 	// Directories that go with all that is in them, and come again with the same numbers.
-	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze},
+	{name: "razed", flavors: exclusive, bend: fresh, strike: (*nemesis).raze, fault: "razed"},
 	// The end of the sequence numbers.
-	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, tolerates: usedUp},
+	{name: "worn", flavors: exclusive, bend: narrow, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
 	// Children of other programs in the directories.
 	{name: "littered", flavors: exclusive, bend: narrow, furnish: litter},
 	// Recipes that see different parts of one directory.
 	{name: "mixed", flavors: []string{"kazoo names, a mutex among them"}, bend: narrow},
-	// Numbers of permits that change while a waiter hears nothing.
-	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush},
+	// Numbers of permits that change while a waiter hears nothing, or a server is behind.
+	{name: "resized", flavors: []string{"semaphore"}, bend: resizing, strike: (*nemesis).hush, fault: "hush"},
 	// Several locks at once, whose nodes go one by one.
-	{name: "together", bend: several, strike: (*nemesis).several},
+	{name: "together", bend: several, strike: (*nemesis).several, fault: "doom"},
 	// The same where nothing else breaks: whose node is deleted hears of it at once.
-	{name: "together and calm", bend: func(p *plan, r *rand.Rand) { several(p, r); calm(p, r) }, strike: (*nemesis).prune, calm: true},
+	{name: "together and calm", bend: func(p *plan, r *rand.Rand) { several(p, r); calm(p, r) }, strike: (*nemesis).prune, fault: "delete", calm: true},
 	// One worker alone, whose directories come and go.
-	{name: "together and alone", flavors: []string{"rwlock", "reentrant", "semaphore", "reentrant, observed"}, bend: alone, strike: (*nemesis).wear, tolerates: usedUp},
+	{name: "together and alone", flavors: []string{"rwlock", "reentrant", "semaphore", "reentrant, observed"}, bend: alone, strike: (*nemesis).wear, fault: "worn", tolerates: usedUp},
 	// A turn that comes at one lock, and ends before it comes at the other.
-	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink},
+	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink, fault: "shrunk"},
 	// Permits that are taken away one by one.
-	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck},
+	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck, fault: "plucked"},
 	// Leaders that are shown: by servers that are behind, and by one that the others have given up.
-	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun},
-	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen},
+	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
+	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
 	// Members that are asked to release, also while they wait or are downgraded.
-	{name: "asked", bend: narrow, strike: (*nemesis).ask},
+	{name: "asked", bend: narrow, strike: (*nemesis).ask, fault: "ask"},
 	// The same where nothing else breaks: a holder that listens hears of each request, and of no
 	// other write.
-	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).scribble, calm: true},
+	{name: "asked and calm", flavors: lockers, bend: askedCalmly, strike: (*nemesis).scribble, fault: "ask", calm: true},
 	// Leaders that proclaim, fail and are asked to release, while their requests are lost.
-	{name: "terms", flavors: []string{"leader"}, bend: terms, strike: (*nemesis).usurp},
+	{name: "terms", flavors: []string{"leader"}, bend: terms, strike: (*nemesis).usurp, fault: "usurped"},
 	// The same where nothing breaks but that nodes are deleted: all news are heard at once.
-	{name: "terms and calm", flavors: []string{"leader"}, bend: calmTerms, strike: (*nemesis).hint, calm: true},
+	{name: "terms and calm", flavors: []string{"leader"}, bend: calmTerms, strike: (*nemesis).hint, fault: "ask", calm: true},
 	// Views without a leader, beside children of other programs that come and go.
-	{name: "vacant", flavors: []string{"leader"}, bend: vacant, strike: (*nemesis).strew, calm: true},
+	{name: "vacant", flavors: []string{"leader"}, bend: vacant, strike: (*nemesis).strew, fault: "strewn", calm: true},
 	// Locks beside children of other programs that come and go, where nothing breaks.
-	{name: "strewn", flavors: append([]string{"semaphore"}, exclusive...), bend: strewn, strike: (*nemesis).scatter},
+	{name: "strewn", flavors: append([]string{"semaphore"}, exclusive...), bend: strewn, strike: (*nemesis).scatter, fault: "strewn"},
 	// Rights that are taken away for a while, see forbid.
-	{name: "forbidden", flavors: append([]string{"semaphore"}, exclusive...), bend: forbidden, strike: (*nemesis).forbid, calm: true},
+	{name: "forbidden", flavors: append([]string{"semaphore"}, exclusive...), bend: forbidden, strike: (*nemesis).forbid, fault: "forbidden", calm: true},
 }
 
 var exclusive = []string{
@@ -331,7 +332,7 @@ func shrinking(p *plan, r *rand.Rand) {
 
 func resizing(p *plan, r *rand.Rand) {
 	narrow(p, r)
-	p.resizes, p.often = true, true
+	p.resizes, p.often, p.members = true, true, 3
 }
 
 func usedUp(err error) bool { return errors.Is(err, znode.ErrSequence) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -326,6 +327,7 @@ type limits struct {
 
 // An unheard is a number of which no call has said that it came into force. Resize names the
 // version that it replaces: once the node has another, written later than at mzxid, it cannot.
+// Where no version is named, mzxid is larger than all.
 type unheard struct {
 	index int // of the number
 	mzxid int64
@@ -359,12 +361,20 @@ func (w *world) resizeBy(ctx context.Context, path string, to int, versioned boo
 	if err := by(); err != nil {
 		if errors.Is(err, zk.ErrNoAuth) && !w.lossy {
 			w.limits.all[path] = all[:len(all)-1]
-		} else if versioned {
-			w.limits.open[path] = append(w.limits.open[path], unheard{len(all) - 1, w.ensemble.Mzxid(path)})
+		} else {
+			_, mzxid := w.ensemble.Written(path)
+			if !versioned {
+				mzxid = math.MaxInt64
+			}
+			w.limits.open[path] = append(w.limits.open[path], unheard{len(all) - 1, mzxid})
 		}
 		return err
 	}
-	now, mzxid := w.clock.now(), w.ensemble.Mzxid(path)
+	now := w.clock.now()
+	stored, mzxid := w.ensemble.Written(path)
+	if len(w.limits.open[path]) == 0 && stored != strconv.Itoa(to) {
+		w.complain("%s: the number is said to be %d, and %s is stored", path, to, stored)
+	}
 	w.limits.open[path] = slices.DeleteFunc(w.limits.open[path], func(u unheard) bool {
 		over := u.mzxid < mzxid
 		if over {

@@ -509,9 +509,17 @@ func litter(w *world) {
 	}
 }
 
-// hush has a host hear of several things at once.
+// hush has a host, or those of a member, hear of several things at once.
 func (n *nemesis) hush() {
 	h := n.host()
+	if n.chance(2) {
+		m := n.member()
+		n.say("member lags", "member %d is behind for a while", m.ID())
+		m.Lag(between(n.random, time.Millisecond, n.session/4))
+		time.Sleep(between(n.random, time.Millisecond, n.session)) // virtual: hosts read what it knows meanwhile
+		m.Lag(0)
+		return
+	}
 	n.say("hush", "%s: hears nothing for a while", h.name)
 	h.net.in().Freeze()
 	time.Sleep(between(n.random, time.Millisecond, n.session/3)) // virtual: what it does not hear happens meanwhile

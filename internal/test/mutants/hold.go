@@ -195,6 +195,14 @@ var ofTheHold = []mutant{
 		test: inHold("TestALossIsToldToAll"),
 	},
 	{
+		name: "context-ends-only-on-release",
+		pkg:  "internal/hold",
+		why:  "work that waits for the end of its context goes on after the loss",
+		old:  "s.OnEnd(Holders, j.cancel)",
+		new:  "s.OnEnd(Holders, func(end error) {\n\t\tif end == ErrReleased {\n\t\t\tj.cancel(end)\n\t\t}\n\t})",
+		test: inHold("TestALossIsToldToAll"),
+	},
+	{
 		name: "context-ends-only-on-loss",
 		pkg:  "internal/hold",
 		why:  "work under a lock that was released goes on",

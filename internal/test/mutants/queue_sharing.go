@@ -4,6 +4,26 @@ package main
 // process hand one on.
 var ofTheShared = []mutant{
 	{
+		name: "acquire-for-others-does-not-wait",
+		pkg:  "internal/queue",
+		why:  "RLock is busy while a writer holds",
+		in:   "Queue.AcquireAsync",
+		old:  `q.Acquire(zkclient.Uninterruptible(ctx), r, true)`,
+		new:  `q.Acquire(zkclient.Uninterruptible(ctx), r, false)`,
+		test: inRwlock("TestReadersThatWaitShareOneNode"),
+		kind: "crowded",
+	},
+	{
+		name: "reader-that-gives-up-ends-the-lock-of-others",
+		pkg:  "rwlock",
+		why:  "another reader holds by the node that is deleted",
+		in:   "sharedGrant.drop",
+		old:  `if g.readers.Add(-1) <= 0 {`,
+		new:  `if g.readers.Swap(0) > 0 {`,
+		test: inRwlock("TestACancellationAtTheGrantLeavesNoHold"),
+		kind: "crowded and rash",
+	},
+	{
 		name: "reader-comes-without-a-check",
 		pkg:  "internal/queue",
 		why:  "the server withholds the event of a writer while the reader's client may not read the directory",

@@ -290,13 +290,13 @@ var ofTheRecipes = []mutant{
 		test: inSemaphore("TestALargeRequestIsNotOvertakenBySmallOnes"),
 	},
 	{
-		name:       "more-than-there-are-waits-forever",
-		pkg:        "semaphore",
-		why:        "a waiter that can never be served blocks the queue",
-		old:        `if err == nil && n > s.permits {`,
-		new:        `if err == nil && n > s.permits+n {`,
-		test:       inSemaphore("TestResizeDownLeavesHoldersAndRefusesLargerRequests"),
-		unexplored: "no worker asks for more permits than there may be",
+		name: "more-than-there-are-waits-forever",
+		pkg:  "semaphore",
+		why:  "a waiter that can never be served blocks the queue",
+		old:  `if err == nil && n > s.permits {`,
+		new:  `if err == nil && n > s.permits+n {`,
+		test: inSemaphore("TestResizeDownLeavesHoldersAndRefusesLargerRequests"),
+		kind: "resized",
 	},
 	{
 		name:       "more-than-wanted-is-asked-for",
@@ -305,7 +305,7 @@ var ofTheRecipes = []mutant{
 		old:        `!c.agreed && c.wanted != 0 && n > largest {`,
 		new:        `c == nil && n > largest {`,
 		test:       inSemaphore("TestBadNumbersAreErrorsAtOnce"),
-		unexplored: "no worker asks for more permits than there may be",
+		unexplored: "the answer of the first request refuses it, too",
 	},
 	{
 		name:       "mismatch-not-detected",
@@ -379,6 +379,7 @@ var ofTheRecipes = []mutant{
 		old:  `err = c.confirm(ctx, stat.Version)`,
 		new:  `err = nil`,
 		test: inSemaphore("TestANumberFromAServerThatIsBehind"),
+		kind: "resized",
 	},
 	{
 		name: "refused-by-a-server-that-is-behind",
@@ -388,6 +389,7 @@ var ofTheRecipes = []mutant{
 		old:  `if err := c.client.Barrier(ctx, sess); err != nil {`,
 		new:  `if ctx == nil {`,
 		test: inSemaphore("TestANumberFromAServerThatIsBehind"),
+		kind: "resized",
 	},
 	{
 		name: "foreign-semaphore-judged-by-one-member",

@@ -12,6 +12,16 @@ var ofSeveral = []mutant{
 		test: inRoot("TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing"),
 	},
 	{
+		name: "several-do-not-wait",
+		pkg:  "internal/queue",
+		why:  "Lock of several is busy when its turn has not come at one of them",
+		in:   "waiters.waitTurn",
+		old:  "all.waitEach(ctx, behind, wait)",
+		new:  "all.waitEach(ctx, behind, wait && ctx == nil)",
+		test: scenario(inRoot, "TestAll", "the lock is given in the order of arrival"),
+		kind: "together",
+	},
+	{
 		name: "last-look-at-the-first-lock-only",
 		pkg:  "internal/queue",
 		why:  "the node of the second lock was deleted while the first was waited for",
