@@ -512,8 +512,8 @@ func (e *Ensemble) Czxid(path string) int64 {
 	return 0
 }
 
-// Written is what the node at a path contains, and the zxid by which it was written last, 0 if there
-// is none.
+// Written is what the node at a path contains, and the zxid by which it was written last: 0 if
+// there is none.
 func (e *Ensemble) Written(path string) (data string, mzxid int64) {
 	e.lock()
 	defer e.unlock()
