@@ -2,6 +2,7 @@ package rwlock_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -280,4 +282,45 @@ func TestHoldsThatHearOfRequestsAreForgotten(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that is behind the others shows no member that has come, one that has gone, and one that
+// was asked before: a quorum knows.
+func TestAMemberIsAskedThroughAServerThatIsBehind(t *testing.T) {
+	venue.Behind(t, func(t *testing.T, leads, follows *zk.Conn) {
+		ctx, first, behind := t.Context(), locks.On(leads), locks.On(follows)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		mu := rwlock.New(first, "/asked")
+		member := func() zklocks.Member {
+			line, err := mu.Queue(ctx)
+			must(err)
+			return line[0]
+		}
+
+		h, err := mu.Lock(ctx)
+		must(err)
+		came := member()
+		must(behind.RequestRelease(ctx, came))
+		test.Within(t, soon, "it hears", func() { <-h.ReleaseRequested() })
+		must(h.Release(ctx))
+		if err := behind.RequestRelease(ctx, came); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("error %v, although it has gone", err)
+		}
+
+		h, err = mu.Lock(ctx)
+		must(err)
+		asked := member()
+		must(first.RequestRelease(ctx, asked))
+		time.Sleep(2 * time.Second) // virtual: the other server shows the request
+		must(mu.Downgrade(ctx, h))
+		if err := behind.RequestRelease(ctx, asked); !errors.Is(err, zk.ErrNoNode) {
+			t.Errorf("error %v, although another node has taken its place", err)
+		}
+		must(h.Release(ctx))
+	})
 }

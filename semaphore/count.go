@@ -24,6 +24,7 @@ type permitCount struct {
 	mu     sync.Mutex
 	wanted int            // what the stored number must be; 0: any
 	agreed bool           // the stored number was once equal to wanted; from then on any stored number is accepted
+	trial  *countSnapshot // the first reading that was equal, until there is another or nodes are created by it: the server may be behind
 	sent   []int          // numbers that an unanswered Resize may have stored
 	known  *countSnapshot // the last reading
 }
@@ -52,44 +53,43 @@ func (c *permitCount) expected() int {
 func (c *permitCount) fits(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if largest := slices.Max(append(c.sent, c.wanted)); !c.agreed && c.wanted != 0 && n > largest {
+	if largest := slices.Max(append(c.sent, c.wanted)); !c.followsLocked() && n > largest {
 		return tooMany(n, largest)
 	}
 	return nil
 }
 
+// followsLocked reports whether any stored number is acceptable; caller holds mu.
+func (c *permitCount) followsLocked() bool { return c.agreed || c.trial != nil || c.wanted == 0 }
+
 // fitsLocked reports whether the stored number is acceptable; caller holds mu.
 func (c *permitCount) fitsLocked(stored int) bool {
-	return c.agreed || c.wanted == 0 || c.wanted == stored || slices.Contains(c.sent, stored)
+	return c.followsLocked() || c.wanted == stored || slices.Contains(c.sent, stored)
 }
 
-// read returns the stored number, which n must not exceed, from memory while the watch has not
-// fired. If no number is stored, it stores the wanted one.
+// read returns the stored number, which n must not exceed. If no number is stored, it stores the
+// wanted one. Before it refuses n, or the number, it asks a quorum: the server may be behind a
+// Resize that other processes know of, or have withheld the event.
 func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
-	s, err := c.look(ctx, sess, n)
-	if !errors.Is(err, ErrMismatch) && !errors.Is(err, ErrTooMany) {
-		return s, err
+	for caughtUp := false; ; caughtUp = true {
+		s, err := c.number(ctx, sess)
+		switch {
+		case err == nil && n <= s.permits:
+			return s, nil
+		case err == nil && caughtUp:
+			return nil, tooMany(n, s.permits)
+		case err == nil:
+			c.forget(s)
+		case caughtUp || !errors.Is(err, ErrMismatch):
+			return nil, err
+		}
+		if err := c.client.Barrier(ctx, sess); err != nil {
+			return nil, err
+		}
 	}
-	// The server may be behind a Resize that other processes know of, or have withheld the event.
-	if err := c.client.Barrier(ctx, sess); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	c.known = nil
-	c.mu.Unlock()
-	return c.look(ctx, sess, n)
 }
 
-// look is read by what the server knows, which may be behind.
-func (c *permitCount) look(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
-	s, err := c.number(ctx, sess)
-	if err == nil && n > s.permits {
-		return nil, tooMany(n, s.permits)
-	}
-	return s, err
-}
-
-// number is look for any number of permits.
+// number returns the number that the server shows, from memory while the watch has not fired.
 func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, error) {
 	epoch := c.client.Epoch()
 	c.mu.Lock()
@@ -114,7 +114,12 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 		if !c.fitsLocked(s.permits) {
 			return nil, fmt.Errorf("%w: %s has %d permits, not %d", ErrMismatch, c.path, s.permits, c.wanted)
 		}
-		c.wanted, c.agreed, c.sent, c.known = s.permits, true, nil, s
+		if c.followsLocked() {
+			c.agreeLocked(s.permits)
+		} else {
+			c.trial = s
+		}
+		c.known = s
 		return s, nil
 	}
 }
@@ -153,6 +158,10 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	// below it was, too.
 	_, dir, err := c.client.Get(ctx, c.queue)
 	if err == zk.ErrNoNode {
+		// A server that is behind may not show that another library uses the path by now.
+		if err := c.client.Barrier(ctx, sess); err != nil {
+			return nil, err
+		}
 		return nil, c.makeQueue(ctx)
 	}
 	if err != nil {
@@ -209,6 +218,10 @@ func (c *permitCount) write(ctx context.Context, permits int) error {
 }
 
 func (c *permitCount) store(ctx context.Context, permits int) error {
+	// A server that is behind may show the number of a node that was deleted, and other data since.
+	if err := c.client.CatchUp(ctx); err != nil {
+		return err
+	}
 	for {
 		data, stat, err := c.client.Get(ctx, c.path)
 		switch err {
@@ -223,8 +236,6 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 			}
 			if string(data) != string(format(permits)) {
 				err = c.client.Set(ctx, c.path, format(permits), stat.Version)
-			} else {
-				err = c.confirm(ctx, stat.Version)
 			}
 		case zk.ErrNoNode:
 			err = c.client.MakeNode(ctx, c.path, format(permits), c.acl)
@@ -233,25 +244,14 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 		case nil:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.wanted, c.agreed, c.sent, c.known = permits, true, nil, nil
+			c.agreeLocked(permits)
+			c.known = nil
 			return nil
 		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // another client has written, created or deleted the node
-		case zkclient.ErrOver: // the session may have ended before the quorum was asked
 		default:
 			return queue.Explain(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
 		}
 	}
-}
-
-// confirm asks the quorum whether the number still has the version that was read, perhaps from a
-// server that is behind another Resize.
-func (c *permitCount) confirm(ctx context.Context, version int32) error {
-	sess, err := c.client.Session(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = c.client.Check(ctx, sess, &zk.CheckVersionRequest{Path: c.path, Version: version})
-	return err
 }
 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent
@@ -267,12 +267,29 @@ func (c *permitCount) makeQueue(ctx context.Context) error {
 	return queue.Explain(err, "CREATE on "+c.path)
 }
 
-// forget drops a reading.
+// agreeLocked accepts any stored number from now on; caller holds mu.
+func (c *permitCount) agreeLocked(stored int) {
+	c.wanted, c.agreed, c.trial, c.sent = stored, true, nil, nil
+}
+
+// proven: nodes were created by a reading, so a quorum knows the number.
+func (c *permitCount) proven(s *countSnapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trial == s {
+		c.agreeLocked(s.permits)
+	}
+}
+
+// forget drops a reading, by which the server has created no nodes.
 func (c *permitCount) forget(s *countSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known == s {
 		c.known = nil
+	}
+	if c.trial == s {
+		c.trial = nil
 	}
 }
 

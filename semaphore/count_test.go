@@ -86,44 +86,86 @@ func TestAResizeThatGotNoAnswer(t *testing.T) {
 	}
 }
 
-// A server that is behind the others shows the number that a Resize has replaced. No caller is
-// refused for that, and the next Resize replaces what is stored.
+// A server that is behind the others shows the number that was replaced, or what the node contained
+// in a former life. No caller is refused or accepted for that, and Resize replaces what is stored.
 func TestANumberFromAServerThatIsBehind(t *testing.T) {
-	for name, follows := range map[string]func(ctx context.Context, sem, other *semaphore.Semaphore) error{
-		"Resize to the former number": func(ctx context.Context, sem, _ *semaphore.Semaphore) error {
-			return sem.Resize(ctx, 4)
-		},
-		"more than there were": func(ctx context.Context, sem, _ *semaphore.Semaphore) error {
-			return once(ctx, sem, 6)
-		},
-		"another value by the new number": func(ctx context.Context, _, other *semaphore.Semaphore) error {
-			return once(ctx, other, 6)
-		},
+	const path = "/permits"
+	set := func(first *zk.Conn, data string) error {
+		_, err := first.Set(path, []byte(data), -1)
+		return err
+	}
+	again := func(first *zk.Conn, data string) error {
+		_ = first.Delete(path+"/queue", -1) // which the server may have done
+		return errors.Join(first.Delete(path, -1), create(first, path, data))
+	}
+	for name, c := range map[string]struct {
+		before string                       // what both servers show; "4": a semaphore of 4 was used
+		since  func(*zk.Conn, string) error // what has happened at the first alone
+		to     string                       // and the number by then
+		call   func(*semaphore.Semaphore, *zk.Conn) error
+		want   error
+		stored string
+	}{
+		"Resize to the former number":     {"4", set, "6", resize(4), nil, "4"},
+		"Resize to that of a former life": {"4", again, "6", resize(4), nil, "4"},
+		"Resize of another program's":     {"4", again, "config", resize(5), semaphore.ErrMismatch, "config"},
+		"Resize of what was no number":    {"none", set, "4", resize(6), nil, "6"},
+		"more than there were":            {"4", set, "6", func(sem *semaphore.Semaphore, _ *zk.Conn) error { return once(sem, 6) }, nil, "6"},
+		"another value by the new number": {"4", set, "6", byAnother(6), nil, "6"},
+		"another by the former number":    {"4", set, "6", byAnother(4), semaphore.ErrMismatch, "6"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-				ctx := t.Context()
-				ensemble := v.Cluster(t, 3, venue.Options{CommitDelay: time.Second})
-				leads, err := ensemble.Leader()
-				must(t, err)
-				followers, err := ensemble.Followers()
-				must(t, err)
-				first, behind := v.Connect(t, 20*time.Second, leads.Addr()), v.Connect(t, 20*time.Second, followers[0].Addr())
-				sem := semaphore.New(locks.On(behind), "/permits", 4)
-				must(t, once(ctx, sem, 4))
-				must(t, semaphore.New(locks.On(first), "/permits", 4).Resize(ctx, 6))
-				must(t, follows(ctx, sem, semaphore.New(locks.On(behind), "/permits", 6)))
-				data, _, err := first.Get("/permits")
-				must(t, err)
-				want := "6"
-				if strings.HasPrefix(name, "Resize") {
-					want = "4"
+			venue.Behind(t, func(t *testing.T, first, behind *zk.Conn) {
+				sem := semaphore.New(locks.On(behind), path, 4)
+				if c.before == "4" {
+					must(t, once(sem, 4))
+				} else {
+					must(t, create(first, path, c.before))
+					time.Sleep(2 * time.Second) // virtual: the other server shows it
 				}
-				if string(data) != want {
-					t.Errorf("%q is stored, want %s", data, want)
+				must(t, c.since(first, c.to))
+				if err := c.call(sem, behind); !errors.Is(err, c.want) {
+					t.Errorf("error %v, want %v", err, c.want)
+				}
+				data, _, err := first.Get(path)
+				must(t, err)
+				if string(data) != c.stored {
+					t.Errorf("%q is stored, want %s", data, c.stored)
 				}
 			})
 		})
+	}
+}
+
+// A semaphore of another library comes while the queue directory is away.
+func TestASemaphoreOfAnotherBehindAMissingDirectory(t *testing.T) {
+	venue.Behind(t, func(t *testing.T, first, behind *zk.Conn) {
+		sem := semaphore.New(locks.On(behind), "/permits", 4)
+		must(t, once(sem, 1))
+		_ = first.Delete("/permits/queue", -1) // which the server may have done
+		time.Sleep(2 * time.Second)            // virtual: the other server shows it
+		_, err := first.Create("/permits/0f8fad5bd9cb469fa16570867728950e", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+		must(t, err)
+		for _, sem := range []*semaphore.Semaphore{semaphore.New(locks.On(behind), "/permits", 4), sem} {
+			if err := once(sem, 1); !errors.Is(err, semaphore.ErrMismatch) {
+				t.Errorf("error %v beside a permit of kazoo's", err)
+			}
+		}
+	})
+}
+
+func create(conn *zk.Conn, path, data string) error {
+	_, err := conn.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
+	return err
+}
+
+func resize(to int) func(*semaphore.Semaphore, *zk.Conn) error {
+	return func(sem *semaphore.Semaphore, _ *zk.Conn) error { return sem.Resize(context.Background(), to) }
+}
+
+func byAnother(number int) func(*semaphore.Semaphore, *zk.Conn) error {
+	return func(_ *semaphore.Semaphore, conn *zk.Conn) error {
+		return once(semaphore.New(locks.On(conn), "/permits", number), number)
 	}
 }
 
@@ -135,12 +177,12 @@ func must(t *testing.T, err error) {
 }
 
 // once takes n permits and gives them back.
-func once(ctx context.Context, sem *semaphore.Semaphore, n int) error {
-	h, err := sem.Acquire(ctx, n)
+func once(sem *semaphore.Semaphore, n int) error {
+	h, err := sem.Acquire(context.Background(), n)
 	if err != nil {
 		return err
 	}
-	return h.Release(ctx)
+	return h.Release(context.Background())
 }
 
 // The number of a Resize that was refused is no number of the Semaphore's.

@@ -10,13 +10,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/examples/internal/crew"
@@ -24,7 +21,6 @@ import (
 )
 
 const candidates, jobs, session = 3, 12, 2 * time.Second // a server grants sessions of at least 2 of its ticks
-
 var within = flag.Duration("within", 7*time.Second, "time for a takeover; session timeout + 2 ticks are enough")
 
 func main() { crew.Main(lead, work) }
@@ -43,7 +39,7 @@ func work(ctx context.Context, c *crew.Crew) error {
 		for job := range jobs {
 			time.Sleep(100 * time.Millisecond) // the job
 			err := election.Proclaim(ctx, term, fmt.Appendf(nil, "%s has done job %d of %d", c.Name, job+1, jobs))
-			if err != nil && !errors.Is(err, zk.ErrConnectionClosed) { // after that one the next job proclaims again
+			if err != nil && ctx.Err() != nil { // otherwise it was cut off, and the next job proclaims again
 				return err // the term is lost, or the example ends
 			}
 		}

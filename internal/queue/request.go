@@ -30,8 +30,16 @@ func isReleaseRequest(data []byte) bool { return string(data) == releaseRequest 
 // zk.ErrNoNode if the node is gone.
 func RequestRelease(ctx context.Context, conn *zk.Conn, path string, token int64) error {
 	client := zkclient.Of(conn)
-	for {
+	for caughtUp := false; ; {
 		data, stat, err := client.Get(ctx, path)
+		asks := err == nil && stat.Czxid == token && !isReleaseRequest(data)
+		if !asks && !caughtUp { // the server may be behind
+			if err := client.CatchUp(ctx); err != nil {
+				return err
+			}
+			caughtUp = true
+			continue
+		}
 		switch {
 		case err != nil:
 			return Explain(err, "READ on "+path)

@@ -75,6 +75,19 @@ func (c *Client) Barrier(ctx context.Context, session int64) error {
 	return nil
 }
 
+// CatchUp is Barrier in whichever session is current.
+func (c *Client) CatchUp(ctx context.Context) error {
+	for {
+		session, err := c.Session(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.Barrier(ctx, session); err != ErrOver {
+			return err
+		}
+	}
+}
+
 // Refresh waits until the quorum answers and the session is known to be alive. After the process
 // was stopped for a while, the answers that it has may be older than the deadline allows.
 func (c *Client) Refresh(ctx context.Context, session int64) error {

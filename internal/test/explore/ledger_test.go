@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -59,7 +60,7 @@ type ledger struct {
 
 	mu        sync.Mutex
 	inside    map[string][]*stay
-	ended     map[int64]bool          // sessions that the nemesis ended at the server
+	ended     map[int64]int           // how often the nemesis has ended a session at the server
 	heard     map[int64]time.Duration // the shortest timeout of a session of which its host has heard
 	deleted   map[string]bool         // claims of which the nemesis deletes a node, see claimOf
 	gone      map[string]int64        // when it had deleted one
@@ -128,7 +129,7 @@ func (s *stay) part(path string) (one, others *stay) {
 func newLedger(c *clock) *ledger {
 	return &ledger{
 		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
-		ended: make(map[int64]bool), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
+		ended: make(map[int64]int), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),
 		said: make(map[string][]saying), periods: make(map[string][]*period), vacant: make(map[string]*period), campaigns: make(map[string]int),
@@ -167,9 +168,16 @@ func isExclusive(k znode.Kind) bool {
 	return k == znode.Write || k == znode.Lock || k == znode.CuratorWrite || k == znode.KazooLock
 }
 
-// told are the channels by which a holder hears of the loss.
-func told(h held) []<-chan struct{} {
-	return []<-chan struct{}{h.Lost(), h.Context(context.Background()).Done()}
+// listen takes channels by which a holder hears of the loss: Lost, that of a context, or both.
+func listen(h held, r *rand.Rand) (news []<-chan struct{}) {
+	which := r.IntN(3)
+	if which != 0 {
+		news = append(news, h.Context(context.Background()).Done())
+	}
+	if which != 1 {
+		news = append(news, h.Lost())
+	}
+	return news
 }
 
 // unaware reports whether a holder that waits for such a channel has not heard.
@@ -244,7 +252,7 @@ func (l *ledger) enterOne(s *stay, ask bool) {
 		}
 		l.worn[s.Path] = claimOf(node)
 	}
-	s.tainted = l.ended[s.session] || l.deleted[claimOf(node)]
+	s.tainted = l.ended[s.session] > 0 || l.deleted[claimOf(node)]
 	if s.tainted {
 		return
 	}
@@ -334,7 +342,7 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if node == "" {
-		l.ended[session] = true
+		l.ended[session]++
 	} else {
 		l.deleted[claimOf(node)] = true
 		l.struck[claimOf(node)] = append(l.struck[claimOf(node)], span{l.clock.now(), math.MaxInt64})
@@ -352,14 +360,13 @@ func (l *ledger) takeAway(session int64, node string) (taken []*stay) {
 	return taken
 }
 
-// leaveIt is called when the nemesis could not take away what takeAway had returned. before is
-// whether the session had been ended before.
-func (l *ledger) leaveIt(session int64, before bool, taken []*stay) {
+// leaveIt is called when the nemesis could not take away what takeAway had returned.
+func (l *ledger) leaveIt(session int64, taken []*stay) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended[session] = before
+	l.ended[session]--
 	for _, s := range taken {
-		if s.tainted = before; !s.over && !before {
+		if s.tainted = l.ended[session] > 0 || l.deleted[claimOf(nodeOf(s.hold))]; !s.tainted && !s.over {
 			l.inside[s.Path] = append(l.inside[s.Path], s)
 		}
 	}
@@ -368,12 +375,9 @@ func (l *ledger) leaveIt(session int64, before bool, taken []*stay) {
 // expire has the servers end a session, and returns the stays that it takes away. ok is whether
 // there was such a session, and a leader.
 func (w *world) expire(session int64) (taken []*stay, ok bool) {
-	w.mu.Lock()
-	before := w.ended[session]
-	w.mu.Unlock()
 	taken = w.takeAway(session, "")
 	if ok = w.ensemble.Expire(session); !ok {
-		w.leaveIt(session, before, taken)
+		w.leaveIt(session, taken)
 	}
 	return taken, ok
 }

@@ -176,8 +176,8 @@ func mutex(m *reentrant.Mutex, path string) *lock {
 
 const (
 	firstPermits = 4
-	mostPermits  = 6 // of Resize; it never goes below leastPermits, so that each Acquire can be served
-	leastPermits = 3
+	mostPermits  = 6 // of Resize
+	leastPermits = 3 // of Resize; a caller that asks for more may be refused, see wrongly
 )
 
 func permits(world *world, s *semaphore.Semaphore, path string) *lock {
@@ -209,7 +209,7 @@ func permits(world *world, s *semaphore.Semaphore, path string) *lock {
 					resize = true // another value had set another number before this one looked
 					continue
 				}
-				if errors.Is(err, semaphore.ErrTooMany) && had { // otherwise it goes by firstPermits
+				if errors.Is(err, semaphore.ErrTooMany) && (had || n <= firstPermits) { // otherwise it goes by firstPermits
 					w.count("too many")
 					world.refusedTo(refusal{path, n, called, world.clock.now()})
 				}

@@ -95,7 +95,7 @@ func (w *worker) wait() (context.Context, context.CancelFunc) {
 	}
 	ctx, stop := context.WithDeadline(context.Background(), limit)
 	at := new(atomic.Int64)
-	w.gaveUpAt = at
+	w.gaveUpAt, w.tries = at, false
 	cancel := func() {
 		at.CompareAndSwap(0, w.world.clock.now())
 		stop()
@@ -130,7 +130,6 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	defer cancel()
 	w.world.candidates(l.path, 1)
 	defer w.world.candidates(l.path, -1)
-	w.tries = false
 	called := w.world.clock.now()
 	g, err := l.take(ctx, w)
 	w.world.slow(fmt.Sprintf("%s: acquire by %s (without waiting: %v), with error %v", l.path, w.who, w.tries, err), w.gaveUpAt.Load())
@@ -165,7 +164,7 @@ func (w *worker) begin(c *client, l *lock, g *grip, called int64) *tenure {
 		session: c.conn.Client().SessionID(),
 	}
 	if w.chance(w.world.asks) {
-		s.news = told(g)
+		s.news = listen(g, w.random)
 	}
 	if len(g.parts) > 0 {
 		s.hold = inOne{g.held, l.dir}
@@ -192,7 +191,7 @@ func (w *worker) refused(ctx context.Context, c *client, l *lock, called int64, 
 	switch {
 	case errors.Is(err, hold.ErrBusy) && w.tries && !w.world.lone:
 		w.count("busy")
-	case errors.Is(err, semaphore.ErrTooMany): // see wrongly
+	case errors.Is(err, semaphore.ErrTooMany) && len(l.beside) == 0: // see wrongly
 	case errors.Is(err, zk.ErrClosing) && c.closing():
 		w.count("refused by a closed connection")
 		return false
@@ -328,7 +327,7 @@ func (t *tenure) dwell(d time.Duration) {
 // awaitDeadlines stays inside, and looks right behind each deadline: if that has ended the hold,
 // Lost is closed by then.
 func (t *tenure) awaitDeadlines(d time.Duration) {
-	news, over := told(t), time.Now().Add(d)
+	news, over := listen(t, t.random), time.Now().Add(d)
 	for {
 		deadline := t.Deadline()
 		next := deadline.Add(time.Microsecond)

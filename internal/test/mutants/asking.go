@@ -3,6 +3,17 @@ package main
 // ofTheAsking: requests to release.
 var ofTheAsking = []mutant{
 	{
+		name: "member-asked-through-a-server-that-is-behind",
+		pkg:  "internal/queue",
+		why:  "a leader that was elected just now is said to have gone, and one that has gone to be asked",
+		in:   "RequestRelease",
+		old:  `if !asks && !caughtUp {`,
+		new:  `if !asks && !caughtUp && client == nil {`,
+		test: inRwlock("TestAMemberIsAskedThroughAServerThatIsBehind"),
+
+		unexplored: "a request to release may be refused because the member has gone",
+	},
+	{
 		name: "another-member-asked",
 		pkg:  "internal/queue",
 		why:  "the member has gone, and the node that has its name now is asked in its place",

@@ -163,3 +163,20 @@ func Both(t *testing.T, f func(*testing.T, Venue)) {
 	t.Run("virtual", func(t *testing.T) { t.Parallel(); InMemory(t, f) })
 	t.Run("real", func(t *testing.T) { t.Parallel(); OnReal(t, f) })
 }
+
+// Behind has connections to two of three servers in memory. The second server shows a second later
+// what clients of the others do.
+func Behind(t *testing.T, do func(t *testing.T, first, behind *zk.Conn)) {
+	InMemory(t, func(t *testing.T, v Venue) {
+		ensemble := v.Cluster(t, 3, Options{CommitDelay: time.Second})
+		leads, err := ensemble.Leader()
+		if err != nil {
+			t.Fatal(err)
+		}
+		followers, err := ensemble.Followers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		do(t, v.Connect(t, 20*time.Second, leads.Addr()), v.Connect(t, 20*time.Second, followers[0].Addr()))
+	})
+}
