@@ -211,6 +211,41 @@ func TestDoWithoutAFunction(t *testing.T) {
 	})
 }
 
+// A lock function without a hold is such a mistake, too, and a nil context one that takes no lock.
+func TestDoWithoutAHold(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		work := func(context.Context, *zklocks.Hold) error { t.Error("work was called"); return nil }
+		for name, c := range map[string]struct {
+			ctx  context.Context
+			lock func(context.Context) (*zklocks.Hold, error)
+			says string
+		}{
+			"no context": {nil, func(context.Context) (*zklocks.Hold, error) { return d.lock.Lock(d.Context()) }, "zklocks: the context is nil"},
+			"no hold":    {d.Context(), func(context.Context) (*zklocks.Hold, error) { return nil, nil }, "zklocks: neither a hold nor an error"},
+		} {
+			func() {
+				defer func() {
+					if p := recover(); p != c.says {
+						d.Errorf("%s: panic %v", name, p)
+					}
+				}()
+				d.Errorf("%s: %v", name, zklocks.Do(c.ctx, c.lock, work))
+			}()
+		}
+		hold, err := d.lock.TryLock(d.Context()) // which no panic has left taken
+		if err != nil {
+			d.Fatal(err)
+		}
+		if err := hold.Release(d.Context()); err != nil {
+			d.Error(err)
+		}
+		err = zklocks.Do(d.Context(), func(context.Context) (*zklocks.Hold, error) { return hold, nil }, work)
+		if !errors.Is(err, zklocks.ErrReleased) {
+			d.Errorf("error %v of a hold that was released before", err)
+		}
+	})
+}
+
 func TestDoReleasesWhenWorkPanics(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		defer func() {

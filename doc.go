@@ -75,7 +75,7 @@
 //   - that [ErrBusy] was still true when it was returned;
 //   - anything against clients that may write below the lock's path, see [WithACL];
 //   - that locks of two recipes exclude each other: on one path each ignores the nodes of the
-//     other.
+//     other, and a lock for writing empties the node, which has the number of a semaphore.
 //
 // # Errors
 //

@@ -144,8 +144,8 @@ func (h *Hold) Token() int64 {
 // The error matches [ErrLost] or [ErrReleased] when the hold has ended; zk.ErrNoNode means that a
 // node of the caller's is missing, and not that the lock is lost. Any other refusal is that of the
 // first operation that failed. In both cases none has taken place. Bad input is an error at once: a
-// value that is no operation, and the flags of containers and of nodes with a time to live, whose
-// results the client cannot read.
+// value that is no operation, the flags of containers and of nodes with a time to live, whose
+// results the client cannot read, and more than 1,000,000 bytes.
 //
 // It waits for a connection as long as ctx lives; with the context of the hold, as long as that.
 // When the answer is lost it is not repeated. Then the error matches that of ctx or

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/zklocks/zklocks/internal/hold"
 )
 
 // Locker is a lock of any recipe: rwlock.RWMutex for writing and RWMutex.RLocker for reading,
@@ -35,12 +37,18 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 	if lock == nil || work == nil {
 		panic("zklocks: a function is nil")
 	}
-	hold, err := lock(ctx)
-	if err != nil {
+	hold.NeedContext(ctx)
+	h, err := lock(ctx)
+	switch {
+	case err != nil:
 		return err
+	case h == nil:
+		panic("zklocks: neither a hold nor an error")
+	case errors.Is(h.Err(), ErrReleased): // it is not of this call
+		return h.Err()
 	}
 	defer func() {
-		released := hold.Release(ctx)
+		released := h.Release(ctx)
 		switch {
 		case released == nil, errors.Is(released, ErrReleased):
 		case ctx.Err() != nil && errors.Is(released, ctx.Err()): // the deletion goes on
@@ -50,5 +58,5 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 			err = fmt.Errorf("%w; and %w", err, released)
 		}
 	}()
-	return work(hold.Context(ctx), hold)
+	return work(h.Context(ctx), h)
 }

@@ -46,7 +46,7 @@ func validChroot(path string) error {
 
 // WithChroot puts all locks on the connection below a path, which is made when it is first needed:
 // the lock "/jobs" is then at path+"/jobs". The path that an error begins with, and those that
-// observers are told, are without it; [Member].Path, [Conn.Client] and what errors say of nodes and
-// rights have whole paths. Connect fails at once if path is not valid. The default, and an empty
-// path, is none.
+// observers are told, are without it; [Member].Path, [Conn.Client], the operations of [Hold.Multi]
+// and [Hold.Guard], and what errors say of nodes and rights have whole paths. Connect fails at once
+// if path is not valid. The default, and an empty path, is none.
 func WithChroot(path string) ConnectOption { return slot.Chroot(path) }

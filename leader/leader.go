@@ -31,7 +31,8 @@ type Election struct {
 }
 
 // New returns the election at path. The path is a directory of the election's own, which is created
-// when it is first needed. New does no I/O: the first call reports bad arguments.
+// when it is first needed. A candidate empties that node: data in it, such as the permits of a
+// semaphore, are lost. New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 	cfg := config{Config: slot.Config(conn, "leader", path), kind: znode.Lock, backoff: backoff{min: time.Second, max: time.Minute}}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))

@@ -244,6 +244,29 @@ func TestAViewIsNotCurrentForLongerThanTheSessionTimeout(t *testing.T) {
 	})
 }
 
+// The loop is left at once, also when the view is not current because no server answers.
+func TestALoopThatIsLeftDuringAnOutage(t *testing.T) {
+	inMemory(t, func(s *contract.Stage) {
+		e, a := newCandidate(s), newCandidate(s)
+		h := a.campaign()
+		var left time.Time
+		for view, err := range e.Observe(s.Ctx) {
+			s.Must(err)
+			if !view.Current {
+				left = time.Now()
+				break
+			}
+			e.proxy.Refuse()
+			e.proxy.Cut()
+		}
+		if d := time.Since(left); d > 0 {
+			s.Errorf("the loop goes on for %v after it was left", d)
+		}
+		e.proxy.Accept()
+		s.Must(h.Release(s.Ctx))
+	})
+}
+
 // overload has the server drop requests of a kind, and answer all others, until over is called.
 func (c *candidate) overload(op proxy.Op) (over func()) {
 	const throttled = -127

@@ -742,6 +742,26 @@ func TestALingeringReadLock(t *testing.T) {
 	})
 }
 
+// A linger that is shorter than what can be told of time does not keep a processor busy while a
+// reader holds that joined the idle lock: in virtual time the test would not end.
+func TestAReadLockLingersForANanosecond(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		m := rwlock.New(locks.On(s.Connect()), s.Path, rwlock.WithReadLinger(time.Nanosecond))
+		first, err := m.RLock(s.Ctx)
+		s.Must(err)
+		token := first.Token()
+		unlock(s, first)
+		joins, err := m.RLock(s.Ctx)
+		s.Must(err)
+		if joins.Token() != token {
+			s.Error("it has not joined the idle lock")
+		}
+		time.Sleep(time.Second) // virtual
+		unlock(s, joins)
+		s.Empty()
+	})
+}
+
 // Readers lock, release and give up, with linger and without, while writers queue: at the end no
 // node is left.
 func TestLingeringReadersInAStorm(t *testing.T) {

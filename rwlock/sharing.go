@@ -187,10 +187,10 @@ func (g *sharedGrant) idleLoop() {
 
 // lingers ends the grant if it has been idle for too long, and returns when that may next be so.
 func (g *sharedGrant) lingers() time.Duration {
-	left := g.sharer.linger
-	if g.readers.Load() == 0 {
-		left -= time.Since(start) - time.Duration(g.idleSince.Load())
+	if g.readers.Load() > 0 {
+		return max(g.sharer.linger, time.Millisecond) // a shorter linger would keep a processor busy
 	}
+	left := g.sharer.linger - (time.Since(start) - time.Duration(g.idleSince.Load()))
 	if left <= 0 {
 		g.releaseIdle(queue.NoWait)
 		return g.sharer.linger

@@ -1,10 +1,12 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/go-zookeeper/zk"
 
@@ -129,7 +131,8 @@ func (g *Grant) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 
 // multi does it for a hold on the grants, which alive says is not over.
 func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]zk.MultiResponse, error) {
-	if err := readable(ops); err != nil {
+	ops, err := owned(ops)
+	if err != nil {
 		return nil, err
 	}
 	for {
@@ -144,7 +147,11 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 		for _, check := range nodes.guards() {
 			guarded = append(guarded, check)
 		}
-		replies, at, err := all[0].queue.client.Transact(ctx, alive, append(guarded, ops...)...)
+		guarded = append(guarded, ops...)
+		if size := zkclient.Size(guarded); size > zkclient.MaxRequest {
+			return nil, fmt.Errorf("a transaction of %d bytes: servers take %d", size, zkclient.MaxRequest)
+		}
+		replies, at, err := all[0].queue.client.Transact(ctx, alive, guarded...)
 		switch end := alive(); {
 		case err == nil:
 			return replies[len(nodes):], nil
@@ -169,22 +176,36 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 	}
 }
 
-// readable refuses operations whose result the client library cannot read: it would take what was
-// done for refused.
-func readable(ops []any) error {
+// owned returns copies of the caller's operations: if ctx ends, the client may send them after the
+// call has returned. It refuses those whose result the client library cannot read: it would take
+// what was done for refused.
+func owned(ops []any) ([]any, error) {
+	own := make([]any, len(ops))
 	for i, op := range ops {
 		if v := reflect.ValueOf(op); v.Kind() == reflect.Pointer && v.IsNil() {
-			return fmt.Errorf("operation %d: a nil %T", i, op)
+			return nil, fmt.Errorf("operation %d: a nil %T", i, op)
 		}
 		switch op := op.(type) {
 		case *zk.CreateRequest:
 			if op.Flags&^(zk.FlagEphemeral|zk.FlagSequence) != 0 {
-				return fmt.Errorf("operation %d: flags %#x: containers and nodes with a time to live are made without a transaction", i, op.Flags)
+				return nil, fmt.Errorf("operation %d: flags %#x: containers and nodes with a time to live are made without a transaction", i, op.Flags)
 			}
-		case *zk.SetDataRequest, *zk.DeleteRequest, *zk.CheckVersionRequest:
+			made := *op
+			made.Data, made.Acl = bytes.Clone(op.Data), slices.Clone(op.Acl)
+			own[i] = &made
+		case *zk.SetDataRequest:
+			set := *op
+			set.Data = bytes.Clone(op.Data)
+			own[i] = &set
+		case *zk.DeleteRequest:
+			deletes := *op
+			own[i] = &deletes
+		case *zk.CheckVersionRequest:
+			check := *op
+			own[i] = &check
 		default:
-			return fmt.Errorf("operation %d: %T is none: want *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest", i, op)
+			return nil, fmt.Errorf("operation %d: %T is none: want *zk.CreateRequest, *zk.SetDataRequest, *zk.DeleteRequest or *zk.CheckVersionRequest", i, op)
 		}
 	}
-	return nil
+	return own, nil
 }

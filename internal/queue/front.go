@@ -93,16 +93,13 @@ func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 		return q.err
 	}
 	f := follower{queue: q, yield: yield}
-	for {
-		err := f.follow(ctx)
-		switch {
-		case f.stopped:
-			return nil
-		case err != nil:
+	for !f.stopped {
+		if err := f.follow(ctx); err != nil {
 			return q.client.Unreached(ctx, err)
 		}
 		f.tell(Front{Member: f.last.Member})
 	}
+	return nil
 }
 
 // A follower is one call of Follow.

@@ -257,6 +257,24 @@ func (claim Claim) Size() int {
 	return size
 }
 
+// Size returns about as many bytes as a transaction has.
+func Size(ops []any) (size int) {
+	for _, op := range ops {
+		size += opSize
+		switch op := op.(type) {
+		case *zk.CreateRequest:
+			size += len(op.Path) + len(op.Data) + aclSize(op.Acl)
+		case *zk.SetDataRequest:
+			size += len(op.Path) + len(op.Data)
+		case *zk.DeleteRequest:
+			size += len(op.Path)
+		case *zk.CheckVersionRequest:
+			size += len(op.Path)
+		}
+	}
+	return size
+}
+
 func aclSize(acl []zk.ACL) (size int) {
 	for _, a := range acl {
 		size += len(a.Scheme) + len(a.ID) + 12

@@ -22,6 +22,7 @@ var transactions = []scenario{
 	{"a transaction whose answer is lost with the hold says both", multiUnanswered, 0},
 	{"a transaction that a server throws away is sent again", multiThrottled, 0},
 	{"a transaction waits for a connection as long as its context lives", multiOffline, 0},
+	{"a transaction that no server takes is an error at once", multiTooLarge, 0},
 }
 
 // target is a node to write to. It ends with the witness.
@@ -293,5 +294,23 @@ func multiOffline(s *scene) {
 	c.catchUp()
 	n.written(1)
 	s.lives(h, nil)
+	s.unlock(h)
+}
+
+func multiTooLarge(s *scene) {
+	n := s.target()
+	c := s.behind()
+	h := c.lock()
+	s.Must(h.Verify(s.Ctx))
+	c.catchUp()
+	large := n.set()
+	large.Data = make([]byte, 1_200_000) // the client would send it
+	before := c.proxy.Seen(proxy.AnyOp)
+	err := multi(h, large)(s.Ctx)
+	if err == nil || !strings.Contains(err.Error(), "servers take") || c.proxy.Seen(proxy.AnyOp) != before {
+		s.Errorf("error %v, after %d requests", err, c.proxy.Seen(proxy.AnyOp)-before)
+	}
+	s.lives(h, err)
+	n.written(0)
 	s.unlock(h)
 }

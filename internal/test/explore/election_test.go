@@ -135,7 +135,7 @@ func (v *viewer) run(ctx context.Context) {
 		}
 		call, cancel := context.WithTimeout(ctx, length)
 		v.begins()
-		failed := false
+		failed, left := false, int64(0)
 		for view, err := range c.locks[v.path].election.Observe(call) {
 			last := v.yields(view, err)
 			if err != nil && call.Err() == nil && !(errors.Is(err, zk.ErrClosing) && c.closing()) && !w.tolerated(last.from, err, path) {
@@ -143,9 +143,11 @@ func (v *viewer) run(ctx context.Context) {
 			}
 			failed = err != nil
 			if views--; views == 0 {
+				left = w.clock.now()
 				break
 			}
 		}
+		w.slow(fmt.Sprintf("%s: Observe of %s, left by break", path, v.host.name), left)
 		v.ends()
 		cancel()
 		if (w.comes || failed) && !c.closing() {

@@ -39,13 +39,13 @@ func (w *worker) toTry() bool {
 	return w.tries
 }
 
-// slow complains of a call that has gone on for more than a moment after its context had ended.
-func (w *world) slow(what string, ended int64) {
-	if ended == 0 {
+// slow complains of a call that has gone on for more than a moment after it was to end.
+func (w *world) slow(what string, end int64) {
+	if end == 0 {
 		return
 	}
-	if late := time.Duration(w.clock.now() - ended); late > time.Millisecond {
-		w.complain("%s: it has returned %v after its context had ended", what, late)
+	if late := time.Duration(w.clock.now() - end); late > time.Millisecond {
+		w.complain("%s: it has returned %v after it was to end", what, late)
 	}
 }
 

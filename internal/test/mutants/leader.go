@@ -3,6 +3,16 @@ package main
 // ofTheElection: package leader, and how the core shows the first of a queue.
 var ofTheElection = []mutant{
 	{
+		name: "loop-that-was-left-goes-on",
+		pkg:  "internal/queue",
+		why:  "a program that leaves Observe because no server answers waits until one does",
+		in:   "Queue.Follow",
+		old:  `for !f.stopped {`,
+		new:  `for {`,
+		test: inLeader("TestALoopThatIsLeftDuringAnOutage"),
+		kind: "vacant",
+	},
+	{
 		name:       "leader-shown-while-the-next-go-unread",
 		pkg:        "internal/queue",
 		why:        "a distant observer of short terms shows a leader as current that has gone, for longer than the session timeout",

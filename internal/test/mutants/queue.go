@@ -435,6 +435,28 @@ var ofTheLine = []mutant{
 		kind: "crowded",
 	},
 	{
+		name: "transaction-in-the-memory-of-the-caller",
+		pkg:  "internal/queue",
+		why:  "the caller uses its memory again after its context has ended, and other bytes are written",
+		in:   "owned",
+		old:  `set.Data = bytes.Clone(op.Data)`,
+		new:  `set.Data = op.Data`,
+		test: inQueue("TestATransactionHasItsOperationsForItself"),
+
+		unexplored: "no worker uses its memory again",
+	},
+	{
+		name: "transaction-that-no-server-takes-is-sent",
+		pkg:  "internal/queue",
+		why:  "the server closes the connection of all locks, again at each retry",
+		in:   "grants.multi",
+		old:  `size > zkclient.MaxRequest`,
+		new:  `size < 0`,
+		test: scenario(inReentrant, "TestMutex", "a transaction that no server takes is an error at once"),
+
+		unexplored: "no worker writes that much",
+	},
+	{
 		name: "node-left-after-a-canceled-wait",
 		pkg:  "internal/queue",
 		why:  "all waiters behind wait for a waiter that has given up",

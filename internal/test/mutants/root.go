@@ -3,6 +3,17 @@ package main
 // ofTheFrontDoor: the root package, and what stands behind its methods alone.
 var ofTheFrontDoor = []mutant{
 	{
+		name: "do-works-under-a-hold-that-was-released",
+		pkg:  ".",
+		why:  "the lock function has returned a hold of an earlier call",
+		in:   "Do",
+		old:  `case errors.Is(h.Err(), ErrReleased):`,
+		new:  `case errors.Is(h.Err(), ErrReleased) && lock == nil:`,
+		test: inRoot("TestDoWithoutAHold"),
+
+		unexplored: "no worker calls Do",
+	},
+	{
 		name: "multi-without-its-guard",
 		pkg:  "internal/queue",
 		why:  "writes of a holder that has lost the lock are done",
