@@ -51,7 +51,7 @@ func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	})
 }
 
-// What the client has no room for is not sent, and the error says more than the client's.
+// What no server takes is not sent, and the error says more than the client's of what it cannot send.
 func TestMultiOfMoreThanTheClientSends(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -60,7 +60,7 @@ func TestMultiOfMoreThanTheClientSends(t *testing.T) {
 		}
 		before := d.host.Seen(zktest.Any)
 		_, err = hold.Multi(d.Context(), &zk.CreateRequest{Path: "/made", Data: make([]byte, 2<<20), Acl: open})
-		if !errors.Is(err, zk.ErrShortBuffer) || !strings.Contains(err.Error(), "larger than the client can send") {
+		if !errors.Is(err, zk.ErrShortBuffer) || !strings.Contains(err.Error(), "larger than servers take") {
 			d.Errorf("multi: %v", err)
 		}
 		if n := d.host.Seen(zktest.Any) - before; n != 0 || !hold.Held() {

@@ -37,7 +37,7 @@ type Mutex struct {
 type lockSlot = slot.Lock
 
 // New returns the lock at path. The path is a directory of the lock's own, which is created when it
-// is first needed. Lock empties that node: data in it, such as the permits of a semaphore, are lost.
+// is first needed. Lock empties that node: data in it, as the permits of a semaphore, are lost.
 // New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 	cfg := config{Config: slot.Config(conn, "reentrant", path), kind: znode.Lock}

@@ -191,6 +191,30 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 }
 
+// A look whose caller has left tells nothing of the watch, which other waiters share.
+func TestALookThatIsGivenUpEndsNoWatch(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		x := newTestQueue(t, v, 10*time.Second)
+		m := x.enter()
+		w, err := x.queue.client.Watch(x.Context(), m.sess, x.queue.dir)
+		x.must(nil, err)
+		f := x.proxy.Next(proxy.ReadOp, proxy.HoldReply)
+		defer f.Release()
+		ctx, cancel := context.WithCancel(x.Context())
+		same := make(chan bool)
+		go func() { same <- x.queue.same(ctx, w, x.queue.dir) }()
+		<-f.Fired()
+		cancel()
+		if !<-same {
+			t.Error("a look without an answer has seen a change")
+		}
+		if _, fired := w.Fired(); fired {
+			t.Error("the watch has ended for all")
+		}
+	})
+}
+
 // A node of the same name may belong to another session.
 func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 	t.Parallel()

@@ -149,7 +149,7 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 		}
 		guarded = append(guarded, ops...)
 		if size := zkclient.Size(guarded); size > zkclient.MaxRequest {
-			return nil, fmt.Errorf("a transaction of %d bytes: servers take %d", size, zkclient.MaxRequest)
+			return nil, fmt.Errorf("%w: a transaction of %d bytes is larger than servers take, %d", zk.ErrShortBuffer, size, zkclient.MaxRequest)
 		}
 		replies, at, err := all[0].queue.client.Transact(ctx, alive, guarded...)
 		switch end := alive(); {

@@ -130,7 +130,10 @@ func (w *waiter) readLimit(ctx context.Context) bool {
 // client may not read them, the event is on the way or withheld, and the watch is of no more use.
 func (q *Queue) same(ctx context.Context, watch *zkclient.Watch, path string) bool {
 	_, stat, err := q.client.Get(ctx, path)
-	if err == nil && stat.Mzxid == watch.Stat.Mzxid {
+	switch {
+	case err == nil && stat.Mzxid == watch.Stat.Mzxid:
+		return true
+	case err != nil && zkclient.Ended(ctx) != nil: // it is not known, and the watch may be others', too
 		return true
 	}
 	watch.Miss()
@@ -167,6 +170,9 @@ func listen(ctx context.Context, watch *zkclient.Watch, delay *time.Duration, sa
 				looked <- look{same, err}
 			}()
 		case l := <-looked:
+			if ctx.Err() != nil { // the watch may be others', too
+				return zk.Event{}, nil
+			}
 			*delay *= 2
 			if !l.same {
 				if watch != nil {

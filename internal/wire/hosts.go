@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -222,6 +223,14 @@ func (h *hosts) find(x *host, l *lookup, name, port string) {
 	for _, ip := range slices.Compact(found) {
 		x.addresses = append(x.addresses, net.JoinHostPort(ip, port))
 	}
+	maps.DeleteFunc(h.penalties, func(address string, p penalty) bool { // resolvers may tell some at a time
+		return !h.lists(address) && !h.now().Before(p.until)
+	})
+}
+
+// lists reports whether a server has an address; caller holds mu.
+func (h *hosts) lists(address string) bool {
+	return slices.ContainsFunc(h.list, func(x *host) bool { return slices.Contains(x.addresses, address) })
 }
 
 // limit returns how long an address may take to answer that has hung so many times before. At first

@@ -145,7 +145,7 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 }
 
 func TestNamesAreLookedUpAgain(t *testing.T) {
-	h, _ := newTestHosts("zk:2181")
+	h, now := newTestHosts("zk:2181")
 	answer := func(ips ...string) {
 		h.resolve = func(context.Context, string) ([]string, error) {
 			if ips == nil {
@@ -190,6 +190,14 @@ func TestNamesAreLookedUpAgain(t *testing.T) {
 		if a != "10.0.0.2:2181" {
 			t.Errorf("dialed %v", a)
 		}
+	}
+	answer("10.0.0.8")
+	if dialed(1); len(h.penalties) != 1 {
+		t.Error("an address that has left the name a moment ago may come again: how it hung is forgotten")
+	}
+	*now = now.Add(backoff * time.Second)
+	if dialed(1); len(h.penalties) != 0 {
+		t.Error("addresses that have left the name stay in memory")
 	}
 }
 

@@ -140,7 +140,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 			}
 			return nil
 		case refused:
-			return err
+			return c.refusal(session, err)
 		case unknown:
 			// On this connection a quorum request is ordered after the transaction, whatever became
 			// of that.

@@ -307,7 +307,7 @@ func multiTooLarge(s *scene) {
 	large.Data = make([]byte, 1_200_000) // the client would send it
 	before := c.proxy.Seen(proxy.AnyOp)
 	err := multi(h, large)(s.Ctx)
-	if err == nil || !strings.Contains(err.Error(), "servers take") || c.proxy.Seen(proxy.AnyOp) != before {
+	if err == nil || !strings.Contains(err.Error(), "larger than servers take") || c.proxy.Seen(proxy.AnyOp) != before {
 		s.Errorf("error %v, after %d requests", err, c.proxy.Seen(proxy.AnyOp)-before)
 	}
 	s.lives(h, err)

@@ -435,6 +435,17 @@ var ofTheLine = []mutant{
 		kind: "crowded",
 	},
 	{
+		name: "look-that-is-given-up-ends-the-watch",
+		pkg:  "internal/queue",
+		why:  "all waiters that share it list again, and set another",
+		in:   "Queue.same",
+		old:  `case err != nil && zkclient.Ended(ctx) != nil:`,
+		new:  `case err != nil && q == nil:`,
+		test: inQueue("TestALookThatIsGivenUpEndsNoWatch"),
+
+		unexplored: "it costs requests only",
+	},
+	{
 		name: "transaction-in-the-memory-of-the-caller",
 		pkg:  "internal/queue",
 		why:  "the caller uses its memory again after its context has ended, and other bytes are written",

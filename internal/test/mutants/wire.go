@@ -3,6 +3,17 @@ package main
 // ofTheConnection: internal/wire.
 var ofTheConnection = []mutant{
 	{
+		name: "addresses-that-have-left-stay",
+		pkg:  "internal/wire",
+		why:  "where addresses change each that ever hung takes memory for good",
+		in:   "hosts.find",
+		old:  `!h.lists(address) && !h.now().Before(p.until)`,
+		new:  `h == nil`,
+		test: inWire("TestNamesAreLookedUpAgain"),
+
+		unexplored: "hosts have one address each",
+	},
+	{
 		name:       "credentials-touch",
 		pkg:        "internal/wire",
 		why:        "a server answers credentials without noting that the session is in use: the deadline is too late",
