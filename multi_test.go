@@ -51,7 +51,7 @@ func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	})
 }
 
-// What no server takes is not sent, and the error says more than the client's of what it cannot send.
+// What no server takes is not sent, and the error says so.
 func TestMultiOfMoreThanTheClientSends(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())

@@ -32,6 +32,7 @@ type client struct {
 	work            sync.WaitGroup // calls of Connect itself, and of closed
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
+	accepted        atomic.Bool    // a server has accepted the credentials
 
 	mu        sync.Mutex
 	conn      *zk.Conn // nil until the first session

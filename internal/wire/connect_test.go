@@ -331,3 +331,38 @@ func TestRefusedCredentials(t *testing.T) {
 		refused(t, realzk.Standalone(t, realzk.Options{Config: map[string]string{"DigestAuthenticationProvider.enabled": "false"}}).Addr())
 	})
 }
+
+// Servers that have accepted the credentials refuse them after a reconnect. The client tries again,
+// at no rate that harms a server, and takes no memory for each attempt.
+func TestCredentialsThatAreRefusedLater(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn := connect(t, v, 10*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
+		if _, _, _, err := conn.GetW("/"); err != nil { // the client sets the watch again on each connection
+			t.Fatal(err)
+		}
+		var refused []*proxy.Fault
+		for range 10_000 {
+			refused = append(refused, p.Next(proxy.AuthOp, proxy.Answer(-115)))
+		}
+		attempts := func(d time.Duration) int64 {
+			before := p.Seen(proxy.ConnectOp)
+			time.Sleep(d) // virtual
+			return p.Seen(proxy.ConnectOp) - before
+		}
+		p.Cut()
+		attempts(10 * time.Second)
+		before := test.Goroutines()
+		if n := attempts(time.Minute); n < 20 || n > 120 {
+			t.Errorf("%d attempts in a minute", n)
+		}
+		if now := test.Goroutines(); now > before+5 {
+			t.Errorf("%d goroutines, %d a minute before", now, before)
+		}
+		for _, f := range refused {
+			f.Cancel()
+		}
+		call(t, conn, 20*time.Second)
+	})
+}

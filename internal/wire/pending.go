@@ -17,6 +17,7 @@ type packet struct {
 	at         time.Time
 	createZxid *atomic.Int64 // receives the zxid of the reply; or nil
 	resend     func()        // sends it again if the server drops it; nil if the client does that
+	first      bool          // credentials before all other requests
 }
 
 func (q *pending) push(p packet) {

@@ -3,6 +3,28 @@ package main
 // ofTheConnection: internal/wire.
 var ofTheConnection = []mutant{
 	{
+		name: "refused-credentials-end-the-send-loop",
+		pkg:  "internal/wire",
+		why:  "each connection leaves a goroutine that waits for the loop",
+		in:   "packetConn.refuses",
+		old:  `clear(code)`,
+		new:  `_ = code`,
+		test: inWire("TestCredentialsThatAreRefusedLater"),
+
+		unexplored: "no world has credentials",
+	},
+	{
+		name: "refused-credentials-taken-for-accepted",
+		pkg:  "internal/wire",
+		why:  "the connection goes on without them",
+		in:   "packetConn.refuses",
+		old:  `w.refused = true`,
+		new:  `w.refused = false`,
+		test: inWire("TestCredentialsThatAreRefusedLater"),
+
+		unexplored: "no world has credentials",
+	},
+	{
 		name: "addresses-that-have-left-stay",
 		pkg:  "internal/wire",
 		why:  "where addresses change each that ever hung takes memory for good",
