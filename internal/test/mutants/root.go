@@ -230,8 +230,8 @@ var ofTheFrontDoor = []mutant{
 		name: "do-leaves-the-lock",
 		pkg:  ".",
 		why:  "the work is over, and nothing gives the lock back",
-		old:  `released := hold.Release(ctx)`,
-		new:  `released := hold.Err()`,
+		old:  `released := h.Release(ctx)`,
+		new:  `released := h.Err()`,
 		test: inRoot("TestDo"),
 
 		unexplored: "it does not call Do",
@@ -240,8 +240,8 @@ var ofTheFrontDoor = []mutant{
 		name: "do-works-on-after-the-loss",
 		pkg:  ".",
 		why:  "the context of the work is to end with the hold",
-		old:  `return work(hold.Context(ctx), hold)`,
-		new:  `return work(ctx, hold)`,
+		old:  `return work(h.Context(ctx), h)`,
+		new:  `return work(ctx, h)`,
 		test: inRoot("TestWorkOfDoEndsWithTheHold"),
 
 		unexplored: "it does not call Do",
