@@ -24,7 +24,7 @@ type permitCount struct {
 	mu     sync.Mutex
 	wanted int            // what the stored number must be; 0: any
 	agreed bool           // the stored number was once equal to wanted; from then on any stored number is accepted
-	trial  *countSnapshot // the first reading that was equal, until there is another or nodes are created by it: the server may be behind
+	trial  *countSnapshot // a reading that was equal, until nodes are created by it or another number is read: the server may be behind
 	sent   []int          // numbers that an unanswered Resize may have stored
 	known  *countSnapshot // the last reading
 }
@@ -114,7 +114,7 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 		if !c.fitsLocked(s.permits) {
 			return nil, fmt.Errorf("%w: %s has %d permits, not %d", ErrMismatch, c.path, s.permits, c.wanted)
 		}
-		if c.followsLocked() {
+		if c.agreed || c.wanted == 0 || c.trial != nil && c.trial.permits != s.permits {
 			c.agreeLocked(s.permits)
 		} else {
 			c.trial = s
@@ -158,9 +158,13 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	// below it was, too.
 	_, dir, err := c.client.Get(ctx, c.queue)
 	if err == zk.ErrNoNode {
-		// A server that is behind may not show that another library uses the path by now.
+		// A server that is behind may not show the directory, or that another library uses the path
+		// by now.
 		if err := c.client.Barrier(ctx, sess); err != nil {
 			return nil, err
+		}
+		if _, _, err := c.client.Get(ctx, c.queue); err != zk.ErrNoNode {
+			return nil, queue.Explain(err, "READ on "+c.queue)
 		}
 		return nil, c.makeQueue(ctx)
 	}
@@ -218,40 +222,47 @@ func (c *permitCount) write(ctx context.Context, permits int) error {
 }
 
 func (c *permitCount) store(ctx context.Context, permits int) error {
-	// A server that is behind may show the number of a node that was deleted, and other data since.
-	if err := c.client.CatchUp(ctx); err != nil {
-		return err
-	}
 	for {
-		data, stat, err := c.client.Get(ctx, c.path)
-		switch err {
-		case nil:
-			if len(data) > 0 {
-				if _, err := c.parse(data); err != nil {
-					return err
-				}
-			}
-			if err := c.refuseForeign(ctx); err != nil {
-				return err
-			}
-			if string(data) != string(format(permits)) {
-				err = c.client.Set(ctx, c.path, format(permits), stat.Version)
-			}
-		case zk.ErrNoNode:
-			err = c.client.MakeNode(ctx, c.path, format(permits), c.acl)
+		// A server that is behind may show the number of a node that was deleted, and has other data
+		// since; and so may that of the next session.
+		sess, err := c.client.CatchUp(ctx)
+		if err != nil {
+			return err
 		}
-		switch err {
-		case nil:
+		sent, err := c.replace(ctx, permits)
+		switch {
+		case !sent && !c.client.In(sess) && zkclient.Ended(ctx) == nil:
+		case err == nil:
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.agreeLocked(permits)
 			c.known = nil
 			return nil
-		case zk.ErrBadVersion, zk.ErrNodeExists, zk.ErrNoNode: // another client has written, created or deleted the node
+		case err == zk.ErrBadVersion, err == zk.ErrNodeExists, err == zk.ErrNoNode: // another client has written, created or deleted the node
 		default:
 			return queue.Explain(err, "READ and WRITE on "+c.path+", and CREATE on its parents if it does not exist")
 		}
 	}
+}
+
+// replace replaces the number that the server shows. sent is whether that took a request.
+func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err error) {
+	data, stat, err := c.client.Get(ctx, c.path)
+	if err == zk.ErrNoNode {
+		return true, c.client.MakeNode(ctx, c.path, format(permits), c.acl)
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(data) > 0 {
+		if _, err := c.parse(data); err != nil {
+			return false, err
+		}
+	}
+	if err := c.refuseForeign(ctx); err != nil || string(data) == string(format(permits)) {
+		return false, err
+	}
+	return true, c.client.Set(ctx, c.path, format(permits), stat.Version)
 }
 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent
@@ -276,7 +287,7 @@ func (c *permitCount) agreeLocked(stored int) {
 func (c *permitCount) proven(s *countSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.trial == s {
+	if !c.agreed {
 		c.agreeLocked(s.permits)
 	}
 }
@@ -288,9 +299,7 @@ func (c *permitCount) forget(s *countSnapshot) {
 	if c.known == s {
 		c.known = nil
 	}
-	if c.trial == s {
-		c.trial = nil
-	}
+	c.trial = nil
 }
 
 func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 10) }

@@ -113,6 +113,7 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 		"more than there were":            {"4", set, "6", func(sem *semaphore.Semaphore, _ *zk.Conn) error { return once(sem, 6) }, nil, "6"},
 		"another value by the new number": {"4", set, "6", byAnother(6), nil, "6"},
 		"another by the former number":    {"4", set, "6", byAnother(4), semaphore.ErrMismatch, "6"},
+		"many by the former number":       {"4", set, "6", byMany(4), semaphore.ErrMismatch, "6"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			venue.Behind(t, func(t *testing.T, first, behind *zk.Conn) {
@@ -166,6 +167,24 @@ func resize(to int) func(*semaphore.Semaphore, *zk.Conn) error {
 func byAnother(number int) func(*semaphore.Semaphore, *zk.Conn) error {
 	return func(_ *semaphore.Semaphore, conn *zk.Conn) error {
 		return once(semaphore.New(locks.On(conn), "/permits", number), number)
+	}
+}
+
+// byMany is byAnother for callers that begin at once. It returns nil if one of them is accepted.
+func byMany(number int) func(*semaphore.Semaphore, *zk.Conn) error {
+	return func(_ *semaphore.Semaphore, conn *zk.Conn) error {
+		sem, errs := semaphore.New(locks.On(conn), "/permits", number), make(chan error)
+		for range 4 {
+			go func() { errs <- once(sem, 1) }()
+		}
+		var all []error
+		for range 4 {
+			all = append(all, <-errs)
+		}
+		if slices.Contains(all, nil) {
+			return nil
+		}
+		return errors.Join(all...)
 	}
 }
 

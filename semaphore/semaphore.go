@@ -27,8 +27,8 @@ type Semaphore struct {
 // The node at path has the number of permits and stays; the permits that are held or waited for are
 // nodes in path/queue. The first caller stores the number. Every later caller must give the same
 // number or gets [ErrMismatch]. With permits == 0 the stored number is used, whatever it is, and
-// there must be one; see also [WithStoredPermits]. Once the stored number was that of a
-// Semaphore, it follows [Semaphore.Resize].
+// there must be one; see also [WithStoredPermits]. Once a Semaphore has queued by the stored
+// number, it follows [Semaphore.Resize].
 func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphore {
 	cfg := config{Config: slot.Config(conn, "semaphore", path)}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))

@@ -30,14 +30,13 @@ func isReleaseRequest(data []byte) bool { return string(data) == releaseRequest 
 // zk.ErrNoNode if the node is gone.
 func RequestRelease(ctx context.Context, conn *zk.Conn, path string, token int64) error {
 	client := zkclient.Of(conn)
-	for caughtUp := false; ; {
+	for caughtUp := int64(0); ; { // the session
 		data, stat, err := client.Get(ctx, path)
 		asks := err == nil && stat.Czxid == token && !isReleaseRequest(data)
-		if !asks && !caughtUp { // the server may be behind
-			if err := client.CatchUp(ctx); err != nil {
+		if !asks && !client.In(caughtUp) && zkclient.Ended(ctx) == nil { // the server may be behind
+			if caughtUp, err = client.CatchUp(ctx); err != nil {
 				return err
 			}
-			caughtUp = true
 			continue
 		}
 		switch {

@@ -32,7 +32,6 @@ type client struct {
 	work            sync.WaitGroup // calls of Connect itself, and of closed
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
-	accepted        atomic.Bool    // a server has accepted the credentials
 
 	mu        sync.Mutex
 	conn      *zk.Conn // nil until the first session
@@ -40,8 +39,9 @@ type client struct {
 	idle      bool // the client has ended its send loop, and not begun another one
 	detecting bool // detectClose is running
 	lastFail  error
-	since     int64 // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch.go
-	owed      int   // how many connections owe a SetWatches
+	since     int64           // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch.go
+	owed      int             // how many connections owe a SetWatches
+	accepted  map[string]bool // credentials
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {

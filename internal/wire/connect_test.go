@@ -335,34 +335,65 @@ func TestRefusedCredentials(t *testing.T) {
 // Servers that have accepted the credentials refuse them after a reconnect. The client tries again,
 // at no rate that harms a server, and takes no memory for each attempt.
 func TestCredentialsThatAreRefusedLater(t *testing.T) {
+	ann, bob := wire.WithDigestAuth("ann", "secret"), wire.WithDigestAuth("bob", "secret")
+	for name, identities := range map[string][]wire.Option{"one": {ann}, "two": {ann, bob}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				p := v.Proxy(t, v.Servers(t)[0])
+				conn := connect(t, v, 10*time.Second, []string{p.Addr()}, identities...)
+				if _, _, _, err := conn.GetW("/"); err != nil { // the client sets the watch again on each connection
+					t.Fatal(err)
+				}
+				var refused []*proxy.Fault
+				for range 10_000 {
+					refused = append(refused, p.Next(proxy.AuthOp, proxy.Answer(-115)))
+				}
+				attempts := func(d time.Duration) int64 {
+					before := p.Seen(proxy.ConnectOp)
+					time.Sleep(d) // virtual
+					return p.Seen(proxy.ConnectOp) - before
+				}
+				p.Cut()
+				attempts(time.Minute)
+				before, reads := test.Goroutines(), p.Seen(proxy.ReadOp)
+				if n := attempts(time.Minute); n < 20 || n > 120 {
+					t.Errorf("%d attempts in a minute", n)
+				}
+				if now := test.Goroutines(); now > before+3 {
+					t.Errorf("%d goroutines, %d a minute before", now, before)
+				}
+				if _, _, err := conn.Get("/"); err == nil || p.Seen(proxy.ReadOp) != reads {
+					t.Errorf("a read without the credentials: %v", err)
+				}
+				for _, f := range refused {
+					f.Cancel()
+				}
+				call(t, conn, 20*time.Second)
+			})
+		})
+	}
+}
+
+// Credentials that no server has accepted are refused to the caller, and not sent again.
+func TestOtherCredentialsAreRefused(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
-		conn := connect(t, v, 10*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
-		if _, _, _, err := conn.GetW("/"); err != nil { // the client sets the watch again on each connection
-			t.Fatal(err)
+		conn := connect(t, v, 10*time.Second, []string{p.Addr()})
+		if err := conn.AddAuth("digest", []byte("ann:secret")); err != nil {
+			t.Error(err)
 		}
-		var refused []*proxy.Fault
-		for range 10_000 {
-			refused = append(refused, p.Next(proxy.AuthOp, proxy.Answer(-115)))
+		f := p.Next(proxy.AuthOp, proxy.Answer(-115))
+		if err := conn.AddAuth("digest", []byte("bob:secret")); !errors.Is(err, zk.ErrAuthFailed) {
+			t.Errorf("error %v, want zk.ErrAuthFailed", err)
 		}
-		attempts := func(d time.Duration) int64 {
-			before := p.Seen(proxy.ConnectOp)
-			time.Sleep(d) // virtual
-			return p.Seen(proxy.ConnectOp) - before
-		}
+		<-f.Fired()
+		before := p.Seen(proxy.AuthOp)
 		p.Cut()
-		attempts(10 * time.Second)
-		before := test.Goroutines()
-		if n := attempts(time.Minute); n < 20 || n > 120 {
-			t.Errorf("%d attempts in a minute", n)
-		}
-		if now := test.Goroutines(); now > before+5 {
-			t.Errorf("%d goroutines, %d a minute before", now, before)
-		}
-		for _, f := range refused {
-			f.Cancel()
-		}
 		call(t, conn, 20*time.Second)
+		if n := p.Seen(proxy.AuthOp) - before; n != 1 {
+			t.Errorf("%d credentials were sent again, want those that were accepted", n)
+		}
 	})
 }

@@ -37,14 +37,18 @@ func newFakeClose(session int64, timeout int32, password []byte) *fakeClose {
 // write discards a packet, and prepares the answer if it is the last request.
 func (f *fakeClose) write(p []byte) {
 	if xid, op := request(p); op == opClose {
-		reply := binary.BigEndian.AppendUint32(nil, replyHeader)
-		reply = binary.BigEndian.AppendUint32(reply, uint32(xid))
-		reply = append(reply, make([]byte, replyHeader-4)...)
 		select {
-		case f.last <- reply:
+		case f.last <- okay(xid):
 		default:
 		}
 	}
+}
+
+// okay is an answer without a body.
+func okay(xid int32) []byte {
+	reply := binary.BigEndian.AppendUint32(nil, replyHeader)
+	reply = binary.BigEndian.AppendUint32(reply, uint32(xid))
+	return append(reply, make([]byte, replyHeader-4)...)
 }
 
 // read returns the handshake answer, then, once the client has sent its last request, the answer to

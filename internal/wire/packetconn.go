@@ -19,8 +19,6 @@ const (
 	readBuffer = 32 << 10
 	// closeTimeout is how long a server may take to answer the client's request to end the session.
 	closeTimeout = time.Second
-	// refusedPause is how long a connection lasts on which credentials were refused, see refuses.
-	refusedPause = time.Second
 )
 
 // A packetConn is one network connection as the client sees it. It inspects each packet that
@@ -35,7 +33,7 @@ type packetConn struct {
 	in   *bufio.Reader // used by the reading goroutine only, like left
 	left int           // bytes of the current frame that the client has not read yet
 
-	refused bool // see refuses; used by the reading goroutine only
+	refusal *refusal // nil, or what is left of the connection; written by the reading goroutine only, with mu
 
 	sending sync.Mutex // makes pending's order that of the packets; lock order: sending, mu; readers do not take it
 
@@ -123,12 +121,19 @@ func (w *packetConn) note(p []byte) (send []byte) {
 	case running:
 		xid, op := request(p)
 		w.pastAuth = w.pastAuth || op != opSetAuth
-		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.link.Tracked(created(op, p)), first: !w.pastAuth}
+		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.link.Tracked(created(op, p))}
 		if op == opSetWatches {
 			p = w.rewatch(p)
 			sent.resend = func() { w.send(sent, p, func() bool { return true }) }
 		}
+		if op == opSetAuth {
+			sent.credentials = string(p[12:])
+			w.refusal.accepts(xid)
+		}
 		w.pending.push(sent)
+		if w.refusal != nil && op != opClose {
+			return nil // the server would do it without the credentials
+		}
 		if op == opClose {
 			w.giveUp = now.Add(closeTimeout)
 			w.Conn.SetReadDeadline(w.giveUp)
@@ -177,9 +182,11 @@ func (w *packetConn) Read(p []byte) (int, error) {
 // nextFrame waits for a frame behind the handshake and inspects its first bytes, which stay in the
 // buffer.
 func (w *packetConn) nextFrame() error {
-	if w.refused {
-		_ = sleep(w.client.quit, refusedPause)
-		return errRefused
+	if w.refusal != nil {
+		frame, err := w.refusal.next(w.client.quit)
+		w.in.Reset(bytes.NewReader(frame)) // what else the server sends does not matter
+		w.left = len(frame)
+		return err
 	}
 	for {
 		head, err := w.in.Peek(lengthSize)
@@ -306,8 +313,10 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 		}
 	}
 	switch {
-	case ok && !own && op == opSetAuth && p.first:
-		w.refuses(head[16:20], failed)
+	case ok && !own && op == opSetAuth:
+		if w.client.wasAccepted(p.credentials, !failed) && failed {
+			w.refuse(head[16:20])
+		}
 		return true, nil
 	case ok && !own && op == opSetWatches:
 		return w.rewatched(p, code)
@@ -324,23 +333,6 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	}
 	return false, nil
 }
-
-// refuses looks at the answer to credentials that the client sends first. If a server refuses them
-// that has, or whose ensemble has, accepted them before, the client does not hear of it: its send
-// loop would not begin, each connection would leave a goroutine that waits for it with a request,
-// and the next attempt would come at once. The connection ends after a while, as any other.
-func (w *packetConn) refuses(code []byte, failed bool) {
-	switch {
-	case !failed:
-		w.client.accepted.Store(true)
-	case w.client.accepted.Load():
-		w.refused = true
-		w.client.note(fmt.Errorf("%s: %w", w.address, errRefused))
-		clear(code)
-	}
-}
-
-var errRefused = fmt.Errorf("the server refuses the credentials that were accepted before: %w", zk.ErrAuthFailed)
 
 // event passes an event to the packetConn's own watches, before the client sees it.
 func (w *packetConn) event(size int) error {

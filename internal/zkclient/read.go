@@ -75,15 +75,15 @@ func (c *Client) Barrier(ctx context.Context, session int64) error {
 	return nil
 }
 
-// CatchUp is Barrier in whichever session is current.
-func (c *Client) CatchUp(ctx context.Context) error {
+// CatchUp is Barrier in whichever session is current, which it returns: in the next one a server
+// may be behind again.
+func (c *Client) CatchUp(ctx context.Context) (session int64, err error) {
 	for {
-		session, err := c.Session(ctx)
-		if err != nil {
-			return err
+		if session, err = c.Session(ctx); err == nil {
+			err = c.Barrier(ctx, session)
 		}
-		if err := c.Barrier(ctx, session); err != ErrOver {
-			return err
+		if err != ErrOver {
+			return session, err
 		}
 	}
 }

@@ -7,8 +7,8 @@ var ofTheAsking = []mutant{
 		pkg:  "internal/queue",
 		why:  "a leader that was elected just now is said to have gone, and one that has gone to be asked",
 		in:   "RequestRelease",
-		old:  `if !asks && !caughtUp {`,
-		new:  `if !asks && !caughtUp && client == nil {`,
+		old:  `if !asks && !client.In(caughtUp)`,
+		new:  `if !asks && !client.In(caughtUp) && client == nil`,
 		test: inRwlock("TestAMemberIsAskedThroughAServerThatIsBehind"),
 
 		unexplored: "a request to release may be refused because the member has gone",
