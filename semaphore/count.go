@@ -223,8 +223,8 @@ func (c *permitCount) write(ctx context.Context, permits int) error {
 
 func (c *permitCount) store(ctx context.Context, permits int) error {
 	for {
-		// A server that is behind may show the number of a node that was deleted, and has other data
-		// since; and so may that of the next session.
+		// A server that is behind may show a number that was replaced, or that of a node which has
+		// been deleted since; so may one in the next session.
 		sess, err := c.client.CatchUp(ctx)
 		if err != nil {
 			return err
