@@ -10,8 +10,8 @@ import (
 
 const emptyTimeout = 10 * time.Second
 
-// AssertEmpty waits until dir has no children, or does not exist; after 10 seconds it fails, and
-// shows the children.
+// AssertEmpty waits as Poll does until dir has no children, or does not exist; after 10 seconds it
+// fails, and shows the children.
 func AssertEmpty(tb testing.TB, conn *zk.Conn, dir string) {
 	tb.Helper()
 	var left []string
@@ -19,22 +19,23 @@ func AssertEmpty(tb testing.TB, conn *zk.Conn, dir string) {
 		left = Children(tb, conn, dir)
 		return len(left) == 0
 	}) {
-		tb.Errorf("%s still has %d children after %v:\n\t%s", dir, len(left), emptyTimeout, strings.Join(left, "\n\t"))
+		tb.Errorf("%s still has %d children after %v:\n\t%s", dir, len(left), limit(emptyTimeout), strings.Join(left, "\n\t"))
 	}
 }
 
-// Eventually waits for cond; a test that wants to sleep calls it instead.
+// Eventually waits for cond as Poll does; a test that wants to sleep calls it instead.
 func Eventually(tb testing.TB, within time.Duration, what string, cond func() bool) {
 	tb.Helper()
 	if !Poll(within, cond) {
-		tb.Fatalf("not within %v: %s", within, what)
+		tb.Fatalf("not within %v: %s", limit(within), what)
 	}
 }
 
-// Within fails when f takes longer than d. It does not wait for an f that hangs: the goroutine
-// stays, for the stack dump to show where.
+// Within fails when f takes longer than d; in real time, than a minute, if d is less. It does not
+// wait for an f that hangs: the goroutine stays, for the stack dump to show where.
 func Within(tb testing.TB, d time.Duration, what string, f func()) {
 	tb.Helper()
+	d = limit(d)
 	began := time.Now()
 	done := make(chan struct{})
 	go func() {

@@ -106,6 +106,9 @@ func (r *report) add(e event) *pack {
 			if p.state != "fail" {
 				p.state = e.Action
 			}
+			if e.Action == "pass" {
+				p.passed()
+			}
 			p.seconds += e.Elapsed
 			if e.FailedBuild != "" {
 				p.unbuilt = true
@@ -128,6 +131,15 @@ func (r *report) add(e event) *pack {
 		t.state = e.Action
 	}
 	return nil
+}
+
+// passed ends the benchmarks of a package that has passed: go test reports no end of one.
+func (p *pack) passed() {
+	for name, t := range p.tests {
+		if t.state == "run" && strings.HasPrefix(name, "Benchmark") {
+			t.state = "pass"
+		}
+	}
 }
 
 // sorted are the packages by name.

@@ -143,20 +143,23 @@ func TestFailuresHaveNames(t *testing.T) {
 	}
 }
 
-// make test tests a package in two goes: with the race detector, and what has no use of it without.
+// make test tests a package in two goes: with the race detector, and what has no use of it without,
+// with the benchmarks.
 func TestAFailureOutlivesAnotherGo(t *testing.T) {
 	out := `{"Action":"run","Package":"p","Test":"TestBad"}
 {"Action":"fail","Package":"p","Test":"TestBad"}
+{"Action":"run","Package":"p","Test":"TestHangs"}
 {"Action":"fail","Package":"p","Elapsed":1}
 {"Action":"run","Package":"p","Test":"TestModel"}
 {"Action":"pass","Package":"p","Test":"TestModel"}
+{"Action":"run","Package":"p","Test":"BenchmarkLock"}
 {"Action":"pass","Package":"p","Elapsed":2}
 `
 	rep, err := read(strings.NewReader(out), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := rep.packs["p"]; p.seconds != 3 || !slices.Equal(p.failures(), []string{"TestBad"}) {
+	if p := rep.packs["p"]; p.seconds != 3 || !slices.Equal(p.failures(), []string{"TestBad", "TestHangs (did not end)"}) {
 		t.Errorf("%v after %v s", p.failures(), p.seconds)
 	}
 }
