@@ -39,7 +39,8 @@
 // Moved, Granted and Released by the goroutine that called the method of the lock, before it
 // returns, or by a goroutine of the library that queues for several callers or at one of several
 // locks; those of a downgrade, and Left, Lost, Orphan, Retried and Overdue, by that or by any
-// other. Events of one node or hold come one after the other.
+// other. Events of one node or hold come one after the other; but Left and Orphan of its node may
+// come beside Granted and Lost.
 //
 // They must not block: the lock waits for them, and while Granted runs other callers wait for the
 // lock. They must not call the methods of a hold or of a lock.

@@ -138,6 +138,7 @@ func DescribeCode(err error) error {
 type retry struct {
 	client *Client
 	tries  int
+	untold func() // reports to the trace that the request is sent again; nil: it is the first, or was reported
 }
 
 func (c *Client) retry() *retry { return &retry{client: c} }
@@ -164,7 +165,8 @@ func (r *retry) wait(ctx context.Context) error {
 	return nil
 }
 
-// again is wait for a request that was not answered; it also reports the retry to the trace.
+// again is wait for a request that was not answered. The loop may end before it sends another one,
+// so it is sends that reports the retry.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
 		if Overloaded(cause) && ctx.Err() != nil {
@@ -173,9 +175,17 @@ func (r *retry) again(ctx context.Context, op string, cause error) error {
 		return err
 	}
 	if t := r.client.trace; t != nil {
-		t.Retried(op, DescribeCode(cause))
+		r.untold = func() { t.Retried(op, DescribeCode(cause)) }
 	}
 	return nil
+}
+
+// sends is called right before each request.
+func (r *retry) sends() {
+	if r.untold != nil {
+		r.untold()
+		r.untold = nil
+	}
 }
 
 // connected waits until the connection has a session, unless ctx has ended. Requests made while it
@@ -212,6 +222,7 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		if err := c.connected(ctx); err != nil {
 			return none, err
 		}
+		retry.sends()
 		a, late := callCtx(ctx, call)
 		if late != nil {
 			return none, Ended(ctx)
@@ -259,6 +270,7 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		if err := c.connected(ctx); err != nil {
 			return nil, NotDone, err
 		}
+		retry.sends() // before may, as an observer may take its time
 		if err := may(); err != nil {
 			return nil, NotDone, err
 		}

@@ -80,6 +80,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 		if !c.In(session) {
 			return nil, Step{}, ErrOver
 		}
+		retry.sends()
 		// Each try has its own id: whatever becomes of an earlier one is found by that alone.
 		try := &claimTry{client: c, claims: claims, id: znode.NewID()}
 		zxid := try.expect()

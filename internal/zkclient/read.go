@@ -129,6 +129,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		if !c.In(session) {
 			return ErrOver
 		}
+		retry.sends()
 		sent := time.Now()
 		_, err := c.multi(ops...)
 		c.noteQuorumReply(session, sent, err, true)

@@ -130,6 +130,7 @@ func (c *Client) delete(session int64, paths []string, before ...any) (perhaps b
 		if session != AnySession && !c.In(session) {
 			return false, ErrOver
 		}
+		retry.sends()
 		var err error
 		if len(ops) == 1 {
 			err = c.conn.Delete(paths[0], -1)

@@ -341,6 +341,7 @@ func (c *Client) setting(session int64, request func() error) (epoch uint64, err
 		if !c.In(session) {
 			return 0, ErrOver
 		}
+		retry.sends()
 		epoch := c.Epoch()
 		err := request()
 		if c.Epoch() != epoch {

@@ -25,6 +25,7 @@ var observing = []scenario{
 	{"an observer is told of orphans", observedOrphan, 0},
 	{"an observer is told of a lost hold whose node lived on", observedSurvivor, 0},
 	{"an observer is told of retries", observedRetry, 0},
+	{"an observer is not told of retries that are not sent", observedOutage, 0},
 }
 
 // observed gives a client an observer.
@@ -300,4 +301,28 @@ func observedRetry(s *scene) {
 		}
 	}
 	events.Balanced()
+}
+
+// A call that ends before a server can be reached again has retried nothing.
+func observedOutage(s *scene) {
+	c, holder := s.behind(), s.client()
+	s.unlock(c.lock())
+	events := c.observed()
+	h := holder.block()
+	f := c.proxy.Next(proxy.ListOp, proxy.HoldRequest)
+	a := c.begin(c.Lock)
+	test.Within(s, soon, "the line is listed", func() { <-f.Fired() })
+	c.proxy.Refuse()
+	c.proxy.Cut()
+	f.Cancel()
+	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
+	s.Pass(100 * time.Millisecond)
+	a.Stop()
+	if retried := Of[observe.Retried](events); len(retried) > 0 {
+		s.Errorf("told of requests that were not sent: %+v", retried)
+	}
+	s.Must(c.proxy.Accept())
+	c.catchUp()
+	s.inLine(1)
+	s.unlock(h)
 }

@@ -345,6 +345,15 @@ var ofTheSession = []mutant{
 		unexplored: "a hold ends earlier than it must, which no world with lost packets counts",
 	},
 	{
+		name:       "retries-told-that-are-not-sent",
+		pkg:        "internal/zkclient",
+		why:        "in an outage a metric counts requests that no client has sent",
+		old:        `r.untold = func() { t.Retried(op, DescribeCode(cause)) }`,
+		new:        `t.Retried(op, DescribeCode(cause))`,
+		test:       scenario(inRwlock, "TestWriteLock", "an observer is not told of retries that are not sent"),
+		unexplored: "no world checks what observers are told of retries",
+	},
+	{
 		name: "deadline-ignored",
 		pkg:  "internal/zkclient",
 		why:  "the next holder has the lock already when the holder that is cut off hears of it",
