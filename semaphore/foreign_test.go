@@ -139,6 +139,8 @@ func TestADirectoryIsNoPermit(t *testing.T) {
 				_, err := s.Witness.Create(p, nil, f, zk.WorldACL(zk.PermAll))
 				s.Must(err)
 			}
+			_, err := New(locks.On(s.Witness), path, 2).Queue(s.Ctx)
+			s.Is(err, want)
 			h, err := New(locks.On(s.Witness), path, 2).Acquire(s.Ctx, 1)
 			s.Is(err, want)
 			if err == nil {
@@ -176,8 +178,9 @@ func TestCuratorsLeasesAreKnownWithoutItsLocks(t *testing.T) {
 }
 
 // Resize writes nothing into a node that a semaphore of another library uses. A kazoo semaphore has
-// its own number there, and refuses clients that come with another one.
-func TestResizeRefusesTheSemaphoreOfAnother(t *testing.T) {
+// its own number there, and refuses clients that come with another one. Queue does not say that
+// there is no holder.
+func TestResizeAndQueueRefuseTheSemaphoreOfAnother(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		for data, children := range map[string]map[string]int32{
 			"":  {"/leases": zk.FlagPersistent, "/locks": zk.FlagPersistent},
@@ -193,6 +196,8 @@ func TestResizeRefusesTheSemaphoreOfAnother(t *testing.T) {
 			for _, permits := range []int{4, 5} {
 				s.Is(New(locks.On(s.Witness), path, permits).Resize(s.Ctx, permits), ErrMismatch)
 			}
+			_, err = New(locks.On(s.Witness), path, 0).Queue(s.Ctx)
+			s.Is(err, ErrMismatch)
 			if now, _, err := s.Witness.Get(path); err != nil || string(now) != data {
 				s.Errorf("it has %q, not %q any more: %v", now, data, err)
 			}

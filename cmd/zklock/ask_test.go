@@ -174,6 +174,21 @@ func TestBreakTakesTheLockAway(t *testing.T) {
 	ends(t, c, 0)
 }
 
+// The server deletes the node, and its answer is lost: the second try finds nothing.
+func TestBreakSaysThatItMayHaveDeleted(t *testing.T) {
+	t.Parallel()
+	p := proxy.For(t, realzk.Some(t)[0])
+	path := test.Path(t)
+	holds := holder(t, path)
+	p.Next(proxy.DeleteOp, proxy.CutAfterCommit)
+	c := start(t, p.Addr(), "break", "-yes", path)
+	if got := c.Hears("deleted,"); !strings.HasPrefix(got, "or gone meanwhile") || !strings.Contains(got, "holds, write, token ") {
+		t.Errorf("what it deletes: %q", got)
+	}
+	ends(t, c, 0)
+	ends(t, holds, exitLost)
+}
+
 func TestBreakOneOfSeveral(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)

@@ -91,9 +91,13 @@ func confirm(ctx context.Context) error {
 func (t *target) remove(ctx context.Context, conn *zklocks.Conn, members []member) error {
 	for _, m := range members {
 		nodes, err := m.nodes(ctx, conn)
-		deleted := false
+		deleted, perhaps := false, false
 		for _, node := range nodes {
-			_, err = retried(ctx, func() (any, error) { return nil, conn.Client().Delete(node, -1) })
+			_, err = retried(ctx, func() (any, error) {
+				err := conn.Client().Delete(node, -1)
+				perhaps = perhaps || lostOnTheWay(err)
+				return nil, err
+			})
 			if err != nil && err != zk.ErrNoNode {
 				break
 			}
@@ -104,6 +108,8 @@ func (t *target) remove(ctx context.Context, conn *zklocks.Conn, members []membe
 			return t.late(fmt.Errorf("deleting %s: %w", m.Node, err))
 		case deleted:
 			fmt.Printf("deleted: %s\n", m.about())
+		case perhaps:
+			fmt.Printf("deleted, or gone meanwhile, as an answer was lost: %s\n", m.about())
 		default:
 			fmt.Printf("gone meanwhile: %s\n", m.about())
 		}

@@ -26,7 +26,12 @@ type servers struct {
 }
 
 func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
-	flags.StringVar(&s.addrs, "servers", "", "`list`: ZooKeeper servers, host:port,host:port, and behind them a /path\nbelow which all locks are; default: ZK_SERVERS, then "+defaultServer)
+	flags.Func("servers", "`list`: ZooKeeper servers, host:port,host:port, and behind them a /path\nbelow which all locks are; default: ZK_SERVERS, then "+defaultServer, func(text string) error {
+		if s.addrs = text; text == "" { // a variable that was not set: the default would be another ensemble
+			return errors.New("it is empty")
+		}
+		return nil
+	})
 	durationVar(flags, &s.timeout, "timeout", timeout,
 		"`duration`: session timeout: how long a lock outlives a machine that\nhas died, and how long to look for a server; default: "+timeout.String())
 	s.security.define(flags)

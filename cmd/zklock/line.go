@@ -84,13 +84,15 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 		}
 		l.add(recipe.kind, queue)
 	}
-	var err error
-	if l.Permits, err = permits(ctx, conn, path); err != nil || l.Permits == 0 {
+	permits, foreign, err := permits(ctx, conn, path)
+	if err != nil || foreign || permits == 0 && l.Kind != "" {
 		return l, err
 	}
-	if l.Kind == "" {
+	if l.Permits = permits; permits > 0 && l.Kind == "" {
 		l.Kind = "semaphore"
 	}
+	// Without a number there may be a semaphore of another library, which is an error, or one of
+	// ours whose number was deleted.
 	queue, err := semaphore.New(conn, path, 0).Queue(ctx)
 	if err != nil {
 		return nil, err
@@ -99,23 +101,26 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	return l, nil
 }
 
-// permits returns the number that a semaphore has stored at its path, 0 if there is none.
-func permits(ctx context.Context, conn *zklocks.Conn, path string) (int, error) {
+// permits returns the number that a semaphore has stored at its path, 0 if there is none; foreign
+// are data that are no number.
+func permits(ctx context.Context, conn *zklocks.Conn, path string) (n int, foreign bool, err error) {
 	data, err := retried(ctx, func() ([]byte, error) {
 		data, _, err := conn.Client().Get(slot.Path(conn, path))
 		return data, err
 	})
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return 0, err
+		return 0, false, err
 	case err != nil && err != zk.ErrNoNode:
-		return 0, fmt.Errorf("%s: %w", path, err)
+		return 0, false, fmt.Errorf("%s: %w", path, err)
+	case len(data) == 0:
+		return 0, false, nil
 	}
-	n, err := strconv.Atoi(string(data))
+	n, err = strconv.Atoi(string(data))
 	if err != nil || n < 1 {
-		return 0, nil
+		return 0, true, nil
 	}
-	return n, nil
+	return n, false, nil
 }
 
 // retried makes a call of the client until a server answers or ctx ends. The client's calls wait

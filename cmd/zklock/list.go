@@ -37,7 +37,8 @@ func (o *observer) read(args []string) (err error) {
 func listCommand() *command {
 	c := newCommand("ls", "/path", "show who holds a lock and who waits", `
 Shows who holds the lock at a path and who waits for it, in the order in which
-they came; for all kinds of lock, of this tool and of any other program.
+they came; for all kinds of lock, of this tool and of any other program. Of
+another library's semaphore it says whose that is.
 
   zklock ls /jobs/nightly
   zklock ls -json /jobs/nightly | jq -r '.members[] | select(.holding).data'

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/locks"
@@ -112,6 +114,29 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	free(t, path)
 }
 
+// Of a semaphore whose nodes it does not know it does not say that it has no holder.
+func TestLsRefusesTheSemaphoreOfAnother(t *testing.T) {
+	t.Parallel()
+	root := test.Path(t)
+	conn := realzk.Connect(t, quiet, realzk.Some(t)...)
+	for _, n := range []struct {
+		path, data string
+		flags      int32
+	}{
+		{"", "", 0}, {"/kazoo", "4", 0}, {"/kazoo/076e6e61c0cde965b0859f41aaeb74ff", "", zk.FlagEphemeral},
+		{"/curator", "", 0}, {"/curator/leases", "", 0}, {"/curator/locks", "", 0}, {"/other", "4 of them", 0},
+	} {
+		if _, err := conn.Create(root+n.path, []byte(n.data), n.flags, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends(t, start(t, "", "ls", root+"/kazoo"), exitFailed, "a semaphore of kazoo's")
+	ends(t, start(t, "", "break", "-yes", root+"/curator"), exitFailed, "a semaphore of Curator's")
+	if got := start(t, "", "ls", root+"/other").Hears(root + "/other:"); got != "no holder, no waiter" {
+		t.Errorf("of a node with data of another program: %q", got)
+	}
+}
+
 func TestLsAsJSON(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -132,6 +157,12 @@ func TestLsAsJSON(t *testing.T) {
 	m := l.Members[0]
 	if !m.Holding || m.Kind != "write" || m.Data != "mine" || m.Token == 0 || m.Since.IsZero() || !strings.HasPrefix(m.Node, path+"/_c_") {
 		t.Errorf("%s", text)
+	}
+	finish(t, h)
+
+	h = holder(t, "-data", "", path)
+	if text, err := zklockCommand(t, "", "ls", "-json", path).Output(); err != nil || strings.Contains(string(text), "data") || !strings.Contains(string(text), "holding") {
+		t.Errorf("with no data: %s, %v", text, err)
 	}
 	finish(t, h)
 }

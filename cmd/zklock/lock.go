@@ -44,7 +44,7 @@ func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, 
 		return semaphore.New(conn, l.path, l.permits, data, taken).Locker(1), nil
 	}
 	// A lock overwrites the number that a semaphore has stored at its path.
-	if n, err := permits(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
+	if n, _, err := permits(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
 		return nil, err
 	} else if n > 0 {
 		return nil, fail(exitFailed, "%s is a semaphore: say -permits %d, or take another path", l.path, n)

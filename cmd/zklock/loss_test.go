@@ -236,6 +236,33 @@ func TestACommandThatListensMayTidyUp(t *testing.T) {
 	free(t, path)
 }
 
+// That the node is gone is found out when the lock is given back: another process may have held it
+// beside the command.
+func TestALossThatIsFoundOutAtTheEnd(t *testing.T) {
+	t.Parallel()
+	addr := realzk.Some(t)[0]
+	p := proxy.For(t, addr)
+	path := test.Path(t)
+	watches := p.Next(proxy.ReadOp, proxy.HoldRequest) // first the path, which may be a semaphore's
+	c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "sh", "-c", "echo pids $$; read line")
+	test.Within(t, soon, "it looks at the path", func() { <-watches.Fired() })
+	held := p.Where(func(r proxy.Request) bool {
+		return r.Is(proxy.ReadOp) && len(r.Paths) > 0 && strings.HasPrefix(r.Paths[0], path+"/")
+	}, 1, proxy.HoldRequest)
+	watches.Release()
+	group := pids(t, c)
+	test.Within(t, soon, "it watches its node", func() { <-held.Fired() })
+	conn := realzk.Connect(t, quiet, addr)
+	if err := conn.Delete(path+"/"+test.Children(t, conn, path)[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	dead := diedAt(group)
+	c.Say("end")
+	test.Within(t, soon, "the command has ended", func() { <-dead })
+	held.Release()
+	ends(t, c, exitLost, path, "its node was deleted", "the command had ended by itself")
+}
+
 // The lock is lost before the command has begun.
 func TestACommandWhoseLockIsGoneIsNotStarted(t *testing.T) {
 	t.Parallel()

@@ -69,7 +69,7 @@ Exit codes: the command's own, or 128 + n if signal n has ended it, and
 		if err := o.read(args, c); err != nil {
 			return err
 		}
-		if len(o.data) == 0 {
+		if !c.given("data") {
 			o.data = describe(o.argv)
 		}
 		return o.run()
@@ -155,11 +155,14 @@ func (o *order) run() error {
 	waiting <- struct{}{}
 	<-waiting // from now on signals are the command's
 	if ctx.Err() != nil && errors.As(context.Cause(ctx), new(exit)) {
-		err = context.Cause(ctx)
-	} else {
-		err = o.runHolding(conn, hold, signals)
+		o.release(conn, hold)
+		return context.Cause(ctx)
 	}
-	o.release(conn, hold)
+	err = o.runHolding(conn, hold, signals)
+	lost := o.release(conn, hold)
+	if e, own := err.(exit); lost != nil && own && e.err == nil {
+		return fail(exitLost, "%s; the command had ended by itself", unprefixed(lost)) // another process may have held it before that
+	}
 	return err
 }
 
@@ -195,13 +198,17 @@ func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, er
 	return nil, err
 }
 
-// release releases the lock. If no server answers it closes the connection, and if that fails the
-// server ends the session after its timeout.
-func (o *order) release(conn *zklocks.Conn, h *zklocks.Hold) {
+// release releases the lock, and returns an error if it was lost before. If no server answers it
+// closes the connection, and if that fails the server ends the session after its timeout.
+func (o *order) release(conn *zklocks.Conn, h *zklocks.Hold) (lost error) {
 	ctx, cancel := context.WithTimeout(context.Background(), conn.SessionTimeout()/4)
 	defer cancel()
 	err := h.Release(ctx)
-	if err != nil && !errors.Is(err, zklocks.ErrLost) {
+	if errors.Is(err, zklocks.ErrLost) {
+		return err
+	}
+	if err != nil {
 		say("giving %s back: %v", o.path, err)
 	}
+	return nil
 }

@@ -103,6 +103,7 @@ func TestWrongUsage(t *testing.T) {
 		{`"soon" for flag -kill-after: want a duration, such as "30s"`, []string{"run", "-kill-after", "soon", "/jobs", "--", "true"}},
 		{`"2" for flag -tick: a duration has a unit, as in "2s"`, []string{"dev", "-tick", "2"}},
 		{"no-such-flag", []string{"run", "-no-such-flag", "/jobs", "--", "true"}},
+		{"-servers: it is empty", []string{"break", "-yes", "-servers", "", "/jobs"}},
 		{"no-such-port", []string{"run", "-servers", "zk1:no-such-port", "/jobs", "--", "true"}},
 		{"no command \"walk\"", []string{"walk"}},
 		{"zklock run /jobs/nightly", nil},

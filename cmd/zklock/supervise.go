@@ -31,9 +31,10 @@ type supervisor struct {
 	killAfter time.Duration
 	reserve   time.Duration // for a busy machine to carry out a SIGKILL
 
-	lost    error     // why the command is ended, nil if it ends by itself
-	killAt  time.Time // when its time is up, once it has been asked to end
-	guarded time.Time // when the guard ends it, unless allow sends a later time before
+	lost     error     // why the command is ended, or that it ended too late; nil if neither
+	byItself bool      // it ended before that was known
+	killAt   time.Time // when its time is up, once it has been asked to end
+	guarded  time.Time // when the guard ends it, unless allow sends a later time before
 }
 
 // runHolding runs the command and returns when no process of its group is left.
@@ -69,6 +70,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 			ended = nil
 			switch {
 			case !h.Held():
+				s.byItself = s.lost == nil && status.Signal() != syscall.SIGKILL // which the guard sends
 				s.lose(errGone)
 			case status.Signaled() && status.Signal() == syscall.SIGKILL && s.overdue():
 				s.lose(errLate)
@@ -88,7 +90,10 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 			next.Reset(10 * time.Millisecond) // no signal reports that the last process of a group has ended
 		}
 	}
-	if s.lost != nil {
+	switch {
+	case s.byItself:
+		return fail(exitLost, "%s: %w; the command had ended by itself", s.path, s.lost)
+	case s.lost != nil:
 		return fail(exitLost, "%s: %w; the command was ended", s.path, s.lost)
 	}
 	return exit{code: code(status)}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -117,6 +118,20 @@ func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
 	free(t, path)
 	s.types("more\n")
 	s.shows("after more")
+}
+
+// What stays on the screen while the servers do not answer is marked as old.
+func TestALiveWatchSaysThatItIsOld(t *testing.T) {
+	path := test.Path(t)
+	h := holder(t, path)
+	p := proxy.For(t, realzk.Some(t)[0])
+	s := atTerminal(t, `exec "$0" watch -timeout 2s -servers `+p.Addr()+` "$1"`, path)
+	s.shows("holds")
+	for range 1000 { // some 100 a look
+		p.Next(proxy.ListOp, proxy.Answer(-127)) // pings are answered
+	}
+	finish(t, h)
+	s.shows("no server answers; this is from before")
 }
 
 // Where a person can be asked break asks, and deletes nothing without a yes.

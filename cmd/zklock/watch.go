@@ -64,11 +64,12 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 			seen = l
 		case conn.Client().State() == zk.StateHasSession && !unanswered(err):
 			return err
-		default:
+		case !live || seen == nil:
 			say("%v", err)
 		}
+		old := func() bool { return err != nil || conn.Client().State() != zk.StateHasSession }
 		if seen != nil {
-			last = o.print(seen, live, last)
+			last = o.print(seen, live, old(), last)
 			nodes.watch(seen)
 		}
 		tick := time.NewTicker(time.Second)
@@ -79,10 +80,7 @@ func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 			case <-tick.C:
 				waiting = err == nil     // else no server has answered: the change that was to be looked at is not told again
 				if live && seen != nil { // how long goes on
-					o.print(seen, live, "")
-					if conn.Client().State() != zk.StateHasSession {
-						fmt.Println("no server answers; this is from before")
-					}
+					o.print(seen, live, old(), "")
 				}
 			case <-ctx.Done():
 				tick.Stop()
@@ -104,12 +102,16 @@ func unanswered(err error) bool {
 	return errors.As(err, &e) && e.code == exitNoServer
 }
 
-// print prints the line: in place on a terminal, else below the last one, unless they are equal.
-func (o *observer) print(l *line, live bool, last string) string {
+// print prints the line: in place on a terminal, with a note if it is old; else below the last one,
+// unless they are equal.
+func (o *observer) print(l *line, live, old bool, last string) string {
 	same := fmt.Sprint(*l)
 	switch {
 	case live:
 		fmt.Print("\x1b[H\x1b[2J" + o.show(l))
+		if old {
+			fmt.Println("no server answers; this is from before")
+		}
 	case same == last:
 	case o.json:
 		fmt.Print(o.show(l))

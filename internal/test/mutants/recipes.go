@@ -340,7 +340,18 @@ var ofTheRecipes = []mutant{
 		in:   "permitCount.replace",
 		old:  `if err := c.refuseForeign(ctx); err != nil ||`,
 		new:  `if err := error(nil); err != nil ||`,
-		test: inSemaphore("TestResizeRefusesTheSemaphoreOfAnother"),
+		test: inSemaphore("TestResizeAndQueueRefuseTheSemaphoreOfAnother"),
+
+		unexplored: "no world has clients of other languages",
+	},
+	{
+		name: "queue-shows-the-semaphore-of-another-library-as-free",
+		pkg:  "semaphore",
+		why:  "a person sees no holder where all permits are held",
+		in:   "Semaphore.Queue",
+		old:  `err == nil && len(members) == 0`,
+		new:  `err == nil && len(members) < 0`,
+		test: inSemaphore("TestResizeAndQueueRefuseTheSemaphoreOfAnother"),
 
 		unexplored: "no world has clients of other languages",
 	},
