@@ -127,7 +127,7 @@ func (c *client) pastAuthConn() (*packetConn, error) {
 		if pastAuth {
 			return w, nil
 		}
-		if _, _, err := conn.Exists("/"); err != nil {
+		if err := answered(conn); err != nil {
 			return nil, err
 		}
 	}
