@@ -18,7 +18,8 @@ import (
 // It may mix locks of any recipe, for reading and for writing. They exclude others as they do
 // alone: plain locks on the same paths, other calls of All in whatever order they name the locks,
 // and clients of other libraries where the locks have their names (rwlock.WithCuratorNames and the
-// like). All of them must be of one [Conn], and each path may be given once. All may be nested.
+// like). All of them must be of one [Conn], and each path may be given once, as a lock or as a
+// semaphore. All may be nested.
 //
 // Calls of All never deadlock among each other, and none is overtaken: one transaction queues the
 // caller at all the locks, so that all of them see the callers in the same order. A caller that

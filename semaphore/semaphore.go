@@ -107,14 +107,15 @@ func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zkl
 
 // request asks for n permits.
 func (s *Semaphore) request(n int) (queue.Request, error) {
+	if err := s.queue.Invalid(); err != nil {
+		return queue.Request{}, err
+	}
 	r := queue.Request{
 		Kind: znode.Permit, Nodes: n,
-		Limit: func(ctx context.Context, sess int64) (queue.Limit, error) { return s.limit(ctx, sess, n) },
+		Limit:   func(ctx context.Context, sess int64) (queue.Limit, error) { return s.limit(ctx, sess, n) },
+		Checked: s.count.path,
 	}
-	switch {
-	case s.queue.Invalid() != nil:
-		return r, s.queue.Invalid()
-	case n < 1:
+	if n < 1 {
 		return r, fmt.Errorf("n is %d, it must be at least 1", n)
 	}
 	return r, s.count.fits(n)

@@ -199,6 +199,8 @@ type Request struct {
 	Nodes int
 	// Limit returns how many nodes may be ahead; nil: none.
 	Limit func(ctx context.Context, sess int64) (Limit, error)
+	// Checked is the node that Limit.Check is of; "": none.
+	Checked string
 	// Sharing is told what readers of the process need that want to share the node; nil: none do.
 	Sharing *NodeSharing
 }

@@ -47,6 +47,12 @@ type Part struct {
 	Own func(*Grant) Owner
 }
 
+// excludes reports whether the transaction of both would change what one of them checks, or queue
+// twice in one directory.
+func (p Part) excludes(q Part) bool {
+	return p.Queue.dir == q.Queue.dir || p.Checked == q.Queue.dir || p.Queue.dir == q.Checked
+}
+
 // nameAll adds the paths of all locks to an error of an operation on them.
 func nameAll(op string, parts []Part, err error) error {
 	if err == nil {
@@ -81,7 +87,7 @@ func together(ctx context.Context, parts []Part, wait bool) (*Joint, error) {
 			err = p.Wrong
 		case !p.Queue.client.Same(parts[0].Queue.client):
 			err = errors.New("its connection is not that of the first lock")
-		case slices.ContainsFunc(parts[:i], func(q Part) bool { return q.Queue.dir == p.Queue.dir }):
+		case slices.ContainsFunc(parts[:i], p.excludes):
 			err = errors.New("the lock is given twice")
 		}
 		if err != nil {

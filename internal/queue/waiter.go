@@ -101,8 +101,8 @@ func tooLarge(parts []Part) error {
 	nodes, size := uint64(0), 0
 	for _, p := range parts {
 		var check *zk.CheckVersionRequest
-		if p.Limit != nil { // which will have a check of a node above the directory
-			check = &zk.CheckVersionRequest{Path: p.Queue.dir}
+		if p.Checked != "" {
+			check = &zk.CheckVersionRequest{Path: p.Checked}
 		}
 		nodes, size = nodes+uint64(p.Nodes), size+p.Queue.claim(p.Request, check).Size()
 		if size > zkclient.MaxRequest { // further parts might make more nodes than can be counted

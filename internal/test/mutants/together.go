@@ -272,9 +272,9 @@ var ofSeveral = []mutant{
 		name: "lock-given-twice",
 		pkg:  "internal/queue",
 		why:  "the caller waits for itself",
-		in:   "together",
-		old:  "q.Queue.dir == p.Queue.dir",
-		new:  "q.Queue == p.Queue",
+		in:   "Part.excludes",
+		old:  "p.Queue.dir == q.Queue.dir ||",
+		new:  "p.Queue == q.Queue ||",
 		test: inRoot("TestBadInputOfAll"),
 
 		unexplored: "all input of a world is good",
@@ -670,6 +670,17 @@ var ofSeveral = []mutant{
 		in:   "tooLarge",
 		old:  "size+p.Queue.claim(p.Request, check).Size()",
 		new:  "p.Queue.claim(p.Request, check).Size()",
+		test: inRoot("TestBadInputOfAll"),
+
+		unexplored: "all input of a world is good",
+	},
+	{
+		name: "a-lock-beside-permits-of-its-path",
+		pkg:  "internal/queue",
+		why:  "their transaction fails by its own write, at once again and again; or it empties the number",
+		in:   "Part.excludes",
+		old:  `p.Queue.dir == q.Queue.dir || p.Checked == q.Queue.dir`,
+		new:  `p.Queue.dir == q.Queue.dir`,
 		test: inRoot("TestBadInputOfAll"),
 
 		unexplored: "all input of a world is good",

@@ -322,6 +322,17 @@ var ofTheConnection = []mutant{
 		unexplored: "no client of a world sends credentials",
 	},
 	{
+		name: "closed-root-taken-for-refused-credentials",
+		pkg:  "internal/wire",
+		why:  "no client with credentials can connect where the root is closed; a waiter gives up after a reconnect",
+		in:   "answered",
+		old:  `if err == zk.ErrNoAuth {`,
+		new:  `if err == zk.ErrAuthFailed {`,
+		test: inWire("TestARootThatMayNotBeRead"),
+
+		unexplored: "no client of a world sends credentials",
+	},
+	{
 		name: "refusal-taken-for-watches",
 		pkg:  "internal/wire",
 		why:  "a waiter sleeps forever",
