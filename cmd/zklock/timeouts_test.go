@@ -14,7 +14,7 @@ import (
 // The lock is in no danger, so the command goes on.
 func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 	t.Parallel()
-	_, addr := dev(t)
+	_, addr := dev(t, "-tick", "4s") // sessions of up to 80 s
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -37,14 +37,15 @@ func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 			conns = append(conns, in)
 			mu.Unlock()
 			if n > 0 {
-				out = test.AskFor(out, 4*time.Second)
+				// Of T a command has 7/80 to spare, which here is more than a busy machine delays an answer.
+				out = test.AskFor(out, 20*time.Second)
 			}
 			go func() { _, _ = io.Copy(out, in); out.Close() }()
 			go func() { _, _ = io.Copy(in, out); in.Close() }()
 		}
 	}()
-	// It sleeps for two of the shorter timeouts.
-	c := start(t, l.Addr().String(), "run", "-timeout", "20s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
+	// By the longer timeout it would be ended at once: -kill-after would be all of the shorter one.
+	c := start(t, l.Addr().String(), "run", "-timeout", "80s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
 	c.Hears("pid")
 	mu.Lock()
 	for _, in := range conns {
