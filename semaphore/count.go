@@ -187,7 +187,8 @@ func (c *permitCount) create(ctx context.Context) error {
 	return queue.Explain(err, "CREATE on the parents of "+c.path)
 }
 
-// fill stores the number in an empty node that an operator has created in advance, with its ACL.
+// fill stores the number in an empty node that an operator has created in advance, with its ACL, or
+// that another lock has left.
 func (c *permitCount) fill(ctx context.Context, version int32) error {
 	permits := c.expected()
 	if permits == 0 {
@@ -196,7 +197,7 @@ func (c *permitCount) fill(ctx context.Context, version int32) error {
 	if err := c.refuseForeign(ctx); err != nil {
 		return err
 	}
-	err := c.client.Set(ctx, c.path, format(permits), version)
+	err := c.setFirst(ctx, permits, version)
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 		err = nil // another client has written or deleted the node
 	}
@@ -262,7 +263,24 @@ func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err 
 	if err := c.refuseForeign(ctx); err != nil || string(data) == string(format(permits)) {
 		return false, err
 	}
+	if len(data) == 0 {
+		return true, c.setFirst(ctx, permits, stat.Version)
+	}
 	return true, c.client.Set(ctx, c.path, format(permits), stat.Version)
+}
+
+// setFirst stores the number in an empty node. If that is a container, as other locks make them,
+// the server deletes it, with the number, when it has no children: the queue directory stays. (A
+// Stat does not tell what is a container.)
+func (c *permitCount) setFirst(ctx context.Context, permits int, version int32) error {
+	_, _, err := c.client.Get(ctx, c.queue)
+	if err == zk.ErrNoNode {
+		err = queue.Explain(c.client.MakeLeaf(ctx, c.queue, c.acl, true), "CREATE on "+c.path)
+	}
+	if err != nil && err != zk.ErrNoAuth { // without READ on the directory: it exists
+		return err
+	}
+	return c.client.Set(ctx, c.path, format(permits), version)
 }
 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent
@@ -271,7 +289,7 @@ func (c *permitCount) makeQueue(ctx context.Context) error {
 	if err := c.refuseForeign(ctx); err != nil {
 		return err
 	}
-	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
+	err := c.client.MakeLeaf(ctx, c.queue, c.acl, false)
 	if err == zk.ErrNoNode {
 		err = nil // the next call of ask creates the node
 	}

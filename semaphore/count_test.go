@@ -16,6 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -398,6 +399,31 @@ func TestTheNumberOutlivesTheQueue(t *testing.T) {
 		release(s, c.acquire(3))
 		s.Empty()
 	})
+}
+
+// A lock has made the node, which the server deletes when it is empty.
+func TestTheNumberOutlivesTheQueueOfALock(t *testing.T) {
+	for name, first := range map[string]func(s *contract.Stage, c *client){
+		"by its first caller": func(s *contract.Stage, c *client) { release(s, c.acquire(1)) },
+		"by a Resize":         func(s *contract.Stage, c *client) { s.Must(c.Resize(s.Ctx, 3)) },
+	} {
+		for _, below := range []string{"", "/files"} {
+			t.Run(name+below, func(t *testing.T) {
+				contract.InMemory(t, "/queue", func(s *contract.Stage) {
+					h, err := rwlock.New(locks.On(s.Witness), s.Path+below).Lock(s.Ctx)
+					s.Must(err)
+					s.Must(h.Release(s.Ctx))
+					c := newClient(s, 3)
+					first(s, c)
+					s.Pass(time.Minute) // ten times as long as a container lives here
+					if got := stored(s); got != "3" {
+						s.Errorf("stored %q", got)
+					}
+					release(s, c.acquire(3))
+				})
+			})
+		}
+	}
 }
 
 func TestResizeUpLetsAWaiterIn(t *testing.T) {

@@ -345,6 +345,17 @@ var ofTheRecipes = []mutant{
 		unexplored: "no world has clients of other languages",
 	},
 	{
+		name: "number-in-a-container",
+		pkg:  "semaphore",
+		why:  "the server deletes it when no client has used it for a while, and another number is stored",
+		in:   "permitCount.setFirst",
+		old:  `c.acl, true)`,
+		new:  `c.acl, false)`,
+		test: inSemaphore("TestTheNumberOutlivesTheQueueOfALock"),
+
+		unexplored: "no world has a lock where a semaphore comes later",
+	},
+	{
 		name: "queue-shows-the-semaphore-of-another-library-as-free",
 		pkg:  "semaphore",
 		why:  "a person sees no holder where all permits are held",
