@@ -169,6 +169,34 @@ func TestContextsOfAll(t *testing.T) {
 	})
 }
 
+// The end of the context, or of the connection, is of none of the locks.
+func TestAnEndIsOfNoLock(t *testing.T) {
+	for op, take := range map[proxy.Op]func(zklocks.Locker, context.Context) (*zklocks.Hold, error){
+		proxy.CreateOp: zklocks.Locker.Lock, proxy.ListOp: zklocks.Locker.TryLock,
+	} {
+		for end, do := range map[string]func(p *pair, cancel func()){
+			"context": func(_ *pair, cancel func()) { cancel() }, "connection": func(p *pair, _ func()) { p.conn.Close() },
+		} {
+			t.Run(op.String()+", end of the "+end, func(t *testing.T) {
+				inPair(t, func(p *pair) {
+					p.release(p.take(p.both().Lock)) // so that both directories exist
+					f := p.proxy.Next(op, proxy.HoldRequest)
+					a := contract.Begin(p, p.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return take(p.both(), ctx) })
+					<-f.Fired()
+					do(p, a.Cancel)
+					err := a.Failed()
+					f.Cancel()
+					for _, path := range p.paths {
+						if strings.Contains(err.Error(), ": "+path+": ") {
+							p.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
 // The directory of the second lock does not exist: it is made, and no other.
 func TestTheDirectoryOfEachLockIsMade(t *testing.T) {
 	each(t, func(p *pair, one, other int) {

@@ -59,7 +59,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		case errors.Is(err, zkclient.ErrOver):
 			return nil, nil
 		case err != nil:
-			return nil, all.named(q, err)
+			return nil, all.named(ctx, q, err)
 		}
 	}
 	for i, p := range parts {
@@ -68,7 +68,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		case errors.Is(err, zkclient.ErrOver):
 			return nil, nil
 		case err != nil:
-			return nil, all.named(p.Queue, err)
+			return nil, all.named(ctx, p.Queue, err)
 		}
 		w := &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit}
 		check := limit.Check
@@ -84,7 +84,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 	case errors.Is(err, zkclient.ErrOver):
 		return nil, nil
 	case err != nil:
-		return nil, all.named(parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err))
+		return nil, all.named(ctx, parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err))
 	}
 	for i, w := range all {
 		w.made, w.nodes, w.lease = made[i], made[i].Nodes, client.Keep(sess)
@@ -112,10 +112,13 @@ func tooLarge(parts []Part) error {
 	return nil
 }
 
-// named adds to an error of one of several which lock it is of.
-func (all waiters) named(q *Queue, err error) error {
-	if len(all) == 1 {
-		return err // the caller does
+// named adds to an error of one of several which lock it is of, if it is of one.
+func (all waiters) named(ctx context.Context, q *Queue, err error) error {
+	switch {
+	case len(all) == 1: // the caller does
+		return err
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()), errors.Is(err, zkclient.ErrClosed):
+		return err
 	}
 	return q.Named(err)
 }
