@@ -583,7 +583,7 @@ func (e *Ensemble) Stop() {
 		m.open()
 		m.dropClients()
 		for _, a := range []*alarm{
-			&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm,
+			&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm, &m.goneAlarm,
 			&m.applyAlarm, &m.silenceAlarm, &m.joinAlarm, &m.idleAlarm,
 		} {
 			a.stop()

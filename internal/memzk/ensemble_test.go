@@ -526,6 +526,97 @@ func TestALeaderThatIsPausedShortlyLeadsOn(t *testing.T) {
 	})
 }
 
+// The leader has not pinged meanwhile, so it does not know that the session was in use.
+func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		short, long := rawSession(t, f, 2*tick), rawSession(t, f, 20*tick)
+		short.mustCreate("/a", flagEphemeral)
+		long.mustCreate("/b", flagEphemeral)
+		l.Pause()
+		for range 4 {
+			time.Sleep(tick)
+			for _, r := range []*raw{short, long} {
+				if p := r.call(opPing, nil); p.code != codeOK {
+					t.Fatalf("ping: %+v", p)
+				}
+			}
+		}
+		l.Resume()
+		synctest.Wait()
+		if nodes := e.Nodes(); len(nodes) != 1 || nodes["/b"] == 0 {
+			t.Errorf("nodes: %v", nodes)
+		}
+		if e.Leader() != l {
+			t.Error("another member leads")
+		}
+	})
+}
+
+// No packet crosses an isolation, nor does the end of a connection.
+func TestTheEndOfAnIsolatedLeaderIsNotHeardOf(t *testing.T) {
+	for name, end := range map[string]func(l *Member){
+		"killed": (*Member).Kill, "restarted": func(l *Member) { l.Kill(); l.Restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+				r := rawSession(t, f, 20*tick)
+				l.Isolate()
+				start := time.Now()
+				end(l)
+				for time.Since(start) < 5*tick {
+					if p := r.call(opPing, nil); p.code != codeOK {
+						t.Fatalf("ping: %+v", p)
+					}
+					time.Sleep(tick / 4)
+				}
+				time.Sleep(electionDelay + time.Millisecond)
+				if next := e.Leader(); next == nil || next == l {
+					t.Error("no member leads")
+				}
+			})
+		})
+		t.Run(name+" and reached again", func(t *testing.T) {
+			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+				l.Isolate()
+				end(l)
+				time.Sleep(tick)
+				l.Heal()
+				time.Sleep(electionDelay + time.Millisecond)
+				if e.Leader() == nil {
+					t.Error("no member leads")
+				}
+			})
+		})
+	}
+}
+
+// An isolated leader does not hear that the others have elected one.
+func TestAnIsolatedLeaderServesOnWhenAnotherIsElected(t *testing.T) {
+	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
+		r := rawSession(t, l, 20*tick)
+		r.mustCreate("/a", 0)
+		l.Isolate()
+		start := time.Now()
+		if !e.Elect(f) {
+			t.Fatal("not elected")
+		}
+		if !r.ended(10 * tick) {
+			t.Error("the deposed leader serves on")
+		}
+		if d := time.Since(start); d < 5*tick || d > 6*tick {
+			t.Errorf("it served for %v more", d)
+		}
+		if e.Leader() != f {
+			t.Error("another member leads")
+		}
+		l.Heal()
+		time.Sleep(tick)
+		if l.Mode() != "follower" {
+			t.Errorf("the old leader is %s", l.Mode())
+		}
+	})
+}
+
 func TestAPausedFollowerCatchesUp(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"shortly": 4 * tick, "until it is given up": 7 * tick} {
 		t.Run(name, func(t *testing.T) {

@@ -64,9 +64,9 @@ type Member struct {
 	stalled   []*request // wait for a majority
 	sweep     []string   // containers to look at
 
-	sessionAlarm, pingAlarm, quorumAlarm, containerAlarm alarm // of a leader
-	applyAlarm, silenceAlarm, joinAlarm                  alarm // of a follower
-	idleAlarm                                            alarm
+	sessionAlarm, pingAlarm, quorumAlarm, containerAlarm, goneAlarm alarm // of a leader
+	applyAlarm, silenceAlarm, joinAlarm                             alarm // of a follower
+	idleAlarm                                                       alarm
 
 	packetsIn, packetsOut int64
 	started               time.Time
@@ -86,6 +86,7 @@ func (e *Ensemble) newMember(id int) *Member {
 	m.pingAlarm = e.newAlarm(m.ping)
 	m.quorumAlarm = e.newAlarm(m.checkQuorum)
 	m.containerAlarm = e.newAlarm(m.sweepContainers)
+	m.goneAlarm = e.newAlarm(m.missFollowers)
 	m.applyAlarm = e.newAlarm(m.applyDue)
 	m.silenceAlarm = e.newAlarm(m.silence)
 	m.joinAlarm = e.newAlarm(m.tryJoin)
@@ -208,7 +209,7 @@ func (m *Member) kill() {
 
 // leave ends what the member does as a leader or a follower, and drops its clients.
 func (m *Member) leave() {
-	was, leader := m.role, m.leader
+	was, leader, silent := m.role, m.leader, m.silenceAlarm
 	m.role, m.leader, m.toExpire = looking, nil, nil
 	m.dropClients()
 	clear(m.touched)
@@ -219,7 +220,7 @@ func (m *Member) leave() {
 	m.joinAlarm.stop()
 	switch was {
 	case leading:
-		for _, a := range []*alarm{&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm} {
+		for _, a := range []*alarm{&m.sessionAlarm, &m.pingAlarm, &m.quorumAlarm, &m.containerAlarm, &m.goneAlarm} {
 			a.stop()
 		}
 		m.tracker, m.sweep = nil, nil
@@ -229,12 +230,23 @@ func (m *Member) leave() {
 			f.lostLeader(m)
 		}
 	case following:
-		if leader.followers[m] {
+		switch {
+		case !leader.followers[m]:
+		case silent.set && (m.isolated || leader.isolated): // the end of their connection does not arrive
+			leader.goneAlarm.at(silent.due)
+		default:
 			delete(leader.followers, m)
 			leader.watchQuorum()
 		}
 	}
 	m.e.seek()
+}
+
+// missFollowers is the alarm of a leader that has heard nothing of members that follow it no more.
+func (m *Member) missFollowers() {
+	if m.role == leading && !m.paused {
+		m.seeLinks()
+	}
 }
 
 // Restart starts a member that was killed.
@@ -309,7 +321,9 @@ func (m *Member) Resume() {
 		for _, id := range m.toExpire {
 			m.endSession(id)
 		}
-		m.setSessionAlarm()
+		// The packets of its own clients have arrived, and may come first. What the clients of its
+		// followers have sent meanwhile is a ping away.
+		m.expire(func(id int64) bool { return m.bySession[id] == nil })
 		m.setContainerAlarm()
 	}
 	m.toExpire = nil
@@ -347,8 +361,10 @@ func (m *Member) Heal() {
 	}
 	e.note("member %d is reached again", m.id)
 	m.isolated = false
-	if m.alive && !m.paused {
-		m.seeLinks()
+	for _, o := range append([]*Member{m}, e.members...) {
+		if o.alive && !o.paused && (o == m || o.role == following && o.leader == m) {
+			o.seeLinks()
+		}
 	}
 	e.linksUp()
 	e.seek()
@@ -359,7 +375,7 @@ func (m *Member) seeLinks() {
 	switch m.role {
 	case leading:
 		for _, f := range m.e.sorted(m.followers) {
-			if f.overdue() {
+			if f.leader != m || f.overdue() {
 				delete(m.followers, f)
 			}
 		}
@@ -435,7 +451,7 @@ func (m *Member) lostLeader(l *Member) {
 	if !m.alive || m.role != following || m.leader != l {
 		return
 	}
-	if m.paused || m.isolated {
+	if m.paused || m.isolated || l.isolated {
 		m.linkDown()
 		return
 	}
@@ -478,7 +494,7 @@ func (m *Member) ping() {
 		return
 	}
 	for _, f := range m.e.sorted(m.followers) {
-		if f.linked() {
+		if f.leader == m && f.linked() {
 			f.answerPing()
 		}
 	}
@@ -499,7 +515,7 @@ func (m *Member) hasQuorum() bool {
 	}
 	n := 1
 	for f := range m.followers {
-		if f.linked() {
+		if f.leader == m && f.linked() {
 			n++
 		}
 	}

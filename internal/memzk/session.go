@@ -73,11 +73,12 @@ func (t *tracker) setOwner(id int64, owner *Member) {
 	}
 }
 
-// due marks the sessions whose time has come as closing. Their order is a matter of chance.
-func (t *tracker) due(now time.Duration, random *rand.Rand) []int64 {
+// due marks the sessions whose time has come as closing, if they are such ones. Their order is a
+// matter of chance.
+func (t *tracker) due(now time.Duration, such func(id int64) bool, random *rand.Rand) []int64 {
 	var ids []int64
 	for id, s := range t.sessions {
-		if !s.closing && s.expires <= now {
+		if !s.closing && s.expires <= now && such(id) {
 			s.closing, s.expired = true, true
 			ids = append(ids, id)
 		}
@@ -166,11 +167,13 @@ func (m *Member) trackSession(id int64, timeout time.Duration, owner *Member) {
 }
 
 // expireSessions is the session alarm of a leader.
-func (m *Member) expireSessions() {
+func (m *Member) expireSessions() { m.expire(func(int64) bool { return true }) }
+
+func (m *Member) expire(such func(id int64) bool) {
 	if m.role != leading || m.paused {
 		return
 	}
-	for _, id := range m.tracker.due(m.e.now(), m.e.random) {
+	for _, id := range m.tracker.due(m.e.now(), such, m.e.random) {
 		m.e.note("session 0x%x expires", uint64(id))
 		m.endSession(id)
 	}
