@@ -31,7 +31,9 @@ func (m *Member) ID() int { return m.m.ID() }
 // It is on the loopback interface and has a port on which no program listens, so that a client
 // without the dialer of a Host is refused by the system at once, on any machine, instead of
 // waiting.
-func (m *Member) Addr() string { return fmt.Sprintf("127.0.0.1:%d", m.ID()) }
+func (m *Member) Addr() string {
+	return fmt.Sprintf("127.0.0.1:%d", m.s.number%mostServers*mostMembers+m.ID())
+}
 
 // inMemory is where the member listens in the network in memory.
 func (m *Member) inMemory() string { return m.host + ":2181" }

@@ -25,6 +25,7 @@ const latency = 50 * time.Microsecond
 type Server struct {
 	t        testing.TB
 	bubble   string // in which it was made
+	number   int    // tells it from the others there
 	network  *memnet.Network
 	ensemble *memzk.Ensemble
 	members  []*Member
@@ -81,6 +82,39 @@ func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = s
 // Default: none.
 func WithLog(f func(string)) Option { return option(func(s *settings) { s.Log = f }) }
 
+// mostMembers is how many members a Server can have, and mostServers how many have addresses of
+// their own: their ports are below 1024, where programs without privileges do not listen.
+const mostMembers, mostServers = 100, 10
+
+// servers are the numbers of those that run, by bubble. A Server has the smallest that is free, so
+// that a test that is repeated meets the same addresses and sessions.
+var servers = struct {
+	mu      sync.Mutex
+	numbers map[string][]bool
+}{numbers: map[string][]bool{}}
+
+func takeNumber(bubble string) int {
+	servers.mu.Lock()
+	defer servers.mu.Unlock()
+	numbers := servers.numbers[bubble]
+	n := slices.Index(numbers, false)
+	if n < 0 {
+		n = len(numbers)
+		numbers = append(numbers, false)
+	}
+	numbers[n] = true
+	servers.numbers[bubble] = numbers
+	return n
+}
+
+func freeNumber(bubble string, n int) {
+	servers.mu.Lock()
+	defer servers.mu.Unlock()
+	if servers.numbers[bubble][n] = false; !slices.Contains(servers.numbers[bubble], true) {
+		delete(servers.numbers, bubble)
+	}
+}
+
 // NewServer starts a Server that stops at t's cleanup. Then all connections must be closed: those
 // of Host.Connect are, and t fails for each other one.
 //
@@ -98,7 +132,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 		}
 	}
 	switch {
-	case set.Members < 1 || set.Members > 100:
+	case set.Members < 1 || set.Members > mostMembers:
 		t.Fatalf("zktest: WithMembers: %d members", set.Members)
 	case set.Tick < time.Millisecond || set.Tick > memzk.LongestTick:
 		t.Fatalf("zktest: WithTick: %v", set.Tick)
@@ -109,9 +143,11 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	}
 	set.Random = rand.New(rand.NewPCG(set.seed, set.seed))
 	set.Phase = time.Duration(set.Random.Int64N(int64(set.Tick)))
+	set.Number = takeNumber(bubble())
 	s := &Server{
 		t:       t,
 		bubble:  bubble(),
+		number:  set.Number,
 		network: memnet.New(),
 		hosts:   make(map[string]*Host),
 	}
@@ -151,6 +187,7 @@ func (s *Server) stop() {
 		m.close()
 	}
 	s.ensemble.Stop()
+	freeNumber(s.bubble, s.number)
 	for _, h := range hosts {
 		h.proxy.Close()
 	}

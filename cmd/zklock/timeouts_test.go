@@ -37,7 +37,7 @@ func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 			conns = append(conns, in)
 			mu.Unlock()
 			if n > 0 {
-				// Of T a command has 7/80 to spare, which here is more than a busy machine delays an answer.
+				// Of T a command has 7/80 to spare: here more than a busy machine delays an answer.
 				out = test.AskFor(out, 20*time.Second)
 			}
 			go func() { _, _ = io.Copy(out, in); out.Close() }()

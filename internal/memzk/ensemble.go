@@ -42,6 +42,10 @@ type Config struct {
 	// Nil: seeded by the system.
 	Random *rand.Rand
 
+	// Number tells several ensembles of one program apart that start at the same instant: each has
+	// sessions of its own, if there are not more than 16, and accepts none of the others'.
+	Number int
+
 	// Log is called with a text for each event of members and sessions. Nil: none. It is called
 	// from many goroutines.
 	Log func(string)
@@ -113,7 +117,7 @@ func Start(cfg Config) *Ensemble {
 	}
 	// A generator of its own: the caller's may be in use elsewhere, without mu.
 	e.random = rand.New(rand.NewPCG(seed(), seed()))
-	e.secret = e.random.Uint64()
+	e.secret = e.random.Uint64() + uint64(cfg.Number)
 	e.electAlarm = e.newAlarm(e.elect)
 	for id := range cfg.Members {
 		e.members = append(e.members, e.newMember(id+1))

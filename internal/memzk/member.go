@@ -81,7 +81,7 @@ func (e *Ensemble) newMember(id int) *Member {
 		minSession: e.cfg.MinSession, maxSession: e.cfg.MaxSession,
 	}
 	m.tree.watches = m.watches
-	m.nextSession = firstSession(id, time.Now())
+	m.nextSession = e.firstSession(id, time.Now())
 	m.sessionAlarm = e.newAlarm(m.expireSessions)
 	m.pingAlarm = e.newAlarm(m.ping)
 	m.quorumAlarm = e.newAlarm(m.checkQuorum)
@@ -261,7 +261,7 @@ func (m *Member) Restart() {
 	m.alive, m.started = true, time.Now()
 	m.watches = newWatches(&e.behavior)
 	m.tree.watches = m.watches
-	m.nextSession = max(m.nextSession, firstSession(m.id, time.Now()))
+	m.nextSession = max(m.nextSession, e.firstSession(m.id, time.Now()))
 	m.packetsIn, m.packetsOut = 0, 0
 	if len(e.members) == 1 {
 		e.lead(m, nil)

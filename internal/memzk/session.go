@@ -115,9 +115,10 @@ func (m *Member) clampTimeout(ms int32) time.Duration {
 	return max(m.minSession, min(m.maxSession, time.Duration(ms)*time.Millisecond))
 }
 
-// firstSession is where a member starts to count, as ZooKeeper does: its number, and the time.
-func firstSession(member int, now time.Time) int64 {
-	return int64(member)<<56 | int64(uint64(now.UnixMilli())<<24>>8)
+// firstSession is where a member starts to count, as ZooKeeper does: its number, and the time. The
+// rest is free, for the number of the ensemble.
+func (e *Ensemble) firstSession(member int, now time.Time) int64 {
+	return int64(member)<<56 | int64(uint64(now.UnixMilli())<<24>>8) | int64(e.cfg.Number&15)<<12
 }
 
 // startSessions makes a new leader time all existing sessions.
