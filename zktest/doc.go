@@ -52,9 +52,15 @@
 // later, if that leader leads again (LoseReply shows a program a write that was done without an
 // answer). And a client that reconnects to such a leader, or to a member that lags, gets answers to
 // reads and pings; in ZooKeeper they wait behind the session's earlier writes. It is not for
-// production. The other differences to ZooKeeper that a client can see are tested for, by comparing
-// both request by request; what a program promises to its users should run on a real server once,
-// too.
+// production.
+//
+// All members know a write at the instant of its commit, so a program that reads from one what it
+// was told of by way of another, without a sync, is never wrong; in ZooKeeper it may be. Member.Lag
+// shows that, and what CutOnSend leaves to be done after the reconnect.
+//
+// The other differences to ZooKeeper that a client of one server can see are tested for, by
+// comparing both request by request; what a program promises to its users should run on a real
+// server once, too.
 //
 // # In a bubble
 //

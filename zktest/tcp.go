@@ -26,8 +26,9 @@ func inBubble(t testing.TB, what string) {
 // ListenTCP opens a real port on the loopback interface for each member and returns their
 // addresses, for programs that cannot take a dialer, such as other processes. A member that is dead
 // listens when it is restarted. The faults of Hosts do not concern what connects there; see
-// Host.ListenTCP. Four letter words are answered as with 4lw.commands.whitelist=*; a server's
-// default is srvr alone. t fails in a synctest bubble, in which real connections do not work.
+// Host.ListenTCP. Of the four letter words ruok, srvr, stat, mntr, cons, dump, wchs, wchc and wchp
+// are answered; a server's default is srvr alone. t fails in a synctest bubble, in which real
+// connections do not work.
 func (s *Server) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
