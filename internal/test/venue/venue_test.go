@@ -182,7 +182,7 @@ func TestTheSharedServer(t *testing.T) {
 func TestMembersOfTheTestsOwn(t *testing.T) {
 	t.Parallel()
 	Both(t, func(t *testing.T, v Venue) {
-		e := v.Cluster(t, 3, Options{Partitions: true})
+		e := v.Cluster(t, 3, Options{Partitions: true, SyncLimit: 10 * time.Second})
 		leader, err := e.Leader()
 		if err != nil {
 			t.Fatal(err)
@@ -203,6 +203,22 @@ func TestMembersOfTheTestsOwn(t *testing.T) {
 		}
 		e.Heal()
 		test.Eventually(t, 30*time.Second, "the news", func() bool { there, _, err := here.Exists("/a"); return err == nil && there })
+
+		// A leader that goes on after a pause ends the sessions that it could not ask its followers
+		// about, before it asks.
+		used := v.ConnectForeign(t, 2*time.Second, followers[1].Addr())
+		test.Eventually(t, 5*time.Second, "a node of the session", func() bool { // a busy machine may be late with its pings
+			_, err := used.Create("/e", nil, zk.FlagEphemeral, acl)
+			return err == nil || err == zk.ErrNodeExists
+		})
+		if err := leader.Pause(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second) // longer than the session lives, shorter than members wait for a leader; real: the subject is a pause
+		if err := leader.Resume(); err != nil {
+			t.Fatal(err)
+		}
+		test.Eventually(t, 5*time.Second, "the session has ended", func() bool { there, _, err := here.Exists("/e"); return err == nil && !there })
 	})
 }
 
