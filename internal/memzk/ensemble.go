@@ -312,7 +312,7 @@ func (e *Ensemble) lead(m *Member, others []*Member) {
 	m.role, m.leader = leading, m
 	m.since = e.now()
 	m.contact = m.since
-	m.followers = map[*Member]bool{}
+	m.followers, m.gone = map[*Member]bool{}, map[*Member]time.Duration{}
 	m.zxid = m.tree.zxid
 	if len(e.members) > 1 {
 		e.epoch++

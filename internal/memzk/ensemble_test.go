@@ -617,6 +617,34 @@ func TestAnIsolatedLeaderServesOnWhenAnotherIsElected(t *testing.T) {
 	})
 }
 
+// A leader misses each follower five ticks after its last packet.
+func TestALeaderMissesEachFollowerInItsTime(t *testing.T) {
+	bubble(t, Config{Members: 5}, func(t *testing.T, e *Ensemble) {
+		m := e.Members()
+		l := m[4]
+		until := func(ticks time.Duration) { time.Sleep(ticks*tick/4 - e.now()) }
+		leads := func(want bool) {
+			t.Helper()
+			if got := l.Mode() == "leader"; got != want {
+				t.Errorf("leads after %v: %v", e.now(), got)
+			}
+		}
+		m[0].Isolate()
+		m[0].Kill()
+		until(16)
+		m[1].Isolate()
+		until(18)
+		m[1].Kill()
+		until(19)
+		m[2].Kill() // which it notices: two of its four followers are left, as far as it knows, and it
+		m[3].Kill()
+		until(23)
+		leads(true)
+		until(25) // and a moment: it looks once a tick
+		leads(false)
+	})
+}
+
 func TestAPausedFollowerCatchesUp(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"shortly": 4 * tick, "until it is given up": 7 * tick} {
 		t.Run(name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -61,8 +62,9 @@ type Member struct {
 	contact   time.Duration // when it last sent a proposal
 	zxid      int64
 	followers map[*Member]bool
-	stalled   []*request // wait for a majority
-	sweep     []string   // containers to look at
+	gone      map[*Member]time.Duration // followers that are others' by now, and when it knows if it cannot be reached
+	stalled   []*request                // wait for a majority
+	sweep     []string                  // containers to look at
 
 	sessionAlarm, pingAlarm, quorumAlarm, containerAlarm, goneAlarm alarm // of a leader
 	applyAlarm, silenceAlarm, joinAlarm                             alarm // of a follower
@@ -225,7 +227,7 @@ func (m *Member) leave() {
 		}
 		m.tracker, m.sweep = nil, nil
 		followers := m.e.sorted(m.followers)
-		m.followers = nil
+		m.followers, m.gone = nil, nil
 		for _, f := range followers {
 			f.lostLeader(m)
 		}
@@ -233,7 +235,8 @@ func (m *Member) leave() {
 		switch {
 		case !leader.followers[m]:
 		case silent.set && (m.isolated || leader.isolated): // the end of their connection does not arrive
-			leader.goneAlarm.at(silent.due)
+			leader.gone[m] = silent.due
+			leader.goneAlarm.before(silent.due)
 		default:
 			delete(leader.followers, m)
 			leader.watchQuorum()
@@ -247,6 +250,11 @@ func (m *Member) missFollowers() {
 	if m.role == leading && !m.paused {
 		m.seeLinks()
 	}
+}
+
+// misses reports whether a leader knows that a member follows it no more.
+func (m *Member) misses(f *Member) bool {
+	return f.leader != m && (!m.isolated && !f.isolated || m.e.now() >= m.gone[f])
 }
 
 // Restart starts a member that was killed.
@@ -321,9 +329,13 @@ func (m *Member) Resume() {
 		for _, id := range m.toExpire {
 			m.endSession(id)
 		}
-		// The packets of its own clients have arrived, and may come first. What the clients of its
-		// followers have sent meanwhile is a ping away.
-		m.expire(func(id int64) bool { return m.bySession[id] == nil })
+		// The packets of its own clients have arrived, and may come first. What its followers know
+		// of theirs is a ping away.
+		m.expire(func(id int64) bool {
+			return m.bySession[id] == nil && slices.ContainsFunc(m.e.members, func(f *Member) bool {
+				return f.leader == m && f.touched[id] > 0
+			})
+		})
 		m.setContainerAlarm()
 	}
 	m.toExpire = nil
@@ -375,8 +387,11 @@ func (m *Member) seeLinks() {
 	switch m.role {
 	case leading:
 		for _, f := range m.e.sorted(m.followers) {
-			if f.leader != m || f.overdue() {
+			switch {
+			case m.misses(f), f.leader == m && f.overdue():
 				delete(m.followers, f)
+			case f.leader != m:
+				m.goneAlarm.before(m.gone[f])
 			}
 		}
 		m.watchQuorum()
