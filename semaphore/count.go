@@ -273,14 +273,7 @@ func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err 
 // the server deletes it, with the number, when it has no children: the queue directory stays. (A
 // Stat does not tell what is a container.)
 func (c *permitCount) setFirst(ctx context.Context, permits int, version int32) error {
-	_, _, err := c.client.Get(ctx, c.queue)
-	if err == zk.ErrNoNode {
-		err = queue.Explain(c.client.MakeLeaf(ctx, c.queue, c.acl, true), "CREATE on "+c.path)
-	}
-	if err != nil && err != zk.ErrNoAuth { // without READ on the directory: it exists
-		return err
-	}
-	return c.client.Set(ctx, c.path, format(permits), version)
+	return c.client.SetWith(ctx, c.path, format(permits), version, c.queue, c.acl)
 }
 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent
@@ -289,7 +282,7 @@ func (c *permitCount) makeQueue(ctx context.Context) error {
 	if err := c.refuseForeign(ctx); err != nil {
 		return err
 	}
-	err := c.client.MakeLeaf(ctx, c.queue, c.acl, false)
+	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
 	if err == zk.ErrNoNode {
 		err = nil // the next call of ask creates the node
 	}

@@ -25,31 +25,57 @@ func (c *permitCount) refuseForeign(ctx context.Context) error {
 		if err != nil {
 			return queue.Explain(err, "READ on "+c.path)
 		}
-		leases := slices.Contains(children, "leases")
-		if leases && slices.Contains(children, "locks") {
+		if slices.Contains(children, "leases") && slices.Contains(children, "locks") {
 			return c.inUseBy("a semaphore of Curator's")
 		}
-		if again, err = c.refuseMembers(ctx, c.path, children, owner); err != nil {
-			return err
-		}
-		if !leases {
-			continue
-		}
-		// The directory of Curator's locks is a container, which the server deletes when no client
-		// waits.
-		switch children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path+"/leases"); err {
-		case nil:
-			gone, err := c.refuseMembers(ctx, c.path+"/leases", children, curators)
-			if err != nil {
-				return err
-			}
-			again = again || gone
-		case zk.ErrNoNode, zk.ErrNoAuth: // no client holds a lease, or this client may not read
-		default:
+		if again, err = c.refuseUsed(ctx, children, owner); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// refuseUsed returns an error if another library's semaphore has a holder or a waiter among the
+// children of the path, or among the leases below one of them.
+func (c *permitCount) refuseUsed(ctx context.Context, children []string, owner func(name string) string) (gone bool, err error) {
+	gone, err = c.refuseMembers(ctx, c.path, children, owner)
+	if err != nil || !slices.Contains(children, "leases") {
+		return gone, err
+	}
+	// The directory of Curator's locks is a container, which the server deletes when no client
+	// waits.
+	switch children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path+"/leases"); err {
+	case nil:
+		more, err := c.refuseMembers(ctx, c.path+"/leases", children, curators)
+		return gone || more, err
+	case zk.ErrNoNode, zk.ErrNoAuth: // no client holds a lease, or this client may not read
+		return gone, nil
+	default:
+		return gone, err
+	}
+}
+
+// refuseUnlisted is for Queue: it returns an error if another library's semaphore has a holder or a
+// waiter. What only looks like one does not count: directories that no client uses, and names like
+// kazoo's where no number is stored, which kazoo does.
+func (c *permitCount) refuseUnlisted(ctx context.Context) error {
+	data, _, err := c.client.Get(ctx, c.path)
+	var children []string
+	if err == nil {
+		children, _, err = c.client.Children(ctx, zkclient.AnySession, c.path)
+	}
+	switch {
+	case err == zk.ErrNoNode:
+		return nil
+	case err != nil:
+		return queue.Explain(err, "READ on "+c.path)
+	}
+	whose := owner
+	if len(data) == 0 {
+		whose = curators
+	}
+	_, err = c.refuseUsed(ctx, children, whose)
+	return err
 }
 
 // refuseMembers returns an error if one of the children is a holder or a waiter of another

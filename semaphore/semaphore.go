@@ -181,7 +181,7 @@ func (s *Semaphore) resize(ctx context.Context, permits int) error {
 func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	members, err := s.queue.Members(ctx, s.count.peek)
 	if err == nil && len(members) == 0 {
-		err = s.queue.Wrap("queue of", s.count.refuseForeign(ctx))
+		err = s.queue.Wrap("queue of", s.count.refuseUnlisted(ctx))
 	}
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

@@ -124,7 +124,10 @@ func TestLsRefusesTheSemaphoreOfAnother(t *testing.T) {
 		flags      int32
 	}{
 		{"", "", 0}, {"/kazoo", "4", 0}, {"/kazoo/076e6e61c0cde965b0859f41aaeb74ff", "", zk.FlagEphemeral},
-		{"/curator", "", 0}, {"/curator/leases", "", 0}, {"/curator/locks", "", 0}, {"/other", "4 of them", 0},
+		{"/curator", "", 0}, {"/curator/leases", "", 0}, {"/curator/locks", "", 0},
+		{"/curator/leases/_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-0000000003", "", zk.FlagEphemeral},
+		{"/alike", "", 0}, {"/alike/leases", "", 0}, {"/alike/locks", "", 0},
+		{"/alike/076e6e61c0cde965b0859f41aaeb74ff", "", zk.FlagEphemeral}, {"/other", "4 of them", 0},
 	} {
 		if _, err := conn.Create(root+n.path, []byte(n.data), n.flags, zk.WorldACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
@@ -132,8 +135,10 @@ func TestLsRefusesTheSemaphoreOfAnother(t *testing.T) {
 	}
 	ends(t, start(t, "", "ls", root+"/kazoo"), exitFailed, "a semaphore of kazoo's")
 	ends(t, start(t, "", "break", "-yes", root+"/curator"), exitFailed, "a semaphore of Curator's")
-	if got := start(t, "", "ls", root+"/other").Hears(root + "/other:"); got != "no holder, no waiter" {
-		t.Errorf("of a node with data of another program: %q", got)
+	for _, path := range []string{root + "/alike", root + "/other"} {
+		if got := start(t, "", "ls", path).Hears(path + ":"); got != "no holder, no waiter" {
+			t.Errorf("of %s, which is no semaphore: %q", path, got)
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	}
 	switch {
 	case s.byItself:
-		return fail(exitLost, "%s: %w; the command had ended by itself", s.path, s.lost)
+		return fail(exitLost, "%s: %s; the command had ended by itself", s.path, unprefixed(s.hold.Err()))
 	case s.lost != nil:
 		return fail(exitLost, "%s: %w; the command was ended", s.path, s.lost)
 	}

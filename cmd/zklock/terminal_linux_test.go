@@ -125,9 +125,9 @@ func TestALiveWatchSaysThatItIsOld(t *testing.T) {
 	path := test.Path(t)
 	h := holder(t, path)
 	p := proxy.For(t, realzk.Some(t)[0])
-	s := atTerminal(t, `exec "$0" watch -timeout 2s -servers `+p.Addr()+` "$1"`, path)
+	s := atTerminal(t, `exec "$0" watch -timeout 10s -servers `+p.Addr()+` "$1"`, path)
 	s.shows("holds")
-	for range 1000 { // some 100 a look
+	for range 2000 { // a look makes a hundred requests until its time is up
 		p.Next(proxy.ListOp, proxy.Answer(-127)) // pings are answered
 	}
 	finish(t, h)

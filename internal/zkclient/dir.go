@@ -15,14 +15,21 @@ func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
 	return c.make(ctx, dir, acl, c.createContainer)
 }
 
-// MakeLeaf creates a directory whose parent must exist; if that does not, it returns zk.ErrNoNode.
-// It is a container, or plain if it is to stay. It is no error if the directory exists.
-func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL, stays bool) error {
-	create := c.createContainer
-	if stays {
-		create = c.createPlain
+// MakeLeaf creates a directory whose parent must exist. If it does not, it returns zk.ErrNoNode.
+func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
+	_, err := await(ctx, c, "create", func() (string, error) { return c.createContainer(dir, acl) })
+	return err
+}
+
+// SetWith is Set and creates a plain directory below the node, both or neither. If the server
+// refuses the directory, Set alone follows: it exists, or this client may not create it.
+func (c *Client) SetWith(ctx context.Context, path string, data []byte, version int32, dir string, acl []zk.ACL) error {
+	r, err := await(ctx, c, "write", func() (results, error) {
+		return c.multi(&zk.SetDataRequest{Path: path, Data: data, Version: version}, &zk.CreateRequest{Path: dir, Acl: acl})
+	})
+	if err != nil && r.failed == 1 {
+		return c.Set(ctx, path, data, version)
 	}
-	_, err := await(ctx, c, "create", func() (string, error) { return create(dir, acl) })
 	return err
 }
 
@@ -65,17 +72,12 @@ func (c *Client) createContainer(dir string, acl []zk.ACL) (string, error) {
 			return dir, err
 		}
 	}
-	_, err := c.createPlain(dir, acl)
-	if err == nil {
-		c.plainOnly.Store(true)
-	}
-	return dir, err
-}
-
-func (c *Client) createPlain(dir string, acl []zk.ACL) (string, error) {
 	_, err := c.conn.Create(dir, nil, zk.FlagPersistent, acl)
 	if err == zk.ErrNodeExists {
 		err = nil
+	}
+	if err == nil {
+		c.plainOnly.Store(true)
 	}
 	return dir, err
 }

@@ -136,7 +136,7 @@ func TestMakeDirWithoutContainers(t *testing.T) {
 		ctx := within(t, 20*time.Second)
 		must(t, l.client.MakeDir(ctx, l.dir+"/a/b", open))
 		must(t, l.client.MakeDir(ctx, l.dir+"/a/b", open))
-		must(t, l.client.MakeLeaf(ctx, l.dir+"/a/c", open, false))
+		must(t, l.client.MakeLeaf(ctx, l.dir+"/a/c", open))
 		if !l.client.plainOnly.Load() {
 			t.Error("it will ask for containers again and again, and be refused each time")
 		}
@@ -159,11 +159,11 @@ func TestMakeLeafAndNode(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		ctx := within(t, 20*time.Second)
-		mustBe(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open, false), zk.ErrNoNode)
+		mustBe(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open), zk.ErrNoNode)
 		must(t, l.client.MakeNode(ctx, l.dir+"/n", []byte("8"), open))
 		mustBe(t, l.client.MakeNode(ctx, l.dir+"/n", []byte("9"), open), zk.ErrNodeExists)
-		must(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open, false))
-		must(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open, false))
+		must(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open))
+		must(t, l.client.MakeLeaf(ctx, l.dir+"/n/queue", open))
 		data, _, err := l.client.Get(ctx, l.dir+"/n")
 		if err != nil || string(data) != "8" {
 			t.Errorf("%q, %v", data, err)

@@ -349,8 +349,8 @@ var ofTheRecipes = []mutant{
 		pkg:  "semaphore",
 		why:  "the server deletes it when no client has used it for a while, and another number is stored",
 		in:   "permitCount.setFirst",
-		old:  `c.acl, true)`,
-		new:  `c.acl, false)`,
+		old:  `c.client.SetWith(ctx, c.path, format(permits), version, c.queue, c.acl)`,
+		new:  `c.client.Set(ctx, c.path, format(permits), version)`,
 		test: inSemaphore("TestTheNumberOutlivesTheQueueOfALock"),
 
 		unexplored: "no world has a lock where a semaphore comes later",
