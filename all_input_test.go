@@ -2,6 +2,7 @@ package zklocks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -195,6 +196,19 @@ func TestAnEndIsOfNoLock(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestAnEndWhileAllWaitIsOfNoLock(t *testing.T) {
+	inPair(t, func(p *pair) {
+		h := p.take(rwlock.New(locks.On(p.other), p.paths[1]).Lock)
+		a := contract.Begin(p, p.Ctx, p.both().Lock)
+		p.nodes(1, 2)
+		p.conn.Close()
+		if err := a.Failed(); !errors.Is(err, zk.ErrClosing) || strings.Contains(err.Error(), ": "+p.paths[1]+": ") {
+			p.Error(err)
+		}
+		p.release(h)
+	})
 }
 
 // The directory of the second lock does not exist: it is made, and no other.

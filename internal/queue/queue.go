@@ -129,10 +129,11 @@ func (q *Queue) Wrap(op string, err error) error {
 	return fmt.Errorf("%s: %s %s: %w", q.cfg.Recipe, op, znode.Shown(q.cfg.Path), err)
 }
 
-// Named adds the path of the lock to an error of one of several.
+// Named adds the path of the lock to an error of one of several. A connection that is closed is
+// that of all.
 func (q *Queue) Named(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, zkclient.ErrClosed) {
+		return err
 	}
 	return fmt.Errorf("%s: %w", znode.Shown(q.cfg.Path), err)
 }

@@ -117,7 +117,7 @@ func (all waiters) named(ctx context.Context, q *Queue, err error) error {
 	switch {
 	case len(all) == 1: // the caller does
 		return err
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()), errors.Is(err, zkclient.ErrClosed):
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return err
 	}
 	return q.Named(err)

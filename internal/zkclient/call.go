@@ -180,12 +180,14 @@ func (r *retry) again(ctx context.Context, op string, cause error) error {
 	return nil
 }
 
-// sends is called right before each request.
-func (r *retry) sends() {
-	if r.untold != nil {
-		r.untold()
-		r.untold = nil
+// sends is called right before each request. It returns whether it has reported a retry.
+func (r *retry) sends() (told bool) {
+	if r.untold == nil {
+		return false
 	}
+	r.untold()
+	r.untold = nil
+	return true
 }
 
 // connected waits until the connection has a session, unless ctx has ended. Requests made while it
@@ -270,8 +272,11 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		if err := c.connected(ctx); err != nil {
 			return nil, NotDone, err
 		}
-		retry.sends() // before may, as an observer may take its time
-		if err := may(); err != nil {
+		err := may()
+		if err == nil && retry.sends() { // which may have taken its time
+			err = may()
+		}
+		if err != nil {
 			return nil, NotDone, err
 		}
 		a, late := callCtx(ctx, func() (results, error) { return c.multi(ops...) })

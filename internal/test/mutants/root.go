@@ -102,8 +102,8 @@ var ofTheFrontDoor = []mutant{
 		name: "multi-sent-for-a-hold-that-ended-while-it-waited",
 		pkg:  "internal/zkclient",
 		why:  "where holds share a node its guard passes, and the write comes after the release",
-		old:  `if err := may(); err != nil {`,
-		new:  `if err := error(nil); err != nil {`,
+		old:  `err := may()`,
+		new:  `err := error(nil)`,
 		test: inSession("TestTransact"),
 
 		unexplored: "in a crowd a hold may have been released before or after",
