@@ -85,7 +85,7 @@ func outcomeOf(err error) outcome {
 	// The zk client has no names for some of the server's codes. All of them are answers (quota
 	// exceeded, unimplemented) except those with which a server says that it does not know what
 	// became of the request, or that it has not started it.
-	if code, ok := strings.CutPrefix(err.Error(), "unknown error: "); ok {
+	if code, ok := codeOf(err); ok {
 		switch code {
 		case "-1", "-2", "-3", "-4", "-7":
 			return unknown
@@ -100,6 +100,11 @@ func outcomeOf(err error) outcome {
 		return refused
 	}
 	return unknown
+}
+
+// codeOf returns the server's code in an error for which the zk client has no name.
+func codeOf(err error) (code string, ok bool) {
+	return strings.CutPrefix(err.Error(), "unknown error: ")
 }
 
 // proves reports whether an answer comes from the leader, with a quorum. A single server gives all
@@ -124,6 +129,8 @@ func DescribeCode(err error) error {
 	switch err.Error() {
 	case "unknown error: -119":
 		return fmt.Errorf("the server only reads (%w)", err)
+	case "unknown error: -120":
+		return fmt.Errorf("the server keeps this session to itself, without ephemeral nodes: localSessionsEnabled without localSessionsUpgradingEnabled (%w)", err)
 	case "unknown error: -125":
 		return fmt.Errorf("a quota of the path is used up (%w)", err)
 	case "unknown error: -127":
@@ -169,8 +176,8 @@ func (r *retry) wait(ctx context.Context) error {
 // so it is sends that reports the retry.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
-		if Overloaded(cause) && ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", err, DescribeCode(cause)) // there is a connection: the error of ctx alone does not say what is wrong
+		if _, isCode := codeOf(cause); isCode && ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", err, DescribeCode(cause)) // a server answers: the error of ctx alone does not say what is wrong
 		}
 		return err
 	}
