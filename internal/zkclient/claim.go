@@ -59,7 +59,9 @@ var (
 	errAbandoned = errors.New("the caller had stopped waiting for its create")
 	errElsewhere = errors.New("it was created in another session than it was meant for")
 	errPartly    = errors.New("others that were created with it are gone")
-	errHidden    = errors.New("others that were created with it may not be listed")
+	errLocal     = errors.New("the server takes the session for expired where it is to own a node, and for alive where not: " +
+		"it seems to have localSessionsEnabled without localSessionsUpgradingEnabled")
+	errHidden = errors.New("others that were created with it may not be listed")
 )
 
 // Claim creates the nodes of all claims, in different directories, in one transaction of the given
@@ -105,6 +107,10 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			return try.ours(session, made)
 		case refused:
 			return nil, try.step(a.value.failed), a.err
+		case unsent:
+			if errors.Is(a.err, zk.ErrSessionExpired) && c.Barrier(ctx, session) == nil {
+				return nil, Step{}, errLocal
+			}
 		case unknown:
 			found, complete, err := try.search(ctx)
 			var unfound *Unfound

@@ -214,6 +214,27 @@ func TestThrottledHeartbeatsProveNothing(t *testing.T) {
 	})
 }
 
+// A follower that keeps sessions local, and does not upgrade them, lets the leader refuse what is
+// to own a node, by a code that otherwise says that the session is over.
+func TestASessionThatMayOwnNoNode(t *testing.T) {
+	t.Parallel()
+	for _, touch := range []bool{true, false} {
+		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+			l := newLine(t, v, 10*time.Second)
+			for range 100 {
+				l.Next(proxy.CreateOp, proxy.Answer(-112))
+			}
+			claim := l.want(1)
+			claim.Touch = touch
+			began := time.Now()
+			_, err := claimOne(t.Context(), l.client, l.sess, claim)
+			if err == nil || !strings.Contains(err.Error(), "localSessionsUpgradingEnabled") || time.Since(began) > time.Second {
+				t.Errorf("got %v after %v", err, time.Since(began))
+			}
+		})
+	}
+}
+
 // If a call ends while its server throttles it, or does not do it for another reason, the error
 // says so.
 func TestTheErrorNamesTheAnswer(t *testing.T) {

@@ -345,6 +345,15 @@ var ofTheSession = []mutant{
 		unexplored: "a hold ends earlier than it must, which no world with lost packets counts",
 	},
 	{
+		name:       "local-session-tried-forever",
+		pkg:        "internal/zkclient",
+		why:        "a caller never hears that the server's configuration lets no session own a node",
+		old:        `c.Barrier(ctx, session) == nil {`,
+		new:        `c.Barrier(ctx, session) == ErrOver {`,
+		test:       inSession("TestASessionThatMayOwnNoNode"),
+		unexplored: "no world has servers with local sessions",
+	},
+	{
 		name:       "retries-told-that-are-not-sent",
 		pkg:        "internal/zkclient",
 		why:        "in an outage a metric counts requests that no client has sent",
