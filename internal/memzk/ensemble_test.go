@@ -534,7 +534,7 @@ func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
 		long.mustCreate("/b", flagEphemeral)
 		l.Pause()
 		for range 4 {
-			time.Sleep(tick)
+			time.Sleep(tick) // virtual, as all here
 			for _, r := range []*raw{short, long} {
 				if p := r.call(opPing, nil); p.code != codeOK {
 					t.Fatalf("ping: %+v", p)
@@ -567,7 +567,7 @@ func TestTheEndOfAnIsolatedLeaderIsNotHeardOf(t *testing.T) {
 					if p := r.call(opPing, nil); p.code != codeOK {
 						t.Fatalf("ping: %+v", p)
 					}
-					time.Sleep(tick / 4)
+					time.Sleep(tick / 4) // virtual: the session is in use
 				}
 				time.Sleep(electionDelay + time.Millisecond)
 				if next := e.Leader(); next == nil || next == l {
@@ -610,7 +610,7 @@ func TestAnIsolatedLeaderServesOnWhenAnotherIsElected(t *testing.T) {
 			t.Error("another member leads")
 		}
 		l.Heal()
-		time.Sleep(tick)
+		time.Sleep(tick) // virtual: it joins within one
 		if l.Mode() != "follower" {
 			t.Errorf("the old leader is %s", l.Mode())
 		}
@@ -622,7 +622,7 @@ func TestALeaderMissesEachFollowerInItsTime(t *testing.T) {
 	bubble(t, Config{Members: 5}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()
 		l := m[4]
-		until := func(ticks time.Duration) { time.Sleep(ticks*tick/4 - e.now()) }
+		until := func(quarters time.Duration) { time.Sleep(quarters*tick/4 - e.now()) } // virtual
 		leads := func(want bool) {
 			t.Helper()
 			if got := l.Mode() == "leader"; got != want {

@@ -316,7 +316,7 @@ func observedOutage(s *scene) {
 	c.proxy.Cut()
 	f.Cancel()
 	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
-	s.Pass(100 * time.Millisecond)
+	s.Pass(100 * time.Millisecond) // a retry would be told after a few
 	a.Stop()
 	if retried := Of[observe.Retried](events); len(retried) > 0 {
 		s.Errorf("told of requests that were not sent: %+v", retried)
