@@ -225,18 +225,16 @@ func (w *watches) of(keys []watchKey, epoch uint64) (all, news []*Watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all = make([]*Watch, len(keys))
-	var fresh []Watch // one allocation: a waiter for permits needs many
 	var ready chan struct{}
 	for i, key := range keys {
 		if known := w.at[key]; known != nil && known.usable(epoch) {
 			all[i] = known
 			continue
 		}
-		if fresh == nil {
-			fresh, ready = make([]Watch, len(keys)-i), make(chan struct{})
+		if ready == nil {
+			ready = make(chan struct{})
 		}
-		one := &fresh[len(news)]
-		one.key, one.ready, one.settled = key, ready, make(chan struct{})
+		one := &Watch{key: key, ready: ready, settled: make(chan struct{})}
 		w.put(one, epoch)
 		all[i], news = one, append(news, one)
 	}

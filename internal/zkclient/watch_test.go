@@ -3,6 +3,7 @@ package zkclient
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -43,6 +44,36 @@ func (w *watches) size() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.at)
+}
+
+// Waiters for a permit watch nearly the same nodes: each adds one to those that are watched. Not
+// parallel to other tests: it reads the heap.
+func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
+	const permits, waiters = 1000, 500
+	var w watches
+	keys := func(from int) (keys []watchKey) {
+		for i := from + permits; i > from; i-- { // the nearest comes first
+			keys = append(keys, watchKey{path: fmt.Sprint(i)})
+		}
+		return keys
+	}
+	_, _ = w.of(keys(0), 1)
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range waiters {
+		if _, news := w.of(keys(i+1), 1); len(news) != 1 {
+			t.Fatalf("%d watches are not set yet", len(news))
+		}
+	}
+	if each := (heap() - before) / waiters; each > 2<<10 {
+		t.Errorf("%d bytes for each", each)
+	}
+	runtime.KeepAlive(&w)
 }
 
 func TestAHundredWaitersShareOneWatch(t *testing.T) {
