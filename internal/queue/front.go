@@ -203,8 +203,8 @@ func (f *follower) follow(ctx context.Context) error {
 // wait waits for the next change, until ctx ends. The event of one is withheld while the client may
 // not read the member's node, or the directory of an empty queue.
 func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) error {
-	delay, path := FirstLook, f.last.Member.Path
-	_, err := listen(ctx, watch, &delay, func(ctx context.Context) (bool, error) {
+	path := f.last.Member.Path
+	_, err := listen(ctx, watch, func(ctx context.Context) (bool, error) {
 		return f.queue.isFirst(ctx, sess, path, watch)
 	})
 	return err

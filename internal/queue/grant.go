@@ -214,12 +214,11 @@ func (g *Grant) watchLocked() {
 // the Conn is closed: a watch on the node reports all of these. The end of one connection ends only
 // the watch, which is set again.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
-	delay := FirstLook
 	for {
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
 		var event zk.Event
 		if err == nil || err == zk.ErrNoAuth { // then w is nil, until it may read the node
-			event, _ = listen(ctx, w, &delay, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
+			event, _ = listen(ctx, w, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
 			if ctx.Err() != nil {
 				return
 			}

@@ -76,7 +76,6 @@ func (g *Grant) watchRequest(n znode.Node) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	defer g.state.OnEnd(hold.CleanUp, func(error) { cancel() })()
-	delay := FirstLook
 	for ctx.Err() == nil {
 		w, err := g.queue.client.Watch(ctx, g.sess, g.queue.path(n))
 		switch {
@@ -88,7 +87,7 @@ func (g *Grant) watchRequest(n znode.Node) {
 			g.tellRequested()
 			return
 		}
-		_, _ = listen(ctx, w, &delay, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
+		_, _ = listen(ctx, w, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -135,12 +134,12 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 			return next, w.queue.Named(err)
 		}
 	}
+	var beside []string
+	for _, w := range all {
+		beside = append(beside, w.queue.paths(w.nodes)...)
+	}
 	for _, w := range behind {
-		for _, other := range all {
-			if other != w {
-				w.beside = append(w.beside, other.queue.paths(other.nodes)...)
-			}
-		}
+		w.beside = beside
 	}
 	for len(behind) > 0 {
 		next, err := all.waitEach(ctx, behind, wait)
@@ -214,17 +213,11 @@ func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (nex
 // come: the number of permits has changed, or a node of its own whose watch is set. It returns
 // false when ctx ends.
 func (w *waiter) turnEnds(ctx context.Context) bool {
-	delay := FirstLook
-	check := time.NewTimer(delay)
-	defer check.Stop()
-	for {
-		i, _, err := w.first(ctx, nil, check.C)
-		if i != checkACL || !w.readLimit(ctx) {
-			return err == nil
-		}
-		delay *= 2
-		check.Reset(delay)
-	}
+	limit := w.limit
+	found, stop := lookOut(ctx, func(ctx context.Context) bool { return w.queue.sameLimit(ctx, limit) })
+	defer stop()
+	_, _, err := w.first(ctx, nil, found)
+	return err == nil
 }
 
 // confirm is step 5 for all (invariant 1). While one waited for its turn the node of another may

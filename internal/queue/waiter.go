@@ -30,7 +30,7 @@ type waiter struct {
 	lease *zkclient.Lease
 	// What a reader knew when its create was sent, which had its check; nil: nothing.
 	noWriter *view
-	// The paths of the nodes in other directories that were created with its own.
+	// The paths of all nodes that were created together, if there are some in other directories.
 	beside []string
 
 	own    []*zkclient.Watch // on its nodes, if an event may grant them

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -82,7 +83,7 @@ func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) (turn, error
 	}
 	// A watch whose event the server withholds is no evidence.
 	if !w.queue.readable.Load() {
-		if next, err := w.readNodes(ctx, w.nodes[:1]); next != pending {
+		if next, err := w.queue.readNodes(ctx, w.nodes[:1]); next != pending {
 			return next, err
 		}
 		w.queue.readable.Store(true)
@@ -94,36 +95,62 @@ func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) (turn, error
 // What has come first, if it is none of the blockers' watches.
 const (
 	another = -1 - iota // one of the waiter's own, or that of the limit
-	checkACL
+	looked              // no event: a look has found something
 )
 
 // firstEvent waits for the first event: that of the blocker watched[i], or another.
 func (w *waiter) firstEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (i int, event zk.Event, next turn, err error) {
+	var result struct {
+		turn
+		error
+	}
+	limit := w.limit
+	found, stop := lookOut(ctx, func(ctx context.Context) bool {
+		result.turn, result.error = w.queue.readNodes(ctx, slices.Concat(b.watched, w.nodes))
+		if result.turn == pending && !w.queue.sameLimit(ctx, limit) {
+			result.turn = relist
+		}
+		return result.turn == pending
+	})
+	defer stop()
+	i, event, err = w.first(ctx, watches, found)
+	switch {
+	case err != nil:
+		return i, event, failed, err
+	case i == looked:
+		return i, event, result.turn, result.error
+	}
+	return i, event, pending, nil
+}
+
+// lookOut calls same after FirstLook, again after twice the delay, and so on, until stop is called
+// or same returns false: then found is closed. same runs on a goroutine of its own, so that an
+// event that comes meanwhile is heard at once: an overloaded server may not answer for long.
+func lookOut(ctx context.Context, same func(context.Context) bool) (found <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	differs := make(chan struct{})
 	delay := FirstLook
-	check := time.NewTimer(delay)
-	defer check.Stop()
-	for {
-		i, event, err = w.first(ctx, watches, check.C)
-		switch {
-		case err != nil:
-			return i, event, failed, err
-		case i != checkACL:
-			return i, event, pending, nil
+	var check *time.Timer
+	check = time.AfterFunc(math.MaxInt64, func() {
+		switch same := same(ctx); {
+		case ctx.Err() != nil: // what it has found is not known, and the watch may be others', too
+		case same:
+			delay *= 2
+			check.Reset(delay)
+		default:
+			close(differs)
 		}
-		delay *= 2
-		check.Reset(delay)
-		if next, err := w.readNodes(ctx, slices.Concat(b.watched, w.nodes)); next != pending {
-			return i, event, next, err
-		}
-		if !w.readLimit(ctx) {
-			return i, event, relist, nil
-		}
+	})
+	check.Reset(delay) // not before check is set, which the function reads
+	return differs, func() {
+		cancel()
+		check.Stop()
 	}
 }
 
-// readLimit reports whether the limit is the stored one. Otherwise a listing reads it and tells.
-func (w *waiter) readLimit(ctx context.Context) bool {
-	return w.limit.Changed == nil || w.queue.same(ctx, w.limit.Changed, w.limit.Check.Path)
+// sameLimit reports whether the limit is the stored one. Otherwise a listing reads it and tells.
+func (q *Queue) sameLimit(ctx context.Context, limit Limit) bool {
+	return limit.Changed == nil || q.same(ctx, limit.Changed, limit.Check.Path)
 }
 
 // same reports whether a node has the data that it had when the watch was set. If not, or if the
@@ -140,83 +167,51 @@ func (q *Queue) same(ctx context.Context, watch *zkclient.Watch, path string) bo
 	return false
 }
 
-// listen waits for the event of a watch until ctx ends, for a caller that is no waiter. It looks
-// after delay whether all is still the same, as waiters do, again after twice the delay, and so on.
-// If something has changed the wait ends, and the watch, if there is one, is of no more use. An
-// event that comes meanwhile ends the wait at once: an overloaded server may not answer for long.
-func listen(ctx context.Context, watch *zkclient.Watch, delay *time.Duration, same func(context.Context) (bool, error)) (zk.Event, error) {
-	ctx, stop := context.WithCancel(ctx)
+// listen waits for the event of a watch until ctx ends, for a caller that is no waiter, and looks
+// out meanwhile. If a look finds that something has changed the wait ends, and the watch, if there
+// is one, is of no more use.
+func listen(ctx context.Context, watch *zkclient.Watch, same func(context.Context) (bool, error)) (zk.Event, error) {
+	var err error
+	found, stop := lookOut(ctx, func(ctx context.Context) (unchanged bool) {
+		unchanged, err = same(ctx)
+		return unchanged
+	})
 	defer stop()
-	check := time.NewTimer(*delay)
-	defer check.Stop()
-	type look struct {
-		same bool
-		err  error
-	}
-	looked := make(chan look, 1) // buffered: listen may have returned
 	var news <-chan zk.Event
 	if watch != nil {
 		news = watch.C()
 	}
-	for {
-		select {
-		case event, first := <-news:
-			return watch.Event(event, first), nil
-		case <-ctx.Done():
-			return zk.Event{}, nil
-		case <-check.C:
-			go func() {
-				same, err := same(ctx)
-				looked <- look{same, err}
-			}()
-		case l := <-looked:
-			if ctx.Err() != nil { // the watch may be others', too
-				return zk.Event{}, nil
-			}
-			*delay *= 2
-			if !l.same {
-				if watch != nil {
-					watch.Miss()
-				}
-				return zk.Event{}, l.err
-			}
-			check.Reset(*delay)
+	select {
+	case event, first := <-news:
+		return watch.Event(event, first), nil
+	case <-ctx.Done():
+		return zk.Event{}, nil
+	case <-found:
+		if watch != nil {
+			watch.Miss()
 		}
+		return zk.Event{}, err
 	}
 }
 
-// mostReads is how many nodes are read at once: each takes a goroutine.
-const mostReads = 1000
-
 // readNodes reads nodes. If one does not exist, its event is on the way or withheld, and the waiter
 // lists.
-func (w *waiter) readNodes(ctx context.Context, nodes []znode.Node) (turn, error) {
-	errs := make([]error, len(nodes))
-	slots := make(chan struct{}, mostReads)
-	var all sync.WaitGroup
-	for i, n := range nodes {
-		slots <- struct{}{}
-		all.Go(func() {
-			_, _, errs[i] = w.queue.client.Get(ctx, w.queue.path(n))
-			<-slots
-		})
-	}
-	all.Wait()
+func (q *Queue) readNodes(ctx context.Context, nodes []znode.Node) (turn, error) {
 	next := pending
-	for i, err := range errs {
-		switch err {
+	for i, r := range q.client.GetEach(ctx, q.paths(nodes)) {
+		switch r.Err {
 		case nil:
 		case zk.ErrNoNode:
 			next = relist
 		default:
-			return failed, Explain(err, "READ on "+w.queue.path(nodes[i]))
+			return failed, Explain(r.Err, "READ on "+q.path(nodes[i]))
 		}
 	}
 	return next, nil
 }
 
-// first waits for the first event: that of watch i, another, or checkACL.
-func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, check <-chan time.Time) (i int, event zk.Event, err error) {
+// first waits for the first event: that of watch i, another, or looked.
+func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, found <-chan struct{}) (i int, event zk.Event, err error) {
 	if len(watches) == 1 && len(w.own) <= 1 {
 		var own *zkclient.Watch
 		var ownC, limitC <-chan zk.Event
@@ -234,8 +229,8 @@ func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, check <-c
 			return another, own.Event(event, first), nil
 		case event, first := <-limitC:
 			return another, w.limit.Changed.Event(event, first), nil
-		case <-check:
-			return checkACL, zk.Event{}, nil
+		case <-found:
+			return looked, zk.Event{}, nil
 		case <-ctx.Done():
 			return another, zk.Event{}, zkclient.Ended(ctx)
 		}
@@ -244,12 +239,12 @@ func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, check <-c
 	if w.limit.Changed != nil {
 		all = append(all, w.limit.Changed)
 	}
-	j, event := receive(all, ctx.Done(), check)
+	j, event := receive(all, ctx.Done(), found)
 	switch {
 	case j == len(all):
 		return another, zk.Event{}, zkclient.Ended(ctx)
 	case j > len(all):
-		return checkACL, zk.Event{}, nil
+		return looked, zk.Event{}, nil
 	case j >= len(watches):
 		j = another
 	}

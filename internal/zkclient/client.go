@@ -36,6 +36,7 @@ type connection struct {
 	link    *liveness.Link
 	watches watches
 	monitor monitor
+	reads   chan struct{} // a slot for each read of GetEach
 
 	// plainOnly is set when a server has answered that it does not know container nodes (before
 	// 3.5.1).
@@ -51,7 +52,7 @@ type connection struct {
 func Of(conn *zk.Conn) *Client {
 	l := liveness.Of(conn)
 	m := l.Monitored(func() liveness.Monitor {
-		c := &connection{conn: conn, link: l}
+		c := &connection{conn: conn, link: l, reads: make(chan struct{}, mostReads)}
 		c.monitor.client = &Client{connection: c}
 		return &c.monitor
 	})

@@ -2,6 +2,7 @@ package zkclient
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -37,6 +38,38 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 		return node{data, stat}, err
 	})
 	return n.data, n.stat, err
+}
+
+// mostReads is how many reads of GetEach a connection has at a time, of all calls together. The zk
+// client sends requests in their order: a heartbeat must not wait behind thousands of reads.
+const mostReads = 64
+
+// A Reply is what Get returns.
+type Reply struct {
+	Data []byte
+	Stat *zk.Stat
+	Err  error
+}
+
+// GetEach is Get for each of many nodes.
+func (c *Client) GetEach(ctx context.Context, paths []string) []Reply {
+	replies := make([]Reply, len(paths))
+	var all sync.WaitGroup
+	for i, path := range paths {
+		r := &replies[i]
+		select {
+		case c.reads <- struct{}{}:
+		case <-ctx.Done():
+			r.Err = Ended(ctx)
+			continue
+		}
+		all.Go(func() {
+			r.Data, r.Stat, r.Err = c.Get(ctx, path)
+			<-c.reads
+		})
+	}
+	all.Wait()
+	return replies
 }
 
 // Set writes a node's data. It retries until a server answers. If an answer is lost it writes

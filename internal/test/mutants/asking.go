@@ -106,7 +106,7 @@ var ofTheAsking = []mutant{
 		why:  "a request that was there when the holder began to listen is none",
 		in:   "Grant.watchRequest",
 		old:  "case isReleaseRequest(w.Data):",
-		new:  "case isReleaseRequest(w.Data):\n\t\t\t_, _ = listen(ctx, w, &delay, func(context.Context) (bool, error) { return true, nil })",
+		new:  "case isReleaseRequest(w.Data):\n\t\t\t_, _ = listen(ctx, w, func(context.Context) (bool, error) { return true, nil })",
 		test: scenario(inReentrant, "TestMutex", "a waiter that is asked to release hears of it when it holds"),
 
 		kind: "asked and calm",

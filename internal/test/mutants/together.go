@@ -613,8 +613,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "a caller behind the holder of one lock makes a request more",
 		in:   "waiters.waitTurn",
-		old:  "if other != w",
-		new:  "if false && other != w",
+		old:  "w.beside = beside",
+		new:  "w.beside, _ = nil, beside",
 		test: inRoot("TestAllBehindOneHolderTakesFourRequests"),
 
 		unexplored: "it costs a request, and grants nothing",
@@ -690,8 +690,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "it may have changed while the client might not read it, and the other lock is waited for",
 		in:   "waiter.turnEnds",
-		old:  `!w.readLimit(ctx)`,
-		new:  `false`,
+		old:  `return w.queue.sameLimit(ctx, limit)`,
+		new:  `_ = limit; return true`,
 		test: inRoot("TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept"),
 
 		unexplored: "the history allows the larger number for as long as one that met it holds",
