@@ -296,10 +296,15 @@ func (h *host) ask(path int) {
 		time.Sleep(between(r, time.Millisecond, w.session/4)) // virtual: others lead meanwhile
 		ctx, cancel := context.WithDeadline(context.Background(), w.end)
 		called := w.clock.now()
-		m, err := h.client().locks[path].election.Leader(ctx)
+		c := h.client()
+		m, err := c.locks[path].election.Leader(ctx)
+		ended := ctx.Err() != nil
 		cancel()
 		if err != nil {
-			continue // there is none, or the connection is closed
+			if !ended && !errors.Is(err, leader.ErrNoLeader) && !(errors.Is(err, zk.ErrClosing) && c.closing()) && !w.tolerated(called, err, w.paths[path]) {
+				w.complain("%s: %s asks for the leader: %v", w.paths[path], h.name, err)
+			}
+			continue
 		}
 		p, asked := w.positionOf(m)
 		w.mu.Lock()

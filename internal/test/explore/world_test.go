@@ -316,6 +316,14 @@ func (w *world) work() map[string]int {
 			tally[what] += n
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, all := range w.named {
+		tally["named"] += len(all)
+	}
+	for _, all := range w.shown {
+		tally["shown"] += len(all)
+	}
 	return tally
 }
 

@@ -48,6 +48,7 @@ func (l *lab) build(pkg, name, overlay string) (string, error) {
 // outcome is one run of a test.
 type outcome struct {
 	passed bool
+	ended  bool // by itself: it has started, and no signal has ended it
 	took   time.Duration
 	text   string
 }
@@ -66,7 +67,7 @@ func (l *lab) test(program string, t target, kind string) outcome {
 	cmd.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg))
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
-	return outcome{err == nil, time.Since(began), string(out)}
+	return outcome{err == nil, cmd.ProcessState != nil && cmd.ProcessState.Exited(), time.Since(began), string(out)}
 }
 
 // failed tells which test failed, or what ended the program.

@@ -254,6 +254,9 @@ func (l *lab) try(m mutant) result {
 	if l.ctx.Err() != nil {
 		return result{verdict: failed, text: "interrupted"}
 	}
+	if !out.ended {
+		return result{verdict: failed, text: "the test did not end by itself\n" + out.text}
+	}
 	if out.passed && l.explore > 0 && m.unexplored != "" {
 		return result{excused, out.took, m.unexplored}
 	}
