@@ -251,6 +251,9 @@ func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
 		s.InLine(readers + writers)
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
+		if len(q) != readers+writers {
+			s.Fatalf("%d members of %d", len(q), readers+writers)
+		}
 		for i, m := range q {
 			kind := observe.Read
 			if i >= readers {

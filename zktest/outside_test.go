@@ -51,7 +51,9 @@ func TestAProgramOutsideOfTheModule(t *testing.T) {
 	if took == nil {
 		t.Fatalf("no time is printed:\n%s", out)
 	}
-	if seconds, err := strconv.ParseFloat(took[1], 64); err != nil || seconds >= 1 {
+	// By itself it takes less than one second. A busy machine needs more; and in real time it would
+	// be eleven.
+	if seconds, err := strconv.ParseFloat(took[1], 64); err != nil || seconds >= 8 {
 		t.Errorf("the tests take %ss, %v", took[1], err)
 	}
 	for _, name := range []string{"TestTheJobStopsWhenItsLockIsLost", "TestTheReplyIsLost", "TestAProgramThatConnects"} {

@@ -304,10 +304,8 @@ func optionsAreCopied(s *scene) {
 	c.Locker = s.on(c.conn, zklocks.WithACL(acl), zklocks.WithData(data))
 	acl[0], data[0] = zk.ACL{}, 'X'
 	h := c.lock()
-	for _, m := range c.queue() {
-		if !bytes.Equal(m.Data, []byte("me")) {
-			s.Errorf("data %q", m.Data)
-		}
+	if q := c.queue(); len(q) != 1 || !bytes.Equal(q[0].Data, []byte("me")) {
+		s.Errorf("the queue is %+v", q)
 	}
 	s.unlock(h)
 }

@@ -77,11 +77,7 @@ func checkRecording(t *testing.T, target *Target, name string, q Sequence) {
 		t.Error(err)
 		return
 	}
-	script, err := target.Run(q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := script.Beside(q); got != string(want) {
+	if got := inTime(t, q, target.Run).Beside(q); got != string(want) {
 		t.Errorf("%s:\n%s", name, diff(string(want), got))
 	}
 }

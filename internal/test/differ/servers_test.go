@@ -101,12 +101,18 @@ type pair [2]*Target
 
 func (p pair) names() [2]string { return [2]string{p[0].Name, p[1].Name} }
 
-// play plays a sequence on both at the same time. It plays it again when the machine was too busy
-// to say anything: that is known by the clock, whatever the servers have answered.
+// play plays a sequence on both at the same time.
 func (p pair) play(t *testing.T, q Sequence) [2]Transcript {
 	t.Helper()
+	return inTime(t, q, p.playOnce)
+}
+
+// inTime plays a sequence again when the machine was too busy to say anything: that is known by the
+// clock, whatever the servers have answered.
+func inTime[T any](t *testing.T, q Sequence, play func(Sequence) (T, error)) T {
+	t.Helper()
 	for range 20 {
-		scripts, err := p.playOnce(q)
+		scripts, err := play(q)
 		if errors.Is(err, ErrLate) {
 			continue
 		}

@@ -22,10 +22,10 @@ var aBubble = make(chan struct{}, 1)
 
 // inVirtualTime runs a test n times, each in a bubble, with random choices and a latency of its
 // own.
-func inVirtualTime(t *testing.T, n int, f func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally)) {
+func inVirtualTime(t *testing.T, n int, f func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally)) (results *tally) {
 	t.Helper()
 	random := seeded(t)
-	var results tally
+	results = new(tally)
 	t.Run("rounds", func(t *testing.T) {
 		for i := range n {
 			random := rand.New(rand.NewPCG(random.Uint64(), uint64(i)))
@@ -35,12 +35,13 @@ func inVirtualTime(t *testing.T, n int, f func(t *testing.T, v venue.Venue, n in
 				defer func() { <-aBubble }()
 				venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 					v.Latency(time.Microsecond + upTo(random, 2*time.Millisecond))
-					f(t, v, i, random, &results)
+					f(t, v, i, random, results)
 				})
 			})
 		}
 	})
 	results.print(t)
+	return results
 }
 
 func TestCutOffInVirtualTime(t *testing.T) {
@@ -77,9 +78,13 @@ func TestMemberCutOffInVirtualTime(t *testing.T) {
 
 func TestLeaderDeposedInVirtualTime(t *testing.T) {
 	t.Parallel()
-	inVirtualTime(t, setting(t, "VIRTUAL", 12, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
-		to.eventTimes("still held when the old leader was back", depose(t, v, v.Cluster(t, 3, deposing), upTo(random, deposing.Tick), to))
+	const stillHeld = "still held when the old leader was back"
+	results := inVirtualTime(t, setting(t, "VIRTUAL", 12, 960), func(t *testing.T, v venue.Venue, n int, random *rand.Rand, to *tally) {
+		to.eventTimes(stillHeld, depose(t, v, v.Cluster(t, 3, deposing), upTo(random, deposing.Tick), to))
 	})
+	if results.events[stillHeld] == 0 {
+		t.Error("none " + stillHeld + ", and these are what this is about")
+	}
 }
 
 func TestServerFrozenInVirtualTime(t *testing.T) {
