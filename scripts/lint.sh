@@ -23,7 +23,7 @@ check() {
 # formatted names the files that gofmt would change. What make writes into bin is no source.
 formatted() {
 	local out
-	out=$(find . -path ./bin -prune -o -name '*.go' -exec gofmt -l {} +)
+	out=$(find . -path ./bin -prune -o -name '*.go' -exec gofmt -l {} +) || return 1
 	[ -z "$out" ] || { printf '%s\n' "$out"; return 1; }
 }
 
@@ -58,16 +58,19 @@ while read -r mod; do
 	dir=$(dirname "$mod")
 	check "go mod tidy, $dir" inside "$dir" env GO="$go" "$scripts/tidy.sh" -diff
 	check "go mod verify, $dir" inside "$dir" "$go" mod verify
-	# A module of nothing but tool pins has no packages.
-	[ -n "$(inside "$dir" "$go" list ./... 2>/dev/null)" ] || continue
+	# A module of nothing but tool pins has no packages. If they cannot be listed, vet says why.
+	! packages=$(inside "$dir" "$go" list ./... 2>/dev/null) || [ -n "$packages" ] || continue
 	check "go vet, $dir" inside "$dir" "$go" vet ./...
 	check "staticcheck, $dir" inside "$dir" "$staticcheck" ./...
 done < <(find . -name go.mod -not -path '*/testdata/*' | sort)
 check "GitHub's files" github
 check "release.sh" "$scripts/release-test.sh"
-if tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*' 2>/dev/null); then
-	check "API since $tag" env GO="$go" "$scripts/api.sh" "$tag"
-else
+if ! tags=$(git tag --list 'v[0-9]*' 2>&1); then
+	echo "?     API: not compared, for git does not tell which versions are tagged: $tags"
+elif [ -z "$tags" ]; then
 	echo 'ok    API: no version is tagged, so there is nothing to compare it with'
+else
+	tag=$(git describe --tags --abbrev=0 --match 'v[0-9]*')
+	check "API since $tag" env GO="$go" "$scripts/api.sh" "$tag"
 fi
 exit $failed
