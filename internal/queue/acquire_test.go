@@ -306,20 +306,25 @@ func TestAWaiterHearsOfItsTurnWhileItLooks(t *testing.T) {
 		x := newTestQueue(t, v, 20*time.Second)
 		ahead, err := x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), x.kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
 		x.must(nil, err)
-		var thrown []*proxy.Fault
-		time.AfterFunc(FirstLook-1, func() {
-			for n := range 1000 {
-				thrown = append(thrown, x.proxy.Nth(proxy.ReadOp, n+1, proxy.Answer(-127)))
-			}
-		})
-		time.AfterFunc(FirstLook+time.Second, func() { x.must(nil, x.witness.Delete(ahead, -1)) })
 		began := time.Now()
-		g, err := x.queue.Acquire(t.Context(), Request{Kind: x.kind, Nodes: 1}, true)
-		x.must(nil, err)
+		granted := make(chan *Grant)
+		go func() {
+			g, err := x.queue.Acquire(t.Context(), Request{Kind: x.kind, Nodes: 1}, true)
+			x.must(nil, err)
+			granted <- g
+		}()
+		time.Sleep(FirstLook - time.Millisecond) // virtual: it waits, and will look
+		var thrown []*proxy.Fault
+		for n := range 1000 {
+			thrown = append(thrown, x.proxy.Nth(proxy.ReadOp, n+1, proxy.Answer(-127)))
+		}
+		<-thrown[0].Fired()
+		time.Sleep(time.Second) // virtual: it asks again and again
+		x.must(nil, x.witness.Delete(ahead, -1))
+		g := <-granted
 		if took := time.Since(began); took > FirstLook+time.Second+100*time.Millisecond { // a few messages
 			t.Errorf("granted after %v", took)
 		}
-		<-thrown[0].Fired()
 		for _, f := range thrown {
 			f.Cancel()
 		}

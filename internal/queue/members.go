@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -35,6 +36,9 @@ type standing struct {
 	Nodes int
 }
 
+// readers bounds how many nodes are read at a time.
+const readers = 16
+
 // Members lists the holders and the waiters, in order. permits returns how many nodes may hold at
 // once, of those that exclude each other; nil: one.
 func (q *Queue) Members(ctx context.Context, permits func(context.Context) (int, error)) ([]Member, error) {
@@ -61,22 +65,31 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 		return nil, err
 	}
 	members := group(line)
-	first := make([]znode.Node, len(members))
-	for i, m := range members {
-		first[i] = m.First
+	errs := make([]error, len(members))
+	slots := make(chan struct{}, readers)
+	var all sync.WaitGroup
+	for i := range members {
+		slots <- struct{}{}
+		all.Go(func() {
+			data, stat, err := q.client.Get(ctx, q.path(members[i].First))
+			if errs[i] = err; err == nil {
+				members[i].read(data, stat)
+			}
+			<-slots
+		})
 	}
+	all.Wait()
 	var present []standing
-	for i, r := range q.client.GetEach(ctx, q.paths(first)) {
-		switch m := members[i]; r.Err {
+	for i, m := range members {
+		switch errs[i] {
 		case nil:
-			m.read(r.Data, r.Stat)
 			present = append(present, m)
 		case zk.ErrNoNode:
 			// It has left since the listing. The members behind it are judged without it, or a free
 			// lock would be shown beside waiters.
 			line = slices.DeleteFunc(line, m.owns)
 		default:
-			return nil, Explain(r.Err, "READ on "+q.path(m.First))
+			return nil, Explain(errs[i], "READ on "+q.path(m.First))
 		}
 	}
 	list := make([]Member, len(present))

@@ -213,10 +213,10 @@ func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (nex
 // come: the number of permits has changed, or a node of its own whose watch is set. It returns
 // false when ctx ends.
 func (w *waiter) turnEnds(ctx context.Context) bool {
-	limit := w.limit
-	found, stop := lookOut(ctx, func(ctx context.Context) bool { return w.queue.sameLimit(ctx, limit) })
-	defer stop()
-	_, _, err := w.first(ctx, nil, found)
+	limit := w.limit.Changed
+	look := lookOut(ctx, func(ctx context.Context) (turn, error) { return w.queue.sameLimit(ctx, limit), nil })
+	defer look.stop()
+	_, _, err := w.first(ctx, nil, look.found)
 	return err == nil
 }
 

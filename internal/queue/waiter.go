@@ -17,7 +17,7 @@ import (
 )
 
 // waiter is a set of nodes in the queue, from their creation to their grant or deletion. One
-// goroutine uses it.
+// goroutine uses it, and a look of its own (firstEvent) reads what stays the same.
 type waiter struct {
 	queue   *Queue
 	request Request

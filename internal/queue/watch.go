@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -100,57 +99,91 @@ const (
 
 // firstEvent waits for the first event: that of the blocker watched[i], or another.
 func (w *waiter) firstEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (i int, event zk.Event, next turn, err error) {
-	var result struct {
-		turn
-		error
-	}
-	limit := w.limit
-	found, stop := lookOut(ctx, func(ctx context.Context) bool {
-		result.turn, result.error = w.queue.readNodes(ctx, slices.Concat(b.watched, w.nodes))
-		if result.turn == pending && !w.queue.sameLimit(ctx, limit) {
-			result.turn = relist
+	q, limit := w.queue, w.limit.Changed // what a look reads stays the same: it may outlast the wait
+	look := lookOut(ctx, func(ctx context.Context) (turn, error) {
+		next, err := q.readNodes(ctx, slices.Concat(b.watched, w.nodes))
+		if next == pending {
+			next = q.sameLimit(ctx, limit)
 		}
-		return result.turn == pending
+		return next, err
 	})
-	defer stop()
-	i, event, err = w.first(ctx, watches, found)
+	defer look.stop()
+	i, event, err = w.first(ctx, watches, look.found)
 	switch {
 	case err != nil:
 		return i, event, failed, err
 	case i == looked:
-		return i, event, result.turn, result.error
+		return i, event, look.next, look.err
 	}
 	return i, event, pending, nil
 }
 
-// lookOut calls same after FirstLook, again after twice the delay, and so on, until stop is called
-// or same returns false: then found is closed. same runs on a goroutine of its own, so that an
-// event that comes meanwhile is heard at once: an overloaded server may not answer for long.
-func lookOut(ctx context.Context, same func(context.Context) bool) (found <-chan struct{}, stop func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	differs := make(chan struct{})
-	delay := FirstLook
-	var check *time.Timer
-	check = time.AfterFunc(math.MaxInt64, func() {
-		switch same := same(ctx); {
-		case ctx.Err() != nil: // what it has found is not known, and the watch may be others', too
-		case same:
-			delay *= 2
-			check.Reset(delay)
-		default:
-			close(differs)
-		}
-	})
-	check.Reset(delay) // not before check is set, which the function reads
-	return differs, func() {
-		cancel()
-		check.Stop()
+// A lookout looks after FirstLook, again after twice the delay, and so on, until it is stopped or a
+// look returns another turn than pending: then found is closed. A look has a goroutine of its own,
+// so that an event that comes meanwhile is heard at once: an overloaded server may not answer for
+// long.
+type lookout struct {
+	found chan struct{}
+	next  turn
+	err   error
+
+	ctx    context.Context
+	look   func(context.Context) (turn, error)
+	delay  time.Duration
+	mu     sync.Mutex
+	check  *time.Timer        // nil: stopped
+	cancel context.CancelFunc // of a look; nil before the first: few waits are so long
+}
+
+func lookOut(ctx context.Context, look func(context.Context) (turn, error)) *lookout {
+	l := &lookout{found: make(chan struct{}), ctx: ctx, look: look, delay: FirstLook}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check = time.AfterFunc(l.delay, l.run)
+	return l
+}
+
+func (l *lookout) run() {
+	l.mu.Lock()
+	if l.check == nil {
+		l.mu.Unlock()
+		return
+	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.cancel = cancel
+	l.mu.Unlock()
+	defer cancel()
+
+	next, err := l.look(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case ctx.Err() != nil: // what it has found is not known
+	case next == pending:
+		l.delay *= 2
+		l.check.Reset(l.delay)
+	default:
+		l.next, l.err = next, err
+		close(l.found)
 	}
 }
 
-// sameLimit reports whether the limit is the stored one. Otherwise a listing reads it and tells.
-func (q *Queue) sameLimit(ctx context.Context, limit Limit) bool {
-	return limit.Changed == nil || q.same(ctx, limit.Changed, limit.Check.Path)
+func (l *lookout) stop() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.check.Stop()
+	l.check = nil
+	if l.cancel != nil {
+		l.cancel()
+	}
+}
+
+// sameLimit returns pending if the limit is the stored one. Otherwise a listing reads it and tells.
+func (q *Queue) sameLimit(ctx context.Context, changed *zkclient.Watch) turn {
+	if changed == nil || q.same(ctx, changed, changed.Path()) {
+		return pending
+	}
+	return relist
 }
 
 // same reports whether a node has the data that it had when the watch was set. If not, or if the
@@ -171,12 +204,14 @@ func (q *Queue) same(ctx context.Context, watch *zkclient.Watch, path string) bo
 // out meanwhile. If a look finds that something has changed the wait ends, and the watch, if there
 // is one, is of no more use.
 func listen(ctx context.Context, watch *zkclient.Watch, same func(context.Context) (bool, error)) (zk.Event, error) {
-	var err error
-	found, stop := lookOut(ctx, func(ctx context.Context) (unchanged bool) {
-		unchanged, err = same(ctx)
-		return unchanged
+	look := lookOut(ctx, func(ctx context.Context) (turn, error) {
+		same, err := same(ctx)
+		if same {
+			return pending, nil
+		}
+		return relist, err
 	})
-	defer stop()
+	defer look.stop()
 	var news <-chan zk.Event
 	if watch != nil {
 		news = watch.C()
@@ -186,11 +221,11 @@ func listen(ctx context.Context, watch *zkclient.Watch, same func(context.Contex
 		return watch.Event(event, first), nil
 	case <-ctx.Done():
 		return zk.Event{}, nil
-	case <-found:
+	case <-look.found:
 		if watch != nil {
 			watch.Miss()
 		}
-		return zk.Event{}, err
+		return zk.Event{}, look.err
 	}
 }
 
@@ -198,13 +233,13 @@ func listen(ctx context.Context, watch *zkclient.Watch, same func(context.Contex
 // lists.
 func (q *Queue) readNodes(ctx context.Context, nodes []znode.Node) (turn, error) {
 	next := pending
-	for i, r := range q.client.GetEach(ctx, q.paths(nodes)) {
-		switch r.Err {
+	for i, err := range q.client.Readable(ctx, q.paths(nodes)) {
+		switch err {
 		case nil:
 		case zk.ErrNoNode:
 			next = relist
 		default:
-			return failed, Explain(r.Err, "READ on "+q.path(nodes[i]))
+			return failed, Explain(err, "READ on "+q.path(nodes[i]))
 		}
 	}
 	return next, nil

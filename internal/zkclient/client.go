@@ -36,7 +36,7 @@ type connection struct {
 	link    *liveness.Link
 	watches watches
 	monitor monitor
-	reads   chan struct{} // a slot for each read of GetEach
+	reads   chan struct{} // a slot for each read of Readable
 
 	// plainOnly is set when a server has answered that it does not know container nodes (before
 	// 3.5.1).

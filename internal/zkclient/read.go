@@ -40,36 +40,29 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 	return n.data, n.stat, err
 }
 
-// mostReads is how many reads of GetEach a connection has at a time, of all calls together. The zk
-// client sends requests in their order: a heartbeat must not wait behind thousands of reads.
-const mostReads = 64
+// mostReads is how many nodes Readable reads at a time, all calls of a connection together. The zk
+// client sends requests in their order: a heartbeat must not wait behind all the permits that each
+// of many waiters looks at.
+const mostReads = 1000
 
-// A Reply is what Get returns.
-type Reply struct {
-	Data []byte
-	Stat *zk.Stat
-	Err  error
-}
-
-// GetEach is Get for each of many nodes.
-func (c *Client) GetEach(ctx context.Context, paths []string) []Reply {
-	replies := make([]Reply, len(paths))
+// Readable reads nodes, and returns the error of each.
+func (c *Client) Readable(ctx context.Context, paths []string) []error {
+	errs := make([]error, len(paths))
 	var all sync.WaitGroup
 	for i, path := range paths {
-		r := &replies[i]
 		select {
 		case c.reads <- struct{}{}:
 		case <-ctx.Done():
-			r.Err = Ended(ctx)
+			errs[i] = Ended(ctx)
 			continue
 		}
 		all.Go(func() {
-			r.Data, r.Stat, r.Err = c.Get(ctx, path)
+			_, _, errs[i] = c.Get(ctx, path)
 			<-c.reads
 		})
 	}
 	all.Wait()
-	return replies
+	return errs
 }
 
 // Set writes a node's data. It retries until a server answers. If an answer is lost it writes

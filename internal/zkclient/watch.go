@@ -19,10 +19,20 @@ type Watch struct {
 	err     error         // why it could not be set
 	epoch   uint64        // epoch of the connection in which it was set; 0: unknown
 	raw     <-chan zk.Event
-	settled chan struct{} // closed once event is set
+	settled sync.WaitGroup // until event is set; a channel would take six times the memory
 	event   zk.Event
+	known   atomic.Bool // event is set
 	missed  atomic.Bool // see Miss
 }
+
+func newWatch(key watchKey, ready chan struct{}) *Watch {
+	w := &Watch{key: key, ready: ready}
+	w.settled.Add(1)
+	return w
+}
+
+// Path is the path that is watched.
+func (w *Watch) Path() string { return w.key.path }
 
 // SetIn reports whether the watch was set in this epoch of the connection.
 func (w *Watch) SetIn(epoch uint64) bool { return w.epoch == epoch }
@@ -36,9 +46,10 @@ func (w *Watch) C() <-chan zk.Event { return w.raw }
 func (w *Watch) Event(event zk.Event, first bool) zk.Event {
 	if first {
 		w.event = event
-		close(w.settled)
+		w.known.Store(true)
+		w.settled.Done()
 	}
-	<-w.settled // the receiver of the event is about to set it
+	w.settled.Wait() // the receiver of the event is about to set it
 	return w.event
 }
 
@@ -51,12 +62,10 @@ func (w *Watch) Fired() (zk.Event, bool) {
 	}
 	// The zk client sends the event to one receiver and then closes the channel for the others. In
 	// between the event may be known already.
-	select {
-	case <-w.settled:
+	if w.known.Load() {
 		return w.event, true
-	default:
-		return zk.Event{}, w.missed.Load()
 	}
+	return zk.Event{}, w.missed.Load()
 }
 
 // Miss takes note that the node has changed without an event: the server withholds that from a
@@ -234,7 +243,7 @@ func (w *watches) of(keys []watchKey, epoch uint64) (all, news []*Watch) {
 		if ready == nil {
 			ready = make(chan struct{})
 		}
-		one := &Watch{key: key, ready: ready, settled: make(chan struct{})}
+		one := newWatch(key, ready)
 		w.put(one, epoch)
 		all[i], news = one, append(news, one)
 	}

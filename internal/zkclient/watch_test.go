@@ -503,7 +503,8 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 // as one waiter knows the event, all do.
 func TestAWatchHasFiredWhenOneKnows(t *testing.T) {
 	raw := make(chan zk.Event, 1)
-	w := &Watch{raw: raw, settled: make(chan struct{})}
+	w := newWatch(watchKey{}, nil)
+	w.raw = raw
 	if _, fired := w.Fired(); fired {
 		t.Error("it has fired, and nothing happened")
 	}

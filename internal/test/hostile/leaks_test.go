@@ -225,6 +225,9 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 // client, which keeps an entry for each watch.
 const perWaiter = 4 << 10
 
+// perValue is what a lock value may cost that no goroutine uses.
+const perValue = 1 << 10
+
 func TestAWaiterCostsLittle(t *testing.T) {
 	each(t, func(t *testing.T, r recipe) { cost(t, r, true) })
 	t.Run("one permit", func(t *testing.T) { cost(t, onePermit, true) })
@@ -248,13 +251,13 @@ func cost(t *testing.T, r recipe, own bool) {
 	if own {
 		inLine, sent = waiters, sent*waiters
 	}
-	crowd := func(wait func(context.Context), there func()) (perHeap, perStack int64, goroutines int) {
+	crowd := func(wait func(ctx context.Context, i int), there func()) (perHeap, perStack int64, goroutines int) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		before, stackBefore := h.meter.read(), stack()
 		var all sync.WaitGroup
-		for range waiters {
-			all.Go(func() { wait(ctx) })
+		for i := range waiters {
+			all.Go(func() { wait(ctx, i) })
 		}
 		there()
 		after := h.meter.read()
@@ -264,13 +267,22 @@ func cost(t *testing.T, r recipe, own bool) {
 		h.only(holders)
 		return perHeap, perStack, after.goroutines - before.goroutines
 	}
-	one := r.on(h.conn, h.path)
-	wait := func(ctx context.Context) {
-		l := one
-		if own {
-			l = r.on(h.conn, h.path)
+	before := heap()
+	values := make([]locker, waiters)
+	for i := range values {
+		if i == 0 || own {
+			values[i] = r.on(h.conn, h.path)
+		} else {
+			values[i] = values[0]
 		}
-		if _, err := l.lock(ctx); !errors.Is(err, context.Canceled) {
+	}
+	if each := (heap() - before) / int64(waiters); each > perValue {
+		t.Errorf("a value has %d bytes of heap, the limit is %d", each, perValue)
+	} else {
+		t.Logf("%-9s a value has %d bytes of heap", r.name, each)
+	}
+	wait := func(ctx context.Context, i int) {
+		if _, err := values[i].lock(ctx); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
@@ -279,7 +291,7 @@ func cost(t *testing.T, r recipe, own bool) {
 		test.Eventually(t, soon, "all waiters watch", func() bool { return len(realzk.Watched(t, h.conn.SessionID())) >= inLine*r.nodes })
 	}
 	crowd(wait, there) // so that all tables have their size
-	bareHeap, bareStack, bare := crowd(func(ctx context.Context) { <-ctx.Done() }, func() {})
+	bareHeap, bareStack, bare := crowd(func(ctx context.Context, _ int) { <-ctx.Done() }, func() {})
 	heap, stack, goroutines := crowd(wait, there)
 	t.Logf("%-9s of %d waiters each has %d bytes of heap and %d of stack, and %.2f goroutines; one who waits for its context only %d, %d and %.2f",
 		r.name, waiters, heap, stack, float64(goroutines)/float64(waiters), bareHeap, bareStack, float64(bare)/float64(waiters))

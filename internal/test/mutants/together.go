@@ -690,8 +690,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "it may have changed while the client might not read it, and the other lock is waited for",
 		in:   "waiter.turnEnds",
-		old:  `return w.queue.sameLimit(ctx, limit)`,
-		new:  `_ = limit; return true`,
+		old:  `return w.queue.sameLimit(ctx, limit), nil`,
+		new:  `_ = limit; return pending, nil`,
 		test: inRoot("TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept"),
 
 		unexplored: "the history allows the larger number for as long as one that met it holds",
