@@ -65,7 +65,7 @@ func startChild(argv, env []string, known func(group int) error) (*child, error)
 	mayGo.Close()
 	failed.Close()
 	if err != nil {
-		tty.takeBack()
+		tty.takeBack(0)
 		return nil, fmt.Errorf("starting a process for the command: %w", err)
 	}
 	c := &child{pid: p.Pid, ended: make(chan syscall.WaitStatus, 1), tty: tty}
@@ -73,14 +73,14 @@ func startChild(argv, env []string, known func(group int) error) (*child, error)
 		release.Close()
 		_ = p.Kill() // ^Z may have stopped it
 		_, _ = p.Wait()
-		tty.takeBack()
+		tty.takeBack(p.Pid)
 		return nil, err
 	}
 	_, _ = release.Write([]byte{1})  // the starter was killed: wait reports how
 	text, err := io.ReadAll(failure) // ends when the command has begun, or the starter has ended
 	if number, e := strconv.Atoi(string(text)); err == nil && e == nil {
 		_, _ = p.Wait()
-		tty.takeBack() // the terminal was lent before the program was found not to run
+		tty.takeBack(p.Pid) // the terminal was lent before the program was found not to run
 		return nil, cannotRun(argv[0], &fs.PathError{Op: "exec", Path: path, Err: syscall.Errno(number)})
 	}
 	go c.wait()

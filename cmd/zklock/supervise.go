@@ -42,8 +42,9 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	s := &supervisor{path: o.path, hold: h, granted: conn.SessionTimeout, killAfter: o.killAfter}
 	s.plan()
 	// Where the command does not have the terminal ^Z is for zklock, which would lose the lock.
+	// Where it has it, another program of zklock's group that uses it stops all of the group.
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTSTP)
+	signal.Notify(stop, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	defer signal.Stop(stop)
 	lost := h.Lost() // and watch the node from now on
 	var err error
@@ -56,7 +57,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	if err != nil {
 		return err
 	}
-	defer func() { s.child.tty.takeBack() }() // wait may lend it
+	defer func() { s.child.tty.takeBack(s.child.pid) }() // wait may lend it
 
 	ended := s.child.ended
 	var status syscall.WaitStatus

@@ -54,10 +54,16 @@ func (t *terminal) lendTo(attr *syscall.SysProcAttr) {
 	}
 }
 
-// takeBack is for the program that continues after zklock in the same group: a script.
-func (t *terminal) takeBack() {
-	if t != nil {
-		signal.Ignore(syscall.SIGTTOU) // sent to a process in the background that does this
-		_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, syscall.Getpgrp())
+// takeBack is for the program that continues after zklock in the same group: a script. If that has
+// ended before, the shell has taken the terminal from the group that zklock has lent it to.
+func (t *terminal) takeBack(lent int) {
+	if t == nil {
+		return
 	}
+	front, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
+	if err == nil && front != lent && syscall.Kill(-front, 0) != syscall.ESRCH {
+		return
+	}
+	signal.Ignore(syscall.SIGTTOU) // sent to a process in the background that does this
+	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, syscall.Getpgrp())
 }

@@ -71,15 +71,22 @@ func atTerminal(t *testing.T, script, path string) *screen {
 
 func (s *screen) shows(text string) {
 	s.Helper()
+	var failed error
 	test.Within(s, soon, "the screen shows "+text, func() {
 		for {
 			line, err := s.lines.ReadString('\n')
-			if err != nil || strings.HasPrefix(strings.TrimLeft(line, "^ZC"), text) {
+			if failed = err; err != nil {
+				return
+			}
+			if strings.HasPrefix(strings.TrimLeft(line, "^ZC"), text) {
 				return
 			}
 			s.Logf("screen: %q", line)
 		}
 	})
+	if failed != nil {
+		s.Fatalf("the screen shows %s: %v", text, failed)
+	}
 }
 
 func (s *screen) types(text string) {
@@ -216,4 +223,29 @@ func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
 	s.asksForAWord()
 	s.shows("code 0")
 	free(t, path)
+}
+
+// The command has the terminal, and the program behind zklock in the pipe wants it, too: all of its
+// group is stopped, but not zklock. The command sleeps for longer than the session timeout.
+func TestAPagerDoesNotStopUs(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	s := inShell(t, path, "\"$ZKLOCK\" run -timeout 8s -kill-after 0 $P -- sh -c 'echo typed >/dev/tty; read line </dev/tty; echo got $line >/dev/tty; echo go; sleep 9; echo slept >/dev/tty' | sh -c 'read go; read line </dev/tty'")
+	s.asksForAWord()
+	s.shows("slept")
+	free(t, path)
+}
+
+// The script that runs zklock has died, and the shell has the terminal: zklock leaves it there.
+func TestTheShellKeepsTheTerminal(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	s := inShell(t, path, "sh -c 'export SCRIPT=$$; \"$ZKLOCK\" run $P -- sh -c \"echo typed; kill -KILL \\$SCRIPT; sleep 2\"; :'")
+	s.types("echo shell again\n")
+	s.shows("shell again")
+	free(t, path)
+	for _, word := range []string{"one", "two"} { // the first is read by a call that has begun before
+		s.types("echo " + word + "\n")
+		s.shows(word)
+	}
 }

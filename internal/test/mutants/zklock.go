@@ -165,4 +165,22 @@ var ofTheTool = []mutant{
 		new:  `return conn.Client().State() != zk.StateHasSession`,
 		test: inTool("TestALiveWatchSaysThatItIsOld"),
 	},
+	{
+		name: "zklock-stopped-by-a-pager",
+		pkg:  "cmd/zklock",
+		why:  "the lock is lost on a healthy network, and the command killed",
+		in:   "order.runHolding",
+		old:  `syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU`,
+		new:  `syscall.SIGTSTP`,
+		test: inTool("TestAPagerDoesNotStopUs"),
+	},
+	{
+		name: "zklock-takes-the-shells-terminal",
+		pkg:  "cmd/zklock",
+		why:  "the shell of a person ends when zklock does",
+		in:   "terminal.takeBack",
+		old:  `front != lent`,
+		new:  `front == -lent`,
+		test: inTool("TestTheShellKeepsTheTerminal"),
+	},
 }
