@@ -84,11 +84,13 @@
 //     more, and package leader one.
 //   - context.Canceled and context.DeadlineExceeded say that ctx has ended.
 //   - zk.ErrClosing says that the connection was closed.
-//   - zk.ErrNoAuth says that the server refused; the text names the missing right. Of Connect,
-//     zk.ErrAuthFailed says that it refused the credentials.
+//   - zk.ErrNoAuth says that the server refused; the text names the missing right.
+//     zk.ErrAuthFailed says that it refused the credentials: of Connect at once, of other calls,
+//     which wait, together with ctx's error.
 //   - zk.ErrNoNode, of Conn.RequestRelease, says that the member has gone.
 //
 // A lost connection is an error only of transactions, [Hold.Multi] and leader's Proclaim, which are
 // not repeated and may have taken place: zk.ErrConnectionClosed. Other calls wait until they are
-// answered or ctx ends, and the error then says which servers were tried, and for how long.
+// answered or ctx ends, and the error then says which servers were tried, for how long, and why the
+// last attempt failed.
 package zklocks

@@ -50,6 +50,7 @@ type Link struct {
 	mu       sync.Mutex // serializes the writers of view; guards everything below
 	deadline deadline
 	down     time.Time // since when there is no connection; zero if there is one
+	failure  error     // of the last attempt; nil: a server has answered a request since
 	changed  chan struct{}
 	monitor  Monitor // nil until Monitored
 }
@@ -163,6 +164,20 @@ func (l *Link) Down() time.Time {
 	return l.down
 }
 
+// Failed records why there is no connection, or none that is of use.
+func (l *Link) Failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = err
+}
+
+// LastFailure returns the last of those errors, and nil if a server has answered a request since.
+func (l *Link) LastFailure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failure
+}
+
 // Expired records that the server answered that the session is over.
 func (l *Link) Expired() {
 	l.mu.Lock()
@@ -218,6 +233,7 @@ func (l *Link) TellClosed() {
 func (l *Link) Answered(sent time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.failure = nil
 	if v := l.view.Load(); v.session != 0 {
 		l.extend(v, l.deadline.answered(sent, l.now()))
 	}

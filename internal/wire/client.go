@@ -36,9 +36,8 @@ type client struct {
 	mu        sync.Mutex
 	conn      *zk.Conn // nil until the first session
 	current   *packetConn
-	idle      bool // the client has ended its send loop, and not begun another one
-	detecting bool // detectClose is running
-	lastFail  error
+	idle      bool            // the client has ended its send loop, and not begun another one
+	detecting bool            // detectClose is running
 	since     int64           // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch.go
 	owed      int             // how many connections owe a SetWatches
 	accepted  map[string]bool // credentials
@@ -225,20 +224,11 @@ func (c *client) beginClose() {
 	c.leave()
 }
 
-// note records why an attempt failed, for Connect's error.
+// note records why an attempt failed, for the errors of calls that end meanwhile.
 func (c *client) note(err error) {
-	if c.quit.Err() != nil || errors.Is(err, net.ErrClosed) {
-		return
+	if c.quit.Err() == nil && !errors.Is(err, net.ErrClosed) {
+		c.link.Failed(err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.lastFail = err
-}
-
-func (c *client) reason() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lastFail
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -8,6 +8,7 @@ import (
 	"log"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,7 +91,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	if err := c.start(ctx, conn); err != nil {
 		c.shutdown(conn)
 		if ctx.Err() != nil {
-			if last := c.reason(); last != nil && !errors.Is(err, last) {
+			if last := c.link.LastFailure(); last != nil && !errors.Is(err, last) {
 				err = fmt.Errorf("%w; last attempt: %w", err, last)
 			}
 			err = fmt.Errorf("after %v: %w", time.Since(start).Round(time.Millisecond), err)
@@ -222,7 +223,9 @@ func Addresses(servers []string) ([]string, error) {
 		if n, err := strconv.ParseUint(port, 10, 16); !validHost(host) || err != nil || n == 0 {
 			return nil, fmt.Errorf("zklocks: address %.*q: want host or host:port", maxHost, s)
 		}
-		addresses = append(addresses, address)
+		if !slices.Contains(addresses, address) { // one that is given twice would be tried twice as often
+			addresses = append(addresses, address)
+		}
 	}
 	return addresses, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -83,6 +84,14 @@ func TestAnAddressInAnError(t *testing.T) {
 		if text := fmt.Sprint(err); strings.Contains(text, "\n") || len(text) > 400 {
 			t.Errorf("%.500s", text)
 		}
+	}
+}
+
+// A server that is given twice would be tried twice as often.
+func TestAServerThatIsGivenTwice(t *testing.T) {
+	got, err := wire.Addresses([]string{"zk1", "zk2:2181", "zk1:2181", "zk1:2182", "zk2"})
+	if want := []string{"zk1:2181", "zk2:2181", "zk1:2182"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

@@ -59,9 +59,9 @@ type host struct {
 	looking   *lookup // the lookup under way; nil: none
 }
 
-// A penalty records how often an address accepted and did not answer, and until when it is avoided.
+// A penalty records until when an address is avoided that did not answer.
 type penalty struct {
-	times int
+	times int // how often it did not, since the last time that any did
 	until time.Time
 }
 
@@ -165,9 +165,9 @@ func (h *hosts) address(given string) (address string, limit time.Duration, err 
 	return address, h.limit(h.penalties[address].times), nil
 }
 
-// lookup asks for the addresses of a name, and waits no longer than an attempt may take. A lookup
-// that takes longer goes on, and later attempts wait for it, too: where the first of two name
-// servers is dead each takes seconds.
+// lookup asks for the addresses of a name, and waits no longer than an attempt may take, or shortly
+// if some are known. A lookup that takes longer goes on, and is of use to later attempts: where the
+// first of two name servers is dead each takes seconds.
 func (h *hosts) lookup(x *host) error {
 	name, port, err := net.SplitHostPort(x.given)
 	if err != nil || net.ParseIP(name) != nil {
@@ -182,6 +182,9 @@ func (h *hosts) lookup(x *host) error {
 		h.lookups.Go(func() { h.find(x, l, name, port) })
 	}
 	known := x.addresses[0] != x.given
+	if known {
+		limit = shortestTry
+	}
 	h.mu.Unlock()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -256,11 +259,16 @@ func (h *hosts) penalize(address string, limit time.Duration) {
 	h.penalties[address] = penalty{h.penalties[address].times + 1, h.now().Add(backoff * limit)}
 }
 
-// answered records that an address answered.
+// answered records that an address answered. No other is waited for longer than at first then: it
+// takes no patience to reach the ensemble, and a hold may be lost while the client waits for a
+// server that is dead.
 func (h *hosts) answered(address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.penalties, address)
+	for other, p := range h.penalties {
+		h.penalties[other] = penalty{0, p.until}
+	}
 }
 
 // free returns the index of the next address of x that is not avoided, -1 if all are; caller holds

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,6 +131,54 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 	if _, limit, _ := h.address("b:1"); limit != time.Second {
 		t.Errorf("limit %v after an answer", limit)
 	}
+}
+
+// Each time that the client looks for another server it comes across one that is dead, and waits as
+// long for it as at first: there are others.
+func TestADeadServerCostsTheSameEachTime(t *testing.T) {
+	h, now := newTestHosts("a:1", "b:1", "c:1")
+	for range 5 {
+		_, limit, _ := h.address("a:1")
+		if limit != time.Second {
+			t.Errorf("limit %v, want a sixth of 6s", limit)
+		}
+		h.penalize("a:1", limit)
+		h.answered("b:1")
+		for range 10 {
+			if s, _ := h.Next(); s == "a:1" {
+				t.Error("the answer of another makes the dead one as good")
+			}
+		}
+		*now = now.Add(time.Minute)
+	}
+}
+
+// The name servers are gone, and the addresses of the last lookup are known.
+func TestAReconnectDoesNotWaitForNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		h := newHosts(ctx, []string{"zk:2181"}, 6*time.Second)
+		var gone atomic.Bool
+		h.resolve = func(ctx context.Context, _ string) ([]string, error) {
+			if gone.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return []string{"10.0.0.1"}, nil
+		}
+		for range 5 {
+			began := time.Now()
+			if address, _, err := h.address("zk:2181"); err != nil || address != "10.0.0.1:2181" {
+				t.Errorf("%s, %v", address, err)
+			}
+			if took := time.Since(began); took > 100*time.Millisecond {
+				t.Errorf("an attempt took %v", took)
+			}
+			gone.Store(true)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }
 
 func TestLimitFollowsTheGrantedTimeout(t *testing.T) {

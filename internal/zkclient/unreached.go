@@ -13,10 +13,11 @@ import (
 // errNoConnection is in the error of a call whose ctx ended while there was no connection.
 var errNoConnection = errors.New("no connection to ZooKeeper")
 
-// Unreached returns the error of a call whose ctx has ended. If there is no connection, it adds
-// which servers the client tried and for how long.
+// Unreached returns the error of a call whose ctx has ended. If there is no connection, or the
+// servers refuse the credentials, it adds which servers the client tried, for how long, and why the
+// last attempt failed. The error matches zk.ErrAuthFailed if that is why.
 func (c *Client) Unreached(ctx context.Context, err error) error {
-	if c.conn.State() == zk.StateHasSession {
+	if c.conn.State() == zk.StateHasSession && !errors.Is(c.link.LastFailure(), zk.ErrAuthFailed) {
 		return err
 	}
 	return c.unreached(ctx, err, time.Time{})
@@ -34,5 +35,12 @@ func (c *Client) unreached(ctx context.Context, err error, began time.Time) erro
 	if d := time.Since(began); !began.IsZero() && d > 0 {
 		without = fmt.Sprintf(" for %v", d.Round(time.Millisecond))
 	}
-	return fmt.Errorf("%w (%w%s; tried: %s)", err, errNoConnection, without, strings.Join(c.link.Servers, ", "))
+	text := fmt.Sprintf("%s; tried: %s", without, strings.Join(c.link.Servers, ", "))
+	switch last := c.link.LastFailure(); {
+	case errors.Is(last, zk.ErrAuthFailed):
+		return fmt.Errorf("%w (%w%s; last attempt: %w)", err, errNoConnection, text, last)
+	case last != nil: // which may be another end of another ctx
+		text += "; last attempt: " + last.Error()
+	}
+	return fmt.Errorf("%w (%w%s)", err, errNoConnection, text)
 }

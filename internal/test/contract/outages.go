@@ -119,7 +119,8 @@ func neverConnected(s *scene) {
 		_, text, _ := strings.Cut(err.Error(), "no connection to ZooKeeper")
 		text, tried, _ := strings.Cut(text, "; tried: ")
 		without, _ := time.ParseDuration(strings.TrimPrefix(text, " for "))
-		if tried != c.proxy.Addr()+")" || without < patience*9/10 || without > time.Since(down)+time.Millisecond {
+		tried, last, _ := strings.Cut(tried, "; last attempt: ")
+		if tried != c.proxy.Addr() || !strings.HasPrefix(last, tried+": ") || without < patience*9/10 || without > time.Since(down)+time.Millisecond {
 			s.Errorf("call %d: %v", i, err)
 		}
 	}

@@ -475,4 +475,59 @@ var ofTheConnection = []mutant{
 
 		unexplored: "it costs time, which no world measures",
 	},
+	{
+		name: "dead-server-waited-for-longer-and-longer",
+		pkg:  "internal/wire",
+		why:  "each time that the client comes across a server that is dead it costs more, until holds are lost",
+		in:   "hosts.answered",
+		old:  "h.penalties[other] = penalty{0, p.until}",
+		new:  "h.penalties[other] = p",
+		test: inWire("TestADeadServerCostsTheSameEachTime"),
+
+		unexplored: "the lost holds are lost as they should be",
+	},
+	{
+		name: "reconnect-behind-the-name-servers",
+		pkg:  "internal/wire",
+		why:  "name servers that are gone cost holds, though all addresses are known",
+		in:   "hosts.lookup",
+		old:  "limit = shortestTry",
+		new:  "_ = shortestTry",
+		test: inWire("TestAReconnectDoesNotWaitForNames"),
+
+		unexplored: "a world has no names",
+	},
+	{
+		name: "a-server-twice",
+		pkg:  "internal/wire",
+		why:  "half of all attempts go to it, also while it hangs",
+		in:   "Addresses",
+		old:  "if !slices.Contains(addresses, address) {",
+		new:  "if !slices.Contains(addresses, address) || true {",
+		test: inWire("TestAServerThatIsGivenTwice"),
+
+		unexplored: "a world gives each once",
+	},
+	{
+		name: "refused-credentials-not-told",
+		pkg:  "internal/zkclient",
+		why:  "a program waits for a lock that it can never get, and does not learn why",
+		in:   "Client.Unreached",
+		old:  " && !errors.Is(c.link.LastFailure(), zk.ErrAuthFailed)",
+		new:  "",
+		test: inSession("TestTheErrorTellsThatCredentialsAreRefused"),
+
+		unexplored: "it changes an error",
+	},
+	{
+		name: "refusal-told-forever",
+		pkg:  "internal/liveness",
+		why:  "a program ends itself because of credentials that are accepted again",
+		in:   "Link.Answered",
+		old:  "l.failure = nil",
+		new:  "",
+		test: inSession("TestTheErrorTellsThatCredentialsAreRefused"),
+
+		unexplored: "it changes an error",
+	},
 }
