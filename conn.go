@@ -32,10 +32,10 @@ type Conn struct{ connSlot }
 //   - reconnects within milliseconds instead of sleeping a second in front of every round over the
 //     servers;
 //   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s
-//     at most, twice as long when it hangs again) instead of 6.7 session timeouts, and tries the
-//     others first for a while;
-//   - looks host names up again on every attempt, and checks a certificate against the host name,
-//     not the address;
+//     at most, longer while none answers) instead of 6.7 session timeouts, and tries the others
+//     first for a while;
+//   - looks host names up again on every attempt, without waiting long for it when it knows
+//     addresses, and checks a certificate against the host name, not the address;
 //   - drops the connection on a malformed frame instead of panicking;
 //   - sets watches again after a reconnect, also when the server refuses that or the connection is
 //     lost again, so that they miss no change in between;

@@ -61,9 +61,16 @@ func (t *terminal) takeBack(lent int) {
 		return
 	}
 	front, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
-	if err == nil && front != lent && syscall.Kill(-front, 0) != syscall.ESRCH {
+	if err == nil && front != lent && !isOurs(front) && syscall.Kill(-front, 0) != syscall.ESRCH {
 		return
 	}
 	signal.Ignore(syscall.SIGTTOU) // sent to a process in the background that does this
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, syscall.Getpgrp())
+}
+
+// isOurs reports whether a process of the group is a child of zklock: a job of an interactive shell
+// that was the command, see adoptOrphans.
+func isOurs(group int) bool {
+	_, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
+	return err != syscall.ECHILD
 }

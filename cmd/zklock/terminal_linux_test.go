@@ -249,3 +249,20 @@ func TestTheShellKeepsTheTerminal(t *testing.T) {
 		s.shows(word)
 	}
 }
+
+// The command is an interactive shell whose job has the terminal. The shell is killed when the lock
+// is lost, and the program that runs after zklock has the terminal back.
+func TestTheTerminalComesBackFromAJobOfTheCommand(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	s := atTerminal(t, `export PS1=; "$0" run -kill-after 0 "$1" -- bash --norc --noprofile --noediting -i; echo code $?; read line; echo after $line`, path)
+	s.types("echo ready; sleep 10\n")
+	s.shows("ready")
+	conn := realzk.Connect(t, soon, realzk.Some(t)...)
+	if err := conn.Delete(path+"/"+test.Children(t, conn, path)[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	s.shows(fmt.Sprint("code ", exitLost))
+	s.types("a word\n")
+	s.shows("after a word")
+}

@@ -119,7 +119,7 @@
 //	Grant.mu
 //	hold listeners.mu
 //	localNodes.mu, localNode.mu, HoldEvents.mu; zkclient monitor.mu; semaphore permitCount.mu
-//	zkclient watches.mu
+//	zkclient watches.mu; lookout.mu
 //	wire packetConn.mu, then client.mu, hosts.mu, watches.mu or notifier.mu; liveness Link.mu
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,

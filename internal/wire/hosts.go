@@ -61,7 +61,7 @@ type host struct {
 
 // A penalty records until when an address is avoided that did not answer.
 type penalty struct {
-	times int // how often it did not, since the last time that any did
+	times int // how often it did not, no more than another one that did since
 	until time.Time
 }
 
@@ -145,8 +145,8 @@ func (h *hosts) pause() time.Duration {
 }
 
 // address picks what to dial for a server that Next returned, and how long it may take to answer.
-// Names are looked up each time, as servers move. If the lookup fails the addresses of the last one
-// are used.
+// Names are looked up each time, as servers move. If the lookup fails, or takes long, the addresses
+// of the last one are used.
 func (h *hosts) address(given string) (address string, limit time.Duration, err error) {
 	x := h.list[slices.IndexFunc(h.list, func(x *host) bool { return x.given == given })]
 	if h.resolve != nil {
@@ -167,37 +167,52 @@ func (h *hosts) address(given string) (address string, limit time.Duration, err 
 
 // lookup asks for the addresses of a name, and waits no longer than an attempt may take, or shortly
 // if some are known. A lookup that takes longer goes on, and is of use to later attempts: where the
-// first of two name servers is dead each takes seconds.
+// first of two name servers is dead each takes seconds. The first attempt after a connection asks
+// for all names: the others' turns come next.
 func (h *hosts) lookup(x *host) error {
-	name, port, err := net.SplitHostPort(x.given)
-	if err != nil || net.ParseIP(name) != nil {
-		return err
-	}
 	h.mu.Lock()
-	limit := h.limit(0)
-	l := x.looking
-	if l == nil {
-		l = &lookup{done: make(chan struct{})}
-		x.looking = l
-		h.lookups.Go(func() { h.find(x, l, name, port) })
+	if h.tries <= 1 {
+		for _, y := range h.list {
+			h.startLookup(y)
+		}
 	}
-	known := x.addresses[0] != x.given
+	l := h.startLookup(x)
+	limit, known := h.limit(0), x.addresses[0] != x.given
+	h.mu.Unlock()
+	if l == nil {
+		return nil
+	}
 	if known {
 		limit = shortestTry
 	}
-	h.mu.Unlock()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
+	var err error
 	select {
 	case <-l.done:
 		err = l.err
 	case <-timer.C:
-		err = fmt.Errorf("looking up %s: no answer within %v: %w", name, limit, context.DeadlineExceeded)
+		err = fmt.Errorf("looking up %s: no answer within %v: %w", x.given, limit, context.DeadlineExceeded)
 	}
 	if known {
 		return nil
 	}
 	return err
+}
+
+// startLookup returns the lookup of a name that is under way, or begins one; nil: the host is given
+// by its address. The caller holds mu.
+func (h *hosts) startLookup(x *host) *lookup {
+	name, port, err := net.SplitHostPort(x.given)
+	if err != nil || net.ParseIP(name) != nil {
+		return nil
+	}
+	if x.looking == nil {
+		l := &lookup{done: make(chan struct{})}
+		x.looking = l
+		h.lookups.Go(func() { h.find(x, l, name, port) })
+	}
+	return x.looking
 }
 
 // A lookup is one under way. err is set when done is closed.
@@ -259,15 +274,15 @@ func (h *hosts) penalize(address string, limit time.Duration) {
 	h.penalties[address] = penalty{h.penalties[address].times + 1, h.now().Add(backoff * limit)}
 }
 
-// answered records that an address answered. No other is waited for longer than at first then: it
-// takes no patience to reach the ensemble, and a hold may be lost while the client waits for a
-// server that is dead.
+// answered records that an address answered. The others are waited for no longer than it took to
+// reach this one: a hold may be lost while the client waits for a server that is dead.
 func (h *hosts) answered(address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	times := h.penalties[address].times
 	delete(h.penalties, address)
 	for other, p := range h.penalties {
-		h.penalties[other] = penalty{0, p.until}
+		h.penalties[other] = penalty{min(p.times, times), p.until}
 	}
 }
 

@@ -131,6 +131,9 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 	if _, limit, _ := h.address("b:1"); limit != time.Second {
 		t.Errorf("limit %v after an answer", limit)
 	}
+	if _, limit, _ := h.address("c:1"); limit != 4*time.Second {
+		t.Errorf("limit %v of another, when it took as much to reach the first", limit)
+	}
 }
 
 // Each time that the client looks for another server it comes across one that is dead, and waits as
@@ -181,6 +184,43 @@ func TestAReconnectDoesNotWaitForNames(t *testing.T) {
 	})
 }
 
+// Lookups take longer than an attempt waits for them when it knows addresses, and all servers have
+// moved: the first attempt after a connection is at a former address, and no other.
+func TestAllNamesAreLookedUpAtTheFirstAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"a:2181", "b:2181", "c:2181"}
+		h := newHosts(t.Context(), names, 6*time.Second)
+		var now atomic.Value
+		now.Store("10.0.0.1")
+		h.resolve = func(context.Context, string) ([]string, error) {
+			time.Sleep(2 * shortestTry) // virtual
+			return []string{now.Load().(string)}, nil
+		}
+		attempt := func() string {
+			time.Sleep(h.pause()) // virtual
+			given, _ := h.Next()
+			address, _, err := h.address(given)
+			if err != nil {
+				t.Error(err)
+			}
+			return address
+		}
+		for range names {
+			attempt()
+		}
+		h.Connected()
+		time.Sleep(time.Minute) // virtual: the connection lives
+		now.Store("10.0.0.2")
+		for i := range names {
+			if address := attempt(); i > 0 && address != "10.0.0.2:2181" {
+				t.Errorf("attempt %d is at %s", i, address)
+			}
+			time.Sleep(h.limit(0)) // virtual: it hangs
+		}
+		h.lookups.Wait()
+	})
+}
+
 func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	for _, tc := range []struct{ timeout, want time.Duration }{
 		{100 * time.Millisecond, shortestTry}, {3 * time.Second, 500 * time.Millisecond}, {time.Hour, longestTry},
@@ -193,7 +233,9 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	}
 }
 
-func TestNamesAreLookedUpAgain(t *testing.T) {
+func TestNamesAreLookedUpAgain(t *testing.T) { synctest.Test(t, namesAreLookedUpAgain) }
+
+func namesAreLookedUpAgain(t *testing.T) {
 	h, now := newTestHosts("zk:2181")
 	answer := func(ips ...string) {
 		h.resolve = func(context.Context, string) ([]string, error) {

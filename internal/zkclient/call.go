@@ -234,7 +234,7 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 		retry.sends()
 		a, late := callCtx(ctx, call)
 		if late != nil {
-			return none, Ended(ctx)
+			return none, c.Unreached(ctx, Ended(ctx))
 		}
 		if o := outcomeOf(a.err); o == done || o == refused {
 			return a.value, a.err
@@ -288,7 +288,7 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		}
 		a, late := callCtx(ctx, func() (results, error) { return c.multi(ops...) })
 		if late != nil {
-			return nil, Unanswered, Ended(ctx)
+			return nil, Unanswered, c.Unreached(ctx, Ended(ctx))
 		}
 		replies, failed := a.value.replies, a.value.failed
 		switch o := outcomeOf(a.err); {

@@ -23,7 +23,7 @@ func unreached(t *testing.T, c *Client) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	_, _, err := c.Get(ctx, "/")
-	if err = c.Unreached(ctx, err); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want that of ctx", err)
 	}
 	return err
@@ -50,6 +50,14 @@ func TestTheErrorTellsThatCredentialsAreRefused(t *testing.T) {
 		}
 		for _, f := range refused {
 			f.Cancel()
+		}
+		auths := p.Seen(proxy.AuthOp)
+		test.Eventually(t, 10*time.Second, "the credentials are sent again", func() bool { return p.Seen(proxy.AuthOp) > auths })
+		time.Sleep(50 * time.Millisecond) // virtual: they are accepted, and the caller asks nothing
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if err := c.Unreached(ended, context.Canceled); errors.Is(err, zk.ErrAuthFailed) {
+			t.Errorf("error %v, and they are accepted", err)
 		}
 		_, _, err = c.Get(within(t, 20*time.Second), "/")
 		must(t, err)

@@ -480,11 +480,33 @@ var ofTheConnection = []mutant{
 		pkg:  "internal/wire",
 		why:  "each time that the client comes across a server that is dead it costs more, until holds are lost",
 		in:   "hosts.answered",
-		old:  "h.penalties[other] = penalty{0, p.until}",
-		new:  "h.penalties[other] = p",
+		old:  "penalty{min(p.times, times), p.until}",
+		new:  "penalty{max(p.times, times), p.until}",
 		test: inWire("TestADeadServerCostsTheSameEachTime"),
 
 		unexplored: "the lost holds are lost as they should be",
+	},
+	{
+		name: "slow-servers-given-up-each-time",
+		pkg:  "internal/wire",
+		why:  "where all take long to answer each reconnect takes a round more, and may cost the holds",
+		in:   "hosts.answered",
+		old:  "penalty{min(p.times, times), p.until}",
+		new:  "penalty{0 * times, p.until}",
+		test: inWire("TestFrozenServerIsLeftAlone"),
+
+		unexplored: "the lost holds are lost as they should be",
+	},
+	{
+		name: "one-name-at-a-time",
+		pkg:  "internal/wire",
+		why:  "after all servers have moved each attempt is at a former address, where lookups take long",
+		in:   "hosts.lookup",
+		old:  "h.tries <= 1",
+		new:  "h.tries < 0",
+		test: inWire("TestAllNamesAreLookedUpAtTheFirstAttempt"),
+
+		unexplored: "a world has no names",
 	},
 	{
 		name: "reconnect-behind-the-name-servers",

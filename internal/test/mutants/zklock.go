@@ -183,4 +183,13 @@ var ofTheTool = []mutant{
 		new:  `front == -lent`,
 		test: inTool("TestTheShellKeepsTheTerminal"),
 	},
+	{
+		name: "zklock-leaves-the-terminal-to-a-job",
+		pkg:  "cmd/zklock",
+		why:  "a script that goes on after zklock cannot read the terminal",
+		in:   "terminal.takeBack",
+		old:  `!isOurs(front)`,
+		new:  `(isOurs(front) || true)`,
+		test: inTool("TestTheTerminalComesBackFromAJobOfTheCommand"),
+	},
 }
