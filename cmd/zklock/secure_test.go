@@ -186,6 +186,30 @@ func TestRefusedCredentials(t *testing.T) {
 	}
 }
 
+// The servers refuse credentials that they had accepted, while zklock waits in the queue.
+func TestCredentialsThatAreRefusedInTheQueue(t *testing.T) {
+	t.Parallel()
+	p := proxy.For(t, realzk.Some(t)[0])
+	auth := filepath.Join(t.TempDir(), "auth")
+	if err := os.WriteFile(auth, []byte("ann:"+password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := test.Path(t)
+	first := holder(t, path)
+	c := start(t, p.Addr(), "run", "-timeout", "20s", "-wait", "15s", "-auth-file", auth, path, "--", "true")
+	inLine(t, path, 2)
+	var refused []*proxy.Fault
+	for range 1000 {
+		refused = append(refused, p.Next(proxy.AuthOp, proxy.Answer(-115)))
+	}
+	p.Cut()
+	ends(t, c, exitNoServer, p.Addr()+": the servers refuse the credentials")
+	for _, f := range refused {
+		f.Cancel()
+	}
+	finish(t, first)
+}
+
 // closed asserts that a lock, and all that was made above it, is open to the two identities alone.
 func closed(t *testing.T, p *pki, server, path string) {
 	t.Helper()
