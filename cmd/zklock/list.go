@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks"
 )
 
@@ -76,8 +78,15 @@ func (o *observer) look(ctx context.Context, conn *zklocks.Conn) (*line, error) 
 	return l, o.late(err)
 }
 
+func (s *servers) refused() error {
+	return fail(exitFailed, "%s: the servers refuse the credentials", strings.Join(s.list(), ", "))
+}
+
 // late says what it means that -timeout is over.
 func (s *servers) late(err error) error {
+	if errors.Is(err, zk.ErrAuthFailed) {
+		return s.refused()
+	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fail(exitNoServer, "no answer from %s for %v", strings.Join(s.list(), ", "), s.timeout)
 	}

@@ -189,7 +189,7 @@ func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, er
 	case errors.Is(err, zklocks.ErrBusy):
 		return nil, fail(exitBusy, "%s is taken", o.path)
 	case errors.Is(err, zk.ErrAuthFailed):
-		return nil, fail(exitNoServer, "%s: the servers refuse the credentials", strings.Join(o.list(), ", "))
+		return nil, o.refused()
 	case errors.Is(err, context.DeadlineExceeded) && (!o.queued.Load() || conn.Client().State() != zk.StateHasSession):
 		return nil, fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
 	case o.quiet && errors.Is(err, context.DeadlineExceeded):

@@ -203,7 +203,7 @@ func TestCredentialsThatAreRefusedInTheQueue(t *testing.T) {
 		refused = append(refused, p.Next(proxy.AuthOp, proxy.Answer(-115)))
 	}
 	p.Cut()
-	ends(t, c, exitNoServer, p.Addr()+": the servers refuse the credentials")
+	ends(t, c, exitFailed, p.Addr()+": the servers refuse the credentials")
 	for _, f := range refused {
 		f.Cancel()
 	}

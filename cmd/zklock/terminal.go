@@ -71,6 +71,9 @@ func (t *terminal) takeBack(lent int) {
 // isOurs reports whether a process of the group is a child of zklock: a job of an interactive shell
 // that was the command, see adoptOrphans.
 func isOurs(group int) bool {
+	if group <= 1 { // a shell that is the first process of its machine; for Wait4 it means all children
+		return false
+	}
 	_, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
 	return err != syscall.ECHILD
 }

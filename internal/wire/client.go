@@ -96,6 +96,7 @@ func (c *client) open(network, server string) (*packetConn, error) {
 	}
 	ctx, cancel := context.WithTimeout(c.quit, limit)
 	defer cancel()
+	began := time.Now()
 	conn, err := c.settings.dial(liveness.WithCloser(ctx, c.close), network, address)
 	if err == nil && conn == nil {
 		err = errors.New("the dialer returned no connection")
@@ -109,7 +110,9 @@ func (c *client) open(network, server string) (*packetConn, error) {
 		}
 		return nil, fmt.Errorf("%s: %w", address, err)
 	}
-	return newPacketConn(c, conn, address, limit), nil
+	w := newPacketConn(c, conn, address, limit)
+	w.dialed = time.Since(began)
+	return w, nil
 }
 
 // secure begins TLS. It checks the name that the user gave, as only that one is in a certificate.

@@ -61,7 +61,7 @@ type host struct {
 
 // A penalty records until when an address is avoided that did not answer.
 type penalty struct {
-	times int // how often it did not, no more than another one that did since
+	times int // how often it did not; no more than it took to wait for the last one that did
 	until time.Time
 }
 
@@ -274,13 +274,21 @@ func (h *hosts) penalize(address string, limit time.Duration) {
 	h.penalties[address] = penalty{h.penalties[address].times + 1, h.now().Add(backoff * limit)}
 }
 
-// answered records that an address answered. The others are waited for no longer than it took to
-// reach this one: a hold may be lost while the client waits for a server that is dead.
-func (h *hosts) answered(address string) {
+// answered records that an address answered, and how long that took. From now on none is waited for
+// longer than such an answer takes: a hold may be lost while the client waits for a server that is
+// dead. But the next attempt at a slow one is as patient as it must be.
+func (h *hosts) answered(address string, took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	times := h.penalties[address].times
-	delete(h.penalties, address)
+	p := h.penalties[address]
+	times := 0
+	for times < p.times && h.limit(times) < took {
+		times++
+	}
+	h.penalties[address] = penalty{times: times}
+	if times == 0 {
+		delete(h.penalties, address)
+	}
 	for other, p := range h.penalties {
 		h.penalties[other] = penalty{min(p.times, times), p.until}
 	}

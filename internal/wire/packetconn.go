@@ -29,6 +29,7 @@ type packetConn struct {
 	client  *client
 	address string        // as dialed
 	limit   time.Duration // for the handshake
+	dialed  time.Duration // how long it took before the handshake, which had the same limit
 
 	in   *bufio.Reader // used by the reading goroutine only, like left
 	left int           // bytes of the current frame that the client has not read yet
@@ -240,7 +241,7 @@ func (w *packetConn) readHandshake() error {
 		return net.ErrClosed
 	}
 	w.Conn.SetDeadline(time.Time{})
-	w.client.hosts.answered(w.address)
+	w.client.hosts.answered(w.address, max(w.dialed, time.Since(w.asked)))
 	if session == 0 {
 		w.phase = broken
 		w.client.expired()

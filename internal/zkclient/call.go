@@ -74,6 +74,8 @@ func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return done
+	case errors.Is(err, errNoConnection): // it may say that other requests were refused
+		return unknown
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved):
 		return unsent
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNoAuth), errors.Is(err, zk.ErrBadVersion),
@@ -240,7 +242,7 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 			return a.value, a.err
 		}
 		if err := retry.again(ctx, op, a.err); err != nil {
-			return none, err
+			return none, c.Unreached(ctx, err)
 		}
 	}
 }

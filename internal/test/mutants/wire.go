@@ -491,8 +491,8 @@ var ofTheConnection = []mutant{
 		pkg:  "internal/wire",
 		why:  "where all take long to answer each reconnect takes a round more, and may cost the holds",
 		in:   "hosts.answered",
-		old:  "penalty{min(p.times, times), p.until}",
-		new:  "penalty{0 * times, p.until}",
+		old:  "h.limit(times) < took",
+		new:  "h.limit(times) < 0*took",
 		test: inWire("TestFrozenServerIsLeftAlone"),
 
 		unexplored: "the lost holds are lost as they should be",
