@@ -39,7 +39,7 @@ func (c *Client) unreached(ctx context.Context, err error, began time.Time) erro
 	switch last := c.link.LastFailure(); {
 	case errors.Is(last, zk.ErrAuthFailed):
 		return fmt.Errorf("%w (%w%s; last attempt: %w)", err, errNoConnection, text, last)
-	case last != nil: // which may be another end of another ctx
+	case last != nil: // as text: the error must not match the end of another ctx
 		text += "; last attempt: " + last.Error()
 	}
 	return fmt.Errorf("%w (%w%s)", err, errNoConnection, text)
