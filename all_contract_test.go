@@ -18,7 +18,7 @@ func TestAllOnRealServers(t *testing.T) { contract.RunReal(t, two) }
 
 // two takes a lock with the options of the scenario, and another without.
 var two = contract.Recipe{
-	Package: "zklocks", Lock: "lock", TryLock: "try lock", Kind: observe.Write,
+	Package: "zklocks", Lock: "lock", TryLock: "try lock", Kind: observe.KindWrite,
 	New: func(conn *zklocks.Conn, path string, common ...zklocks.Option) contract.Locker {
 		var opts []rwlock.Option
 		for _, o := range common {

@@ -34,8 +34,8 @@ func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
 		p.Is(context.Cause(ctx), zklocks.ErrLost)
 		p.Is(hold.Err(), zklocks.ErrLost)
 		p.nodes(0, 0) // also that of the other
-		if !hold.Deadline().IsZero() {
-			p.Errorf("deadline %v", hold.Deadline())
+		if !hold.ValidUntil().IsZero() {
+			p.Errorf("deadline %v", hold.ValidUntil())
 		}
 		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
 		p.Is(hold.Release(p.Ctx), zklocks.ErrReleased)
@@ -155,7 +155,7 @@ func TestAReentrantLockAmongSeveral(t *testing.T) {
 		some[one] = r
 		hold, err := zklocks.All(some[0], some[1]).Lock(p.Ctx)
 		p.Must(err)
-		if n := r.Holds(); n != 1 {
+		if n := r.HoldCount(); n != 1 {
 			p.Errorf("%d holds, want 1", n)
 		}
 		again, err := r.TryLock(p.Ctx)
@@ -168,12 +168,12 @@ func TestAReentrantLockAmongSeveral(t *testing.T) {
 		p.nodes(other, one) // the reentrant lock alone
 		_, err = r.TryLock(ended)
 		p.Is(err, zklocks.ErrReleased)
-		if n := r.Holds(); n != 1 || !again.Held() {
+		if n := r.HoldCount(); n != 1 || !again.Held() {
 			p.Errorf("%d holds, want 1: %v", n, again.Err())
 		}
 		p.release(again)
 		p.nodes(0, 0)
-		if n := r.Holds(); n != 0 {
+		if n := r.HoldCount(); n != 0 {
 			p.Errorf("%d holds after the last one", n)
 		}
 	})

@@ -109,7 +109,7 @@ func (h *Hold) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Deadline returns the instant at which the lock counts as lost unless a server answers before;
+// ValidUntil returns the instant at which the lock counts as lost unless a server answers before;
 // until then no other process can hold it, unless a program deletes the node. It is the zero time
 // when the hold has ended.
 //
@@ -117,7 +117,7 @@ func (h *Hold) Context(parent context.Context) context.Context {
 // so: call it again when a timer that was set by it has fired, and do not end work by
 // context.WithDeadline at it. A program that needs a while to stop can begin before the loss. To
 // decide whether to go on, call Held, which reads more than one clock.
-func (h *Hold) Deadline() time.Time {
+func (h *Hold) ValidUntil() time.Time {
 	if g := h.grant(); g != nil {
 		return g.Deadline()
 	}

@@ -41,8 +41,8 @@ func TestTheZeroHoldIsLost(t *testing.T) {
 		t.Error("asked to release")
 	default:
 	}
-	if hold.Held() || hold.Token() != 0 || !hold.Deadline().IsZero() || len(hold.Guard("op")) != 2 {
-		t.Errorf("held %v, token %d, deadline %v, guard %v", hold.Held(), hold.Token(), hold.Deadline(), hold.Guard("op"))
+	if hold.Held() || hold.Token() != 0 || !hold.ValidUntil().IsZero() || len(hold.Guard("op")) != 2 {
+		t.Errorf("held %v, token %d, deadline %v, guard %v", hold.Held(), hold.Token(), hold.ValidUntil(), hold.Guard("op"))
 	}
 }
 
@@ -52,7 +52,7 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 		value   any
 		methods []string
 	}{
-		{&zklocks.Hold{}, []string{"Context", "Deadline", "Err", "Guard", "Held", "Lost", "Multi", "Release", "ReleaseRequested", "Token", "Verify"}},
+		{&zklocks.Hold{}, []string{"Context", "Err", "Guard", "Held", "Lost", "Multi", "Release", "ReleaseRequested", "Token", "ValidUntil", "Verify"}},
 		{&zklocks.Conn{}, []string{"Client", "Close", "RequestRelease", "SessionTimeout"}},
 	} {
 		typ := reflect.TypeOf(tc.value)

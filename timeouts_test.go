@@ -108,7 +108,7 @@ func TestALossIsToldAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 				time.Sleep(50 * time.Microsecond) // virtual: until it has connected again
 			}
 			host.Partition()
-			deadline := hold.Deadline()
+			deadline := hold.ValidUntil()
 			<-lost
 			if late := time.Since(deadline); late > 0 {
 				t.Errorf("%v before the deadline: told %v after it", left, late)

@@ -16,7 +16,7 @@ func TestElection(t *testing.T) { contract.Run(t, election) }
 func TestElectionOnRealServers(t *testing.T) { contract.RunReal(t, election) }
 
 var election = contract.Recipe{
-	Package: "leader", Lock: "campaign", TryLock: "try to campaign", Kind: observe.Mutex,
+	Package: "leader", Lock: "campaign", TryLock: "try to campaign", Kind: observe.KindMutex,
 	New: func(conn *zklocks.Conn, path string, common ...zklocks.Option) contract.Locker {
 		var opts []leader.Option
 		for _, o := range common {

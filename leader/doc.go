@@ -45,7 +45,7 @@
 //
 // That only one process acts as the leader. The function of a lost term may go on: a process that
 // was stopped, or one whose function ignores the end of its context. Of the latter the [Status]
-// tells, which is [Overdue], and observers hear of it (observe.Overdue). Leave what must not happen
+// tells, which is [StateOverdue], and observers hear of it (observe.Overdue). Leave what must not happen
 // twice to Hold.Multi, or have the store compare Hold.Token.
 //
 // The leader that is shown may not lead yet, or not any more: its node is first in the queue, and

@@ -158,7 +158,7 @@ func ExampleElection_Status() {
 	}))
 	health := func(w http.ResponseWriter, _ *http.Request) {
 		status := election.Status()
-		if status.State == leader.Overdue {
+		if status.State == leader.StateOverdue {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		fmt.Fprintf(w, "%v since %v\n", status.State, status.Since.Format(time.RFC3339))

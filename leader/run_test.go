@@ -90,7 +90,7 @@ func TestRunResignsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 		for range 10 {
 			time.Sleep(timeout) // virtual: it goes on for long
 			b.none()
-			if r.Status().State != leader.Leader || !first.hold.Held() {
+			if r.Status().State != leader.StateLeader || !first.hold.Held() {
 				s.Fatal("it has resigned, and its function runs")
 			}
 		}
@@ -113,7 +113,7 @@ func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
 		c.deleteNode(term.hold)
 		r.over(term, zklocks.ErrLost)
 		lost := time.Now()
-		c.state(leader.Overdue, lost)
+		c.state(leader.StateOverdue, lost)
 		for n := range 4 {
 			s.Settle()
 			if got := len(contract.Of[observe.Overdue](events)); got != n {
@@ -124,14 +124,14 @@ func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
 			time.Sleep(timeout) // virtual: the session timeout
 		}
 		for _, e := range contract.Of[observe.Overdue](events) {
-			if !e.Since.Equal(lost) || e.Path != s.Path || e.Token != term.hold.Token() || e.Kind != observe.Mutex {
+			if !e.Since.Equal(lost) || e.Path != s.Path || e.Token != term.hold.Token() || e.Kind != observe.KindMutex {
 				s.Errorf("%+v, want since %v", e, lost)
 			}
 		}
-		c.state(leader.Overdue, lost)
+		c.state(leader.StateOverdue, lost)
 		term.end <- nil
 		term = r.leads()
-		c.state(leader.Leader, time.Now())
+		c.state(leader.StateLeader, time.Now())
 		n := len(contract.Of[observe.Overdue](events))
 		time.Sleep(10 * timeout) // virtual: no more events come
 		if more := len(contract.Of[observe.Overdue](events)) - n; more != 0 {
@@ -167,7 +167,7 @@ func TestResigningWaitsNoLongerThanTheSessionLives(t *testing.T) {
 		term := r.leads()
 		r.proxy.Refuse()
 		s.Settle()
-		deadline := term.hold.Deadline()
+		deadline := term.hold.ValidUntil()
 		r.Cancel()
 		term.end <- nil
 		s.Is(r.Failed(), context.Canceled)
@@ -187,7 +187,7 @@ func TestACandidateThatNeverLedIsToldNothing(t *testing.T) {
 		r := newCandidate(s).run(s.Ctx)
 		s.InLine(2)
 		r.stop()
-		r.state(leader.Follower, time.Now())
+		r.state(leader.StateFollower, time.Now())
 		s.InLine(1)
 		s.Must(h.Release(s.Ctx))
 		s.EmptyNow()
@@ -243,7 +243,7 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 			s.Settle()
 			if err != nil {
 				s.EmptyNow() // others can lead meanwhile
-				c.state(leader.Follower, ended)
+				c.state(leader.StateFollower, ended)
 			}
 			next := r.leads()
 			return time.Since(ended), next
@@ -313,7 +313,7 @@ func TestRunResignsWhenTheFunctionPanics(t *testing.T) {
 			s.Error("no panic")
 		}()
 		s.EmptyNow()
-		c.state(leader.Follower, time.Now())
+		c.state(leader.StateFollower, time.Now())
 	})
 }
 
@@ -345,21 +345,21 @@ func TestTwoRunsOfOneValueExcludeEachOther(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
 		began := time.Now()
-		c.state(leader.Follower, began)
+		c.state(leader.StateFollower, began)
 		a := c.run(s.Ctx)
 		first := a.leads()
 		s.Pass(time.Second)
 		b := c.run(s.Ctx)
 		s.InLine(2)
 		b.none()
-		c.state(leader.Leader, began)
+		c.state(leader.StateLeader, began)
 		a.resign(first)
 		second := b.leads()
 		began = time.Now()
 		s.Pass(time.Second)
-		c.state(leader.Leader, began)
+		c.state(leader.StateLeader, began)
 		b.resign(second)
-		c.state(leader.Follower, time.Now())
+		c.state(leader.StateFollower, time.Now())
 		s.EmptyNow()
 	})
 }
@@ -373,27 +373,27 @@ func TestStatusOfACampaignByHand(t *testing.T) {
 		a := contract.Begin(s, s.Ctx, c.Campaign)
 		s.InLine(2)
 		s.Pass(time.Second)
-		c.state(leader.Candidate, since)
+		c.state(leader.StateCandidate, since)
 		s.Must(h.Release(s.Ctx))
 		h = a.Granted()
-		c.state(leader.Leader, time.Now())
-		other.state(leader.Follower, time.Now())
+		c.state(leader.StateLeader, time.Now())
+		other.state(leader.StateFollower, time.Now())
 		lost := h.Lost()
 		s.Pass(time.Second)
 		c.deleteNode(h)
 		<-lost
 		since = time.Now()
 		s.Pass(time.Second)
-		c.state(leader.Overdue, since) // until its Release is called
+		c.state(leader.StateOverdue, since) // until its Release is called
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
-		c.state(leader.Follower, time.Now())
+		c.state(leader.StateFollower, time.Now())
 		canceled := contract.Begin(s, s.Ctx, c.Campaign)
 		s.Settle()
 		s.Must(canceled.Granted().Release(s.Ctx))
 		s.EmptyNow()
 		for state, text := range map[leader.State]string{
-			leader.Follower: "follower", leader.Candidate: "candidate", leader.Leader: "leader", leader.Overdue: "overdue",
-			-1: "unknown", leader.Overdue + 1: "unknown",
+			leader.StateFollower: "follower", leader.StateCandidate: "candidate", leader.StateLeader: "leader", leader.StateOverdue: "overdue",
+			-1: "unknown", leader.StateOverdue + 1: "unknown",
 		} {
 			if state.String() != text {
 				s.Errorf("%v, want %s", state, text)
@@ -468,7 +468,7 @@ func TestWhatEndsRun(t *testing.T) {
 				if n != 1 {
 					s.Errorf("observed %d errors", n)
 				}
-				if state := e.Status().State; state != leader.Follower {
+				if state := e.Status().State; state != leader.StateFollower {
 					s.Error(state)
 				}
 			})
@@ -499,7 +499,7 @@ func TestANilContextPanicsBeforeAnythingChanges(t *testing.T) {
 				call()
 			}()
 		}
-		c.state(leader.Leader, c.Status().Since)
+		c.state(leader.StateLeader, c.Status().Since)
 		s.Must(h.Release(s.Ctx))
 		s.EmptyNow()
 	})
@@ -520,7 +520,7 @@ func TestRunWithoutAFunction(t *testing.T) {
 			}()
 			s.Errorf("%v", c.Run(ctx, nil))
 		}()
-		c.state(leader.Follower, c.Status().Since)
+		c.state(leader.StateFollower, c.Status().Since)
 		s.Must(h.Release(s.Ctx))
 		s.EmptyNow()
 	})
@@ -600,8 +600,8 @@ func TestASecondReleaseIsNoChangeOfTheState(t *testing.T) {
 		s.Must(h.Release(s.Ctx))
 		since := time.Now()
 		s.Pass(time.Minute)
-		c.state(leader.Follower, since)
+		c.state(leader.StateFollower, since)
 		s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
-		c.state(leader.Follower, since)
+		c.state(leader.StateFollower, since)
 	})
 }

@@ -11,10 +11,10 @@ type State int
 
 // The states. Of several candidates of one Election the last state in this list counts.
 const (
-	Follower  State = iota // it does not campaign, or pauses before it does so again
-	Candidate              // it campaigns
-	Leader                 // it leads
-	Overdue                // its term is lost, and the function of the term still runs
+	StateFollower  State = iota // it does not campaign, or pauses before it does so again
+	StateCandidate              // it campaigns
+	StateLeader                 // it leads
+	StateOverdue                // its term is lost, and the function of the term still runs
 )
 
 var states = [...]string{"follower", "candidate", "leader", "overdue"}
@@ -39,7 +39,7 @@ type Status struct {
 func (e *Election) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := Status{Follower, e.idle}
+	s := Status{StateFollower, e.idle}
 	for h := range e.active {
 		if now := h.status(); now.State > s.State || now.State == s.State && now.Since.Before(s.Since) {
 			s = now
@@ -52,14 +52,14 @@ func (e *Election) Status() Status {
 func (h *held) status() Status {
 	switch {
 	case h.Grant == nil:
-		return Status{Candidate, h.since}
+		return Status{StateCandidate, h.since}
 	case h.Grant.Err() == nil:
-		return Status{Leader, h.since}
+		return Status{StateLeader, h.since}
 	}
 	if lost := h.lost.Load(); lost != nil {
-		return Status{Overdue, *lost}
+		return Status{StateOverdue, *lost}
 	}
-	return Status{Overdue, time.Now()} // another goroutine is ending it at this moment
+	return Status{StateOverdue, time.Now()} // another goroutine is ending it at this moment
 }
 
 // begin adds a candidate.

@@ -57,14 +57,14 @@ type Kind string
 
 // The kinds of locks.
 const (
-	Read    Kind = "read"    // rwlock, for reading
-	Write   Kind = "write"   // rwlock, for writing
-	Mutex   Kind = "mutex"   // reentrant, leader
-	Permits Kind = "permits" // semaphore
+	KindRead    Kind = "read"    // rwlock, for reading
+	KindWrite   Kind = "write"   // rwlock, for writing
+	KindMutex   Kind = "mutex"   // reentrant, leader
+	KindPermits Kind = "permits" // semaphore
 )
 
-// Lock is what an event is about.
-type Lock struct {
+// LockInfo is what an event is about.
+type LockInfo struct {
 	Path    string // as it was given to New
 	Kind    Kind
 	Permits int    // how many permits of a semaphore; else 1
@@ -88,13 +88,13 @@ type Observer struct {
 
 // Queued reports that a node is in the queue and has to wait.
 type Queued struct {
-	Lock
+	LockInfo
 	Ahead int // how many nodes must be deleted before its turn comes
 }
 
 // Moved reports that a listing of the queue has shown another position.
 type Moved struct {
-	Lock
+	LockInfo
 	Ahead int // as in Queued
 }
 
@@ -102,14 +102,14 @@ type Moved struct {
 // ctx that ended; that its node was deleted or that its session has expired, after which the call
 // queues again; or any other error that made the call fail.
 type Left struct {
-	Lock
+	LockInfo
 	Waited time.Duration // since it was Queued
 	Cause  error
 }
 
 // Granted reports that a hold has begun.
 type Granted struct {
-	Lock
+	LockInfo
 	Waited time.Duration // since the call
 	Queued bool          // this grant ends a wait that began with Queued
 	Joined bool          // its node has, or had, another hold
@@ -117,7 +117,7 @@ type Granted struct {
 
 // Released reports that a hold was released. Another Granted may come before it.
 type Released struct {
-	Lock
+	LockInfo
 	Held time.Duration // from the grant to the answer to Release, or to the end of its ctx
 }
 
@@ -126,7 +126,7 @@ type Released struct {
 // finds out. When another client deletes the node, the lock finds out at once if Held, Err, Lost or
 // Context of the hold was called before, and otherwise in Verify, Multi or Release.
 type Lost struct {
-	Lock
+	LockInfo
 	Held  time.Duration // from the grant to the discovery
 	Cause error
 }
@@ -136,7 +136,7 @@ type Lost struct {
 // session; the hold was lost and its session survived. Of the nodes of one request of which another
 // client has deleted some, none is reported.
 type Orphan struct {
-	Lock
+	LockInfo
 	Cause error
 }
 
@@ -153,6 +153,6 @@ type Retried struct {
 // one session timeout after the Lost of the term, and again after each further one. A program that
 // cannot stop the function may end itself here.
 type Overdue struct {
-	Lock
+	LockInfo
 	Since time.Time // when the term was lost
 }

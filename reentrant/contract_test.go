@@ -16,7 +16,7 @@ func TestMutex(t *testing.T) { contract.Run(t, mutex) }
 func TestMutexOnRealServers(t *testing.T) { contract.RunReal(t, mutex) }
 
 var mutex = contract.Recipe{
-	Package: "reentrant", Lock: "lock", TryLock: "try lock", Kind: observe.Mutex,
+	Package: "reentrant", Lock: "lock", TryLock: "try lock", Kind: observe.KindMutex,
 	New: func(conn *zklocks.Conn, path string, common ...zklocks.Option) contract.Locker {
 		var opts []reentrant.Option
 		for _, o := range common {

@@ -45,7 +45,7 @@ func Example() {
 	if err := clean(ctx, mu, 3); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("holds left:", mu.Holds())
+	fmt.Println("holds left:", mu.HoldCount())
 	// Output:
 	// a leaf is removed, with a token: true
 	// holds left: 0
@@ -61,7 +61,7 @@ func exampleConn(ctx context.Context) *zklocks.Conn {
 }
 
 // Each Lock returns its own hold. The lock is free when the last is released.
-func ExampleMutex_Holds() {
+func ExampleMutex_HoldCount() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
@@ -76,13 +76,13 @@ func ExampleMutex_Holds() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(mu.Holds())
+	fmt.Println(mu.HoldCount())
 
 	inner.Release(ctx)
-	fmt.Println(mu.Holds(), inner.Held(), outer.Held())
+	fmt.Println(mu.HoldCount(), inner.Held(), outer.Held())
 
 	outer.Release(ctx)
-	fmt.Println(mu.Holds(), outer.Held())
+	fmt.Println(mu.HoldCount(), outer.Held())
 	// Output:
 	// 2
 	// 1 false true

@@ -19,7 +19,7 @@ func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
 		inner, err := mu.Lock(s.Ctx)
 		s.Must(err)
 		first, second := contract.Of[observe.Granted](events)[0], contract.Next[observe.Granted](events, 2)
-		if first.Joined || !second.Joined || first.Lock != second.Lock {
+		if first.Joined || !second.Joined || first.LockInfo != second.LockInfo {
 			s.Errorf("%+v, %+v", first, second)
 		}
 		s.Must(inner.Release(s.Ctx))

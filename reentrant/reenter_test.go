@@ -44,7 +44,7 @@ func (c *client) lock(ctx context.Context) *zklocks.Hold {
 
 func (c *client) holds(want int) {
 	c.Helper()
-	if n := c.Holds(); n != want {
+	if n := c.HoldCount(); n != want {
 		c.Errorf("%d holds, want %d", n, want)
 	}
 }
@@ -95,14 +95,14 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 					c.holds(3 - i)
 					other.busy(s.Ctx)
 					for _, later := range order[i:] {
-						if h := holds[later]; !h.Held() || h.Err() != nil || closed(h.Lost()) || ctxs[later].Err() != nil || h.Deadline().IsZero() {
+						if h := holds[later]; !h.Held() || h.Err() != nil || closed(h.Lost()) || ctxs[later].Err() != nil || h.ValidUntil().IsZero() {
 							s.Errorf("hold %d has ended with another", later)
 						}
 						s.Must(holds[later].Verify(s.Ctx))
 					}
 					h := holds[which]
 					unlock(s, h)
-					if h.Held() || closed(h.Lost()) || ctxs[which].Err() == nil || !h.Deadline().IsZero() {
+					if h.Held() || closed(h.Lost()) || ctxs[which].Err() == nil || !h.ValidUntil().IsZero() {
 						s.Errorf("hold %d goes on after its release", which)
 					}
 					s.Is(h.Err(), zklocks.ErrReleased)

@@ -73,8 +73,8 @@ func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "try lock", false)
 }
 
-// Holds returns how many holds the calling goroutine has taken and not released.
-func (m *Mutex) Holds() int {
+// HoldCount returns how many holds the calling goroutine has taken and not released.
+func (m *Mutex) HoldCount() int {
 	me := goid.ID()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -132,7 +132,7 @@ func TestADowngradeIsNoRequest(t *testing.T) {
 		}
 		s.Is(other.release(before), zk.ErrNoNode)
 		after := other.first()
-		if after.Kind != observe.Read || after.ReleaseRequested {
+		if after.Kind != observe.KindRead || after.ReleaseRequested {
 			s.Errorf("%+v", after)
 		}
 		s.Must(other.release(after))
@@ -176,7 +176,7 @@ func TestARequestBesideADowngrade(t *testing.T) {
 				s.CatchUp(c.conn)
 				// A request to the write node goes with it, unless the holder has read it before.
 				now := other.first()
-				if now.ReleaseRequested != (m.Kind == observe.Read) || closed(asked) != now.ReleaseRequested {
+				if now.ReleaseRequested != (m.Kind == observe.KindRead) || closed(asked) != now.ReleaseRequested {
 					s.Errorf("asked %v, %+v and now %+v", closed(asked), m, now)
 				}
 				s.Must(other.release(now))

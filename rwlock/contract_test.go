@@ -16,7 +16,7 @@ func TestWriteLock(t *testing.T) { contract.Run(t, writeLock) }
 func TestWriteLockOnRealServers(t *testing.T) { contract.RunReal(t, writeLock) }
 
 var writeLock = contract.Recipe{
-	Package: "rwlock", Lock: "lock", TryLock: "try lock", Kind: observe.Write,
+	Package: "rwlock", Lock: "lock", TryLock: "try lock", Kind: observe.KindWrite,
 	New: func(conn *zklocks.Conn, path string, opts ...zklocks.Option) contract.Locker {
 		m := rwlock.New(conn, path, options(opts)...)
 		return contract.Locker{Locker: m, Block: m.Lock, Queue: m.Queue}
@@ -30,7 +30,7 @@ func TestReadLockOnRealServers(t *testing.T) { contract.RunReal(t, readLock) }
 
 // A reader waits for writers.
 var readLock = contract.Recipe{
-	Package: "rwlock", Lock: "read lock", TryLock: "try read lock", Kind: observe.Read, Block: observe.Write,
+	Package: "rwlock", Lock: "read lock", TryLock: "try read lock", Kind: observe.KindRead, Block: observe.KindWrite,
 	New: func(conn *zklocks.Conn, path string, opts ...zklocks.Option) contract.Locker {
 		m := rwlock.New(conn, path, options(opts)...)
 		return contract.Locker{Locker: m.RLocker(), Block: m.Lock, Queue: m.Queue}

@@ -43,7 +43,7 @@ func TestDowngradeLetsReadersInAndNoWriter(t *testing.T) {
 		s.Must(h.Verify(s.Ctx))
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
-		if len(q) != 4 || q[0].Kind != observe.Read || q[2].Kind != observe.Write || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
+		if len(q) != 4 || q[0].Kind != observe.KindRead || q[2].Kind != observe.KindWrite || !q[0].Holding || !q[1].Holding || q[2].Holding || q[3].Holding {
 			s.Fatalf("queue %+v", q)
 		}
 		// The hold keeps its token; the member shows the node's, which is another node now.
@@ -359,7 +359,7 @@ func TestDowngradeWithAsMuchDataAsANodeMayHave(t *testing.T) {
 		s.Must(c.Downgrade(s.Ctx, h))
 		q, err := c.Queue(s.Ctx)
 		s.Must(err)
-		if len(q) != 1 || q[0].Kind != observe.Read || len(q[0].Data) != len(data) {
+		if len(q) != 1 || q[0].Kind != observe.KindRead || len(q[0].Data) != len(data) {
 			s.Errorf("in the queue: %d", len(q))
 		}
 		unlock(s, h)

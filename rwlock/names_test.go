@@ -42,7 +42,7 @@ func foreignNames(t *testing.T, names rwlock.Option, pattern string) {
 		for i, want := range []struct {
 			kind    observe.Kind
 			holding bool
-		}{{observe.Read, true}, {observe.Read, true}, {observe.Write, false}, {observe.Read, false}} {
+		}{{observe.KindRead, true}, {observe.KindRead, true}, {observe.KindWrite, false}, {observe.KindRead, false}} {
 			if q[i].Kind != want.kind || q[i].Holding != want.holding {
 				s.Errorf("member %d: %+v", i, q[i])
 			}

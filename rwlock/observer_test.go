@@ -33,7 +33,7 @@ func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
 		second, err := mu.RLock(s.Ctx)
 		s.Must(err)
 		a, b := contract.Next[observe.Granted](events, 2), contract.Of[observe.Granted](events)[0]
-		if b.Joined || !a.Joined || a.Lock != b.Lock || a.Token != second.Token() {
+		if b.Joined || !a.Joined || a.LockInfo != b.LockInfo || a.Token != second.Token() {
 			s.Errorf("%+v, then %+v", b, a)
 		}
 		s.Must(first.Release(s.Ctx))
@@ -199,14 +199,14 @@ func TestADowngradeEndsOneHoldAndBeginsAnother(t *testing.T) {
 			switch e := e.(type) {
 			case observe.Granted:
 				kinds = append(kinds, e.Kind)
-				if e.Joined != (e.Kind == observe.Read) || e.Token != h.Token() {
+				if e.Joined != (e.Kind == observe.KindRead) || e.Token != h.Token() {
 					s.Errorf("%+v", e)
 				}
 			case observe.Released:
 				kinds = append(kinds, "-"+e.Kind)
 			}
 		}
-		if len(kinds) != 4 || kinds[0] != observe.Write || kinds[1] != "-"+observe.Write || kinds[2] != observe.Read || kinds[3] != "-"+observe.Read {
+		if len(kinds) != 4 || kinds[0] != observe.KindWrite || kinds[1] != "-"+observe.KindWrite || kinds[2] != observe.KindRead || kinds[3] != "-"+observe.KindRead {
 			s.Errorf("granted and released (-): %v", kinds)
 		}
 		s.Empty()

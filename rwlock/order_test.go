@@ -255,9 +255,9 @@ func TestTheQueueTellsReadersAndWritersApart(t *testing.T) {
 			s.Fatalf("%d members of %d", len(q), readers+writers)
 		}
 		for i, m := range q {
-			kind := observe.Read
+			kind := observe.KindRead
 			if i >= readers {
-				kind = observe.Write
+				kind = observe.KindWrite
 			}
 			if m.Kind != kind || m.Holding != (i < readers) {
 				s.Errorf("member %d: %+v", i, m)

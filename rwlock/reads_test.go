@@ -49,8 +49,8 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			s.Is(h.Err(), zklocks.ErrReleased)
 			_, err = h.Multi(s.Ctx) // although the node still exists
 			s.Is(err, zklocks.ErrReleased)
-			if !h.Deadline().IsZero() || try.Deadline().IsZero() {
-				s.Errorf("deadlines: %v of the one that has ended, %v of the other", h.Deadline(), try.Deadline())
+			if !h.ValidUntil().IsZero() || try.ValidUntil().IsZero() {
+				s.Errorf("deadlines: %v of the one that has ended, %v of the other", h.ValidUntil(), try.ValidUntil())
 			}
 			unlock(s, try)
 		}
@@ -285,7 +285,7 @@ func TestAStormOfReadersDoesNotHoldAWriterUp(t *testing.T) {
 				q, err := w.Queue(s.Ctx)
 				s.Must(err)
 				for _, m := range q {
-					if m.Kind == observe.Write {
+					if m.Kind == observe.KindWrite {
 						return true
 					}
 				}
@@ -359,8 +359,8 @@ func TestTheLossOfTheNodeEndsAllThatShareIt(t *testing.T) {
 					s.Lost(done[i])
 					s.Is(context.Cause(ends[i]), zklocks.ErrLost)
 					s.Is(h.Err(), zklocks.ErrLost)
-					if !h.Deadline().IsZero() {
-						s.Errorf("a lost hold has a deadline: %v", h.Deadline())
+					if !h.ValidUntil().IsZero() {
+						s.Errorf("a lost hold has a deadline: %v", h.ValidUntil())
 					}
 					s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 				}

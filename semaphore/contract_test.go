@@ -23,7 +23,7 @@ func TestTwoOfThreePermitsOnRealServers(t *testing.T) { contract.RunReal(t, reci
 
 func recipe(n, permits int) contract.Recipe {
 	return contract.Recipe{
-		Package: "semaphore", Lock: "acquire", TryLock: "try acquire", Kind: observe.Permits,
+		Package: "semaphore", Lock: "acquire", TryLock: "try acquire", Kind: observe.KindPermits,
 		New: func(conn *zklocks.Conn, path string, common ...zklocks.Option) contract.Locker {
 			var opts []semaphore.Option
 			for _, o := range common {

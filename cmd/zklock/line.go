@@ -50,7 +50,7 @@ func (l *line) add(kind string, queue []zklocks.Member) {
 			l.Kind = "mixed" // they do not exclude each other
 		}
 		m := member{q.Holding, q.ReleaseRequested, kinds[q.Kind], 0, q.Since, sessionID(q.Session), q.Token, q.Path, string(q.Data)}
-		if q.Kind == observe.Permits {
+		if q.Kind == observe.KindPermits {
 			m.Permits = q.Permits
 		}
 		l.Members = append(l.Members, m)
@@ -61,7 +61,7 @@ func sessionID(id int64) string { return fmt.Sprintf("%#x", uint64(id)) }
 
 // kinds are the words of -json and of the table.
 var kinds = map[observe.Kind]string{
-	observe.Read: "read", observe.Write: "write", observe.Mutex: "lock", observe.Permits: "permit",
+	observe.KindRead: "read", observe.KindWrite: "write", observe.KindMutex: "lock", observe.KindPermits: "permit",
 }
 
 // look determines the kind of lock at a path from its nodes: each recipe ignores the nodes of the

@@ -104,7 +104,7 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 // its grant: the machine stood still, or the node was deleted.
 func (s *supervisor) known(group int) error {
 	s.guard.guards(group)
-	deadline := s.hold.Deadline()
+	deadline := s.hold.ValidUntil()
 	if deadline.IsZero() || !s.hold.Held() {
 		return fail(exitLost, "%s: %w; the command was not started", s.path, errGone)
 	}
@@ -135,7 +135,7 @@ func (s *supervisor) plan() {
 func (s *supervisor) look() time.Duration {
 	s.plan()
 	now := time.Now()
-	deadline := s.hold.Deadline()
+	deadline := s.hold.ValidUntil()
 	switch {
 	case deadline.IsZero() || !s.hold.Held():
 		// Another process may hold it already: the node was deleted, the server has ended the

@@ -26,7 +26,7 @@ func main() { crew.Main(lead, nil) }
 func walk(ctx context.Context, mu *reentrant.Mutex, n *crew.Node, by string, number int) error {
 	// The lock is ours already: one more hold, no request.
 	return zklocks.Do(ctx, mu.Lock, func(ctx context.Context, _ *zklocks.Hold) (err error) {
-		if n.By, n.Holds = by, mu.Holds(); n.Holds != number {
+		if n.By, n.Holds = by, mu.HoldCount(); n.Holds != number {
 			return fmt.Errorf("%s: %d holds, not %d", n.Name, n.Holds, number)
 		}
 		time.Sleep(100 * time.Millisecond) // the work

@@ -24,7 +24,7 @@ func (q *Queue) trace() *zkclient.Trace {
 			}
 		},
 		Orphan: func(n znode.Node, cause error) {
-			e := observe.Orphan{Lock: q.event([]znode.Node{n}, 0), Cause: cause}
+			e := observe.Orphan{LockInfo: q.event([]znode.Node{n}, 0), Cause: cause}
 			for _, o := range q.cfg.Observers {
 				if o.Orphan != nil {
 					o.Orphan(e)
@@ -35,9 +35,9 @@ func (q *Queue) trace() *zkclient.Trace {
 }
 
 // event is what every event of these nodes begins with.
-func (q *Queue) event(nodes []znode.Node, token int64) observe.Lock {
-	e := observe.Lock{Path: q.cfg.Path, Kind: q.observedKind(nodes[0]), Permits: 1, Node: nodes[0].Name, Token: token}
-	if e.Kind == observe.Permits {
+func (q *Queue) event(nodes []znode.Node, token int64) observe.LockInfo {
+	e := observe.LockInfo{Path: q.cfg.Path, Kind: q.observedKind(nodes[0]), Permits: 1, Node: nodes[0].Name, Token: token}
+	if e.Kind == observe.KindPermits {
 		e.Permits = len(nodes)
 	}
 	return e
@@ -47,13 +47,13 @@ func (q *Queue) event(nodes []znode.Node, token int64) observe.Lock {
 func (q *Queue) observedKind(n znode.Node) observe.Kind {
 	switch q.cfg.Names.mode(n.Kind) {
 	case Read:
-		return observe.Read
+		return observe.KindRead
 	case Permit:
-		return observe.Permits
+		return observe.KindPermits
 	case Mutex:
-		return observe.Mutex
+		return observe.KindMutex
 	}
-	return observe.Write
+	return observe.KindWrite
 }
 
 // queued is what observers were told of a waiter that has to wait.
@@ -76,9 +76,9 @@ func (w *waiter) tellAhead(ahead int) {
 	for _, o := range observers {
 		switch {
 		case first && o.Queued != nil:
-			o.Queued(observe.Queued{Lock: lock, Ahead: ahead})
+			o.Queued(observe.Queued{LockInfo: lock, Ahead: ahead})
 		case !first && o.Moved != nil:
-			o.Moved(observe.Moved{Lock: lock, Ahead: ahead})
+			o.Moved(observe.Moved{LockInfo: lock, Ahead: ahead})
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (q *Queue) tellLeft(nodes []znode.Node, token int64, was queued, cause erro
 	if was.since.IsZero() {
 		return
 	}
-	e := observe.Left{Lock: q.event(nodes, token), Waited: time.Since(was.since), Cause: cause}
+	e := observe.Left{LockInfo: q.event(nodes, token), Waited: time.Since(was.since), Cause: cause}
 	for _, o := range q.cfg.Observers {
 		if o.Left != nil {
 			o.Left(e)
@@ -108,7 +108,7 @@ type HoldEvents struct {
 	forget func() // takes back what waits for the loss of the grant
 
 	mu   sync.Mutex // not held while observers are told
-	lock observe.Lock
+	lock observe.LockInfo
 	held time.Time
 	over bool
 	// While a downgrade is told of, the end of the hold waits for it.
@@ -134,7 +134,7 @@ func (e *HoldEvents) Granted(g *Grant) {
 	g.events.Store(e)
 	joined := g.told.Swap(true)
 	e.tellGranted(observe.Granted{
-		Lock: e.lock, Waited: e.held.Sub(e.began),
+		LockInfo: e.lock, Waited: e.held.Sub(e.began),
 		Queued: !g.queued.since.IsZero() && !g.waited.Swap(true), Joined: joined,
 	})
 	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other
@@ -161,7 +161,7 @@ func (e *HoldEvents) Overdue(since time.Time) {
 		return
 	}
 	e.mu.Lock()
-	event := observe.Overdue{Lock: e.lock, Since: since}
+	event := observe.Overdue{LockInfo: e.lock, Since: since}
 	e.mu.Unlock()
 	for _, o := range e.queue.cfg.Observers {
 		if o.Overdue != nil {
@@ -184,14 +184,14 @@ func (e *HoldEvents) ended(end error) {
 	}
 }
 
-func (e *HoldEvents) tellEnd(lock observe.Lock, held time.Duration, end error) {
+func (e *HoldEvents) tellEnd(lock observe.LockInfo, held time.Duration, end error) {
 	lost := errors.Is(end, hold.ErrLost)
 	for _, o := range e.queue.cfg.Observers {
 		switch {
 		case lost && o.Lost != nil:
-			o.Lost(observe.Lost{Lock: lock, Held: held, Cause: end})
+			o.Lost(observe.Lost{LockInfo: lock, Held: held, Cause: end})
 		case !lost && o.Released != nil:
-			o.Released(observe.Released{Lock: lock, Held: held})
+			o.Released(observe.Released{LockInfo: lock, Held: held})
 		}
 	}
 }
@@ -214,10 +214,10 @@ func (e *HoldEvents) downgraded(n znode.Node) {
 	}
 	for _, o := range e.queue.cfg.Observers {
 		if o.Released != nil {
-			o.Released(observe.Released{Lock: before, Held: held})
+			o.Released(observe.Released{LockInfo: before, Held: held})
 		}
 	}
-	e.tellGranted(observe.Granted{Lock: after, Joined: true})
+	e.tellGranted(observe.Granted{LockInfo: after, Joined: true})
 	e.mu.Lock()
 	late := e.late
 	e.telling, e.late = false, nil

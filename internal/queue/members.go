@@ -98,7 +98,7 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 		b := r.blockers(line, m.First)
 		m.Holding = b.clear()
 		m.Path, m.Kind, m.Permits = q.path(m.First), q.observedKind(m.First), 1
-		if m.Kind == observe.Permits {
+		if m.Kind == observe.KindPermits {
 			m.Permits = m.Nodes
 		}
 		list[i] = m.Member

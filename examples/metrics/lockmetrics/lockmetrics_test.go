@@ -131,7 +131,7 @@ func TestBothCountRealTraffic(t *testing.T) {
 	}
 	<-lost.Fired()
 	for _, o := range []observe.Observer{prom, otel} { // a real one takes a session timeout
-		o.Overdue(observe.Overdue{Lock: observe.Lock{Path: root, Kind: observe.Mutex}})
+		o.Overdue(observe.Overdue{LockInfo: observe.LockInfo{Path: root, Kind: observe.KindMutex}})
 	}
 	// And one hold is lost.
 	queue, err := mu.Queue(t.Context())

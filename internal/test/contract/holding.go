@@ -40,15 +40,15 @@ func lasts(s *scene) {
 	c := s.client()
 	h := c.lock()
 	lost, ctx := h.Lost(), h.Context(s.Ctx)
-	if !h.Held() || h.Err() != nil || closed(lost) || ctx.Err() != nil || h.Deadline().IsZero() {
-		s.Errorf("held %v, %v, lost %v, context %v, deadline %v", h.Held(), h.Err(), closed(lost), ctx.Err(), h.Deadline())
+	if !h.Held() || h.Err() != nil || closed(lost) || ctx.Err() != nil || h.ValidUntil().IsZero() {
+		s.Errorf("held %v, %v, lost %v, context %v, deadline %v", h.Held(), h.Err(), closed(lost), ctx.Err(), h.ValidUntil())
 	}
 	s.Must(h.Verify(s.Ctx))
 
 	s.unlock(h)
 	s.EmptyNow()
-	if h.Held() || closed(lost) || closed(h.Lost()) || !h.Deadline().IsZero() {
-		s.Errorf("after the release: held %v, lost %v, deadline %v", h.Held(), closed(lost), h.Deadline())
+	if h.Held() || closed(lost) || closed(h.Lost()) || !h.ValidUntil().IsZero() {
+		s.Errorf("after the release: held %v, lost %v, deadline %v", h.Held(), closed(lost), h.ValidUntil())
 	}
 	s.Is(h.Err(), zklocks.ErrReleased)
 	for _, ctx := range []context.Context{ctx, h.Context(s.Ctx)} {
@@ -328,7 +328,7 @@ func queueTells(s *scene) {
 		s.Errorf("in line since %v and %v, want %v and %v", q[1].Since, q[2].Since, a.Began, b.Began)
 	}
 	permits, blocks := 1, cmp.Or(s.r.Block, s.r.Kind)
-	if s.r.Kind == observe.Permits {
+	if s.r.Kind == observe.KindPermits {
 		permits = s.r.Nodes
 	}
 	for i, c := range []*client{first, second, third} {

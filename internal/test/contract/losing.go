@@ -40,7 +40,7 @@ func (s *scene) over(h *zklocks.Hold, ctx context.Context) {
 	if h.Err() != nil && !errors.Is(context.Cause(ctx), h.Err()) {
 		s.Errorf("it was lost by %v, says its context, and by %v, says the hold", context.Cause(ctx), h.Err())
 	}
-	if d := h.Deadline(); !d.IsZero() {
+	if d := h.ValidUntil(); !d.IsZero() {
 		s.Errorf("a lost hold has a deadline: %v", d)
 	}
 	s.Is(h.Verify(s.Ctx), zklocks.ErrLost)
@@ -223,18 +223,18 @@ func tellsTheDeadline(s *scene) {
 	conn, p := s.BehindFor(timeout)
 	c := s.with(conn, p)
 	h := c.lock()
-	first := h.Deadline()
+	first := h.ValidUntil()
 	if left := time.Until(first); left <= 0 || left > timeout {
 		s.Errorf("%v are left", left)
 	}
-	test.Eventually(s, soon, "a heartbeat moves the deadline", func() bool { return h.Deadline().After(first) })
+	test.Eventually(s, soon, "a heartbeat moves the deadline", func() bool { return h.ValidUntil().After(first) })
 	p.Mute()
-	last := h.Deadline()
+	last := h.ValidUntil()
 	s.Lost(h.Lost())
 	if at := time.Now(); last.IsZero() || at.Before(last) || s.Virtual() && at.After(last) {
 		s.Errorf("lost %v before its deadline, %v", last.Sub(at), last)
 	}
-	if d := h.Deadline(); !d.IsZero() {
+	if d := h.ValidUntil(); !d.IsZero() {
 		s.Errorf("a lost hold has a deadline: %v", d)
 	}
 	p.Unmute()
@@ -242,7 +242,7 @@ func tellsTheDeadline(s *scene) {
 
 	released := s.client().lock()
 	s.unlock(released)
-	if d := released.Deadline(); !d.IsZero() {
+	if d := released.ValidUntil(); !d.IsZero() {
 		s.Errorf("a released hold has a deadline: %v", d)
 	}
 }

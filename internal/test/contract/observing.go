@@ -36,10 +36,10 @@ func (c *client) observed() *Events {
 }
 
 // about asserts the fields that each event of a Lock has.
-func (s *scene) about(l observe.Lock, token int64) {
+func (s *scene) about(l observe.LockInfo, token int64) {
 	s.Helper()
 	permits := 1
-	if s.r.Kind == observe.Permits {
+	if s.r.Kind == observe.KindPermits {
 		permits = s.r.Nodes
 	}
 	if l.Path != s.Path || l.Kind != s.r.Kind || l.Permits != permits || !strings.HasPrefix(l.Node, "_c_") || l.Token != token {
@@ -60,7 +60,7 @@ func observedFree(s *scene) {
 	slow.Release()
 	h := a.Granted()
 	g := Next[observe.Granted](events, 1)
-	s.about(g.Lock, h.Token())
+	s.about(g.LockInfo, h.Token())
 	if g.Joined || g.Queued {
 		s.Errorf("granted: %+v", g)
 	}
@@ -71,7 +71,7 @@ func observedFree(s *scene) {
 	s.unlock(h)
 	most := time.Since(answered)
 	r := Next[observe.Released](events, 1)
-	s.about(r.Lock, h.Token())
+	s.about(r.LockInfo, h.Token())
 	s.Lasted("the hold", r.Held, least, most)
 	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 	h, err := c.TryLock(s.Ctx)
@@ -101,12 +101,12 @@ func observedWait(s *scene) {
 	}
 	c.catchUp() // it watches the one in front
 	d.Stop()
-	if m := Next[observe.Moved](events, 1); m.Ahead != s.ahead(2) || m.Lock != q.Lock {
+	if m := Next[observe.Moved](events, 1); m.Ahead != s.ahead(2) || m.LockInfo != q.LockInfo {
 		s.Errorf("%+v, want %d ahead", m, s.ahead(2))
 	}
 	c.catchUp()
 	b.Stop()
-	if m := Next[observe.Moved](events, 2); m.Ahead != s.ahead(1) || m.Lock != q.Lock {
+	if m := Next[observe.Moved](events, 2); m.Ahead != s.ahead(1) || m.LockInfo != q.LockInfo {
 		s.Errorf("%+v, want %d ahead", m, s.ahead(1))
 	}
 	a.Waits()
@@ -114,9 +114,9 @@ func observedWait(s *scene) {
 	least := time.Since(began)
 	s.unlock(h)
 	got := a.Granted()
-	s.about(q.Lock, got.Token())
+	s.about(q.LockInfo, got.Token())
 	g := Next[observe.Granted](events, 1)
-	if g.Joined || !g.Queued || g.Lock != q.Lock {
+	if g.Joined || !g.Queued || g.LockInfo != q.LockInfo {
 		s.Errorf("granted after %v: %+v", least, g)
 	}
 	s.Lasted("the wait", g.Waited, least, a.At.Sub(a.Began))
@@ -142,7 +142,7 @@ func observedQuitter(s *scene) {
 	a.Stop()
 	l := Next[observe.Left](events, 1)
 	s.Is(l.Cause, context.Canceled)
-	if l.Lock != q.Lock {
+	if l.LockInfo != q.LockInfo {
 		s.Errorf("%+v after %+v, %v", l, q, waited)
 	}
 	s.Lasted("the wait", l.Waited, waited, a.At.Sub(a.Began))
@@ -163,7 +163,7 @@ func observedRequeue(s *scene) {
 		away(c)
 		again := Next[observe.Queued](events, 2)
 		l := Next[observe.Left](events, 1)
-		if l.Lock != before.Lock || again.Node == before.Node || again.Token <= before.Token || l.Cause == nil {
+		if l.LockInfo != before.LockInfo || again.Node == before.Node || again.Token <= before.Token || l.Cause == nil {
 			s.Errorf("%+v, %+v, %+v", before, l, again)
 		}
 		s.unlock(h)
@@ -192,7 +192,7 @@ func observedLoss(s *scene) {
 		loss.lose(c)
 		s.Lost(lost)
 		l := Next[observe.Lost](events, 1)
-		s.about(l.Lock, h.Token())
+		s.about(l.LockInfo, h.Token())
 		s.Is(l.Cause, zklocks.ErrLost)
 		if !strings.Contains(l.Cause.Error(), loss.why) || l.Held <= 0 {
 			s.Errorf("%+v, want a cause that says %q", l, loss.why)
@@ -216,7 +216,7 @@ func observedLateLoss(s *scene) {
 	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	s.Is(h.Release(s.Ctx), zklocks.ErrReleased)
 	l := Next[observe.Lost](events, 1)
-	s.about(l.Lock, h.Token())
+	s.about(l.LockInfo, h.Token())
 	s.Is(l.Cause, zklocks.ErrLost)
 	events.Balanced()
 }
@@ -239,7 +239,7 @@ func observedOrphan(s *scene) {
 	s.Empty()
 	o := Next[observe.Orphan](events, s.r.Nodes)
 	if s.r.Nodes == 1 {
-		s.about(o.Lock, 0) // no process knows its token
+		s.about(o.LockInfo, 0) // no process knows its token
 	}
 	nodes := make(map[string]bool)
 	for _, o := range Of[observe.Orphan](events) {

@@ -68,8 +68,8 @@ func (s *scene) lives(h *zklocks.Hold, err error) {
 	if errors.Is(err, zklocks.ErrLost) || errors.Is(err, zklocks.ErrReleased) {
 		s.Errorf("the hold has not ended: %v", err)
 	}
-	if !h.Held() || h.Err() != nil || h.Deadline().IsZero() {
-		s.Errorf("held %v, %v, deadline %v", h.Held(), h.Err(), h.Deadline())
+	if !h.Held() || h.Err() != nil || h.ValidUntil().IsZero() {
+		s.Errorf("held %v, %v, deadline %v", h.Held(), h.Err(), h.ValidUntil())
 	}
 	s.Must(h.Verify(s.Ctx))
 }

@@ -42,7 +42,7 @@ type held interface {
 	Lost() <-chan struct{}
 	ReleaseRequested() <-chan struct{}
 	Err() error
-	Deadline() time.Time
+	ValidUntil() time.Time
 	Context(context.Context) context.Context
 	Token() int64
 	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)

@@ -143,7 +143,7 @@ func rw(m *rwlock.RWMutex, path string) *lock {
 
 func mutex(m *reentrant.Mutex, path string) *lock {
 	after := func(w *worker) {
-		if n := m.Holds(); n != 0 {
+		if n := m.HoldCount(); n != 0 {
 			w.world.complain("%s: the goroutine of %s has %d holds after the last release", path, w.who, n)
 		}
 	}

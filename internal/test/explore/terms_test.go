@@ -72,7 +72,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 	panicked, err := r.run()
 	r.over.Store(true)
 	w.world.candidates(l.path, -1)
-	if s := r.election.Status(); s.State != leader.Follower {
+	if s := r.election.Status(); s.State != leader.StateFollower {
 		r.bad("Run has returned, and Status says %v", s.State)
 	}
 	if r.last != nil {
@@ -146,7 +146,7 @@ func (r *reign) lead(ctx context.Context, h *zklocks.Hold) (err error) {
 	if !r.chance(3) {
 		t.look()
 	}
-	r.safe = h.Deadline()
+	r.safe = h.ValidUntil()
 	after := r.world.leave(t.stay)
 	defer func() {
 		after(false)
@@ -183,7 +183,7 @@ func (r *reign) campaigns(t *tenure, term int64, failed bool) {
 	if failed && (!open(t.ReleaseRequested()) || r.world.isTainted(t.stay)) {
 		return // it was told to stop at that instant
 	}
-	if pauses := s == leader.Follower; pauses != failed {
+	if pauses := s == leader.StateFollower; pauses != failed {
 		r.bad("its function has failed: %v, and then its state is %v", failed, s)
 	}
 }
@@ -193,9 +193,9 @@ func (r *reign) status(h *zklocks.Hold) {
 	before := h.Held()
 	s := r.election.Status().State
 	switch after := h.Held(); {
-	case after && s != leader.Leader:
+	case after && s != leader.StateLeader:
 		r.bad("it leads, and Status says %v", s)
-	case !before && s != leader.Overdue:
+	case !before && s != leader.StateOverdue:
 		r.bad("its term is lost, and Status says %v", s)
 	}
 }

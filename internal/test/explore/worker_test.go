@@ -329,7 +329,7 @@ func (t *tenure) dwell(d time.Duration) {
 func (t *tenure) awaitDeadlines(d time.Duration) {
 	news, over := listen(t, t.random), time.Now().Add(d)
 	for {
-		deadline := t.Deadline()
+		deadline := t.ValidUntil()
 		next := deadline.Add(time.Microsecond)
 		if deadline.IsZero() || next.After(over) {
 			next = over
@@ -784,7 +784,7 @@ func (t *tenure) act(ctx context.Context, r *rand.Rand) {
 	case 0:
 		t.Held()
 	case 1:
-		t.Deadline()
+		t.ValidUntil()
 	case 2:
 		_ = t.Context(ctx).Err()
 	case 3:

@@ -47,11 +47,11 @@ func mutexes(conn *zklocks.Conn, j *job) func(*worker, int) {
 			w.look(h)
 			last = r.again(h, w.random.IntN(4))
 		})
-		if n := m.Holds(); n != 1 {
+		if n := m.HoldCount(); n != 1 {
 			w.wrong(fmt.Sprintf("the goroutine has %d holds, not 1", n))
 		}
 		w.release(last)
-		if n := m.Holds(); n != 0 {
+		if n := m.HoldCount(); n != 0 {
 			w.wrong(fmt.Sprintf("the goroutine has %d holds after the last release", n))
 		}
 	}
@@ -113,7 +113,7 @@ func (r *recursion) join(outer *zklocks.Hold) {
 			w.count("joined")
 			span := r.begin(history.Exclusive, 0)
 			r.visit.again()
-			if n := r.mutex.Holds(); n != 1 {
+			if n := r.mutex.HoldCount(); n != 1 {
 				w.wrong(fmt.Sprintf("who joins has %d holds, not 1", n))
 			}
 			span.End()

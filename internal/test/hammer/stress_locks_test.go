@@ -183,7 +183,7 @@ func mutexKind(conn *zklocks.Conn, name string, path int) lockKind {
 			g := &anyHold{holdMethods: h, claims: one(path, history.Exclusive, 0), give: h.Release}
 			g.more = func(t *stressHold) { t.reenter(m, h) }
 			g.after = func() {
-				if n := m.Holds(); n != 0 {
+				if n := m.HoldCount(); n != 0 {
 					w.wrong(fmt.Sprintf("the goroutine has %d holds after the last release", n))
 				}
 			}

@@ -42,7 +42,7 @@ func TestCredentialsDoNotTouchTheSession(t *testing.T) {
 		former, err := rwlock.New(locks.On(conn), "/lock").Lock(t.Context())
 		must(err)
 		follower.Kill()
-		deadline := former.Deadline()
+		deadline := former.ValidUntil()
 		next, err := rwlock.New(locks.On(witness), "/lock").Lock(t.Context())
 		must(err)
 		if former.Held() {

@@ -34,12 +34,12 @@ const (
 
 // story is what the processes do. The lock is granted in the order of begins, readers together.
 var story = []process{
-	{name: "web1", kind: observe.Read, begins: 0, works: 5 * time.Second},
-	{name: "web2", kind: observe.Read, begins: time.Second, works: 6 * time.Second},
-	{name: "index", kind: observe.Write, begins: 3 * time.Second, works: time.Hour, cut: cutAt},
-	{name: "web3", kind: observe.Read, begins: 5 * time.Second, works: 5 * time.Second},
-	{name: "web4", kind: observe.Read, begins: 11 * time.Second, works: 6 * time.Second},
-	{name: "report", kind: observe.Write, begins: 13 * time.Second, works: 3 * time.Second},
+	{name: "web1", kind: observe.KindRead, begins: 0, works: 5 * time.Second},
+	{name: "web2", kind: observe.KindRead, begins: time.Second, works: 6 * time.Second},
+	{name: "index", kind: observe.KindWrite, begins: 3 * time.Second, works: time.Hour, cut: cutAt},
+	{name: "web3", kind: observe.KindRead, begins: 5 * time.Second, works: 5 * time.Second},
+	{name: "web4", kind: observe.KindRead, begins: 11 * time.Second, works: 6 * time.Second},
+	{name: "report", kind: observe.KindWrite, begins: 13 * time.Second, works: 3 * time.Second},
 }
 
 // A process takes the lock once. What follows works is what has become of it.
@@ -95,7 +95,7 @@ func play(t *testing.T, v venue.Venue) []process {
 		all.Go(func() {
 			time.Sleep(p.begins) // virtual: when it comes
 			take := lock.RLock
-			if p.kind == observe.Write {
+			if p.kind == observe.KindWrite {
 				take = lock.Lock
 			}
 			err := zklocks.Do(t.Context(), take, func(ctx context.Context, _ *zklocks.Hold) error {
