@@ -145,13 +145,13 @@ bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and it
 	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }
 	BENCH=$(BENCH) BENCH_REPORT='$(CURDIR)/docs' $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
 
-lint: ## gofmt, the words of comments, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
+lint: ## gofmt, the style of texts, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
 	@GO="$(GO)" scripts/lint.sh
 
 zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set
 	@scripts/zookeeper.sh
 
-metrics: ## print lines by package, types, functions and depth of one Lock, words of the documents
+metrics: ## print lines by package, types, functions and depth of one Lock
 	@$(GO) run ./internal/test/metrics
 
 binaries: ## build zklock for Linux and macOS, reproducibly, into bin/release; CHECK=1: twice, and compare

@@ -43,10 +43,9 @@
 //
 // # What is not guaranteed
 //
-// That only one process acts as the leader. The function of a lost term may go on: a process that
-// was stopped, or one whose function ignores the end of its context. Of the latter the [Status]
-// tells, which is [StateOverdue], and observers hear of it (observe.Overdue). Leave what must not happen
-// twice to Hold.Multi, or have the store compare Hold.Token.
+// That only one process acts as the leader. The function of a lost term may continue: its process
+// was paused, or the function ignores the cancellation of its context. In that case [Status] reports
+// [StateOverdue]. Do what must not happen twice by Hold.Multi, or have the store compare Hold.Token.
 //
 // The leader that is shown may not lead yet, or not any more: its node is first in the queue, and
 // it has not heard of that, or it has died and its session has not expired.

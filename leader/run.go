@@ -26,9 +26,9 @@ import (
 //
 // Run resigns when lead has returned, and not before: no other process leads meanwhile, unless the
 // term is lost. It waits for the server's answer, also after ctx was canceled, but no longer than
-// the session lives. If lead goes on after its term was lost, Run waits for it and campaigns no
-// more; [Election.Status] is then [StateOverdue], and observers get an Overdue event (package observe)
-// for each session timeout that passes.
+// the session lives. If lead has not returned when its term is lost, Run waits for it and campaigns
+// no more; [Election.Status] is then [StateOverdue], and observers get an Overdue event (package
+// observe) for each session timeout that passes.
 //
 // Run always returns an error. Every error of [Election.Campaign] is final: ctx's error;
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also that to

@@ -1,5 +1,5 @@
 // Metrics prints how large the house is: lines by package, the types, functions and depth of one
-// Lock without contention, and the words of the documents.
+// Lock without contention.
 //
 //	go run ./internal/test/metrics
 package main
@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/zklocks/zklocks/internal/test/patch"
 )
@@ -41,10 +40,7 @@ func run() error {
 	if err := lines(root); err != nil {
 		return err
 	}
-	if err := oneLock(root); err != nil {
-		return err
-	}
-	return words(root)
+	return oneLock(root)
 }
 
 // sources are the files of a package, without its tests.
@@ -140,32 +136,4 @@ func recording(file string, src []byte) (pkg string, out []byte, err error) {
 		}
 	}
 	return f.Name.Name, out, nil
-}
-
-func isWordy(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-func words(root string) error {
-	total := 0
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			return err
-		}
-		for _, f := range files {
-			text, err := os.ReadFile(f)
-			if err != nil {
-				return err
-			}
-			n := 0
-			for _, word := range bytes.Fields(text) {
-				if bytes.ContainsFunc(word, isWordy) { // the bars of a table are no words
-					n++
-				}
-			}
-			total += n
-			fmt.Printf("%6d words  %s\n", n, strings.TrimPrefix(f, root+"/"))
-		}
-	}
-	fmt.Printf("%6d words of documents\n", total)
-	return nil
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
-	"path"
 	"slices"
-	"strings"
 )
 
-// A testFile is what is looked through for sleeps.
+// A testFile is a parsed file of tests.
 type testFile struct {
 	name  string
 	files *token.FileSet
@@ -18,10 +17,10 @@ type testFile struct {
 // sleepers are the functions of package time that let time pass.
 var sleepers = []string{"Sleep", "After", "NewTimer"}
 
-// sleep looks for tests that let real time pass and do not say why: each call of a sleeper has a
-// comment behind it or in the line above, unless it is the limit of a wait, or is written inside a
-// bubble, in which time is virtual. tests are those of one directory.
-func (g *group) sleep(tests []testFile) {
+// sleeps finds the tests of a directory that let real time pass and do not say why: each call of a
+// sleeper has a comment behind it or in the line above, unless it is the limit of a wait, or is
+// written inside a bubble, in which time is virtual.
+func sleeps(tests []testFile) (findings []string) {
 	bubbles := bubblesOf(tests)
 	for _, f := range tests {
 		limits := limitsOf(f)
@@ -37,15 +36,16 @@ func (g *group) sleep(tests []testFile) {
 			}
 			if name, of := callee(call); of == "time" && slices.Contains(sleepers, name) && !limits[call] {
 				if line := f.files.Position(call.Pos()).Line; !commented[line] {
-					g.add(f.name, line, "time."+name+" does not say why real time passes")
+					findings = append(findings, fmt.Sprintf("%s:%d: time.%s does not say why real time passes", f.name, line, name))
 				}
 			}
 			return !opens(call, bubbles)
 		})
 	}
+	return findings
 }
 
-// limitsOf are the calls that end a wait for another thing: a case of a select that does something
+// limitsOf returns the calls that limit a wait: a case of a select that does something
 // about it, and a timer whose Stop is deferred in the next line.
 func limitsOf(f testFile) map[ast.Node]bool {
 	limits := make(map[ast.Node]bool)
@@ -122,12 +122,4 @@ func takesFunc(fn *ast.FuncDecl) bool {
 		_, ok := p.Type.(*ast.FuncType)
 		return ok
 	})
-}
-
-// test notes a parsed file for sleep if it is a test.
-func (t *tally) test(f testFile) {
-	if strings.HasSuffix(f.name, "_test.go") {
-		dir := path.Dir(f.name)
-		t.tests[dir] = append(t.tests[dir], f)
-	}
 }

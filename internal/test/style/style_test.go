@@ -1,0 +1,131 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+)
+
+func TestPhrasesAndWidth(t *testing.T) {
+	wide := "// " + strings.Repeat("x", 98) + "\n"
+	full := "\t// " + strings.Repeat("ü", 93) + "\n" // 100 columns
+	got, err := read(fstest.MapFS{
+		"a.go": {Data: []byte("//go:build !" + strings.Repeat("x", 100) + "\n\n" +
+			"// Package a is Told of news, for\n// ever; TestBeside is a name.\npackage a\n\n" + wide +
+			"var x = \"beside\" // the latter\n")},
+		"a_test.go":       {Data: []byte("/* hears\nof */\npackage a\n\nfunc f() {\n" + full + full[:len(full)-1] + "ü\n}\n")},
+		"q/q.go":          {Data: []byte("package q // one thing\n\nvar Y = 1 " + wide)},
+		"a/testdata/a.go": {Data: []byte("package a // beside\n")},
+		".hidden/a.go":    {Data: []byte("package a // beside\n")},
+		"docs/guide.md":   {Data: []byte("# Beside\n\nthe node of which\n")},
+		"docs/data.txt":   {Data: []byte("beside\n")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{
+		"a.go":          {`a.go:3: "is Told"`, `a.go:3: "news"`, `a.go:3: "for ever"`, `a.go:8: "the latter"`},
+		"a_test.go":     {`a_test.go:1: "hears of"`},
+		"docs/guide.md": {`docs/guide.md:1: "Beside"`, `docs/guide.md:3: "of which"`},
+	}
+	if !maps.EqualFunc(got.phrases, want, slices.Equal) {
+		t.Errorf("got %q, want %q", got.phrases, want)
+	}
+	wideWant := []string{"a.go:7: a comment of 101 columns, the limit is 100", "a_test.go:7: a comment of 101 columns, the limit is 100"}
+	if !slices.Equal(got.others, wideWant) {
+		t.Errorf("got %q, want %q", got.others, wideWant)
+	}
+}
+
+// A limit may fall and never rises; a limit that is too high is a finding, too.
+func TestLimitsOnlyFall(t *testing.T) {
+	root := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("more.md", "beside, beside")
+	write("fewer.md", "beside")
+	write(limitsFile, "3 fewer.md\n1 gone.md\n1 more.md\n")
+	want := []string{
+		`more.md:1: "beside"`, `more.md:1: "beside"`, "more.md: 2 phrases to rewrite, the limit is 1",
+		"fewer.md: the limit can fall from 3 to 1: go run ./internal/test/style -write",
+		"gone.md: the limit can fall from 1 to 0: go run ./internal/test/style -write",
+	}
+	for _, write := range []bool{false, true} {
+		got, err := check(root, write)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("write %v: got %q, %v, want %q", write, got, err, want)
+		}
+		want = want[:3]
+	}
+	if text, err := os.ReadFile(filepath.Join(root, limitsFile)); err != nil || string(text) != "1 fewer.md\n1 more.md\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A test that lets real time pass says why. Limits of waits need no reason, nor does virtual time.
+func TestSleeps(t *testing.T) {
+	tree := fstest.MapFS{
+		"a.go": {Data: []byte("package a\n\nfunc f() { time.Sleep(1) }\n")},
+		"a_test.go": {Data: []byte(`package a
+
+func TestA(t *testing.T) {
+	time.Sleep(1)
+	time.Sleep(1) // real: a reason
+	// real: a reason
+	time.Sleep(1)
+
+	time.Sleep(1)
+	<-time.After(1)
+	select {
+	case <-time.After(1):
+	case <-time.After(2):
+		t.Fatal("late")
+	}
+	pause := time.NewTimer(1)
+	<-pause.C
+	late := time.NewTimer(1)
+	defer late.Stop()
+}
+`)},
+		"b_test.go": {Data: []byte(`package a
+
+func bubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+
+func outer(t *testing.T, f func(t *testing.T)) { bubble(t, f) }
+
+func TestB(t *testing.T) {
+	outer(t, func(t *testing.T) { time.Sleep(1) })
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) { time.Sleep(1) })
+	venue.Both(t, func(t *testing.T, v venue.Venue) { time.Sleep(1) })
+}
+`)},
+		"b/b_test.go": {Data: []byte("package b\n\nfunc TestB(t *testing.T) { bubble(t, func(t *testing.T) { time.Sleep(1) }) }\n")},
+	}
+	got, err := read(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var places []string
+	for _, place := range got.others {
+		places = append(places, strings.TrimSuffix(place, " does not say why real time passes"))
+	}
+	want := []string{
+		"a_test.go:4: time.Sleep", "a_test.go:9: time.Sleep", "a_test.go:10: time.After", "a_test.go:12: time.After",
+		"a_test.go:16: time.NewTimer", "b_test.go:10: time.Sleep", "b/b_test.go:3: time.Sleep",
+	}
+	if !slices.Equal(places, want) {
+		t.Errorf("got %q, want %q", places, want)
+	}
+}
