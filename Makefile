@@ -78,7 +78,7 @@ interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Loc
 	@scripts/peers.sh
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
 
-versions: zookeeper ## run the scenarios, takeover and interop on ZooKeeper 3.4, 3.8 and 3.9, Curator 5.4 and 5.7, kazoo 2.8 and 2.9; the table in docs/versions.md
+versions: zookeeper ## run the scenarios, takeover and interop on ZooKeeper 3.4, 3.8 and 3.9, Curator 5.4 and 5.7, kazoo 2.8 and 2.9; the table in docs/reference/versions.md
 	@scripts/peers.sh
 	@GO="$(GO)" scripts/versions.sh
 
@@ -141,9 +141,9 @@ bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allo
 	@$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m \
 		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/liveness ./internal/wire
 
-bench-report: zookeeper ## bench and bench-local, into docs/benchmarks.md and its charts
-	@$(MAKE) -s bench-local > docs/benchmarks-local.txt || { cat docs/benchmarks-local.txt; exit 1; }
-	BENCH=$(BENCH) BENCH_REPORT='$(CURDIR)/docs' $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
+bench-report: zookeeper ## bench and bench-local, into docs/maintainers/benchmarks.md and its charts
+	@$(MAKE) -s bench-local > docs/maintainers/benchmarks-local.txt || { cat docs/maintainers/benchmarks-local.txt; exit 1; }
+	BENCH=$(BENCH) BENCH_REPORT='$(CURDIR)/docs/maintainers' $(GO) test -count=1 -timeout 180m -v -run 'TestBench$$' ./internal/test/bench
 
 lint: ## gofmt, the style of texts, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
 	@GO="$(GO)" scripts/lint.sh

@@ -269,7 +269,7 @@ func TestABadPathInAnError(t *testing.T) {
 	})
 }
 
-// docs/guarantees.md: "A right is missing: zk.ErrNoAuth, which names the right."
+// docs/reference/failures.md: "A right is missing: zk.ErrNoAuth, which names the right."
 func TestVerifyAndMultiNameTheRight(t *testing.T) {
 	inPair(t, func(p *pair) {
 		lock := p.lock(0, zklocks.WithACL(zk.WorldACL(zk.PermAll&^zk.PermRead)))

@@ -60,7 +60,7 @@
 //   - no other program deletes its node: then the next caller is granted the lock at once, and the
 //     holder learns of it a moment later.
 //
-// docs/guarantees.md in the repository has a row for each failure.
+// docs/reference/failures.md in the repository has a row for each failure.
 //
 // # What is not guaranteed
 //

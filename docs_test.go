@@ -55,11 +55,11 @@ func TestReadmeShowsAnExample(t *testing.T) {
 	}
 }
 
-// The method of from-curator.md can be pasted, too; its imports are known from its calls.
+// The method of curator-map.md can be pasted, too; its imports are known from its calls.
 func TestTheMethodForCuratorUsersCompiles(t *testing.T) {
-	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/from-curator.md"), -1)
+	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/reference/curator-map.md"), -1)
 	if len(blocks) != 1 {
-		t.Fatalf("docs/from-curator.md has %d blocks of Go, want 1", len(blocks))
+		t.Fatalf("docs/reference/curator-map.md has %d blocks of Go, want 1", len(blocks))
 	}
 	imports := `import ("context"; "time"; "github.com/zklocks/zklocks"; "github.com/zklocks/zklocks/reentrant")`
 	vet(t, "package pasted\n"+imports+"\n"+blocks[0][1]+"\nvar _ = run\n")
@@ -138,7 +138,7 @@ var (
 	scheme    = regexp.MustCompile(`^[a-z]+:`)
 	heading   = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	markup    = regexp.MustCompile("`|\\*|\\[|\\]\\([^)]*\\)")
-	documents = []string{"*.md", "docs/*.md"}
+	documents = []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"}
 )
 
 // slug is the anchor that forges make of a heading.
@@ -260,7 +260,7 @@ func testsIn(t *testing.T, line string) int {
 // Each row of the table of faults ends with a test that exists, or with why there is none.
 func TestTheTestsOfFaultsExist(t *testing.T) {
 	rows, tests := 0, 0
-	for line := range strings.Lines(read(t, "docs/faults.md")) {
+	for line := range strings.Lines(read(t, "docs/maintainers/faults.md")) {
 		line = strings.TrimSpace(line)
 		known := testsIn(t, line)
 		tests += known
@@ -281,7 +281,7 @@ func TestTheTestsOfFaultsExist(t *testing.T) {
 
 // Each row of the table who excludes whom ends with a test.
 func TestTheTestsOfExclusionExist(t *testing.T) {
-	_, text, _ := strings.Cut(read(t, "docs/wire-format.md"), "\n## Who excludes whom\n")
+	_, text, _ := strings.Cut(read(t, "docs/reference/wire-format.md"), "\n## Who excludes whom\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	rows := 0
 	for line := range strings.Lines(text) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Releases the module and its nested modules together, under one version. docs/releasing.md is the checklist around it.
+# Releases the module and its nested modules together, under one version. docs/maintainers/releasing.md is the checklist around it.
 #
 #   release.sh prepare v0.1.0   writes the version into CHANGELOG.md and the nested modules, to be committed
 #   release.sh check v0.1.0     checks the commit, and prints the commands that tag it
@@ -61,7 +61,8 @@ check() {
 		grep -qE "^(require)?[[:space:]]+$library $version\$" "$dir/go.mod" || wrong "$dir/go.mod does not require $library $version"
 		[ ! -e "$dir/go.work" ] || grep -qF "replace $library $version =>" "$dir/go.work" || wrong "$dir/go.work does not replace $library $version"
 	done
-	for page in *.md docs/*.md; do
+	for page in *.md docs/*.md docs/*/*.md; do
+		[ -e "$page" ] || continue
 		! tr '\n' ' ' <"$page" | grep -q 'version is tagged yet\|until there is a first one' || wrong "$page says that no version is tagged"
 	done
 	return $failed

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests that meet a server or a peer on each version that Debian has, and writes the table in docs/versions.md.
+# Runs the tests that meet a server or a peer on each version that Debian has, and writes the table in docs/reference/versions.md.
 # DIR (default: bin/versions) is where the versions are unpacked that are not installed. It goes through all, then fails
 # if a test did.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-go=${GO:-go} dir=${DIR:-$PWD/bin/versions} page=docs/versions.md failed=0
+go=${GO:-go} dir=${DIR:-$PWD/bin/versions} page=docs/reference/versions.md failed=0
 export ZKLOCKS_REAL=1 INTEROP=1
 # What selects a version is set here, or all rows would be of the same one.
 unset ZK_SERVERS ZK_HOME ZOOKEEPER_HOME CURATOR_HOME KAZOO_HOME

@@ -6,7 +6,7 @@
 //	zklock ls /jobs/nightly
 //	zklock dev
 //
-// `zklock help` has more; docs/zklock.md describes what happens when a lock is lost.
+// `zklock help` has more; docs/reference/zklock.md describes what happens when a lock is lost.
 package main
 
 import (

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// docs/guarantees.md promises that the loss of a lock is reported to a holder between 2T/5 and 3T/4
+// docs/explain/how-loss-is-detected.md promises that the loss of a lock is reported to a holder
+// between 2T/5 and 3T/4
 // after the last answer. The answers are those to heartbeats and to the client's own pings, which
 // it sends every T/3, with every phase between the two.
 func TestWhenALossIsTold(t *testing.T) {

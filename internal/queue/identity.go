@@ -9,7 +9,7 @@ import (
 )
 
 // identity is what a node contains unless WithData says otherwise: the process that created it, for
-// a person who looks at the queue. docs/wire-format.md describes it.
+// a person who looks at the queue. docs/reference/wire-format.md describes it.
 type identity struct {
 	Host string `json:"host,omitempty"`
 	Pid  int    `json:"pid"`

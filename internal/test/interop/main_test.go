@@ -5,7 +5,7 @@
 //
 // Curator and kazoo take part with INTEROP=1, as in make interop, which installs them; without it
 // their tests are skipped, so that a run of all tests does the same on every machine.
-// docs/wire-format.md describes the nodes of both sides.
+// docs/reference/wire-format.md describes the nodes of both sides.
 package interop
 
 import (

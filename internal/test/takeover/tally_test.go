@@ -73,7 +73,7 @@ func (y *tally) eventTimes(what string, n int) {
 
 func row(what string, timeout time.Duration) string { return fmt.Sprintf("%s | %v", what, timeout) }
 
-// print shows all of it, as a table for docs/testing.md.
+// print shows all of it, as a table for docs/maintainers/testing.md.
 func (y *tally) print(t *testing.T) {
 	t.Helper()
 	y.mu.Lock()
