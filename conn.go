@@ -90,6 +90,16 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 // instead: a client that is closed while it cannot send may go on, with its session.
 func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
 
+// Path returns the path that a node of the program has on the server: path below the path of
+// [WithChroot], or path itself without one. Use it for nodes that belong to the locks, in
+// [Hold.Multi], in [Hold.Guard] and with [Conn.Client]:
+//
+//	hold.Multi(ctx, &zk.SetDataRequest{Path: conn.Path("/jobs/last-run"), Data: data, Version: -1})
+//
+// Locks take the path without it. [Member].Path is already the path on the server. Path does not
+// check path: a call with an invalid path fails.
+func (c *Conn) Path(path string) string { return slot.NodePath(c, path) }
+
 // SessionTimeout returns the session timeout that the server granted, which need not be the one
 // asked for; the shortest, if other members or a restarted one granted others in the same session.
 func (c *Conn) SessionTimeout() time.Duration {

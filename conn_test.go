@@ -230,6 +230,33 @@ func TestWithChroot(t *testing.T) {
 	})
 }
 
+// A node of the program that is named by Path is below the chroot, as the locks are.
+func TestPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		whole := s.Host("a").Connect(t, 4*time.Second)
+		below := s.Host("b").Connect(t, 4*time.Second, zklocks.WithChroot("/app"))
+		for path, want := range map[string]string{"/": "/app", "/jobs/x": "/app/jobs/x", "/zookeeper": "/app/zookeeper", "": "", "jobs": "jobs"} {
+			if got := below.Path(path); got != want {
+				t.Errorf("%q: %q, want %q", path, got, want)
+			}
+			if got := whole.Path(path); got != path {
+				t.Errorf("without a chroot %q: %q", path, got)
+			}
+		}
+		err := zklocks.Do(t.Context(), rwlock.New(below, "/jobs/x").Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+			_, err := hold.Multi(ctx, &zk.CreateRequest{Path: below.Path("/jobs/last"), Acl: zk.WorldACL(zk.PermAll)})
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		if found, _, err := whole.Client().Exists("/app/jobs/last"); err != nil || !found {
+			t.Errorf("the node is not below the chroot: %v", err)
+		}
+	})
+}
+
 func TestConnectRefusesAChrootThatIsNone(t *testing.T) {
 	for _, path := range []string{"app", "/app/", "/a//b"} {
 		if _, err := zklocks.Connect(t.Context(), []string{"127.0.0.1:1"}, time.Second, zklocks.WithChroot(path)); err == nil || errors.Is(err, context.DeadlineExceeded) {

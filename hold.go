@@ -139,7 +139,8 @@ func (h *Hold) Token() int64 {
 
 // Multi makes a transaction of ZooKeeper that takes place only while the lock is held: it puts a
 // check of each node of the hold in front of ops. So writes to ZooKeeper itself are fenced without
-// a gap. Response i is that of ops[i].
+// a gap. Response i is that of ops[i]. The operations have whole paths: use [Conn.Path], or a
+// connection with [WithChroot] writes outside of it.
 //
 // The error matches [ErrLost] or [ErrReleased] when the hold has ended; zk.ErrNoNode means that a
 // node of the caller's is missing, and not that the lock is lost. Any other refusal is that of the

@@ -53,7 +53,7 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 		methods []string
 	}{
 		{&zklocks.Hold{}, []string{"Context", "Err", "Guard", "Held", "Lost", "Multi", "Release", "ReleaseRequested", "Token", "ValidUntil", "Verify"}},
-		{&zklocks.Conn{}, []string{"Client", "Close", "RequestRelease", "SessionTimeout"}},
+		{&zklocks.Conn{}, []string{"Client", "Close", "Path", "RequestRelease", "SessionTimeout"}},
 	} {
 		typ := reflect.TypeOf(tc.value)
 		var methods []string

@@ -47,6 +47,8 @@ func validChroot(path string) error {
 // WithChroot puts all locks on the connection below a path, which is made when it is first needed:
 // the lock "/jobs" is then at path+"/jobs". The path that an error begins with, and those that
 // observers are told, are without it; [Member].Path, [Conn.Client], the operations of [Hold.Multi]
-// and [Hold.Guard], and what errors say of nodes and rights have whole paths. Connect fails at once
-// if path is not valid. The default, and an empty path, is none.
+// and [Hold.Guard], and what errors say of nodes and rights have whole paths. [Conn.Path] returns
+// the whole path of a node of the program: without it, the node is outside of the chroot, where
+// programs with other chroots find it, too. Connect fails at once if path is not valid. The
+// default, and an empty path, is none.
 func WithChroot(path string) ConnectOption { return slot.Chroot(path) }

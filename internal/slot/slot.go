@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -80,6 +81,20 @@ func Path(c Connector, path string) string {
 	chroot := string(c.connSlot().chroot)
 	if znode.ValidatePath(path) != nil {
 		return path
+	}
+	return chroot + path
+}
+
+// NodePath is Path for a node of the program: any absolute path is put below the chroot, and the
+// root is the chroot itself. A relative path stays invalid: behind the chroot it would name another
+// node.
+func NodePath(c Connector, path string) string {
+	chroot := string(c.connSlot().chroot)
+	switch {
+	case chroot == "" || !strings.HasPrefix(path, "/"):
+		return path
+	case path == "/":
+		return chroot
 	}
 	return chroot + path
 }

@@ -180,6 +180,7 @@ var ofTheFrontDoor = []mutant{
 		name: "chroot-ignored",
 		pkg:  "internal/slot",
 		why:  "programs that share an ensemble meet at one path",
+		in:   "Path",
 		old:  `return chroot + path`,
 		new:  `return chroot[:0] + path`,
 		test: inRoot("TestWithChroot"),
