@@ -2,6 +2,7 @@ package zklocks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"testing"
@@ -37,6 +38,38 @@ func exampleConn(opts ...zklocks.ConnectOption) (conn *zklocks.Conn, end func())
 			t.cleanups = t.cleanups[:last]
 		}
 	}
+}
+
+// The limit is on the wait for the lock. The work may take as long as it needs.
+func ExampleDo_within() {
+	ctx := context.Background()
+	conn, end := exampleConn() // zklocks.Connect in a program
+	defer end()
+	lock := rwlock.New(conn, "/jobs/nightly")
+	work := func(ctx context.Context, hold *zklocks.Hold) error {
+		time.Sleep(200 * time.Millisecond) // longer than the limit
+		fmt.Println("done:", ctx.Err() == nil && hold.Held())
+		return nil
+	}
+
+	other, err := lock.Lock(ctx) // another caller has the lock
+	if err != nil {
+		log.Fatal(err)
+	}
+	err = zklocks.Do(ctx, zklocks.Within(100*time.Millisecond, lock.Lock), work)
+	fmt.Println(err)
+	fmt.Println("too late:", errors.Is(err, context.DeadlineExceeded))
+
+	if err := other.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	err = zklocks.Do(ctx, zklocks.Within(100*time.Millisecond, lock.Lock), work)
+	fmt.Println(err)
+	// Output:
+	// rwlock: lock /jobs/nightly: context deadline exceeded: not granted within 100ms
+	// too late: true
+	// done: true
+	// <nil>
 }
 
 // A job writes when it last ran, in the transaction that checks the lock. Below a chroot the path

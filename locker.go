@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
 )
@@ -26,6 +27,10 @@ type Locker interface {
 // lock is a method such as Lock or TryLock; of a semaphore, that of its Locker. The context that
 // work gets ends with ctx or when the lock is lost, and the lock is released when work returns or
 // panics.
+//
+// A deadline of ctx cancels the work, too. To limit the wait alone, use [Within]:
+//
+//	err := zklocks.Do(ctx, zklocks.Within(2*time.Second, lock.Lock), work)
 //
 // The error is that of lock, if the lock was not granted: then work was not called. Otherwise it is
 // that of work. If the hold is known to be lost by the time it is released the error matches
@@ -59,4 +64,23 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 		}
 	}()
 	return work(h.Context(ctx), h)
+}
+
+// Within limits the wait for a lock, and not the work under it: it returns a function that calls
+// lock and waits at most d. lock is a method such as Lock or Acquire, or a function that calls it.
+//
+// If d passes first, the error is that of lock, matches context.DeadlineExceeded and names d; the
+// caller is no longer queued. ctx bounds the wait, too. The hold and the contexts made from it do
+// not end when d passes. If d is zero or negative, the wait is over before it begins and nothing is
+// requested: to take the lock without waiting, call TryLock.
+func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(context.Context) (*Hold, error) {
+	if lock == nil {
+		panic("zklocks: a function is nil")
+	}
+	return func(ctx context.Context) (*Hold, error) {
+		hold.NeedContext(ctx)
+		ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("not granted within %v", d))
+		defer cancel()
+		return lock(ctx)
+	}
 }
