@@ -37,8 +37,9 @@ type Conn struct{ connSlot }
 //   - looks host names up again on every attempt, without waiting long for it when it knows
 //     addresses, and checks a certificate against the host name, not the address;
 //   - drops the connection on a malformed frame instead of panicking;
-//   - sets watches again after a reconnect, also when the server refuses that or the connection is
-//     lost again, so that they miss no change in between;
+//   - sets watches again after a reconnect, also if the server refuses that or the connection is
+//     lost again: each watch of [Conn.Client] then fires, often without a change, and none misses a
+//     change;
 //   - closes within milliseconds also while no server can be reached, within a second while a
 //     handshake for a new session hangs;
 //   - knows the session timeout that the server granted and the instant until which its session is

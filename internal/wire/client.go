@@ -38,8 +38,6 @@ type client struct {
 	current   *packetConn
 	idle      bool            // the client has ended its send loop, and not begun another one
 	detecting bool            // detectClose is running
-	since     int64           // the zxid since which the client may have missed changes of watched nodes; 0: none. See rewatch.go
-	owed      int             // how many connections owe a SetWatches
 	accepted  map[string]bool // credentials
 }
 
@@ -164,9 +162,6 @@ func (c *client) connected(session int64, granted time.Duration, asked time.Time
 // expired is called by a packetConn that holds its mu, before the client knows.
 func (c *client) expired() {
 	c.zxid.Store(0)
-	c.mu.Lock()
-	c.since, c.owed = 0, 0 // the client drops its watches with the session
-	c.mu.Unlock()
 	c.link.Expired()
 }
 

@@ -13,8 +13,8 @@
 //   - chooses servers, looks up their names and bounds each attempt (hosts.go, client.go);
 //   - refuses frames that would end the process (frame.go), and hides a failed Write, after which
 //     the client would answer a request twice (packetConn.Write);
-//   - sets watches again after a reconnect so that no change is missed (rewatch.go, which names two
-//     exceptions);
+//   - has each of the client's watches fire after a reconnect, so that none misses a change
+//     (packetConn.takeZxid);
 //   - has Close end, within a second as a rule, and say whether a server has confirmed it
 //     (fakeclose.go, detectclose.go, close.go);
 //   - has a new session ask for the timeout that the program has asked for (packetConn.note).

@@ -19,6 +19,8 @@ const (
 	readBuffer = 32 << 10
 	// closeTimeout is how long a server may take to answer the client's request to end the session.
 	closeTimeout = time.Second
+	// throttlePause is how long an overloaded server gets no request again.
+	throttlePause = 100 * time.Millisecond
 )
 
 // A packetConn is one network connection as the client sees it. It inspects each packet that
@@ -42,14 +44,10 @@ type packetConn struct {
 	phase     phase
 	pastAuth  bool       // the client has sent a request other than credentials
 	asked     time.Time  // when the handshake was sent
-	session   int64      // the session that the handshake asked for; 0 for a new one
 	fakeClose *fakeClose // nil if the handshake asks for a new session
 	pending   pending
 	watches   watches
 	giveUp    time.Time // reads end at this time; zero: when the client says so
-	since     int64     // the zxid that all SetWatches of a resumed session state on this connection
-
-	rewatches int // how many SetWatches of the client are not answered
 }
 
 type phase int
@@ -105,7 +103,6 @@ func (w *packetConn) note(p []byte) (send []byte) {
 		w.phase = handshake
 		w.asked = now
 		session, timeout, password := connectRequest(p)
-		w.session = session
 		if session == 0 {
 			// The client asks for what the last session was granted: the limits of one member would
 			// bind all later sessions.
@@ -123,10 +120,6 @@ func (w *packetConn) note(p []byte) (send []byte) {
 		xid, op := request(p)
 		w.pastAuth = w.pastAuth || op != opSetAuth
 		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.link.Tracked(created(op, p))}
-		if op == opSetWatches {
-			p = w.rewatch(p)
-			sent.resend = func() { w.send(sent, p, func() bool { return true }) }
-		}
 		if op == opSetAuth {
 			sent.credentials = string(p[12:])
 			w.refusal.accepts(xid)
@@ -139,10 +132,6 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			w.giveUp = now.Add(closeTimeout)
 			w.Conn.SetReadDeadline(w.giveUp)
 			w.client.beginClose()
-		}
-	case broken:
-		if _, op := request(p); op == opSetWatches {
-			w.rewatch(p) // the client answers it with an error, and does not send it again
 		}
 	case fakingClose:
 		w.fakeClose.write(p)
@@ -249,9 +238,6 @@ func (w *packetConn) readHandshake() error {
 	}
 	w.phase = running
 	w.client.connected(session, granted, w.asked)
-	if w.session != 0 {
-		w.since = w.client.resumed()
-	}
 	if shortest := w.client.link.Timeout(); 0 < shortest && shortest < granted {
 		// The client must send its pings, and give up a silent server, by the timeout that counts.
 		binary.BigEndian.PutUint32(whole[timeoutInHandshake:], uint32(shortest.Milliseconds()))
@@ -269,6 +255,19 @@ func (w *packetConn) handshakeError(err error) error {
 		return fmt.Errorf("%s accepted, but did not answer the handshake within %v: %w", w.address, w.limit, err)
 	}
 	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum? does it want TLS?): %w", w.address, err)
+}
+
+// takeZxid records the zxid of the reply to a request, and hides it from the client.
+//
+// The client reads its last zxid in one goroutine, to set its watches again after a reconnect, while
+// another goroutine stores the zxid of a reply: a data race, and a zxid that is too new loses events.
+// With the zxid hidden the client always states 0, so the server fires each of its watches after a
+// reconnect. The handshake states the real zxid, see resumesAt.
+func (w *packetConn) takeZxid(head []byte) {
+	if zxid := int64At(head, zxidInReply); zxid > 0 {
+		w.client.zxid.Store(zxid)
+	}
+	binary.BigEndian.PutUint64(head[zxidInReply:], 0)
 }
 
 // reply inspects a reply whose header has arrived, before the client sees it. forClient is false
@@ -319,8 +318,10 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 			w.refuse(head[16:20])
 		}
 		return true, nil
-	case ok && !own && op == opSetWatches:
-		return w.rewatched(p, code)
+	case ok && !own && op == opSetWatches && failed:
+		// The client would only log it, and its watches would never fire. It sets them again on the
+		// next connection.
+		return false, fmt.Errorf("%s refuses to set watches again (code %d)", w.address, code)
 	case !ok || !own:
 		return true, nil
 	case xid == xidWatches:

@@ -133,8 +133,9 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 	})
 }
 
-// More watches than fit into one request are set again after a reconnect, those whose node has
-// changed meanwhile fire, and the rest get the end of the session.
+// More watches than fit into one request are set again after a reconnect. Those of the bare client
+// fire if their node has changed meanwhile, and the rest get the end of the session. Those of a
+// client of package wire all fire, with a deletion if the node is gone.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
 	const watches = 1500
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {
@@ -174,6 +175,17 @@ func TestUpstreamKeepsItsWatches(t *testing.T) {
 		}
 		if n := p.Seen(proxy.WatchesOp); n < 2 {
 			t.Errorf("%d requests for all watches: too few of them to need several", n)
+		}
+		if !bare {
+			for i := range watches {
+				if i%3 == 0 {
+					continue
+				}
+				if e := hears(i); e.Type != zk.EventNodeDataChanged || e.Path != path(i) {
+					t.Fatalf("watch %d hears %+v", i, e)
+				}
+			}
+			return
 		}
 		for i := 1; i < watches; i += 3 {
 			select {
