@@ -12,6 +12,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // permitCount is the stored number of permits, as known to this Semaphore.
@@ -269,11 +270,26 @@ func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err 
 	return true, c.client.Set(ctx, c.path, format(permits), stat.Version)
 }
 
-// setFirst stores the number in an empty node. If that is a container, as other locks make them,
-// the server deletes it, with the number, when it has no children: the queue directory stays. (A
-// Stat does not tell what is a container.)
+// setFirst stores the number in an empty node, unless a lock of another kind has a node below it:
+// that lock and the semaphore would not exclude each other. If the node is a container, as other
+// locks make them, the server deletes it, with the number, when it has no children: the queue
+// directory stays. (A Stat does not tell what is a container.)
 func (c *permitCount) setFirst(ctx context.Context, permits int, version int32) error {
+	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
+	if err != nil {
+		return err
+	}
+	for _, name := range children {
+		if _, other := znode.Parse(name, otherKinds...); other {
+			return fmt.Errorf("%w: %s is in use by a lock of another kind, with the node %s", ErrMismatch, c.path, name)
+		}
+	}
 	return c.client.SetWith(ctx, c.path, format(permits), version, c.queue, c.acl)
+}
+
+// otherKinds are the kinds of the members of all other recipes.
+var otherKinds = []znode.Kind{
+	znode.Read, znode.Write, znode.Lock, znode.Latch, znode.CuratorRead, znode.CuratorWrite, znode.KazooRead, znode.KazooLock,
 }
 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent

@@ -173,6 +173,18 @@ func TestPermits(t *testing.T) {
 	free(t, path+"/queue")
 }
 
+// A mistaken -permits beside a lock is refused, and leaves nothing that stops those who say none.
+func TestPermitsBesideALock(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	h := holder(t, path)
+	ends(t, start(t, "", "run", "-permits", "2", path, "--", "true"), exitFailed, path+" is in use by a lock of another kind")
+	inLine(t, path, 1)
+	finish(t, h)
+	ends(t, start(t, "", "run", path, "--", "true"), 0)
+	free(t, path)
+}
+
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
