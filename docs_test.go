@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
 func read(t *testing.T, file string) string {
@@ -33,26 +35,49 @@ func flat(code string) string {
 
 var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 
-// The README's example is the code of an example that runs. It has its imports, so it can be pasted
-// into a program that has a rewrite of its own. The package comment shows the same.
-func TestReadmeShowsAnExample(t *testing.T) {
+// The program in the README can be pasted whole: it ends when no server answers, and with a server
+// it prints what the README says.
+func TestTheProgramInTheReadmeRuns(t *testing.T) {
 	blocks := goBlock.FindAllStringSubmatch(read(t, "README.md"), -1)
 	if len(blocks) != 1 {
-		t.Fatalf("README.md has %d blocks of Go, want the one of the example", len(blocks))
+		t.Fatalf("README.md has %d blocks of Go, want one program", len(blocks))
 	}
-	shown := blocks[0][1]
-	const example = "rwlock/example_test.go"
-	imports, code, found := strings.Cut(shown, "\n)\n\n")
+	program := blocks[0][1]
+	vet(t, program)
+	const address = `"127.0.0.1:2181"`
+	if strings.Count(program, address) != 1 {
+		t.Fatalf("the program does not connect to %s once:\n%s", address, program)
+	}
+	for name, servers := range map[string][]string{"a server": realzk.Some(t), "no server": {"127.0.0.1:1"}} {
+		pasted := filepath.Join(t.TempDir(), "main.go")
+		code := strings.Replace(program, address, `"`+strings.Join(servers, `", "`)+`"`, 1)
+		if err := os.WriteFile(pasted, []byte(code), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("go", "run", pasted).CombinedOutput()
+		granted := regexp.MustCompile(`^holding, token [0-9]+\n$`).Match(out)
+		refused := strings.Contains(string(out), "after 5") && strings.Contains(string(out), "connection refused")
+		if (err == nil) != granted || granted == refused || granted != (name == "a server") {
+			t.Errorf("with %s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// The package comment shows an example that runs.
+func TestThePackageCommentShowsAnExample(t *testing.T) {
+	blocks := codeIn(t, "doc.go")
+	if len(blocks) != 1 {
+		t.Fatalf("doc.go has %d blocks of Go, want 1", len(blocks))
+	}
+	imports, code, found := strings.Cut(blocks[0], "\n)\n\n")
 	if !found || !strings.HasPrefix(imports, "import (\n") {
-		t.Fatalf("the code in README.md does not begin with its imports:\n%s", shown)
+		t.Fatalf("the code in doc.go does not begin with its imports:\n%s", blocks[0])
 	}
+	const example = "rwlock/example_test.go"
 	if !strings.Contains(read(t, example), code) {
-		t.Errorf("the code in README.md is not that of %s:\n%s", example, code)
+		t.Errorf("the code in doc.go is not that of %s:\n%s", example, code)
 	}
-	vet(t, "package pasted\n\n"+shown+"\nfunc rewrite(context.Context, int64) error { return nil }\n")
-	if in := codeIn(t, "doc.go"); len(in) != 1 || in[0] != strings.TrimSpace(shown) {
-		t.Errorf("the code in doc.go is not that of README.md:\n%s", strings.Join(in, "\n\n"))
-	}
+	vet(t, "package pasted\n\n"+blocks[0]+"\nfunc rewrite(context.Context, int64) error { return nil }\n")
 }
 
 // The method of curator-map.md can be pasted, too; its imports are known from its calls.

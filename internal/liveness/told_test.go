@@ -6,9 +6,8 @@ import (
 )
 
 // docs/explain/how-loss-is-detected.md promises that the loss of a lock is reported to a holder
-// between 2T/5 and 3T/4
-// after the last answer. The answers are those to heartbeats and to the client's own pings, which
-// it sends every T/3, with every phase between the two.
+// between 2T/5 and 3T/4 after the last answer. The answers are those to heartbeats and to the
+// client's own pings, which it sends every T/3, with every phase between the two.
 func TestWhenALossIsTold(t *testing.T) {
 	const trip = timeout / 1000
 	soonest, latest := timeout, time.Duration(0)
