@@ -155,8 +155,10 @@ type ConnectOption interface{ connectOption }
 
 type connectOption = slot.ConnectOption
 
-// WithLogger sends the client's messages (lost connections, failed attempts) to l. Default: they
-// are dropped; errors reach the caller in other ways. l may be called from several goroutines.
+// WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that is
+// repeated is logged at most once in five seconds, with the number of repetitions. Default: the
+// messages are dropped; errors reach the caller in other ways. l may be called from several
+// goroutines.
 func WithLogger(l zk.Logger) ConnectOption { return slot.Connect{Wire: wire.WithLogger(l)} }
 
 // WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,7 +107,7 @@ func (c *client) open(network, server string) (*packetConn, error) {
 		if ctx.Err() == context.DeadlineExceeded || errors.Is(err, os.ErrDeadlineExceeded) {
 			c.hosts.penalize(address, limit)
 		}
-		return nil, fmt.Errorf("%s: %w", address, err)
+		return nil, c.at(address, err)
 	}
 	w := newPacketConn(c, conn, address, limit)
 	w.dialed = time.Since(began)
@@ -122,7 +123,7 @@ func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("TLS handshake: %w", err) // a server without TLS just closes the connection
+		return nil, fmt.Errorf("TLS handshake: %w", bare(err)) // a server without TLS just closes the connection
 	}
 	return secured, nil
 }
@@ -227,6 +228,23 @@ func (c *client) note(err error) {
 	if c.quit.Err() == nil && !errors.Is(err, net.ErrClosed) {
 		c.link.Failed(err)
 	}
+}
+
+// at adds the address to the error of an attempt. Who reports the error names the servers, so the
+// address of the only server is not repeated.
+func (c *client) at(address string, err error) error {
+	if err = bare(err); slices.Equal(c.link.Servers, []string{address}) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", address, err)
+}
+
+// bare removes the addresses that package net adds to an error.
+func bare(err error) error {
+	if e, ok := err.(*net.OpError); ok && (e.Op == "dial" || e.Op == "read" || e.Op == "write") {
+		return e.Err
+	}
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

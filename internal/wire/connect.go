@@ -71,6 +71,7 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	if !logs {
 		s.logger = log.New(io.Discard, "", 0)
 	}
+	s.logger = &quietLogger{to: s.logger, last: make(map[string]said)}
 	c := newClient(addresses, sessionTimeout, s)
 	conn, events, err := zk.Connect(addresses, sessionTimeout,
 		zk.WithHostProvider(c.hosts),

@@ -77,6 +77,7 @@ func newPacketConn(c *client, conn net.Conn, address string, limit time.Duration
 func (w *packetConn) Write(p []byte) (int, error) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
+	first := w.asked.IsZero()
 	send := w.note(p)
 	w.client.link.TellClosed() // before the server is asked to end the session
 	if send == nil {
@@ -85,6 +86,9 @@ func (w *packetConn) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(send)
 	if err == nil {
 		return n, nil
+	}
+	if first {
+		err = w.client.at(w.address, w.handshakeError(err))
 	}
 	if w.fail(err) < running {
 		return n, err
@@ -157,6 +161,7 @@ func (w *packetConn) Read(p []byte) (int, error) {
 			if w.beginFakeClose() {
 				return w.Read(p)
 			}
+			err = w.client.at(w.address, err)
 			w.fail(err)
 			return 0, err
 		}
@@ -211,7 +216,12 @@ func (w *packetConn) readHandshake() error {
 		return w.handshakeError(err)
 	}
 	n := int(int32At(head, 0))
-	if n < minHandshake || n > maxHandshake {
+	switch {
+	case string(head) == "HTTP":
+		return errors.New("the server speaks HTTP: this is not ZooKeeper's client port")
+	case head[0] == 0x15 && head[1] == 3: // an alert
+		return errors.New("the server speaks TLS: use WithTLS")
+	case n < minHandshake || n > maxHandshake:
 		return fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
 	}
 	whole, err := w.in.Peek(lengthSize + n)
@@ -252,9 +262,10 @@ func (w *packetConn) handshakeError(err error) error {
 		return net.ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.client.hosts.penalize(w.address, w.limit)
-		return fmt.Errorf("%s accepted, but did not answer the handshake within %v: %w", w.address, w.limit, err)
+		return fmt.Errorf("accepted the connection, but did not answer the handshake within %v", w.limit)
 	}
-	return fmt.Errorf("%s closed the connection during the handshake (is it part of a quorum? does it want TLS?): %w", w.address, err)
+	return fmt.Errorf("closed the connection during the handshake "+
+		"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?): %w", bare(err))
 }
 
 // takeZxid records the zxid of the reply to a request, and hides it from the client.

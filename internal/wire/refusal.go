@@ -27,7 +27,7 @@ var errRefused = fmt.Errorf("the server refuses credentials that were accepted b
 // refuse begins a refusal, and makes the answer, whose code is in its header, one that accepts.
 func (w *packetConn) refuse(code []byte) {
 	clear(code)
-	w.client.note(fmt.Errorf("%s: %w", w.address, errRefused))
+	w.client.note(w.client.at(w.address, errRefused))
 	r := &refusal{time.Now().Add(min(longestRefusal, w.limit)), make(chan []byte, 16)}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,0 +1,126 @@
+package wire_test
+
+import (
+	"context"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
+)
+
+const closedText = `closed the connection during the handshake ` +
+	`\(not part of a quorum\? TLS expected\? maxClientCnxns reached\? data older than the client has seen\?\)`
+
+// What Connect reports about a server that grants no session.
+func TestConnectSaysWhyInOneLine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		serve  func(net.Conn)
+		broken bool // each write fails
+		says   string
+	}{
+		"refused":        {nil, false, "connect: connection refused"},
+		"silent":         {func(net.Conn) {}, false, "accepted the connection, but did not answer the handshake within 500ms"},
+		"closes":         {func(c net.Conn) { c.Close() }, false, closedText + ": read: connection reset by peer"},
+		"closes at once": {func(net.Conn) {}, true, closedText + ": broken pipe"},
+		"HTTP": {func(c net.Conn) {
+			_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+		}, false, "the server speaks HTTP: this is not ZooKeeper's client port"},
+		"TLS alert": {func(c net.Conn) {
+			_, _ = c.Write([]byte{0x15, 3, 1, 0, 2, 2, 10})
+		}, false, "the server speaks TLS: use WithTLS"},
+	} {
+		for _, servers := range [][]string{{"zk1:2181"}, {"zk1:2181", "zk2:2181"}} {
+			t.Run(name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					network := memnet.New()
+					defer network.Close()
+					for _, address := range servers {
+						l, err := network.Listen(address)
+						must(t, err)
+						if tc.serve == nil {
+							must(t, l.Close())
+						}
+						go func() {
+							for {
+								c, err := l.Accept()
+								if err != nil {
+									return
+								}
+								tc.serve(c)
+							}
+						}()
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+					defer cancel()
+					_, err := wire.Connect(ctx, servers, 3*time.Second, wire.WithDialer(
+						func(ctx context.Context, n, address string) (net.Conn, error) {
+							c, err := network.Host("here").DialContext(ctx, n, address)
+							if err == nil && tc.broken {
+								c = brokenPipe{c}
+							}
+							return c, err
+						}))
+					text := err.Error()
+					t.Log(text)
+					says := tc.says
+					if len(servers) > 1 {
+						says = "zk[12]:2181: " + says
+					}
+					want := "^zklocks: connect to " + strings.Join(servers, ", ") +
+						": after 70[0-9]ms: context deadline exceeded; last attempt: " + says + "$"
+					if !regexp.MustCompile(want).MatchString(text) {
+						t.Errorf("want %s", want)
+					}
+				})
+			})
+		}
+	}
+}
+
+type brokenPipe struct{ net.Conn }
+
+func (c brokenPipe) Write([]byte) (int, error) {
+	return 0, &net.OpError{Op: "write", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: errBrokenPipe{}}
+}
+
+type errBrokenPipe struct{}
+
+func (errBrokenPipe) Error() string { return "broken pipe" }
+
+// During an outage the client logs a few messages again and again. The program's log gets each of
+// them once in five seconds, with the number of those that were dropped.
+func TestAnOutageFillsNoLog(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		said := new(lines)
+		p, q := v.Proxy(t, v.Servers(t)[0]), v.Proxy(t, v.Servers(t)[0])
+		conn := connect(t, v, 30*time.Second, []string{p.Addr(), q.Addr()}, wire.WithLogger(said))
+		p.Refuse()
+		q.Refuse()
+		time.Sleep(21 * time.Second) // virtual
+		failures, counted := 0, 0
+		for _, line := range said.all() {
+			t.Log(line)
+			if strings.HasPrefix(line, "failed to connect to ") {
+				failures++
+			}
+			if strings.Contains(line, " more in 5s)") {
+				counted++
+			}
+			if strings.Contains(line, "re-submitting") || strings.Count(line, p.Addr())+strings.Count(line, q.Addr()) > 1 {
+				t.Errorf("logged %q", line)
+			}
+		}
+		if failures != 2*5 || counted != 2*4 {
+			t.Errorf("%d failures logged, %d with a count, want 10 and 8", failures, counted)
+		}
+		must(t, p.Accept())
+		call(t, conn, 20*time.Second)
+	})
+}
