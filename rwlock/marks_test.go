@@ -12,6 +12,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -377,4 +378,12 @@ func TestAReleaseWithoutTheRightToAMark(t *testing.T) {
 		}
 		s.Empty()
 	})
+}
+
+// last returns the path of the newest node.
+func last(s *contract.Stage) string {
+	s.Helper()
+	line, err := znode.Sort(test.Children(s, s.Witness, s.Dir), znode.Read, znode.Write)
+	s.Must(err)
+	return s.Dir + "/" + line[len(line)-1].Name
 }

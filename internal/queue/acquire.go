@@ -55,13 +55,15 @@ func (w *waiter) waitTurn(ctx context.Context, wait bool) (turn, error) {
 	if err := w.usable(); err != nil {
 		return failed, err
 	}
-	next, err := w.shortcut(ctx, wait)
-	return w.waitListed(ctx, wait, next, err)
+	if w.shortcut() == granted {
+		return granted, nil
+	}
+	return w.waitListed(ctx, wait)
 }
 
-// waitListed goes on from a first result, with listings for as long as it takes one.
-func (w *waiter) waitListed(ctx context.Context, wait bool, next turn, err error) (turn, error) {
-	for next == relist {
+// waitListed lists for as long as it takes a listing.
+func (w *waiter) waitListed(ctx context.Context, wait bool) (next turn, err error) {
+	for next = relist; next == relist; {
 		if err := zkclient.Ended(ctx); err != nil {
 			return failed, err
 		}
@@ -84,7 +86,6 @@ func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
 	case !wait:
 		return failed, hold.ErrBusy
 	}
-	w.local.setAhead(b.ahead()) // at least 1; 0 would say that it holds
 	w.tellAhead(b.ahead())
 	if next, err := w.waitEvent(ctx, b); next != pending { // 4 watch and wait
 		return next, err

@@ -117,7 +117,6 @@ type blockers struct {
 	rule    rule
 	left    int          // how many there are
 	watched []znode.Node // the nearest allowed+1 of them, the nearest first
-	mustSee bool         // only a deletion that a watch has reported counts, see behind
 }
 
 // blockers reads a listing, which is in order, for the waiter whose first node is first.
@@ -136,13 +135,6 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 	return b
 }
 
-// behind returns the blockers of a waiter that knows of its predecessor alone. Only a watch that
-// reports the deletion counts: a node that did not exist when the watch was set may have gone with
-// its directory, and another directory of that name may have other nodes.
-func (r rule) behind(predecessor znode.Node) blockers {
-	return blockers{rule: r, left: 1, watched: []znode.Node{predecessor}, mustSee: true}
-}
-
 // clear reports whether so few blockers are left that it is the waiter's turn.
 func (b *blockers) clear() bool { return b.left <= b.rule.allowed }
 
@@ -157,7 +149,7 @@ func (b *blockers) ahead() int { return max(0, b.left-b.rule.allowed) }
 // reported that; otherwise the node did not exist when the watch was set. If it is not the waiter's
 // turn then, too few of those that are left are watched, and only another listing tells more.
 func (b *blockers) remove(n znode.Node, seen bool) {
-	if b.mustSee && !seen || b.rule.mayBeReplaced(n, seen) {
+	if b.rule.mayBeReplaced(n, seen) {
 		return // perhaps not deleted, or another node stands in its place
 	}
 	b.left--

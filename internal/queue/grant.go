@@ -34,7 +34,6 @@ type Grant struct {
 	sess  int64
 	token int64
 	lease *zkclient.Lease
-	local *localNode
 	state hold.State
 	alive func() error // Err, made once for all the holds
 
@@ -57,9 +56,8 @@ type Grant struct {
 }
 
 func newGrant(w *waiter) *Grant {
-	w.local.setAhead(0)
 	g := &Grant{
-		queue: w.queue, sess: w.sess, token: w.token, lease: w.lease, local: w.local,
+		queue: w.queue, sess: w.sess, token: w.token, lease: w.lease,
 		marker: w.marker, queued: w.queued, nodes: w.nodes,
 	}
 	g.state.Begin(g.lease.Alive)
@@ -78,7 +76,6 @@ func newGrant(w *waiter) *Grant {
 // other client deletes them, and all waiters behind would wait forever.
 func (g *Grant) cleanUp(end error) {
 	g.lease.End()
-	g.queue.local.unregister(g.local)
 	if errors.Is(end, hold.ErrLost) {
 		go func() { g.queue.client.RemoveOrphans(g.sess, g.queue.dir, g.settled(), end) }()
 	}

@@ -61,8 +61,7 @@ type Queue struct {
 	err    error           // what is wrong with the arguments, or nil
 	traced *zkclient.Trace // nil without observers
 
-	view  dirView
-	local localNodes
+	view dirView
 
 	// readable says that the client may read its own nodes: each client may, or it has read one.
 	// Then the server does not withhold the events of such nodes.

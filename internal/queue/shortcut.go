@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"context"
-
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -11,27 +9,20 @@ import (
 //   - roomInReply: the reply to the create tells how many children the directory has, and all of
 //     them may be ahead.
 //   - noWriterCached: a reader knows that no writer is queued (dirView).
-//   - follow: the predecessor is a node of this process, which knows that it held.
 //   - release marker: the nearest blocker is deleted together with a marker, which says that none
 //     was ahead of its holder.
 //
 // Each ends in the same recheck as a grant by a listing.
 
 // shortcut tries the grants that need no listing; relist says that it takes one.
-func (w *waiter) shortcut(ctx context.Context, wait bool) (turn, error) {
-	predecessor := w.register()
+func (w *waiter) shortcut() turn {
 	if w.token == 0 {
-		return relist, nil // a listing reads it
+		return relist // a listing reads it
 	}
-	if w.roomInReply() || w.noWriterCached() {
-		if w.recheck() == granted {
-			return granted, nil
-		}
+	if (w.roomInReply() || w.noWriterCached()) && w.recheck() == granted {
+		return granted
 	}
-	if wait && predecessor != nil {
-		return w.follow(ctx, predecessor)
-	}
-	return relist, nil
+	return relist
 }
 
 // tokenFromReply returns the token that the reply to the create tells: a directory's mzxid, if the
@@ -80,36 +71,6 @@ func (q *Queue) touches(r Request) bool {
 	return touch == touchRequired || touch == touchOptional && !q.untouchable.Load()
 }
 
-// follow waits behind a node of this process that has the number before. Between the two no other
-// node can stand. If the predecessor was the first of all, and its watch reports its deletion,
-// there is none ahead.
-//
-// It takes a watch on the own node, which is the one that the next waiter needs, so no waiter needs
-// another. Observers are told what the predecessor knows of the nodes ahead of it.
-func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, error) {
-	predecessor.followed.Store(true)
-	defer predecessor.followed.Store(false)
-	w.local.setBehind(predecessor)
-	if len(w.queue.cfg.Observers) > 0 {
-		n, ok, err := predecessor.countAhead(ctx)
-		if err != nil {
-			return failed, err
-		}
-		if !ok {
-			return relist, nil
-		}
-		w.tellAhead(n + 1)
-	}
-	b := w.queue.rule(w.request, w.limit).behind(predecessor.node)
-	if next, err := w.waitEvent(ctx, &b); next != pending {
-		return next, err
-	}
-	if !b.clear() || !predecessor.isFirst() {
-		return relist, nil
-	}
-	return w.confirm()
-}
-
 // A release marker tells the waiter behind that the deleted node held, so that none was ahead of
 // it:
 //
@@ -123,8 +84,8 @@ func (w *waiter) follow(ctx context.Context, predecessor *localNode) (turn, erro
 
 // leavesMarker reports whether a grant's nodes are deleted together with a release marker. Where
 // the grant had at most one node ahead when it listed, at most one waiter misses it, and lists
-// again; a follower does not need it. Nor does a reader leave one, which the holder may have
-// become, since other readers may hold beside it.
+// again. Nor does a reader leave one, which the holder may have become, since other readers may
+// hold beside it.
 func (g *Grant) leavesMarker(nodes []znode.Node) bool {
-	return g.marker && g.local != nil && nodes[0] == g.local.node && !g.local.followed.Load()
+	return g.marker && modes[g.queue.cfg.Names.mode(nodes[0].Kind)].exclusive
 }

@@ -125,13 +125,8 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 		if err := w.usable(); err != nil {
 			return failed, w.queue.Named(err)
 		}
-		switch next, err := w.shortcut(ctx, false); next {
-		case granted:
-			w.local.setAhead(0)
-		case relist:
+		if w.shortcut() != granted {
 			behind = append(behind, w)
-		default:
-			return next, w.queue.Named(err)
 		}
 	}
 	var beside []string
@@ -173,13 +168,12 @@ func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (nex
 				if came {
 					heard <- news{w, relist, nil}
 				}
-				next, err := w.waitListed(each, wait, relist, nil)
+				next, err := w.waitListed(each, wait)
 				heard <- news{w, next, err}
 				if next != granted {
 					return
 				}
 				came = true
-				w.local.setAhead(0)
 			}
 		})
 	}

@@ -35,7 +35,6 @@ type waiter struct {
 
 	own    []*zkclient.Watch // on its nodes, if an event may grant them
 	token  int64             // the czxid of its nodes; 0: not known yet
-	local  *localNode        // nil unless its mode is exclusive
 	marker bool              // a waiter behind it may wait for its release marker
 	queued queued            // what observers were told of the wait
 }
@@ -283,7 +282,6 @@ func (all waiters) leave(ctx context.Context, next turn, err error) error {
 	removals := make([]zkclient.Removal, len(all))
 	for i, w := range all {
 		w.lease.End()
-		w.queue.local.unregister(w.local)
 		w.queue.tellLeft(w.nodes, w.token, w.queued, err)
 		removals[i] = zkclient.Removal{Dir: w.queue.dir, Nodes: w.nodes}
 	}

@@ -481,28 +481,6 @@ var ofSeveral = []mutant{
 		test: inRoot("TestAReentrantLockAmongSeveral"),
 	},
 	{
-		name: "turn-at-one-lock-not-told",
-		pkg:  "internal/queue",
-		why:  "a writer of the process behind it cannot tell its observers its place until the other turns come",
-		in:   "waiters.waitTurn",
-		old:  "w.local.setAhead(0)",
-		new:  "",
-		test: inRoot("TestAFollowerOfANodeWhoseTurnHasComeCountsOne"),
-
-		unexplored: "no world checks what observers are told of the queue",
-	},
-	{
-		name: "turn-at-one-lock-not-told-after-a-wait",
-		pkg:  "internal/queue",
-		why:  "observers of a writer behind it are told of a node that is gone",
-		in:   "waiters.waitEach",
-		old:  "w.local.setAhead(0)",
-		new:  "",
-		test: inRoot("TestAFollowerOfANodeWhoseTurnHasComeCountsOne"),
-
-		unexplored: "no world checks what observers are told of the queue",
-	},
-	{
 		name: "waits-go-on-after-a-failure",
 		pkg:  "internal/queue",
 		why:  "one of the locks cannot be had, and the caller waits for the others",
