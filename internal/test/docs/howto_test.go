@@ -31,7 +31,7 @@ const (
 )
 
 var (
-	fence    = regexp.MustCompile("(?ms)^```(\\w+) ?(\\w*)\n(.*?)^```$")
+	fence    = regexp.MustCompile("(?ms)^( *)```(\\w+) ?(\\w*)\n(.*?)^ *```$")
 	fileName = regexp.MustCompile(`^// ([\w./-]+\.go)\n`)
 	// variable is what differs from run to run: durations, times of day, sessions with their tokens,
 	// tokens, long numbers and host names.
@@ -67,7 +67,7 @@ func TestPages(t *testing.T) {
 			continue // a module of its own: zktest TestAProgramOutsideOfTheModule
 		}
 		for i, m := range fence.FindAllStringSubmatch(string(text), -1) {
-			b := block{m[1], m[2], m[3]}
+			b := block{m[2], m[3], strings.TrimPrefix(strings.ReplaceAll("\n"+m[4], "\n"+m[1], "\n"), "\n")}
 			pages[page] = append(pages[page], b)
 			if b.language != "go" {
 				continue
@@ -75,11 +75,13 @@ func TestPages(t *testing.T) {
 			if formatted, err := format.Source([]byte(b.text)); err != nil || string(formatted) != b.text {
 				t.Errorf("%s: %v, or not formatted:\n%s", file, err, b.text)
 			}
-			if fileName.MatchString(b.text) {
+			switch {
+			case fileName.MatchString(b.text):
 				save(t, page, b.text)
-			} else {
-				code := strings.TrimPrefix(b.text, "package pasted\n")
-				save(t, page, fmt.Sprintf("// block%d/pasted.go\n\npackage pasted\n\n%s", i, code))
+			case strings.HasPrefix(b.text, "package "):
+				save(t, page, fmt.Sprintf("// block%d/pasted.go\n\n%s", i, b.text))
+			default:
+				save(t, page, fmt.Sprintf("// block%d/pasted.go\n\npackage pasted\n\n%s", i, b.text))
 			}
 		}
 	}
@@ -200,7 +202,6 @@ func (r *reader) expect(name, want string) {
 	case <-time.After(patience):
 	}
 	flat := func(s string) string { return strings.TrimSpace(blanks.ReplaceAllString(s, " ")) }
-	r.Log(time.Now().Format("05.000"), got)
 	want, got = flat(want), killed.ReplaceAllString(flat(got), "$1")
 	wants, gots := variable.FindAllString(want, -1), variable.FindAllString(got, -1)
 	if !slices.Equal(variable.Split(want, -1), variable.Split(got, -1)) || len(wants) != len(gots) {
