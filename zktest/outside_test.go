@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// block is a file in docs/testing-your-code.md: its name is in its first line.
+// block is a file in docs/how-to/test-your-code.md: its name is in its first line.
 var block = regexp.MustCompile("(?s)```go\n// (\\w+\\.go)\n\n(.*?)```")
 
-// The code of docs/testing-your-code.md is a program of its own, in a module of its own. Without
+// The code of docs/how-to/test-your-code.md is a program of its own, in a module of its own. Without
 // Java its tests take less than a second; and the first of them fails if the program ignores the
 // loss of its lock.
 func TestAProgramOutsideOfTheModule(t *testing.T) {
 	t.Parallel()
-	doc, err := os.ReadFile("../docs/testing-your-code.md")
+	doc, err := os.ReadFile("../docs/how-to/test-your-code.md")
 	must(t, err)
 	files := block.FindAllStringSubmatch(strings.ReplaceAll(string(doc), "\r\n", "\n"), -1)
 	if shown := strings.Count(string(doc), "```go\n"); len(files) != shown || shown < 3 {
