@@ -115,9 +115,10 @@ func (c *Conn) SessionTimeout() time.Duration {
 // RevocationListener; a waiter, too, once it holds. Nothing is forced: a holder that does not look
 // goes on, and so does one that ignores the request. It may be asked again, which changes nothing.
 //
-// The request overwrites the data of the member's node, which [Member] then has as Data, without
-// Host and Pid. It stays until the node is gone or the holder writes into it, and a Downgrade makes
-// a node that has not been asked.
+// The request is written in front of the data of the member's node. If the node may be one of
+// Curator's, the request replaces the data, and a request by Curator always does: [Member] then has
+// no Data, Host and Pid. It stays until the node is gone or the holder writes into it, and a
+// Downgrade makes a node that has not been asked.
 //
 // The error matches zk.ErrNoNode when the member has released, left or downgraded; ctx's error when
 // there was no answer, and then the request may have been made; zk.ErrClosing when the connection

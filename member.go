@@ -14,11 +14,11 @@ type Member struct {
 	Kind             observe.Kind // what it holds or waits for
 	Permits          int          // of a semaphore: how many it asked for; else 1
 	Holding          bool         // and not waiting
-	ReleaseRequested bool         // see [Conn.RequestRelease]; the data are then those of the request
+	ReleaseRequested bool         // see [Conn.RequestRelease]
 	Since            time.Time    // when it queued, by the server's clock
 	Session          int64        // that the nodes belong to
 	Token            int64        // the czxid of its first node: the fencing token, unless a downgrade has replaced the node
-	Data             []byte       // what the node contains, see WithData
+	Data             []byte       // see WithData; empty if the request to release has replaced it
 	Host             string       // of the process that created the node, if the data has it; else empty
 	Pid              int          // and its number; else 0
 }

@@ -31,8 +31,9 @@ func WithACL(acl []zk.ACL) Option {
 // WithData sets what the nodes of a lock contain, for programs that look at its queue; at most 512
 // KiB. The default is a small JSON object with the host name and the number of the process,
 // {"host":"db7","pid":4711}, which [Member] shows as Host and Pid; WithData(nil) has them contain
-// nothing. Every client that may read the node sees it. A request to release takes its place, see
-// [Conn.RequestRelease], and what asks for that, __REVOKE__, is refused here.
+// nothing. Every client that may read the node sees it. A request to release may replace it, see
+// [Conn.RequestRelease]. Data that are such a request (__REVOKE__, alone or as the first line) are
+// refused here.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)
 	return slot.Common(func(cfg *queue.Config) { cfg.Data = data })

@@ -77,7 +77,7 @@ goes on. zklock run is such a holder; zklock break takes a lock away.
   zklock ask -token 4711 /jobs/nightly              one of several, or a waiter
 
 Programs look with Hold.ReleaseRequested, or Curator's makeRevocable. From then
-on zklock ls shows that a member was asked, and no longer its data.
+on zklock ls shows that a member was asked.
 `)
 	t := &target{}
 	t.define(c)

@@ -76,7 +76,7 @@ func TestAskAsksTheHoldersAndSaysWhom(t *testing.T) {
 	ends(t, c, 0)
 
 	l := start(t, "", "ls", path)
-	if got := l.Hears("holds"); !strings.HasSuffix(got, "asked to release") {
+	if got := l.Hears("holds"); !strings.Contains(got, fmt.Sprintf(`"pid":%d}`, os.Getpid())) || !strings.Contains(got, "asked to release {") {
 		t.Errorf("who holds: %q", got)
 	}
 	if got := l.Hears("waits"); !strings.HasSuffix(got, "}") {
@@ -84,7 +84,7 @@ func TestAskAsksTheHoldersAndSaysWhom(t *testing.T) {
 	}
 	text, err := zklockCommand(t, "", "ls", "-json", path).Output()
 	var all line
-	if err != nil || json.Unmarshal(text, &all) != nil || len(all.Members) != 2 || !all.Members[0].Asked || all.Members[1].Asked {
+	if err != nil || json.Unmarshal(text, &all) != nil || len(all.Members) != 2 || !all.Members[0].Asked || !strings.Contains(all.Members[0].Data, `"pid"`) || all.Members[1].Asked {
 		t.Errorf("as JSON: %s, %v", text, err)
 	}
 	given(t, h)
@@ -127,15 +127,23 @@ func TestAskOneOfSeveral(t *testing.T) {
 
 func TestWatchShowsWhoIsAsked(t *testing.T) {
 	t.Parallel()
+	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
 	h := held(t, rwlock.New(conn(t), path))
-	w := start(t, "", "watch", path)
-	if got := w.Hears("holds"); strings.HasSuffix(got, "asked to release") {
+	w := start(t, p.Addr(), "watch", path)
+	if got := w.Hears("holds"); strings.Contains(got, "asked to release") {
 		t.Errorf("before the request: %q", got)
 	}
 	ends(t, start(t, "", "ask", path), 0)
-	if got := w.Hears("holds"); !strings.HasSuffix(got, "asked to release") {
+	if got := w.Hears("holds"); !strings.Contains(got, "asked to release {") {
 		t.Errorf("after the request: %q", got)
+	}
+	before := p.Seen(proxy.ListOp)
+	for range 12 { // in that time it would look four times or more
+		ends(t, start(t, "", "ls", path), 0)
+	}
+	if n := p.Seen(proxy.ListOp) - before; n > 14 { // two looks at what has just happened
+		t.Errorf("%d listings although nothing changes", n)
 	}
 	w.Signal(os.Interrupt)
 	ends(t, w, 0)

@@ -47,7 +47,7 @@ another library's semaphore it says whose that is.
 
 FOR is how long ago the member queued. TOKEN is the fencing token. DATA is what
 -data or the program says; zklock's own default names host, pid and command. A
-member that was asked to release, by zklock ask or a program, has no data left.
+holder that Curator's Revoker has asked to release has no data left.
 `)
 	o := &observer{}
 	o.define(c)

@@ -21,7 +21,7 @@ func (l *line) table(now time.Time) string {
 	for _, m := range l.Members {
 		data := printable(m.Data)
 		if m.Asked {
-			data = "asked to release"
+			data = strings.TrimSpace("asked to release " + data)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%v\t%s\t%d\t%s\n", state(m.Holding), m.what(), age(now.Sub(m.Since)), m.Session, m.Token, data)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -197,9 +198,18 @@ func (n *memberNodes) watch(l *line) {
 	}
 }
 
+// shows reports whether a member is shown as its node has it.
+func (m member) shows(data string) bool {
+	if m.Asked {
+		rest, asked := strings.CutPrefix(data, "__REVOKE__")
+		return asked && strings.TrimPrefix(rest, "\n") == m.Data
+	}
+	return data == m.Data
+}
+
 func (n *memberNodes) await(m member) {
 	data, _, events, err := n.conn.GetW(m.Node)
-	other := err == nil && string(data) != m.Data
+	other := err == nil && !m.shows(string(data))
 	if err == nil && !other {
 		other = (<-events).Type == zk.EventNodeDataChanged
 	}

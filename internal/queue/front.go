@@ -23,7 +23,7 @@ type Front struct {
 // equal reports whether a program would see no difference.
 func (f Front) equal(other Front) bool {
 	return f.Current == other.Current && f.Member.Path == other.Member.Path && f.Member.Token == other.Member.Token &&
-		bytes.Equal(f.Member.Data, other.Member.Data)
+		f.Member.ReleaseRequested == other.Member.ReleaseRequested && bytes.Equal(f.Member.Data, other.Member.Data)
 }
 
 // First returns the first member, and the zero Member if the queue is empty. It asks the quorum

@@ -108,9 +108,10 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 
 // read takes what the node itself tells.
 func (m *Member) read(data []byte, stat *zk.Stat) {
-	m.Host, m.Pid = identify(data)
 	m.ReleaseRequested = isReleaseRequest(data)
-	m.Data, m.Since, m.Session, m.Token = data, time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
+	m.Data = withoutRequest(data)
+	m.Host, m.Pid = identify(m.Data)
+	m.Since, m.Session, m.Token = time.UnixMilli(stat.Ctime), stat.EphemeralOwner, stat.Czxid
 }
 
 // owns reports whether n is one of the member's nodes.

@@ -1,8 +1,11 @@
 package queue
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -18,13 +21,35 @@ import (
 // member that still waits is asked, too: its holder reads the word once it holds.
 //
 // The word and the place are those of Curator's Revoker, LockInternals.REVOKE_MESSAGE, so each side
-// can ask the other. The word takes the place of what the node contained: Curator compares all of
-// it.
+// can ask the other. Curator's holders compare the whole data with the word. A node of ours keeps
+// what it contained, in the lines behind the word, so that Queue still shows whose node it is.
 
-// releaseRequest is what the node of a member contains that is asked to release the lock.
+// releaseRequest is the data of a node whose member is asked to release the lock, or their first
+// line.
 const releaseRequest = "__REVOKE__"
 
-func isReleaseRequest(data []byte) bool { return string(data) == releaseRequest }
+func isReleaseRequest(data []byte) bool {
+	rest, ok := bytes.CutPrefix(data, []byte(releaseRequest))
+	return ok && (len(rest) == 0 || rest[0] == '\n')
+}
+
+// withoutRequest returns what a node contained before a request was written into it.
+func withoutRequest(data []byte) []byte {
+	if !isReleaseRequest(data) {
+		return data
+	}
+	return bytes.TrimPrefix(data[len(releaseRequest):], []byte("\n"))
+}
+
+// requestFor returns the request to write into the node at path, which contains data. A node that
+// may be Curator's gets the word alone: only ours have these kinds or our identity.
+func requestFor(path string, data []byte) []byte {
+	_, ours := znode.Parse(path[strings.LastIndexByte(path, '/')+1:], znode.Read, znode.Write, znode.Permit)
+	if _, pid := identify(data); len(data) > 0 && (ours || pid != 0) {
+		return slices.Concat([]byte(releaseRequest), []byte("\n"), data)
+	}
+	return []byte(releaseRequest)
+}
 
 // RequestRelease asks the member at path, whose first node has this token as its czxid. It returns
 // zk.ErrNoNode if the node is gone.
@@ -49,7 +74,7 @@ func RequestRelease(ctx context.Context, conn *zk.Conn, path string, token int64
 		}
 		// In the version that was read, so that clients which ask at the same time, and one that
 		// repeats a write whose answer was lost, write once: each write wakes the waiters behind.
-		if err := client.Set(ctx, path, []byte(releaseRequest), stat.Version); err != zk.ErrBadVersion {
+		if err := client.Set(ctx, path, requestFor(path, data), stat.Version); err != zk.ErrBadVersion {
 			return Explain(err, "WRITE on "+path)
 		}
 	}

@@ -75,7 +75,7 @@ func askedWhileHolding(s *scene) {
 	}
 	s.Must(h.Verify(s.Ctx))
 	now := other.only()
-	if !now.ReleaseRequested || !now.Holding || string(now.Data) != "__REVOKE__" || now.Host != "" || now.Pid != 0 || now.Token != m.Token {
+	if !now.ReleaseRequested || !now.Holding || string(now.Data) != string(m.Data) || now.Host != m.Host || now.Pid != m.Pid || m.Pid == 0 || now.Token != m.Token {
 		s.Errorf("after the request: %+v", now)
 	}
 	for _, again := range []zklocks.Member{m, now} {
@@ -233,7 +233,7 @@ func askedForNothing(s *scene) {
 	asked := h.ReleaseRequested()
 	c.catchUp()
 	m := c.only()
-	for _, text := range []string{"text", "", "__REVOKE__ ", "__REVOKE_", "__revoke__"} {
+	for _, text := range []string{"text", "", "__REVOKE__ ", "__REVOKE_", "__revoke__", "\n__REVOKE__"} {
 		_, err := s.Witness.Set(m.Path, []byte(text), -1)
 		s.Must(err)
 		c.catchUp()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -142,7 +143,7 @@ func (n *nemesis) scribble() {
 			func() { writeInto(from, node, otherWord) },
 		)
 	}
-	n.written(ctx, node, how, clean, string(before) == request, was)
+	n.written(ctx, node, how, clean, isRequest(before), was)
 }
 
 // written looks at what has become of a node.
@@ -151,7 +152,7 @@ func (n *nemesis) written(ctx context.Context, node string, how int, clean, wasA
 	if err != nil || is.Czxid != was.Czxid {
 		return
 	}
-	asked := string(data) == request
+	asked := isRequest(data)
 	if asked {
 		n.contains(node)
 	}
@@ -187,6 +188,12 @@ func (n *nemesis) request(ctx context.Context, from *zklocks.Conn, node string, 
 		n.complain("%s: request release: %v", node, err)
 	}
 	return err
+}
+
+// isRequest reports whether the data of a node ask its member to release.
+func isRequest(data []byte) bool {
+	first, _, _ := strings.Cut(string(data), "\n")
+	return first == request
 }
 
 func writeInto(from *zklocks.Conn, node, data string) {

@@ -77,8 +77,8 @@ type position struct {
 
 func (p position) String() string { return fmt.Sprintf("%d/%d", p.token, p.said) }
 
-// positionOf is the position that a leader is shown in. asked: its data are a request to release,
-// and how often it has proclaimed is not known.
+// positionOf is the position that a leader is shown in. asked: it was asked to release, and
+// how often it has proclaimed is not known.
 func (w *world) positionOf(m zklocks.Member) (p position, asked bool) {
 	p.token = m.Token
 	var said position
@@ -87,13 +87,10 @@ func (w *world) positionOf(m zklocks.Member) (p position, asked bool) {
 			w.complain("%s of token %d is shown with what that of token %d has proclaimed", m.Path, m.Token, said.token)
 		}
 	}
-	if asked = string(m.Data) == request; asked != m.ReleaseRequested {
-		w.complain("%s is shown as asked to release: %v; its data: %q", m.Path, m.ReleaseRequested, m.Data)
-	}
-	return p, asked
+	return p, m.ReleaseRequested
 }
 
-// request is what the node of a member contains that is asked to release.
+// request is the first line of what the node of a member contains that is asked to release.
 const request = "__REVOKE__"
 
 // A shown is a view that Observe has yielded, until it yielded the next.
@@ -197,7 +194,8 @@ func (v *viewer) yields(view leader.View, err error) (last shown) {
 	last = v.last
 	v.ends()
 	p, asked := w.positionOf(view.Leader)
-	same := view.Leader.Path == v.view.Leader.Path && view.Leader.Token == v.view.Leader.Token && bytes.Equal(view.Leader.Data, v.view.Leader.Data)
+	same := view.Leader.Path == v.view.Leader.Path && view.Leader.Token == v.view.Leader.Token &&
+		view.Leader.ReleaseRequested == v.view.Leader.ReleaseRequested && bytes.Equal(view.Leader.Data, v.view.Leader.Data)
 	switch {
 	case err == nil && !last.none && same && view.Current == v.view.Current:
 		bad("nothing has changed")

@@ -1,0 +1,35 @@
+package queue
+
+import "testing"
+
+// A node of ours keeps what it contained, behind the word. A node that may be Curator's gets the
+// word alone, which Curator compares with all of its data.
+func TestARequestKeepsTheDataOfOurNodesAlone(t *testing.T) {
+	const curators, id = "/l/_c_0f8fad5b-d9cb-469f-a165-70867728950e-", `{"host":"web1","pid":7}`
+	for _, c := range []struct {
+		path, data, want string
+	}{
+		{curators + "write-0000000001", "mine", "__REVOKE__\nmine"},
+		{curators + "read-0000000001", id, "__REVOKE__\n" + id},
+		{curators + "permit-0000000001", "two\nlines", "__REVOKE__\ntwo\nlines"},
+		{curators + "lock-0000000001", id, "__REVOKE__\n" + id},
+		{curators + "write-0000000001", "", "__REVOKE__"},
+		{curators + "lock-0000000001", "10.0.0.1", "__REVOKE__"},
+		{curators + "lock-0000000001", "{}", "__REVOKE__"},
+		{curators + "__WRIT__0000000001", "10.0.0.1", "__REVOKE__"},
+		{"/l/0f8fad5bd9cb469fa16570867728950e__lock__0000000001", "10.0.0.1", "__REVOKE__"},
+	} {
+		request := requestFor(c.path, []byte(c.data))
+		if string(request) != c.want || !isReleaseRequest(request) {
+			t.Errorf("%s with %q: %q, want %q", c.path, c.data, request, c.want)
+		}
+		if c.want != "__REVOKE__" && string(withoutRequest(request)) != c.data {
+			t.Errorf("%q was read back as %q", c.data, withoutRequest(request))
+		}
+	}
+	for _, data := range []string{"", "text", "__REVOKE__ text", "\n__REVOKE__"} {
+		if isReleaseRequest([]byte(data)) || string(withoutRequest([]byte(data))) != data {
+			t.Errorf("%q was read as a request", data)
+		}
+	}
+}
