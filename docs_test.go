@@ -144,7 +144,7 @@ func codeIn(t *testing.T, file string) (blocks []string) {
 }
 
 func TestPackageCommentsShowExamples(t *testing.T) {
-	for _, pkg := range []string{"rwlock", "semaphore", "reentrant", "leader", "zktest"} {
+	for _, pkg := range []string{"rwlock", "semaphore", "reentrant", "leader", "once", "zktest"} {
 		blocks := codeIn(t, pkg+"/doc.go")
 		for _, code := range blocks {
 			if !strings.Contains(flat(read(t, pkg+"/example_test.go")), flat(code)) {

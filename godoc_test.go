@@ -11,7 +11,7 @@ var internal = regexp.MustCompile(`internal/|\b(link|queue|slot|wire|znode)\.[A-
 
 // What go doc shows of the public packages names nothing internal.
 func TestGoDocShowsNothingInternal(t *testing.T) {
-	for _, pkg := range []string{".", "./rwlock", "./reentrant", "./semaphore", "./leader", "./observe", "./zktest"} {
+	for _, pkg := range []string{".", "./rwlock", "./reentrant", "./semaphore", "./leader", "./once", "./observe", "./zktest"} {
 		t.Run(pkg, func(t *testing.T) {
 			t.Parallel()
 			out, err := exec.Command("go", "doc", "-all", pkg).CombinedOutput()

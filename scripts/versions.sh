@@ -64,7 +64,7 @@ trap 'rm -f "$log" "$table"' EXIT
 		ZK_HOME=$(home zookeeper "$v")
 		[ -z "$ZK_HOME" ] && unset ZK_HOME || export ZK_HOME
 		row="| ZooKeeper $(version_of zookeeper "$v") |"
-		tests "ZooKeeper $v, scenarios" -run 'OnRealServers$' . ./rwlock ./reentrant ./semaphore ./leader
+		tests "ZooKeeper $v, scenarios" -run 'OnRealServers$' . ./rwlock ./reentrant ./semaphore ./leader ./once
 		row+=" $cell |"
 		tests "ZooKeeper $v, takeover" ./internal/test/takeover
 		row+=" $cell |"

@@ -31,7 +31,7 @@ const (
 )
 
 // recipe is what each public lock package may import. No recipe is in it: they never import each
-// other.
+// other, but for once, which is made of rwlock.
 var recipe = []string{
 	root, "internal/slot", "internal/queue", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror,
 }
@@ -47,6 +47,7 @@ var house = map[string][]string{
 	"semaphore":           recipe,
 	"leader":              recipe,
 	"reentrant":           append([]string{"internal/goid"}, recipe...),
+	"once":                append([]string{"rwlock"}, recipe...),
 	"internal/slot":       {"internal/wire", "internal/queue", "internal/liveness", "internal/hold", "internal/znode", zk},
 	"internal/queue":      {"internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror},
 	"internal/zkclient":   {"internal/liveness", "internal/hold", "internal/znode", zk, multierror},
@@ -66,7 +67,7 @@ var house = map[string][]string{
 // beside their tests and the test tools.
 var inner = map[string][]string{
 	"internal/wire": {root, "internal/slot"},
-	"internal/slot": {root, "rwlock", "semaphore", "reentrant", "leader"},
+	"internal/slot": {root, "rwlock", "semaphore", "reentrant", "leader", "once"},
 }
 
 // pure packages compute and do no I/O. Only direct imports count: fmt imports os, but fmt.Errorf
@@ -75,7 +76,7 @@ var pure = []string{"internal/hold", "internal/znode", "observe"}
 
 // noCalls are the packages that may name *zk.Conn, to pass it on, and may not use it:
 // internal/zkclient does that.
-var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "leader", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
+var noCalls = []string{root, "internal/slot", "rwlock", "semaphore", "reentrant", "leader", "once", "internal/queue", "internal/hold", "internal/znode", "internal/goid"}
 
 // pkg is what `go list -json` tells about a package.
 type pkg struct {
@@ -132,7 +133,7 @@ func check(pkgs map[string]pkg) []string {
 // kind tells imports of this module and of others from those of the standard library.
 func kind(imp string) (ours, third bool) {
 	first, _, _ := strings.Cut(imp, "/")
-	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "leader", "zktest", "observe", "examples"} {
+	for _, top := range []string{root, "rwlock", "semaphore", "reentrant", "leader", "once", "zktest", "observe", "examples"} {
 		ours = ours || first == top
 	}
 	// The standard library has an internal/ of its own, which no other module can import.
@@ -235,6 +236,8 @@ func TestCheckRefusesWrongArrows(t *testing.T) {
 		"the wire on the kit":                       {path: "internal/wire", imp: "zktest"},
 		"the server in memory on the network":       {path: "internal/memzk", imp: "internal/memnet"},
 		"a recipe on another":                       {path: "rwlock", imp: "semaphore"},
+		"once on its lock":                          {path: "once", imp: "rwlock", ok: true},
+		"once on another recipe":                    {path: "once", imp: "leader"},
 		"a recipe on a package without a place":     {path: "rwlock", imp: "internal/util"},
 		"a recipe on the test tools":                {path: "rwlock", imp: "internal/test"},
 		"a recipe on a part of the test tools":      {path: "rwlock", imp: "internal/test/history"},

@@ -1,0 +1,133 @@
+package once_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/once"
+)
+
+// report sends the report of a day from one process of the cluster.
+func report(ctx context.Context, servers []string, day string) error {
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+
+	job := once.New(conn, "/examples/report")
+	err = job.RunSlot(ctx, day, func(ctx context.Context, hold *zklocks.Hold) error {
+		return sendReport(ctx, day) // this ctx is canceled when the lock is lost, too
+	})
+	if errors.Is(err, once.ErrDone) {
+		return nil // another process has sent the report of this day
+	}
+	return err
+}
+
+func sendReport(_ context.Context, day string) error {
+	fmt.Println("the report of", day)
+	return nil
+}
+
+// exampleServers are like []string{"zk1:2181", "zk2:2181", "zk3:2181"}. The job has never been run
+// there, and forget deletes its record again.
+func exampleServers(path string) (servers []string, forget func()) {
+	servers = realzk.ExampleServers()
+	forget = func() {
+		conn, err := zklocks.Connect(context.Background(), servers, 10*time.Second)
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.Client().Delete(path+"/last", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+			log.Fatal(err)
+		}
+	}
+	forget()
+	return servers, forget
+}
+
+// Two processes are started by cron each night.
+func ExampleJob_RunSlot() {
+	servers, forget := exampleServers("/examples/report")
+	defer forget()
+
+	for _, day := range []string{"2026-11-26", "2026-11-27"} {
+		for range 2 { // processes
+			if err := report(context.Background(), servers, day); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+	// Output:
+	// the report of 2026-11-26
+	// the report of 2026-11-27
+}
+
+// Every process calls RunEvery at the same times, here at the full minute.
+func ExampleJob_RunEvery() {
+	servers, forget := exampleServers("/examples/cleanup")
+	defer forget()
+	ctx := context.Background()
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	const period = time.Minute
+	job := once.New(conn, "/examples/cleanup")
+	for range 2 { // a service repeats this forever
+		// time.Sleep(time.Until(time.Now().Truncate(period).Add(period)))
+		err := job.RunEvery(ctx, period, func(ctx context.Context, hold *zklocks.Hold) error {
+			fmt.Println("cleaning up")
+			return nil
+		})
+		switch {
+		case errors.Is(err, once.ErrDone): // another process has done it, or this one
+			fmt.Println("done already")
+		case err != nil:
+			log.Print(err) // the next process that calls does it
+		}
+	}
+	// Output:
+	// cleaning up
+	// done already
+}
+
+// A health check reports a job that has not been run for too long.
+func ExampleJob_Last() {
+	servers, forget := exampleServers("/examples/backup")
+	defer forget()
+	ctx := context.Background()
+	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+
+	job := once.New(conn, "/examples/backup")
+	_, err = job.Last(ctx)
+	fmt.Println(errors.Is(err, once.ErrNever))
+
+	err = job.RunSlot(ctx, "2026-11-26", func(context.Context, *zklocks.Hold) error { return nil })
+	if err != nil {
+		log.Fatal(err)
+	}
+	last, err := job.Last(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(last.Slot, time.Since(last.End) < time.Hour)
+	// Output:
+	// true
+	// 2026-11-26 true
+}

@@ -1,0 +1,9 @@
+package once_test
+
+import (
+	"testing"
+
+	"github.com/zklocks/zklocks/internal/test/leaks"
+)
+
+func TestMain(m *testing.M) { leaks.Main(m) }

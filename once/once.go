@@ -1,0 +1,235 @@
+package once
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/rwlock"
+)
+
+// Option changes a default of [New]. The ACL of [zklocks.WithACL] applies to the record of the last
+// run, too. The data of [zklocks.WithData] are stored in the lock's nodes only.
+type Option = zklocks.Option
+
+// Job is a job that one process of the cluster runs in each period. It may be used by many
+// goroutines at once: each call of RunEvery and RunSlot is a caller of its own. It remains usable
+// after any error. New makes it: the zero value cannot be used.
+type Job struct {
+	lock   *rwlock.RWMutex // excludes other runs
+	queue  *queue.Queue    // checks the arguments of New and names the path in errors; nothing queues here
+	record string          // the node of the last completed run
+	acl    []zk.ACL
+}
+
+// New returns the job at path, a node of the job's own, which is created when it is first needed.
+// Below it, the record of the last run is the persistent node "last", and the queue of the lock is
+// the node "lock", which the server deletes while it is not used. New does no I/O: the first call
+// reports bad arguments.
+func New(conn *zklocks.Conn, path string, opts ...Option) *Job {
+	cfg := slot.Config(conn, "once", path)
+	slot.Apply(opts, &cfg, new(struct{}), func(*struct{}) {})
+	named := make([]rwlock.Option, 0, len(opts)+1)
+	for _, opt := range opts {
+		named = append(named, opt)
+	}
+	named = append(named, slot.Common(func(cfg *queue.Config) { cfg.Recipe = "once" })) // in errors
+	return &Job{lock: rwlock.New(conn, path+"/lock", named...), queue: queue.New(cfg), record: cfg.Dir + "/last", acl: cfg.ACL}
+}
+
+// Run is a completed run, as its record describes it. All times are by the ensemble's clock.
+type Run struct {
+	Slot   string    `json:"slot,omitempty"` // the last slot that was run; empty: RunSlot has run none
+	Called time.Time `json:"called"`         // when RunEvery or RunSlot was called: the time that the next RunEvery compares
+	Start  time.Time `json:"start"`          // when the work began, which is later if the call waited
+	End    time.Time `json:"end"`
+	Host   string    `json:"host,omitempty"` // of the process that did the work
+	Pid    int       `json:"pid"`            // and its number
+}
+
+// RunEvery calls work, unless a process of the cluster has done the work of this period: then the
+// error matches [ErrDone]. The work of this period is done if the last completed run was called
+// less than half a period before this call, or after it. All processes should call RunEvery at the
+// same times, once in each period; the package comment explains the rule.
+//
+// If another process is doing the work, RunEvery waits. If that process completes the work, the
+// error matches ErrDone. If its work fails or the process dies, the next waiting caller does the
+// work. Callers wait in the order of arrival, without a limit: ctx bounds both the wait and the
+// work. If a run takes longer than a period, the next calls wait for its end; then one of them
+// runs.
+//
+// work gets a context that is canceled with ctx or when the lock is lost, and the hold on the lock,
+// for its fencing token and transactions. When work has returned nil, the run is recorded, even if
+// ctx was canceled meanwhile; then the lock is released. Nothing is recorded if work returns an
+// error, panics or releases the hold, or if the lock is lost before that: the next caller runs the
+// work again.
+//
+// The error is the error of work, if work has returned one. If the run may be unrecorded, although
+// work has returned nil, the error says so; it matches [zklocks.ErrLost] if the lock was lost.
+// RunEvery also returns the errors of [rwlock.RWMutex.Lock]; zk.ErrNoAuth without the rights READ
+// and WRITE on the record; and at once what is wrong with the arguments.
+func (j *Job) RunEvery(ctx context.Context, period time.Duration, work func(context.Context, *zklocks.Hold) error) error {
+	if period <= 0 {
+		return j.wrap("run", fmt.Errorf("the period is %v: it must be positive", period))
+	}
+	return j.run(ctx, "", work, func(last Run, called, now time.Time) bool {
+		// A record from the future was written by a wrong clock. It must not stop the job for long.
+		return called.Sub(last.Called) < period/2 && last.Called.Sub(now) < period/2
+	})
+}
+
+// RunSlot calls work, unless a process of the cluster has done the work of this slot or of a larger
+// one: then the error matches [ErrDone]. Slots are compared as strings and must grow: dates such as
+// "2026-11-26", or numbers with leading zeros ("10" is smaller than "9"). A caller that finds the
+// slot done sends one read.
+//
+// Everything else is as in [Job.RunEvery].
+func (j *Job) RunSlot(ctx context.Context, slot string, work func(context.Context, *zklocks.Hold) error) error {
+	switch {
+	case slot == "":
+		return j.wrap("run", errors.New("the slot is empty"))
+	case len(slot) > maxSlot:
+		return j.wrap("run", fmt.Errorf("the slot has %d bytes, the limit is %d", len(slot), maxSlot))
+	case !utf8.ValidString(slot):
+		return j.wrap("run", fmt.Errorf("the slot %q is not valid UTF-8", slot))
+	}
+	// One server's answer may be old, but a slot that was done remains done.
+	if last, err := j.Last(ctx); err == nil && slot <= last.Slot {
+		return j.wrap("run", last.done())
+	}
+	return j.run(ctx, slot, work, func(last Run, _, _ time.Time) bool { return slot <= last.Slot })
+}
+
+// maxSlot is far more than a name needs.
+const maxSlot = 1 << 10
+
+// Last returns the last completed run. The error matches [ErrNever] if there is none. The answer is
+// what one server knows, and may be out of date when it is read. The other errors are ctx's error;
+// zk.ErrClosing; zk.ErrNoAuth without the right READ on the record; and what is wrong with the
+// arguments of New.
+func (j *Job) Last(ctx context.Context) (Run, error) {
+	if err := j.core().Invalid(); err != nil {
+		return Run{}, j.wrap("last run of", err)
+	}
+	last, data, _, err := j.read(ctx)
+	if err == nil && len(data) == 0 {
+		err = ErrNever
+	}
+	return last, j.wrap("last run of", err)
+}
+
+func (j *Job) wrap(op string, err error) error { return j.core().Wrap(op, err) }
+
+func (j *Job) core() *queue.Queue {
+	if j == nil || j.queue == nil {
+		panic("once: the Job was not made by New")
+	}
+	return j.queue
+}
+
+// read returns the last run, the data of the record, and its Stat. Without a run the data are
+// empty. Without a node the version is -1.
+func (j *Job) read(ctx context.Context) (last Run, data []byte, stat *zk.Stat, err error) {
+	data, stat, err = j.queue.Client().Get(ctx, j.record)
+	switch {
+	case err == zk.ErrNoNode:
+		return Run{}, nil, &zk.Stat{Version: -1}, nil
+	case err != nil:
+		err = queue.Explain(err, "READ on "+j.record)
+	case len(data) > 0:
+		if err = json.Unmarshal(data, &last); err != nil {
+			err = fmt.Errorf("the data of the node \"last\" are not a record: %w", err)
+		}
+	}
+	return last, data, stat, err
+}
+
+// write replaces this version of the record while the lock is held, and returns the new Stat. If
+// the answer is lost, the record shows whether the write took place: only the holder writes it.
+func (j *Job) write(ctx context.Context, hold *zklocks.Hold, data []byte, version int32) (*zk.Stat, error) {
+	ops := []any{&zk.SetDataRequest{Path: j.record, Data: data, Version: max(version, 0)}}
+	if version < 0 {
+		ops = slices.Insert(ops, 0, any(&zk.CreateRequest{Path: j.record, Acl: j.acl}))
+	}
+	for {
+		replies, err := hold.Multi(ctx, ops...)
+		switch {
+		case err == nil:
+			return replies[len(replies)-1].Stat, nil
+		case !errors.Is(err, zk.ErrConnectionClosed) && !errors.Is(err, zk.ErrBadVersion) && !errors.Is(err, zk.ErrNodeExists):
+			return nil, err
+		}
+		_, found, stat, failed := j.read(ctx)
+		switch {
+		case failed != nil:
+			return nil, j.wrap("run", failed)
+		case stat.Version > version && bytes.Equal(found, data):
+			return stat, nil
+		case stat.Version != version: // another program has written or deleted it
+			return nil, err
+		}
+	}
+}
+
+// run calls work under the lock, unless done reports that the last run was enough for a call at
+// this time.
+func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *zklocks.Hold) error, done func(last Run, called, now time.Time) bool) error {
+	if work == nil {
+		panic("once: the function is nil")
+	}
+	if err := j.core().Invalid(); err != nil {
+		return j.wrap("run", err)
+	}
+	began := time.Now()
+	return zklocks.Do(ctx, j.lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+		// The server has shown that the last holder's node is gone, or the lock would not have been
+		// granted. So it also shows what that holder has recorded.
+		last, data, stat, err := j.read(ctx)
+		if err != nil {
+			return j.wrap("run", err)
+		}
+		// Written as it was read: the time of the write is the time of the ensemble.
+		waited := time.Since(began)
+		if stat, err = j.write(ctx, hold, data, stat.Version); err != nil {
+			return err
+		}
+		now := time.UnixMilli(stat.Mtime).UTC()
+		run := Run{Slot: max(slot, last.Slot), Called: now.Add(-waited.Round(time.Millisecond)), Start: now, Pid: os.Getpid()}
+		if done(last, run.Called, now) {
+			return j.wrap("run", last.done())
+		}
+		began := time.Now()
+		if err := work(ctx, hold); err != nil {
+			return err
+		}
+		run.End = now.Add(time.Since(began).Round(time.Millisecond))
+		run.Host, _ = os.Hostname() // a process without a name still has a number
+		if data, err = json.Marshal(run); err == nil {
+			_, err = j.write(hold.Context(context.WithoutCancel(ctx)), hold, data, stat.Version)
+		}
+		if err != nil {
+			return fmt.Errorf("the work is done, but the record of it is not confirmed: %w", err)
+		}
+		return nil
+	})
+}
+
+// done is ErrDone, and says who has done the work.
+func (r Run) done() error {
+	what := ""
+	if r.Slot != "" {
+		what = fmt.Sprintf("slot %q, ", r.Slot)
+	}
+	return fmt.Errorf("%w: %sby process %d on %q, from %s to %s", ErrDone, what, r.Pid, r.Host, r.Start.Format(time.RFC3339), r.End.Format(time.RFC3339))
+}
