@@ -342,17 +342,6 @@ func TestACanceledWaitForSeveralLeavesNothing(t *testing.T) {
 	})
 }
 
-// A read lock that no goroutine holds any more stays for a while, and does not keep out a TryLock
-// of the same value.
-func TestAnIdleReadLockDoesNotKeepOutATryOfSeveral(t *testing.T) {
-	each(t, func(p *pair, one, other int) {
-		lingers := p.lock(one, rwlock.WithReadLinger(time.Hour))
-		p.release(p.take(lingers.RLock))
-		p.nodes(other, one)
-		p.release(p.take(zklocks.All(lingers, p.lock(other)).TryLock))
-	})
-}
-
 // All of All takes the locks of both.
 func TestAllMayBeNested(t *testing.T) {
 	inPair(t, func(p *pair) {

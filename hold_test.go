@@ -158,13 +158,6 @@ func TestWhatGivesUpInAnOutageNamesTheServers(t *testing.T) {
 			hold := must(t)(lock.Lock(t.Context()))
 			return func(ctx context.Context) error { return lock.Downgrade(ctx, hold) }
 		},
-		"try lock beside an idle read lock": func(t *testing.T, conn *zklocks.Conn) call {
-			lock := rwlock.New(conn, "/a", rwlock.WithReadLinger(time.Minute))
-			if err := must(t)(lock.RLock(t.Context())).Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			return func(ctx context.Context) error { _, err := lock.TryLock(ctx); return err }
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

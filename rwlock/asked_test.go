@@ -68,32 +68,6 @@ func TestReadersOfOneNodeAreAskedTogether(t *testing.T) {
 	})
 }
 
-// A node that no reader has is given back at once, and so is one when its last reader leaves.
-func TestAnIdleReadLockThatIsAskedIsGivenBack(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, other := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
-		unlock(s, c.read())
-		s.InLine(1)
-		s.CatchUp(c.conn)
-		s.Must(other.release(other.first()))
-		s.CatchUp(c.conn)
-		s.EmptyNow()
-
-		h := c.read()
-		unlock(s, c.read())
-		unlock(s, h)
-		h = c.read() // of the node that was idle
-		s.CatchUp(c.conn)
-		s.Must(other.release(other.first()))
-		s.CatchUp(c.conn)
-		s.InLine(1)
-		s.Must(h.Verify(s.Ctx))
-		unlock(s, h)
-		s.CatchUp(c.conn)
-		s.EmptyNow()
-	})
-}
-
 // A request is of the node, which the next writer of the process holds by.
 func TestARequestIsHandedOnWithTheLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {

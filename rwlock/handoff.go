@@ -53,7 +53,7 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	c.mu.Lock()
 	busy := c.grant != nil || len(c.waiting) > 0
 	c.mu.Unlock()
-	if zkclient.Ended(ctx) != nil { // perhaps while an idle read lock was given back
+	if zkclient.Ended(ctx) != nil {
 		return nil, c.queue.CanceledError(ctx)
 	}
 	if busy {

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -214,22 +213,5 @@ func TestAnotherNodeWithTheSameNumberIsRefused(t *testing.T) {
 		s.Must(s.Witness.Delete(read, -1))
 		unlock(s, a.write())
 		s.Empty()
-	})
-}
-
-func TestForeignNamesDoNotGoTogetherWithLinger(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		for _, opts := range [][]rwlock.Option{
-			{rwlock.WithCuratorNames(), rwlock.WithReadLinger(time.Second)},
-			{rwlock.WithKazooNames(), rwlock.WithReadLinger(time.Second)},
-			{rwlock.WithKazooNames(), rwlock.WithCuratorNames()},
-			{rwlock.WithCuratorNames(), rwlock.WithKazooNames(), rwlock.WithKazooNames()},
-		} {
-			c := direct(s).with(opts...)
-			if contract.Begin(s, s.Ctx, c.RLock).Failed() == nil {
-				s.Error("no error")
-			}
-		}
-		s.EmptyNow()
 	})
 }

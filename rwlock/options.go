@@ -3,7 +3,6 @@ package rwlock
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
@@ -20,31 +19,17 @@ type config struct {
 	queue.Config
 	kinds   kinds
 	clash   bool // two options set different names
-	linger  time.Duration
 	handoff int
 }
 
 func (c config) wrong() error {
 	switch {
-	case c.linger < 0:
-		return fmt.Errorf("WithReadLinger: %v is negative", c.linger)
 	case c.handoff < 0:
 		return fmt.Errorf("WithHandoff: %d is negative", c.handoff)
 	case c.clash:
 		return errors.New("WithCuratorNames does not go together with WithKazooNames: Curator and kazoo do not see each other")
-	case c.linger > 0 && c.kinds != ours:
-		return errors.New("WithReadLinger does not go together with WithCuratorNames or WithKazooNames: reads are not shared then")
 	}
 	return nil
-}
-
-// WithReadLinger keeps an idle read lock for up to d, so that a reader that comes soon joins it at
-// once, like a reader that comes while others hold it. The idle lock is released as soon as a
-// writer queues, and when the connection is lost. TryLock of another RWMutex value does not queue,
-// so it finds the lock busy meanwhile. Of one value at most one idle node stays, the newest. The
-// default is 0: the last reader of the process releases the lock.
-func WithReadLinger(d time.Duration) Option {
-	return option(func(cfg *config) { cfg.linger = d })
 }
 
 // WithHandoff lets the writers that wait on one RWMutex value hand the lock over among themselves,

@@ -192,12 +192,12 @@ func TestAQueuedWriterEndsTheJoining(t *testing.T) {
 // client watches yet. The listing shows the writer: it blocks no reader ahead of it, and is not
 // overtaken.
 func TestAWriterThatCameBeforeTheLookEndsTheJoining(t *testing.T) {
-	for name, linger := range map[string]time.Duration{"without linger": 0, "with linger": time.Hour} {
-		t.Run(name, func(t *testing.T) {
+	for range 1 {
+		t.Run("", func(t *testing.T) {
 			contract.InMemory(t, "", func(s *contract.Stage) {
 				_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 				s.Must(err)
-				c, w := behind(s).with(rwlock.WithReadLinger(linger)), direct(s)
+				c, w := behind(s), direct(s)
 				made := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 				first := contract.Begin(s, s.Ctx, c.RLock)
 				test.Within(s, soon, "the node is made", func() { <-made.Fired() })
@@ -516,257 +516,13 @@ func TestAWriterOfWhomNoEventTells(t *testing.T) {
 			unlock(s, w.Granted())
 		})
 	})
-	t.Run("while the lock is idle", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-			unlock(s, c.read())
-			time.Sleep(10 * time.Second) // virtual: it has looked after 5 s, and looks after 15
-			w := withheld(s, c)
-			began := time.Now()
-			unlock(s, w.Granted())
-			if took := time.Since(began); took > atMost {
-				s.Errorf("the idle lock goes after %v", took)
-			}
-			unlock(s, c.read())
-			s.InLine(1)
-		})
-	})
-	t.Run("after the last reader has joined", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-			unlock(s, c.read())
-			time.Sleep(100 * time.Second) // virtual: the idle lock looks after 75 s, and after 155
-			w := withheld(s, c)
-			unlock(s, c.read())
-			time.Sleep(atMost) // virtual: it has looked again
-			w.Waits()
-			r := contract.Begin(s, s.Ctx, c.RLock) // does not join
-			unlock(s, w.Granted())
-			unlock(s, r.Granted())
-		})
-	})
-}
-
-func TestALingeringReadLock(t *testing.T) {
-	t.Run("is taken again without a request", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-			h := c.read()
-			token := h.Token()
-			unlock(s, h)
-			before := requests(c)
-			for range 50 {
-				h := c.read()
-				if h.Token() != token {
-					s.Fatal("another node")
-				}
-				unlock(s, h)
-			}
-			if n := requests(c) - before; n != 0 {
-				s.Errorf("%d requests", n)
-			}
-			s.InLine(1)
-			c.conn.Close()
-			s.Empty()
-		})
-	})
-	t.Run("ends when its time is up", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			const linger = 50 * time.Millisecond
-			c := direct(s).with(rwlock.WithReadLinger(linger))
-			for range 3 {
-				unlock(s, c.read())
-				time.Sleep(linger - 1)
-				s.Settle()
-				s.InLine(1)
-				time.Sleep(time.Nanosecond)
-				s.Settle()
-				s.EmptyNow()
-			}
-		})
-	})
-	t.Run("stays for the full time after each reader", func(t *testing.T) {
-		const linger = 300 * time.Millisecond
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := direct(s).with(rwlock.WithReadLinger(linger))
-			h := c.read()
-			token := h.Token()
-			for range 5 {
-				unlock(s, h)
-				time.Sleep(linger - 1)
-				if h = c.read(); h.Token() != token {
-					s.Fatal("gone before its time")
-				}
-			}
-			unlock(s, h)
-			time.Sleep(linger)
-			s.Settle()
-			s.EmptyNow()
-		})
-	})
-	t.Run("ends when a writer queues", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c, w := direct(s).with(rwlock.WithReadLinger(time.Hour)), direct(s)
-			for i := range 6 {
-				unlock(s, c.read())
-				unlock(s, w.write())
-				inside, other := c.read(), c.read()
-				unlock(s, other)
-				if i%2 == 0 { // the grant was idle before
-					unlock(s, inside)
-					inside = c.read()
-				}
-				writer := w.waitWrite(2)
-				s.CatchUp(c.conn)
-				s.Must(inside.Verify(s.Ctx))
-				writer.Waits()
-				unlock(s, inside)
-				unlock(s, writer.Granted())
-			}
-			unlock(s, c.read())
-			unlock(s, c.write())
-			s.Empty()
-		})
-	})
-	t.Run("does not keep out TryLock of its own value", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := direct(s).with(rwlock.WithReadLinger(time.Hour))
-			unlock(s, c.read())
-			h, err := c.TryLock(s.Ctx)
-			s.Must(err)
-			unlock(s, h)
-			inside := c.read()
-			_, err = c.TryLock(s.Ctx)
-			s.Is(err, zklocks.ErrBusy)
-			unlock(s, inside)
-			c.conn.Close()
-			s.Empty()
-		})
-	})
-	t.Run("is the only one of its value", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-			for _, first := range []int{0, 1} {
-				unlock(s, c.write()) // creates the directory
-				both := c.proxy.Next(proxy.CreateOp, proxy.HoldReply)
-				line := []*attempt{contract.Begin(s, s.Ctx, c.TryRLock), contract.Begin(s, s.Ctx, c.TryRLock)}
-				test.Within(s, soon, "one has made its node", func() { <-both.Fired() })
-				both.Release()
-				held := []*zklocks.Hold{line[first].Granted(), line[1-first].Granted()}
-				for _, h := range held {
-					unlock(s, h)
-				}
-				s.InLine(1)
-				h, err := c.TryLock(s.Ctx)
-				s.Must(err)
-				unlock(s, h)
-				s.Empty()
-			}
-		})
-	})
-	t.Run("is the only one after reconnects", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-			for range 5 {
-				unlock(s, c.read())
-				c.proxy.Cut()
-				s.CatchUp(c.conn)
-			}
-			unlock(s, c.read())
-			s.InLine(1)
-			unlock(s, c.write())
-			inside := c.read() // of a grant that has never been idle
-			c.proxy.Cut()
-			s.CatchUp(c.conn)
-			unlock(s, c.read()) // which does not join the grant from before the cut
-			unlock(s, inside)
-			s.InLine(1)
-			h, err := c.TryLock(s.Ctx)
-			s.Must(err)
-			unlock(s, h)
-			s.Empty()
-		})
-	})
-	t.Run("ends with the connection", func(t *testing.T) { // after which no reader may join it
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-			for _, joined := range []bool{false, true} {
-				h := c.read()
-				if joined {
-					unlock(s, c.read())
-				}
-				unlock(s, h)
-				time.Sleep(100 * time.Second) // virtual: the idle lock looks after 75 s, and after 155
-				c.proxy.Cut()
-				s.CatchUp(c.conn)
-				s.Empty()
-			}
-		})
-	})
-	t.Run("is none of a call that gives up", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			makeDir(s)
-			c := behind(s).with(rwlock.WithReadLinger(time.Hour))
-			// It ends when the node is there, and does not tell the wait.
-			_, err := c.RLock(endingContext{s.Ctx, func() bool { return c.proxy.Seen(proxy.CreateOp) > 0 }})
-			s.Is(err, context.Canceled)
-			s.Empty()
-		})
-	})
-	t.Run("is gone when its node is deleted", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			c := direct(s).with(rwlock.WithReadLinger(time.Hour))
-			h := c.read()
-			token := h.Token()
-			unlock(s, h)
-			for _, name := range test.Children(s, s.Witness, s.Dir) {
-				s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
-			}
-			s.CatchUp(c.conn)
-			if h = c.read(); h.Token() <= token {
-				s.Error("the token of the deleted node")
-			}
-			unlock(s, h)
-			c.conn.Close()
-			s.Empty()
-		})
-	})
-	t.Run("must not be negative", func(t *testing.T) {
-		contract.InMemory(t, "", func(s *contract.Stage) {
-			_, err := direct(s).with(rwlock.WithReadLinger(-1)).RLock(s.Ctx)
-			if err == nil {
-				s.Error("no error")
-			}
-			s.EmptyNow()
-		})
-	})
-}
-
-// A linger that is shorter than what can be told of time does not keep a processor busy while a
-// reader holds that joined the idle lock: in virtual time the test would not end.
-func TestAReadLockLingersForANanosecond(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		m := rwlock.New(locks.On(s.Connect()), s.Path, rwlock.WithReadLinger(time.Nanosecond))
-		first, err := m.RLock(s.Ctx)
-		s.Must(err)
-		token := first.Token()
-		unlock(s, first)
-		joins, err := m.RLock(s.Ctx)
-		s.Must(err)
-		if joins.Token() != token {
-			s.Error("it has not joined the idle lock")
-		}
-		time.Sleep(time.Second) // virtual
-		unlock(s, joins)
-		s.Empty()
-	})
 }
 
 // Readers lock, release and give up, with linger and without, while writers queue: at the end no
 // node is left.
-func TestLingeringReadersInAStorm(t *testing.T) {
+func TestReadersInAStorm(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		c, w := direct(s).with(rwlock.WithReadLinger(2*time.Millisecond)), direct(s)
+		c, w := direct(s), direct(s)
 		var readers, writers, reads, writes, late atomic.Int64
 		var all sync.WaitGroup
 		for i := range 24 {
@@ -824,27 +580,15 @@ func canceled(ctx context.Context) context.Context {
 // The uses of a context that only an RWMutex has.
 func TestANilContextChangesNothing(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		c := direct(s).with(rwlock.WithReadLinger(time.Hour))
+		c := direct(s)
 		var none context.Context
 		h := c.write()
 		panics(s, func() { _ = c.Downgrade(none, h) })
 		s.Must(c.Downgrade(s.Ctx, h))
 		unlock(s, h)
 
-		h = c.read()
-		token := h.Token()
-		unlock(s, h)
-		s.InLine(1) // the node stays
 		panics(s, func() { _, _ = c.TryLock(none) })
 		panics(s, func() { _, _ = c.TryRLock(none) })
-		h = c.read()
-		if h.Token() != token {
-			s.Error("the read lock that stays is not joined")
-		}
-		unlock(s, h)
-		h, err := c.TryLock(s.Ctx)
-		s.Must(err)
-		unlock(s, h)
 		s.Empty()
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -15,10 +14,9 @@ import (
 // readSharer lets the readers of one RWMutex value share a node, as long as no writer is known to
 // be queued behind it.
 type readSharer struct {
-	queue  *queue.Queue
-	kind   znode.Kind
-	alone  bool // each reader creates its own node
-	linger time.Duration
+	queue *queue.Queue
+	kind  znode.Kind
+	alone bool // each reader creates its own node
 
 	// current is the grant to join. It may have ended.
 	current atomic.Pointer[sharedGrant]
@@ -103,7 +101,7 @@ func (r *readSharer) own(grant *queue.Grant, err error) (*sharedGrant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSharedGrant(r, grant, nil, 1), nil
+	return newSharedGrant(grant, nil, 1), nil
 }
 
 // join joins the current grant. It usually sends no request and locks no mutex.
@@ -192,20 +190,10 @@ func (r *readSharer) quit(p *pendingRead, err error) {
 	}
 }
 
-// open makes a grant the current one. Readers no longer join the former one: it ends now if it is
-// idle, or with the last of its readers.
+// open makes a grant the current one. Readers no longer join the former one, which ends with the
+// last of its readers.
 func (r *readSharer) open(grant *queue.Grant, sharing *queue.NodeSharing, readers int) *sharedGrant {
-	g := newSharedGrant(r, grant, sharing, readers)
-	if former := r.current.Swap(g); former != nil && r.linger > 0 {
-		former.releaseIdle(queue.NoWait)
-	}
+	g := newSharedGrant(grant, sharing, readers)
+	r.current.Store(g)
 	return g
-}
-
-// releaseIdle releases an idle grant, for a writer of this process, and waits for the answer.
-// Without WithReadLinger no grant is idle.
-func (r *readSharer) releaseIdle(ctx context.Context) {
-	if g := r.current.Load(); g != nil && r.linger > 0 {
-		g.releaseIdle(ctx)
-	}
 }

@@ -33,12 +33,11 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	cfg := config{Config: slot.Config(conn, "rwlock", path), kinds: ours}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
 	cfg.Names, cfg.Persistent, cfg.Wrong = cfg.kinds.names(), cfg.kinds == kazoo, cfg.wrong()
-	cfg.KeepView = cfg.linger > 0 // an idle read lock stays only while no writer is known to wait
 	m := &RWMutex{queue: queue.New(cfg.Config), kinds: cfg.kinds}
 	m.reader.m = m
 	slot.PutPart(&m.lockSlot, m, m.writePart)
 	slot.PutPart(&m.reader.lockSlot, &m.reader, m.readPart)
-	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours, linger: cfg.linger}
+	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours}
 	m.writes = handoff{queue: m.queue, request: queue.Request{Kind: m.kinds.write, Nodes: 1}, limit: cfg.handoff}
 	return m
 }
@@ -81,10 +80,7 @@ func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 // matches [zklocks.ErrBusy]. It reads before it writes, from one server, which may lag behind the
 // others.
 func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.write(ctx, "try lock", func(ctx context.Context) (*queue.Grant, error) {
-		m.reads.releaseIdle(ctx)
-		return m.writes.try(ctx)
-	})
+	return m.write(ctx, "try lock", m.writes.try)
 }
 
 // RLock takes the lock for reading. It waits while a writer holds the lock or is queued ahead;
@@ -119,15 +115,7 @@ func (l *rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l
 // writePart and readPart are for zklocks.All. A caller that takes several locks has a node of its
 // own: it neither shares one nor is handed one.
 func (m *RWMutex) writePart() queue.Part {
-	return queue.Part{
-		Queue: m.queue, Request: m.writes.request,
-		Ready: func(ctx context.Context, wait bool) error {
-			if !wait {
-				m.reads.releaseIdle(ctx)
-			}
-			return nil
-		},
-	}
+	return queue.Part{Queue: m.queue, Request: m.writes.request}
 }
 
 func (m *RWMutex) readPart() queue.Part {

@@ -28,14 +28,14 @@ func TestNoReaderJoinsAGrantThatIsOver(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		m, grant := granted(s)
 		p := m.reads.open(grant, m.queue.NewSharing(), 1)
-		if m.reads.join(s.Context()) != p || p.end() || p.readers.Add(-2) != 0 || !p.end() {
+		if m.reads.join(s.Context()) != p || p.readers.CompareAndSwap(0, ended) || p.readers.Add(-2) != 0 || !p.readers.CompareAndSwap(0, ended) {
 			s.Fatal("not joined, so there is nothing to see")
 		}
 		if grant.Err() != nil {
 			s.Fatal("the grant is lost")
 		}
 		for range 3 {
-			if m.reads.join(s.Context()) != nil || p.end() {
+			if m.reads.join(s.Context()) != nil || p.readers.CompareAndSwap(0, ended) {
 				s.Error("a grant that was over went on")
 			}
 		}
@@ -142,118 +142,6 @@ func TestAGrantThatNoReaderWaitsForIsReleased(t *testing.T) {
 		if e.shared != nil || m.reads.join(s.Context()) != nil {
 			s.Error("there is a grant without readers")
 		}
-		s.Empty()
-	})
-}
-
-// A writer queues and gives up while readers hold. The listing of another reader shows no writer,
-// so readers may join again. But idleLoop has ended, so the grant must not stay idle.
-func TestAGrantDoesNotStayIdleAfterAWriterHasComeAndLeft(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		m := New(locks.On(s.Connect()), s.Path, WithReadLinger(time.Hour))
-		g, err := m.reads.lock(s.Ctx)
-		s.Must(err)
-		s.Must(g.leave(s.Ctx))
-		if m.reads.join(s.Context()) != g {
-			s.Fatal("not joined, so there is nothing to see")
-		}
-		_, err = s.Witness.Set(s.Dir, nil, -1)
-		s.Must(err)
-		s.Settle()
-		other, err := m.queue.Acquire(s.Ctx, m.reads.request(), true)
-		s.Must(err)
-		s.Must(other.Release(s.Ctx))
-		if !g.sharing.CanJoin() {
-			s.Fatal("a writer is known, so there is nothing to see")
-		}
-		s.Must(g.leave(s.Ctx))
-		s.Empty()
-	})
-}
-
-// Of two readers that leave at once either may be the last. Each notes the time, so the grant
-// lingers from then on, also if it was idle before.
-func TestTheLastTwoReadersLeaveAtOnce(t *testing.T) {
-	for name, before := range map[string]bool{"it has been idle before": true, "it has not": false} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				const linger = 10 * time.Second
-				m := New(locks.On(s.Connect()), s.Path, WithReadLinger(linger))
-				if before {
-					g, err := m.reads.lock(s.Ctx)
-					s.Must(err)
-					s.Must(g.leave(s.Ctx))
-					time.Sleep(time.Second) // virtual: it is idle
-				}
-				a, err := m.reads.lock(s.Ctx)
-				s.Must(err)
-				b, err := m.reads.lock(s.Ctx)
-				s.Must(err)
-				if a != b {
-					s.Fatal("not shared")
-				}
-				time.Sleep(linger + linger/2) // virtual: both read
-				s.Must(a.leave(s.Ctx))
-				s.Must(a.leave(s.Ctx))
-				time.Sleep(linger - time.Second) // virtual: it lingers
-				if len(test.Children(s, s.Witness, s.Dir)) == 0 {
-					s.Error("released before it has lingered")
-				}
-				time.Sleep(2 * time.Second) // virtual: its time is up
-				if len(test.Children(s, s.Witness, s.Dir)) > 0 {
-					s.Error("it lingers on")
-					a.releaseIdle(queue.NoWait)
-				}
-				s.Empty()
-			})
-		})
-	}
-}
-
-// After a reconnect no reader may join the grant until another one has listed, so it must not stay
-// idle: it would only be in the way of writers that do not wait.
-func TestAGrantDoesNotStayIdleAfterAReconnect(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		conn, packets := s.BehindFor(10 * time.Second)
-		m := New(locks.On(conn), s.Path, WithReadLinger(time.Hour))
-		g, err := m.reads.lock(s.Ctx)
-		s.Must(err)
-		s.Must(g.leave(s.Ctx))
-		if m.reads.join(s.Context()) != g {
-			s.Fatal("not joined, so there is nothing to see")
-		}
-		s.Settle() // idleLoop has begun
-		client := m.queue.Client()
-		before := client.Epoch()
-		packets.Cut()
-		test.Eventually(s, patience, "it is connected again", func() bool {
-			return client.Epoch() != before && client.Up(conn.SessionID())
-		})
-		s.Must(g.leave(s.Ctx)) // which waits for the delete
-		s.EmptyNow()
-	})
-}
-
-// Two readers have tried at the same time, and each has a node. The first has gone when the second
-// opens its grant, which readers join from then on.
-func TestAGrantDoesNotStayIdleBesideAnother(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		m := New(locks.On(s.Connect()), s.Path, WithReadLinger(time.Hour))
-		var grants []*queue.Grant
-		var requests []queue.Request
-		for range 2 {
-			request := m.reads.request()
-			grant, err := m.queue.Acquire(s.Ctx, request, false)
-			s.Must(err)
-			grants, requests = append(grants, grant), append(requests, request)
-		}
-		for i, grant := range grants {
-			s.Must(m.reads.open(grant, requests[i].Sharing, 1).leave(s.Ctx))
-			s.InLine(2 - i)
-		}
-		h, err := m.TryLock(s.Ctx)
-		s.Must(err)
-		s.Must(h.Release(s.Ctx))
 		s.Empty()
 	})
 }

@@ -27,8 +27,6 @@ import (
 // The watch takes one request each time that a writer has come. Where writers come so often that no
 // reader makes use of it, most listings do without.
 type dirView struct {
-	always bool // each listing sets the watch
-
 	now    atomic.Pointer[view] // a method loads it once
 	last   atomic.Pointer[view] // the last one with a watch
 	unused atomic.Int32         // watches in a row that no reader has made use of
@@ -58,9 +56,6 @@ var began = time.Now() // for durations that fit an atomic value
 
 // watches reports whether a listing should set the watch.
 func (d *dirView) watches() bool {
-	if d.always {
-		return true
-	}
 	n := d.unused.Load()
 	if n < mostUnused || n%everySo == 0 {
 		return true

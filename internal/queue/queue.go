@@ -37,8 +37,6 @@ type Config struct {
 	Persistent bool
 	// MakeDir makes the directory when it does not exist; nil: it and its parents are made.
 	MakeDir func(context.Context) error
-	// KeepView has each reader's listing set the watch that tells of writers, see dirView.
-	KeepView bool
 }
 
 // Default returns the configuration without options.
@@ -99,7 +97,6 @@ func New(cfg Config) *Queue {
 		return q
 	}
 	q.client = zkclient.Of(cfg.Conn)
-	q.view.always = cfg.KeepView
 	q.readable.Store(slices.ContainsFunc(cfg.ACL, func(a zk.ACL) bool {
 		return a.Scheme == "world" && a.Perms&zk.PermRead != 0
 	}))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -46,16 +45,6 @@ func (s *NodeSharing) view() *view {
 	return v
 }
 
-// Look asks whether a writer has come of whom no event tells, and reports whether readers may use
-// the node still. It is for a node that no reader joins: CanJoin has such a look made by itself.
-func (s *NodeSharing) Look(ctx context.Context) bool {
-	s.queue.view.look(ctx)
-	return s.view() != nil
-}
-
-// Changed returns a channel that is closed when the connection is lost, which ends the joining.
-func (s *NodeSharing) Changed() <-chan struct{} { return s.queue.client.Changed() }
-
 // Unwatched reports whether the listing that showed no writer behind the node has set no watch, so
 // that EnsureWatch may help.
 func (s *NodeSharing) Unwatched() bool { return s.unwatched(s.queue.view.now.Load()) }
@@ -86,13 +75,4 @@ func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 		d.replaces(now)
 	}
 	return true
-}
-
-// Writers returns the watch that fires when a writer comes; nil if one is known to be behind the
-// node, or that is not known.
-func (s *NodeSharing) Writers() *zkclient.Watch {
-	if v := s.view(); v != nil {
-		return v.writers
-	}
-	return nil
 }

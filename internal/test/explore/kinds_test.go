@@ -106,17 +106,17 @@ var kindsOfWorlds = []kind{
 }
 
 var exclusive = []string{
-	"rwlock", "rwlock with handoff and linger", "reentrant", "rwlock with handoff, observed",
+	"rwlock", "rwlock with handoff", "reentrant", "rwlock with handoff, observed",
 	"reentrant, observed", "leader",
 }
 
 // lockers have no terms of a leader, in whose node the leader writes, too.
 var lockers = []string{
-	"rwlock", "reentrant", "semaphore", "rwlock with handoff and linger", "reentrant, observed",
+	"rwlock", "reentrant", "semaphore", "rwlock with handoff", "reentrant, observed",
 	"rwlock with handoff, observed",
 }
 
-var shared = []string{"rwlock with handoff and linger", "rwlock", "rwlock with handoff, observed"}
+var shared = []string{"rwlock with handoff", "rwlock", "rwlock with handoff, observed"}
 
 // crowded is a narrow world of two processes with many goroutines each.
 func crowded(p *plan, r *rand.Rand) {

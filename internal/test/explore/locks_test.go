@@ -62,8 +62,8 @@ var flavors = []flavor{
 	{"rwlock", history.Rules{}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return rw(rwlock.New(conn, path), path)
 	}, 0},
-	{"rwlock with handoff and linger", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
-		return rw(rwlock.New(conn, path, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)), path)
+	{"rwlock with handoff", history.Rules{Handoff: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
+		return rw(rwlock.New(conn, path, rwlock.WithHandoff(3)), path)
 	}, 3},
 	{"reentrant", history.Rules{Reentrant: true}, func(w *world, conn *zklocks.Conn, path string) *lock {
 		return mutex(reentrant.New(conn, path), path)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -32,7 +31,7 @@ var lockKinds = []func(conn *zklocks.Conn, name string, path int) lockKind{
 	permitKind,
 	mutexKind,
 	func(conn *zklocks.Conn, name string, path int) lockKind {
-		return rwKind(rwlock.New(conn, name, rwlock.WithHandoff(3), rwlock.WithReadLinger(5*time.Millisecond)), path)
+		return rwKind(rwlock.New(conn, name, rwlock.WithHandoff(3)), path)
 	},
 }
 

@@ -189,28 +189,6 @@ var ofTheAsking = []mutant{
 		unexplored: "all input of a world is good",
 	},
 	{
-		name: "idle-read-lock-does-not-listen",
-		pkg:  "rwlock",
-		why:  "no reader has the node, and it is kept from the client that asks for it",
-		in:   "sharedGrant.idleLoop",
-		old:  `g.grant.ReleaseRequested()`,
-		new:  `make(chan struct{})`,
-		test: inRwlock("TestAnIdleReadLockThatIsAskedIsGivenBack"),
-
-		unexplored: "an idle read lock ends by itself before it is missed",
-	},
-	{
-		name: "asked-read-lock-idle-again",
-		pkg:  "rwlock",
-		why:  "the last reader leaves the node idle although it was asked for",
-		in:   "sharedGrant.idleLoop",
-		old:  "case <-asked:\n\t\t}\n\t\tg.unkept.Store(true)",
-		new:  "case <-asked:\n\t\t}",
-		test: inRwlock("TestAnIdleReadLockThatIsAskedIsGivenBack"),
-
-		kind: "asked and calm",
-	},
-	{
 		name: "zero-hold-is-asked",
 		pkg:  ".",
 		why:  "a program that waits for requests takes a hold that was never granted for one that is wanted",

@@ -329,17 +329,6 @@ var ofTheHold = []mutant{
 		unexplored: "its clients may read their nodes",
 	},
 	{
-		name: "given-up-read-lock-lingers",
-		pkg:  "rwlock",
-		why:  "the caller has an error, and its node stays for as long as an idle lock may",
-		in:   "drop",
-		old:  "g.releaseIdle(ctx)",
-		new:  "g.keep()",
-		test: inRwlock("TestALingeringReadLock"),
-
-		unexplored: "an idle lock makes room for a writer, so no waiter starves",
-	},
-	{
 		name:       "release-ignores-the-deadline-of-its-context",
 		pkg:        "internal/hold",
 		why:        "Release drops the deadline of its context together with the context",

@@ -514,17 +514,6 @@ var ofSeveral = []mutant{
 		unexplored: "it costs requests, and grants nothing",
 	},
 	{
-		name: "own-idle-grant-keeps-a-try-of-several-out",
-		pkg:  "rwlock",
-		why:  "no goroutine holds the lock",
-		in:   "RWMutex.writePart",
-		old:  "m.reads.releaseIdle(ctx)",
-		new:  "",
-		test: inRoot("TestAnIdleReadLockDoesNotKeepOutATryOfSeveral"),
-
-		unexplored: "busy is a right answer at any time",
-	},
-	{
 		name: "downgrade-of-the-first-of-several",
 		pkg:  "internal/queue",
 		why:  "the caller means another: the one that is downgraded is open to readers",
