@@ -40,8 +40,7 @@ type Conn struct{ connSlot }
 //   - sets watches again after a reconnect, also if the server refuses that or the connection is
 //     lost again: each watch of [Conn.Client] then fires, often without a change, and none misses a
 //     change;
-//   - closes within milliseconds also while no server can be reached, within a second while a
-//     handshake for a new session hangs;
+//   - closes within milliseconds also while no server can be reached or none answers the handshake;
 //   - knows the session timeout that the server granted and the instant until which its session is
 //     sure to live.
 //

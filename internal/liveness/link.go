@@ -32,9 +32,8 @@ type Link struct {
 	// Package wire sets this before any other goroutine has the Link.
 	WatchAll func(paths []string, marker string) ([]<-chan zk.Event, error)
 
-	// Abort ends the connection, if its client has been closed and does not end it. Package wire
-	// sets it, too.
-	Abort func()
+	// End closes the client, see wire.Close. Package wire sets it, too.
+	End func(*zk.Conn)
 
 	// CloseConfirmed says that a server answered the request to close the session.
 	CloseConfirmed atomic.Bool

@@ -34,12 +34,10 @@ type client struct {
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
-	mu        sync.Mutex
-	conn      *zk.Conn // nil until the first session
-	current   *packetConn
-	idle      bool            // the client has ended its send loop, and not begun another one
-	detecting bool            // detectClose is running
-	accepted  map[string]bool // credentials
+	mu       sync.Mutex
+	conn     *zk.Conn // nil until the first session
+	current  *packetConn
+	accepted map[string]bool // credentials
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {
@@ -49,7 +47,7 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 		link:     liveness.New(servers...),
 		ready:    make(chan struct{}),
 	}
-	c.link.WatchAll, c.link.Abort = c.watchAll, c.closed
+	c.link.WatchAll, c.link.End = c.watchAll, c.end
 	c.quit, c.leave = context.WithCancel(context.Background())
 	c.hosts = newHosts(c.quit, servers, timeout)
 	if c.settings.dial == nil {
@@ -141,7 +139,7 @@ func (c *client) event(e zk.Event) {
 	case zk.StateHasSession:
 		c.begun.Do(func() { close(c.ready) })
 	case zk.StateDisconnected:
-		c.markIdle()
+		c.link.Disconnected()
 		if c.quit.Err() != nil {
 			// The client now answers everything in its queue and ends. Close may be about to put
 			// its last request there, and would wait a second for the answer if the request came
@@ -155,7 +153,6 @@ func (c *client) event(e zk.Event) {
 func (c *client) connected(session int64, granted time.Duration, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.idle = false
 	c.link.Connected(session, granted, asked)
 	c.hosts.granted(c.link.Timeout()) // the shortest in this session
 }
@@ -178,34 +175,40 @@ func (c *client) failed(w *packetConn, hadSession bool, err error) {
 	}
 }
 
-// markIdle records that the client sends nothing now, and starts detectClose.
-func (c *client) markIdle() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.link.Disconnected()
-	c.idle = true
-	c.startDetector()
-}
-
-// startDetector starts detectClose if it is needed; caller holds mu.
-func (c *client) startDetector() {
-	if c.idle && !c.detecting && c.conn != nil && c.quit.Err() == nil {
-		c.detecting = true
-		go c.detectClose(c.conn)
-	}
-}
-
 // close closes the connection for a dialer whose caller does not close it.
 func (c *client) close() {
 	c.mu.Lock()
 	conn := c.conn
 	c.mu.Unlock()
 	if conn != nil {
-		conn.Close()
+		c.end(conn)
 	}
 }
 
-// closed records that the user has closed the connection, and ends calls that hang.
+// end closes the client. The holders are told first: the client may be stuck in front of a server
+// that does not read, and then cannot send its last request.
+//
+// A client without a connection does not check whether it was closed. It would dial forever, and put
+// its last request where no goroutine takes it. So closed ends its attempt, and hosts.Next ends the
+// client, which takes a goroutine switch or two.
+func (c *client) end(conn *zk.Conn) {
+	up := c.link.Down().IsZero() // before beginClose, which sets Down
+	c.beginClose()
+	c.link.TellClosed()
+	if !up {
+		c.closed()
+		timer := time.NewTimer(100 * time.Millisecond)
+		defer timer.Stop()
+		select {
+		case <-c.hosts.stopped:
+		case <-timer.C:
+		}
+	}
+	conn.Close()
+	c.closed() // a client that has not sent its request would go on when it can send again
+}
+
+// closed ends the client's attempts and calls that hang.
 func (c *client) closed() {
 	c.beginClose()
 	c.link.TellClosed()

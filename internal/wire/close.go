@@ -15,12 +15,7 @@ var errUnconfirmed = errors.New("zklocks: close: no server has answered: the ses
 func Close(conn *zk.Conn) error {
 	l := liveness.Of(conn)
 	session := l.Session() // 0 if it was closed before
-	// The holders do not wait until the client has sent its request, which it cannot do while an
-	// earlier one is stuck in front of a server that does not read.
-	l.MarkClosed()
-	l.TellClosed()
-	conn.Close()
-	l.Abort() // a client that has not sent its request would go on when it can send again
+	l.End(conn)
 	if session == 0 || l.CloseConfirmed.Load() {
 		return nil
 	}

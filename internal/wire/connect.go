@@ -115,11 +115,9 @@ func (c *client) start(ctx context.Context, conn *zk.Conn) error {
 			return err
 		}
 	}
-	// From now on the user may close the connection, also while it is lost.
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn = conn
-	c.startDetector()
 	return nil
 }
 
@@ -185,19 +183,7 @@ func (c *client) shutdown(conn *zk.Conn) {
 	for _, t := range c.events {
 		t.stop()
 	}
-	if !c.link.Down().IsZero() {
-		// Stop the client before closing it: while it is looking for a server, no goroutine answers
-		// Close.
-		c.closed()
-		timer := time.NewTimer(100 * time.Millisecond)
-		defer timer.Stop()
-		select {
-		case <-c.hosts.stopped:
-		case <-timer.C:
-		}
-	}
-	conn.Close()
-	c.closed()
+	c.end(conn)
 	c.work.Wait()
 	c.hosts.lookups.Wait()
 }

@@ -16,6 +16,6 @@
 //   - has each of the client's watches fire after a reconnect, so that none misses a change
 //     (packetConn.takeZxid);
 //   - has Close end, within a second as a rule, and say whether a server has confirmed it
-//     (fakeclose.go, detectclose.go, close.go);
+//     (client.end, close.go);
 //   - has a new session ask for the timeout that the program has asked for (packetConn.note).
 package wire

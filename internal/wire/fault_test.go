@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // After a restart of the server the next attempt resumes the session: no second of sleep, no new
@@ -184,7 +185,7 @@ func TestCloseDuringOutage(t *testing.T) {
 					waiting.Go(func() { _, _, _ = conn.Get("/") })
 				}
 				start := time.Now()
-				conn.Close()
+				_ = wire.Close(conn)
 				took := time.Since(start)
 				if took > tc.within {
 					t.Errorf("Close took %v", took)

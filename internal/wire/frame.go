@@ -58,13 +58,12 @@ var errFrame = errors.New("malformed frame from the server")
 func int32At(b []byte, at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
 func int64At(b []byte, at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
 
-// connectRequest returns the session that the client asks to resume in its first packet, with its
-// timeout and password.
-func connectRequest(p []byte) (session int64, timeout int32, password []byte) {
+// resumedSession returns the session that the client asks to resume in its first packet; 0: none.
+func resumedSession(p []byte) int64 {
 	if len(p) < 32 {
-		return 0, 0, nil
+		return 0
 	}
-	return int64At(p, 20), int32At(p, timeoutInRequest), p[32:]
+	return int64At(p, 20)
 }
 
 // asksFor returns a first packet with another timeout.

@@ -154,35 +154,6 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// A fakeClose grants the session that the handshake asks for.
-func FuzzFarewell(f *testing.F) {
-	f.Add([]byte{})
-	f.Add(make([]byte, 49))
-	f.Add(slices.Concat(make([]byte, 16), word(4000), make([]byte, 7), []byte{1}, word(16), make([]byte, 17)))
-	f.Fuzz(func(t *testing.T, hello []byte) {
-		session, timeout, password := connectRequest(hello)
-		bye := newFakeClose(session, timeout, password)
-		if bye == nil {
-			if session != 0 {
-				t.Error("no farewell for a session")
-			}
-			return
-		}
-		said, err := io.ReadAll(io.LimitReader(readFunc(bye.read), int64(len(bye.out))))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, granted, err := connectReply(said)
-		if err != nil || got != session || granted != time.Duration(timeout)*time.Millisecond {
-			t.Errorf("session %#x for %v: %v; asked for %#x and %d ms", got, granted, err, session, timeout)
-		}
-	})
-}
-
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }
-
 // An address that is accepted is a host and a port to dial.
 func FuzzServers(f *testing.F) {
 	for _, s := range []string{

@@ -24,7 +24,7 @@ func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(conn.Close)
+	t.Cleanup(func() { _ = wire.Close(conn) })
 	return conn
 }
 

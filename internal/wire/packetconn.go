@@ -40,24 +40,22 @@ type packetConn struct {
 
 	sending sync.Mutex // makes pending's order that of the packets; lock order: sending, mu; readers do not take it
 
-	mu        sync.Mutex
-	phase     phase
-	pastAuth  bool       // the client has sent a request other than credentials
-	asked     time.Time  // when the handshake was sent
-	fakeClose *fakeClose // nil if the handshake asks for a new session
-	pending   pending
-	watches   watches
-	giveUp    time.Time // reads end at this time; zero: when the client says so
+	mu       sync.Mutex
+	phase    phase
+	pastAuth bool      // the client has sent a request other than credentials
+	asked    time.Time // when the handshake was sent
+	pending  pending
+	watches  watches
+	giveUp   time.Time // reads end at this time; zero: when the client says so
 }
 
 type phase int
 
 const (
-	fresh       phase = iota // nothing sent
-	handshake                // asked for a session
-	running                  // got one
-	broken                   // an error was seen, the session is over, or it was closed
-	fakingClose              // see fakeClose
+	fresh     phase = iota // nothing sent
+	handshake              // asked for a session
+	running                // got one
+	broken                 // an error was seen, the session is over, or it was closed
 )
 
 // past is a deadline that ends reads and writes at once.
@@ -106,15 +104,13 @@ func (w *packetConn) note(p []byte) (send []byte) {
 	case fresh:
 		w.phase = handshake
 		w.asked = now
-		session, timeout, password := connectRequest(p)
-		if session == 0 {
+		if resumedSession(p) == 0 {
 			// The client asks for what the last session was granted: the limits of one member would
 			// bind all later sessions.
 			p = asksFor(p, w.client.timeout)
 		} else {
 			p = resumesAt(p, w.client.zxid.Load())
 		}
-		w.fakeClose = newFakeClose(session, timeout, password)
 		// The client would wait 6.7 session timeouts here, and its second read has no deadline.
 		w.Conn.SetDeadline(now.Add(w.limit))
 		if w.client.quit.Err() != nil {
@@ -137,9 +133,6 @@ func (w *packetConn) note(p []byte) (send []byte) {
 			w.Conn.SetReadDeadline(w.giveUp)
 			w.client.beginClose()
 		}
-	case fakingClose:
-		w.fakeClose.write(p)
-		return nil
 	}
 	return p
 }
@@ -149,18 +142,12 @@ func (w *packetConn) Read(p []byte) (int, error) {
 	w.mu.Lock()
 	phase := w.phase
 	w.mu.Unlock()
-	if phase == fakingClose {
-		return w.fakeClose.read(p)
-	}
 	if w.left == 0 {
 		next := w.nextFrame
 		if phase == handshake {
 			next = w.readHandshake
 		}
 		if err := next(); err != nil {
-			if w.beginFakeClose() {
-				return w.Read(p)
-			}
 			err = w.client.at(w.address, err)
 			w.fail(err)
 			return 0, err
@@ -393,7 +380,7 @@ func (w *packetConn) SetReadDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.phase < running || w.phase == fakingClose:
+	case w.phase < running:
 		return nil
 	case !w.giveUp.IsZero() && (t.IsZero() || t.After(w.giveUp)):
 		t = w.giveUp
@@ -405,10 +392,26 @@ func (w *packetConn) SetReadDeadline(t time.Time) error {
 func (w *packetConn) SetWriteDeadline(t time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.phase < running || w.phase == fakingClose {
+	if w.phase < running {
 		return nil
 	}
 	return w.Conn.SetWriteDeadline(t)
+}
+
+// abort is called when the user has closed the client. It ends a handshake that hangs. A running
+// connection keeps closeTimeout for the client's request to end the session.
+func (w *packetConn) abort() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch w.phase {
+	case fresh, handshake:
+		w.Conn.SetReadDeadline(past)
+	case running:
+		if w.giveUp.IsZero() {
+			w.giveUp = time.Now().Add(closeTimeout)
+			w.Conn.SetReadDeadline(w.giveUp)
+		}
+	}
 }
 
 // Close is called by the client, several times.

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -70,4 +71,11 @@ func (c *client) wasAccepted(credentials string, now bool) bool {
 		c.accepted[credentials] = true
 	}
 	return before
+}
+
+// okay is an answer without a body.
+func okay(xid int32) []byte {
+	reply := binary.BigEndian.AppendUint32(nil, replyHeader)
+	reply = binary.BigEndian.AppendUint32(reply, uint32(xid))
+	return append(reply, make([]byte, replyHeader-4)...)
 }

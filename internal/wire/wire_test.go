@@ -124,7 +124,7 @@ func (f *fakeServer) serve(c net.Conn) {
 func (f *fakeServer) connect(opts ...Option) *zk.Conn {
 	f.t.Helper()
 	conn := connectTo(f.t, f, opts...)
-	f.t.Cleanup(conn.Close)
+	f.t.Cleanup(func() { _ = Close(conn) })
 	return conn
 }
 

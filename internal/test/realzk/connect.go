@@ -31,7 +31,7 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		conn.Close()
+		_ = wire.Close(conn)
 		if !test.Poll(connectTimeout, func() bool { return conn.State() == zk.StateDisconnected }) {
 			tb.Errorf("connection to %v is %v after Close", servers, conn.State())
 		}

@@ -102,7 +102,7 @@ func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(conn.Close)
+	tb.Cleanup(func() { _ = wire.Close(conn) })
 	return conn
 }
 
