@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/zklocks/zklocks/internal/goid"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 )
@@ -14,17 +13,17 @@ type ownership struct {
 	mutex *Mutex
 	grant *queue.Grant
 	total int   // number of holds; at 0 the grant is released
-	first owner // the goroutine that queued, nearly always the only one
+	first owner // the caller that queued, nearly always the only one
 
 	spare []held
 	batch int
 }
 
-// owner is a goroutine that has holds on a grant; guarded by Mutex.mu.
+// owner is a caller that has holds on a grant, see Mutex.caller; guarded by Mutex.mu.
 type owner struct {
 	of    *ownership
-	id    int64 // the goroutine's id
-	holds int   // taken and not released
+	id    int64
+	holds int // taken and not released
 	// former is the same goroutine as an owner of an earlier grant, which it has lost and not
 	// released: it entered the present grant with the context of another goroutine's hold.
 	former *owner
@@ -65,7 +64,7 @@ func (m *Mutex) part() queue.Part {
 	return queue.Part{
 		Queue: m.queue, Request: m.request,
 		Ready: m.refuse,
-		Own:   func(grant *queue.Grant) queue.Owner { return partOwner{m.begin(grant, goid.ID())} },
+		Own:   func(grant *queue.Grant) queue.Owner { return partOwner{m.begin(grant, m.caller())} },
 	}
 }
 
@@ -77,7 +76,7 @@ func (m *Mutex) refuse(ctx context.Context, _ bool) error {
 	h := m.carried(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := m.owners[goid.ID()]
+	o := m.owners[m.caller()]
 	if h != nil && h.owner.of.total > 0 {
 		o = h.owner
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/goid"
@@ -30,8 +31,11 @@ type Mutex struct {
 	queue   *queue.Queue
 	request queue.Request
 
+	byContext bool         // only the context owns
+	calls     atomic.Int64 // numbers the calls then, see caller
+
 	mu     sync.Mutex
-	owners map[int64]*owner // by goroutine id, with the grant that the goroutine entered last
+	owners map[int64]*owner // by caller, with the grant that the caller entered last
 }
 
 type lockSlot = slot.Lock
@@ -45,7 +49,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 	cfg.Names, cfg.Persistent = queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
 	m := &Mutex{
 		queue: queue.New(cfg.Config), request: queue.Request{Kind: cfg.kind, Nodes: 1},
-		owners: make(map[int64]*owner),
+		owners: make(map[int64]*owner), byContext: cfg.byContext,
 	}
 	slot.PutPart(&m.lockSlot, m, m.part)
 	return m
@@ -73,9 +77,19 @@ func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "try lock", false)
 }
 
-// HoldCount returns how many holds the calling goroutine has taken and not released.
+// caller identifies the caller: its goroutine. If only the context owns, each call has an id of its
+// own, so that a hold is found by the context alone.
+func (m *Mutex) caller() int64 {
+	if m.byContext {
+		return m.calls.Add(1)
+	}
+	return goid.ID()
+}
+
+// HoldCount returns how many holds the calling goroutine has taken and not released. With
+// [WithContextOwner] no goroutine owns any, and it returns 0.
 func (m *Mutex) HoldCount() int {
-	me := goid.ID()
+	me := m.caller()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	holds := 0
@@ -93,7 +107,7 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 		}
 		return nil, m.queue.Wrap(op, err)
 	}
-	me := goid.ID()
+	me := m.caller()
 	events := m.queue.NewEvents()
 	h, err := m.reenter(ctx, me)
 	if h == nil && err == nil { // the caller does not own the lock
@@ -116,7 +130,7 @@ func endedBy(ctx context.Context, end error) bool {
 	return end != nil && (errors.Is(cause, end) || errors.Is(end, hold.ErrLost) && hold.IsEnd(cause))
 }
 
-// begin makes a goroutine the owner of a grant.
+// begin makes a caller the owner of a grant.
 func (m *Mutex) begin(grant *queue.Grant, me int64) *held {
 	g := &ownership{mutex: m, grant: grant, batch: 1}
 	g.first = owner{of: g, id: me}

@@ -1,0 +1,158 @@
+package reentrant_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+// A handler takes the lock, leaves the hold to a goroutine of its own, and returns. net/http runs
+// the next request of the connection on the same goroutine, which is the owner by default.
+func TestRequestsOfOneKeepAliveConnection(t *testing.T) {
+	conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
+	for name, c := range map[string]struct {
+		opts []reentrant.Option
+		jobs int
+	}{
+		"the goroutine owns, too": {nil, 3}, // of which the package comment warns
+		"only the context owns":   {[]reentrant.Option{reentrant.WithContextOwner()}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mu := reentrant.New(conn, "/keep-alive", c.opts...)
+			holds := make(chan *zklocks.Hold, 3) // of the jobs that run
+			var connections atomic.Int64
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				hold, err := mu.TryLock(r.Context())
+				switch {
+				case err == nil:
+					holds <- hold
+					w.WriteHeader(http.StatusAccepted)
+				case errors.Is(err, zklocks.ErrBusy):
+					w.WriteHeader(http.StatusConflict)
+				default:
+					t.Error(err)
+				}
+			}))
+			server.Config.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
+				connections.Add(1)
+				return ctx
+			}
+			server.Start()
+			defer server.Close()
+			for range 3 {
+				resp, err := server.Client().Post(server.URL, "", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+			}
+			if jobs := len(holds); jobs != c.jobs || connections.Load() != 1 {
+				t.Errorf("%d jobs run at once, want %d; %d connections, want 1", jobs, c.jobs, connections.Load())
+			}
+			for range len(holds) {
+				if err := (<-holds).Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// onContextOwner runs a test of a Mutex that only the context owns, and of another process.
+func onContextOwner(t *testing.T, f func(t *testing.T, mu *reentrant.Mutex, other *zklocks.Conn)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		f(t, reentrant.New(s.Host("a").Connect(t, 10*time.Second), "/owner", reentrant.WithContextOwner()), s.Host("b").Connect(t, 10*time.Second))
+	})
+}
+
+func TestOnlyTheContextOwns(t *testing.T) {
+	onContextOwner(t, func(t *testing.T, mu *reentrant.Mutex, other *zklocks.Conn) {
+		take := func(name string, lock func(context.Context) (*zklocks.Hold, error), ctx context.Context, want error) *zklocks.Hold {
+			t.Helper()
+			hold, err := lock(ctx)
+			if !errors.Is(err, want) {
+				t.Errorf("%s: error %v, want %v", name, err, want)
+			}
+			return hold
+		}
+		outer := take("the first", mu.Lock, t.Context(), nil)
+		ctx := outer.Context(t.Context())
+		take("the goroutine", mu.TryLock, t.Context(), zklocks.ErrBusy)
+		take("the goroutine, of several locks", zklocks.All(mu).TryLock, t.Context(), zklocks.ErrBusy)
+		inner := take("the context", mu.TryLock, ctx, nil)
+		var deeper *zklocks.Hold
+		elsewhere(func() { deeper = take("the context in another goroutine", mu.Lock, inner.Context(ctx), nil) })
+		if _, err := zklocks.All(mu).Lock(ctx); err == nil || errors.Is(err, zklocks.ErrBusy) {
+			t.Errorf("the context, of several locks: %v, want that the caller holds it", err)
+		}
+		if n := mu.HoldCount(); n != 0 {
+			t.Errorf("the goroutine has %d holds", n)
+		}
+		there := reentrant.New(other, "/owner")
+		for _, hold := range []*zklocks.Hold{outer, deeper, inner} {
+			take("another process", there.TryLock, t.Context(), zklocks.ErrBusy)
+			if err := hold.Release(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		hold := take("another process at the end", there.TryLock, t.Context(), nil)
+		if err := hold.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The hold of several locks owns by its context, too.
+func TestTheContextOfSeveralLocksOwns(t *testing.T) {
+	onContextOwner(t, func(t *testing.T, mu *reentrant.Mutex, _ *zklocks.Conn) {
+		err := zklocks.Do(t.Context(), zklocks.All(mu).Lock, func(ctx context.Context, _ *zklocks.Hold) error {
+			if _, err := mu.TryLock(t.Context()); !errors.Is(err, zklocks.ErrBusy) {
+				t.Errorf("the goroutine: %v", err)
+			}
+			return zklocks.Do(ctx, mu.TryLock, func(context.Context, *zklocks.Hold) error { return nil })
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// After a loss the context is refused until the hold is released; the goroutine may queue at once.
+func TestALostHoldOfAContext(t *testing.T) {
+	onContextOwner(t, func(t *testing.T, mu *reentrant.Mutex, other *zklocks.Conn) {
+		lost, err := mu.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx := lost.Context(t.Context())
+		queue, err := mu.Queue(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Client().Delete(queue[0].Path, -1); err != nil {
+			t.Fatal(err)
+		}
+		<-lost.Lost()
+		if _, err := mu.TryLock(context.WithoutCancel(ctx)); !errors.Is(err, zklocks.ErrLost) {
+			t.Errorf("the context of the lost hold: %v", err)
+		}
+		if err := zklocks.Do(t.Context(), mu.Lock, func(context.Context, *zklocks.Hold) error { return nil }); err != nil {
+			t.Errorf("the goroutine: %v", err)
+		}
+		if err := lost.Release(t.Context()); !errors.Is(err, zklocks.ErrLost) {
+			t.Errorf("release: %v", err)
+		}
+	})
+}
