@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // Locker is a lock of any recipe: rwlock.RWMutex for writing and RWMutex.RLocker for reading,
@@ -35,9 +36,14 @@ type Locker interface {
 // The error is that of lock, if the lock was not granted: then work was not called. Otherwise it is
 // that of work. If the hold is known to be lost by the time it is released the error matches
 // [ErrLost], also when work returned nil: another process may have held the lock before work was
-// over. If ctx has ended by then the release goes on in the background, and Do does not report its
-// result. A release that fails is reported together with work's error. If work itself has released
+// over. A release that fails is reported together with work's error. If work itself has released
 // hold, it decides what that means.
+//
+// Do waits until the server has confirmed the release, so a program may exit right after it. If ctx
+// has ended, Do waits at most a quarter of the session timeout, and at most a second. If there is
+// no answer by then, the error says so and matches ctx's error, also when work returned nil: the
+// deletion goes on in the background, but if the process exits first, the lock may stay held until
+// the session expires.
 func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
 	if lock == nil || work == nil {
 		panic("zklocks: a function is nil")
@@ -53,10 +59,12 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 		return h.Err()
 	}
 	defer func() {
-		released := h.Release(ctx)
+		released := ErrLost // of the zero Hold
+		if g := h.grant(); g != nil {
+			released = slot.End(ctx, g)
+		}
 		switch {
 		case released == nil, errors.Is(released, ErrReleased):
-		case ctx.Err() != nil && errors.Is(released, ctx.Err()): // the deletion goes on
 		case err == nil:
 			err = released
 		case !errors.Is(err, ErrLost) || !errors.Is(released, ErrLost):

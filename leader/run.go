@@ -8,7 +8,7 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zkclient"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // Run campaigns, calls lead each time that it is elected, and campaigns again when lead has
@@ -82,16 +82,12 @@ func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Ho
 	return err != nil && !told, nil
 }
 
-// resign releases the term and waits for the answer, also if ctx has ended, for as long as the term
-// would have lasted: after that the session is over.
+// resign releases the term. A term that has ended already is no error.
 func (h *held) resign(ctx context.Context) error {
-	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), h.Deadline())
-	defer cancel()
-	err := h.Release(ctx)
-	if hold.IsEnd(err) || err != nil && zkclient.Ended(ctx) != nil {
-		return nil // it is over, or the deletion goes on
+	if err := slot.End(ctx, h); !hold.IsEnd(err) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // errRequested is the cause of a context that ends because the leader was asked to resign.

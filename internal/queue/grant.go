@@ -174,6 +174,9 @@ func (all grants) release(ctx context.Context) (err error) {
 	return err
 }
 
+// Timeout returns the session timeout.
+func (g *Grant) Timeout() time.Duration { return g.queue.client.Timeout() }
+
 // Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
 func (g *Grant) Err() error { return g.state.Look() }
 

@@ -123,6 +123,9 @@ func (j *Joint) Deadline() time.Time {
 	return j.grants[0].Deadline()
 }
 
+// Timeout returns the session timeout.
+func (j *Joint) Timeout() time.Duration { return j.grants[0].Timeout() }
+
 // Token is the czxid of all the nodes.
 func (j *Joint) Token() int64 { return j.grants[0].token }
 

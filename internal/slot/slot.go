@@ -28,6 +28,7 @@ type Grant interface {
 	ReleaseRequested() <-chan struct{}
 	Context(parent context.Context) context.Context
 	Deadline() time.Time
+	Timeout() time.Duration // of the session
 	Token() int64
 	Guard() []*zk.CheckVersionRequest
 	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)

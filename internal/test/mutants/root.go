@@ -231,8 +231,8 @@ var ofTheFrontDoor = []mutant{
 		name: "do-leaves-the-lock",
 		pkg:  ".",
 		why:  "the work is over, and nothing gives the lock back",
-		old:  `released := h.Release(ctx)`,
-		new:  `released := h.Err()`,
+		old:  `released = slot.End(ctx, g)`,
+		new:  "_ = slot.End\n\t\t\treleased = h.Err()",
 		test: inRoot("TestDo"),
 
 		unexplored: "it does not call Do",

@@ -1,0 +1,155 @@
+package zklocks_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/leader"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+// ends are the calls that take a lock, work under it, and release it.
+var ends = map[string]func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error{
+	"Do": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
+		return zklocks.Do(ctx, rwlock.New(conn, path).Lock, work)
+	},
+	"Do with several locks": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
+		return zklocks.Do(ctx, zklocks.All(rwlock.New(conn, path), rwlock.New(conn, path+"/other")).Lock, work)
+	},
+	"Run": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
+		return leader.New(conn, path).Run(ctx, work)
+	},
+}
+
+// nodes counts what is in the queue at the moment, as the server has it.
+func nodes(t *testing.T, conn *zklocks.Conn) int {
+	t.Helper()
+	children, _, err := conn.Client().Children(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, name := range children {
+		if name != "other" {
+			count++
+		}
+	}
+	return count
+}
+
+// A program that exits when its work has returned because of a signal leaves no node behind: the
+// deletion is answered before Do or Run returns, although ctx has ended before it or meanwhile.
+func TestTheLockIsFreeWhenTheProgramMayExit(t *testing.T) {
+	for name, end := range ends {
+		for when, c := range map[string]struct {
+			before, after time.Duration // from the cancellation to the return of work, or the other way round
+		}{
+			"work stops because of it": {before: time.Millisecond}, "during the release": {after: 50 * time.Millisecond},
+		} {
+			t.Run(name+"/"+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := zktest.NewServer(t)
+					host, other := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
+					conn := host.Connect(t, 10*time.Second)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					err := end(ctx, conn, func(context.Context, *zklocks.Hold) error {
+						host.Delay(100 * time.Millisecond) // each way: longer than any race
+						if c.after > 0 {
+							time.AfterFunc(c.after, cancel)
+							return errWork
+						}
+						cancel()
+						time.Sleep(c.before)
+						return context.Canceled
+					})
+					if left := nodes(t, other); left != 0 {
+						t.Errorf("%d nodes are left when it returns", left)
+					}
+					if err == nil || strings.Contains(err.Error(), "no answer") {
+						t.Errorf("error %v", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Without an answer they wait for a quarter of the session timeout, a second at most, and say that
+// the node may stay.
+func TestAReleaseWithoutAnAnswerIsReported(t *testing.T) {
+	for name, end := range ends {
+		for timeout, want := range map[time.Duration]time.Duration{2 * time.Second: 500 * time.Millisecond, 10 * time.Second: time.Second} {
+			t.Run(name+"/"+timeout.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := zktest.NewServer(t, zktest.WithTick(time.Second))
+					host := s.Host("a")
+					conn := host.Connect(t, timeout)
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					defer cancel()
+					var began time.Time
+					err := end(ctx, conn, func(ctx context.Context, _ *zklocks.Hold) error {
+						cancel()
+						<-ctx.Done()
+						host.Partition()
+						began = time.Now()
+						return nil
+					})
+					if took := time.Since(began); took != want {
+						t.Errorf("it waited for %v, want %v", took, want)
+					}
+					if !errors.Is(err, context.Canceled) || errors.Is(err, zklocks.ErrLost) ||
+						!strings.Contains(err.Error(), "no answer within "+want.String()+": the node may stay until the session ends") {
+						t.Errorf("error %v", err)
+					}
+					host.Heal()
+				})
+			})
+		}
+	}
+}
+
+// The error of work and that of the release are reported together.
+func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		ctx, cancel := context.WithCancel(d.Context())
+		defer cancel()
+		err := zklocks.Do(ctx, d.lock.Lock, func(context.Context, *zklocks.Hold) error {
+			d.host.Partition()
+			cancel()
+			return errWork
+		})
+		if !errors.Is(err, errWork) || !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "work failed; and rwlock: release /do: context canceled: no answer within 1s") {
+			d.Errorf("error %v", err)
+		}
+		d.host.Heal()
+	})
+}
+
+// While ctx lives they wait for the answer as long as it takes.
+func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
+	for _, name := range []string{"Do", "Do with several locks"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				host := zktest.NewServer(t).Host("a")
+				conn := host.Connect(t, 20*time.Second)
+				began := time.Now()
+				err := ends[name](t.Context(), conn, func(context.Context, *zklocks.Hold) error {
+					host.Refuse()
+					time.AfterFunc(5*time.Second, host.Accept)
+					began = time.Now()
+					return nil
+				})
+				if took := time.Since(began); err != nil || took < 5*time.Second {
+					t.Errorf("error %v after %v", err, took)
+				}
+			})
+		})
+	}
+}
