@@ -12,7 +12,6 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/leader"
-	"github.com/zklocks/zklocks/observe"
 )
 
 // scheduler runs the schedule in one process of the cluster, until ctx ends.
@@ -147,15 +146,13 @@ func ExampleElection_Observe() {
 }
 
 // A health check for the process's supervisor: a function that goes on after its term was lost is a
-// reason to end the process. The observer hears of it, too.
+// reason to end the process.
 func ExampleElection_Status() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn := exampleConn(ctx)
 	defer conn.Close()
-	election := leader.New(conn, "/examples/health", zklocks.WithObserver(observe.Observer{
-		Overdue: func(e observe.Overdue) { log.Fatal("still at work, without the lead since ", e.Since) },
-	}))
+	election := leader.New(conn, "/examples/health")
 	health := func(w http.ResponseWriter, _ *http.Request) {
 		status := election.Status()
 		if status.State == leader.StateOverdue {

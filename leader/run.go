@@ -27,8 +27,7 @@ import (
 // Run resigns when lead has returned, and not before: no other process leads meanwhile, unless the
 // term is lost. It waits for the server's answer, also after ctx was canceled, but no longer than
 // the session lives. If lead has not returned when its term is lost, Run waits for it and campaigns
-// no more; [Election.Status] is then [StateOverdue], and observers get an Overdue event (package
-// observe) for each session timeout that passes.
+// no more; [Election.Status] is then [StateOverdue].
 //
 // Run always returns an error. Every error of [Election.Campaign] is final: ctx's error;
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also that to
@@ -93,26 +92,12 @@ func (h *held) resign(ctx context.Context) error {
 // errRequested is the cause of a context that ends because the leader was asked to resign.
 var errRequested = errors.New("the leader is asked to resign")
 
-// watch has the function stop when the leader is asked to resign, and tells observers that the term
-// was lost a session timeout ago, and two, and so on. It ends when over is closed.
+// watch cancels the context of the function when the leader is asked to resign. It returns when
+// over is closed.
 func (h *held) watch(stop context.CancelCauseFunc, over <-chan struct{}) {
-	requested, lost := h.ReleaseRequested(), h.State().Lost()
-	var since time.Time
-	var late <-chan time.Time
-	for {
-		select {
-		case <-requested:
-			stop(errRequested)
-			requested = nil
-		case <-lost:
-			lost, since = nil, time.Now()
-			ticker := time.NewTicker(h.election.queue.Client().Timeout())
-			defer ticker.Stop()
-			late = ticker.C
-		case <-late:
-			h.events.Overdue(since)
-		case <-over:
-			return
-		}
+	select {
+	case <-h.ReleaseRequested():
+		stop(errRequested)
+	case <-over:
 	}
 }

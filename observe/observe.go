@@ -12,9 +12,9 @@
 //
 // # Which events come
 //
-// Waiters are nodes. When a node has to wait, [Queued] comes, and [Moved] for each change of its
-// position that the lock notices. The wait ends in a [Granted] whose field Queued is true, or in
-// [Left]. So Queued minus these two is how many of the process's nodes wait.
+// Waiters are nodes. When a node has to wait, [Queued] comes. The wait ends in a [Granted] whose
+// field Queued is true, or in [Left]. So Queued minus these two is how many of the process's nodes
+// wait. The Queue methods return the whole queue.
 //
 // Holders are holds. Each begins with [Granted] and ends with either [Released] or [Lost]; so
 // Granted minus these two is how many there are.
@@ -29,18 +29,13 @@
 //   - A hold is downgraded: Released reports the end of the hold for writing and Granted, at once,
 //     the begin of the one for reading.
 //
-// A waiter watches the nodes next to its own, not the whole queue, so that a release wakes only the
-// next waiter. It learns that a waiter far ahead has gone when it lists the queue again: Moved may
-// come late, or not before the grant. The Queue methods return the whole queue.
-//
 // # Rules for the functions
 //
 // They are called by many goroutines at the same time, while no mutex of the locks is held: Queued,
-// Moved, Granted and Released by the goroutine that called the method of the lock, before it
-// returns, or by a goroutine of the library that queues for several callers or at one of several
-// locks; those of a downgrade, and Left, Lost, Orphan, Retried and Overdue, by that or by any
-// other. Events of one node or hold come one after the other; but Left and Orphan of its node may
-// come beside Granted and Lost.
+// Granted and Released by the goroutine that called the method of the lock, before it returns, or by
+// a goroutine of the library that queues for several callers or at one of several locks; those of a
+// downgrade, and Left, Lost and Retried, by that or by any other. Events of one node or hold come
+// one after the other; but Left of its node may come beside Granted and Lost.
 //
 // They must not block: the lock waits for them, and while Granted runs other callers wait for the
 // lock. They must not call the methods of a hold or of a lock.
@@ -76,26 +71,17 @@ type LockInfo struct {
 // goroutine calls them, and what they must not do.
 type Observer struct {
 	Queued   func(Queued)   // a node waits in the queue
-	Moved    func(Moved)    // its position has changed
 	Left     func(Left)     // it left the queue without a grant
 	Granted  func(Granted)  // a hold has begun
 	Released func(Released) // a hold was given back
 	Lost     func(Lost)     // a hold has ended without being given back
-	Orphan   func(Orphan)   // a node without a waiter or holder was deleted
 	Retried  func(Retried)  // a request without an answer is asked again
-	Overdue  func(Overdue)  // the function of a lost leader's term still runs
 }
 
 // Queued reports that a node is in the queue and has to wait.
 type Queued struct {
 	LockInfo
 	Ahead int // how many nodes must be deleted before its turn comes
-}
-
-// Moved reports that a listing of the queue has shown another position.
-type Moved struct {
-	LockInfo
-	Ahead int // as in Queued
 }
 
 // Left reports that a node that was Queued has gone without a grant. Cause is why: the error of the
@@ -131,28 +117,10 @@ type Lost struct {
 	Cause error
 }
 
-// Orphan reports that a node without an owner was found and deleted. Cause is how it came about:
-// the caller had gone before its create was answered; the create was carried over into another
-// session; the hold was lost and its session survived. Of the nodes of one request of which another
-// client has deleted some, none is reported.
-type Orphan struct {
-	LockInfo
-	Cause error
-}
-
 // Retried reports that a request got no answer, because its connection was lost or because the
 // server was overloaded, and is sent again.
 type Retried struct {
 	Path  string // of the lock
 	Op    string // create, delete, list, read, write, check, watch, replace, transaction
 	Cause error  // the error of the connection or of the server
-}
-
-// Overdue reports that a leader's term is lost and its function has not returned, although its
-// context has ended: while another process leads, this one may still act as the leader. It comes
-// one session timeout after the Lost of the term, and again after each further one. A program that
-// cannot stop the function may end itself here.
-type Overdue struct {
-	LockInfo
-	Since time.Time // when the term was lost
 }

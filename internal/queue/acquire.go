@@ -86,7 +86,7 @@ func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
 	case !wait:
 		return failed, hold.ErrBusy
 	}
-	w.tellAhead(b.ahead())
+	w.tellQueued(b.ahead())
 	if next, err := w.waitEvent(ctx, b); next != pending { // 4 watch and wait
 		return next, err
 	}

@@ -12,25 +12,13 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// trace has observers told of what the client does for this queue.
-func (q *Queue) trace() *zkclient.Trace {
-	return &zkclient.Trace{
-		Retried: func(op string, cause error) {
-			e := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
-			for _, o := range q.cfg.Observers {
-				if o.Retried != nil {
-					o.Retried(e)
-				}
-			}
-		},
-		Orphan: func(n znode.Node, cause error) {
-			e := observe.Orphan{LockInfo: q.event([]znode.Node{n}, 0), Cause: cause}
-			for _, o := range q.cfg.Observers {
-				if o.Orphan != nil {
-					o.Orphan(e)
-				}
-			}
-		},
+// tellRetried tells observers that the client sends a request of this queue again.
+func (q *Queue) tellRetried(op string, cause error) {
+	e := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
+	for _, o := range q.cfg.Observers {
+		if o.Retried != nil {
+			o.Retried(e)
+		}
 	}
 }
 
@@ -59,26 +47,19 @@ func (q *Queue) observedKind(n znode.Node) observe.Kind {
 // queued is what observers were told of a waiter that has to wait.
 type queued struct {
 	since time.Time // zero: it has not had to
-	ahead int
 }
 
-// tellAhead tells observers how many nodes have to go before it is the waiter's turn.
-func (w *waiter) tellAhead(ahead int) {
+// tellQueued tells observers, once, how many nodes must be deleted before it is the waiter's turn.
+func (w *waiter) tellQueued(ahead int) {
 	observers := w.queue.cfg.Observers
-	if len(observers) == 0 || !w.queued.since.IsZero() && w.queued.ahead == ahead {
+	if len(observers) == 0 || !w.queued.since.IsZero() {
 		return
 	}
-	first := w.queued.since.IsZero()
-	if w.queued.ahead = ahead; first {
-		w.queued.since = time.Now()
-	}
-	lock := w.queue.event(w.nodes, w.token)
+	w.queued.since = time.Now()
+	e := observe.Queued{LockInfo: w.queue.event(w.nodes, w.token), Ahead: ahead}
 	for _, o := range observers {
-		switch {
-		case first && o.Queued != nil:
-			o.Queued(observe.Queued{LockInfo: lock, Ahead: ahead})
-		case !first && o.Moved != nil:
-			o.Moved(observe.Moved{LockInfo: lock, Ahead: ahead})
+		if o.Queued != nil {
+			o.Queued(e)
 		}
 	}
 }
@@ -153,21 +134,6 @@ func (e *HoldEvents) Released(err error) {
 	}
 	e.forget()
 	e.ended(err)
-}
-
-// Overdue tells that the hold was lost at since and is still used as if it were held.
-func (e *HoldEvents) Overdue(since time.Time) {
-	if e == nil {
-		return
-	}
-	e.mu.Lock()
-	event := observe.Overdue{LockInfo: e.lock, Since: since}
-	e.mu.Unlock()
-	for _, o := range e.queue.cfg.Observers {
-		if o.Overdue != nil {
-			o.Overdue(event)
-		}
-	}
 }
 
 func (e *HoldEvents) ended(end error) {

@@ -77,7 +77,7 @@ func newGrant(w *waiter) *Grant {
 func (g *Grant) cleanUp(end error) {
 	g.lease.End()
 	if errors.Is(end, hold.ErrLost) {
-		go func() { g.queue.client.RemoveOrphans(g.sess, g.queue.dir, g.settled(), end) }()
+		go func() { _ = g.queue.client.RemoveNow(g.sess, zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()}) }()
 	}
 	g.tellUnclaimed(end)
 }

@@ -56,8 +56,7 @@ type Queue struct {
 	kinds  []znode.Kind
 	marker string // the end of a release marker's name, see shortcut.go
 	cfg    Config
-	err    error           // what is wrong with the arguments, or nil
-	traced *zkclient.Trace // nil without observers
+	err    error // what is wrong with the arguments, or nil
 
 	view dirView
 
@@ -105,8 +104,7 @@ func New(cfg Config) *Queue {
 		q.marker += "-" + strings.TrimSuffix(string(name.Kind), "-")
 	}
 	if len(cfg.Observers) > 0 {
-		q.traced = q.trace()
-		q.client = q.client.Traced(q.traced)
+		q.client = q.client.Traced(q.tellRetried)
 	}
 	return q
 }

@@ -126,7 +126,7 @@ func (all waiters) named(ctx context.Context, q *Queue, err error) error {
 func (q *Queue) claim(r Request, check *zk.CheckVersionRequest) zkclient.Claim {
 	return zkclient.Claim{
 		Dir: q.dir, Kind: r.Kind, Nodes: r.Nodes, Data: q.cfg.Data, ACL: q.cfg.ACL,
-		Touch: q.touches(r), Check: check, Trace: q.traced,
+		Touch: q.touches(r), Check: check,
 	}
 }
 

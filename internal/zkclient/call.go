@@ -147,7 +147,7 @@ func DescribeCode(err error) error {
 type retry struct {
 	client *Client
 	tries  int
-	untold func() // reports to the trace that the request is sent again; nil: it is the first, or was reported
+	untold func() // calls retried; nil: this is the first request, or it was called
 }
 
 func (c *Client) retry() *retry { return &retry{client: c} }
@@ -183,8 +183,8 @@ func (r *retry) again(ctx context.Context, op string, cause error) error {
 		}
 		return err
 	}
-	if t := r.client.trace; t != nil {
-		r.untold = func() { t.Retried(op, DescribeCode(cause)) }
+	if retried := r.client.retried; retried != nil {
+		r.untold = func() { retried(op, DescribeCode(cause)) }
 	}
 	return nil
 }

@@ -24,8 +24,6 @@ type Claim struct {
 	Touch bool
 	// Check, if not nil, must hold, or the transaction fails.
 	Check *zk.CheckVersionRequest
-	// Trace is told of its nodes that are orphaned; nil: no observer is.
-	Trace *Trace
 }
 
 // Claimed is what has become of a Claim.
@@ -54,15 +52,8 @@ const (
 	Touches
 )
 
-// Why a node is orphaned.
-var (
-	errAbandoned = errors.New("the caller had stopped waiting for its create")
-	errElsewhere = errors.New("it was created in another session than it was meant for")
-	errPartly    = errors.New("others that were created with it are gone")
-	errLocal     = errors.New("the server takes the session for expired where it is to own a node, and for alive where not: " +
-		"it seems to have localSessionsEnabled without localSessionsUpgradingEnabled")
-	errHidden = errors.New("others that were created with it may not be listed")
-)
+var errLocal = errors.New("the server takes the session for expired where it is to own a node, and for alive where not: " +
+	"it seems to have localSessionsEnabled without localSessionsUpgradingEnabled")
 
 // Claim creates the nodes of all claims, in different directories, in one transaction of the given
 // session: all of them or none. Their names have an id that is chosen before the create, so that
@@ -116,7 +107,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			var unfound *Unfound
 			switch {
 			case errors.As(err, &unfound):
-				try.removeOrphans(found, errHidden)
+				try.removeOrphans(found)
 				return nil, Step{Claim: unfound.claim}, err // a second search would be refused, too
 			case err != nil:
 				go try.cleanUpFound()
@@ -127,7 +118,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 				return try.ours(session, found)
 			}
 			// Another client has deleted some of the nodes. A claim is all or nothing.
-			try.removeOrphans(found, errPartly)
+			try.removeOrphans(found)
 		}
 		if err := retry.again(ctx, "create", a.err); err != nil {
 			return nil, Step{}, err
@@ -148,13 +139,14 @@ func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, Step, error) 
 	if t.client.In(session) {
 		return made, Step{}, nil
 	}
-	t.removeOrphans(made, errElsewhere)
+	t.removeOrphans(made)
 	return nil, Step{}, ErrOver
 }
 
-func (t *claimTry) removeOrphans(made []Claimed, cause error) {
+// removeOrphans starts to delete nodes that no caller owns.
+func (t *claimTry) removeOrphans(made []Claimed) {
 	for i, claim := range t.claims {
-		t.client.Traced(claim.Trace).RemoveOrphans(AnySession, claim.Dir, made[i].Nodes, cause)
+		t.client.Remove(AnySession, Removal{Dir: claim.Dir, Nodes: made[i].Nodes})
 	}
 }
 
@@ -323,7 +315,7 @@ func (t *claimTry) cleanUp(call <-chan answer[results]) {
 	a := <-call
 	switch outcomeOf(a.err) {
 	case done:
-		t.removeOrphans(t.read(a.value.replies), errAbandoned)
+		t.removeOrphans(t.read(a.value.replies))
 	case unknown:
 		t.cleanUpFound()
 	}
@@ -332,7 +324,7 @@ func (t *claimTry) cleanUp(call <-chan answer[results]) {
 // cleanUpFound searches until a server answers, and deletes the nodes that it finds.
 func (t *claimTry) cleanUpFound() {
 	if found, _, _ := t.search(context.Background()); found != nil {
-		t.removeOrphans(found, errAbandoned)
+		t.removeOrphans(found)
 	}
 }
 

@@ -27,7 +27,14 @@ var ErrClosed = fmt.Errorf("the connection is closed: %w", zk.ErrClosing)
 // Client makes all requests of this process's locks on one connection.
 type Client struct {
 	*connection
-	trace *Trace // nil: no trace
+	// retried is called when an unanswered request is sent again, from any goroutine, while the Client
+	// holds no mutex; nil: no caller wants to know.
+	retried func(op string, cause error)
+}
+
+// Traced returns the same client, which calls retried when it sends an unanswered request again.
+func (c *Client) Traced(retried func(op string, cause error)) *Client {
+	return &Client{connection: c.connection, retried: retried}
 }
 
 // connection is the state that all Clients of one zk.Conn share.

@@ -162,7 +162,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		switch outcomeOf(err) {
 		case done:
 			if !c.In(session) {
-				c.RemoveOrphans(AnySession, dir, []znode.Node{new}, errElsewhere)
+				c.Remove(AnySession, Removal{Dir: dir, Nodes: []znode.Node{new}})
 				return ErrOver
 			}
 			return nil

@@ -19,8 +19,6 @@ type instruments struct {
 	hold    func(seconds float64, labels ...string)
 	left    func(labels ...string) // why
 	lost    func(labels ...string)
-	overdue func(labels ...string)
-	orphan  func(labels ...string)
 	retry   func(labels ...string) // path, operation
 }
 
@@ -33,8 +31,6 @@ var (
 	hold    = description{"zklocks_hold_seconds", "From the grant to the release, or to the loss.", []string{"path", "kind"}}
 	left    = description{"zklocks_left_total", "Nodes that waited and left without a grant.", []string{"path", "kind", "why"}}
 	lost    = description{"zklocks_lost_total", "Holds that were lost.", []string{"path", "kind"}}
-	overdue = description{"zklocks_overdue_total", "Session timeouts that leaders' functions went on for after the loss of their terms.", []string{"path", "kind"}}
-	orphans = description{"zklocks_orphans_total", "Nodes without an owner that were found and deleted.", []string{"path", "kind"}}
 	retries = description{"zklocks_retries_total", "Requests without an answer that were asked again.", []string{"path", "op"}}
 )
 
@@ -77,8 +73,6 @@ func (i instruments) observer() observe.Observer {
 			i.hold(e.Held.Seconds(), e.Path, string(e.Kind))
 			i.lost(e.Path, string(e.Kind))
 		},
-		Overdue: func(e observe.Overdue) { i.overdue(e.Path, string(e.Kind)) },
-		Orphan:  func(e observe.Orphan) { i.orphan(e.Path, string(e.Kind)) },
 		Retried: func(e observe.Retried) { i.retry(e.Path, e.Op) },
 	}
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
-	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -130,9 +129,6 @@ func TestBothCountRealTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-lost.Fired()
-	for _, o := range []observe.Observer{prom, otel} { // a real one takes a session timeout
-		o.Overdue(observe.Overdue{LockInfo: observe.LockInfo{Path: root, Kind: observe.KindMutex}})
-	}
 	// And one hold is lost.
 	queue, err := mu.Queue(t.Context())
 	if err != nil || len(queue) != 1 {
@@ -168,10 +164,6 @@ func TestBothCountRealTraffic(t *testing.T) {
 	if n := sums(f["zklocks_lost_total"], "kind"); n["mutex"] != 1 {
 		t.Errorf("lost: %v", n)
 	}
-	name := "zklocks_overdue_total"
-	if p, o := sums(f[name], "kind")["mutex"], exported(t, reader, name)["mutex"]; p != 1 || o != 1 {
-		t.Errorf("%s: Prometheus has %v, OpenTelemetry %v", name, p, o)
-	}
 	if n := sums(f["zklocks_retries_total"], "op"); n["create"] == 0 {
 		t.Errorf("retries: %v", n)
 	}
@@ -200,8 +192,7 @@ func dashboardKnows(t *testing.T, f map[string]*dto.MetricFamily) {
 	if len(dashboard.Panels) == 0 {
 		t.Error("the dashboard has no panels")
 	}
-	// Only what has happened is scraped; of these two nothing may have.
-	rare := map[string]bool{"zklocks_left_total": true, "zklocks_orphans_total": true}
+	rare := map[string]bool{"zklocks_left_total": true} // only what has happened is scraped
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
 			names := regexp.MustCompile(`zklocks_\w+`).FindAllString(target.Expr, -1)

@@ -38,7 +38,7 @@ func OpenTelemetry(meter metric.Meter) (observe.Observer, error) {
 	i := instruments{
 		waiting: gauge(waiting), holding: gauge(holding),
 		ahead: histogram(ahead, nodes), wait: histogram(wait, seconds), hold: histogram(hold, seconds),
-		left: counter(left), lost: counter(lost), overdue: counter(overdue), orphan: counter(orphans), retry: counter(retries),
+		left: counter(left), lost: counter(lost), retry: counter(retries),
 	}
 	return i.observer(), errors.Join(failed...)
 }

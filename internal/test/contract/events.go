@@ -23,9 +23,9 @@ func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
 // Observer writes it.
 func (e *Events) Observer() observe.Observer {
 	return observe.Observer{
-		Queued: note[observe.Queued](e), Moved: note[observe.Moved](e), Left: note[observe.Left](e),
+		Queued: note[observe.Queued](e), Left: note[observe.Left](e),
 		Granted: note[observe.Granted](e), Released: note[observe.Released](e), Lost: note[observe.Lost](e),
-		Orphan: note[observe.Orphan](e), Retried: note[observe.Retried](e), Overdue: note[observe.Overdue](e),
+		Retried: note[observe.Retried](e),
 	}
 }
 

@@ -23,6 +23,7 @@ var losing = []scenario{
 	{"a waiter that loses its place together with the holder does not hold", deletedWithTheHolder, 0},
 	{"a waiter whose connection is closed fails at once", closedWhileWaiting, 0},
 	{"a holder that is cut off knows before the next one holds", toldBeforeTheNext, 0},
+	{"a lost hold whose session lives on leaves no node", survivorDeleted, 0},
 	{"a hold tells its deadline, which moves on until nothing is heard", tellsTheDeadline, 0},
 }
 
@@ -216,6 +217,18 @@ func toldBeforeTheNext(s *scene) {
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		s.unlock(victim.lock())
 	}
+}
+
+func survivorDeleted(s *scene) {
+	conn, p := s.BehindFor(6 * time.Second) // long enough for a busy machine's reconnects
+	c := s.with(conn, p)
+	h := c.lock()
+	c.proxy.MuteReplies() // the client's reconnects keep the session alive
+	s.Lost(h.Lost())
+	s.inLine(1)
+	c.proxy.Unmute()
+	s.Empty()
+	s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 }
 
 func tellsTheDeadline(s *scene) {

@@ -372,7 +372,7 @@ var ofTheHold = []mutant{
 		in:   "Grant.cleanUp",
 		old:  "if errors.Is(end, hold.ErrLost) {",
 		new:  "if errors.Is(end, hold.ErrLost) && g.sess == 0 {",
-		test: scenario(inReentrant, "TestMutex", "an observer is told of a lost hold whose node lived on"),
+		test: scenario(inReentrant, "TestMutex", "a lost hold whose session lives on leaves no node"),
 	},
 	{
 		name: "unlock-stops-with-its-context",

@@ -361,7 +361,7 @@ var ofSeveral = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "a node whose directory may be listed blocks its lock until the session is over",
 		in:   "Client.Claim",
-		old:  "try.removeOrphans(found, errHidden)\n\t\t\t\treturn nil, Step{Claim: unfound.claim}",
+		old:  "try.removeOrphans(found)\n\t\t\t\treturn nil, Step{Claim: unfound.claim}",
 		new:  "return nil, Step{Claim: unfound.claim}",
 		test: inRoot("TestALostReplyWithoutTheRightToList"),
 
