@@ -1,19 +1,22 @@
 //go:build unix
 
 // Package docs keeps the tutorial and the how-tos true. The word behind the fence of a block says
-// what becomes of it:
+// what the test does with it:
 //
-//	go    compiled. A first line such as "// worker/main.go" says where the reader saves it
-//	sh    typed into a shell, "sh 2" into that of a second terminal
-//	text  what the terminal of the last sh block prints next; "text 2" is terminal 2
+//	go    compiles it. A first line such as "// worker/main.go" says where a reader saves it
+//	sh    types it into a shell; "sh 2" is a second terminal
+//	text  compares it with what the terminal of the last sh block prints next; "text 2": terminal 2
 //
-// Other blocks (console, yaml, ini) are only shown: they need systemd, Kubernetes or the network.
+// Other blocks (console, yaml, ini) are only shown: they need the network, systemd or Kubernetes. A
+// block in an HTML comment is typed and compared, too, and no reader sees it.
 package docs
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"go/format"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,217 +30,184 @@ import (
 
 const (
 	root     = "../../.."
-	patience = time.Minute // for one line of output, on a busy machine
+	patience = time.Minute // for a line of output, on a busy machine
 )
 
 var (
 	fence    = regexp.MustCompile("(?ms)^( *)```(\\w+) ?(\\w*)\n(.*?)^ *```$")
 	fileName = regexp.MustCompile(`^// ([\w./-]+\.go)\n`)
-	// variable is what differs from run to run: durations, times of day, sessions with their tokens,
-	// tokens, long numbers and host names.
-	variable = regexp.MustCompile(`\b[0-9.]+(?:ms|[smh])(?:[0-9]+[sm])*\b|\b\d\d:\d\d:\d\d(?:\.\d+)?\b|` +
-		`0x[0-9a-f]+(?: +\d+)?|\btoken \d+|\b\d{4,}\b|"host":"[^"]*"`)
+	// What differs from run to run: durations, times of day, sessions with their tokens, tokens, host
+	// names and numbers of four digits or more.
+	variable = regexp.MustCompile(`\b[0-9.]+(?:ms|[smh])(?:[0-9]+[sm])*\b|\b\d\d:\d\d:\d\d\b|0x[0-9a-f]+(?: \d+)?|` +
+		`\btoken \d+|"host":"[^"]*"|\b\d{4,}\b`)
 	longNumber = regexp.MustCompile(`\b\d{4,}\b`)
-	killed     = regexp.MustCompile(`^bash: line \d+: \d+ (Killed) .*`)
-	blanks     = regexp.MustCompile(`[ \t]+`)
+	killed     = regexp.MustCompile(`^bash: line \d+: \d+ Killed .*`)
 )
 
-type block struct{ language, terminal, text string }
+type block struct{ kind, terminal, text string }
 
-// server is how a page begins that does not start a server itself.
-var server = []block{{"sh", "server", "zklock dev\n"}, {"text", "server", "" +
+// starts is how a page begins that does not start a server itself.
+var starts = []block{{"sh", "server", "zklock dev\n"}, {"text", "server", "" +
 	"An in-memory ZooKeeper to try things out, not for production: it is one process, and its data is gone when it ends.\n" +
 	"Use it: export ZK_SERVERS=127.0.0.1:2181, or zklock run -servers 127.0.0.1:2181 /jobs/nightly -- ./nightly.sh\n"}}
 
-// TestPages compiles what the pages show, and types and compares what they have a reader type.
 func TestPages(t *testing.T) {
 	files, err := filepath.Glob(root + "/docs/how-to/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	module := t.TempDir() // a directory for each page, and bin
+	must(t, err)
+	module := t.TempDir() // with a directory for each page
 	pages := map[string][]block{}
 	for _, file := range append(files, root+"/docs/tutorial.md") {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		page := filepath.Join(module, strings.TrimSuffix(filepath.Base(file), ".md"))
 		if filepath.Base(page) == "test-your-code" {
 			continue // a module of its own: zktest TestAProgramOutsideOfTheModule
 		}
-		for i, m := range fence.FindAllStringSubmatch(string(text), -1) {
-			b := block{m[2], m[3], strings.TrimPrefix(strings.ReplaceAll("\n"+m[4], "\n"+m[1], "\n"), "\n")}
-			pages[page] = append(pages[page], b)
-			if b.language != "go" {
-				continue
-			}
-			if formatted, err := format.Source([]byte(b.text)); err != nil || string(formatted) != b.text {
-				t.Errorf("%s: %v, or not formatted:\n%s", file, err, b.text)
-			}
-			switch {
-			case fileName.MatchString(b.text):
-				save(t, page, b.text)
-			case strings.HasPrefix(b.text, "package "):
-				save(t, page, fmt.Sprintf("// block%d/pasted.go\n\n%s", i, b.text))
-			default:
-				save(t, page, fmt.Sprintf("// block%d/pasted.go\n\npackage pasted\n\n%s", i, b.text))
+		must(t, os.Mkdir(page, 0o755))
+		for _, m := range fence.FindAllStringSubmatch(string(text), -1) {
+			code := strings.ReplaceAll("\n"+m[4], "\n"+m[1], "\n")[1:] // without the indentation of a list
+			pages[page] = append(pages[page], block{m[2], m[3], code})
+		}
+		for i, b := range pages[page] {
+			if b.kind == "go" {
+				formatted, err := format.Source([]byte(b.text))
+				if err != nil || string(formatted) != b.text {
+					t.Errorf("%s: %v, or not formatted:\n%s", file, err, b.text)
+				}
+				save(t, page, i, b.text)
 			}
 		}
 	}
-	makeModule(t, module)
-	run(t, module, "go", "vet", "./...")
-	run(t, filepath.Join(root, "cmd/zklock"), "go", "build", "-o", filepath.Join(module, "bin", "zklock"), ".")
+	gomod := "module example.com\n\ngo 1.25.0\n"
+	for _, path := range []string{"", "/metrics"} {
+		dir, err := filepath.Abs(root + path)
+		must(t, err)
+		if _, err := os.Stat(dir + "/go.mod"); err == nil {
+			gomod += fmt.Sprintf("require github.com/zklocks/zklocks%s v0.1.0\nreplace github.com/zklocks/zklocks%[1]s => %q\n", path, dir)
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(module, "go.mod"), []byte(gomod), 0o644))
+	if out, err := command(module, "go", "vet", "./...").CombinedOutput(); err != nil {
+		t.Fatalf("the code of the pages: %v\n%s", err, out)
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(module, "bin", "zklock"), ".")
+	build.Dir = root + "/cmd/zklock"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building zklock: %v\n%s", err, out)
+	}
 	for page, blocks := range pages {
-		if !slices.ContainsFunc(blocks, func(b block) bool { return b.language == "sh" }) {
-			continue
+		if slices.ContainsFunc(blocks, func(b block) bool { return b.kind == "sh" }) {
+			t.Run(filepath.Base(page), func(t *testing.T) {
+				t.Parallel()
+				r := &reader{T: t, page: page, terminals: map[string]*terminal{}, seen: map[string]string{}}
+				if !slices.Contains(blocks, block{"sh", "", starts[0].text}) {
+					r.follow(starts)
+				}
+				r.follow(blocks)
+				r.leave()
+			})
 		}
-		t.Run(filepath.Base(page), func(t *testing.T) {
-			t.Parallel()
-			r := &reader{T: t, dir: page, terminals: map[string]*terminal{}, seen: map[string]string{}}
-			if !slices.ContainsFunc(blocks, func(b block) bool { return b.text == server[0].text }) {
-				r.follow(server)
-			}
-			r.follow(blocks)
-			r.leave()
-		})
 	}
 }
 
-// save writes a block of Go to the file that its first line names.
-func save(t *testing.T, dir, code string) {
-	file := filepath.Join(dir, fileName.FindStringSubmatch(code)[1])
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(code), 0o644); err != nil {
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// makeModule makes a module that requires those of the checkout.
-func makeModule(t *testing.T, dir string) {
-	text := "module example.com\n\ngo 1.25.0\n"
-	for _, nested := range []string{"", "/metrics"} {
-		path, err := filepath.Abs(root + nested)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(path + "/go.mod"); err == nil {
-			text += fmt.Sprintf("require github.com/zklocks/zklocks%s v0.1.0\nreplace github.com/zklocks/zklocks%[1]s => %q\n", nested, path)
-		}
+// save saves block i of a page as Go: where its first line says, otherwise in a package of its own.
+func save(t *testing.T, page string, i int, code string) {
+	file := fmt.Sprintf("block%d/pasted.go", i)
+	if m := fileName.FindStringSubmatch(code); m != nil {
+		file = m[1]
+	} else if !strings.HasPrefix(code, "package ") {
+		code = "package pasted\n\n" + code
 	}
-	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	run(t, dir, "go", "mod", "tidy")
+	file = filepath.Join(page, file)
+	must(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must(t, os.WriteFile(file, []byte(code), 0o644))
 }
 
-// environment is for the go command: what a module needs is in the cache.
-func environment() []string {
-	return append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"))
-}
-
-func run(t *testing.T, dir string, argv ...string) {
+// command runs in the module of the pages, which needs nothing that the checkout does not need.
+func command(dir string, argv ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
-	if !strings.HasPrefix(dir, root) {
-		cmd.Env = environment()
-	}
-	start := time.Now()
-	out, err := cmd.CombinedOutput()
-	t.Log(argv, time.Since(start))
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", argv, err, out)
-	}
+	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"),
+		"PATH="+filepath.Join(dir, "../bin")+":"+os.Getenv("PATH"))
+	return cmd
 }
 
 // A reader types what a page shows, and compares what the terminals print.
 type reader struct {
 	*testing.T
-	dir       string
+	page      string
 	terminals map[string]*terminal
-	seen      map[string]string // long numbers of the page, ports and processes: what they are in this run
+	seen      map[string]string // numbers on the page, such as a port or a process: what they are now
 }
 
 type terminal struct {
-	input *os.File
-	lines chan string // closed at the end of all that ran in it
+	keyboard io.WriteCloser
+	lines    chan string // closed when all that ran in it has ended
 }
 
 func (r *reader) follow(blocks []block) {
 	last := "1"
-	for _, b := range blocks {
-		if b.terminal == "" {
-			b.terminal = last
-		}
-		// What a page shows as 2181 or 4711 was another number when the terminal printed it.
-		text := longNumber.ReplaceAllStringFunc(b.text, func(n string) string {
-			if now, ok := r.seen[n]; ok {
-				return now
-			}
-			return n
-		})
-		switch b.language {
+	for i, b := range blocks {
+		now := longNumber.ReplaceAllStringFunc(b.text, func(n string) string { return cmp.Or(r.seen[n], n) })
+		switch b.kind {
 		case "go":
-			if fileName.MatchString(text) {
-				save(r.T, r.dir, text)
-			}
+			save(r.T, r.page, i, now)
 		case "sh":
-			last = b.terminal
-			fmt.Fprint(r.terminal(last).input, strings.ReplaceAll(text, "zklock dev\n", "zklock dev -port 0 -tick 100ms\n"))
+			last = cmp.Or(b.terminal, last)
+			io.WriteString(r.terminal(last).keyboard, strings.ReplaceAll(now, "zklock dev\n", "zklock dev -port 0 -tick 100ms\n"))
 		case "text":
 			for want := range strings.Lines(b.text) {
-				r.expect(b.terminal, want)
+				r.expect(cmp.Or(b.terminal, last), want)
 			}
 		}
 	}
 }
 
-// expect fails if the next line in a terminal is not the one that the page shows.
+// expect fails if a terminal does not print this line next, but for what differs from run to run.
 func (r *reader) expect(name, want string) {
-	var got string
+	got := "nothing"
 	select {
 	case got = <-r.terminals[name].lines:
 	case <-time.After(patience):
 	}
-	flat := func(s string) string { return strings.TrimSpace(blanks.ReplaceAllString(s, " ")) }
-	want, got = flat(want), killed.ReplaceAllString(flat(got), "$1")
-	wants, gots := variable.FindAllString(want, -1), variable.FindAllString(got, -1)
-	if !slices.Equal(variable.Split(want, -1), variable.Split(got, -1)) || len(wants) != len(gots) {
+	want, got = strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(got), " ")
+	got = killed.ReplaceAllString(got, "Killed") // as a shell at a terminal says it
+	literal := variable.Split(want, -1)
+	for i := range literal {
+		literal[i] = regexp.QuoteMeta(literal[i])
+	}
+	now := regexp.MustCompile("^" + strings.Join(literal, `([0-9a-z.: ]+|"host":"[^"]*")`) + "$").FindStringSubmatch(got)
+	if now == nil {
 		r.Fatalf("terminal %s prints\n%s\nand the page shows\n%s", name, got, want)
 	}
-	numbers := longNumber.FindAllString(got, -1)
-	for i, n := range longNumber.FindAllString(want, -1) {
-		if i < len(numbers) {
-			r.seen[n] = numbers[i]
+	for i, n := range variable.FindAllString(want, -1) {
+		if longNumber.FindString(n) == n {
+			r.seen[n] = now[i+1]
 		}
 	}
 }
 
-// terminal opens a terminal when it is first needed.
+// terminal opens a terminal when it is first used.
 func (r *reader) terminal(name string) *terminal {
 	if r.terminals[name] != nil {
 		return r.terminals[name]
 	}
-	script, input, err := os.Pipe()
-	if err != nil {
-		r.Fatal(err)
-	}
-	output, prints, err := os.Pipe()
-	if err != nil {
-		r.Fatal(err)
-	}
-	cmd := exec.Command("bash")
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.dir, script, prints, prints
-	cmd.Env = append(environment(), "PATH="+filepath.Join(r.dir, "../bin")+":"+os.Getenv("PATH"))
+	cmd := command(r.page, "bash")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		r.Fatal(err)
-	}
-	script.Close()
-	prints.Close()
-	x := &terminal{input: input, lines: make(chan string, 10_000)}
+	keyboard, err := cmd.StdinPipe()
+	must(r.T, err)
+	output, err := cmd.StdoutPipe()
+	must(r.T, err)
+	cmd.Stderr = cmd.Stdout
+	must(r.T, cmd.Start())
+	x := &terminal{keyboard, make(chan string, 10_000)}
 	r.terminals[name] = x
 	go func() {
 		defer close(x.lines)
@@ -246,23 +216,20 @@ func (r *reader) terminal(name string) *terminal {
 		}
 	}()
 	r.Cleanup(func() {
-		input.Close()
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the page has left running
-		cmd.Wait()
-		for range x.lines { // until all has ended
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with all that the page has left running
+		for range x.lines {
 		}
+		cmd.Wait()
 	})
-	if name != "server" {
-		r.follow([]block{{"sh", name, "export ZK_SERVERS=127.0.0.1:2181\n"}})
-	}
+	r.follow([]block{{"sh", name, "export ZK_SERVERS=127.0.0.1:2181\n"}})
 	return x
 }
 
-// leave closes the terminals. Those in which nothing runs must have printed all that the page shows
-// and no more.
+// leave closes the terminals: where no command runs any more, nothing may be printed that the page
+// does not show.
 func (r *reader) leave() {
 	for name, x := range r.terminals {
-		fmt.Fprintln(x.input, "exit")
+		io.WriteString(x.keyboard, "exit\n")
 		select {
 		case line, more := <-x.lines:
 			if more {
