@@ -80,16 +80,6 @@ func TestThePackageCommentShowsAnExample(t *testing.T) {
 	vet(t, "package pasted\n\n"+blocks[0]+"\nfunc rewrite(context.Context, int64) error { return nil }\n")
 }
 
-// The method of curator-map.md can be pasted, too; its imports are known from its calls.
-func TestTheMethodForCuratorUsersCompiles(t *testing.T) {
-	blocks := goBlock.FindAllStringSubmatch(read(t, "docs/reference/curator-map.md"), -1)
-	if len(blocks) != 1 {
-		t.Fatalf("docs/reference/curator-map.md has %d blocks of Go, want 1", len(blocks))
-	}
-	imports := `import ("context"; "time"; "github.com/zklocks/zklocks"; "github.com/zklocks/zklocks/reentrant")`
-	vet(t, "package pasted\n"+imports+"\n"+blocks[0][1]+"\nvar _ = run\n")
-}
-
 // vet compiles a program of one file.
 func vet(t *testing.T, program string) {
 	t.Helper()
