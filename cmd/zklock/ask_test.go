@@ -127,10 +127,9 @@ func TestAskOneOfSeveral(t *testing.T) {
 
 func TestWatchShowsWhoIsAsked(t *testing.T) {
 	t.Parallel()
-	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
 	h := held(t, rwlock.New(conn(t), path))
-	w := start(t, p.Addr(), "watch", path)
+	w := start(t, "", "watch", path)
 	if got := w.Hears("holds"); strings.Contains(got, "asked to release") {
 		t.Errorf("before the request: %q", got)
 	}
@@ -138,16 +137,27 @@ func TestWatchShowsWhoIsAsked(t *testing.T) {
 	if got := w.Hears("holds"); !strings.Contains(got, "asked to release {") {
 		t.Errorf("after the request: %q", got)
 	}
-	before := p.Seen(proxy.ListOp)
-	for range 12 { // in that time it would look four times or more
-		ends(t, start(t, "", "ls", path), 0)
-	}
-	if n := p.Seen(proxy.ListOp) - before; n > 14 { // two looks at what has just happened
-		t.Errorf("%d listings although nothing changes", n)
-	}
 	w.Signal(os.Interrupt)
 	ends(t, w, 0)
 	given(t, h)
+}
+
+// Watch lists again when a node contains something else than it shows, and only then.
+func TestWatchKnowsWhatANodeContains(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		data  string
+		asked bool
+		node  string
+		want  bool
+	}{
+		{"mine", false, "mine", true}, {"mine", false, "", false}, {"mine", false, "__REVOKE__\nmine", false},
+		{"mine", true, "__REVOKE__\nmine", true}, {"", true, "__REVOKE__", true}, {"mine", true, "__REVOKE__", false}, {"mine", true, "mine", false},
+	} {
+		if got := (member{Data: c.data, Asked: c.asked}).shows(c.node); got != c.want {
+			t.Errorf("%q, asked %v: shows %q: %v", c.data, c.asked, c.node, got)
+		}
+	}
 }
 
 func TestBreakTakesTheLockAway(t *testing.T) {
