@@ -13,6 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // security holds the flags for an ensemble that asks for TLS or credentials. They name files and
@@ -62,15 +64,16 @@ func (s *security) options() (opts []zklocks.ConnectOption, err error) {
 		}
 	}
 	if s.tls {
-		config, err := s.config()
-		if err != nil {
+		if _, err := s.config(); err != nil {
 			return nil, err
 		}
-		opts = append(opts, zklocks.WithTLS(config))
+		opts = append(opts, slot.Connect{Wire: wire.WithTLSFrom(s.config)})
 	}
 	return opts, nil
 }
 
+// config reads the files. It is called for each network connection: a job may run for longer than a
+// certificate is valid, or an authority in use.
 func (s *security) config() (*tls.Config, error) {
 	config := &tls.Config{}
 	if s.ca != "" {
@@ -87,14 +90,12 @@ func (s *security) config() (*tls.Config, error) {
 		return config, nil
 	}
 	key := cmp.Or(s.key, s.cert)
-	// For each connection again: a job may run for longer than a certificate is valid.
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		cert, err := tls.LoadX509KeyPair(s.cert, key)
-		return &cert, err
-	}
-	if _, err := config.GetClientCertificate(nil); err != nil {
+	cert, err := tls.LoadX509KeyPair(s.cert, key)
+	if err != nil {
 		return nil, usage("-cert %s with the key of %s: %w", s.cert, key, err)
 	}
+	// Not Certificates, of which the client shows none whose authority the server does not name.
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	return config, nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,8 +32,13 @@ type pki struct {
 func newPKI(t *testing.T) *pki {
 	t.Helper()
 	p := &pki{Authority: realzk.NewAuthority(t), dir: t.TempDir()}
-	p.ca = p.file(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate()})))
+	p.writeCA(t)
 	return p
+}
+
+func (p *pki) writeCA(t *testing.T) {
+	t.Helper()
+	p.ca = p.file(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate()})))
 }
 
 func (p *pki) file(t *testing.T, name, text string) string {
@@ -263,27 +270,36 @@ func TestAClientCertificate(t *testing.T) {
 	})
 }
 
-// A job may run for longer than a certificate is valid: a new connection shows the one that is in
-// the file then.
-func TestACertificateIsReadForEachConnection(t *testing.T) {
+// A job may run for longer than its certificate is valid, or its authority in use: a new connection
+// goes by what is in the files then.
+func TestTheFilesAreReadForEachConnection(t *testing.T) {
 	t.Parallel()
+	var server atomic.Pointer[tls.Config]
+	addr := strings.Replace(loopback.ForTLS(t, &tls.Config{
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return server.Load(), nil },
+	}).Addr(), "127.0.0.1", "localhost", 1)
 	p := newPKI(t)
-	s := &security{tls: true}
+	s := &security{tls: true, ca: p.ca}
 	s.cert, s.key = p.issue(t, "ann")
-	config, err := s.config()
+	opts, err := s.options()
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
 	for range 2 {
-		p.issue(t, "ann") // with another key
-		want, err := tls.LoadX509KeyPair(s.cert, s.key)
+		server.Store(&tls.Config{
+			Certificates: []tls.Certificate{p.Issue(t, "localhost", time.Now().Add(time.Hour))},
+			ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: p.Pool,
+		})
+		conn, err := zklocks.Connect(ctx, []string{addr}, quiet, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := config.GetClientCertificate(nil)
-		if err != nil || string(got.Certificate[0]) != string(want.Certificate[0]) {
-			t.Errorf("the client shows another certificate than the one in the file: %v", err)
-		}
+		conn.Close()
+		p.Authority = realzk.NewAuthority(t) // all certificates are replaced
+		p.writeCA(t)
+		p.issue(t, "ann")
 	}
 }
 

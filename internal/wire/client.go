@@ -114,7 +114,12 @@ func (c *client) open(network, server string) (*packetConn, error) {
 
 // secure begins TLS. It checks the name that the user gave, as only that one is in a certificate.
 func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
-	config := c.tls.Clone()
+	config, err := c.tls()
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	config = config.Clone()
 	if config.ServerName == "" {
 		config.ServerName, _, _ = net.SplitHostPort(server)
 	}

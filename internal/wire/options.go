@@ -15,7 +15,7 @@ type Option func(*settings)
 type settings struct {
 	logger zk.Logger // nil: none
 	auth   []credentials
-	tls    *tls.Config
+	tls    func() (*tls.Config, error) // nil: no TLS
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	events []*notifier // called with session events
 }
@@ -50,6 +50,12 @@ func WithTLS(config *tls.Config) Option {
 		config = &tls.Config{}
 	}
 	config = config.Clone()
+	return WithTLSFrom(func() (*tls.Config, error) { return config, nil })
+}
+
+// WithTLSFrom is WithTLS with a configuration for each network connection, which is cloned. An
+// error fails the attempt to connect.
+func WithTLSFrom(config func() (*tls.Config, error)) Option {
 	return func(s *settings) { s.tls = config }
 }
 

@@ -15,8 +15,8 @@ var ofTheTool = []mutant{
 		name: "zklock-without-tls",
 		pkg:  "cmd/zklock",
 		why:  "the credentials cross the network in the clear",
-		old:  `opts = append(opts, zklocks.WithTLS(config))`,
-		new:  `_ = config`,
+		old:  `opts = append(opts, slot.Connect{Wire: wire.WithTLSFrom(s.config)})`,
+		new:  `_, _ = slot.Connect{}, wire.WithTLSFrom`,
 		test: inTool("TestASecuredEnsemble"),
 	},
 	{
@@ -63,9 +63,9 @@ var ofTheTool = []mutant{
 		name: "zklock-keeps-an-old-certificate",
 		pkg:  "cmd/zklock",
 		why:  "after it has expired no server takes the connection, and the lock is lost",
-		old:  "cert, err := tls.LoadX509KeyPair(s.cert, key)\n\t\treturn &cert, err",
-		new:  "if config.Certificates == nil {\n\t\t\tcert, err := tls.LoadX509KeyPair(s.cert, key)\n\t\t\tif err != nil {\n\t\t\t\treturn nil, err\n\t\t\t}\n\t\t\tconfig.Certificates = append(config.Certificates, cert)\n\t\t}\n\t\treturn &config.Certificates[0], nil",
-		test: inTool("TestACertificateIsReadForEachConnection"),
+		old:  `wire.WithTLSFrom(s.config)`,
+		new:  `wire.WithTLSFrom(func(config *tls.Config, err error) func() (*tls.Config, error) { return func() (*tls.Config, error) { return config, err } }(s.config()))`,
+		test: inTool("TestTheFilesAreReadForEachConnection"),
 	},
 	{
 		name: "zklock-ignores-the-path-behind-the-servers",
