@@ -1,7 +1,6 @@
-// Package zklocks has locks for processes on many machines, kept in Apache ZooKeeper: a
-// shared/exclusive lock, a reentrant mutex, a semaphore and leader election, each in a package of
-// its own. A holder is told when it loses its lock and has a fencing token, and a call that gives
-// up leaves no node behind.
+// Package zklocks provides distributed locks for processes on many machines, kept in Apache
+// ZooKeeper: a mutex, a read/write lock, a semaphore, leader election, and jobs that run once per
+// period, each in a package of its own. If a lock is lost, the holder's context is canceled.
 //
 //	import (
 //		"context"
@@ -26,71 +25,89 @@
 //	}
 //
 // [Connect] opens a connection, which all locks of a program can share. A lock is a path in
-// ZooKeeper. [Do] waits for it, works, and releases it. A program that calls Lock itself gets a
-// [Hold].
+// ZooKeeper. [Do] acquires it, calls the work and releases it; its ctx bounds the work, too, and
+// [Within] bounds the wait alone. A program that calls Lock itself gets a [Hold].
 //
 // # How to choose
 //
-//   - Many processes read, and now and then one writes: [github.com/zklocks/zklocks/rwlock]. For
-//     one process at a time its Lock alone is the plain mutex.
-//   - A function takes the lock and calls itself: [github.com/zklocks/zklocks/reentrant].
+//   - One process at a time, a plain mutex: [github.com/zklocks/zklocks/reentrant], which shares
+//     its locks with zk.Lock and Curator's InterProcessMutex.
+//   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock].
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
-//   - One process leads, for as long as it can, and the next when it is gone:
-//     [github.com/zklocks/zklocks/leader].
+//   - One process leads, and the next when it is gone: [github.com/zklocks/zklocks/leader].
+//   - A job that one process runs in each period: [github.com/zklocks/zklocks/once].
 //   - Several of these at once, all or none, without deadlock: [All].
 //
-// All queue callers in the order of arrival, and list their holders and waiters. Package
-// [github.com/zklocks/zklocks/observe] reports what happens to them to metrics and logs. Package
-// [github.com/zklocks/zklocks/zktest] is for tests of programs that use them, without a server.
+// All serve callers in the order of arrival, and list their holders and waiters. Package
+// [github.com/zklocks/zklocks/observe] reports events to metrics and logs. Package
+// [github.com/zklocks/zklocks/zktest] is a ZooKeeper in memory for a program's tests.
+//
+// # When a lock is lost
+//
+// A hold is lost when its session may have expired, when its node was deleted, or when its
+// connection was closed. Then Lost is closed, the contexts of the hold are canceled, and its calls
+// return an error that matches [ErrLost].
+//
+// A session expires when the servers have received nothing from the client for the session timeout,
+// which Connect asks for. With a session timeout of 10 s:
+//   - The holder is notified 4 to 7.5 s after the last answer from a server.
+//   - The next caller is granted the lock 10 to 12 s after the holder's last packet, also if the
+//     holder's process was killed.
+//   - An outage shorter than 4 s costs no lock.
+//
+// In general that is 2T/5 to 3T/4 for the holder, and T to T plus one tick of the server (2 s by
+// default) for the next caller, where T is the session timeout that the server granted.
 //
 // # What is guaranteed
 //
 // At any moment of the ensemble's history at most one exclusive holder's node is first in its
-// queue, and of a semaphore's permits at most N are entitled (more after a Resize to fewer). A
-// caller is told that it holds only after its own node was first, or its permits were entitled.
-// Tokens grow from each holder to the next conflicting one.
+// queue, and at most N permits of a semaphore are valid (after a Resize to fewer, holders keep
+// theirs). A call returns a hold only after its node was first, or its permits were valid. The
+// token of a hold is larger than the token of each earlier conflicting hold.
 //
-// A holder is told of a loss before the lock is granted to another as long as
-//   - its process runs: one that was stopped learns of the loss at its first call of Held, but what
-//     it had begun before goes on;
-//   - its clocks run at the right speed; they need not show the right time;
-//   - all members grant the same session timeouts, of two ticks at least, and the leader's pings of
-//     its followers are at most T/32 late, where T is the session timeout; no server is an observer
-//     that follows a follower (observerMasterPort);
+// A holder is notified of a loss before the lock is granted to another caller as long as
+//   - its process runs: after a pause the first call of Held returns false, but work that had begun
+//     before the pause continues;
 //   - no other program deletes its node: then the next caller is granted the lock at once, and the
-//     holder learns of it a moment later.
+//     holder is notified a moment later;
+//   - its clocks run at the right speed; they need not show the right time;
+//   - the servers are configured as by default: all grant a session the same timeout, of at least
+//     two ticks, and none is an observer that follows a follower (observerMasterPort); and the
+//     leader's pings to its followers are at most T/32 late.
 //
-// docs/reference/failures.md in the repository has a row for each failure.
+// docs/reference/guarantees.md in the repository has all promises, docs/reference/failures.md what
+// happens in each failure.
 //
 // # What is not guaranteed
 //
-// The locks do not guarantee that only one process acts as the holder (fencing). Where two for a
-// moment do harm, have the store compare [Hold.Token], or write to ZooKeeper by [Hold.Multi], or
-// ask [Hold.Verify] right before work that takes no token. The last makes the gap small and does
-// not close it.
+// No lock can guarantee that only one process acts as the holder: a paused process may continue
+// after another process has acquired the lock. If two for a moment do harm, have the store compare
+// [Hold.Token], or write to ZooKeeper by [Hold.Multi]. For work that can use neither, call
+// [Hold.Verify] right before it: that narrows the window and cannot close it.
 //
-// Nor do they guarantee
+// Nor do the locks guarantee
 //   - a place in the queue across sessions: a caller whose session expires during its wait queues
 //     again, at the tail;
-//   - that [ErrBusy] was still true when it was returned;
+//   - that [ErrBusy] is still true when it is returned;
 //   - anything against clients that may write below the lock's path, see [WithACL];
-//   - that locks of two recipes exclude each other: on one path each ignores the nodes of the
-//     other, and a lock for writing empties the node, which has the number of a semaphore.
+//   - that locks of two packages exclude each other on one path: except for reentrant and leader,
+//     each ignores the nodes of the other. A lock also empties the data of its directory, which for
+//     a semaphore is the number of permits. Give each lock a path of its own.
 //
 // # Errors
 //
 // Errors name the operation and the path, and keep their cause: match them with errors.Is.
-//   - [ErrBusy], [ErrLost] and [ErrReleased] are states of the lock. Package semaphore has two
-//     more, and package leader one.
-//   - context.Canceled and context.DeadlineExceeded say that ctx has ended.
-//   - zk.ErrClosing says that the connection was closed.
-//   - zk.ErrNoAuth says that the server refused; the text names the missing right.
-//     zk.ErrAuthFailed says that it refused the credentials: of Connect at once, of other calls,
-//     which wait, together with ctx's error.
-//   - zk.ErrNoNode, of Conn.RequestRelease, says that the member has gone.
+//   - [ErrBusy], [ErrLost] and [ErrReleased] are states of the lock. The packages semaphore, leader
+//     and once have errors of their own.
+//   - context.Canceled and context.DeadlineExceeded: ctx was canceled.
+//   - zk.ErrClosing: the connection was closed.
+//   - zk.ErrNoAuth: the server refused the request; the text names the missing right.
+//   - zk.ErrAuthFailed: the server refused the credentials. Connect returns it at once, and other
+//     calls, which wait, together with ctx's error.
+//   - zk.ErrNoNode, from Conn.RequestRelease: the member has gone.
+//   - zk.ErrConnectionClosed: only from the transactions [Hold.Multi] and leader's Proclaim. They
+//     are not repeated when the connection is lost, and may have taken place.
 //
-// A lost connection is an error only of transactions, [Hold.Multi] and leader's Proclaim, which are
-// not repeated and may have taken place: zk.ErrConnectionClosed. Other calls wait until they are
-// answered or ctx ends, and the error then says which servers were tried, for how long, and why the
-// last attempt failed.
+// All other calls wait until a server answers or ctx is canceled. The error then says which servers
+// were tried, for how long, and why the last attempt failed.
 package zklocks
