@@ -14,9 +14,9 @@ import (
 // block is a file in docs/how-to/test-your-code.md: its name is in its first line.
 var block = regexp.MustCompile("(?s)```go\n// (\\w+\\.go)\n\n(.*?)```")
 
-// The code of docs/how-to/test-your-code.md is a program of its own, in a module of its own. Without
-// Java its tests take less than a second; and the first of them fails if the program ignores the
-// loss of its lock.
+// The code of docs/how-to/test-your-code.md is a program of its own, in a module of its own.
+// Without Java its tests take less than a second; and the first of them fails if the program
+// ignores the loss of its lock.
 func TestAProgramOutsideOfTheModule(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../docs/how-to/test-your-code.md")

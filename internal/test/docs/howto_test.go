@@ -5,7 +5,7 @@
 //
 //	go    compiles it. A first line such as "// worker/main.go" says where a reader saves it
 //	sh    types it into a shell; "sh 2" is a second terminal
-//	text  compares it with what the terminal of the last sh block prints next; "text 2": terminal 2
+//	text  compares it with what the terminal of the last sh block prints; "text 2": terminal 2
 //
 // Other blocks (console, yaml, ini) are only shown: they need the network, systemd or Kubernetes. A
 // block in an HTML comment is typed and compared, too, and no reader sees it.
@@ -36,8 +36,8 @@ const (
 var (
 	fence    = regexp.MustCompile("(?ms)^( *)```(\\w+) ?(\\w*)\n(.*?)^ *```$")
 	fileName = regexp.MustCompile(`^// ([\w./-]+\.go)\n`)
-	// What differs from run to run: durations, times of day, sessions with their tokens, tokens, host
-	// names and numbers of four digits or more.
+	// What differs from run to run: durations, times of day, sessions with their tokens, tokens,
+	// host names, and numbers of four digits or more.
 	variable = regexp.MustCompile(`\b[0-9.]+(?:ms|[smh])(?:[0-9]+[sm])*\b|\b\d\d:\d\d:\d\d\b|0x[0-9a-f]+(?: \d+)?|` +
 		`\btoken \d+|"host":"[^"]*"|\b\d{4,}\b`)
 	longNumber = regexp.MustCompile(`\b\d{4,}\b`)
@@ -175,7 +175,7 @@ func (r *reader) expect(name, want string) {
 	got := "nothing"
 	select {
 	case got = <-r.terminals[name].lines:
-	case <-time.After(patience):
+	case <-time.After(patience): // the terminal prints nothing
 	}
 	want, got = strings.Join(strings.Fields(want), " "), strings.Join(strings.Fields(got), " ")
 	got = killed.ReplaceAllString(got, "Killed") // as a shell at a terminal says it
