@@ -43,7 +43,8 @@ type Locker interface {
 // has ended, Do waits at most a quarter of the session timeout, and at most a second. If there is
 // no answer by then, the error says so and matches ctx's error, also when work returned nil: the
 // deletion goes on in the background, but if the process exits first, the lock may stay held until
-// the session expires.
+// the session expires. If ctx ends during the wait for the lock, Do waits in the same way until the
+// caller has left the queue.
 func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
 	if lock == nil || work == nil {
 		panic("zklocks: a function is nil")
@@ -52,7 +53,7 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 	h, err := lock(ctx)
 	switch {
 	case err != nil:
-		return err
+		return slot.Left(ctx, err)
 	case h == nil:
 		panic("zklocks: neither a hold nor an error")
 	case errors.Is(h.Err(), ErrReleased): // it is not of this call

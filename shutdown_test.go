@@ -115,6 +115,59 @@ func TestAReleaseWithoutAnAnswerIsReported(t *testing.T) {
 	}
 }
 
+// The same for a caller that still waits for the lock: its node would keep all behind it waiting.
+func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := zktest.NewServer(t)
+				host, other := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
+				conn := host.Connect(t, 10*time.Second)
+				ahead := rwlock.New(other, path).Lock
+				if name == "Run" {
+					ahead = leader.New(other, path).Campaign
+				}
+				hold, err := ahead(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for without, want := range map[string]time.Duration{"": 200 * time.Millisecond, "no answer within 1s: the node may stay": time.Second} {
+					ctx, cancel := context.WithCancel(t.Context())
+					result := make(chan error, 1)
+					go func() {
+						result <- end(ctx, conn, func(context.Context, *zklocks.Hold) error { return errWork })
+					}()
+					time.Sleep(time.Second) // virtual: it waits
+					if waits := nodes(t, other); waits != 2 {
+						t.Errorf("%d nodes, want the holder's and the waiter's", waits)
+					}
+					host.Delay(100 * time.Millisecond) // each way
+					if without != "" {
+						host.Partition()
+					}
+					began := time.Now()
+					cancel()
+					err := <-result
+					if took := time.Since(began); took.Round(10*time.Millisecond) != want {
+						t.Errorf("it took %v, want %v", took, want)
+					}
+					if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), without) || without == "" && strings.Contains(err.Error(), "no answer") {
+						t.Errorf("error %v", err)
+					}
+					if left := nodes(t, other); without == "" && left != 1 {
+						t.Errorf("%d nodes when it returns, want the holder's", left)
+					}
+					host.Heal()
+					time.Sleep(time.Minute) // virtual
+				}
+				if err := hold.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // The error of work and that of the release are reported together.
 func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
 	atDesk(t, func(d *desk) {

@@ -44,7 +44,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	for {
 		h, err := e.campaign(ctx, true)
 		if err != nil {
-			return e.queue.Wrap("run", err)
+			return e.queue.Wrap("run", slot.Left(ctx, err))
 		}
 		failed, err := h.serve(ctx, lead)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 	"github.com/hashicorp/go-multierror"
@@ -290,8 +291,11 @@ func (all waiters) leave(ctx context.Context, next turn, err error) error {
 	if next == requeue {
 		told = nil
 	}
-	if zkclient.Ended(ctx) != nil || errors.Is(err, zkclient.ErrOver) || errors.Is(err, zkclient.ErrClosed) {
+	if errors.Is(err, zkclient.ErrOver) || errors.Is(err, zkclient.ErrClosed) {
 		return told
+	}
+	if zkclient.Ended(ctx) != nil && told != nil {
+		return &Leaving{told, removed, all[0].queue.client.Timeout()}
 	}
 	select {
 	case left := <-removed:
@@ -307,6 +311,15 @@ func (all waiters) leave(ctx context.Context, next turn, err error) error {
 		return told
 	}
 }
+
+// Leaving is the error of a call whose ctx has ended, while its nodes are being deleted.
+type Leaving struct {
+	error
+	Removed <-chan error  // yields the answer, once
+	Timeout time.Duration // of the session
+}
+
+func (l *Leaving) Unwrap() error { return l.error }
 
 // dirs lists the directories for an error.
 func dirs(removals []zkclient.Removal) string {
