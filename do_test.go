@@ -151,6 +151,9 @@ func TestDo(t *testing.T) {
 						t.Errorf("error: %v, which matches %v", err, not)
 					}
 				}
+				if errors.Is(err, zklocks.ErrLost) && !strings.HasSuffix(err.Error(), path+": lock lost: its node was deleted") {
+					t.Errorf("error: %v: it does not name the path, or why", err)
+				}
 				if err != nil && strings.Count(err.Error(), "lock lost") > 1 {
 					t.Errorf("error: %v: says it twice", err)
 				}

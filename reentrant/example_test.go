@@ -160,7 +160,7 @@ func Example_context() {
 	hold.Release(ctx)
 	// Output:
 	// before: <nil>
-	// after: lock lost: its node was deleted
+	// after: reentrant: hold /examples/context: lock lost: its node was deleted
 	// reentrant: lock /examples/context: lock lost: its node was deleted
 	// true
 	// again: true

@@ -190,7 +190,7 @@ func Example_context() {
 	fmt.Println(hold.Release(ctx))
 	// Output:
 	// before: <nil>
-	// after: lock lost: its node was deleted
+	// after: rwlock: hold /examples/context: lock lost: its node was deleted
 	// true false
 	// rwlock: release /examples/context: lock lost: its node was deleted
 }

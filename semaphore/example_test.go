@@ -196,6 +196,6 @@ func Example_context() {
 	fmt.Println(errors.Is(hold.Err(), zklocks.ErrLost), hold.Held())
 	// Output:
 	// before: <nil>
-	// after: lock lost: its node was deleted
+	// after: semaphore: hold /examples/permits: lock lost: its node was deleted
 	// true false
 }

@@ -25,7 +25,8 @@ func IsEnd(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, Er
 // State is the state of one hold, from its grant to its end. Its methods may be called from any
 // goroutine. Until the first listener is added it locks no mutex.
 type State struct {
-	look func() error // returns why the lock must be considered lost, or nil
+	look func() error      // returns why the lock must be considered lost, or nil
+	name func(error) error // see Begin
 
 	// end is nil while held; then ErrReleased, or an error that matches ErrLost. It is set once.
 	end atomic.Pointer[error]
@@ -68,8 +69,8 @@ type listeners struct {
 }
 
 // Begin begins a hold. The methods call look to check the hold; look must be quick and must not
-// call the State.
-func (s *State) Begin(look func() error) { s.look = look }
+// call the State. name adds what was held to the error of a loss; nil: the error has it.
+func (s *State) Begin(look func() error, name func(error) error) { s.look, s.name = look, name }
 
 // Look returns nil while the hold lives, and then what ended it. In a process that was stopped for
 // longer than its session lives, Look detects the loss.
@@ -88,6 +89,9 @@ func (s *State) Look() error {
 func (s *State) Lose(why error) bool {
 	if !errors.Is(why, ErrLost) {
 		why = fmt.Errorf("%w: %w", ErrLost, why)
+		if s.name != nil {
+			why = s.name(why)
+		}
 	}
 	return s.ends(&why)
 }
@@ -177,15 +181,15 @@ func (s *State) EndWith(other func() *State) {
 	if s.tied.Load() {
 		return
 	}
-	s.Tie(other(), func(end error) error { return end })
+	s.Tie(other())
 	s.tied.Store(true)
 }
 
-// Tie has the end of another state end this one as lost, with what name makes of that end. Lock
-// order: other's telling, then that of s.
-func (s *State) Tie(other *State, name func(error) error) {
+// Tie has the end of another state end this one as lost, with the same error. Lock order: other's
+// telling, then that of s.
+func (s *State) Tie(other *State) {
 	forget := other.OnEnd(Holders, func(end error) {
-		if s.Lose(name(end)) {
+		if s.Lose(end) {
 			return
 		}
 		// Another goroutine has ended this state and may not have called its hooks yet. When this

@@ -19,7 +19,7 @@ func alive() error { return nil }
 
 func begin(look func() error) *State {
 	l := new(State)
-	l.Begin(look)
+	l.Begin(look, nil)
 	return l
 }
 
@@ -237,7 +237,7 @@ func TestTheEndIsToldInPhases(t *testing.T) {
 	for name, end := range map[string]func(*State){
 		"lost":     func(l *State) { l.Lose(errors.New("test")) },
 		"released": func(l *State) { _ = l.Release() },
-		"found":    func(l *State) { l.Begin(func() error { return errors.New("test") }); _ = l.Look() },
+		"found":    func(l *State) { l.Begin(func() error { return errors.New("test") }, nil); _ = l.Look() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(alive)

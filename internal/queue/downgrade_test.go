@@ -28,10 +28,10 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		}
 		// It is lost right behind the look that Downgrade begins with.
 		grant.state.Begin(func() error {
-			grant.state.Begin(grant.lease.Alive)
+			grant.state.Begin(grant.lease.Alive, nil)
 			grant.state.Lose(errors.New("test"))
 			return nil
-		})
+		}, nil)
 		if err := grant.Downgrade(t.Context(), znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("downgraded what was lost: %v", err)
 		}

@@ -60,7 +60,7 @@ func newGrant(w *waiter) *Grant {
 		queue: w.queue, sess: w.sess, token: w.token, lease: w.lease,
 		marker: w.marker, queued: w.queued, nodes: w.nodes,
 	}
-	g.state.Begin(g.lease.Alive)
+	g.state.Begin(g.lease.Alive, g.queue.nameHold)
 	g.alive = g.Err
 	g.state.OnEnd(hold.CleanUp, g.cleanUp)
 	g.lease.OnLoss(func(why error) {

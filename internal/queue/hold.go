@@ -22,7 +22,7 @@ type Hold struct {
 // Begin begins a hold on a grant.
 func (h *Hold) Begin(g *Grant) {
 	h.Grant = g
-	h.state.Begin(g.alive)
+	h.state.Begin(g.alive, nil)
 }
 
 // Granted tells observers of this hold, which a call has led to.

@@ -35,14 +35,14 @@ type Owner interface {
 
 func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 	j := &Joint{parts: parts, grants: made, owners: make([]Owner, len(parts)), events: events}
-	j.state.Begin(j.look)
+	j.state.Begin(j.look, nil)
 	j.listen = sync.OnceValue(j.requests)
 	j.state.OnEnd(hold.CleanUp, j.cleanUp)
 	for i, g := range made {
 		if own := parts[i].Own; own != nil {
 			j.owners[i] = own(g)
 		}
-		j.state.Tie(&g.state, g.queue.Named)
+		j.state.Tie(&g.state)
 		events[i].Granted(g)
 	}
 	return j
@@ -52,7 +52,7 @@ func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 func (j *Joint) look() error {
 	for _, g := range j.grants {
 		if err := g.Err(); err != nil {
-			return g.queue.Named(err)
+			return err
 		}
 	}
 	return nil

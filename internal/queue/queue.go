@@ -57,6 +57,8 @@ type Queue struct {
 	marker string // the end of a release marker's name, see shortcut.go
 	cfg    Config
 	err    error // what is wrong with the arguments, or nil
+	// nameHold adds the path to the error of a loss, which programs get as the cause of a context.
+	nameHold func(error) error
 
 	view dirView
 
@@ -92,6 +94,7 @@ func (cfg Config) wrong() error {
 // the calls that queue or list, and of Invalid.
 func New(cfg Config) *Queue {
 	q := &Queue{dir: cfg.Dir, cfg: cfg, err: cfg.wrong(), marker: "-released"}
+	q.nameHold = func(end error) error { return q.Wrap("hold", end) }
 	if q.err != nil {
 		return q
 	}
@@ -115,13 +118,30 @@ func (q *Queue) Client() *zkclient.Client { return q.client }
 // Invalid returns what is wrong with the arguments of New, or nil.
 func (q *Queue) Invalid() error { return q.err }
 
-// Wrap adds the package, an operation and the path of the lock to an error.
+// Wrap adds the package, an operation and the path of the lock to an error. The operation replaces
+// that of a loss.
 func (q *Queue) Wrap(op string, err error) error {
+	if lost, ok := err.(*opError); ok && lost.queue == q {
+		err = lost.err
+	}
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %s %s: %w", q.cfg.Recipe, op, znode.Shown(q.cfg.Path), err)
+	return &opError{q, op, err}
 }
+
+// opError is the error of an operation on a lock.
+type opError struct {
+	queue *Queue
+	op    string
+	err   error
+}
+
+func (e *opError) Error() string {
+	return fmt.Sprintf("%s: %s %s: %v", e.queue.cfg.Recipe, e.op, znode.Shown(e.queue.cfg.Path), e.err)
+}
+
+func (e *opError) Unwrap() error { return e.err }
 
 // Named adds the path of the lock to an error of one of several. A connection that is closed is
 // that of all.
