@@ -11,7 +11,10 @@ export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
 unraced='^TestModel|^TestEveryMutantFits'
 without=(./internal/queue ./internal/test/mutants)
 
-# inside DIR ARGUMENTS... : nested modules are not part of ./... and need a call of their own.
+# Nested modules are not part of ./... and need a call of their own.
+nested=(cmd/zklock examples/gocron examples/metrics)
+
+# inside DIR ARGUMENTS...
 inside() {
 	local dir=$1
 	shift
@@ -46,19 +49,21 @@ ours() {
 flags=("$@")
 running=()
 if [ -z "${PKG:-}" ]; then
-	inside cmd/zklock -race "$@" ./... & running+=($!)
-	inside examples/metrics -race "$@" ./... & running+=($!)
+	for dir in "${nested[@]}"; do
+		inside "$dir" -race "$@" ./... & running+=($!)
+	done
 	ours "$@" ./... & running+=($!)
 else
 	packages=()
 	for package in $PKG; do
-		case $package in
-		./cmd/zklock | ./cmd/zklock/* | ./examples/metrics | ./examples/metrics/*)
-			dir=$(cut -d/ -f2,3 <<<"$package")
-			inside "$dir" -race "$@" ".${package#"./$dir"}" & running+=($!)
-			;;
-		*) packages+=("$package") ;;
-		esac
+		for dir in "${nested[@]}"; do
+			case $package in "./$dir" | "./$dir"/*)
+				inside "$dir" -race "$@" ".${package#"./$dir"}" & running+=($!)
+				continue 2
+				;;
+			esac
+		done
+		packages+=("$package")
 	done
 	if [ ${#packages[@]} -gt 0 ]; then
 		ours "$@" "${packages[@]}" & running+=($!)
