@@ -38,6 +38,7 @@ func inRwlock(run string) target    { return target{"rwlock", run} }
 func inSemaphore(run string) target { return target{"semaphore", run} }
 func inReentrant(run string) target { return target{"reentrant", run} }
 func inLeader(run string) target    { return target{"leader", run} }
+func inOnce(run string) target      { return target{"once", run} }
 func inWire(run string) target      { return target{"internal/wire", run} }
 func inTakeover(run string) target  { return target{"internal/test/takeover", run} }
 func inProxy(run string) target     { return target{"internal/test/proxy", run} }
@@ -64,7 +65,7 @@ func (t target) String() string { return t.pkg + " " + t.run }
 
 // all are the mutants, in the order of the layers.
 func all() []mutant {
-	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofSeveral, ofTheRecipes, ofTheElection, ofTheConnection, ofTheFrontDoor, ofTheAsking, ofTheTool, ofTheJudges)
+	return slices.Concat(ofTheLine, ofTheSession, ofTheHold, ofTheShared, ofSeveral, ofTheRecipes, ofTheElection, ofTheJob, ofTheConnection, ofTheFrontDoor, ofTheAsking, ofTheTool, ofTheJudges)
 }
 
 // patched returns the file that the mutant changes, from the root of the module, with the bug in
