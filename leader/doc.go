@@ -1,6 +1,6 @@
-// Package leader elects one of many processes, kept in Apache ZooKeeper, and elects the next one
-// when that is gone. It is for work of which a cluster has one worker at a time, for as long as
-// that worker can do it.
+// Package leader elects one of many processes as the leader, and the next one when the leader has
+// gone. It is for work that one process of a cluster does at a time, for as long as it can. The
+// election is kept in Apache ZooKeeper.
 //
 //	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 //	if err != nil {
@@ -17,44 +17,56 @@
 //		return err
 //	})
 //
-// A term is a [zklocks.Hold]: an election is an exclusive lock whose holder is the leader, and
-// candidates queue for it in the order of arrival. What a hold guarantees and what it does not, and
-// which errors its methods return, is the same for all recipes: see package
-// [github.com/zklocks/zklocks]. The algorithm is that of the ZooKeeper recipes, "Leader Election";
-// [Election.Run] does what Curator's LeaderSelector with autoRequeue does, [Election.Campaign] and
-// [Election.Proclaim] are named after those of etcd's package concurrency.
+// Candidates queue in the order of arrival, and the first of them leads. A term is a
+// [zklocks.Hold]: an election is an exclusive lock whose holder is the leader, so tokens, errors
+// and guarantees are those that package [github.com/zklocks/zklocks] describes.
+//
+// # When a leader fails
+//
+// With the session timeout of 10 s in the example:
+//   - If the leader is cut off from the servers, the context of its function is canceled 4 to 7.5 s
+//     after the last answer.
+//   - The next candidate leads 10 to 12 s after the leader's last packet, also if the leader's
+//     process was killed.
+//   - If the function returns or ctx is canceled, the leader resigns, and the next candidate leads
+//     at once.
 //
 // # What is guaranteed
 //
 // [Election.Run]
-//   - campaigns again by itself, after a loss, after an expired session and after the path was
-//     deleted, until its ctx ends;
-//   - ends the context of the function when the term is lost, before another process can lead;
-//   - resigns when the function has returned and not before, also when ctx was canceled or the
+//   - cancels the context of the function when the term is lost, before another process can lead;
+//   - resigns when the function has returned, and not before, also if ctx was canceled or the
 //     function panics;
-//   - has the function stop, and resigns, when the leader is asked to (zklocks.Conn.RequestRelease,
-//     with what Leader or Queue has returned; zklock ask);
-//   - never begins a term while the function of the last one still runs;
+//   - campaigns again after each term, after an expired session and after the path was deleted,
+//     until its ctx is canceled;
+//   - cancels the context of the function when a client asks the leader to release
+//     ([zklocks.Conn.RequestRelease], zklock ask), and resigns when the function has returned;
+//   - never begins a term while the function of the last term still runs;
 //   - calls nothing in a process that never led.
 //
-// [Election.Leader] and [Election.Observe] show the leader to any process, and no stale one as
-// current: Leader asks a quorum before it reads, and what Observe shows as current was confirmed by
-// a quorum within the session timeout.
+// [Election.Leader] and [Election.Observe] show the leader to any process, and never a former
+// leader as current: Leader asks a quorum before it reads, and a view that Observe shows as current
+// was confirmed by a quorum within the session timeout.
 //
 // # What is not guaranteed
 //
 // That only one process acts as the leader. The function of a lost term may continue: its process
-// was paused, or the function ignores the cancellation of its context. In that case [Status] reports
-// [StateOverdue]. Do what must not happen twice by Hold.Multi, or have the store compare Hold.Token.
+// was paused, or the function ignores the cancellation of its context. [Election.Status] then
+// reports [StateOverdue]. Write what must not happen twice by Hold.Multi, or have the store compare
+// Hold.Token.
 //
-// The leader that is shown may not lead yet, or not any more: its node is first in the queue, and
-// it has not heard of that, or it has died and its session has not expired.
+// The leader that is shown may not know yet that it leads. Or it may have died, and its session has
+// not expired yet.
 //
 // # Other libraries
 //
-// The nodes have the names of Curator's InterProcessMutex, and so those of its LeaderSelector: Go
-// and JVM processes elect one leader on one path, and Curator's participants show the data of
-// [zklocks.WithData] as their ids. With [WithLatchNames] the same goes for Curator's LeaderLatch,
-// with [WithKazooNames] for kazoo's Election. Nodes with other names are ignored. A reentrant.Mutex
-// on the path is a candidate like any other.
+// The nodes have the names that Curator's InterProcessMutex and LeaderSelector use: Go and JVM
+// processes elect one leader on one path, and Curator shows the data of [zklocks.WithData] as the
+// participants' ids. With [WithLatchNames] the same holds for Curator's LeaderLatch, and with
+// [WithKazooNames] for kazoo's Election. Nodes with other names are ignored. A reentrant.Mutex on
+// the path is a candidate like any other.
+//
+// [Election.Run] corresponds to LeaderSelector with autoRequeue. [Election.Campaign] and
+// [Election.Proclaim] are named after methods of etcd's package concurrency. The algorithm is the
+// "Leader Election" of the ZooKeeper recipes.
 package leader

@@ -119,9 +119,9 @@ var errForeign = errors.New("the hold is not a term of this election")
 // has its errors: the error matches [zklocks.ErrLost] or [zklocks.ErrReleased] when the term has
 // ended; zk.ErrNoAuth without the rights READ and WRITE on the node; or ctx's error or
 // zk.ErrConnectionClosed when there was no answer, and then says that it may have taken place:
-// proclaim again. It also says so when hold is not a term of this election, or data are too large
-// or those of a request to release. Such a request is overwritten, and the term has been told of it
-// before.
+// proclaim again. It is an error, too, if term is not a term of this election, or if data are too
+// large or are a request to release. A request to release in the node is overwritten; the term's
+// ReleaseRequested is closed before.
 func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte) error {
 	const op = "proclaim"
 	hold.NeedContext(ctx)

@@ -8,14 +8,13 @@ import (
 	"github.com/zklocks/zklocks/internal/queue"
 )
 
-// Leader returns the leader, also to a process that is no candidate: the member whose node is first
-// in the queue. The error matches [ErrNoLeader] if there is none.
+// Leader returns the leader, also to a process that is not a candidate: the member whose node is
+// first in the queue. The error matches [ErrNoLeader] if there is none.
 //
 // It asks a quorum of the ensemble before it reads, and reads on the same connection. So a leader
-// that had gone before the call is not returned, as it might be by a server that is behind the
-// others or cut off from them. The leader may be gone when Leader returns, which only
-// [zklocks.Hold.Multi] of the leader itself is safe from; and one whose process has died stays the
-// leader until its session expires.
+// that had gone before the call is not returned, even if the server is behind the others or cut off
+// from them. The leader may have gone when Leader returns: only [zklocks.Hold.Multi] of the leader
+// itself is safe from that. A leader whose process has died is returned until its session expires.
 //
 // The other errors are ctx's; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory
 // and on the leader's node; and what is wrong with the arguments of New.
@@ -36,27 +35,31 @@ type View struct {
 	Current bool           // else Leader is the last known one
 }
 
-// Observe yields the leader, also to a process that is no candidate, and again after each change:
-// of the leader, of its data (see Proclaim), and of whether it is current. It polls nothing but its
-// rights, see below: it sets a watch on the leader's node, or on the directory while there is no
-// leader. Meanwhile the connection sends heartbeats, as for a holder. Changes that come quickly may
-// be left out, but never the last.
+// Observe yields the leader, also to a process that is not a candidate, and again after each change
+// of the leader, of its data (see Proclaim), and of whether the view is current. If changes follow
+// each other quickly, some may be left out, but never the last. Before a server has answered,
+// nothing is yielded.
 //
-// A view is current if no change is known when it is yielded, the connection is up, and a quorum
-// has confirmed it within the session timeout. As soon as one of the last two is over, as from the
-// end of a connection on, the last view is yielded again and is not current; the next current one
-// was read after that, and after a quorum has answered. So is a view of which a change is known
-// that could not be read within the session timeout. So one whose leader may have been replaced for
-// longer than that is never current. Before the first answer nothing is yielded.
+// A view is current if no later change is known when it is yielded, the connection is up, and a
+// quorum has confirmed the view within the session timeout. The last view is yielded again, with
+// Current false, when
+//   - the connection is lost,
+//   - the confirmation is older than the session timeout, or
+//   - a change is known, and the new state could not be read within the session timeout.
 //
-// The sequence ends when the loop is left, and otherwise with an error, beside the last view:
-// ctx's; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory and on the leader's
-// node; or what is wrong with the arguments of New. Servers withhold the events of a node from
-// clients that may not read it: if the right is taken away while a view is shown, the view stays
-// current until Observe reads again, after five seconds, and after about as long as it has been
-// shown. While the body of the loop runs no change is
-// noticed, so a slow one acts on old views. A watch that is not needed any more stays with the
-// connection, where the next call uses it.
+// The next current view is read after that, and confirmed by a quorum. So a leader that was
+// replaced more than a session timeout ago is never shown as current.
+//
+// Observe does not poll: it sets a watch on the leader's node, or on the directory while there is
+// no leader. While it runs, the connection sends heartbeats, as for a holder. While the body of the
+// loop runs, no change is noticed, so a slow body acts on old views.
+//
+// The sequence ends when the loop is left, or with an error, which is yielded with the last view:
+// ctx's error; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory and on the
+// leader's node; or what is wrong with the arguments of New. Servers withhold the events of a node
+// from clients that may not read it. If the right is revoked while a view is shown, the view stays
+// current until Observe reads again: after five seconds, and then each time after about as long as
+// the view has been shown.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[View, error] {
 	return func(yield func(View, error) bool) {
 		var last View

@@ -12,28 +12,32 @@ import (
 )
 
 // Run campaigns, calls lead each time that it is elected, and campaigns again when lead has
-// returned, until ctx ends. lead gets the context of the term, which ends with ctx, when the term
-// is lost, or when the leader is asked to resign ([zklocks.Hold.ReleaseRequested]); context.Cause
-// says why. It also gets the term itself, which Run releases. lead is called on the goroutine of
-// Run; when it panics, Run resigns and the panic goes on.
+// returned, until ctx is canceled. It runs on the caller's goroutine, and so does lead. If lead
+// panics, Run resigns and the panic continues.
 //
-// After lead has returned nil, or after it was told to stop, Run campaigns at once, at the tail of
-// the queue: a lead that returns nil at once is called again at once if there is no other
-// candidate. An error that lead returns while it could go on, or after it has released the term
-// itself, is a failure: then Run resigns, and pauses before it campaigns again, see [WithBackoff].
-// The pauses begin at the shortest again after a term that did not fail or that lasted longer than
-// the longest pause. Run does not return or report lead's error: log it in lead.
+// lead gets the term, which Run releases, and the term's context. That is canceled with ctx, when
+// the term is lost, and when the leader is asked to resign ([zklocks.Hold.ReleaseRequested]);
+// context.Cause says why.
 //
-// Run resigns when lead has returned, and not before: no other process leads meanwhile, unless the
-// term is lost. It waits for the server's answer, also after ctx was canceled, but no longer than
-// the session lives. If lead has not returned when its term is lost, Run waits for it and campaigns
-// no more; [Election.Status] is then [StateOverdue].
+// When lead returns, Run resigns. If lead returned nil, or its context had been canceled, Run
+// campaigns at once, at the tail of the queue. If lead returns nil immediately and there is no
+// other candidate, it is called again immediately.
+//
+// An error that lead returns while its context is not canceled, or after it has released the term
+// itself, is a failure. After a failure Run pauses before it campaigns again, see [WithBackoff].
+// After a term that did not fail, or that lasted longer than the longest pause, the pauses begin at
+// the shortest again. Run does not return or report lead's error: log it in lead.
+//
+// Run resigns when lead has returned, and not before: no other process leads in the meantime unless
+// the term is lost. Run waits until a server has confirmed that; if ctx is canceled, it waits at
+// most a quarter of the session timeout, and at most a second. If lead has not returned when its
+// term is lost, Run waits for it and does not campaign; [Election.Status] is then [StateOverdue].
 //
 // Run always returns an error. Every error of [Election.Campaign] is final: ctx's error;
-// zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also that to
-// delete its own node; and what is wrong with the arguments of New or with the directory: to go on
-// once a quota has room again, call Run again. A lost connection, an expired session and a deleted
-// path are no errors. Without a term lead is not called.
+// zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also the
+// right to delete its own node; and what is wrong with the arguments of New or with the directory.
+// If a quota was used up and has room again, call Run again. A lost connection, an expired session
+// and a deleted path are not errors. Without a term lead is not called.
 //
 // Several calls at once, also on one value, are candidates that exclude each other.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *zklocks.Hold) error) error {

@@ -26,16 +26,16 @@ func (s State) String() string {
 	return states[s]
 }
 
-// Status is the State of an [Election], and since when it is in it.
+// Status is the State of an [Election], and when that state began.
 type Status struct {
 	State State
 	Since time.Time
 }
 
-// Status says what this value does in this process, without asking a server: for a health check. A
-// term is Overdue from its loss until its Release is called, which Run does when the function has
-// returned. A call of Campaign without Run counts in the same way: release its hold also after a
-// loss.
+// Status returns what this value does in this process, without asking a server: for a health
+// check. The state is StateOverdue from the loss of a term until its Release is called, which Run
+// does when the function has returned. After a call of Campaign without Run, release the hold also
+// after a loss.
 func (e *Election) Status() Status {
 	e.mu.Lock()
 	defer e.mu.Unlock()
