@@ -34,10 +34,9 @@ type client struct {
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
-	mu       sync.Mutex
-	conn     *zk.Conn // nil until the first session
-	current  *packetConn
-	accepted map[string]bool // credentials
+	mu      sync.Mutex
+	conn    *zk.Conn // nil until Connect returns it
+	current *packetConn
 }
 
 func newClient(servers []string, timeout time.Duration, s settings) *client {
@@ -229,6 +228,21 @@ func (c *client) closed() {
 func (c *client) beginClose() {
 	c.link.MarkClosed()
 	c.leave()
+}
+
+// refused delays a server's refusal of credentials that were accepted before. When the client reads
+// the refusal it ends the connection and connects again at once; Connect fails. If the client has
+// watches, each such connection also leaves one of the client's goroutines, which waits with the
+// request that sets them again until a server accepts the credentials.
+func (c *client) refused(address string) {
+	c.mu.Lock()
+	connecting := c.conn == nil
+	c.mu.Unlock()
+	if connecting {
+		return
+	}
+	c.note(c.at(address, errRefused))
+	sleep(c.quit, refusalPause)
 }
 
 // note records why an attempt failed, for the errors of calls that end meanwhile.

@@ -21,6 +21,9 @@ const (
 	closeTimeout = time.Second
 	// throttlePause is how long an overloaded server gets no request again.
 	throttlePause = 100 * time.Millisecond
+	// refusalPause is how long a connection lasts on which credentials are refused: another server, or
+	// this one after a change of its configuration, may accept them.
+	refusalPause = time.Second
 )
 
 // A packetConn is one network connection as the client sees it. It inspects each packet that
@@ -35,8 +38,6 @@ type packetConn struct {
 
 	in   *bufio.Reader // used by the reading goroutine only, like left
 	left int           // bytes of the current frame that the client has not read yet
-
-	refusal *refusal // nil, or what is left of the connection; written by the reading goroutine only, with mu
 
 	sending sync.Mutex // makes pending's order that of the packets; lock order: sending, mu; readers do not take it
 
@@ -58,6 +59,8 @@ const (
 	broken                 // an error was seen, the session is over, or it was closed
 )
 
+var errRefused = fmt.Errorf("the server refuses credentials that were accepted before: %w", zk.ErrAuthFailed)
+
 // past is a deadline that ends reads and writes at once.
 var past = time.Unix(1, 0)
 
@@ -78,9 +81,6 @@ func (w *packetConn) Write(p []byte) (int, error) {
 	first := w.asked.IsZero()
 	send := w.note(p)
 	w.client.link.TellClosed() // before the server is asked to end the session
-	if send == nil {
-		return len(p), nil
-	}
 	n, err := w.Conn.Write(send)
 	if err == nil {
 		return n, nil
@@ -95,7 +95,7 @@ func (w *packetConn) Write(p []byte) (int, error) {
 }
 
 // note inspects a packet before it is sent, so that the time it records is never later than the
-// server's. It returns what to send, or nil.
+// server's. It returns what to send.
 func (w *packetConn) note(p []byte) (send []byte) {
 	now := time.Now()
 	w.mu.Lock()
@@ -120,14 +120,7 @@ func (w *packetConn) note(p []byte) (send []byte) {
 		xid, op := request(p)
 		w.pastAuth = w.pastAuth || op != opSetAuth
 		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.link.Tracked(created(op, p))}
-		if op == opSetAuth {
-			sent.credentials = string(p[12:])
-			w.refusal.accepts(xid)
-		}
 		w.pending.push(sent)
-		if w.refusal != nil && op != opClose {
-			return nil // the server would do it without the credentials
-		}
 		if op == opClose {
 			w.giveUp = now.Add(closeTimeout)
 			w.Conn.SetReadDeadline(w.giveUp)
@@ -164,12 +157,6 @@ func (w *packetConn) Read(p []byte) (int, error) {
 // nextFrame waits for a frame behind the handshake and inspects its first bytes, which stay in the
 // buffer.
 func (w *packetConn) nextFrame() error {
-	if w.refusal != nil {
-		frame, err := w.refusal.next(w.client.quit)
-		w.in.Reset(bytes.NewReader(frame)) // what else the server sends does not matter
-		w.left = len(frame)
-		return err
-	}
 	for {
 		head, err := w.in.Peek(lengthSize)
 		if err != nil {
@@ -311,10 +298,8 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 		}
 	}
 	switch {
-	case ok && !own && op == opSetAuth:
-		if w.client.wasAccepted(p.credentials, !failed) && failed {
-			w.refuse(head[16:20])
-		}
+	case ok && op == opSetAuth && failed:
+		w.client.refused(w.address)
 		return true, nil
 	case ok && !own && op == opSetWatches && failed:
 		// The client would only log it, and its watches would never fire. It sets them again on the

@@ -13,11 +13,10 @@ type pending struct {
 }
 
 type packet struct {
-	xid, op     int32
-	at          time.Time
-	createZxid  *atomic.Int64 // receives the zxid of the reply; or nil
-	resend      func()        // sends it again if the server drops it; nil if the client does that
-	credentials string        // of a SetAuth
+	xid, op    int32
+	at         time.Time
+	createZxid *atomic.Int64 // receives the zxid of the reply; or nil
+	resend     func()        // sends it again if the server drops it; nil if the client does that
 }
 
 func (q *pending) push(p packet) {

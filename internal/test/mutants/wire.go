@@ -3,44 +3,11 @@ package main
 // ofTheConnection: internal/wire.
 var ofTheConnection = []mutant{
 	{
-		name: "refused-credentials-end-the-send-loop",
+		name: "refused-credentials-sent-again-at-once",
 		pkg:  "internal/wire",
-		why:  "each connection leaves a goroutine that waits for the loop",
-		in:   "packetConn.refuse",
-		old:  `clear(code)`,
-		new:  `_ = code`,
-		test: inWire("TestCredentialsThatAreRefusedLater"),
-
-		unexplored: "no world has credentials",
-	},
-	{
-		name: "further-credentials-wait-for-an-answer",
-		pkg:  "internal/wire",
-		why:  "the client waits for it, and its send loop does not begin",
-		in:   "packetConn.note",
-		old:  `w.refusal.accepts(xid)`,
-		new:  `_ = w.refusal`,
-		test: inWire("TestCredentialsThatAreRefusedLater"),
-
-		unexplored: "no world has credentials",
-	},
-	{
-		name: "new-credentials-are-never-refused",
-		pkg:  "internal/wire",
-		why:  "the caller takes them for accepted, and no later connection lasts",
-		old:  `w.client.wasAccepted(p.credentials, !failed) && failed`,
-		new:  `(w.client.wasAccepted(p.credentials, !failed) || true) && failed`,
-		test: inWire("TestOtherCredentialsAreRefused"),
-
-		unexplored: "no world has credentials",
-	},
-	{
-		name: "refused-credentials-taken-for-accepted",
-		pkg:  "internal/wire",
-		why:  "the connection goes on without them",
-		in:   "packetConn.refuse",
-		old:  `w.refusal = r`,
-		new:  `_ = r`,
+		why:  "each client asks servers that refuse it a hundred times a second",
+		old:  `sleep(c.quit, refusalPause)`,
+		new:  ``,
 		test: inWire("TestCredentialsThatAreRefusedLater"),
 
 		unexplored: "no world has credentials",
