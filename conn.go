@@ -34,8 +34,8 @@ type Conn struct{ connSlot }
 //   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s
 //     at most, longer while none answers) instead of 6.7 session timeouts, and tries the others
 //     first for a while;
-//   - looks host names up again on every attempt, without waiting long for it when it knows
-//     addresses, and checks a certificate against the host name, not the address;
+//   - looks host names up again when a round of attempts at the known addresses has failed, and
+//     checks a certificate against the host name, not the address;
 //   - drops the connection on a malformed frame instead of panicking;
 //   - sets watches again after a reconnect, also if the server refuses that or the connection is
 //     lost again: each watch of [Conn.Client] then fires, often without a change, and none misses a

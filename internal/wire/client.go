@@ -86,7 +86,7 @@ func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error)
 
 // open connects to one address of the server, within the limit that hosts sets.
 func (c *client) open(network, server string) (*packetConn, error) {
-	address, limit, err := c.hosts.address(server)
+	address, limit, err := c.hosts.address()
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (c *client) open(network, server string) (*packetConn, error) {
 	}
 	if err != nil {
 		if ctx.Err() == context.DeadlineExceeded || errors.Is(err, os.ErrDeadlineExceeded) {
-			c.hosts.penalize(address, limit)
+			c.hosts.hung()
 		}
 		return nil, c.at(address, err)
 	}

@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -17,18 +16,21 @@ const (
 	// A connection that lived shorter than settled does not reset the pauses. Otherwise a server
 	// that disconnects its clients would get a thousand connections a second.
 	settled = time.Second
-	// backoff is how many times as long an address that did not answer is avoided as the attempt
-	// took, while there are other addresses.
+	// backoff is how many times as long a server that did not answer is avoided as the attempt took,
+	// while there are other servers.
 	backoff = 4
 	// longestTry bounds the first attempt at a server that accepts but does not answer. A healthy
-	// server answers in milliseconds; one that is just starting was seen to leave a handshake
+	// server answers in milliseconds; a server that is just starting was seen to leave a handshake
 	// unanswered now and then.
 	longestTry  = time.Second
 	shortestTry = 50 * time.Millisecond
+	// longestLookup bounds a lookup whose resolver has no limit of its own.
+	longestLookup = time.Minute
 )
 
-// hosts is the client's HostProvider. It decides which server comes next, how long to pause before,
-// and how long to wait for its answer.
+// hosts is the client's HostProvider. It decides which server comes next, how long to pause before
+// the attempt, and how long to wait for the server's answer: a round robin in random order, with a
+// pause after each round.
 //
 // The client calls Next while it holds a mutex that all its state changes need, so Next only picks;
 // the dialer does everything that takes time. Next does not return retryStart before the client is
@@ -37,46 +39,37 @@ type hosts struct {
 	quit    context.Context                                          // done when the client must end
 	resolve func(ctx context.Context, host string) ([]string, error) // nil: the dialer looks names up
 	now     func() time.Time
+	stopped chan struct{} // closed when Next has told the client to end
+	once    sync.Once     // closes stopped
+	lookups sync.WaitGroup
 
-	mu        sync.Mutex
-	timeout   time.Duration // of the session
-	list      []*host
-	next      int
-	tries     int // attempts since the last connection that lived for settled
-	since     time.Time
-	penalties map[string]penalty
-	stopped   chan struct{} // closed when Next has told the client to end
-	lookups   sync.WaitGroup
-	once      sync.Once
+	mu      sync.Mutex // guards everything below, and the hosts of list
+	timeout time.Duration
+	took    time.Duration // the last answer to a handshake
+	list    []*host
+	last    *host // that Next has returned: the client makes one attempt at a time
+	next    int
+	tries   int       // attempts since the last connection that lived for settled
+	since   time.Time // of the connection; zero: there is none
 }
 
-// A host is one entry of the list given to Connect. addresses are the results of the last lookup of
-// its name, one of which is dialed.
+// A host is a server as given to Connect.
 type host struct {
 	given     string
-	addresses []string
-	turn      int
-	looking   *lookup // the lookup under way; nil: none
-}
-
-// A penalty records until when an address is avoided that did not answer.
-type penalty struct {
-	times int // how often it did not; no more than it took to wait for the last one that did
-	until time.Time
+	addresses []string // found by the last lookup; nil: none has succeeded
+	turn      int      // which of them comes next
+	hangs     int      // how many attempts in a row were not answered
+	avoided   time.Time
+	looking   chan struct{} // closed when the lookup under way has ended; nil: none is
+	err       error         // of the last lookup
 }
 
 func newHosts(quit context.Context, servers []string, timeout time.Duration) *hosts {
-	h := &hosts{
-		quit:      quit,
-		timeout:   timeout,
-		resolve:   net.DefaultResolver.LookupHost,
-		now:       time.Now,
-		penalties: make(map[string]penalty),
-		stopped:   make(chan struct{}),
-	}
+	h := &hosts{quit: quit, resolve: net.DefaultResolver.LookupHost, now: time.Now, stopped: make(chan struct{}), timeout: timeout}
 	for _, i := range rand.Perm(len(servers)) { // or all clients would connect to the first server
-		h.list = append(h.list, &host{given: servers[i], addresses: []string{servers[i]}, turn: rand.IntN(64)})
+		h.list = append(h.list, &host{given: servers[i], turn: rand.IntN(64)})
 	}
+	h.last = h.list[0]
 	return h
 }
 
@@ -86,7 +79,8 @@ func (h *hosts) Init([]string) error { return nil }
 // Len is part of zk.HostProvider.
 func (h *hosts) Len() int { return len(h.list) }
 
-// Next is part of zk.HostProvider. It returns the next server, another one than the last.
+// Next is part of zk.HostProvider. It returns the next server that is not avoided; if all are, the
+// next server.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,18 +88,17 @@ func (h *hosts) Next() (server string, retryStart bool) {
 		// Not before: retryStart is the only way to end a client that is looking for a server.
 		// Without it connect() would never notice that it was closed.
 		h.once.Do(func() { close(h.stopped) })
-		return h.list[h.next].given, true
+		return h.last.given, true
 	}
-	now := h.now()
 	pick := h.next
 	for i := range h.list {
-		if at := (h.next + i) % len(h.list); h.free(h.list[at], now) >= 0 {
+		if at := (h.next + i) % len(h.list); !h.now().Before(h.list[at].avoided) {
 			pick = at
 			break
 		}
 	}
-	h.next = (pick + 1) % len(h.list)
-	return h.list[pick].given, false
+	h.last, h.next = h.list[pick], (pick+1)%len(h.list)
+	return h.last.given, false
 }
 
 // Connected is part of zk.HostProvider. It is called after a handshake that succeeded.
@@ -115,20 +108,23 @@ func (h *hosts) Connected() {
 	h.since = h.now()
 }
 
-// pause returns how long to wait before the next attempt: not at all during the first round after a
-// working connection, then longer with each full round.
+// round returns how many attempts make a round; caller holds mu.
+func (h *hosts) round() (n int) {
+	for _, x := range h.list {
+		n += max(1, len(x.addresses))
+	}
+	return n
+}
+
+// pause counts an attempt and returns how long to wait before it: not at all during the first round
+// after a working connection, then longer with each full round.
 func (h *hosts) pause() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	round := 0
-	for _, x := range h.list {
-		round += len(x.addresses)
-	}
+	round := h.round()
 	if !h.since.IsZero() {
-		if h.now().Sub(h.since) >= settled {
+		if h.tries = min(h.tries, 2*round); h.now().Sub(h.since) >= settled {
 			h.tries = 0
-		} else {
-			h.tries = min(h.tries, 2*round)
 		}
 		h.since = time.Time{}
 	}
@@ -137,127 +133,79 @@ func (h *hosts) pause() time.Duration {
 	if try < round || try%round != 0 {
 		return 0
 	}
-	longest := lastPause
-	if n := try/round - 1; n < 6 {
-		longest = min(lastPause, firstPause<<n)
-	}
+	longest := min(lastPause, firstPause<<min(try/round-1, 6))
 	return longest/2 + rand.N(longest/2)
 }
 
-// address picks what to dial for a server that Next returned, and how long it may take to answer.
-// Names are looked up each time, as servers move. If the lookup fails, or takes long, the addresses
-// of the last one are used.
-func (h *hosts) address(given string) (address string, limit time.Duration, err error) {
-	x := h.list[slices.IndexFunc(h.list, func(x *host) bool { return x.given == given })]
-	if h.resolve != nil {
-		if err := h.lookup(x); err != nil {
-			return given, 0, err
-		}
-	}
+// address returns what to dial for the server that Next returned, and how long the server may take to
+// answer. Its name is looked up if no address is known, and again after a round of attempts has
+// failed, because servers move.
+func (h *hosts) address() (address string, limit time.Duration, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.free(x, h.now())
-	if at < 0 {
-		at = x.turn % len(x.addresses)
+	x, limit := h.last, h.limit(h.last)
+	name, port, err := net.SplitHostPort(x.given)
+	if h.resolve == nil || err != nil || net.ParseIP(name) != nil {
+		return x.given, limit, nil
 	}
-	x.turn = at + 1
-	address = x.addresses[at]
-	return address, h.limit(h.penalties[address].times), nil
+	if x.addresses == nil || h.tries > h.round() {
+		if x.looking == nil {
+			x.looking = make(chan struct{})
+			h.lookups.Go(func() { h.lookUp(x, name) })
+		}
+		wait := limit
+		if x.addresses != nil {
+			wait = shortestTry // name servers that are gone must not cost a hold
+		}
+		h.await(x.looking, wait)
+	}
+	if x.addresses == nil {
+		if x.err == nil {
+			x.err = fmt.Errorf("looking up %s: no answer within %v: %w", x.given, limit, context.DeadlineExceeded)
+		}
+		return x.given, limit, x.err
+	}
+	x.turn++
+	return net.JoinHostPort(x.addresses[x.turn%len(x.addresses)], port), limit, nil
 }
 
-// lookup asks for the addresses of a name, and waits no longer than an attempt may take, or shortly
-// if some are known. A lookup that takes longer goes on, and is of use to later attempts: where the
-// first of two name servers is dead each takes seconds. The first attempt after a connection asks
-// for all names: the others' turns come next.
-func (h *hosts) lookup(x *host) error {
-	h.mu.Lock()
-	if h.tries <= 1 {
-		for _, y := range h.list {
-			h.startLookup(y)
-		}
-	}
-	l := h.startLookup(x)
-	limit, known := h.limit(0), x.addresses[0] != x.given
+// await waits for a lookup, at most so long, without mu, which the caller holds. The lookup then
+// continues, for a later attempt: if the first of two name servers is dead it takes several seconds.
+func (h *hosts) await(lookup <-chan struct{}, limit time.Duration) {
 	h.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	if known {
-		limit = shortestTry
-	}
+	defer h.mu.Lock()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	var err error
 	select {
-	case <-l.done:
-		err = l.err
+	case <-lookup:
 	case <-timer.C:
-		err = fmt.Errorf("looking up %s: no answer within %v: %w", x.given, limit, context.DeadlineExceeded)
+	case <-h.quit.Done():
 	}
-	if known {
-		return nil
-	}
-	return err
 }
 
-// startLookup returns the lookup of a name that is under way, or begins one; nil: the host is given
-// by its address. The caller holds mu.
-func (h *hosts) startLookup(x *host) *lookup {
-	name, port, err := net.SplitHostPort(x.given)
-	if err != nil || net.ParseIP(name) != nil {
-		return nil
-	}
-	if x.looking == nil {
-		l := &lookup{done: make(chan struct{})}
-		x.looking = l
-		h.lookups.Go(func() { h.find(x, l, name, port) })
-	}
-	return x.looking
-}
-
-// A lookup is one under way. err is set when done is closed.
-type lookup struct {
-	done chan struct{}
-	err  error
-}
-
-// longestLookup bounds a lookup whose resolver has no limit of its own.
-const longestLookup = time.Minute
-
-// find looks a name up and stores its addresses.
-func (h *hosts) find(x *host, l *lookup, name, port string) {
+// lookUp looks the name of a host up.
+func (h *hosts) lookUp(x *host, name string) {
 	ctx, cancel := context.WithTimeout(h.quit, longestLookup)
 	defer cancel()
 	found, err := h.resolve(ctx, name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	defer close(l.done)
-	x.looking, l.err = nil, err
-	if err != nil || len(found) == 0 {
-		return
+	if err == nil && len(found) > 0 {
+		slices.Sort(found) // resolvers shuffle, and then turn could hit one address twice and another never
+		x.addresses = slices.Compact(found)
 	}
-	slices.Sort(found) // resolvers shuffle, and then turn could hit one address twice and another never
-	x.addresses = x.addresses[:0:0]
-	for _, ip := range slices.Compact(found) {
-		x.addresses = append(x.addresses, net.JoinHostPort(ip, port))
-	}
-	maps.DeleteFunc(h.penalties, func(address string, p penalty) bool { // resolvers may tell some at a time
-		return !h.lists(address) && !h.now().Before(p.until)
-	})
+	x.err = err
+	close(x.looking)
+	x.looking = nil
 }
 
-// lists reports whether a server has an address; caller holds mu.
-func (h *hosts) lists(address string) bool {
-	return slices.ContainsFunc(h.list, func(x *host) bool { return slices.Contains(x.addresses, address) })
-}
-
-// limit returns how long an address may take to answer that has hung so many times before. At first
-// it is at most a sixth of the session timeout: the client notices a silent server after two
-// thirds, and the rest must be enough for two more attempts. It is longer for an address that hung,
-// or a slow ensemble would never be reached. Caller holds mu.
-func (h *hosts) limit(times int) time.Duration {
+// limit returns how long a host may take to answer: at first at most a sixth of the session timeout,
+// because the client notices a silent server after two thirds, and the rest must be enough for two
+// more attempts. It is longer for a host that did not answer, and where the last answer took long, or
+// a slow ensemble would never be reached. Caller holds mu.
+func (h *hosts) limit(x *host) time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
-	return min(first<<min(times, 8), max(first, h.timeout*2/3))
+	return min(max(first, 2*h.took)<<min(x.hangs, 8), max(first, h.timeout*2/3))
 }
 
 // granted replaces the session timeout that the client asked for.
@@ -267,41 +215,23 @@ func (h *hosts) granted(timeout time.Duration) {
 	h.timeout = timeout
 }
 
-// penalize records that an address did not answer within its limit.
-func (h *hosts) penalize(address string, limit time.Duration) {
+// hung records that the server of the attempt did not answer within its limit.
+func (h *hosts) hung() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.penalties[address] = penalty{h.penalties[address].times + 1, h.now().Add(backoff * limit)}
+	h.last.avoided = h.now().Add(backoff * h.limit(h.last))
+	h.last.hangs++
 }
 
-// answered records that an address answered, and how long that took. From now on none is waited for
-// longer than such an answer takes: a hold may be lost while the client waits for a server that is
-// dead. But the next attempt at a slow one is as patient as it must be.
-func (h *hosts) answered(address string, took time.Duration) {
+// answered records that the server of the attempt has answered, and how long that took. No server is
+// waited for longer than such an answer takes any more: a hold may be lost while the client waits for
+// a server that is dead.
+func (h *hosts) answered(took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	p := h.penalties[address]
-	times := 0
-	for times < p.times && h.limit(times) < took {
-		times++
+	h.took = took
+	h.last.avoided = time.Time{}
+	for _, x := range h.list {
+		x.hangs = 0
 	}
-	h.penalties[address] = penalty{times: times}
-	if times == 0 {
-		delete(h.penalties, address)
-	}
-	for other, p := range h.penalties {
-		h.penalties[other] = penalty{min(p.times, times), p.until}
-	}
-}
-
-// free returns the index of the next address of x that is not avoided, -1 if all are; caller holds
-// mu.
-func (h *hosts) free(x *host, now time.Time) int {
-	for i := range x.addresses {
-		at := (x.turn + i) % len(x.addresses)
-		if !now.Before(h.penalties[x.addresses[at]].until) {
-			return at
-		}
-	}
-	return -1
 }

@@ -95,13 +95,20 @@ func TestPauses(t *testing.T) {
 	}
 }
 
+// at begins an attempt at a server and returns its limit.
+func at(h *hosts, server string) (limit time.Duration) {
+	h.last = h.list[slices.IndexFunc(h.list, func(x *host) bool { return x.given == server })]
+	_, limit, _ = h.address()
+	return limit
+}
+
 func TestFrozenServerIsLeftAlone(t *testing.T) {
 	h, now := newTestHosts("a:1", "b:1", "c:1")
-	_, limit, _ := h.address("a:1")
+	limit := at(h, "a:1")
 	if limit != time.Second {
 		t.Errorf("limit %v, want a sixth of 6s", limit)
 	}
-	h.penalize("a:1", limit)
+	h.hung()
 	for range 20 {
 		if s, _ := h.Next(); s == "a:1" {
 			t.Fatal("asked the server that hangs, with two others to ask")
@@ -116,22 +123,27 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 	if !slices.Contains(again, "a:1") {
 		t.Error("never asked again")
 	}
-	// All of them hang: ask on, and more patiently each time, up to two thirds of the session.
+	// All of them hang: ask on, and more patiently each round, up to two thirds of the session.
+	h.answered(time.Millisecond)
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
-		for _, s := range []string{"a:1", "b:1", "c:1"} {
-			_, limit, _ := h.address(s)
-			if s != "a:1" && limit != want {
+		asked := map[string]bool{}
+		for range h.list {
+			s, _ := h.Next()
+			if _, limit, _ := h.address(); limit != want {
 				t.Errorf("%s: limit %v, want %v", s, limit, want)
 			}
-			h.penalize(s, limit)
+			h.hung()
+			asked[s] = true
 		}
-		h.Next()
+		if len(asked) != len(h.list) {
+			t.Errorf("a round asks %v", asked)
+		}
 	}
-	// One answers at last: the next attempt at it is as patient as it must be, and no other more.
-	for _, c := range []struct{ took, limit time.Duration }{{1500 * time.Millisecond, 2 * time.Second}, {time.Millisecond, time.Second}} {
-		h.answered("b:1", c.took)
+	// One answers at last: the next attempt is as patient as it must be, and no more.
+	for _, c := range []struct{ took, limit time.Duration }{{1500 * time.Millisecond, 3 * time.Second}, {time.Millisecond, time.Second}} {
+		h.answered(c.took)
 		for _, s := range []string{"a:1", "b:1", "c:1"} {
-			if _, limit, _ := h.address(s); limit != c.limit {
+			if limit := at(h, s); limit != c.limit {
 				t.Errorf("%s: limit %v after an answer that took %v", s, limit, c.took)
 			}
 		}
@@ -143,12 +155,12 @@ func TestFrozenServerIsLeftAlone(t *testing.T) {
 func TestADeadServerCostsTheSameEachTime(t *testing.T) {
 	h, now := newTestHosts("a:1", "b:1", "c:1")
 	for range 5 {
-		_, limit, _ := h.address("a:1")
-		if limit != time.Second {
+		if limit := at(h, "a:1"); limit != time.Second {
 			t.Errorf("limit %v, want a sixth of 6s", limit)
 		}
-		h.penalize("a:1", limit)
-		h.answered("b:1", time.Millisecond)
+		h.hung()
+		at(h, "b:1")
+		h.answered(time.Millisecond)
 		for range 10 {
 			if s, _ := h.Next(); s == "a:1" {
 				t.Error("the answer of another makes the dead one as good")
@@ -173,7 +185,9 @@ func TestAReconnectDoesNotWaitForNames(t *testing.T) {
 		}
 		for range 5 {
 			began := time.Now()
-			if address, _, err := h.address("zk:2181"); err != nil || address != "10.0.0.1:2181" {
+			h.Next()
+			h.pause()
+			if address, _, err := h.address(); err != nil || address != "10.0.0.1:2181" {
 				t.Errorf("%s, %v", address, err)
 			}
 			if took := time.Since(began); took > 100*time.Millisecond {
@@ -186,112 +200,66 @@ func TestAReconnectDoesNotWaitForNames(t *testing.T) {
 	})
 }
 
-// Lookups take longer than an attempt waits for them when it knows addresses, and all servers have
-// moved: the first attempt after a connection is at a former address, and no other.
-func TestAllNamesAreLookedUpAtTheFirstAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		names := []string{"a:2181", "b:2181", "c:2181"}
-		h := newHosts(t.Context(), names, 6*time.Second)
-		var now atomic.Value
-		now.Store("10.0.0.1")
-		h.resolve = func(context.Context, string) ([]string, error) {
-			time.Sleep(2 * shortestTry) // virtual
-			return []string{now.Load().(string)}, nil
-		}
-		attempt := func() string {
-			time.Sleep(h.pause()) // virtual
-			given, _ := h.Next()
-			address, _, err := h.address(given)
-			if err != nil {
-				t.Error(err)
-			}
-			return address
-		}
-		for range names {
-			attempt()
-		}
-		h.Connected()
-		time.Sleep(time.Minute) // virtual: the connection lives
-		now.Store("10.0.0.2")
-		for i := range names {
-			if address := attempt(); i > 0 && address != "10.0.0.2:2181" {
-				t.Errorf("attempt %d is at %s", i, address)
-			}
-			time.Sleep(h.limit(0)) // virtual: it hangs
-		}
-		h.lookups.Wait()
-	})
-}
-
 func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	for _, tc := range []struct{ timeout, want time.Duration }{
 		{100 * time.Millisecond, shortestTry}, {3 * time.Second, 500 * time.Millisecond}, {time.Hour, longestTry},
 	} {
 		h, _ := newTestHosts("a:1")
 		h.granted(tc.timeout)
-		if _, limit, _ := h.address("a:1"); limit != tc.want {
+		if limit := at(h, "a:1"); limit != tc.want {
 			t.Errorf("%v: limit %v, want %v", tc.timeout, limit, tc.want)
 		}
 	}
 }
 
-func TestNamesAreLookedUpAgain(t *testing.T) { synctest.Test(t, namesAreLookedUpAgain) }
-
-func namesAreLookedUpAgain(t *testing.T) {
-	h, now := newTestHosts("zk:2181")
-	answer := func(ips ...string) {
-		h.resolve = func(context.Context, string) ([]string, error) {
-			if ips == nil {
-				return nil, errors.New("no answer")
+// The addresses of a name are dialed one after the other. When all have failed, the name is looked up
+// again.
+func TestNamesAreLookedUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHosts(t.Context(), []string{"zk:2181"}, 6*time.Second)
+		looked := 0
+		answer := func(ips ...string) {
+			h.resolve = func(context.Context, string) ([]string, error) {
+				looked++
+				if ips == nil {
+					return nil, errors.New("no answer")
+				}
+				return slices.Clone(ips), nil
 			}
-			return slices.Clone(ips), nil
 		}
-	}
-	dialed := func(n int) []string {
-		t.Helper()
-		var all []string
-		for range n {
-			a, _, err := h.address("zk:2181")
-			if err != nil {
-				t.Fatal(err)
+		dialed := func(n int) []string {
+			t.Helper()
+			var all []string
+			for range n {
+				h.Next()
+				h.pause()
+				a, _, err := h.address()
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, a)
 			}
-			all = append(all, a)
+			slices.Sort(all)
+			return all
 		}
-		slices.Sort(all)
-		return all
-	}
-	answer()
-	if _, _, err := h.address("zk:2181"); err == nil {
-		t.Error("no error for a name that stands for nothing")
-	}
-	answer("10.0.0.1", "10.0.0.2", "10.0.0.2", "::1")
-	if got, want := dialed(3), []string{"10.0.0.1:2181", "10.0.0.2:2181", "[::1]:2181"}; !slices.Equal(got, want) {
-		t.Errorf("dialed %v, want %v", got, want)
-	}
-	answer("10.0.0.7")
-	if got := dialed(1); got[0] != "10.0.0.7:2181" {
-		t.Errorf("still dials %v", got)
-	}
-	answer() // a name server that is down must not keep us from servers that are up
-	if got := dialed(1); got[0] != "10.0.0.7:2181" {
-		t.Errorf("dialed %v", got)
-	}
-	// One address of a name hangs: the others first.
-	answer("10.0.0.1", "10.0.0.2")
-	h.penalize("10.0.0.1:2181", time.Second)
-	for _, a := range dialed(5) {
-		if a != "10.0.0.2:2181" {
-			t.Errorf("dialed %v", a)
+		answer()
+		if _, _, err := h.address(); err == nil {
+			t.Error("no error for a name that stands for nothing")
 		}
-	}
-	answer("10.0.0.8")
-	if dialed(1); len(h.penalties) != 1 {
-		t.Error("an address that has left the name a moment ago may come again: how it hung is forgotten")
-	}
-	*now = now.Add(backoff * time.Second)
-	if dialed(1); len(h.penalties) != 0 {
-		t.Error("addresses that have left the name stay in memory")
-	}
+		answer("10.0.0.1", "10.0.0.2", "10.0.0.2", "::1")
+		want := []string{"10.0.0.1:2181", "10.0.0.2:2181", "[::1]:2181"}
+		if got := dialed(3); !slices.Equal(got, want) || looked != 2 {
+			t.Errorf("dialed %v after %d lookups, want %v", got, looked, want)
+		}
+		answer("10.0.0.7")
+		if got := dialed(1); got[0] != "10.0.0.7:2181" {
+			t.Errorf("all have failed, and it still dials %v", got)
+		}
+		answer() // a name server that is down must not keep us from servers that are up
+		if got := dialed(1); got[0] != "10.0.0.7:2181" {
+			t.Errorf("dialed %v", got)
+		}
+	})
 }
 
 // The first of two name servers is dead: the resolver asks the second after five seconds.
@@ -310,9 +278,9 @@ func TestANameThatTakesLongToLookUpIsReached(t *testing.T) {
 		start := time.Now()
 		for time.Since(start) < time.Hour {
 			time.Sleep(h.pause()) // virtual: as the client pauses between two attempts
-			given, _ := h.Next()
+			h.Next()
 			began := time.Now()
-			address, _, err := h.address(given)
+			address, _, err := h.address()
 			if took := time.Since(began); took > longestTry {
 				t.Errorf("an attempt took %v", took)
 			}

@@ -214,7 +214,7 @@ func (w *packetConn) readHandshake() error {
 		return net.ErrClosed
 	}
 	w.Conn.SetDeadline(time.Time{})
-	w.client.hosts.answered(w.address, max(w.dialed, time.Since(w.asked)))
+	w.client.hosts.answered(max(w.dialed, time.Since(w.asked)))
 	if session == 0 {
 		w.phase = broken
 		w.client.expired()
@@ -235,7 +235,7 @@ func (w *packetConn) handshakeError(err error) error {
 	case w.client.quit.Err() != nil:
 		return net.ErrClosed
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		w.client.hosts.penalize(w.address, w.limit)
+		w.client.hosts.hung()
 		return fmt.Errorf("accepted the connection, but did not answer the handshake within %v", w.limit)
 	}
 	return fmt.Errorf("closed the connection during the handshake "+
