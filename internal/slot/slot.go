@@ -7,8 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -159,32 +159,23 @@ var ErrNoLock = errors.New("not a lock that New of rwlock, reentrant or semaphor
 // PartOf returns what becomes of a lock as one of several. A type of the program's that embeds a
 // lock is none: its own Lock would not be called.
 func PartOf(lock any) (queue.Part, error) {
-	l, ok := lock.(Locker)
-	if !ok || !embedsLock(reflect.ValueOf(lock)) || l.lockSlot().lock != lock {
+	l := lockOf(lock)
+	if l == nil || l.lock != lock {
 		return queue.Part{}, fmt.Errorf("%T: %w", lock, ErrNoLock)
 	}
-	return l.lockSlot().part(), nil
+	return l.part(), nil
 }
 
-// embedsLock reports whether v points to a struct that embeds a Lock, and not to one that embeds a
-// pointer to such a struct, which may be nil.
-func embedsLock(v reflect.Value) bool {
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return false
+func lockOf(lock any) (l *Lock) {
+	defer func() { _ = recover() }() // lock is a nil pointer, or embeds one
+	if locker, ok := lock.(Locker); ok {
+		l = locker.lockSlot()
 	}
-	for i := range v.Elem().NumField() {
-		if v.Elem().Field(i).Type() == reflect.TypeFor[Lock]() {
-			return true
-		}
-	}
-	return false
+	return l
 }
 
 // NoCopy makes go vet report copies of what has one.
-type NoCopy struct{}
-
-func (*NoCopy) Lock()   {}
-func (*NoCopy) Unlock() {}
+type NoCopy = [0]sync.Mutex
 
 // Members gives the members of a queue the public type.
 func Members[M any](members []queue.Member, public func(queue.Member) M) []M {
