@@ -688,6 +688,9 @@ func TestAViewIsNotCurrentWhileTheLookAtTheRightIsThrottled(t *testing.T) {
 		if len(w.views) == 0 {
 			s.Fatalf("the leader has gone %v ago, its event has come, and the last view is still current; the session timeout is %v", 3*timeout, timeout)
 		}
+		if v := <-w.views; v.Current {
+			s.Fatalf("the next view is %+v, want one that is not current", v)
+		}
 		w.sees(0, true) // read by listings
 	})
 }

@@ -189,38 +189,6 @@ func TestWaitersBehindAMemberThatIsAsked(t *testing.T) {
 	})
 }
 
-// The server withholds the event of a request while the holder may not read its own node. The
-// holder hears of it when it has listened for about as long again.
-func TestARequestOfWhichNoEventTells(t *testing.T) {
-	for name, before := range map[string]bool{"the right goes before it listens": true, "the right goes while it listens": false} {
-		t.Run(name, func(t *testing.T) {
-			contract.InMemory(t, "", func(s *contract.Stage) {
-				c := direct(s)
-				h := c.write()
-				node := contract.NodeOf(h)
-				may := func(perms int32) {
-					_, err := s.Witness.SetACL(node, zk.WorldACL(perms), -1)
-					s.Must(err)
-				}
-				if before {
-					may(zk.PermAll &^ zk.PermRead)
-				}
-				asked := h.ReleaseRequested()
-				const long = 10 * time.Second
-				time.Sleep(long) // virtual: it looks
-				may(zk.PermAll &^ zk.PermRead)
-				_, err := s.Witness.Set(node, []byte("__REVOKE__"), -1)
-				s.Must(err)
-				may(zk.PermAll)
-				hears(s, asked)
-				s.Must(h.Verify(s.Ctx))
-				unlock(s, h)
-				s.Empty()
-			})
-		})
-	}
-}
-
 // A hold that hears of requests is forgotten with its connection, its session or its node. The
 // bubble fails if a goroutine is left.
 func TestHoldsThatHearOfRequestsAreForgotten(t *testing.T) {

@@ -22,7 +22,7 @@ func makeDir(s *contract.Stage) {
 // granted by the reply to their create.
 func seesNoWriter(s *contract.Stage, c *client) {
 	s.Helper()
-	for range 2 {
+	for range 3 {
 		unlock(s, c.read())
 	}
 	before := requests(c)

@@ -1,8 +1,16 @@
 package rwlock
 
-// Waiting returns the number of local waiters for a handoff.
+// Waiting returns how many writers of the value wait for a handoff, or queue.
 func (m *RWMutex) Waiting() int {
-	m.writes.mu.Lock()
-	defer m.writes.mu.Unlock()
-	return len(m.writes.waiting)
+	c := m.writes
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := len(c.waiting)
+	if c.busy && c.grant == nil {
+		n++
+	}
+	return n
 }

@@ -34,7 +34,10 @@ func (h *held) leave(ctx context.Context) error {
 	if h.shared != nil {
 		return h.shared.leave(ctx)
 	}
-	return h.mutex.writes.release(ctx, h.Grant)
+	if h.mutex.writes != nil {
+		return h.mutex.writes.release(ctx, h.Grant)
+	}
+	return h.Grant.Release(ctx)
 }
 
 var errForeign = errors.New("the hold is not one of this lock")
@@ -81,7 +84,7 @@ func (m *RWMutex) downgrade(ctx context.Context, grant *queue.Grant, alive func(
 }
 
 func (h *held) downgrade(ctx context.Context) error {
-	if err := zkclient.Ended(ctx); err == nil { // or withdraw would end the handoff for nothing
+	if h.mutex.writes != nil && zkclient.Ended(ctx) == nil { // or withdraw would end the handoff for nothing
 		if err := h.mutex.writes.withdraw(&h.Hold); err != nil {
 			return err
 		}

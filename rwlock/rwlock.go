@@ -16,11 +16,12 @@ import (
 // sync.RWMutex the zero value cannot be used.
 type RWMutex struct {
 	lockSlot
-	queue  *queue.Queue
-	kinds  kinds
-	reads  readSharer
-	writes handoff
-	reader rlocker
+	queue   *queue.Queue
+	kinds   kinds
+	reads   readSharer
+	request queue.Request // of a writer
+	writes  *handoff      // nil without WithHandoff
+	reader  rlocker
 }
 
 type lockSlot = slot.Lock
@@ -38,7 +39,10 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *RWMutex {
 	slot.PutPart(&m.lockSlot, m, m.writePart)
 	slot.PutPart(&m.reader.lockSlot, &m.reader, m.readPart)
 	m.reads = readSharer{queue: m.queue, kind: m.kinds.read, alone: m.kinds != ours}
-	m.writes = handoff{queue: m.queue, request: queue.Request{Kind: m.kinds.write, Nodes: 1}, limit: cfg.handoff}
+	m.request = queue.Request{Kind: m.kinds.write, Nodes: 1}
+	if cfg.handoff > 0 {
+		m.writes = &handoff{queue: m.queue, request: m.request, limit: cfg.handoff}
+	}
 	return m
 }
 
@@ -73,14 +77,14 @@ func (k kinds) names() queue.Names {
 // the arguments of New or with the directory: that its sequence numbers or a quota are used up, or
 // that it is ephemeral.
 func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.write(ctx, "lock", m.writes.lock)
+	return m.write(ctx, "lock", true)
 }
 
 // TryLock is Lock without waiting: when another caller holds the lock or waits for it, the error
 // matches [zklocks.ErrBusy]. It reads before it writes, from one server, which may lag behind the
 // others.
 func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.write(ctx, "try lock", m.writes.try)
+	return m.write(ctx, "try lock", false)
 }
 
 // RLock takes the lock for reading. It waits while a writer holds the lock or is queued ahead;
@@ -115,20 +119,29 @@ func (l *rlocker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l
 // writePart and readPart are for zklocks.All. A caller that takes several locks has a node of its
 // own: it neither shares one nor is handed one.
 func (m *RWMutex) writePart() queue.Part {
-	return queue.Part{Queue: m.queue, Request: m.writes.request}
+	return queue.Part{Queue: m.queue, Request: m.request}
 }
 
 func (m *RWMutex) readPart() queue.Part {
 	return queue.Part{Queue: m.queue, Request: queue.Request{Kind: m.kinds.read, Nodes: 1}}
 }
 
-func (m *RWMutex) write(ctx context.Context, op string, how func(context.Context) (*queue.Grant, error)) (*zklocks.Hold, error) {
+func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
 	hold.NeedContext(ctx)
 	if err := m.queue.Invalid(); err != nil {
 		return nil, m.queue.Wrap(op, err)
 	}
 	events := m.queue.NewEvents()
-	grant, err := how(ctx)
+	var grant *queue.Grant
+	var err error
+	switch {
+	case m.writes == nil:
+		grant, err = m.queue.Acquire(ctx, m.request, wait)
+	case wait:
+		grant, err = m.writes.lock(ctx)
+	default:
+		grant, err = m.writes.try(ctx)
+	}
 	if err != nil {
 		return nil, m.queue.Wrap(op, err)
 	}

@@ -64,8 +64,6 @@ type listeners struct {
 	lost  chan struct{} // nil until Lost is first called
 	told  bool          // lost is closed
 	hooks [phases]map[*func(error)]struct{}
-	// joints has the shared joints, by the Done channel of their parents, see State.joint.
-	joints map[<-chan struct{}]*joint
 }
 
 // Begin begins a hold. The methods call look to check the hold; look must be quick and must not

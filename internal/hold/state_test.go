@@ -284,104 +284,11 @@ func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	}
 }
 
-// A hold may last for days, and each piece of work under it creates a context.
-func TestContextsOfALongHoldAreFreed(t *testing.T) {
-	const contexts, limit = 20_000, 3 << 20 // if each registered for itself it would be 13 MiB
-	type key struct{}
-	long, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	for name, use := range map[string]func(*State){
-		"the parent has no end":      func(l *State) { _ = l.Context(context.Background()).Done() },
-		"the parent outlives them":   func(l *State) { _ = l.Context(long).Done() },
-		"each parent has its values": func(l *State) { _ = l.Context(context.WithValue(long, key{}, l)).Done() },
-		"each parent ends": func(l *State) {
-			parent, cancel := context.WithCancel(long)
-			_ = l.Context(parent).Done()
-			cancel()
-		},
-		"each child ends": func(l *State) {
-			child, cancel := context.WithCancel(l.Context(long))
-			_ = child.Done()
-			cancel()
-		},
-		"the hold of each parent ends": func(l *State) {
-			inner := begin(alive)
-			_ = l.Context(inner.Context(long)).Done()
-			_ = inner.Release()
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := begin(alive)
-			use(l)
-			before := heap()
-			for range contexts {
-				use(l)
-			}
-			// Contexts whose parent has ended are removed on other goroutines.
-			var after int64
-			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
-				if after = heap() - before; after < limit {
-					break
-				}
-			}
-			if after >= limit {
-				t.Errorf("%d contexts hold on to %d KiB", contexts, after>>10)
-			}
-			if l.Look() != nil {
-				t.Error("the hold has ended")
-			}
-			runtime.KeepAlive(l)
-		})
-	}
-}
-
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-// Contexts whose parents end at the same time share a joint. Each has the values and the deadline
-// of its own parent.
-func TestContextsThatShareAnEnd(t *testing.T) {
-	type key struct{}
-	why := errors.New("enough")
-	for name, end := range map[string]func(*State, context.CancelCauseFunc) error{
-		"the parent ends": func(_ *State, cancel context.CancelCauseFunc) error { cancel(why); return why },
-		"the hold ends":   func(l *State, _ context.CancelCauseFunc) error { _ = l.Release(); return ErrReleased },
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := begin(alive)
-			parent, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			one := l.Context(context.WithValue(parent, key{}, 1))
-			two := l.Context(context.WithValue(parent, key{}, 2))
-			late, stop := context.WithTimeout(parent, time.Hour)
-			defer stop()
-			three := l.Context(late)
-			child, stopChild := context.WithCancel(two)
-			defer stopChild()
-			if one.Value(key{}) != 1 || two.Value(key{}) != 2 || child.Value(key{}) != 2 || three.Value(key{}) != nil {
-				t.Errorf("values %v, %v, %v, %v", one.Value(key{}), two.Value(key{}), child.Value(key{}), three.Value(key{}))
-			}
-			if _, ok := two.Deadline(); ok {
-				t.Error("the deadline of another parent")
-			}
-			if at, ok := three.Deadline(); !ok || time.Until(at) > time.Hour {
-				t.Errorf("deadline %v, %v", at, ok)
-			}
-			want := end(l, cancel)
-			for i, ctx := range []context.Context{one, two, three, child} {
-				if <-ctx.Done(); ctx.Err() != context.Canceled || context.Cause(ctx) != want {
-					t.Errorf("context %d: %v, cause %v, want %v", i+1, ctx.Err(), context.Cause(ctx), want)
-				}
-			}
-			if fresh := l.Context(t.Context()); (fresh.Err() == nil) != (l.Look() == nil) {
-				t.Errorf("another context: %v", fresh.Err())
-			}
-		})
-	}
 }
 
 // A context may be of a type that has no equality.
@@ -466,20 +373,6 @@ func TestBoundOfWhatIsNotOfTheHold(t *testing.T) {
 	}
 }
 
-// Another version of package context may not use the key that the probe found.
-func TestContextsThatShareNothing(t *testing.T) {
-	known := cancelKey
-	if known == nil {
-		t.Error("package context does not tell")
-	}
-	cancelKey = nil
-	defer func() { cancelKey = known }()
-	TestContextsThatShareAnEnd(t)
-	TestContextsBelowContexts(t)
-	TestBound(t)
-	TestBoundOfWhatIsNotOfTheHold(t)
-}
-
 // Code that calls itself may create each context of a hold below the last one. Each level is asked
 // once for a value.
 func TestContextsBelowContexts(t *testing.T) {
@@ -558,27 +451,6 @@ func (m *merged) Err() error {
 		return context.Canceled
 	default:
 		return nil
-	}
-}
-
-// A context of another type that ends with that of the hold, but a moment later, is replaced, too.
-func TestBoundOfAContextThatEndsLater(t *testing.T) {
-	l := begin(alive)
-	parent, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan struct{})
-	type nameKey struct{}
-	bound := l.Bound(context.WithValue(&merged{l.Context(parent), done}, nameKey{}, "value"))
-	_ = l.Release()
-	limit, stop := bound.Context()
-	defer stop()
-	close(done)
-	if limit.Err() != nil {
-		t.Error("the wait has ended with the hold")
-	}
-	cancel()
-	if limit.Err() == nil {
-		t.Error("alive without its parent")
 	}
 }
 

@@ -58,16 +58,12 @@ func (w *waiter) waitTurn(ctx context.Context, wait bool) (turn, error) {
 	if w.shortcut() == granted {
 		return granted, nil
 	}
-	return w.waitListed(ctx, wait)
+	return w.await(ctx, wait, w.look(ctx, wait))
 }
 
-// waitListed lists for as long as it takes a listing.
-func (w *waiter) waitListed(ctx context.Context, wait bool) (next turn, err error) {
-	for next = relist; next == relist; {
-		if err := zkclient.Ended(ctx); err != nil {
-			return failed, err
-		}
-		next, err = w.waitOnce(ctx, wait)
+// await waits for events, and lists again for as long as it takes another listing.
+func (w *waiter) await(ctx context.Context, wait bool, l looked) (next turn, err error) {
+	for next, err = w.waitOnce(ctx, l); next == relist; next, err = w.waitOnce(ctx, w.look(ctx, wait)) {
 	}
 	if errors.Is(err, zkclient.ErrOver) || errors.Is(err, errNodeGone) {
 		return requeue, err
@@ -75,22 +71,42 @@ func (w *waiter) waitListed(ctx context.Context, wait bool) (next turn, err erro
 	return next, err
 }
 
-// waitOnce lists once and, if that does not grant, waits for one event.
-func (w *waiter) waitOnce(ctx context.Context, wait bool) (turn, error) {
-	b, next, err := w.list(ctx) // 2 list
-	switch {
+// looked is what a listing has shown, and the watches that were set.
+type looked struct {
+	blockers *blockers
+	watches  []*zkclient.Watch
+	next     turn // pending: wait for an event
+	err      error
+}
+
+// look lists once and, if that does not grant, sets the watches.
+func (w *waiter) look(ctx context.Context, wait bool) (l looked) {
+	if err := zkclient.Ended(ctx); err != nil {
+		return looked{next: failed, err: err}
+	}
+	l.blockers, l.next, l.err = w.list(ctx) // 2 list
+	switch b := l.blockers; {
 	case b == nil:
-		return next, err
 	case b.clear(): // 3 compare
-		return w.confirm() // 5 recheck
+		l.next, l.err = w.confirm() // 5 recheck
 	case !wait:
-		return failed, hold.ErrBusy
+		l.next, l.err = failed, hold.ErrBusy
+	default:
+		w.tellQueued(b.ahead())
+		l.watches, l.next, l.err = w.watch(ctx, b) // 4 watch
 	}
-	w.tellQueued(b.ahead())
-	if next, err := w.waitEvent(ctx, b); next != pending { // 4 watch and wait
+	return l
+}
+
+// waitOnce waits for one event.
+func (w *waiter) waitOnce(ctx context.Context, l looked) (turn, error) {
+	if l.next != pending {
+		return l.next, l.err
+	}
+	if next, err := w.waitEvent(ctx, l.blockers, l.watches); next != pending { // 4 wait
 		return next, err
 	}
-	if !b.clear() || w.own == nil { // 3 compare; without a watch of its own no evidence (invariant 1)
+	if !l.blockers.clear() || w.own == nil { // 3 compare; without a watch of its own no evidence (invariant 1)
 		return relist, nil
 	}
 	return w.confirm() // 5 recheck

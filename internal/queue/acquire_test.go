@@ -191,30 +191,6 @@ func TestWhatForbidsAGrant(t *testing.T) {
 	}
 }
 
-// A look whose caller has left tells nothing of the watch, which other waiters share.
-func TestALookThatIsGivenUpEndsNoWatch(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 10*time.Second)
-		m := x.enter()
-		w, err := x.queue.client.Watch(x.Context(), m.sess, x.queue.dir)
-		x.must(nil, err)
-		f := x.proxy.Next(proxy.ReadOp, proxy.HoldReply)
-		defer f.Release()
-		ctx, cancel := context.WithCancel(x.Context())
-		same := make(chan bool)
-		go func() { same <- x.queue.same(ctx, w, x.queue.dir) }()
-		<-f.Fired()
-		cancel()
-		if !<-same {
-			t.Error("a look without an answer has seen a change")
-		}
-		if _, fired := w.Fired(); fired {
-			t.Error("the watch has ended for all")
-		}
-	})
-}
-
 // A node of the same name may belong to another session.
 func TestANodeOfAnotherSessionGrantsNothing(t *testing.T) {
 	t.Parallel()
@@ -263,11 +239,11 @@ func TestTheListingOfAnotherDirectoryGrantsNothing(t *testing.T) {
 		forgotten := 0
 		limit := Limit{Dir: dir.Czxid - 1, Forget: func() { forgotten++ }}
 		m.request.Limit = func(context.Context, int64) (Limit, error) { return limit, nil }
-		if next, err := m.waitOnce(t.Context(), true); next != relist || err != nil || forgotten != 1 {
+		if next, err := m.waitOnce(t.Context(), m.look(t.Context(), true)); next != relist || err != nil || forgotten != 1 {
 			t.Errorf("%v, %v; forgotten %d times", next, err, forgotten)
 		}
 		limit.Dir = dir.Czxid
-		if next, err := m.waitOnce(t.Context(), true); next != granted || err != nil || forgotten != 1 {
+		if next, err := m.waitOnce(t.Context(), m.look(t.Context(), true)); next != granted || err != nil || forgotten != 1 {
 			t.Errorf("%v, %v for the limit of this directory; forgotten %d times", next, err, forgotten)
 		}
 	})
@@ -298,40 +274,6 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
-// A server that is overloaded throws away what a waiter asks in its look, and tells of what happens
-// all the same.
-func TestAWaiterHearsOfItsTurnWhileItLooks(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 20*time.Second)
-		ahead, err := x.witness.Create(x.queue.dir+"/"+znode.Prefix(znode.NewID(), x.kind), nil, zk.FlagEphemeral|zk.FlagSequence, zk.WorldACL(zk.PermAll))
-		x.must(nil, err)
-		began := time.Now()
-		granted := make(chan *Grant)
-		go func() {
-			g, err := x.queue.Acquire(t.Context(), Request{Kind: x.kind, Nodes: 1}, true)
-			x.must(nil, err)
-			granted <- g
-		}()
-		time.Sleep(FirstLook - time.Millisecond) // virtual: it waits, and will look
-		var thrown []*proxy.Fault
-		for n := range 1000 {
-			thrown = append(thrown, x.proxy.Nth(proxy.ReadOp, n+1, proxy.Answer(-127)))
-		}
-		<-thrown[0].Fired()
-		time.Sleep(time.Second) // virtual: it asks again and again
-		x.must(nil, x.witness.Delete(ahead, -1))
-		g := <-granted
-		if took := time.Since(began); took > FirstLook+time.Second+100*time.Millisecond { // a few messages
-			t.Errorf("granted after %v", took)
-		}
-		for _, f := range thrown {
-			f.Cancel()
-		}
-		x.must(nil, g.Release(t.Context()))
-	})
-}
-
 // reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first
 // that goes, the end of ctx, and what a look finds.
 func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
@@ -352,9 +294,9 @@ func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
 		if i, _, err := m.first(ctx, watches, nil); i != another || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("ctx ends: %d, %v", i, err)
 		}
-		found := make(chan struct{})
+		found := make(chan time.Time)
 		close(found)
-		if i, _, err := m.first(t.Context(), watches, found); i != looked || err != nil {
+		if i, _, err := m.first(t.Context(), watches, found); i != overdue || err != nil {
 			t.Errorf("a look has found something: %d, %v", i, err)
 		}
 		x.must(nil, x.witness.Delete(paths[many-1], -1))
@@ -430,7 +372,7 @@ func TestNoGrantByANodeThatTheClientMayNotRead(t *testing.T) {
 		x.other(znode.Write) // the holder
 		began := time.Now()
 		_, err := q.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
-		if !errors.Is(err, zk.ErrNoAuth) || time.Since(began) >= FirstLook {
+		if !errors.Is(err, zk.ErrNoAuth) || time.Since(began) >= FirstRecheck {
 			t.Errorf("after %v: %v, want %v at once", time.Since(began), err, zk.ErrNoAuth)
 		}
 		if n := len(test.Children(t, x.witness, x.queue.dir)); n != 1 {

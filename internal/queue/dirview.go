@@ -22,22 +22,16 @@ import (
 // a writer has touched the directory since the listing. The watch alone would not do: the server
 // withholds its event while the client may not read the directory. It tells whether a create is
 // worth the try, and of a directory that was deleted and made again. For fairness the watch does,
-// with a look now and then (look).
+// for as long as the view is trusted.
 //
-// The watch takes one request each time that a writer has come. Where writers come so often that no
-// reader makes use of it, most listings do without.
+// The watch takes one request each time that a writer has come. So a listing sets it only if the
+// two before it have shown that no writer came in between.
 type dirView struct {
-	now    atomic.Pointer[view] // a method loads it once
-	last   atomic.Pointer[view] // the last one with a watch
-	unused atomic.Int32         // watches in a row that no reader has made use of
-
-	looking atomic.Bool // a look is planned
+	now   atomic.Pointer[view] // a method loads it once
+	mzxid atomic.Int64         // of the directory's data in the last listing
+	quiet atomic.Bool          // the listing before had the same
+	timed atomic.Bool          // a timer will drop a view that is not trusted any more
 }
-
-const (
-	mostUnused = 2  // from then on only
-	everySo    = 32 // many listings set the watch
-)
 
 // view is one listing, and its watch. The methods may be called on nil.
 type view struct {
@@ -48,21 +42,10 @@ type view struct {
 	version int32           // of them
 	newest  int64           // the number of the last writer; -1: none
 	writers *zkclient.Watch // nil: no watch was set, see NodeSharing.EnsureWatch
-	used    *atomic.Bool    // that of the watch: views that rest on one watch share it
 	proved  *atomic.Int64   // when a listing or a create has shown last that it is true, since began
 }
 
 var began = time.Now() // for durations that fit an atomic value
-
-// watches reports whether a listing should set the watch.
-func (d *dirView) watches() bool {
-	n := d.unused.Load()
-	if n < mostUnused || n%everySo == 0 {
-		return true
-	}
-	d.unused.Add(1)
-	return false
-}
 
 // watchWriters watches the data of the directory. It returns nil where that is not possible; the
 // listing beside it tells why.
@@ -81,8 +64,9 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	if dir == nil {
 		return
 	}
-	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, version: dir.Version, newest: -1, writers: writers, used: new(atomic.Bool), proved: new(atomic.Int64)}
+	v := &view{queue: w.queue, session: w.sess, epoch: w.epoch, mzxid: dir.Mzxid, version: dir.Version, newest: -1, writers: writers, proved: new(atomic.Int64)}
 	v.prove()
+	d.quiet.Store(d.mzxid.Swap(dir.Mzxid) == dir.Mzxid)
 	reader := w.queue.rule(w.request, Limit{})
 	for _, n := range nodes {
 		if reader.waitsFor(n) {
@@ -91,7 +75,6 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 	}
 	switch now := d.now.Load(); {
 	case writers != nil:
-		d.replaces(v)
 		if writers.Stat.Mzxid != dir.Mzxid {
 			v = nil
 		}
@@ -99,7 +82,7 @@ func (d *dirView) listed(w *waiter, nodes []znode.Node, dir *zk.Stat, writers *z
 			writers.Miss() // its event is on the way or withheld
 		}
 	case now.valid() && now.mzxid == dir.Mzxid:
-		v.writers, v.used = now.writers, now.used // the watch covers this listing, too
+		v.writers = now.writers // the watch covers this listing, too
 	}
 	d.put(v)
 	w.request.Sharing.queuedAt(w.nodes[0])
@@ -115,18 +98,6 @@ func (d *dirView) put(v *view) {
 	}
 }
 
-// replaces takes note of what came of the last watch, now that there is another.
-func (d *dirView) replaces(v *view) {
-	last := d.last.Swap(v)
-	switch {
-	case last == nil:
-	case last.used.Load():
-		d.unused.Store(0)
-	default:
-		d.unused.Add(1)
-	}
-}
-
 // valid reports whether no writer has come since the listing. While there is no connection that is
 // not known.
 func (v *view) valid() bool {
@@ -139,29 +110,18 @@ func (v *view) valid() bool {
 	return v.queue.client.Epoch() == v.epoch && v.queue.client.Up(v.session)
 }
 
-// lookLater has look called soon. So while readers join, a writer of whom no event tells ends that.
-func (d *dirView) lookLater() {
-	if d.looking.Load() || d.looking.Swap(true) {
+// expires has a view dropped soon after it is not trusted any more, so that a writer of whom no
+// event tells ends the joining. A reader that joins does not read the clock for it.
+func (d *dirView) expires() {
+	if d.timed.Load() || d.timed.Swap(true) {
 		return
 	}
-	time.AfterFunc(FirstLook, func() {
-		d.look(context.Background())
-		d.looking.Store(false)
+	time.AfterFunc(FirstRecheck, func() {
+		if v := d.now.Load(); v != nil && !v.trusted() {
+			d.now.CompareAndSwap(v, nil)
+		}
+		d.timed.Store(false)
 	})
-}
-
-// look asks whether a writer has come of whom no event tells: valid is false then.
-func (d *dirView) look(ctx context.Context) {
-	if v := d.now.Load(); v.valid() {
-		v.queue.same(ctx, v.writers, v.queue.dir)
-	}
-}
-
-// use takes note that a reader has made use of the watch.
-func (v *view) use() {
-	if !v.used.Load() { // many readers at once write nothing
-		v.used.Store(true)
-	}
 }
 
 // noWriter returns the view if no writer is known to be in the queue, in that session and epoch;
@@ -171,7 +131,6 @@ func (d *dirView) noWriter(session int64, epoch uint64) *view {
 	if !v.valid() || v.newest >= 0 || v.session != session || v.epoch != epoch || !v.trusted() {
 		return nil
 	}
-	v.use()
 	return v
 }
 
@@ -179,13 +138,13 @@ func (v *view) prove() { v.proved.Store(int64(time.Since(began))) }
 
 // trusted reports whether the last proof is recent enough for a reader to rest on it, see check.
 func (v *view) trusted() bool {
-	return time.Since(began)-time.Duration(v.proved.Load()) <= FirstLook
+	return time.Since(began)-time.Duration(v.proved.Load()) <= FirstRecheck
 }
 
 // check fails if a writer has come since the listing, or the client may not read the directory. It
 // does not fail in a directory that was deleted, made again and touched by as many writers: of that
 // an event tells, unless the client might not read the directory when it was deleted. So a reader
-// lists where the last proof is older than FirstLook. One case goes unnoticed: all of that
+// lists where the last proof is older than FirstRecheck. One case goes unnoticed: all of that
 // within the delay, while the client may not read the directory.
 func (v *view) check() *zk.CheckVersionRequest {
 	return &zk.CheckVersionRequest{Path: v.queue.dir, Version: v.version}

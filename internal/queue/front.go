@@ -192,22 +192,42 @@ func (f *follower) follow(ctx context.Context) error {
 			f.until = until
 			continue
 		}
-		if err := f.wait(known, sess, watch); err != nil && known.Err() == nil && !errors.Is(err, zkclient.ErrOver) {
+		if err := f.wait(known, sess, lease, watch); err != nil && known.Err() == nil && !errors.Is(err, zkclient.ErrOver) {
 			return err
 		}
-		f.until = lease.Deadline() // as of before the change: what comes later does not confirm the last one
 	}
 	return nil
 }
 
-// wait waits for the next change, until ctx ends. The event of one is withheld while the client may
-// not read the member's node, or the directory of an empty queue.
-func (f *follower) wait(ctx context.Context, sess int64, watch *zkclient.Watch) error {
-	path := f.last.Member.Path
-	_, err := listen(ctx, watch, func(ctx context.Context) (bool, error) {
-		return f.queue.isFirst(ctx, sess, path, watch)
-	})
-	return err
+// wait waits for the next change, until ctx ends, and sets until: what is known later does not
+// confirm the last Front. The server withholds the event while the client may not read the member's
+// node, or the directory of an empty queue. So wait also reads it, ever more seldom.
+func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, watch *zkclient.Watch) error {
+	for delay := FirstRecheck; ; delay *= 2 {
+		select {
+		case event, first := <-watch.C():
+			watch.Event(event, first)
+			f.until = lease.Deadline()
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-time.After(delay):
+		}
+		f.until = lease.Deadline()
+		checking, stop := f.reading(ctx)
+		same, err := f.queue.isFirst(checking, sess, f.last.Member.Path, watch)
+		late := checking.Err() != nil
+		stop()
+		_, fired := watch.Fired()
+		switch {
+		case fired:
+			return nil
+		case late: // the server is overloaded: the heartbeats say that the event is not on its way
+		case !same || err != nil:
+			watch.Miss()
+			return err
+		}
+	}
 }
 
 // isFirst reports whether the node is as it was when the watch was set, or, without one, whether

@@ -214,12 +214,20 @@ func (g *Grant) watchLocked() {
 // the Conn is closed: a watch on the node reports all of these. The end of one connection ends only
 // the watch, which is set again.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
-	for {
+	for delay := FirstRecheck; ; delay *= 2 { // an event may be withheld
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
 		var event zk.Event
-		if err == nil || err == zk.ErrNoAuth { // then w is nil, until it may read the node
-			event, _ = listen(ctx, w, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
-			if ctx.Err() != nil {
+		if err == nil || err == zk.ErrNoAuth {
+			var news <-chan zk.Event
+			if w != nil {
+				news = w.C()
+			}
+			select {
+			case e, first := <-news:
+				event = w.Event(e, first)
+			case <-time.After(delay):
+				_, _, err = g.queue.client.Get(ctx, g.queue.path(n))
+			case <-ctx.Done():
 				return
 			}
 		}
@@ -237,8 +245,7 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 		case errors.Is(err, zkclient.ErrClosed):
 			g.state.Lose(err)
 			return
-		case err == zk.ErrNoAuth:
-			// It may read the node now, or the node is gone.
+		case err == zk.ErrNoAuth, err == nil && event.Type == 0: // it goes on to wait
 		case err != nil:
 			return // ctx has ended, or the server refuses: the lease has to do
 		case event.Type != zk.EventNotWatching:

@@ -95,8 +95,7 @@ func (g *Grant) ReleaseRequested() <-chan struct{} {
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
 // is gone. The watch is that which the watch for a loss uses, too, and the connection sets it again
-// after a reconnect. What the holder writes itself, in a downgrade, is no request. The event is
-// withheld while the client may not read the node.
+// after a reconnect. What the holder writes itself, in a downgrade, is no request.
 func (g *Grant) watchRequest(n znode.Node) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -104,29 +103,18 @@ func (g *Grant) watchRequest(n znode.Node) {
 	for ctx.Err() == nil {
 		w, err := g.queue.client.Watch(ctx, g.sess, g.queue.path(n))
 		switch {
-		case err == zk.ErrNoAuth:
-			w = nil // until it may read the node
 		case err != nil:
 			return // the node, its session, the connection or the grant is gone
 		case isReleaseRequest(w.Data):
 			g.tellRequested()
 			return
 		}
-		_, _ = listen(ctx, w, func(ctx context.Context) (bool, error) { return g.unchanged(ctx, n, w) })
+		select {
+		case event, first := <-w.C():
+			w.Event(event, first)
+		case <-ctx.Done():
+		}
 	}
-}
-
-// unchanged reports whether a node is as it was when a watch on it was set. A node that the client
-// may not read counts as unchanged.
-func (g *Grant) unchanged(ctx context.Context, n znode.Node, w *zkclient.Watch) (bool, error) {
-	_, stat, err := g.queue.client.Get(ctx, g.queue.path(n))
-	switch {
-	case err == zk.ErrNoNode:
-		return false, nil
-	case err != nil:
-		return true, nil
-	}
-	return w != nil && (w.Stat == nil || w.Stat.Mzxid == stat.Mzxid), nil
 }
 
 // tellRequested closes the channel, unless a request to the node that a downgrade has replaced has

@@ -27,12 +27,10 @@ func (s *NodeSharing) CanJoin() bool {
 	if s.at.Load() == 0 {
 		return true
 	}
-	v := s.view()
-	if v == nil {
+	if s.view() == nil {
 		return false
 	}
-	v.use()
-	s.queue.view.lookLater()
+	s.queue.view.expires()
 	return true
 }
 
@@ -71,8 +69,6 @@ func (s *NodeSharing) EnsureWatch(ctx context.Context) (asked bool) {
 		copied.writers = w
 		now = &copied
 	}
-	if d.now.CompareAndSwap(v, now) && now != nil {
-		d.replaces(now)
-	}
+	d.now.CompareAndSwap(v, now)
 	return true
 }

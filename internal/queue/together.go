@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -25,12 +26,12 @@ import (
 //   - All or nothing, also when the process dies or a reply is lost: one transaction creates the
 //     nodes, and the end of their session deletes them in one, too.
 //
-// It is their turn when it is the turn of each. A turn that has come stays: no node gets ahead of
-// one that exists. What can change until the last turn comes is that a node is deleted, that the
-// number of permits shrinks, and that the connection is replaced. So each waits by itself, goes on
-// to listen to the watches that it has when its turn has come (turnEnds), and at the end step 5 is
-// done for all of them. A deletion that no watch reports is found there; the nodes that are left
-// are deleted then, and all are created again, at the tail.
+// It is their turn when it is the turn of each. A turn that has come stays: no node gets ahead of a
+// node that exists. So they list and watch side by side, and then wait in one queue after the
+// other. Until the last turn comes a node may be deleted, the number of permits may shrink, and the
+// connection may be replaced. So at the end step 5 is done for all of them, and those that it does
+// not grant list again. If a node is gone, the others are deleted, and all are created again, at
+// the tail.
 
 // A Part is a request in its queue: one, or one of several that are granted together. What follows
 // the Request is for several.
@@ -115,12 +116,14 @@ func together(ctx context.Context, parts []Part, wait bool) (*Joint, error) {
 // waiters have nodes that one transaction has created, each in another directory.
 type waiters []*waiter
 
-// waitTurn waits until the nodes of all are granted, gone, or given up.
+// waitTurn waits until the nodes of all are granted, gone, or given up: in one queue after the
+// other, since a turn that has come stays.
 func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 	if len(all) == 1 {
 		return all[0].waitTurn(ctx, wait)
 	}
 	var behind waiters
+	var own []string
 	for _, w := range all {
 		if err := w.usable(); err != nil {
 			return failed, w.queue.Named(err)
@@ -128,90 +131,46 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 		if w.shortcut() != granted {
 			behind = append(behind, w)
 		}
-	}
-	var beside []string
-	for _, w := range all {
-		beside = append(beside, w.queue.paths(w.nodes)...)
-	}
-	for _, w := range behind {
-		w.beside = beside
+		own = append(own, w.queue.paths(w.nodes)...)
 	}
 	for len(behind) > 0 {
-		next, err := all.waitEach(ctx, behind, wait)
-		if next == granted {
-			behind, next, err = all.confirm(ctx)
+		looks := make([]looked, len(behind))
+		var beside sync.WaitGroup
+		for i, w := range behind {
+			w.beside = own
+			beside.Go(func() { looks[i] = w.look(ctx, wait) })
 		}
-		if next != granted {
+		beside.Wait()
+		for i, w := range behind {
+			if next, err := w.await(ctx, wait, looks[i]); next != granted {
+				if zkclient.Ended(ctx) == nil {
+					err = w.queue.Named(err)
+				}
+				return next, err
+			}
+		}
+		if behind = all.old(); len(behind) > 0 {
+			continue
+		}
+		var next turn
+		var err error
+		if behind, next, err = all.confirm(ctx); next != granted {
 			return next, err
 		}
 	}
 	return granted, nil
 }
 
-// waitEach has each of the waiters that are behind list and wait, beside each other, until the turn
-// of all has come. The first one that fails ends the waits of the others; so does one whose turn
-// had come, if it finds later that it must not wait any longer.
-func (all waiters) waitEach(ctx context.Context, behind waiters, wait bool) (next turn, err error) {
-	type news struct {
-		of   *waiter
-		next turn
-		err  error
-	}
-	heard := make(chan news)
-	each, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var running sync.WaitGroup
+// old returns the waiters that listed long ago: the event of a change since then may have been
+// withheld, see FirstRecheck.
+func (all waiters) old() (old waiters) {
 	for _, w := range all {
-		came := !slices.Contains(behind, w)
-		running.Go(func() {
-			for !came || w.turnEnds(each) {
-				if came {
-					heard <- news{w, relist, nil}
-				}
-				next, err := w.waitListed(each, wait)
-				heard <- news{w, next, err}
-				if next != granted {
-					return
-				}
-				came = true
-			}
-		})
-	}
-	go func() {
-		running.Wait()
-		close(heard)
-	}()
-	next = granted
-	left := len(behind)
-	for n := range heard {
-		switch {
-		case left == 0, next != granted: // what comes after the outcome changes nothing
-		case n.next == granted:
-			left--
-		case n.next == relist:
-			left++
-		default:
-			next, err = n.next, n.of.queue.Named(n.err)
-		}
-		if left == 0 || next != granted {
-			cancel()
+		if time.Since(w.listed) > FirstRecheck {
+			w.limit.forget()
+			old = append(old, w)
 		}
 	}
-	if ended := zkclient.Ended(ctx); ended != nil && next == failed {
-		return failed, ended // of no part
-	}
-	return next, err
-}
-
-// turnEnds waits until something happens after which the waiter must list, although its turn had
-// come: the number of permits has changed, or a node of its own whose watch is set. It returns
-// false when ctx ends.
-func (w *waiter) turnEnds(ctx context.Context) bool {
-	limit := w.limit.Changed
-	look := lookOut(ctx, func(ctx context.Context) (turn, error) { return w.queue.sameLimit(ctx, limit), nil })
-	defer look.stop()
-	_, _, err := w.first(ctx, nil, look.found)
-	return err == nil
+	return old
 }
 
 // confirm is step 5 for all (invariant 1). While one waited for its turn the node of another may

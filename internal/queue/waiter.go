@@ -18,7 +18,7 @@ import (
 )
 
 // waiter is a set of nodes in the queue, from their creation to their grant or deletion. One
-// goroutine uses it, and a look of its own (firstEvent) reads what stays the same.
+// goroutine uses it.
 type waiter struct {
 	queue   *Queue
 	request Request
@@ -38,6 +38,9 @@ type waiter struct {
 	token  int64             // the czxid of its nodes; 0: not known yet
 	marker bool              // a waiter behind it may wait for its release marker
 	queued queued            // what observers were told of the wait
+	patience time.Duration // how long it waits for an event before it checks its turn without one
+	listed   time.Time     // when it sent the last listing, or the create
+	line     int           // how many nodes the last listing has shown
 }
 
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It is to be
@@ -70,7 +73,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		case err != nil:
 			return nil, all.named(ctx, p.Queue, err)
 		}
-		w := &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit}
+		w := &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now()}
 		check := limit.Check
 		if p.Sharing != nil {
 			if w.noWriter = p.Queue.view.noWriter(sess, epoch); w.noWriter != nil {
@@ -203,7 +206,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, turn, error) {
 			return nil, failed, err
 		}
 	}
-	w.own, w.epoch = nil, q.client.Epoch()
+	w.own, w.epoch, w.listed = nil, q.client.Epoch(), time.Now()
 	var err error
 	if w.limit, err = w.request.limit(ctx, w.sess); err != nil {
 		return nil, failed, err
@@ -221,6 +224,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, turn, error) {
 	if err := w.nodes[0].Alone(nodes); err != nil {
 		return nil, failed, err
 	}
+	w.line = len(nodes)
 	b := q.rule(w.request, w.limit).blockers(nodes, w.nodes[0])
 	if b.ahead() > 1 {
 		w.marker = true // a waiter behind may have two ahead, too
@@ -236,7 +240,7 @@ var errNodeGone = errors.New("its node is gone")
 func (w *waiter) listing(ctx context.Context) (nodes []znode.Node, dir *zk.Stat, err error) {
 	var beside sync.WaitGroup
 	var writers *zkclient.Watch
-	if w.request.Sharing != nil && w.queue.view.watches() {
+	if w.request.Sharing != nil && w.queue.view.quiet.Load() {
 		beside.Go(func() { writers = w.queue.watchWriters(ctx, w.sess) })
 	}
 	var tokenErr error

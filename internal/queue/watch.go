@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sync"
@@ -10,24 +11,20 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
-	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// FirstLook is a delay. The request that sets watches on many nodes does not check READ permission,
-// but servers from 3.8.4 and 3.9.2 on drop the events of nodes that the client may not read. After
-// this delay without an event the waiter reads the watched nodes, which returns zk.ErrNoAuth
-// instead of waiting forever. The right may also be taken away later, so the waiter reads them
-// again after twice the delay, and so on: it waits at most about twice as long as it must, by few
-// reads. A change of the limit whose event is withheld is found in the same way.
-const FirstLook = 5 * time.Second
+// FirstRecheck is how long a waiter waits for an event before it checks its turn without one, then
+// twice as long, and so on, each time up to a quarter less, so that waiters that came together do
+// not list together. Servers from 3.8.4 and 3.9.2 on withhold the events of nodes that the client
+// may not read: a waiter without that right waits at most about twice as long as it must.
+const FirstRecheck = 5 * time.Second
 
-// waitEvent is step 4: it watches the blockers and, unless one does not exist any more, waits for
-// the first event. If the turn is pending then, blockers were removed.
-func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
-	watches, next, err := w.watch(ctx, b)
-	if next != pending {
-		return next, err
-	}
+// largeQueue is from how many nodes on a waiter checks its nearest blocker before it lists again.
+const largeQueue = 200
+
+// waitEvent is the second half of step 4: unless a blocker does not exist any more, it waits for
+// the first event. If it returns pending, blockers were removed.
+func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (turn, error) {
 	if slices.Contains(watches, nil) {
 		for i, n := range b.watched {
 			if watches[i] == nil {
@@ -36,18 +33,43 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers) (turn, error) {
 		}
 		return pending, nil
 	}
-	i, event, next, err := w.firstEvent(ctx, b, watches)
-	switch {
-	case next != pending:
-		return next, err
-	case i < 0, !zkclient.Gone(event):
-		return relist, nil // another event than the deletion of a blocker
-	case zkclient.Released(event):
-		b.releasedByHolder()
-	default:
-		b.remove(b.watched[i], true)
+	for {
+		timer := time.NewTimer(w.patience - rand.N(w.patience/4))
+		i, event, err := w.first(ctx, watches, timer.C)
+		timer.Stop()
+		switch {
+		case err != nil:
+			return failed, err
+		case i == overdue:
+			if next, err := w.withoutEvent(ctx, b); next != pending {
+				return next, err
+			}
+			continue
+		case i < 0, !zkclient.Gone(event):
+			return relist, nil // another event than the deletion of a blocker
+		case zkclient.Released(event):
+			b.releasedByHolder()
+		default:
+			b.remove(b.watched[i], true)
+		}
+		return pending, nil
 	}
-	return pending, nil
+}
+
+// withoutEvent checks the turn of a waiter that no event has reached for a while, and reads the
+// limit again. It returns pending if the waiter is to wait on: the nearest blocker exists, and a
+// listing of the queue would be large. A waiter for several permits always lists.
+func (w *waiter) withoutEvent(ctx context.Context, b *blockers) (turn, error) {
+	w.patience *= 2
+	w.limit.forget()
+	path := w.queue.path(b.watched[0])
+	switch _, _, err := w.queue.client.Get(ctx, path); {
+	case err == zk.ErrNoAuth:
+		return failed, Explain(err, "READ on "+path)
+	case err == nil && w.line >= largeQueue && w.limit.Changed == nil:
+		return pending, nil
+	}
+	return relist, nil
 }
 
 // watch sets watches with one request: on the blockers and, if an event may grant the waiter's
@@ -82,8 +104,12 @@ func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) (turn, error
 	}
 	// A watch whose event the server withholds is no evidence.
 	if !w.queue.readable.Load() {
-		if next, err := w.queue.readNodes(ctx, w.nodes[:1]); next != pending {
-			return next, err
+		path := w.queue.path(w.nodes[0])
+		switch _, _, err := w.queue.client.Get(ctx, path); {
+		case err == zk.ErrNoNode:
+			return relist, nil
+		case err != nil:
+			return failed, Explain(err, "READ on "+path)
 		}
 		w.queue.readable.Store(true)
 	}
@@ -94,159 +120,11 @@ func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) (turn, error
 // What has come first, if it is none of the blockers' watches.
 const (
 	another = -1 - iota // one of the waiter's own, or that of the limit
-	looked              // no event: a look has found something
+	overdue             // no event for long
 )
 
-// firstEvent waits for the first event: that of the blocker watched[i], or another.
-func (w *waiter) firstEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (i int, event zk.Event, next turn, err error) {
-	q, limit := w.queue, w.limit.Changed // what a look reads stays the same: it may outlast the wait
-	look := lookOut(ctx, func(ctx context.Context) (turn, error) {
-		next, err := q.readNodes(ctx, slices.Concat(b.watched, w.nodes))
-		if next == pending {
-			next = q.sameLimit(ctx, limit)
-		}
-		return next, err
-	})
-	defer look.stop()
-	i, event, err = w.first(ctx, watches, look.found)
-	switch {
-	case err != nil:
-		return i, event, failed, err
-	case i == looked:
-		return i, event, look.next, look.err
-	}
-	return i, event, pending, nil
-}
-
-// A lookout looks after FirstLook, again after twice the delay, and so on, until it is stopped or a
-// look returns another turn than pending: then found is closed. A look has a goroutine of its own,
-// so that an event that comes meanwhile is heard at once: an overloaded server may not answer for
-// long.
-type lookout struct {
-	found chan struct{}
-	next  turn
-	err   error
-
-	ctx    context.Context
-	look   func(context.Context) (turn, error)
-	delay  time.Duration
-	mu     sync.Mutex
-	check  *time.Timer        // nil: stopped
-	cancel context.CancelFunc // of a look; nil before the first: few waits are so long
-}
-
-func lookOut(ctx context.Context, look func(context.Context) (turn, error)) *lookout {
-	l := &lookout{found: make(chan struct{}), ctx: ctx, look: look, delay: FirstLook}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.check = time.AfterFunc(l.delay, l.run)
-	return l
-}
-
-func (l *lookout) run() {
-	l.mu.Lock()
-	if l.check == nil {
-		l.mu.Unlock()
-		return
-	}
-	ctx, cancel := context.WithCancel(l.ctx)
-	l.cancel = cancel
-	l.mu.Unlock()
-	defer cancel()
-
-	next, err := l.look(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case ctx.Err() != nil: // what it has found is not known
-	case next == pending:
-		l.delay *= 2
-		l.check.Reset(l.delay)
-	default:
-		l.next, l.err = next, err
-		close(l.found)
-	}
-}
-
-func (l *lookout) stop() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.check.Stop()
-	l.check = nil
-	if l.cancel != nil {
-		l.cancel()
-	}
-}
-
-// sameLimit returns pending if the limit is the stored one. Otherwise a listing reads it and tells.
-func (q *Queue) sameLimit(ctx context.Context, changed *zkclient.Watch) turn {
-	if changed == nil || q.same(ctx, changed, changed.Path()) {
-		return pending
-	}
-	return relist
-}
-
-// same reports whether a node has the data that it had when the watch was set. If not, or if the
-// client may not read them, the event is on the way or withheld, and the watch is of no more use.
-func (q *Queue) same(ctx context.Context, watch *zkclient.Watch, path string) bool {
-	_, stat, err := q.client.Get(ctx, path)
-	switch {
-	case err == nil && stat.Mzxid == watch.Stat.Mzxid:
-		return true
-	case err != nil && zkclient.Ended(ctx) != nil: // it is not known, and the watch may be others', too
-		return true
-	}
-	watch.Miss()
-	return false
-}
-
-// listen waits for the event of a watch until ctx ends, for a caller that is no waiter, and looks
-// out meanwhile. If a look finds that something has changed the wait ends, and the watch, if there
-// is one, is of no more use.
-func listen(ctx context.Context, watch *zkclient.Watch, same func(context.Context) (bool, error)) (zk.Event, error) {
-	look := lookOut(ctx, func(ctx context.Context) (turn, error) {
-		same, err := same(ctx)
-		if same {
-			return pending, nil
-		}
-		return relist, err
-	})
-	defer look.stop()
-	var news <-chan zk.Event
-	if watch != nil {
-		news = watch.C()
-	}
-	select {
-	case event, first := <-news:
-		return watch.Event(event, first), nil
-	case <-ctx.Done():
-		return zk.Event{}, nil
-	case <-look.found:
-		if watch != nil {
-			watch.Miss()
-		}
-		return zk.Event{}, look.err
-	}
-}
-
-// readNodes reads nodes. If one does not exist, its event is on the way or withheld, and the waiter
-// lists.
-func (q *Queue) readNodes(ctx context.Context, nodes []znode.Node) (turn, error) {
-	next := pending
-	for i, err := range q.client.Readable(ctx, q.paths(nodes)) {
-		switch err {
-		case nil:
-		case zk.ErrNoNode:
-			next = relist
-		default:
-			return failed, Explain(err, "READ on "+q.path(nodes[i]))
-		}
-	}
-	return next, nil
-}
-
-// first waits for the first event: that of watch i, another, or looked.
-func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, found <-chan struct{}) (i int, event zk.Event, err error) {
+// first waits for the first event: that of watch i, another, or overdue.
+func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, late <-chan time.Time) (i int, event zk.Event, err error) {
 	if len(watches) == 1 && len(w.own) <= 1 {
 		var own *zkclient.Watch
 		var ownC, limitC <-chan zk.Event
@@ -264,8 +142,8 @@ func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, found <-c
 			return another, own.Event(event, first), nil
 		case event, first := <-limitC:
 			return another, w.limit.Changed.Event(event, first), nil
-		case <-found:
-			return looked, zk.Event{}, nil
+		case <-late:
+			return overdue, zk.Event{}, nil
 		case <-ctx.Done():
 			return another, zk.Event{}, zkclient.Ended(ctx)
 		}
@@ -274,12 +152,12 @@ func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, found <-c
 	if w.limit.Changed != nil {
 		all = append(all, w.limit.Changed)
 	}
-	j, event := receive(all, ctx.Done(), found)
+	j, event := receive(all, ctx.Done(), late)
 	switch {
 	case j == len(all):
 		return another, zk.Event{}, zkclient.Ended(ctx)
 	case j > len(all):
-		return looked, zk.Event{}, nil
+		return overdue, zk.Event{}, nil
 	case j >= len(watches):
 		j = another
 	}

@@ -2,7 +2,6 @@ package zkclient
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -44,26 +43,6 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 // client sends requests in their order: a heartbeat must not wait behind all the permits that each
 // of many waiters looks at.
 const mostReads = 1000
-
-// Readable reads nodes, and returns the error of each.
-func (c *Client) Readable(ctx context.Context, paths []string) []error {
-	errs := make([]error, len(paths))
-	var all sync.WaitGroup
-	for i, path := range paths {
-		select {
-		case c.reads <- struct{}{}:
-		case <-ctx.Done():
-			errs[i] = Ended(ctx)
-			continue
-		}
-		all.Go(func() {
-			_, _, errs[i] = c.Get(ctx, path)
-			<-c.reads
-		})
-	}
-	all.Wait()
-	return errs
-}
 
 // Set writes a node's data. It retries until a server answers. If an answer is lost it writes
 // again, so the write may happen twice.

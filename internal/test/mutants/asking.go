@@ -94,20 +94,9 @@ var ofTheAsking = []mutant{
 		pkg:  "internal/queue",
 		why:  "after a write that is no request the holder hears of none",
 		in:   "Grant.watchRequest",
-		old:  `g.unchanged(ctx, n, w) })`,
-		new:  "g.unchanged(ctx, n, w) })\n\t\treturn",
+		old:  "w.Event(event, first)\n",
+		new:  "w.Event(event, first)\n\t\t\treturn\n",
 		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
-
-		kind: "asked and calm",
-	},
-	{
-		name: "request-heard-one-write-late",
-		pkg:  "internal/queue",
-		why:  "a request that was there when the holder began to listen is none",
-		in:   "Grant.watchRequest",
-		old:  "case isReleaseRequest(w.Data):",
-		new:  "case isReleaseRequest(w.Data):\n\t\t\t_, _ = listen(ctx, w, func(context.Context) (bool, error) { return true, nil })",
-		test: scenario(inReentrant, "TestMutex", "a waiter that is asked to release hears of it when it holds"),
 
 		kind: "asked and calm",
 	},
@@ -198,15 +187,5 @@ var ofTheAsking = []mutant{
 		test: inRoot("TestTheZeroHoldIsLost"),
 
 		unexplored: "it has no zero hold",
-	},
-	{
-		name: "request-without-an-event-overlooked",
-		pkg:  "internal/queue",
-		why:  "the holder might not read its node for a moment, and never hears of the request",
-		in:   "Grant.unchanged",
-		old:  `w.Stat.Mzxid == stat.Mzxid`,
-		new:  `stat.Mzxid > 0`,
-		test: inRwlock("TestARequestOfWhichNoEventTells/the right goes while it listens"),
-		kind: "severed",
 	},
 }

@@ -16,8 +16,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "Lock of several is busy when its turn has not come at one of them",
 		in:   "waiters.waitTurn",
-		old:  "all.waitEach(ctx, behind, wait)",
-		new:  "all.waitEach(ctx, behind, wait && ctx == nil)",
+		old:  "looks[i] = w.look(ctx, wait)",
+		new:  "looks[i] = w.look(ctx, wait && ctx == nil)",
 		test: scenario(inRoot, "TestAll", "the lock is given in the order of arrival"),
 		kind: "together",
 	},
@@ -481,23 +481,12 @@ var ofSeveral = []mutant{
 		test: inRoot("TestAReentrantLockAmongSeveral"),
 	},
 	{
-		name: "waits-go-on-after-a-failure",
-		pkg:  "internal/queue",
-		why:  "one of the locks cannot be had, and the caller waits for the others",
-		in:   "waiters.waitEach",
-		old:  "if left == 0 || next != granted {",
-		new:  "if left == 0 {",
-		test: inRoot("TestAFailureAtOneLockEndsTheWaitForTheOthers"),
-
-		unexplored: "it costs time, which no world measures",
-	},
-	{
 		name: "failure-at-one-lock-without-its-name",
 		pkg:  "internal/queue",
 		why:  "the caller is not told which of its locks cannot be had",
-		in:   "waiters.waitEach",
-		old:  "n.of.queue.Named(n.err)",
-		new:  "n.err",
+		in:   "waiters.waitTurn",
+		old:  "err = w.queue.Named(err)",
+		new:  "",
 		test: inRoot("TestAFailureAtOneLockEndsTheWaitForTheOthers"),
 
 		unexplored: "it reads no error's text",
@@ -580,8 +569,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "a caller behind the holder of one lock makes a request more",
 		in:   "waiters.waitTurn",
-		old:  "w.beside = beside",
-		new:  "w.beside, _ = nil, beside",
+		old:  "w.beside = own",
+		new:  "",
 		test: inRoot("TestAllBehindOneHolderTakesFourRequests"),
 
 		unexplored: "it costs a request, and grants nothing",
@@ -596,28 +585,6 @@ var ofSeveral = []mutant{
 		test: inRoot("TestBadInputOfAll"),
 
 		unexplored: "all input of a world is good",
-	},
-	{
-		name: "turn-that-ends-not-heard-of",
-		pkg:  "internal/queue",
-		why:  "a caller that can never hold keeps later callers waiting at the other locks",
-		in:   "waiters.waitEach",
-		old:  "!came || w.turnEnds(each)",
-		new:  "!came",
-		test: inRoot("TestATurnThatFailsEndsTheWait"),
-
-		unexplored: "it delays, and grants nothing",
-	},
-	{
-		name: "turn-that-ended-counted",
-		pkg:  "internal/queue",
-		why:  "callers confirm again and again while one of them waits",
-		in:   "waiters.waitEach",
-		old:  "left++",
-		new:  "_ = left",
-		test: inRoot("TestATurnThatEndsIsWaitedForAgain"),
-
-		unexplored: "the last look finds it, and waits again",
 	},
 	{
 		name: "loss-of-several-names-no-lock",
@@ -651,16 +618,5 @@ var ofSeveral = []mutant{
 		test: inRoot("TestBadInputOfAll"),
 
 		unexplored: "all input of a world is good",
-	},
-	{
-		name: "number-not-looked-at-after-the-turn",
-		pkg:  "internal/queue",
-		why:  "it may have changed while the client might not read it, and the other lock is waited for",
-		in:   "waiter.turnEnds",
-		old:  `return w.queue.sameLimit(ctx, limit), nil`,
-		new:  `_ = limit; return pending, nil`,
-		test: inRoot("TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept"),
-
-		unexplored: "the history allows the larger number for as long as one that met it holds",
 	},
 }

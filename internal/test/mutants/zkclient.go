@@ -11,17 +11,6 @@ var ofTheSession = []mutant{
 		test: inSession("TestClaimSurvivesALostConnection"),
 	},
 	{
-		name: "heartbeat-behind-all-reads",
-		pkg:  "internal/zkclient",
-		why:  "a thousand waiters look at a thousand permits, and the holds of the process are lost",
-		in:   "Of",
-		old:  `make(chan struct{}, mostReads)`,
-		new:  `make(chan struct{}, 100*mostReads)`,
-		test: inSession("TestReadable"),
-
-		unexplored: "a world has few permits",
-	},
-	{
 		name: "no-barrier-before-the-search",
 		pkg:  "internal/zkclient",
 		why:  "a server that is behind does not show the node yet",
