@@ -34,13 +34,13 @@ type waiter struct {
 	// The paths of all nodes that were created together, if there are some in other directories.
 	beside []string
 
-	own    []*zkclient.Watch // on its nodes, if an event may grant them
-	token  int64             // the czxid of its nodes; 0: not known yet
-	marker bool              // a waiter behind it may wait for its release marker
-	queued queued            // what observers were told of the wait
-	patience time.Duration // how long it waits for an event before it checks its turn without one
-	listed   time.Time     // when it sent the last listing, or the create
-	line     int           // how many nodes the last listing has shown
+	own      []*zkclient.Watch // on its nodes, if an event may grant them
+	token    int64             // the czxid of its nodes; 0: not known yet
+	marker   bool              // a waiter behind it may wait for its release marker
+	queued   queued            // what observers were told of the wait
+	patience time.Duration     // how long it waits for an event before it checks its turn without one
+	listed   time.Time         // when it sent the last listing, or the create
+	line     int               // how many nodes the last listing has shown
 }
 
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It is to be

@@ -71,7 +71,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 		r.bad("Run has returned, and Status says %v", s.State)
 	}
 	if r.last != nil {
-		r.gone()
+		r.gone(err)
 	}
 	switch {
 	case panicked != nil:
@@ -222,12 +222,12 @@ func (r *reign) goOn(t *tenure) {
 	time.Sleep(d) // virtual: others lead meanwhile
 }
 
-// gone looks for the node of the last term.
-func (r *reign) gone() {
+// gone checks that the node of the last term is deleted, unless Run's error says that it may stay.
+func (r *reign) gone(returned error) {
 	if r.last.Held() {
 		r.bad("Run has returned, and its last term is held")
 	}
-	if errors.Is(r.last.Err(), hold.ErrLost) || !time.Now().Before(r.safe) || r.client.closing() {
+	if errors.Is(r.last.Err(), hold.ErrLost) || !time.Now().Before(r.safe) || r.client.closing() || returned != nil && strings.Contains(returned.Error(), "the node may stay") {
 		return
 	}
 	node := nodeOf(r.last)
