@@ -70,10 +70,11 @@ type Run struct {
 // runs.
 //
 // work gets a context that is canceled with ctx or when the lock is lost, and the hold on the lock,
-// for its fencing token and transactions. When work has returned nil, the run is recorded, even if
-// ctx was canceled meanwhile; then the lock is released. Nothing is recorded if work returns an
-// error, panics or releases the hold, or if the lock is lost before that: the next caller runs the
-// work again.
+// for its fencing token and transactions. When work has returned nil, RunEvery records the run,
+// even if ctx was canceled meanwhile: then it waits for a server for as long as the lock is held.
+// After that it releases the lock, as [zklocks.Do] does. Nothing is recorded if work returns an
+// error, panics or releases the hold, or if the lock is lost first: the next caller runs the work
+// again.
 //
 // The error is the error of work, if work has returned one. If the run may be unrecorded, although
 // work has returned nil, the error says so; it matches [zklocks.ErrLost] if the lock was lost.
@@ -126,7 +127,10 @@ func (j *Job) Last(ctx context.Context) (Run, error) {
 	if err == nil && len(data) == 0 {
 		err = ErrNever
 	}
-	return last, j.wrap("last run of", err)
+	if err != nil {
+		return Run{}, j.wrap("last run of", err)
+	}
+	return last, nil
 }
 
 func (j *Job) wrap(op string, err error) error { return j.core().Wrap(op, err) }

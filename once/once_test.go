@@ -418,6 +418,7 @@ func TestTheContextIsCanceledDuringTheWork(t *testing.T) {
 		a, b := c.process("a"), c.process("b")
 		ctx, cancel := context.WithCancel(t.Context())
 		must(t, a.job.RunSlot(ctx, "1", func(context.Context, *zklocks.Hold) error { cancel(); return nil }))
+		test.AssertEmpty(t, b.Client(), path+"/lock")
 		c.wantDone(b.job.RunSlot(t.Context(), "1", nothing))
 
 		time.Sleep(time.Minute)
