@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds zklock for Linux and macOS into bin/release, with SHA256SUMS. Of one commit and by one version of Go the files are
-# the same to the byte, wherever they are built. VERSION is what zklock version prints; by default, what git describe does.
+# Builds zklock for Linux and macOS into bin/release, with its manual page and SHA256SUMS. Of one commit and by one version of
+# Go the files are the same to the byte, wherever they are built. VERSION is what zklock version prints; by default, what git
+# describe does.
 #
 # With -check it builds them again, from a copy in another directory and with an empty cache, and compares.
 set -euo pipefail
@@ -25,7 +26,8 @@ build() {
 				-ldflags "-s -w -buildid= -X main.version=$version" -o "$out/zklock-${platform//\//-}" .
 		)
 	done
-	(cd "$out" && sha256 zklock-*) >"$out/SHA256SUMS"
+	(cd cmd/zklock && "$go" run -ldflags "-X main.version=$version" . help -man) >"$out/zklock.1"
+	(cd "$out" && sha256 zklock*) >"$out/SHA256SUMS"
 }
 
 # sha256 is called shasum on macOS.

@@ -280,16 +280,11 @@ func (c *permitCount) setFirst(ctx context.Context, permits int, version int32) 
 		return err
 	}
 	for _, name := range children {
-		if _, other := znode.Parse(name, otherKinds...); other {
+		if _, other := znode.Parse(name, znode.Locks...); other {
 			return fmt.Errorf("%w: %s is in use by a lock of another kind, with the node %s", ErrMismatch, c.path, name)
 		}
 	}
 	return c.client.SetWith(ctx, c.path, format(permits), version, c.queue, c.acl)
-}
-
-// otherKinds are the kinds of the members of all other recipes.
-var otherKinds = []znode.Kind{
-	znode.Read, znode.Write, znode.Lock, znode.Latch, znode.CuratorRead, znode.CuratorWrite, znode.KazooRead, znode.KazooLock,
 }
 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent

@@ -39,13 +39,13 @@ func (t *target) connected(c *command, args []string, do func(ctx context.Contex
 }
 
 func (t *target) define(c *command) {
-	c.flags.Int64Var(&t.token, "token", 0, "`n`: only the member with this token, a holder or a\nwaiter; default: every holder")
+	c.flags.Int64Var(&t.token, "token", 0, "`n`: only the member with this token, a holder or a waiter;\ndefault: every holder")
 	t.servers.define(c.flags, 10*time.Second)
 }
 
 // find returns the lock's queue with the members that are meant alone.
 func (t *target) find(ctx context.Context, conn *zklocks.Conn) (*line, error) {
-	l, err := t.look(ctx, conn)
+	l, err := t.look(ctx, conn, t.path)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +69,13 @@ func (m member) about() string {
 
 func askCommand() *command {
 	c := newCommand("ask", "/path", "request a lock from its holder", `
-Asks each holder of the lock at a path to give it up, and says whom. Nothing is
-forced: a holder decides for itself, and one that does not look for requests
-goes on. zklock run is such a holder; zklock break takes a lock away.
-
   zklock ask /jobs/nightly
   zklock ask -token 4711 /jobs/nightly              one of several, or a waiter
 
-Programs look with Hold.ReleaseRequested, or Curator's makeRevocable. From then
-on zklock ls shows that a member was asked.
+Asks each holder of the lock to release it, and prints whom. zklock run ends its
+command then, unless it has -ignore-ask. Other programs decide for themselves,
+and must watch for requests: Hold.ReleaseRequested, Curator's makeRevocable.
+zklock break takes a lock away. zklock ls shows who was asked.
 `)
 	t := &target{}
 	t.define(c)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -89,6 +90,50 @@ func TestAskAsksTheHoldersAndSaysWhom(t *testing.T) {
 	}
 	given(t, h)
 	ends(t, w, 0)
+	free(t, path)
+}
+
+// zklock run ends its command when it is asked for the lock, as after a loss, and then releases it.
+func TestAskEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	polite := start(t, "", "run", path, "--", "sh", "-c", handles(syscall.SIGTERM, "echo tidy up; exit 0"))
+	polite.Hears("ready")
+	stays := start(t, "", "run", path, "-kill-after", "1ms", "--", "sh", "-c", stubborn)
+	inLine(t, path, 2)
+	c := start(t, "", "ask", path)
+	c.Hears("asked:")
+	ends(t, c, 0)
+	polite.Hears("tidy")
+	ends(t, polite, exitAsked, path+": the lock was asked for; the command was ended")
+
+	group := pids(t, stays)
+	ends(t, start(t, "", "ask", path), 0)
+	ends(t, stays, exitAsked, "the command was ended")
+	if some := alive(group); len(some) > 0 {
+		t.Errorf("alive: %v", some)
+	}
+	free(t, path)
+}
+
+// With -ignore-ask the command goes on. A lock that is lost after a request is a loss.
+func TestAskMayBeIgnored(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	h := holder(t, "-ignore-ask", path)
+	ends(t, start(t, "", "ask", path), 0)
+	l := start(t, "", "ls", path)
+	if got := l.Hears("holds"); !strings.Contains(got, `asked to release {"host":`) || !strings.Contains(got, `"command":"sh"`) {
+		t.Errorf("who holds: %q", got)
+	}
+	ends(t, l, 0)
+	finish(t, h)
+
+	h = start(t, "", "run", "-session-timeout", "1m", path, "--", "sh", "-c", stubborn)
+	pids(t, h)
+	ends(t, start(t, "", "ask", path), 0)
+	ends(t, start(t, "", "break", "-yes", path), 0)
+	ends(t, h, exitLost, "the lock was lost")
 	free(t, path)
 }
 
@@ -232,12 +277,12 @@ func TestWatchShowsWhoIsAskedAfterALostRead(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.Answer(-127)} {
 		p := proxy.For(t, realzk.Some(t)[0])
 		path := test.Path(t)
-		a := holder(t, "-shared", path)
+		a := holder(t, "-ignore-ask", "-shared", path)
 		w := start(t, p.Addr(), "watch", path)
 		shows(t, w, path, "rwlock, 1 holding, 0 waiting")
 		time.Sleep(time.Second) // real: until all is told that has happened
 		lost := p.Where(func(r proxy.Request) bool { return r.Is(proxy.ReadOp) && r.Watch }, 1, action)
-		b := holder(t, "-shared", path)
+		b := holder(t, "-ignore-ask", "-shared", path)
 		shows(t, w, path, "rwlock, 2 holding, 0 waiting")
 		test.Within(t, soon, "the read is lost", func() { <-lost.Fired() })
 		time.Sleep(2 * time.Second) // real: for a read to come that watches it

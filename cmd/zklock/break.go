@@ -22,16 +22,16 @@ store that refuses older fencing tokens. zklock ask is gentler.
 
 func breakCommand() *command {
 	c := newCommand("break", "/path", "take a lock from its holder, by deleting its node", `
-Deletes the node of each holder of the lock at a path, so that the next waiter
-holds. It shows whose nodes these are, and asks before it deletes.
-
   zklock break /jobs/nightly
   zklock break -token 4711 /jobs/nightly            one of several, or a waiter
 
-No process is stopped. A holder learns of its loss only if it looks: zklock run
-kills its command at once, another program may go on while the next one holds.
-What is safe then is a store that refuses older fencing tokens. Try zklock ask
-first, and end a process that hangs: its lock goes with its session.
+Shows the holders of the lock, asks for a yes, and deletes their nodes, so that
+the next waiter holds.
+
+No process is stopped. zklock run kills its command at once, but another program
+detects the loss only if it watches for it, and may continue while the next one
+holds. Only a store that refuses older fencing tokens is safe then. Try zklock
+ask first, and end a process that hangs: its lock goes with its session.
 `)
 	t := &target{}
 	yes := c.flags.Bool("yes", false, "delete without asking: needed where standard input is no terminal")

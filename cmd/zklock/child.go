@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -104,6 +105,9 @@ func starter(path string, argv []string) int {
 
 func cannotRun(name string, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		if os.Getenv("PATH") == "" && !strings.Contains(name, "/") {
+			return fail(exitNotFound, "%s: not found, as PATH is empty", name)
+		}
 		return fail(exitNotFound, "%s: not found", name)
 	}
 	return fail(exitNotRun, "%s: %w", name, errors.Unwrap(err))

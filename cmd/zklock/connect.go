@@ -26,20 +26,24 @@ type servers struct {
 }
 
 func (s *servers) define(flags *flag.FlagSet, timeout time.Duration) {
-	flags.Func("servers", "`list`: ZooKeeper servers, host:port,host:port, and behind them a /path\nbelow which all locks are; default: ZK_SERVERS, then "+defaultServer, func(text string) error {
+	flags.Func("servers", "`list`: host:port,host:port, then a /path below which all\nlocks are; default: ZK_SERVERS, then\n"+defaultServer, func(text string) error {
 		if s.addrs = text; text == "" { // a variable that was not set: the default would be another ensemble
 			return errors.New("it is empty")
 		}
 		return nil
 	})
-	durationVar(flags, &s.timeout, "timeout", timeout,
-		"`duration`: session timeout: how long a lock outlives a machine that\nhas died, and how long to look for a server; default: "+timeout.String())
+	durationVar(flags, &s.timeout, "session-timeout", timeout,
+		"`duration`: how long a lock outlives a dead holder, and how\nlong to try to connect; default: 10s, for run 20s")
+	flags.Var((*duration)(&s.timeout), "timeout", "") // the former name
 	s.security.define(flags)
 }
 
+// text is the list of servers as the user has given it.
+func (s *servers) text() string { return cmp.Or(s.addrs, os.Getenv("ZK_SERVERS"), defaultServer) }
+
 // ensemble returns the servers, and the path below which the locks are.
 func (s *servers) ensemble() (list []string, chroot string, err error) {
-	text := cmp.Or(s.addrs, os.Getenv("ZK_SERVERS"), defaultServer)
+	text := s.text()
 	if strings.Contains(text, "@") { // the part in front may be a password
 		return nil, "", errors.New("the list of servers has an @ in it: credentials belong into -auth-file")
 	}
@@ -51,7 +55,7 @@ func (s *servers) list() []string { list, _, _ := s.ensemble(); return list }
 // connect tries the servers for as long as a session would live.
 func (s *servers) connect(ctx context.Context) (*zklocks.Conn, error) {
 	if s.timeout <= 0 {
-		return nil, usage("-timeout %v: it must be positive", s.timeout)
+		return nil, usage("-session-timeout %v: it must be positive", s.timeout)
 	}
 	list, chroot, err := s.ensemble()
 	if err != nil {
@@ -92,13 +96,11 @@ func checkPath(args []string) (path string, rest []string, err error) {
 	switch {
 	case len(args) == 0:
 		return "", nil, usage("the path of the lock is missing")
-	case !strings.HasPrefix(args[0], "/"):
-		return "", nil, usage("%q is no path of a lock: it must begin with a slash", args[0])
-	case strings.HasSuffix(args[0], "/"):
-		return "", nil, usage("%q is no path of a lock: it must not end with a slash", args[0])
+	case args[0] != "" && !strings.HasPrefix(args[0], "/"):
+		return "", nil, usage("invalid lock path %q: it must begin with a slash", args[0])
 	}
 	if err := znode.ValidatePath(args[0]); err != nil {
-		return "", nil, usage("%w", err)
+		return "", nil, usage("invalid lock %w", err)
 	}
 	return args[0], args[1:], nil
 }

@@ -27,17 +27,17 @@ type devServer struct {
 
 func devCommand() *command {
 	c := newCommand("dev", "", "serve an in-memory ZooKeeper, to try things out, until ^C", `
+  zklock dev                                 on 127.0.0.1:2181, the default
+  zklock dev -port 0                         on a free port, which it prints
+  zklock dev -tick 100ms                     grants sessions of 200 ms, too
+
 Serves ZooKeeper's protocol from this process's memory, until ^C or SIGTERM. It
 needs neither Java nor a disk. It is not for production: there is one process,
-and what it knows is gone when it ends.
-
-  zklock dev                                        on 127.0.0.1:2181, which zklock uses by default
-  zklock dev -port 0                                on a free port, which it names
-  zklock dev -tick 100ms                            grants sessions of 200 ms, too
+and its data are gone when it ends.
 `)
 	d := &devServer{}
-	c.flags.StringVar(&d.host, "host", "127.0.0.1", "`address`: where to listen; default: 127.0.0.1, for this machine alone")
-	c.flags.IntVar(&d.port, "port", 2181, "`number`: of the port to listen on; 0: any free one; default: 2181")
+	c.flags.StringVar(&d.host, "host", "127.0.0.1", "`address`: to listen on; default: 127.0.0.1, for this machine")
+	c.flags.IntVar(&d.port, "port", 2181, "`number`: port to listen on; 0: any free one; default: 2181")
 	durationVar(c.flags, &d.tick, "tick", 2*time.Second,
 		"`duration`: of a tick; default: 2s. A session lasts for at least two,\nand ends up to one late")
 	c.run = func(args []string) error {

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"regexp"
 	"time"
 )
+
+// tooLong matches the durations that package time can read, and larger ones.
+var tooLong = regexp.MustCompile(`^([0-9.]+(h|m|s|ms))+$`)
 
 // duration is the value of a flag. The error for an invalid value shows a valid one, where that of
 // package flag says "parse error".
@@ -25,6 +30,9 @@ func (d *duration) Set(text string) error {
 	}
 	if _, err := time.ParseDuration(text + "s"); err == nil {
 		return fmt.Errorf("a duration has a unit, as in %q", text+"s")
+	}
+	if tooLong.MatchString(text) {
+		return errors.New("it is too long: the limit is 290 years, about 2540000h")
 	}
 	return fmt.Errorf("want a duration, such as %q or %q", "30s", "1m30s")
 }

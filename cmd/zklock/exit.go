@@ -11,6 +11,8 @@ import (
 // run commands: timeout(1) exits with 124 after its time limit, the shell with 126 and 127 for
 // commands that do not run.
 const (
+	exitFree      = 1 // of ls -status
+	exitAsked     = 119
 	exitBusy      = 120
 	exitLost      = 121
 	exitNoServer  = 122
@@ -21,6 +23,24 @@ const (
 	exitNotFound  = 127
 	exitSignalled = 128 // plus the signal's number
 )
+
+// exitCodes is the text of `zklock help exit`.
+const exitCodes = `Exit codes of zklock run: the command's own, 128 + n if signal n has ended it,
+and zklock's own, which come with a message that begins with "zklock:".
+
+  119  the command was ended because zklock ask asked for the lock
+  120  the lock is taken (-try)
+  121  the lock was lost: the command was ended, had ended, or was not started
+  122  no server answers
+  123  wrong usage
+  124  the lock was not free within -wait
+  125  any other failure
+  126  the command cannot be run
+  127  the command was not found
+
+The other commands exit with 0, 122, 123 or 125. ls -status exits with 0 if the
+lock is held, and with 1 if it is free.
+`
 
 // exit is an error with the code to exit with.
 type exit struct {

@@ -72,7 +72,7 @@ func overtakenWhileStopped(t *testing.T, c *realzk.Child, path string, group []i
 func TestAKilledGuardIsReplaced(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	c := start(t, "", "run", "-timeout", session.String(), path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)
+	c := start(t, "", "run", "-session-timeout", session.String(), path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)
 	zklock := c.Hears("parent")
 	group := pids(t, c)
 	killed := guardOf(t, zklock)
@@ -117,7 +117,7 @@ func TestNoDeadProcessesPileUp(t *testing.T) {
 func TestTheGuardOutlivesWhatEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	c := start(t, "", "run", "-timeout", session.String(), path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)
+	c := start(t, "", "run", "-session-timeout", session.String(), path, "--", "sh", "-c", "echo parent $PPID; "+stubborn)
 	zklock := c.Hears("parent")
 	group := pids(t, c)
 	guard := guardOf(t, zklock)

@@ -4,19 +4,19 @@ import (
 	"flag"
 	"fmt"
 	"strings"
+	"text/tabwriter"
 )
 
-// overview is the text of `zklock help`.
+// overview is the text of `zklock help`. It fits on a screen of 24 lines, as every help text does.
 func overview(all []*command) string {
 	var b strings.Builder
 	b.WriteString(`zklock runs a command while it holds a lock in ZooKeeper.
 
-  zklock run /jobs/nightly -- ./nightly.sh           one at a time, over all machines
-  zklock run -try /jobs/nightly -- ./nightly.sh      not at all if another one runs
+  zklock run /jobs/nightly -- ./nightly.sh           one at a time
+  zklock run -try /jobs/nightly -- ./nightly.sh      or not at all
   zklock run -permits 4 /jobs/backup -- ./backup.sh  four at a time
   zklock ls /jobs/nightly                            who runs, who waits
-  zklock ask /jobs/nightly                           ask the holder to give it up
-  zklock dev                                         a server in memory, to try all of this
+  zklock dev                                         a server to try it with
 
 Commands:
 `)
@@ -24,37 +24,102 @@ Commands:
 		fmt.Fprintf(&b, "  %-11s %s\n", c.name, c.short)
 	}
 	b.WriteString(`
-zklock COMMAND -help tells more.
-Where the servers are: -servers host:port,..., else ZK_SERVERS, else 127.0.0.1:2181.
+zklock help COMMAND     describes one of them
+zklock help connection  how to reach the servers; ZK_SERVERS names them
+zklock help exit        the exit codes
 `)
 	return b.String()
 }
 
-// help is the text of `zklock COMMAND -help`: what the command does, by example, and then the
-// flags.
-func (c *command) help() string {
-	var b strings.Builder
-	usage := strings.TrimSpace("zklock " + c.name + " [flags] " + c.args)
-	fmt.Fprintf(&b, "%s\n\n%s\n", usage, strings.TrimSpace(c.long))
-	first := true
-	c.flags.VisitAll(func(f *flag.Flag) {
-		if first {
-			b.WriteString("\nFlags:\n")
-			first = false
-		}
-		value, text := described(f)
-		name := strings.TrimSpace("-" + f.Name + " " + value)
-		fmt.Fprintf(&b, "  %-*s %s\n", flagWidth, name, strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", flagWidth+3)))
-	})
-	return b.String()
+// topics are the help texts that belong to no command.
+func topics(all []*command) map[string]func() string {
+	return map[string]func() string{
+		"connection": connection,
+		"exit":       func() string { return exitCodes },
+		"-man":       func() string { return man(all) },
+	}
 }
 
-// flagWidth is that of the longest flag with its value.
-const flagWidth = len("-kill-after duration")
+// help is the text of `zklock COMMAND -help`: what the command does, by example, and its flags.
+func (c *command) help() string {
+	text := c.usage() + "\n\n" + strings.Trim(c.long, "\n") + "\n"
+	if flags := flagLines(c.flags, func(f *flag.Flag) bool { return connectionFlags().Lookup(f.Name) == nil }); flags != "" {
+		text += "\n" + flags
+	}
+	if c.flags.Lookup("servers") != nil {
+		text += "\n-servers, -session-timeout, -tls and others: zklock help connection\n"
+	}
+	return text
+}
+
+func (c *command) usage() string {
+	flags := ""
+	visible(c.flags, func(*flag.Flag) { flags = " [flags]" })
+	return strings.TrimSpace("zklock " + c.name + flags + " " + c.args)
+}
+
+// flagLines returns the lines of a help text for some of the flags.
+func flagLines(flags *flag.FlagSet, include func(*flag.Flag) bool) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	visible(flags, func(f *flag.Flag) {
+		if include(f) {
+			value, text := described(f)
+			fmt.Fprintf(w, "  %s\t%s\n", strings.TrimSpace("-"+f.Name+" "+value), strings.ReplaceAll(text, "\n", "\n\t"))
+		}
+	})
+	_ = w.Flush()
+	return b.String()
+}
 
 // described returns the name of a flag's value, and the flag's purpose. The usage may begin with
 // the name of the value, quoted and with a colon, which is not repeated.
 func described(f *flag.Flag) (value, text string) {
 	value, text = flag.UnquoteUsage(f)
 	return value, strings.TrimPrefix(text, value+": ")
+}
+
+// connectionFlags are the flags of all commands that connect.
+func connectionFlags() *flag.FlagSet {
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	new(servers).define(flags, 0)
+	return flags
+}
+
+// connection is the text of `zklock help connection`.
+func connection() string {
+	return `How zklock reaches the servers. All commands that connect have these flags; a
+flag overrides the variable that it names.
+
+  export ZK_SERVERS=zk1:2181,zk2:2181,zk3:2181
+  zklock ls -servers zk1:2281/team1 -tls -auth-file /etc/zk/auth /jobs/nightly
+
+` + flagLines(connectionFlags(), func(*flag.Flag) bool { return true })
+}
+
+// man is the manual page that `zklock help -man` prints, for man(1).
+func man(all []*command) string {
+	var b strings.Builder
+	section := func(macro, name, text string) {
+		escape := strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace
+		fmt.Fprintf(&b, ".%s \"%s\"\n.nf\n", macro, escape(name))
+		for line := range strings.Lines(strings.TrimSpace(text)) {
+			b.WriteString(`\&` + escape(strings.TrimRight(line, "\n")) + "\n") // a line may begin with a dot
+		}
+		b.WriteString(".fi\n")
+	}
+	fmt.Fprintf(&b, ".TH ZKLOCK 1 \"\" \"zklock %s\"\n.SH NAME\nzklock \\- run a command while it holds a lock in ZooKeeper\n", release())
+	usages := ""
+	for _, c := range all {
+		usages += c.usage() + "\n"
+	}
+	section("SH", "SYNOPSIS", usages)
+	section("SH", "COMMANDS", "")
+	for _, c := range all {
+		_, text, _ := strings.Cut(c.help(), "\n")
+		section("SS", c.usage(), c.short+"\n"+text)
+	}
+	section("SH", "CONNECTION", connection())
+	section("SH", "EXIT STATUS", exitCodes)
+	return b.String()
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
@@ -26,7 +26,14 @@ type line struct {
 	Path    string   `json:"path"`
 	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; or with whose names, see look; mixed; empty if nothing is there
 	Permits int      `json:"permits,omitempty"` // of a semaphore
+	Missing bool     `json:"missing,omitempty"` // there is no such path
 	Members []member `json:"members"`           // in the order in which they came
+
+	below bool // there is something else below the path
+}
+
+func (l *line) held() bool {
+	return slices.ContainsFunc(l.Members, func(m member) bool { return m.Holding })
 }
 
 type member struct {
@@ -68,6 +75,10 @@ var kinds = map[observe.Kind]string{
 // others.
 func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	l := &line{Path: path, Members: []member{}}
+	at, err := read(ctx, conn, path)
+	if l.Missing = at.missing; at.missing || err != nil && !errors.Is(err, zk.ErrNoAuth) { // Queue says which right is missing
+		return l, err
+	}
 	for _, recipe := range []struct {
 		kind  string
 		queue func(context.Context) ([]zklocks.Member, error)
@@ -84,11 +95,10 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 		}
 		l.add(recipe.kind, queue)
 	}
-	permits, foreign, err := permits(ctx, conn, path)
-	if err != nil || foreign || permits == 0 && l.Kind != "" {
-		return l, err
+	if at.foreign || at.permits == 0 && l.Kind != "" {
+		return l, nil
 	}
-	if l.Permits = permits; permits > 0 && l.Kind == "" {
+	if l.Permits = at.permits; at.permits > 0 && l.Kind == "" {
 		l.Kind = "semaphore"
 	}
 	// Without a number there may be a semaphore of another library, which is an error, or one of
@@ -98,29 +108,44 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 		return nil, err
 	}
 	l.add("semaphore", queue)
+	l.below = l.Kind == "" && at.children > 0
 	return l, nil
 }
 
-// permits returns the number that a semaphore has stored at its path, 0 if there is none; foreign
-// are data that are no number.
-func permits(ctx context.Context, conn *zklocks.Conn, path string) (n int, foreign bool, err error) {
-	data, err := retried(ctx, func() ([]byte, error) {
-		data, _, err := conn.Client().Get(slot.Path(conn, path))
-		return data, err
+// stored is what the node at the path of a lock shows.
+type stored struct {
+	missing  bool  // there is no node
+	permits  int   // of a semaphore; 0: there is no number
+	foreign  bool  // its data are no number
+	version  int32 // of its data
+	children int32
+}
+
+func read(ctx context.Context, conn *zklocks.Conn, path string) (at stored, err error) {
+	type node struct {
+		data []byte
+		stat *zk.Stat
+	}
+	n, err := retried(ctx, func() (node, error) {
+		data, stat, err := conn.Client().Get(conn.Path(path))
+		return node{data, stat}, err
 	})
 	switch {
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		return 0, false, err
-	case err != nil && err != zk.ErrNoNode:
-		return 0, false, fmt.Errorf("%s: %w", path, err)
-	case len(data) == 0:
-		return 0, false, nil
+		return at, err
+	case err == zk.ErrNoNode:
+		return stored{missing: true}, nil
+	case err != nil:
+		return at, fmt.Errorf("%s: %w", path, err)
 	}
-	n, err = strconv.Atoi(string(data))
-	if err != nil || n < 1 {
-		return 0, true, nil
+	at.version, at.children = n.stat.Version, n.stat.NumChildren
+	if len(n.data) > 0 {
+		at.permits, err = strconv.Atoi(string(n.data))
+		if at.foreign = err != nil || at.permits < 1; at.foreign {
+			at.permits = 0
+		}
 	}
-	return n, false, nil
+	return at, nil
 }
 
 // retried makes a call of the client until a server answers or ctx ends. The client's calls wait

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,13 +15,15 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // observer is the common part of `ls` and `watch`.
 type observer struct {
 	servers
-	json bool
-	path string
+	json    bool
+	path    string
+	skipped bool // walk has left out a path
 }
 
 func (o *observer) define(c *command) {
@@ -31,28 +34,31 @@ func (o *observer) define(c *command) {
 func (o *observer) read(args []string) (err error) {
 	var rest []string
 	if o.path, rest, err = checkPath(args); err == nil && len(rest) > 0 {
-		err = usage("%q is one argument too many: flags come before the path", rest[0])
+		err = usage("%q is one argument too many", rest[0])
 	}
 	return err
 }
 
 func listCommand() *command {
 	c := newCommand("ls", "/path", "show who holds a lock and who waits", `
-Shows who holds the lock at a path and who waits for it, in the order in which
-they came; for all kinds of lock, of this tool and of any other program. Of
-another library's semaphore it says whose that is.
-
-  zklock ls /jobs/nightly
+  zklock ls /jobs/nightly                           one lock
+  zklock ls -r /jobs                                all locks below a path
+  zklock ls -status /jobs/nightly >/dev/null && echo running
   zklock ls -json /jobs/nightly | jq -r '.members[] | select(.holding).data'
 
-FOR is how long ago the member queued. TOKEN is the fencing token. DATA is what
--data or the program says; zklock's own default names host, pid and command. A
-holder that Curator's Revoker has asked to release has no data left.
+Shows the holders and waiters in the order in which they came, of all kinds of
+lock, of this tool and of any other program. FOR is how long ago the member
+queued. TOKEN is the fencing token. DATA is what -data or the program says; the
+default of zklock run names host, pid and command.
 `)
 	o := &observer{}
 	o.define(c)
+	below := c.flags.Bool("r", false, "list all locks in use at or below the path, a line each")
+	status := c.flags.Bool("status", false, "exit with 0 if the lock is held, with 1 if it is free")
 	c.run = func(args []string) error {
-		if err := o.read(args); err != nil {
+		if *below && len(args) == 1 && args[0] == "/" {
+			o.path = "/" // no path of a lock, but of all
+		} else if err := o.read(args); err != nil {
 			return err
 		}
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,19 +68,89 @@ holder that Curator's Revoker has asked to release has no data left.
 			return err
 		}
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(ctx, o.timeout)
-		defer cancel()
-		l, err := o.look(ctx, conn)
-		if err == nil {
-			fmt.Print(o.show(l))
+		held, found := false, false
+		show := func(l *line) {
+			held, found = held || l.held(), true
+			if *below && !o.json {
+				fmt.Println(l.Path + ": " + l.summary())
+			} else {
+				fmt.Print(o.show(l))
+			}
+		}
+		if *below {
+			if err = o.walk(ctx, conn, o.path, show); err == nil && !found && !o.json {
+				fmt.Printf("%s: no lock is in use at or below this path\n", o.path)
+			}
+		} else {
+			var l *line
+			if l, err = o.look(ctx, conn, o.path); err == nil {
+				show(l)
+			}
+		}
+		switch {
+		case err == nil && o.skipped:
+			return fail(exitFailed, "%s: the list is not complete", o.path)
+		case err == nil && *status && !held:
+			return exit{code: exitFree}
 		}
 		return err
 	}
 	return c
 }
 
-func (o *observer) look(ctx context.Context, conn *zklocks.Conn) (*line, error) {
-	l, err := look(ctx, conn, o.path)
+// walk calls found with each lock in use at or below a path. It skips what it may not read.
+func (o *observer) walk(ctx context.Context, conn *zklocks.Conn, path string, found func(*line)) error {
+	limited, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	children, err := retried(limited, func() ([]string, error) {
+		children, _, err := conn.Client().Children(conn.Path(path))
+		return children, err
+	})
+	switch {
+	case err == zk.ErrNoNode && path == o.path:
+		found(&line{Path: path, Missing: true, Members: []member{}})
+		return nil
+	case err == zk.ErrNoNode: // it has just gone
+		return nil
+	case err != nil:
+		return o.skip(o.late(fmt.Errorf("%s: %w", path, err)))
+	}
+	slices.Sort(children)
+	isMember := func(name string) bool { _, is := znode.Parse(name, znode.Locks...); return is }
+	if slices.ContainsFunc(children, isMember) || slices.Contains(children, "queue") && path != "/" {
+		if l, err := o.look(ctx, conn, path); err == nil && l.Kind != "" {
+			found(l)
+		} else if err := o.skip(err); err != nil {
+			return err
+		}
+	}
+	for _, name := range children {
+		below := strings.TrimSuffix(path, "/") + "/" + name
+		if isMember(name) || conn.Path(below) == "/zookeeper" {
+			continue
+		}
+		if err := o.walk(ctx, conn, below, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip reports the error of one path of several, and returns it if there is no use in going on.
+func (o *observer) skip(err error) error {
+	if err == nil || unanswered(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	o.skipped = true
+	say("%v", err)
+	return nil
+}
+
+// look is bounded by the session timeout.
+func (o *observer) look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	l, err := look(ctx, conn, path)
 	return l, o.late(err)
 }
 
@@ -82,7 +158,7 @@ func (s *servers) refused() error {
 	return fail(exitFailed, "%s: the servers refuse the credentials", strings.Join(s.list(), ", "))
 }
 
-// late says what it means that -timeout is over.
+// late says what it means that -session-timeout is over.
 func (s *servers) late(err error) error {
 	if errors.Is(err, zk.ErrAuthFailed) {
 		return s.refused()

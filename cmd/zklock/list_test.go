@@ -24,7 +24,7 @@ import (
 func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	t.Parallel()
 	root := test.Path(t)
-	if got := start(t, "", "ls", root).Hears(root + ":"); got != "no holder, no waiter" {
+	if got := start(t, "", "ls", root).Hears(root + ":"); got != "there is no such path" {
 		t.Errorf("of a path that does not exist: %q", got)
 	}
 
@@ -136,9 +136,108 @@ func TestLsRefusesTheSemaphoreOfAnother(t *testing.T) {
 	ends(t, start(t, "", "ls", root+"/kazoo"), exitFailed, "a semaphore of kazoo's")
 	ends(t, start(t, "", "break", "-yes", root+"/curator"), exitFailed, "a semaphore of Curator's")
 	for _, path := range []string{root + "/alike", root + "/other"} {
-		if got := start(t, "", "ls", path).Hears(path + ":"); got != "no holder, no waiter" {
+		if got := start(t, "", "ls", path).Hears(path + ":"); !strings.HasPrefix(got, "no holder, no waiter") {
 			t.Errorf("of %s, which is no semaphore: %q", path, got)
 		}
+	}
+}
+
+// All locks below a path are found, of all kinds and also those below another lock.
+func TestLsFindsTheLocksBelowAPath(t *testing.T) {
+	t.Parallel()
+	root := test.Path(t)
+	nobody := start(t, "", "ls", "-r", root)
+	if got := nobody.Hears(root + ":"); got != "there is no such path" {
+		t.Errorf("where nothing is: %q", got)
+	}
+	ends(t, nobody, 0)
+
+	a := holder(t, root+"/b/nightly")
+	w := start(t, "", "run", root+"/b/nightly", "--", "true")
+	inLine(t, root+"/b/nightly", 2)
+	b := holder(t, "-permits", "3", root+"/b/nightly/backup")
+	h := held(t, reentrant.New(conn(t), root+"/a"))
+	witness := realzk.Connect(t, quiet, realzk.Some(t)...)
+	for path, data := range map[string]string{root + "/queue": "", root + "/config": "7"} {
+		if _, err := witness.Create(path, []byte(data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		root + "/a: reentrant, 1 holding, 0 waiting",
+		root + "/b/nightly: rwlock, 1 holding, 1 waiting",
+		root + "/b/nightly/backup: semaphore, 1 of 3 permits in use, 1 holding, 0 waiting", "",
+	}
+	if code, text := printsAt(t, "", "ls", "-r", root); code != 0 || text != strings.Join(want, "\n") {
+		t.Errorf("code %d:\n%s", code, text)
+	}
+	servers := strings.Join(realzk.Some(t), ",") + root
+	if code, text := printsAt(t, servers, "ls", "-r", "/"); code != 0 || text != strings.ReplaceAll(strings.Join(want, "\n"), root, "") {
+		t.Errorf("of all below the path behind the servers, code %d:\n%s", code, text)
+	}
+	code, text := printsAt(t, "", "ls", "-json", "-r", root)
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	var l line
+	if code != 0 || len(lines) != 3 || json.Unmarshal([]byte(lines[1]), &l) != nil || l.Path != root+"/b/nightly" || len(l.Members) != 2 {
+		t.Errorf("as JSON, code %d:\n%s", code, text)
+	}
+	if got := start(t, "", "ls", root).Hears(root + ":"); got != "no holder, no waiter; zklock ls -r lists the locks below it" {
+		t.Errorf("ls without -r: %q", got)
+	}
+
+	// What this client may not read is left out, and the exit code says so.
+	secret := root + "/b/secret"
+	if _, err := witness.Create(secret, nil, 0, zk.DigestACL(zk.PermAll, "ann", password)); err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, "", "ls", "-r", root)
+	c.Hears(root + "/b/nightly/backup:")
+	ends(t, c, exitFailed, secret+": zk: not authenticated", "the list is not complete")
+
+	given(t, h)
+	finish(t, a)
+	ends(t, w, 0)
+	finish(t, b)
+	if code, text := printsAt(t, "", "ls", "-r", root+"/a"); code != 0 || !strings.Contains(text, "no lock is in use at or below this path") && !strings.Contains(text, "no such path") {
+		t.Errorf("of a free lock, code %d:\n%s", code, text)
+	}
+	for _, path := range []string{secret, root + "/queue", root + "/config"} {
+		_ = witness.Delete(path, -1)
+	}
+}
+
+// printsAt runs zklock to its end, and returns its exit code and what it has printed.
+func printsAt(t *testing.T, servers string, args ...string) (code int, text string) {
+	t.Helper()
+	cmd := zklockCommand(t, servers, args...)
+	out, err := cmd.CombinedOutput()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
+// With -status the exit code says whether the lock is held.
+func TestLsByExitCode(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	status := func(want int, args ...string) {
+		t.Helper()
+		if code, text := printsAt(t, "", append([]string{"ls", "-status"}, args...)...); code != want || !strings.Contains(text, path) {
+			t.Errorf("%q: exit code %d, want %d:\n%s", args, code, want, text)
+		}
+	}
+	status(exitFree, path)
+	h := holder(t, path)
+	status(0, path)
+	status(0, "-json", path)
+	status(0, "-r", path)
+	ends(t, start(t, "", "ls", path, "-status"), 0)
+	finish(t, h)
+	status(exitFree, path)
+	status(exitFree, "-json", path)
+	if code, _ := printsAt(t, "", "ls", path); code != 0 {
+		t.Errorf("without -status: exit code %d", code)
 	}
 }
 
@@ -235,7 +334,7 @@ func TestWatchLooksAgainAfterAnOutage(t *testing.T) {
 	a := start(t, addr, command...)
 	a.Hears("pid")
 	b := start(t, addr, command...)
-	w := start(t, p.Addr(), "watch", "-timeout", "3s", path)
+	w := start(t, p.Addr(), "watch", "-session-timeout", "3s", path)
 	shows(t, w, path, "rwlock, 1 holding, 1 waiting")
 	time.Sleep(time.Second) // real: until all is told that has happened
 	lost := p.Where(func(r proxy.Request) bool { return r.Is(proxy.ListOp) && !r.Watch }, 1, proxy.LoseRequest)

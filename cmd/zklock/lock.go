@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
@@ -44,10 +45,11 @@ func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, 
 		return semaphore.New(conn, l.path, l.permits, data, taken).Locker(1), nil
 	}
 	// A lock overwrites the number that a semaphore has stored at its path.
-	if n, _, err := permits(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
+	if at, err := read(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
 		return nil, err
-	} else if n > 0 {
-		return nil, fail(exitFailed, "%s is a semaphore: say -permits %d, or take another path", l.path, n)
+	} else if at.permits > 0 {
+		err := fmt.Errorf("%s is a semaphore: say -permits %d, or take another path", l.path, at.permits)
+		return nil, exit{exitFailed, err, fmt.Sprintf("zklock resize %s none makes it a lock", l.path)}
 	}
 	m := rwlock.New(conn, l.path, data, taken)
 	if l.shared {

@@ -151,7 +151,7 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 			}
 			p := proxy.For(t, addr)
 			path := test.Path(t)
-			args := append([]string{"run", "-timeout", session.String()}, tc.args...)
+			args := append([]string{"run", "-session-timeout", session.String()}, tc.args...)
 			c := start(t, p.Addr(), append(args, path, "--", "sh", "-c", stubborn)...)
 			group := pids(t, c)
 			granted := next(t, path, addr, group)
@@ -172,7 +172,7 @@ func TestTheCommandIsDeadBeforeTheNextHolds(t *testing.T) {
 func TestTheGuardsEndIsALoss(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	c := start(t, "", "run", "-timeout", session.String(), path, "--", "sh", "-c", "kill -STOP $PPID; "+stubborn)
+	c := start(t, "", "run", "-session-timeout", session.String(), path, "--", "sh", "-c", "kill -STOP $PPID; "+stubborn)
 	group := pids(t, c)
 	dead := diedAt(group)
 	test.Within(t, soon, "the command is dead", func() { <-dead })
@@ -204,7 +204,7 @@ func TestACommandWhoseLockIsGoneIsKilledAtOnce(t *testing.T) {
 			t.Parallel()
 			p := proxy.For(t, realzk.Some(t)[0])
 			path := test.Path(t)
-			c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "sh", "-c", stubborn)
+			c := start(t, p.Addr(), "run", "-session-timeout", "1m", path, "--", "sh", "-c", stubborn)
 			group := pids(t, c)
 			test.Eventually(t, soon, "its node is watched", func() bool { return p.Seen(proxy.ReadOp) > 0 })
 			do(t, p, path)
@@ -224,7 +224,7 @@ func TestACommandThatListensMayTidyUp(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
 	path := test.Path(t)
-	c := start(t, p.Addr(), "run", "-timeout", session.String(), path, "--",
+	c := start(t, p.Addr(), "run", "-session-timeout", session.String(), path, "--",
 		"sh", "-c", handles(syscall.SIGTERM, "echo tidy up; exit 0"))
 	c.Hears("ready")
 	p.Mute()
@@ -244,7 +244,7 @@ func TestALossThatIsFoundOutAtTheEnd(t *testing.T) {
 	p := proxy.For(t, addr)
 	path := test.Path(t)
 	watches := p.Next(proxy.ReadOp, proxy.HoldRequest) // first the path, which may be a semaphore's
-	c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "sh", "-c", "echo pids $$; read line")
+	c := start(t, p.Addr(), "run", "-session-timeout", "1m", path, "--", "sh", "-c", "echo pids $$; read line")
 	test.Within(t, soon, "it looks at the path", func() { <-watches.Fired() })
 	held := p.Where(func(r proxy.Request) bool {
 		return r.Is(proxy.ReadOp) && len(r.Paths) > 0 && strings.HasPrefix(r.Paths[0], path+"/")
@@ -330,7 +330,7 @@ func TestWhatTheCommandLeavesBehindIsEnded(t *testing.T) {
 func TestWhatGetsNoTimeToEndInIsKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	c := start(t, "", "run", "-timeout", "1m", "-kill-after", "0", path, "--",
+	c := start(t, "", "run", "-session-timeout", "1m", "-kill-after", "0", path, "--",
 		"sh", "-c", `trap "" TERM; sleep 1000 & echo pids $$ $!; exit 5`)
 	group := pids(t, c)
 	began := time.Now()

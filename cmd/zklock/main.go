@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 )
 
 // The system kills a child with the *thread* that has started it, see diesWithUs. The main thread
@@ -36,14 +37,44 @@ type command struct {
 	name  string
 	args  string // behind the flags
 	short string
-	long  string
+	long  string // examples, then notes
 	flags *flag.FlagSet
 	run   func(args []string) error
 }
 
-// The standard library's flags are enough: they are long with a single dash, and end at the first
-// argument that is none, which is the path. A library for commands would be larger than what it
-// saves here.
+// parse reads the flags and returns the other arguments. Flags may also follow the path, up to the
+// command that `run` starts.
+func (c *command) parse(args []string) (words []string, err error) {
+	for {
+		if err := c.flags.Parse(args); err != nil {
+			return nil, err
+		}
+		rest := c.flags.Args()
+		n := len(args) - len(rest)
+		dashes := n > 0 && args[n-1] == "--"
+		switch {
+		case len(rest) == 0:
+			return words, nil
+		case dashes && c.name == "run" && words == nil && !strings.HasPrefix(rest[0], "/"):
+			return nil, nil // a command without a path
+		case dashes, c.name == "run" && words != nil:
+			return append(words, rest...), nil
+		}
+		words, args = append(words, rest[0]), rest[1:]
+	}
+}
+
+// visible calls f with each flag that is not just an old name of another one.
+func visible(flags *flag.FlagSet, f func(*flag.Flag)) {
+	flags.VisitAll(func(flag *flag.Flag) {
+		if flag.Usage != "" {
+			f(flag)
+		}
+	})
+}
+
+// The standard library's flags are enough: they are long with a single dash. A library for commands
+// would be larger than what it saves here.
 func newCommand(name, args, short, long string) *command {
 	c := &command{name: name, args: args, short: short, long: long, flags: flag.NewFlagSet(name, flag.ContinueOnError)}
 	c.flags.SetOutput(discard{})
@@ -57,7 +88,7 @@ func (c *command) given(name string) (given bool) {
 }
 
 func commands() []*command {
-	return []*command{runCommand(), listCommand(), watchCommand(), askCommand(), breakCommand(), devCommand(), completionCommand(), versionCommand()}
+	return []*command{runCommand(), listCommand(), watchCommand(), askCommand(), breakCommand(), resizeCommand(), devCommand(), completionCommand(), versionCommand()}
 }
 
 func zklock(args []string) int {
@@ -75,13 +106,17 @@ func zklock(args []string) int {
 			fmt.Print(overview(all))
 			return 0
 		}
+		if text, ok := topics(all)[args[0]]; ok {
+			fmt.Print(text())
+			return 0
+		}
 		name, args = args[0], []string{"-help"}
 	}
 	for _, c := range all {
 		if c.name != name {
 			continue
 		}
-		err := c.flags.Parse(args)
+		words, err := c.parse(args)
 		switch {
 		case errors.Is(err, flag.ErrHelp):
 			fmt.Print(c.help())
@@ -89,7 +124,7 @@ func zklock(args []string) int {
 		case err != nil:
 			err = usage("%w", err)
 		default:
-			err = c.run(c.flags.Args())
+			err = c.run(words)
 		}
 		return report(c, err)
 	}

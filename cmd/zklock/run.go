@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/semaphore"
 )
 
 // order holds the arguments of `zklock run`.
@@ -20,7 +23,8 @@ type order struct {
 	servers
 	lock
 	wait      time.Duration
-	quiet     bool          // when another process has the lock
+	quiet     bool // when another process has the lock
+	ignoreAsk bool
 	killAfter time.Duration // quarter: what the user has not set
 	argv      []string
 }
@@ -30,40 +34,27 @@ const quarter time.Duration = -1
 
 func runCommand() *command {
 	c := newCommand("run", "/path -- command [arguments]", "hold a lock while a command runs", `
-Waits for the lock, runs the command, gives the lock back, and exits with the
-command's code. The lock is a path in ZooKeeper, which is made when needed.
-
   zklock run /jobs/nightly -- ./nightly.sh            wait, however long
   zklock run -try /jobs/nightly -- ./nightly.sh       or do not wait
-  zklock run -wait 30s /jobs/nightly -- ./nightly.sh  or not for long
-  zklock run -shared /data/index -- ./search.sh       beside others with -shared
+  zklock run -shared /data/index -- ./search.sh       at the same time as others
   zklock run -permits 4 /jobs/backup -- ./backup.sh   up to four at a time
   zklock run /jobs/nightly -- sh -c 'a | b'           a pipe needs a shell
 
-The command finds ZKLOCK_PATH and ZKLOCK_TOKEN in its environment. The token is
-a number that is larger for each next holder: hand it to your store with each
-write, and have the store refuse smaller ones than it has seen. (It does not tell
-holders apart that run side by side.)
-
-When the lock is about to be lost, the command's process group gets SIGTERM, and
-SIGKILL after -kill-after, before another process can have the lock.
-
-Exit codes: the command's own, or 128 + n if signal n has ended it, and
-  120  busy (-try)                 124  not free within -wait
-  121  the lock was lost           125  any other failure
-  122  no server answers           126  the command cannot be run
-  123  wrong usage                 127  the command was not found
+The command gets ZKLOCK_PATH, and ZKLOCK_TOKEN, the fencing token. When the lock
+is about to be lost, or is asked for, all of its process group gets SIGTERM, and
+later SIGKILL. The exit code is the command's, or one of zklock help exit.
 `)
 	o := &order{}
 	c.flags.BoolVar(&o.shared, "shared", false, "hold the lock together with others that say -shared")
-	c.flags.IntVar(&o.permits, "permits", 0, "let `n` run at a time; all who use the path say the same n")
+	c.flags.IntVar(&o.permits, "permits", 0, "let `n` run at a time; all must say the same n")
 	c.flags.BoolVar(&o.try, "try", false, "do not wait: exit with 120 if the lock is taken")
-	c.flags.BoolVar(&o.quiet, "quiet", false, "say nothing if the lock is taken: the exit code tells")
-	durationVar(c.flags, &o.wait, "wait", 0, "`duration`: how long to wait before exiting with 124; default: forever")
-	data := c.flags.String("data", "", "`text`: what zklock ls shows, to all; default: host, pid, command")
+	c.flags.BoolVar(&o.quiet, "quiet", false, "print nothing about a lock that is taken")
+	c.flags.BoolVar(&o.ignoreAsk, "ignore-ask", false, "do not end the command when the lock is asked for")
+	durationVar(c.flags, &o.wait, "wait", 0, "`duration`: wait so long, then exit with 124; default: forever")
+	data := c.flags.String("data", "", "`text`: what zklock ls shows; default: host, pid, command")
 	o.define(c.flags, 20*time.Second)
 	durationVar(c.flags, &o.killAfter, "kill-after", quarter,
-		"`duration`: from SIGTERM to SIGKILL when the lock is lost; at most, and\nby default, a quarter of the session timeout")
+		"`duration`: from SIGTERM to SIGKILL; default: session timeout / 4")
 	c.run = func(args []string) error {
 		o.data = []byte(*data)
 		if err := o.read(args, c); err != nil {
@@ -83,8 +74,6 @@ func (o *order) read(args []string, c *command) (err error) {
 	}
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
-	} else if len(args) > 0 && strings.HasPrefix(args[0], "-") {
-		return usage("%s stands behind the path: flags come before it, a command behind --", args[0])
 	}
 	switch o.argv = args; {
 	case len(args) == 0:
@@ -99,11 +88,13 @@ func (o *order) read(args []string, c *command) (err error) {
 		return usage("-try and -wait do not go together")
 	case o.wait < 0 || o.wait == 0 && c.given("wait"):
 		return usage("-wait %v: it must be positive; -try does not wait", o.wait)
+	case os.Getenv("ZKLOCK_PATH") == o.path && os.Getenv("ZKLOCK_SERVERS") == o.text():
+		return usage("%s is held by the zklock run that this one runs under (ZKLOCK_PATH): it would wait for itself", o.path)
 	case !c.given("kill-after"):
 	case o.killAfter < 0:
 		return usage("-kill-after %v is negative", o.killAfter)
 	case o.killAfter > o.timeout/4:
-		return usage("-kill-after %v is more than a quarter of -timeout %v: make that longer", o.killAfter, o.timeout)
+		return usage("-kill-after %v is more than a quarter of -session-timeout %v: make that longer", o.killAfter, o.timeout)
 	}
 	return nil
 }
@@ -177,7 +168,9 @@ func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, er
 		ctx, cancel = context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 	}
+	stop := o.sayWhatItWaitsFor(ctx, conn)
 	h, err := o.take(ctx, conn)
+	stop()
 	var signalled exit
 	switch {
 	case err == nil:
@@ -190,6 +183,8 @@ func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, er
 		return nil, fail(exitBusy, "%s is taken", o.path)
 	case errors.Is(err, zk.ErrAuthFailed):
 		return nil, o.refused()
+	case errors.Is(err, semaphore.ErrMismatch):
+		return nil, exit{exitFailed, err, o.resizing(ctx, conn)}
 	case errors.Is(err, context.DeadlineExceeded) && (!o.queued.Load() || conn.Client().State() != zk.StateHasSession):
 		return nil, fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
 	case o.quiet && errors.Is(err, context.DeadlineExceeded):
@@ -198,6 +193,47 @@ func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, er
 		return nil, fail(exitTimeout, "%s was not free within %v", o.path, o.wait)
 	}
 	return nil, err
+}
+
+// resizing is the hint for a number of permits that is not the stored one.
+func (o *order) resizing(ctx context.Context, conn *zklocks.Conn) string {
+	if at, err := read(ctx, conn, o.path); err != nil || at.permits == 0 {
+		return ""
+	}
+	return fmt.Sprintf("zklock resize %s %d stores that number", o.path, o.permits)
+}
+
+// patience is how long run waits before it says so.
+const patience = 2 * time.Second
+
+// sayWhatItWaitsFor prints, after a while, that the lock is held, and by whom. stop ends that.
+func (o *order) sayWhatItWaitsFor(ctx context.Context, conn *zklocks.Conn) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	said := make(chan struct{})
+	go func() {
+		defer close(said)
+		select {
+		case <-time.After(patience):
+		case <-ctx.Done():
+		}
+		if o.quiet || o.try || ctx.Err() != nil {
+			return
+		}
+		limited, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		l, err := look(limited, conn, o.path)
+		switch {
+		case ctx.Err() != nil: // it waits no more
+		case limited.Err() != nil:
+			say("waiting for %s: no server answers", o.path)
+		case err != nil || len(l.Members) == 0 || !l.Members[0].Holding:
+			say("waiting for %s", o.path)
+		default:
+			m := l.Members[0]
+			say("waiting for %s, held for %v by %s", o.path, age(time.Since(m.Since)), cmp.Or(printable(m.Data), "session "+m.Session))
+		}
+	}()
+	return func() { cancel(); <-said }
 }
 
 // release releases the lock, and returns an error if it was lost before. If no server answers it
@@ -209,8 +245,11 @@ func (o *order) release(conn *zklocks.Conn, h *zklocks.Hold) (lost error) {
 	if errors.Is(err, zklocks.ErrLost) {
 		return err
 	}
-	if err != nil {
-		say("giving %s back: %v", o.path, err)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded): // the library's text promises to go on
+		say("%s was not released, as no server answered: the next holder gets it when the session ends", o.path)
+	case err != nil:
+		say("%v", err)
 	}
 	return nil
 }

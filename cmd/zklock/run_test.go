@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -22,6 +25,9 @@ func TestTheExitCodeIsTheCommands(t *testing.T) {
 	ends(t, start(t, "", "run", path, "--", "sh", "-c", "kill -9 $$"), killedBy(syscall.SIGKILL))
 	ends(t, start(t, "", "run", path, "--", "/no/such/command"), exitNotFound, "/no/such/command: not found")
 	ends(t, start(t, "", "run", path, "--", "no-such-command"), exitNotFound, "no-such-command: not found")
+	bare := zklockCommand(t, "", "run", path, "--", "no-such-command")
+	bare.Env = append(bare.Env, "PATH=")
+	ends(t, realzk.StartProgram(t, bare), exitNotFound, "no-such-command: not found, as PATH is empty")
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("no program"), 0o600); err != nil {
 		t.Fatal(err)
@@ -81,30 +87,39 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 	}{
 		{"path of the lock is missing", []string{"run"}},
-		{"must begin with a slash", []string{"run", "jobs", "--", "true"}},
-		{"must not end with a slash", []string{"run", "/jobs/", "--", "true"}},
+		{`invalid lock path "jobs": it must begin with a slash`, []string{"run", "jobs", "--", "true"}},
+		{`invalid lock path "/jobs/" ends with a slash`, []string{"run", "/jobs/", "--", "true"}},
+		{"invalid lock path is the root", []string{"run", "/", "--", "true"}},
+		{"path of the lock is missing", []string{"run", "--", "true"}},
+		{"path of the lock is missing", []string{"run", "-try", "--", "true", "/jobs"}},
 		{"has an empty part", []string{"run", "/jobs//nightly", "--", "true"}},
 		{"has a relative part", []string{"ls", "/jobs/../nightly"}},
 		{"the command is missing", []string{"run", "/jobs"}},
 		{"the command is missing", []string{"run", "/jobs", "--"}},
-		{"flags come before it", []string{"run", "/jobs", "-try", "--", "true"}},
+		{"one argument too many", []string{"ls", "/jobs", "/other"}},
+		{"no-such-flag", []string{"run", "/jobs", "-no-such-flag", "--", "true"}},
 		{"-permits 0", []string{"run", "-permits", "0", "/jobs", "--", "true"}},
 		{"do not go together", []string{"run", "-permits", "2", "-shared", "/jobs", "--", "true"}},
 		{"do not go together", []string{"run", "-try", "-wait", "1s", "/jobs", "--", "true"}},
 		{"-data __REVOKE__", []string{"run", "-data", "__REVOKE__", "/jobs", "--", "true"}},
 		{"-wait 0s", []string{"run", "-wait", "0", "/jobs", "--", "true"}},
-		{"-kill-after", []string{"run", "-kill-after", "10s", "-timeout", "20s", "/jobs", "--", "true"}},
-		{"has granted", []string{"run", "-kill-after", "1h", "-timeout", "4h", "/jobs", "--", "true"}},
+		{"-kill-after", []string{"run", "-kill-after", "10s", "-session-timeout", "20s", "/jobs", "--", "true"}},
+		{"has granted", []string{"run", "-kill-after", "1h", "-session-timeout", "4h", "/jobs", "--", "true"}},
 		{"-token 0: a token is 1 or more", []string{"break", "-yes", "-token", "0", "/jobs"}},
 		{"-token -1: a token is 1 or more", []string{"ask", "-token", "-1", "/jobs"}},
-		{"-timeout 0s", []string{"run", "-timeout", "0", "/jobs", "--", "true"}},
+		{"-session-timeout 0s", []string{"run", "-session-timeout", "0", "/jobs", "--", "true"}},
 		{`"30" for flag -wait: a duration has a unit, as in "30s"`, []string{"run", "-wait", "30", "/jobs", "--", "true"}},
-		{`"1m30" for flag -timeout: a duration has a unit, as in "1m30s"`, []string{"ls", "-timeout", "1m30", "/jobs"}},
+		{`"1m30" for flag -session-timeout: a duration has a unit, as in "1m30s"`, []string{"ls", "-session-timeout", "1m30", "/jobs"}},
+		{`"99999999h" for flag -wait: it is too long`, []string{"run", "-wait", "99999999h", "/jobs", "--", "true"}},
 		{`"soon" for flag -kill-after: want a duration, such as "30s"`, []string{"run", "-kill-after", "soon", "/jobs", "--", "true"}},
 		{`"2" for flag -tick: a duration has a unit, as in "2s"`, []string{"dev", "-tick", "2"}},
 		{"no-such-flag", []string{"run", "-no-such-flag", "/jobs", "--", "true"}},
 		{"-servers: it is empty", []string{"break", "-yes", "-servers", "", "/jobs"}},
 		{"no-such-port", []string{"run", "-servers", "zk1:no-such-port", "/jobs", "--", "true"}},
+		{"number of permits is missing", []string{"resize", "/jobs"}},
+		{`invalid number of permits "0": want 1 or more, or none`, []string{"resize", "/jobs", "0"}},
+		{"one argument too many", []string{"resize", "/jobs", "1", "2"}},
+		{"path of the lock is missing", []string{"resize"}},
 		{"no command \"walk\"", []string{"walk"}},
 		{"zklock run /jobs/nightly", nil},
 	} {
@@ -174,6 +189,118 @@ func TestPermits(t *testing.T) {
 }
 
 // A mistaken -permits beside a lock is refused, and leaves nothing that stops those who say none.
+// The number of permits is changed and removed, and both messages about another number say how.
+func TestResize(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	ends(t, start(t, "", "resize", path, "3"), exitFailed, path+" is not a semaphore")
+	a := holder(t, "-permits", "1", path)
+	b := start(t, "", "run", "-permits", "1", path, "--", "sh", "-c", "echo runs; read line")
+	inLine(t, path+"/queue", 2)
+	ends(t, start(t, "", "run", path, "--", "true"), exitFailed, "is a semaphore: say -permits 1", "zklock resize "+path+" none")
+	ends(t, start(t, "", "run", "-permits", "3", path, "--", "true"), exitFailed, "has 1 permits, not 3", "zklock resize "+path+" 3")
+
+	if code, text := printsAt(t, "", "resize", path, "3"); code != 0 || text != path+": 3 permits, 1 before\n" {
+		t.Errorf("code %d: %s", code, text)
+	}
+	b.Hears("runs") // the waiter follows
+	ends(t, start(t, "", "run", "-permits", "1", path, "--", "true"), exitFailed, "has 3 permits, not 1")
+	ends(t, start(t, "", "run", "-permits", "3", "-try", path, "--", "true"), 0)
+
+	ends(t, start(t, "", "resize", path, "none"), exitFailed, path+": permits are held or waited for")
+	inLine(t, path+"/queue", 2)
+	finish(t, a)
+	finish(t, b)
+	if code, text := printsAt(t, "", "resize", path, "none"); code != 0 || text != path+": no number of permits, 3 before\n" {
+		t.Errorf("code %d: %s", code, text)
+	}
+	if there, _, err := realzk.Connect(t, quiet, realzk.Some(t)...).Exists(path); there || err != nil {
+		t.Errorf("the node is there: %v, %v", there, err)
+	}
+	ends(t, start(t, "", "run", path, "--", "true"), 0)
+	free(t, path)
+}
+
+// The answer to the request that removes the number is lost, or the queue's directory is gone.
+func TestResizeToNoneTwice(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		p := proxy.For(t, realzk.Some(t)[0])
+		path := test.Path(t)
+		ends(t, start(t, "", "run", "-permits", "2", path+"/a", "--", "true"), 0)
+		below := holder(t, path+"/a/b") // and the node stays for another lock
+		if gone {
+			_ = realzk.Connect(t, quiet, realzk.Some(t)...).Delete(path+"/a/queue", -1)
+		} else {
+			p.Where(func(r proxy.Request) bool { return slices.Contains(r.Paths, path+"/a/queue") && r.Is(proxy.DeleteOp) }, 1, proxy.CutAfterCommit)
+		}
+		ends(t, start(t, p.Addr(), "resize", path+"/a", "none"), 0)
+		if got := start(t, "", "ls", path+"/a").Hears(path + "/a:"); got != "no holder, no waiter; zklock ls -r lists the locks below it" {
+			t.Errorf("afterwards: %q", got)
+		}
+		finish(t, below)
+	}
+}
+
+// Flags may stand behind the path; those of the command are its own.
+func TestFlagsMayFollowThePath(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	c := start(t, "", "run", path, "-shared", "-data", "mine", "--", "sh", "-c", "echo args $*; read line", "-", "-try", "--", "-x")
+	if got := c.Hears("args"); got != "-try -- -x" {
+		t.Errorf("the command has the arguments %q", got)
+	}
+	code, text := printsAt(t, "", "ls", path, "-json")
+	if code != 0 || !strings.Contains(text, `"data":"mine"`) || !strings.Contains(text, `"kind":"read"`) {
+		t.Errorf("code %d: %s", code, text)
+	}
+	finish(t, c)
+	ends(t, start(t, "", "run", path, "-try", "sh", "-c", "exit 3"), 3) // without --
+	ends(t, start(t, "", "run", "--", path, "--", "true"), 0)
+	ends(t, start(t, "", "ls", "-timeout", "20s", path), 0) // the former name of -session-timeout
+}
+
+// After two seconds run says that it waits, and for whom.
+func TestRunSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	h := holder(t, path)
+	quiet := start(t, "", "run", "-quiet", path, "--", "true")
+	inLine(t, path, 2)
+	cmd := zklockCommand(t, "", "run", path, "--", "true")
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", `exec "$@" 2>&1`, "sh"}, cmd.Args...)
+	c := realzk.StartProgram(t, cmd)
+	want := regexp.MustCompile(`^waiting for ` + path + `, held for \d+s by \{"host":".*","pid":\d+,"command":"sh"\}$`)
+	if got := c.Hears("zklock:"); !want.MatchString(got) {
+		t.Errorf("it says %q", got)
+	}
+	finish(t, h)
+	ends(t, c, 0)
+	if code, cries := quiet.Ends(); code != 0 || cries != "" {
+		t.Errorf("with -quiet: code %d, %q", code, cries)
+	}
+	free(t, path)
+}
+
+// A run below another one on the same path would wait for itself.
+func TestANestedRunOnTheSamePath(t *testing.T) {
+	t.Parallel()
+	path := test.Path(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nested := func(servers, below string) *realzk.Child {
+		return start(t, servers, "run", path, "--", "env", asZklock+"=1", self, "run", below, "--", "true")
+	}
+	ends(t, nested("", path), exitUsage, path+" is held by the zklock run that this one runs under")
+	ends(t, nested("", path+"/below"), 0)
+	free(t, path)
+	cmd := zklockCommand(t, "", "run", path, "--", "true") // another ensemble's lock of that name
+	cmd.Env = append(cmd.Env, "ZKLOCK_PATH="+path, "ZKLOCK_SERVERS=zk1:2181")
+	ends(t, realzk.StartProgram(t, cmd), 0)
+}
+
 func TestPermitsBesideALock(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -189,7 +316,7 @@ func TestNoServer(t *testing.T) {
 	t.Parallel()
 	p := proxy.For(t, realzk.Some(t)[0])
 	p.Refuse()
-	ends(t, start(t, p.Addr(), "run", "-timeout", "1s", test.Path(t), "--", "true"), exitNoServer,
+	ends(t, start(t, p.Addr(), "run", "-session-timeout", "1s", test.Path(t), "--", "true"), exitNoServer,
 		"no server: connect to "+p.Addr(), "after ", "refused", "\nzklock: set ZK_SERVERS or -servers, or start one with zklock dev\n")
 }
 
@@ -216,7 +343,7 @@ func TestAServerThatDoesNotAnswerIsNoTakenLock(t *testing.T) {
 		p := proxy.For(t, realzk.Some(t)[0])
 		path := test.Path(t)
 		held := p.Next(op, proxy.HoldRequest)
-		c := start(t, p.Addr(), "run", "-timeout", "1m", "-wait", "2s", path, "--", "true")
+		c := start(t, p.Addr(), "run", "-session-timeout", "1m", "-wait", "2s", path, "--", "true")
 		ends(t, c, exitNoServer, "no answer from")
 		held.Release()
 		free(t, path)

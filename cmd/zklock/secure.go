@@ -34,18 +34,18 @@ func (s *security) define(flags *flag.FlagSet) {
 		s.wrong = usage("ZK_TLS=%s: want 1 or 0", on)
 	}
 	s.tls = enabled
-	flags.BoolFunc("tls", "talk TLS, to a secureClientPort; default: ZK_TLS (1 or 0)", func(text string) (err error) {
+	flags.BoolFunc("tls", "talk TLS, to a secureClientPort; default: ZK_TLS", func(text string) (err error) {
 		if s.tls, err = strconv.ParseBool(text); err != nil {
 			return errors.New("want 1 or 0")
 		}
 		s.wrong = nil
 		return nil
 	})
-	flags.StringVar(&s.ca, "ca", os.Getenv("ZK_CA"), "`file`: authorities to trust, in PEM; default: ZK_CA, then the\nsystem's")
+	flags.StringVar(&s.ca, "ca", os.Getenv("ZK_CA"), "`file`: authorities to trust, in PEM; default: ZK_CA,\nthen those of the system")
 	flags.StringVar(&s.cert, "cert", os.Getenv("ZK_CERT"), "`file`: certificate to show, in PEM; default: ZK_CERT")
-	flags.StringVar(&s.key, "key", os.Getenv("ZK_KEY"), "`file`: key of -cert, in PEM; default: ZK_KEY, then the file of -cert")
+	flags.StringVar(&s.key, "key", os.Getenv("ZK_KEY"), "`file`: key of -cert, in PEM; default: ZK_KEY, then the\nfile of -cert")
 	flags.StringVar(&s.authFile, "auth-file", os.Getenv("ZK_AUTH_FILE"),
-		"`file`: digest identities, user:password on a line; what zklock makes is\nopen to these alone; default: ZK_AUTH_FILE")
+		"`file`: digest identities, user:password on a line; what\nzklock makes is open to these alone; default:\nZK_AUTH_FILE")
 }
 
 // options are for zklocks.Connect.

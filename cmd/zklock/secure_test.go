@@ -165,11 +165,11 @@ func TestAServerThatCannotBeTrusted(t *testing.T) {
 		}{
 			{"an unknown authority", []string{"-servers", server, "-tls"}, "unknown authority"},
 			{"another name", []string{"-servers", byAddress, "-tls", "-ca", p.ca}, "certificate for 127.0.0.1"},
-			{"no TLS at the client", []string{"-servers", server}, "does it want TLS?"},
+			{"no TLS at the client", []string{"-servers", server}, "TLS expected?"},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel() // each tries for its whole timeout; on a busy machine a server may take seconds for its part of TLS
-				code, text := prints(t, nil, append(append([]string{"ls", "-timeout", "20s"}, c.flags...), "/jobs/nightly")...)
+				code, text := prints(t, nil, append(append([]string{"ls", "-session-timeout", "20s"}, c.flags...), "/jobs/nightly")...)
 				if code != exitNoServer || !strings.Contains(text, c.says) {
 					t.Errorf("exit code %d, want %d, and %q:\n%s", code, exitNoServer, c.says, text)
 				}
@@ -203,7 +203,7 @@ func TestCredentialsThatAreRefusedInTheQueue(t *testing.T) {
 	}
 	path := test.Path(t)
 	first := holder(t, path)
-	c := start(t, p.Addr(), "run", "-timeout", "20s", "-wait", "15s", "-auth-file", auth, path, "--", "true")
+	c := start(t, p.Addr(), "run", "-session-timeout", "20s", "-wait", "15s", "-auth-file", auth, path, "--", "true")
 	inLine(t, path, 2)
 	var refused []*proxy.Fault
 	for range 1000 {
@@ -260,7 +260,7 @@ func TestAClientCertificate(t *testing.T) {
 			{nil, []string{"-cert", cert, "-key", key}, 0},
 			{nil, []string{"-cert", both}, 0},
 			{[]string{"ZK_CERT=" + cert, "ZK_KEY=" + key}, nil, 0},
-			{nil, []string{"-timeout", "2s"}, exitNoServer},
+			{nil, []string{"-session-timeout", "2s"}, exitNoServer},
 		} {
 			args := append(append([]string{"run"}, c.flags...), "/jobs/nightly", "--", "true")
 			if code, text := prints(t, append(variables, c.env...), args...); code != c.code {
@@ -391,7 +391,7 @@ func TestAskAndBreakBehindTheServers(t *testing.T) {
 	t.Parallel()
 	root := test.Path(t)
 	servers := strings.Join(realzk.Some(t), ",") + root
-	h := start(t, servers, "run", "/jobs", "--", "sh", "-c", "echo ready; read line")
+	h := start(t, servers, "run", "-ignore-ask", "/jobs", "--", "sh", "-c", "echo ready; read line")
 	h.Hears("ready")
 	ask := start(t, servers, "ask", "/jobs")
 	if got := ask.Hears("asked:"); !strings.HasPrefix(got, "holds, write, ") {

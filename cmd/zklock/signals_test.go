@@ -54,7 +54,7 @@ func TestASignalEndsTheWait(t *testing.T) {
 	finish(t, h)
 	p := proxy.For(t, realzk.Some(t)[0])
 	asked := p.Next(proxy.ConnectOp, proxy.HoldRequest)
-	c := start(t, p.Addr(), "run", "-timeout", "1m", path, "--", "true")
+	c := start(t, p.Addr(), "run", "-session-timeout", "1m", path, "--", "true")
 	test.Within(t, soon, "it asks for a session", func() { <-asked.Fired() })
 	c.Signal(syscall.SIGTERM)
 	ends(t, c, killedBy(syscall.SIGTERM))

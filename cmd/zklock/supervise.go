@@ -47,13 +47,17 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	signal.Notify(stop, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	defer signal.Stop(stop)
 	lost := h.Lost() // and watch the node from now on
+	var asked <-chan struct{}
+	if !o.ignoreAsk {
+		asked = h.ReleaseRequested()
+	}
 	var err error
 	if s.guard, err = startGuard(); err != nil {
 		return err
 	}
 	defer s.guard.done()
 	adoptOrphans()
-	s.child, err = startChild(o.argv, environment(o.path, h.Token()), s.known)
+	s.child, err = startChild(o.argv, environment(o.path, o.text(), h.Token()), s.known)
 	if err != nil {
 		return err
 	}
@@ -81,6 +85,12 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 			}
 		case <-lost:
 			lost = nil
+		case <-asked:
+			asked = nil
+			if ended != nil && s.killAt.IsZero() {
+				s.lose(errAsked)
+				s.end()
+			}
 		case <-next.C:
 		}
 		if ended == nil && s.child.gone() {
@@ -94,6 +104,8 @@ func (o *order) runHolding(conn *zklocks.Conn, h *zklocks.Hold, signals <-chan o
 	switch {
 	case s.byItself:
 		return fail(exitLost, "%s: %s; the command had ended by itself", s.path, unprefixed(s.hold.Err()))
+	case s.lost == errAsked:
+		return fail(exitAsked, "%s: %w; the command was ended", s.path, errAsked)
 	case s.lost != nil:
 		return fail(exitLost, "%s: %w; the command was ended", s.path, s.lost)
 	}
@@ -114,11 +126,11 @@ func (s *supervisor) known(group int) error {
 
 // environment is the command's. Of a variable that is there twice the starter would keep the first
 // one, and under another zklock run that is the other lock's.
-func environment(path string, token int64) []string {
+func environment(path, servers string, token int64) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return strings.HasPrefix(v, "ZKLOCK_PATH=") || strings.HasPrefix(v, "ZKLOCK_TOKEN=")
+		return strings.HasPrefix(v, "ZKLOCK_PATH=") || strings.HasPrefix(v, "ZKLOCK_SERVERS=") || strings.HasPrefix(v, "ZKLOCK_TOKEN=")
 	})
-	return append(env, "ZKLOCK_PATH="+path, fmt.Sprintf("ZKLOCK_TOKEN=%d", token))
+	return append(env, "ZKLOCK_PATH="+path, "ZKLOCK_SERVERS="+servers, fmt.Sprintf("ZKLOCK_TOKEN=%d", token))
 }
 
 // plan follows a session timeout that has become shorter.
@@ -186,11 +198,13 @@ func (s *supervisor) overdue() bool {
 var (
 	errGone   = fmt.Errorf("the lock was lost")
 	errLate   = fmt.Errorf("zklock could not tell in time that the lock is held still, so its guard took it for lost")
+	errAsked  = fmt.Errorf("the lock was asked for")
 	errSilent = fmt.Errorf("no server has answered in time, so the lock is about to be lost")
 )
 
+// lose records why the command is ended: the first reason, but for a loss after a request.
 func (s *supervisor) lose(why error) {
-	if s.lost == nil {
+	if s.lost == nil || s.lost == errAsked {
 		s.lost = why
 	}
 }

@@ -59,7 +59,12 @@ func (l *line) summary() string {
 	if text != "" {
 		text += ", "
 	}
-	if len(l.Members) == 0 {
+	switch {
+	case l.Missing:
+		return "there is no such path"
+	case l.below:
+		return "no holder, no waiter; zklock ls -r lists the locks below it"
+	case len(l.Members) == 0:
 		return text + "no holder, no waiter"
 	}
 	return text + fmt.Sprintf("%d holding, %d waiting", holding, len(l.Members)-holding)

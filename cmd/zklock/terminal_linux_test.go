@@ -132,7 +132,7 @@ func TestALiveWatchSaysThatItIsOld(t *testing.T) {
 	path := test.Path(t)
 	h := holder(t, path)
 	p := proxy.For(t, realzk.Some(t)[0])
-	s := atTerminal(t, `exec "$0" watch -timeout 10s -servers `+p.Addr()+` "$1"`, path)
+	s := atTerminal(t, `exec "$0" watch -session-timeout 10s -servers `+p.Addr()+` "$1"`, path)
 	s.shows("holds")
 	for range 2000 { // a look makes a hundred requests until its time is up
 		p.Next(proxy.ListOp, proxy.Answer(-127)) // pings are answered
@@ -209,7 +209,7 @@ func TestTheTerminalComesWithForeground(t *testing.T) {
 // answer two seconds late meanwhile.
 func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 	path := test.Path(t)
-	s := inShell(t, path, "\"$ZKLOCK\" run -timeout 8s -kill-after 0 $P -- sh -c 'echo typed; sleep 7; echo slept' </dev/null; echo code $?")
+	s := inShell(t, path, "\"$ZKLOCK\" run -session-timeout 8s -kill-after 0 $P -- sh -c 'echo typed; sleep 7; echo slept' </dev/null; echo code $?")
 	s.types("\x1a") // ^Z
 	s.shows("slept")
 	s.shows("code 0")
@@ -219,7 +219,7 @@ func TestNothingIsStoppedWithoutTheTerminal(t *testing.T) {
 // A command reads /dev/tty, and standard input leads elsewhere.
 func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
 	path := test.Path(t)
-	s := inShell(t, path, "\"$ZKLOCK\" run -timeout 4s $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?")
+	s := inShell(t, path, "\"$ZKLOCK\" run -session-timeout 4s $P -- sh -c 'echo typed; read line </dev/tty; echo got $line' </dev/null; echo code $?")
 	s.asksForAWord()
 	s.shows("code 0")
 	free(t, path)
@@ -230,7 +230,7 @@ func TestACommandReadsTheTerminalWithoutStandardInput(t *testing.T) {
 func TestAPagerDoesNotStopUs(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
-	s := inShell(t, path, "\"$ZKLOCK\" run -timeout 8s -kill-after 0 $P -- sh -c 'echo typed >/dev/tty; read line </dev/tty; echo got $line >/dev/tty; echo go; sleep 9; echo slept >/dev/tty' | sh -c 'read go; read line </dev/tty'")
+	s := inShell(t, path, "\"$ZKLOCK\" run -session-timeout 8s -kill-after 0 $P -- sh -c 'echo typed >/dev/tty; read line </dev/tty; echo got $line >/dev/tty; echo go; sleep 9; echo slept >/dev/tty' | sh -c 'read go; read line </dev/tty'")
 	s.asksForAWord()
 	s.shows("slept")
 	free(t, path)

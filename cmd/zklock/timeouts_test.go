@@ -45,7 +45,7 @@ func TestACommandGoesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 		}
 	}()
 	// By the longer timeout it would be ended at once: -kill-after would be all of the shorter one.
-	c := start(t, l.Addr().String(), "run", "-timeout", "80s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
+	c := start(t, l.Addr().String(), "run", "-session-timeout", "80s", "/jobs/nightly", "--", "sh", "-c", "echo pid $$; sleep 8; echo slept")
 	c.Hears("pid")
 	mu.Lock()
 	for _, in := range conns {

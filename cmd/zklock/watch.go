@@ -15,16 +15,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/slot"
 )
 
 func watchCommand() *command {
 	c := newCommand("watch", "/path", "the same, live, until ^C", `
-Shows who holds the lock at a path and who waits for it, again at each change,
-until ^C. It asks the servers only when something has changed.
-
   zklock watch /jobs/nightly
   zklock watch -json /jobs/nightly >> history       one JSON object a line
+
+Shows the holders and waiters of a lock, again at each change, until ^C. It asks
+the servers only when something has changed.
 `)
 	o := &observer{}
 	o.define(c)
@@ -50,19 +49,18 @@ const calm = 100 * time.Millisecond
 
 func (o *observer) watch(ctx context.Context, conn *zklocks.Conn) error {
 	live := !o.json && isTerminal(os.Stdout)
-	changed := changes(conn.Client(), slot.Path(conn, o.path))
+	changed := changes(conn.Client(), conn.Path(o.path))
 	nodes := &memberNodes{conn: conn.Client(), changed: changed, watched: map[string]bool{}}
 	var seen *line
 	var last string
 	for {
-		limited, cancel := context.WithTimeout(ctx, o.timeout)
-		l, err := o.look(limited, conn)
-		cancel()
+		l, err := o.look(ctx, conn, o.path)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			seen = l
+			l.Missing, l.below = false, false // a path comes and goes with its holders
 		case conn.Client().State() == zk.StateHasSession && !unanswered(err):
 			return err
 		case !live || seen == nil:

@@ -33,6 +33,9 @@ const (
 	KazooLock Kind = "__lock__"
 )
 
+// Locks are the kinds of the members of all recipes but the semaphore.
+var Locks = []Kind{Read, Write, Lock, CuratorRead, CuratorWrite, Latch, KazooRead, KazooLock}
+
 // bare reports whether names of this kind begin with the ID's hexadecimal digits and nothing else,
 // as kazoo writes them.
 func (k Kind) bare() bool { return k == KazooRead || k == KazooLock }
