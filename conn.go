@@ -20,42 +20,49 @@ import (
 type connSlot = slot.Conn
 
 // Conn is a connection to an ensemble, with one session at a time. All locks of a program can share
-// one. It connects again when it is lost. It must not be copied.
+// it. If the connection is lost, it reconnects by itself. It must not be copied.
 type Conn struct{ connSlot }
 
-// Connect opens a connection to an ensemble and returns when a server has granted a session.
-// servers are the members, each "host:port" or "host" for port 2181. sessionTimeout is how long the
-// session lives on, with its locks, while no server receives anything from the client; the server
-// may grant another timeout, by default 2 to 20 of its ticks.
+// Connect opens a connection to an ensemble and returns when a server has granted a session. While
+// no server answers it waits as long as ctx allows: without a deadline, forever.
 //
-// Compared with zk.Connect, a connection made here
-//   - reconnects within milliseconds instead of sleeping a second in front of every round over the
-//     servers;
-//   - gives up a server that accepts but does not answer after a sixth of the session timeout (1 s
-//     at most, longer while none answers) instead of 6.7 session timeouts, and tries the others
-//     first for a while;
-//   - looks host names up again when a round of attempts at the known addresses has failed, and
-//     checks a certificate against the host name, not the address;
-//   - drops the connection on a malformed frame instead of panicking;
-//   - sets watches again after a reconnect, also if the server refuses that or the connection is
-//     lost again: each watch of [Conn.Client] then fires, often without a change, and none misses a
-//     change;
-//   - closes within milliseconds also while no server can be reached or none answers the handshake;
-//   - knows the session timeout that the server granted and the instant until which its session is
-//     sure to live.
+// servers are the servers of the ensemble, each "host:port", or "host" for port 2181.
 //
-// Calls wait while no server can be reached: they never fail with zk.ErrNoServer. A program that
-// needs a limit sets one around the call; the locks do so by their contexts.
+// sessionTimeout is how long the servers keep the session, and with it the locks, while they
+// receive nothing from the client; 10 s is a good start. With 10 s, a holder that is cut off is
+// notified of its loss 4 to 7.5 s after the last answer, and the lock of a dead or cut-off process
+// passes on after 10 to 12 s. The server may grant another timeout, by default 2 to 20 of its
+// ticks, so 4 to 40 s; [Conn.SessionTimeout] returns it.
+//
+// A call on the connection waits while no server can be reached, as long as its own context allows.
+// It does not fail with zk.ErrNoServer.
 //
 // Connect fails
 //   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
 //     or above 24 days, a user name that is empty or contains a colon, credentials of more than
 //     64 KiB;
-//   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
-//   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
+//   - at once when the server refuses the credentials: the error matches zk.ErrAuthFailed;
+//   - when ctx is canceled first: the error wraps ctx's error and the error of the last attempt.
 //
-// Then nothing is left: no goroutine but that of a function of [WithSessionEvents] that has not
-// returned, no network connection, no session if one had been granted.
+// After a failure nothing is left: no network connection, no session, and no goroutine unless a
+// function of [WithSessionEvents] has not returned.
+//
+// # Compared with zk.Connect
+//
+// A connection made here
+//   - reconnects within milliseconds; zk.Connect sleeps a second before every round over the
+//     servers;
+//   - leaves a server that accepts but does not answer after a sixth of the session timeout, at
+//     most a second (longer while no server answers), and then prefers the others for a while;
+//     zk.Connect waits 6.7 session timeouts;
+//   - looks host names up again when a round of attempts at the known addresses has failed, and
+//     checks a certificate against the host name, not the address;
+//   - drops the connection on a malformed frame; zk.Connect panics;
+//   - sets watches again after a reconnect, also if the server refuses that or the connection is
+//     lost again: each watch of [Conn.Client] then fires, often without a change, and none misses a
+//     change;
+//   - closes within milliseconds, also while no server can be reached or none answers the
+//     handshake.
 func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...ConnectOption) (*Conn, error) {
 	hold.NeedContext(ctx)
 	var connect []wire.Option
@@ -85,23 +92,24 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	return c, nil
 }
 
-// Client returns the go-zookeeper connection underneath, for the program's own nodes. Its session
-// is that of the locks, so closing it loses all holds, as [Conn.Close] does. Close the Conn
-// instead: a client that is closed while it cannot send may go on, with its session.
+// Client returns the go-zookeeper connection underneath, for the program's own nodes. The locks use
+// the same session, so closing the client loses all holds, as [Conn.Close] does. Close the Conn
+// instead: a client that is closed while it cannot send may continue, with its session.
 func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
 
 // Path returns the path that a node of the program has on the server: path below the path of
 // [WithChroot], or path itself without one. Use it for nodes that belong to the locks, in
 // [Hold.Multi], in [Hold.Guard] and with [Conn.Client]:
 //
-//	hold.Multi(ctx, &zk.SetDataRequest{Path: conn.Path("/jobs/last-run"), Data: data, Version: -1})
+//	hold.Multi(ctx, &zk.SetDataRequest{Path: conn.Path("/jobs/last"), Data: data, Version: -1})
 //
 // Locks take the path without it. [Member].Path is already the path on the server. Path does not
 // check path: a call with an invalid path fails.
 func (c *Conn) Path(path string) string { return slot.NodePath(c, path) }
 
-// SessionTimeout returns the session timeout that the server granted, which need not be the one
-// asked for; the shortest, if other members or a restarted one granted others in the same session.
+// SessionTimeout returns the session timeout that the server granted, which may differ from the
+// timeout that Connect asked for. If several servers granted different timeouts in the session, it
+// returns the shortest.
 func (c *Conn) SessionTimeout() time.Duration {
 	if l := slot.Link(&c.connSlot); l != nil {
 		return l.Timeout()
@@ -109,10 +117,10 @@ func (c *Conn) SessionTimeout() time.Duration {
 	return 0
 }
 
-// RequestRelease asks a member of a queue, as a Queue method has listed it, to give the lock up, as
-// Curator's Revoker does. A holder is told by [Hold.ReleaseRequested], or by Curator's
-// RevocationListener; a waiter, too, once it holds. Nothing is forced: a holder that does not look
-// goes on, and so does one that ignores the request. It may be asked again, which changes nothing.
+// RequestRelease asks a member of a queue, as a Queue method has listed it, to release the lock, as
+// Curator's Revoker does. A holder is notified by [Hold.ReleaseRequested], or by Curator's
+// RevocationListener; a waiter is notified when it becomes a holder. Nothing is forced: a holder
+// may ignore the request. A second request to the same member changes nothing.
 //
 // The request is written in front of the data of the member's node. If the node may be one of
 // Curator's, the request replaces the data, and a request by Curator always does: [Member] then has
@@ -136,12 +144,13 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 	return nil
 }
 
-// Close ends the session. All holds on the connection are lost: their holders are told, then the
-// server is asked to delete their nodes. Calls that wait return an error that matches
-// zk.ErrClosing. Close waits up to a second for the server's answer, and before that up to two
-// while more requests wait in front of it than the client can send; the error says that none came:
-// then the nodes may stay until the session timeout is over. From the second call on it returns
-// nil, when the first has returned.
+// Close ends the session. All holds on the connection are lost: their holders are notified, then
+// the server is asked to delete their nodes. Calls that wait return an error that matches
+// zk.ErrClosing.
+//
+// Close waits up to a second for the server's answer, and before that up to two seconds if more
+// requests are queued than the client can send. If no answer comes, the error says so, and the
+// nodes may stay until the session expires. A second call waits for the first and returns nil.
 func (c *Conn) Close() error {
 	if c.Client() == nil {
 		return nil // a zero Conn
@@ -155,8 +164,8 @@ type ConnectOption interface{ connectOption }
 
 type connectOption = slot.ConnectOption
 
-// WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that is
-// repeated is logged at most once in five seconds, with the number of repetitions. Default: the
+// WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that
+// is repeated is logged at most once in five seconds, with the number of repetitions. Default: the
 // messages are dropped; errors reach the caller in other ways. l may be called from several
 // goroutines.
 func WithLogger(l zk.Logger) ConnectOption { return slot.Connect{Wire: wire.WithLogger(l)} }
@@ -164,15 +173,15 @@ func WithLogger(l zk.Logger) ConnectOption { return slot.Connect{Wire: wire.With
 // WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme
 // "digest". Given twice, the connection has both identities. Default: none.
 //
-// A wrong password is not an error: the server takes any pair and merely counts the connection as
-// another identity, whose calls then fail with zk.ErrNoAuth. Connect fails only if the server
-// refuses the scheme itself. The password travels in clear text; combine with [WithTLS].
+// A wrong password is not an error: the server accepts any pair as an identity, and the calls of an
+// identity without rights fail with zk.ErrNoAuth. Connect fails only if the server refuses the
+// scheme itself. The password is sent in clear text: combine with [WithTLS].
 func WithDigestAuth(user, password string) ConnectOption {
 	return slot.Connect{Wire: wire.WithDigestAuth(user, password)}
 }
 
-// WithTLS talks TLS to the servers' secureClientPort. The certificate is checked against the host
-// name as given to Connect unless config.ServerName is set; config is cloned and may be nil.
+// WithTLS connects by TLS, to the servers' secureClientPort. The certificate is checked against the
+// host name as given to Connect unless config.ServerName is set; config is cloned and may be nil.
 // Default: no TLS.
 func WithTLS(config *tls.Config) ConnectOption { return slot.Connect{Wire: wire.WithTLS(config)} }
 
