@@ -324,13 +324,17 @@ func TestACanceledWaitForSeveralLeavesNothing(t *testing.T) {
 		for i := range some {
 			some[i] = p.lock(i, zklocks.WithObserver(events.Observer()))
 		}
+		began := time.Now()
 		waiting := contract.Begin(p, p.Ctx, zklocks.All(some[0], some[1]).Lock)
 		p.nodes(1+other, 1+one)
 		time.Sleep(time.Second) // virtual: the wait lasts
 		waiting.Stop()
 		p.nodes(other, one)
-		if left := contract.Next[observe.Left](events, 1); left.Path != p.paths[one] || left.Waited != time.Second {
-			p.Errorf("%+v, want that of %s", left, p.paths[one])
+		contract.Next[observe.Failed](events, 2)
+		for i, failed := range contract.Of[observe.Failed](events) {
+			if failed.Path != p.paths[i] || failed.Waited > time.Since(began) || failed.Cause != waiting.Err {
+				p.Errorf("%+v, want that of %s", failed, p.paths[i])
+			}
 		}
 		p.release(busy)
 		events.Balanced()

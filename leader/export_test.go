@@ -13,9 +13,9 @@ type Locker struct{ *Election }
 func (l Locker) Lock(ctx context.Context) (*zklocks.Hold, error) { return l.Campaign(ctx) }
 
 func (l Locker) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	h, err := l.campaign(ctx, false)
+	h, err := l.campaign(ctx, "try to campaign", false)
 	if err != nil {
-		return nil, l.queue.Wrap("try to campaign", err)
+		return nil, err
 	}
 	return &h.public, nil
 }

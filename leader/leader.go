@@ -58,16 +58,15 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 // New or with the directory: that its sequence numbers or a quota are used up, or that it is
 // ephemeral.
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
-	h, err := e.campaign(ctx, true)
+	h, err := e.campaign(ctx, "campaign", true)
 	if err != nil {
-		return nil, e.queue.Wrap("campaign", err)
+		return nil, err
 	}
 	return &h.public, nil
 }
 
-func (e *Election) campaign(ctx context.Context, wait bool) (*held, error) {
-	hold.NeedContext(ctx)
-	h := &held{election: e, events: e.queue.NewEvents(), since: time.Now()}
+func (e *Election) campaign(ctx context.Context, op string, wait bool) (*held, error) {
+	h := &held{election: e, call: e.queue.Call(ctx, e.request), since: time.Now()}
 	e.begin(h)
 	defer func() {
 		if h.Grant == nil {
@@ -76,7 +75,7 @@ func (e *Election) campaign(ctx context.Context, wait bool) (*held, error) {
 	}()
 	grant, err := e.queue.Acquire(ctx, e.request, wait)
 	if err != nil {
-		return nil, err
+		return nil, e.queue.Fail(h.call, op, err)
 	}
 	grant.OnEnd(hold.Holders, func(end error) {
 		if now := time.Now(); errors.Is(end, hold.ErrLost) {
@@ -84,7 +83,7 @@ func (e *Election) campaign(ctx context.Context, wait bool) (*held, error) {
 		}
 	})
 	h.leads(grant)
-	h.events.Granted(grant)
+	h.call.Granted(grant)
 	slot.Put(&h.public, h)
 	return h, nil
 }
@@ -94,7 +93,7 @@ type held struct {
 	*queue.Grant // nil until the term begins; then and before, guarded by the Election's mu
 	public       zklocks.Hold
 	election     *Election
-	events       *queue.HoldEvents
+	call         *queue.Call
 	since        time.Time                 // of the candidature, then of the term; guarded by the Election's mu
 	lost         atomic.Pointer[time.Time] // when it was lost; nil: it was not
 }
@@ -104,7 +103,7 @@ func (h *held) Release(ctx context.Context) error {
 	hold.NeedContext(ctx)
 	h.election.end(h)
 	err := h.Grant.Release(ctx)
-	h.events.Released(err)
+	h.call.Released(err)
 	return h.election.queue.Wrap("release", err)
 }
 

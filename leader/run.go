@@ -46,9 +46,9 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 	pauses := e.backoff
 	for {
-		h, err := e.campaign(ctx, true)
+		h, err := e.campaign(ctx, "run", true)
 		if err != nil {
-			return e.queue.Wrap("run", slot.Left(ctx, err))
+			return slot.Left(ctx, err)
 		}
 		failed, err := h.serve(ctx, lead)
 		if err != nil {

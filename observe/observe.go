@@ -3,46 +3,41 @@
 //
 //	waits := observe.Observer{
 //		Granted: func(e observe.Granted) { histogram.Observe(e.Waited.Seconds()) },
+//		Failed:  func(e observe.Failed) { log.Print(e.Cause, " after ", e.Waited) },
 //		Lost:    func(e observe.Lost) { log.Print("lost ", e.Path, ": ", e.Cause) },
 //	}
 //	mu := rwlock.New(conn, "/examples/index", zklocks.WithObserver(waits))
 //
-// An observer costs no request: it gets what the lock finds out by itself. One Observer may serve
-// any number of locks, and a lock may have several. A lock without any pays nothing.
+// An observer sends no request: it receives what the lock finds out by itself. One Observer may
+// serve any number of locks, and a lock may have several. A lock without any pays nothing. Module
+// github.com/zklocks/zklocks/metrics has an observer that feeds Prometheus.
 //
 // # Which events come
 //
-// Waiters are nodes. When a node has to wait, [Queued] comes. The wait ends in a [Granted] whose
-// field Queued is true, or in [Left]. So Queued minus these two is how many of the process's nodes
-// wait. The Queue methods return the whole queue.
+// Every call that acquires a lock begins with [Called] and ends with either [Granted] or [Failed].
+// So Called minus these two is how many calls wait, for another holder or for a server.
 //
-// Holders are holds. Each begins with [Granted] and ends with either [Released] or [Lost]; so
-// Granted minus these two is how many there are.
+// Every hold begins with [Granted] and ends with either [Released] or [Lost]. So Granted minus these
+// two is how many holds there are.
 //
-// Most nodes have one hold. A node has several holds, one after the other or at the same time, all
-// but the first of them joined, in these cases:
+// A lock of zklocks.All has these events for its part of the call and of the hold. A downgrade ends
+// the hold for writing, and begins one for reading at once: Released, Called, Granted.
 //
-//   - Read locks of one RWMutex value share a node. The readers that wait for the node together are
-//     Queued once, and then Granted each.
-//   - A reentrant lock is taken again.
-//   - A write lock is passed on by WithHandoff.
-//   - A hold is downgraded: Released reports the end of the hold for writing and Granted, at once,
-//     the begin of the one for reading.
+// [Queued] and [Retried] have no counterpart. They tell why a call takes long.
 //
 // # Rules for the functions
 //
-// They are called by many goroutines at the same time, while no mutex of the locks is held: Queued,
-// Granted and Released by the goroutine that called the method of the lock, before it returns, or by
-// a goroutine of the library that queues for several callers or at one of several locks; those of a
-// downgrade, and Left, Lost and Retried, by that or by any other. Events of one node or hold come
-// one after the other; but Left of its node may come beside Granted and Lost.
+// Many goroutines call them at the same time. Called, Granted, Failed and Released are called by the
+// goroutine that called the method of the lock, before the method returns. Lost, Retried, Queued and
+// the events of a downgrade may be called by other goroutines. The events of one call and its hold
+// come one after the other, except Queued and Retried.
 //
-// They must not block: the lock waits for them, and while Granted runs other callers wait for the
-// lock. They must not call the methods of a hold or of a lock.
+// The functions must not block: the lock waits for them, and while Granted runs other callers wait
+// for the lock. They must not call the methods of a hold or of a lock.
 //
-// A panic is not recovered. It comes out of the method that was called, or ends the program where
-// the goroutine is not the caller's. Then a granted hold stays taken, and a queued node stays in
-// the queue, until the session ends.
+// A panic is not recovered. It comes out of the method that was called, or ends the program if
+// another goroutine called the function. In the first case a granted hold stays taken, and a queued
+// node stays in the queue, until the session ends.
 package observe
 
 import "time"
@@ -54,7 +49,7 @@ type Kind string
 const (
 	KindRead    Kind = "read"    // rwlock, for reading
 	KindWrite   Kind = "write"   // rwlock, for writing
-	KindMutex   Kind = "mutex"   // reentrant, leader
+	KindMutex   Kind = "mutex"   // reentrant, leader, once
 	KindPermits Kind = "permits" // semaphore
 )
 
@@ -63,57 +58,64 @@ type LockInfo struct {
 	Path    string // as it was given to New
 	Kind    Kind
 	Permits int    // how many permits of a semaphore; else 1
-	Node    string // the name of the node, of several the first
-	Token   int64  // the fencing token that goes with it; 0 where it is not known
+	Node    string // the name of the node, of several the first; empty before there is one
+	Token   int64  // the fencing token; 0 if it is unknown
 }
 
 // Observer has a function for each event. Any of them may be nil. See the package comment for which
 // goroutine calls them, and what they must not do.
 type Observer struct {
-	Queued   func(Queued)   // a node waits in the queue
-	Left     func(Left)     // it left the queue without a grant
-	Granted  func(Granted)  // a hold has begun
-	Released func(Released) // a hold was given back
-	Lost     func(Lost)     // a hold has ended without being given back
-	Retried  func(Retried)  // a request without an answer is asked again
+	Called   func(Called)   // a call has begun
+	Queued   func(Queued)   // its node must wait
+	Granted  func(Granted)  // it has led to a hold
+	Failed   func(Failed)   // it has failed
+	Released func(Released) // a hold was released
+	Lost     func(Lost)     // a hold was lost
+	Retried  func(Retried)  // a request is sent again
 }
 
-// Queued reports that a node is in the queue and has to wait.
+// Called reports that a call has begun: of Lock, TryLock, Acquire, Campaign and the like. Run of
+// package leader makes one for each term.
+type Called struct {
+	LockInfo // without Node and Token
+}
+
+// Queued reports that a node is in the queue and must wait. Calls of one process that share a node
+// (read locks, WithHandoff) get one such event together. It comes again if the node was deleted or
+// its session has expired, after which the call queues again at the tail.
 type Queued struct {
 	LockInfo
 	Ahead int // how many nodes must be deleted before its turn comes
 }
 
-// Left reports that a node that was Queued has gone without a grant. Cause is why: the error of the
-// ctx that ended; that its node was deleted or that its session has expired, after which the call
-// queues again; or any other error that made the call fail.
-type Left struct {
-	LockInfo
-	Waited time.Duration // since it was Queued
-	Cause  error
-}
-
-// Granted reports that a hold has begun.
+// Granted reports that a call has led to a hold.
 type Granted struct {
 	LockInfo
-	Waited time.Duration // since the call
-	Queued bool          // this grant ends a wait that began with Queued
-	Joined bool          // its node has, or had, another hold
+	Waited time.Duration // since Called
+	Joined bool          // its node has, or had, another hold: a shared read, a re-entry, a handoff
 }
 
-// Released reports that a hold was released. Another Granted may come before it.
+// Failed reports that a call has failed, and holds nothing.
+type Failed struct {
+	LockInfo               // without Node and Token
+	Waited   time.Duration // since Called
+	Cause    error         // what the call returns; zklocks.ErrBusy if a call that does not wait found the lock taken
+}
+
+// Released reports that a hold was released.
 type Released struct {
 	LockInfo
 	Held time.Duration // from the grant to the answer to Release, or to the end of its ctx
 }
 
-// Lost reports that a hold was lost. Cause matches ErrLost, and says why: session expired, node
-// deleted, no answer from the servers until the deadline, connection closed. It comes when the lock
-// finds out. When another client deletes the node, the lock finds out at once if Held, Err, Lost or
-// Context of the hold was called before, and otherwise in Verify, Multi or Release.
+// Lost reports that a hold was lost. Cause matches zklocks.ErrLost and says why: the session has
+// expired, the node was deleted, no server has answered until the deadline, or the connection was
+// closed. The event comes when the lock detects the loss. If another client deletes the node, the
+// lock detects that at once after a call of Held, Err, Lost or Context of the hold, and otherwise in
+// Verify, Multi or Release.
 type Lost struct {
 	LockInfo
-	Held  time.Duration // from the grant to the discovery
+	Held  time.Duration // from the grant to the detection
 	Cause error
 }
 

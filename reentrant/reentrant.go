@@ -100,15 +100,15 @@ func (m *Mutex) HoldCount() int {
 }
 
 func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
+	call := m.queue.Call(ctx, m.request)
 	if err := zkclient.Ended(ctx); err != nil {
 		// ctx may come from a hold of this lock and have ended with it; then the error says so.
 		if h := m.carried(ctx); h != nil && endedBy(ctx, h.Err()) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), h.Err())
 		}
-		return nil, m.queue.Wrap(op, err)
+		return nil, m.queue.Fail(call, op, err)
 	}
 	me := m.caller()
-	events := m.queue.NewEvents()
 	h, err := m.reenter(ctx, me)
 	if h == nil && err == nil { // the caller does not own the lock
 		var grant *queue.Grant
@@ -117,9 +117,9 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 		}
 	}
 	if err != nil {
-		return nil, m.queue.Wrap(op, err)
+		return nil, m.queue.Fail(call, op, err)
 	}
-	h.Granted(events)
+	h.Granted(call)
 	return &h.public, nil
 }
 

@@ -18,10 +18,10 @@ type held struct {
 	shared *sharedGrant // the shared grant of a reader; nil for a writer
 }
 
-func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, events *queue.HoldEvents) *zklocks.Hold {
+func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, call *queue.Call) *zklocks.Hold {
 	h := &held{mutex: m, shared: shared}
 	h.Begin(grant)
-	h.Granted(events)
+	h.Granted(call)
 	slot.Put(&h.public, h)
 	return &h.public
 }

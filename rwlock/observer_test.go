@@ -2,11 +2,9 @@ package rwlock_test
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
@@ -40,7 +38,7 @@ func TestReadersThatJoinAreGrantedAndNotQueued(t *testing.T) {
 		contract.Next[observe.Released](events, 1)
 		s.Must(second.Release(s.Ctx))
 		contract.Next[observe.Released](events, 2)
-		if n := len(contract.Of[any](events)); n != 4 {
+		if n := len(contract.Of[any](events)); n != 6 {
 			s.Errorf("%d events: %+v", n, contract.Of[any](events))
 		}
 		s.Empty()
@@ -77,23 +75,8 @@ func TestReadersThatWaitTogetherAreQueuedOnce(t *testing.T) {
 	})
 }
 
-func TestReadersWhoseWaitIsCalledOffHaveLeft(t *testing.T) {
-	contract.InMemory(t, "", func(s *contract.Stage) {
-		mu, events := observed(s)
-		w, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
-		s.Must(err)
-		a := contract.Begin(s, s.Ctx, mu.RLock)
-		contract.Next[observe.Queued](events, 1)
-		a.Stop()
-		contract.Next[observe.Left](events, 1)
-		s.Must(w.Release(s.Ctx))
-		events.Balanced()
-		s.Empty()
-	})
-}
-
 // The waiter is not in the queue once the server is back.
-func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasLeft(t *testing.T) {
+func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasFailed(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		makeDir(s)
 		h := direct(s).write()
@@ -106,7 +89,7 @@ func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasLeft(t *testing.T) {
 		test.Within(s, soon, "it sets its watches", func() { <-watch.Fired() })
 		p.Refuse()
 		reader.Stop()
-		contract.Next[observe.Left](e, 1)
+		contract.Next[observe.Failed](e, 1)
 		s.Must(p.Accept())
 		unlock(s, h)
 		s.Empty()
@@ -197,6 +180,8 @@ func TestADowngradeEndsOneHoldAndBeginsAnother(t *testing.T) {
 		var kinds []observe.Kind
 		for _, e := range contract.Of[any](events) {
 			switch e := e.(type) {
+			case observe.Called:
+				kinds = append(kinds, "?"+e.Kind)
 			case observe.Granted:
 				kinds = append(kinds, e.Kind)
 				if e.Joined != (e.Kind == observe.KindRead) || e.Token != h.Token() {
@@ -206,8 +191,8 @@ func TestADowngradeEndsOneHoldAndBeginsAnother(t *testing.T) {
 				kinds = append(kinds, "-"+e.Kind)
 			}
 		}
-		if len(kinds) != 4 || kinds[0] != observe.KindWrite || kinds[1] != "-"+observe.KindWrite || kinds[2] != observe.KindRead || kinds[3] != "-"+observe.KindRead {
-			s.Errorf("granted and released (-): %v", kinds)
+		if want := []observe.Kind{"?write", "write", "-write", "?read", "read", "-read"}; !slices.Equal(kinds, want) {
+			s.Errorf("called (?), granted and released (-): %v, want %v", kinds, want)
 		}
 		s.Empty()
 	})
@@ -264,72 +249,6 @@ func TestObserversAreToldOfGrantsThatCameTooLate(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A caller that gives up is the cause that its node has left, also where a goroutine of the lock
-// waits for it, and where the grant has come by then.
-func TestTheCauseOfANodeThatHasLeftIsTheCallersOwn(t *testing.T) {
-	for name, take := range map[string]func(*rwlock.RWMutex, context.Context) (*zklocks.Hold, error){
-		"write": (*rwlock.RWMutex).Lock, "read": (*rwlock.RWMutex).RLock,
-	} {
-		for _, opts := range [][]rwlock.Option{nil, {rwlock.WithHandoff(2)}} {
-			for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
-				t.Run(fmt.Sprintf("%s, %d options, %v", name, len(opts), end), func(t *testing.T) {
-					contract.InMemory(t, "", func(s *contract.Stage) {
-						mu, events := observed(s, opts...)
-						left := func(n int) {
-							s.Helper()
-							e := contract.Next[observe.Left](events, n)
-							if e.Cause != end {
-								s.Errorf("left because of %v, want %v", e.Cause, end)
-							}
-						}
-						w, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
-						s.Must(err)
-						ctx, cancel := context.WithTimeout(s.Ctx, time.Second)
-						defer cancel()
-						if end == context.Canceled {
-							time.AfterFunc(time.Second/2, cancel)
-						}
-						_, err = take(mu, ctx)
-						s.Is(err, end)
-						left(1)
-
-						late := &endsUnheard{Context: s.Ctx, done: make(chan struct{})}
-						a := contract.Begin(s, s.Ctx, func(context.Context) (*zklocks.Hold, error) { return take(mu, late) })
-						contract.Next[observe.Queued](events, 2)
-						late.end.Store(&end)
-						s.Must(w.Release(s.Ctx))
-						if a.Ended(); a.Err == nil { // it does not wait on a goroutine of the lock
-							s.Must(a.Hold.Release(s.Ctx))
-						} else {
-							s.Is(a.Err, end)
-							left(2)
-						}
-						events.Balanced()
-						s.Empty()
-					})
-				})
-			}
-		}
-	}
-}
-
-// endsUnheard is a context that ends without a word in its channel: as at the instant at which
-// something else comes, too, and is heard first.
-type endsUnheard struct {
-	context.Context
-	done chan struct{}
-	end  atomic.Pointer[error]
-}
-
-func (c *endsUnheard) Done() <-chan struct{} { return c.done }
-
-func (c *endsUnheard) Err() error {
-	if end := c.end.Load(); end != nil {
-		return *end
-	}
-	return nil
 }
 
 // Without an observer a read costs one allocation, the Hold.

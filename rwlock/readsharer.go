@@ -28,8 +28,8 @@ type readSharer struct {
 // pendingRead is one acquire on behalf of several readers.
 type pendingRead struct {
 	sharing *queue.NodeSharing
-	giveUp  func(error) // called by the last waiter; nil if the acquiring reader cannot give up
-	waiting int         // readers that still wait for it; guarded by readSharer.mu
+	giveUp  func() // called by the last waiter; nil if the acquiring reader cannot give up
+	waiting int    // readers that still wait for it; guarded by readSharer.mu
 
 	done   chan struct{} // closed when shared or err is set
 	shared *sharedGrant
@@ -60,7 +60,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		r.quit(p, zkclient.Ended(ctx))
+		r.quit(p)
 		return nil, r.queue.CanceledError(ctx)
 	}
 	switch p.err {
@@ -71,7 +71,7 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 		return nil, p.err
 	}
 	if err := zkclient.Ended(ctx); err != nil {
-		p.shared.drop(ctx, err)
+		_ = p.shared.leave(ctx)
 		return nil, err
 	}
 	return p.shared, nil
@@ -170,20 +170,20 @@ func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
 	close(p.done)
 }
 
-// quit is called by a reader that stops waiting because of err.
-func (r *readSharer) quit(p *pendingRead, err error) {
+// quit is called by a reader that stops waiting.
+func (r *readSharer) quit(p *pendingRead) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
 	case <-p.done:
 		if p.shared != nil {
-			p.shared.drop(queue.NoWait, err)
+			_ = p.shared.leave(queue.NoWait)
 		}
 		return
 	default:
 	}
 	if p.waiting--; p.waiting == 0 {
-		p.giveUp(err)
+		p.giveUp()
 		if r.pending == p {
 			r.pending = nil
 		}

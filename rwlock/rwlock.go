@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -127,11 +126,10 @@ func (m *RWMutex) readPart() queue.Part {
 }
 
 func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
-	hold.NeedContext(ctx)
+	call := m.queue.Call(ctx, m.request)
 	if err := m.queue.Invalid(); err != nil {
-		return nil, m.queue.Wrap(op, err)
+		return nil, m.queue.Fail(call, op, err)
 	}
-	events := m.queue.NewEvents()
 	var grant *queue.Grant
 	var err error
 	switch {
@@ -143,21 +141,21 @@ func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hol
 		grant, err = m.writes.try(ctx)
 	}
 	if err != nil {
-		return nil, m.queue.Wrap(op, err)
+		return nil, m.queue.Fail(call, op, err)
 	}
-	return newHold(m, grant, nil, events), nil
+	return newHold(m, grant, nil, call), nil
 }
 
 func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*sharedGrant, error)) (*zklocks.Hold, error) {
+	call := m.queue.Call(ctx, queue.Request{Kind: m.kinds.read, Nodes: 1})
 	if err := m.queue.Invalid(); err != nil {
-		return nil, m.queue.Wrap(op, err)
+		return nil, m.queue.Fail(call, op, err)
 	}
-	events := m.queue.NewEvents()
 	shared, err := how(ctx)
 	if err != nil {
-		return nil, m.queue.Wrap(op, err)
+		return nil, m.queue.Fail(call, op, err)
 	}
-	return newHold(m, shared.grant, shared, events), nil
+	return newHold(m, shared.grant, shared, call), nil
 }
 
 // Queue lists the holders of the lock and the waiters, in the order of the queue. The list is what

@@ -81,9 +81,3 @@ func (g *sharedGrant) leave(ctx context.Context) error {
 	}
 	return nil
 }
-
-// drop ends the share of a reader that gives up because of err.
-func (g *sharedGrant) drop(ctx context.Context, err error) {
-	g.grant.GiveUp(err)
-	_ = g.leave(ctx)
-}

@@ -119,15 +119,15 @@ func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 		e := m.reads.wait(s.Context())
 		test.Within(s, patience, "it is granted", func() { <-e.done })
 		s.InLine(1)
-		m.reads.quit(e, context.Canceled)
+		m.reads.quit(e)
 		s.Empty()
 
 		one, two := m.reads.wait(s.Context()), m.reads.wait(s.Context())
 		test.Within(s, patience, "both are granted", func() { <-one.done; <-two.done })
-		m.reads.quit(one, context.Canceled)
+		m.reads.quit(one)
 		s.Must(two.shared.grant.Err())
 		s.InLine(1)
-		m.reads.quit(two, context.Canceled)
+		m.reads.quit(two)
 		s.Empty()
 	})
 }

@@ -11,12 +11,12 @@ import (
 type held struct {
 	*queue.Grant
 	public zklocks.Hold
-	events *queue.HoldEvents
+	call   *queue.Call
 }
 
 // Release releases all permits of the hold.
 func (h *held) Release(ctx context.Context) error {
 	err := h.Grant.Release(ctx)
-	h.events.Released(err)
+	h.call.Released(err)
 	return h.Wrap("release", err)
 }

@@ -91,29 +91,29 @@ func (l *locker) part() queue.Part {
 
 func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zklocks.Hold, error) {
 	request, err := s.request(n)
-	if err != nil {
-		return nil, s.queue.Wrap(op, err)
+	call := s.queue.Call(ctx, request)
+	var grant *queue.Grant
+	if err == nil {
+		grant, err = s.queue.Acquire(ctx, request, wait)
 	}
-	events := s.queue.NewEvents()
-	grant, err := s.queue.Acquire(ctx, request, wait)
 	if err != nil {
-		return nil, s.queue.Wrap(op, err)
+		return nil, s.queue.Fail(call, op, err)
 	}
-	events.Granted(grant)
-	h := &held{Grant: grant, events: events}
+	call.Granted(grant)
+	h := &held{Grant: grant, call: call}
 	slot.Put(&h.public, h)
 	return &h.public, nil
 }
 
 // request asks for n permits.
 func (s *Semaphore) request(n int) (queue.Request, error) {
-	if err := s.queue.Invalid(); err != nil {
-		return queue.Request{}, err
-	}
 	r := queue.Request{
 		Kind: znode.Permit, Nodes: n,
 		Limit:   func(ctx context.Context, sess int64) (queue.Limit, error) { return s.limit(ctx, sess, n) },
 		Checked: s.count.path,
+	}
+	if err := s.queue.Invalid(); err != nil {
+		return r, err
 	}
 	if n < 1 {
 		return r, fmt.Errorf("n is %d, it must be at least 1", n)

@@ -118,7 +118,7 @@
 //	hold listeners.telling: of a grant; the holds on it; a Joint's other grants, which it ends
 //	Grant.mu
 //	hold listeners.mu
-//	HoldEvents.mu; zkclient monitor.mu; semaphore permitCount.mu
+//	Call.mu; zkclient monitor.mu; semaphore permitCount.mu
 //	zkclient watches.mu; lookout.mu
 //	wire packetConn.mu, then client.mu, hosts.mu, watches.mu or notifier.mu; liveness Link.mu
 //

@@ -7,33 +7,56 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
 
-// tellRetried tells observers that the client sends a request of this queue again.
-func (q *Queue) tellRetried(op string, cause error) {
-	e := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
+// Observers are notified of calls and of holds. Each call begins with Called, and ends with Granted
+// or Failed; each hold begins with Granted, and ends with Released or Lost. So differences of these
+// counts are gauges. Notifying asks the server for nothing.
+
+// each calls notify for each observer, which calls one of the observer's functions by tell.
+func (q *Queue) each(notify func(observe.Observer)) {
 	for _, o := range q.cfg.Observers {
-		if o.Retried != nil {
-			o.Retried(e)
-		}
+		notify(o)
 	}
 }
 
-// event is what every event of these nodes begins with.
-func (q *Queue) event(nodes []znode.Node, token int64) observe.LockInfo {
-	e := observe.LockInfo{Path: q.cfg.Path, Kind: q.observedKind(nodes[0]), Permits: 1, Node: nodes[0].Name, Token: token}
-	if e.Kind == observe.KindPermits {
-		e.Permits = len(nodes)
+func tell[E any](observer func(E), event E) {
+	if observer != nil {
+		observer(event)
 	}
-	return e
 }
 
-// observedKind is what a node asks for.
-func (q *Queue) observedKind(n znode.Node) observe.Kind {
-	switch q.cfg.Names.mode(n.Kind) {
+// tellRetried reports that the client sends a request of this queue again.
+func (q *Queue) tellRetried(op string, cause error) {
+	event := observe.Retried{Path: q.cfg.Path, Op: op, Cause: cause}
+	q.each(func(o observe.Observer) { tell(o.Retried, event) })
+}
+
+// tellQueued reports, once, that the waiter must wait, and how many nodes must be deleted before
+// its turn comes.
+func (w *waiter) tellQueued(ahead int) {
+	if len(w.queue.cfg.Observers) == 0 || w.queued {
+		return
+	}
+	w.queued = true
+	event := observe.Queued{LockInfo: w.queue.info(w.request), Ahead: ahead}
+	event.Node, event.Token = w.nodes[0].Name, w.token
+	w.queue.each(func(o observe.Observer) { tell(o.Queued, event) })
+}
+
+// info describes a request. A Node and a Token come with its nodes.
+func (q *Queue) info(r Request) observe.LockInfo {
+	lock := observe.LockInfo{Path: q.cfg.Path, Kind: q.observedKind(r.Kind), Permits: 1}
+	if lock.Kind == observe.KindPermits {
+		lock.Permits = r.Nodes
+	}
+	return lock
+}
+
+func (q *Queue) observedKind(kind znode.Kind) observe.Kind {
+	switch q.cfg.Names.mode(kind) {
 	case Read:
 		return observe.KindRead
 	case Permit:
@@ -44,173 +67,106 @@ func (q *Queue) observedKind(n znode.Node) observe.Kind {
 	return observe.KindWrite
 }
 
-// queued is what observers were told of a waiter that has to wait.
-type queued struct {
-	since time.Time // zero: it has not had to
-}
-
-// tellQueued tells observers, once, how many nodes must be deleted before it is the waiter's turn.
-func (w *waiter) tellQueued(ahead int) {
-	observers := w.queue.cfg.Observers
-	if len(observers) == 0 || !w.queued.since.IsZero() {
-		return
-	}
-	w.queued.since = time.Now()
-	e := observe.Queued{LockInfo: w.queue.event(w.nodes, w.token), Ahead: ahead}
-	for _, o := range observers {
-		if o.Queued != nil {
-			o.Queued(e)
-		}
-	}
-}
-
-// tellLeft tells observers that nodes which had to wait are gone without a grant.
-func (q *Queue) tellLeft(nodes []znode.Node, token int64, was queued, cause error) {
-	if was.since.IsZero() {
-		return
-	}
-	e := observe.Left{LockInfo: q.event(nodes, token), Waited: time.Since(was.since), Cause: cause}
-	for _, o := range q.cfg.Observers {
-		if o.Left != nil {
-			o.Left(e)
-		}
-	}
-}
-
-// Observers are told of two things that differ in number: nodes in the queue, and holds, of which
-// several may rest on one node. Each begins once and ends once, in one of two events, so that a
-// difference is a gauge. Observing asks the server for nothing.
-
-// HoldEvents tells observers of one call of a recipe and the hold that it led to. It is nil without
-// observers, and its methods do nothing then.
-type HoldEvents struct {
+// A Call is one call of a recipe that acquires a lock, and then the hold that it returns. It
+// notifies the observers. It is nil if there are none, and its methods do nothing then.
+type Call struct {
 	queue  *Queue
 	began  time.Time
-	forget func() // takes back what waits for the loss of the grant
+	forget func() // removes the hook that reports the loss of the grant
 
-	mu   sync.Mutex // not held while observers are told
+	mu   sync.Mutex // held while observers are notified, so that events of a hold come one after the other
 	lock observe.LockInfo
-	held time.Time
+	held time.Time // when the hold began
 	over bool
-	// While a downgrade is told of, the end of the hold waits for it.
-	telling bool
-	late    func()
 }
 
-// NewEvents begins a call.
-func (q *Queue) NewEvents() *HoldEvents {
+// Call begins a call. It panics if ctx is nil, as NeedContext does.
+func (q *Queue) Call(ctx context.Context, r Request) *Call {
+	hold.NeedContext(ctx)
 	if len(q.cfg.Observers) == 0 {
 		return nil
 	}
-	return &HoldEvents{queue: q, began: time.Now()}
+	c := &Call{queue: q, began: time.Now(), lock: q.info(r)}
+	q.each(func(o observe.Observer) { tell(o.Called, observe.Called{LockInfo: c.lock}) })
+	return c
 }
 
-// Granted tells of the hold that the call has led to.
-func (e *HoldEvents) Granted(g *Grant) {
-	if e == nil {
+// Fail ends a call that has failed, and returns its error with the operation and the path.
+func (q *Queue) Fail(c *Call, op string, err error) error {
+	err = q.Wrap(op, err)
+	c.failed(err)
+	return err
+}
+
+func (c *Call) failed(err error) {
+	if c == nil {
 		return
 	}
-	e.held = time.Now()
-	e.lock = e.queue.event(g.current(), g.token)
-	g.events.Store(e)
-	joined := g.told.Swap(true)
-	e.tellGranted(observe.Granted{
-		LockInfo: e.lock, Waited: e.held.Sub(e.began),
-		Queued: !g.queued.since.IsZero() && !g.waited.Swap(true), Joined: joined,
-	})
+	event := observe.Failed{LockInfo: c.lock, Waited: time.Since(c.began), Cause: err}
+	c.queue.each(func(o observe.Observer) { tell(o.Failed, event) })
+}
+
+// Granted ends a call that has led to a hold on g.
+func (c *Call) Granted(g *Grant) {
+	if c == nil {
+		return
+	}
+	c.held = time.Now()
+	c.lock.Node, c.lock.Token = g.current()[0].Name, g.token
+	g.call.Store(c)
+	event := observe.Granted{LockInfo: c.lock, Waited: c.held.Sub(c.began), Joined: g.observed.Swap(true)}
+	c.queue.each(func(o observe.Observer) { tell(o.Granted, event) })
 	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other
-	// holders to tell.
-	e.forget = g.OnEnd(hold.Observers, func(end error) {
+	// holders to notify.
+	c.forget = g.OnEnd(hold.Observers, func(end error) {
 		if errors.Is(end, hold.ErrLost) {
-			go e.ended(end)
+			go c.ended(end)
 		}
 	})
 }
 
-// Released tells how the hold has ended, by the error of its Release.
-func (e *HoldEvents) Released(err error) {
-	if e == nil || errors.Is(err, hold.ErrReleased) {
+// Released reports how the hold has ended, by the error of its Release.
+func (c *Call) Released(err error) {
+	if c == nil || errors.Is(err, hold.ErrReleased) {
 		return
 	}
-	e.forget()
-	e.ended(err)
+	c.forget()
+	c.ended(err)
 }
 
-func (e *HoldEvents) ended(end error) {
-	e.mu.Lock()
-	over, lock, held := e.over, e.lock, time.Since(e.held)
-	e.over = true
-	if e.telling && !over {
-		e.late = func() { e.tellEnd(lock, held, end) }
-		over = true
-	}
-	e.mu.Unlock()
-	if !over {
-		e.tellEnd(lock, held, end)
-	}
-}
-
-func (e *HoldEvents) tellEnd(lock observe.LockInfo, held time.Duration, end error) {
-	lost := errors.Is(end, hold.ErrLost)
-	for _, o := range e.queue.cfg.Observers {
-		switch {
-		case lost && o.Lost != nil:
-			o.Lost(observe.Lost{LockInfo: lock, Held: held, Cause: end})
-		case !lost && o.Released != nil:
-			o.Released(observe.Released{LockInfo: lock, Held: held})
-		}
-	}
-}
-
-// downgraded tells that the hold goes on as another, by the node n.
-func (e *HoldEvents) downgraded(n znode.Node) {
-	if e == nil {
+func (c *Call) ended(end error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
 		return
 	}
-	now := time.Now()
-	e.mu.Lock()
-	over, before, held := e.over, e.lock, now.Sub(e.held)
-	e.lock = e.queue.event([]znode.Node{n}, before.Token)
-	after := e.lock
-	e.held = now
-	e.telling = !over
-	e.mu.Unlock()
-	if over {
-		return
-	}
-	for _, o := range e.queue.cfg.Observers {
-		if o.Released != nil {
-			o.Released(observe.Released{LockInfo: before, Held: held})
-		}
-	}
-	e.tellGranted(observe.Granted{LockInfo: after, Joined: true})
-	e.mu.Lock()
-	late := e.late
-	e.telling, e.late = false, nil
-	e.mu.Unlock()
-	if late != nil {
-		late()
+	c.over = true
+	held := time.Since(c.held)
+	if errors.Is(end, hold.ErrLost) {
+		c.queue.each(func(o observe.Observer) { tell(o.Lost, observe.Lost{LockInfo: c.lock, Held: held, Cause: end}) })
+	} else {
+		c.queue.each(func(o observe.Observer) { tell(o.Released, observe.Released{LockInfo: c.lock, Held: held}) })
 	}
 }
 
-func (e *HoldEvents) tellGranted(event observe.Granted) {
-	for _, o := range e.queue.cfg.Observers {
-		if o.Granted != nil {
-			o.Granted(event)
-		}
-	}
-}
-
-// tellUnclaimed tells of a grant that came too late for the callers that waited for it.
-func (g *Grant) tellUnclaimed(end error) {
-	if g.queued.since.IsZero() || g.waited.Swap(true) {
+// downgraded reports that the hold goes on as another, by the node n.
+func (c *Call) downgraded(n znode.Node) {
+	if c == nil {
 		return
 	}
-	if errors.Is(end, hold.ErrReleased) {
-		end = context.Canceled
-		if g.async != nil && g.async.Err() != nil {
-			end = zkclient.Ended(g.async)
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
 	}
-	go g.queue.tellLeft(g.current(), g.token, g.queued, end) // see HoldEvents.Granted
+	released := observe.Released{LockInfo: c.lock, Held: time.Since(c.held)}
+	c.lock.Kind, c.lock.Node = c.queue.observedKind(n.Kind), n.Name
+	c.held = time.Now()
+	called := c.lock
+	called.Node, called.Token = "", 0
+	c.queue.each(func(o observe.Observer) {
+		tell(o.Released, released)
+		tell(o.Called, observe.Called{LockInfo: called})
+		tell(o.Granted, observe.Granted{LockInfo: c.lock, Joined: true})
+	})
 }

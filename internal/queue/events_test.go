@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -9,14 +8,12 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
-	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
 )
 
-// A place may be lost before its caller is told that it was granted. The wait ends
-// once, and so does the hold.
-func TestAWaitEndsOnceForTheObservers(t *testing.T) {
+// A grant may be lost before its call returns. Observers are notified of both, in this order.
+func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		conn := v.Connect(t, 10*time.Second, v.Servers(t)[0])
@@ -24,77 +21,27 @@ func TestAWaitEndsOnceForTheObservers(t *testing.T) {
 		events := make(chan string, 20)
 		cfg := Default()
 		cfg.Observers = []observe.Observer{{
-			Queued: func(observe.Queued) { events <- "queued" },
-			Left:   func(observe.Left) { events <- "left" },
-			Lost:   func(observe.Lost) { events <- "lost" },
-			Granted: func(e observe.Granted) {
-				if e.Queued {
-					t.Error("a grant ends a wait that has ended")
-				}
-				events <- "granted"
-			},
+			Called:  func(observe.Called) { events <- "called" },
+			Failed:  func(observe.Failed) { events <- "failed" },
+			Granted: func(observe.Granted) { events <- "granted" },
+			Lost:    func(observe.Lost) { events <- "lost" },
 		}}
 		l := newQueue(t, conn, path, with(cfg, lockNames))
-		e := Request{Kind: znode.Lock, Nodes: 1}
-		first, err := l.Acquire(t.Context(), e, true)
+		r := Request{Kind: znode.Lock, Nodes: 1}
+		call := l.Call(t.Context(), r)
+		grant, err := l.Acquire(t.Context(), r, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		call := l.NewEvents()
-		granted := make(chan *Grant)
-		go func() {
-			p, _ := l.Acquire(t.Context(), e, true)
-			granted <- p
-		}()
-		seen := []string{<-events}
-		if err := first.Release(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		second := <-granted
-		second.state.Lose(errors.New("test"))
-		seen = append(seen, <-events)
-		call.Granted(second)
-		seen = append(seen, <-events, <-events)
-		slices.Sort(seen)
-		if want := []string{"granted", "left", "lost", "queued"}; !slices.Equal(seen, want) {
-			t.Errorf("told %q, want %q", seen, want)
+		grant.state.Lose(errors.New("test"))
+		call.Granted(grant)
+		seen := []string{<-events, <-events, <-events}
+		if want := []string{"called", "granted", "lost"}; !slices.Equal(seen, want) {
+			t.Errorf("notified of %q, want %q", seen, want)
 		}
 		test.AssertEmpty(t, conn, path)
 		if len(events) > 0 {
-			t.Errorf("and %s", <-events)
+			t.Errorf("and of %s", <-events)
 		}
-	})
-}
-
-// The document of observe.Left says that Cause tells the end of the session from the deletion of
-// the node.
-func TestLeftTellsThatTheSessionHasExpired(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 5*time.Second)
-		left, queued := make(chan error, 9), make(chan struct{}, 9)
-		cfg := with(Default(), lockNames)
-		cfg.Observers = []observe.Observer{{
-			Queued: func(observe.Queued) { queued <- struct{}{} },
-			Left:   func(e observe.Left) { left <- e.Cause },
-		}}
-		q := newQueue(x.T, x.conn, x.queue.dir, cfg)
-		x.other(znode.Lock) // the holder
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-		defer cancel()
-		done := make(chan struct{})
-		go func() { defer close(done); _, _ = q.Acquire(ctx, Request{Kind: x.kind, Nodes: 1}, true) }()
-		<-queued
-		x.venue.Expire(x, x.conn)
-		select {
-		case cause := <-left:
-			if !errors.Is(cause, zkclient.ErrOver) {
-				t.Errorf("cause %q", cause)
-			}
-		case <-ctx.Done():
-			t.Error("no Left")
-		}
-		cancel()
-		<-done
 	})
 }

@@ -72,7 +72,7 @@ func (q *Queue) firstIn(ctx context.Context, sess int64) (Member, error) {
 
 // holder describes the first node.
 func (q *Queue) holder(n znode.Node, data []byte, stat *zk.Stat) Member {
-	m := Member{Path: q.path(n), Kind: q.observedKind(n), Permits: 1, Holding: true}
+	m := Member{Path: q.path(n), Kind: q.observedKind(n.Kind), Permits: 1, Holding: true}
 	m.read(data, stat)
 	return m
 }

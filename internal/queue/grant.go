@@ -37,16 +37,10 @@ type Grant struct {
 	state hold.State
 	alive func() error // Err, made once for all the holds
 
-	marker bool                           // a waiter may need its release marker
-	own    atomic.Pointer[zkclient.Watch] // on the first of the nodes, from the first Exists on
-	events atomic.Pointer[HoldEvents]     // of the last hold on it, if there are observers
-	queued queued                         // what observers were told of the wait
-	told   atomic.Bool                    // observers have been told of a hold
-	waited atomic.Bool                    // or that the wait has ended, by a grant or without
-
-	// Of an AcquireAsync; nil: the caller has waited itself.
-	async  context.Context
-	giveUp func(error)
+	marker   bool                           // a waiter may need its release marker
+	own      atomic.Pointer[zkclient.Watch] // on the first of the nodes, from the first Exists on
+	call     atomic.Pointer[Call]           // of the last hold on it, if there are observers
+	observed atomic.Bool                    // observers were notified of a hold on it
 
 	mu        sync.Mutex    // guards what follows; for the lock order see doc.go
 	nodes     []znode.Node  // what is held now
@@ -58,7 +52,7 @@ type Grant struct {
 func newGrant(w *waiter) *Grant {
 	g := &Grant{
 		queue: w.queue, sess: w.sess, token: w.token, lease: w.lease,
-		marker: w.marker, queued: w.queued, nodes: w.nodes,
+		marker: w.marker, nodes: w.nodes,
 	}
 	g.state.Begin(g.lease.Alive, g.queue.nameHold)
 	g.alive = g.Err
@@ -79,7 +73,6 @@ func (g *Grant) cleanUp(end error) {
 	if errors.Is(end, hold.ErrLost) {
 		go func() { _ = g.queue.client.RemoveNow(g.sess, zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()}) }()
 	}
-	g.tellUnclaimed(end)
 }
 
 // grants are one, or several that were made together, of one session.
@@ -349,7 +342,7 @@ func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	go func() {
 		err := g.queue.client.Replace(g.sess, g.queue.dir, old, old.As(to), g.queue.cfg.Data, g.queue.cfg.ACL)
 		if err == nil {
-			g.events.Load().downgraded(old.As(to)) // while a release still waits
+			g.call.Load().downgraded(old.As(to)) // while a release still waits
 			g.settle(old.As(to))
 		} else {
 			g.settle(old)

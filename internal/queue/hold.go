@@ -15,8 +15,8 @@ import (
 // and Guard, is that of the grant.
 type Hold struct {
 	*Grant
-	state  hold.State
-	events *HoldEvents
+	state hold.State
+	call  *Call
 }
 
 // Begin begins a hold on a grant.
@@ -26,9 +26,9 @@ func (h *Hold) Begin(g *Grant) {
 }
 
 // Granted tells observers of this hold, which a call has led to.
-func (h *Hold) Granted(events *HoldEvents) {
-	h.events = events
-	events.Granted(h.Grant)
+func (h *Hold) Granted(call *Call) {
+	h.call = call
+	call.Granted(h.Grant)
 }
 
 // Release ends this hold, and then calls leave, which gives the grant back if this was the last
@@ -43,7 +43,7 @@ func (h *Hold) Release(ctx context.Context, leave func(context.Context) error) e
 		if left := leave(ctx); err == nil {
 			err = left
 		}
-		h.events.Released(err)
+		h.call.Released(err)
 	}
 	return h.Wrap("release", err)
 }

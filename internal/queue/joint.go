@@ -19,7 +19,7 @@ type Joint struct {
 	parts  []Part
 	grants grants
 	owners []Owner // nil for a lock that has none
-	events []*HoldEvents
+	calls  []*Call
 	state  hold.State
 	listen func() <-chan struct{} // of ReleaseRequested, made once
 }
@@ -33,8 +33,8 @@ type Owner interface {
 	End() (last bool)
 }
 
-func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
-	j := &Joint{parts: parts, grants: made, owners: make([]Owner, len(parts)), events: events}
+func newJoint(parts []Part, made grants, calls []*Call) *Joint {
+	j := &Joint{parts: parts, grants: made, owners: make([]Owner, len(parts)), calls: calls}
 	j.state.Begin(j.look, nil)
 	j.listen = sync.OnceValue(j.requests)
 	j.state.OnEnd(hold.CleanUp, j.cleanUp)
@@ -43,7 +43,7 @@ func newJoint(parts []Part, made grants, events []*HoldEvents) *Joint {
 			j.owners[i] = own(g)
 		}
 		j.state.Tie(&g.state)
-		events[i].Granted(g)
+		calls[i].Granted(g)
 	}
 	return j
 }
@@ -87,8 +87,8 @@ func (j *Joint) Release(ctx context.Context) error {
 	if left := last.release(ctx); err == nil {
 		err = left
 	}
-	for _, e := range j.events {
-		e.Released(err)
+	for _, c := range j.calls {
+		c.Released(err)
 	}
 	return nameAll("release", j.parts, err)
 }

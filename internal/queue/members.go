@@ -97,7 +97,7 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 		r := rule{names: q.cfg.Names, mode: q.cfg.Names.mode(m.First.Kind), allowed: most - m.Nodes}
 		b := r.blockers(line, m.First)
 		m.Holding = b.clear()
-		m.Path, m.Kind, m.Permits = q.path(m.First), q.observedKind(m.First), 1
+		m.Path, m.Kind, m.Permits = q.path(m.First), q.observedKind(m.First.Kind), 1
 		if m.Kind == observe.KindPermits {
 			m.Permits = m.Nodes
 		}

@@ -68,14 +68,22 @@ func nameAll(op string, parts []Part, err error) error {
 // Together grants the requests of several parts together, or none of them. wait is false for a call
 // that is not to wait; op is what errors call it.
 func Together(ctx context.Context, parts []Part, op string, wait bool) (*Joint, error) {
-	j, err := together(ctx, parts, wait)
-	if err != nil {
-		return nil, nameAll(op, parts, err)
+	calls := make([]*Call, len(parts))
+	for i, p := range parts {
+		calls[i] = p.Queue.Call(ctx, p.Request)
 	}
-	return j, nil
+	made, err := together(ctx, parts, wait)
+	if err != nil {
+		err = nameAll(op, parts, err)
+		for _, c := range calls {
+			c.failed(err)
+		}
+		return nil, err
+	}
+	return newJoint(parts, made, calls), nil
 }
 
-func together(ctx context.Context, parts []Part, wait bool) (*Joint, error) {
+func together(ctx context.Context, parts []Part, wait bool) (grants, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
@@ -102,15 +110,7 @@ func together(ctx context.Context, parts []Part, wait bool) (*Joint, error) {
 			return nil, p.Queue.Named(err)
 		}
 	}
-	events := make([]*HoldEvents, len(parts))
-	for i, p := range parts {
-		events[i] = p.Queue.NewEvents()
-	}
-	made, err := acquire(ctx, parts, wait)
-	if err != nil {
-		return nil, err
-	}
-	return newJoint(parts, made, events), nil
+	return acquire(ctx, parts, wait)
 }
 
 // waiters have nodes that one transaction has created, each in another directory.

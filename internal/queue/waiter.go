@@ -37,7 +37,7 @@ type waiter struct {
 	own      []*zkclient.Watch // on its nodes, if an event may grant them
 	token    int64             // the czxid of its nodes; 0: not known yet
 	marker   bool              // a waiter behind it may wait for its release marker
-	queued   queued            // what observers were told of the wait
+	queued   bool              // observers were notified that it waits
 	patience time.Duration     // how long it waits for an event before it checks its turn without one
 	listed   time.Time         // when it sent the last listing, or the create
 	line     int               // how many nodes the last listing has shown
@@ -287,7 +287,6 @@ func (all waiters) leave(ctx context.Context, next turn, err error) error {
 	removals := make([]zkclient.Removal, len(all))
 	for i, w := range all {
 		w.lease.End()
-		w.queue.tellLeft(w.nodes, w.token, w.queued, err)
 		removals[i] = zkclient.Removal{Dir: w.queue.dir, Nodes: w.nodes}
 	}
 	removed := all[0].queue.client.Remove(all[0].sess, removals...)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/observe"
 )
 
@@ -17,19 +18,19 @@ type instruments struct {
 	ahead   func(nodes float64, labels ...string)
 	wait    func(seconds float64, labels ...string)
 	hold    func(seconds float64, labels ...string)
-	left    func(labels ...string) // why
+	failed  func(labels ...string) // why
 	lost    func(labels ...string)
 	retry   func(labels ...string) // path, operation
 }
 
 // The names of the metrics, what they count, and their labels.
 var (
-	waiting = description{"zklocks_waiting", "Waiters of this process.", []string{"path", "kind"}}
+	waiting = description{"zklocks_waiting", "Calls of this process that wait.", []string{"path", "kind"}}
 	holding = description{"zklocks_holding", "Holds of this process.", []string{"path", "kind"}}
 	ahead   = description{"zklocks_ahead", "Nodes that had to go first, for callers that had to wait.", []string{"path", "kind"}}
 	wait    = description{"zklocks_wait_seconds", "From the call to the grant.", []string{"path", "kind", "joined"}}
 	hold    = description{"zklocks_hold_seconds", "From the grant to the release, or to the loss.", []string{"path", "kind"}}
-	left    = description{"zklocks_left_total", "Nodes that waited and left without a grant.", []string{"path", "kind", "why"}}
+	failed  = description{"zklocks_failed_total", "Calls that failed.", []string{"path", "kind", "why"}}
 	lost    = description{"zklocks_lost_total", "Holds that were lost.", []string{"path", "kind"}}
 	retries = description{"zklocks_retries_total", "Requests without an answer that were asked again.", []string{"path", "op"}}
 )
@@ -49,18 +50,14 @@ var (
 // paths, and log why a lock was lost.
 func (i instruments) observer() observe.Observer {
 	return observe.Observer{
-		Queued: func(e observe.Queued) {
-			i.waiting(1, e.Path, string(e.Kind))
-			i.ahead(float64(e.Ahead), e.Path, string(e.Kind))
-		},
-		Left: func(e observe.Left) {
+		Called: func(e observe.Called) { i.waiting(1, e.Path, string(e.Kind)) },
+		Queued: func(e observe.Queued) { i.ahead(float64(e.Ahead), e.Path, string(e.Kind)) },
+		Failed: func(e observe.Failed) {
 			i.waiting(-1, e.Path, string(e.Kind))
-			i.left(e.Path, string(e.Kind), why(e.Cause))
+			i.failed(e.Path, string(e.Kind), why(e.Cause))
 		},
 		Granted: func(e observe.Granted) {
-			if e.Queued {
-				i.waiting(-1, e.Path, string(e.Kind))
-			}
+			i.waiting(-1, e.Path, string(e.Kind))
 			i.holding(1, e.Path, string(e.Kind))
 			i.wait(e.Waited.Seconds(), e.Path, string(e.Kind), word(e.Joined))
 		},
@@ -77,9 +74,11 @@ func (i instruments) observer() observe.Observer {
 	}
 }
 
-// why has few values: gave up, came too late, or lost its place.
+// why has few values.
 func why(cause error) string {
 	switch {
+	case errors.Is(cause, zklocks.ErrBusy):
+		return "busy"
 	case errors.Is(cause, context.DeadlineExceeded):
 		return "timeout"
 	case errors.Is(cause, context.Canceled):

@@ -27,6 +27,6 @@ func Prometheus(registry prometheus.Registerer) observe.Observer {
 	return instruments{
 		waiting: gauge(waiting), holding: gauge(holding),
 		ahead: histogram(ahead, nodes), wait: histogram(wait, seconds), hold: histogram(hold, seconds),
-		left: counter(left), lost: counter(lost), retry: counter(retries),
+		failed: counter(failed), lost: counter(lost), retry: counter(retries),
 	}.observer()
 }

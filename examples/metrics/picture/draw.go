@@ -64,7 +64,7 @@ func panels(samples []sample) []panel {
 		return l
 	}
 	trouble := []line{
-		total("zklocks_left_total", ""), total("zklocks_retries_total", ""),
+		total("zklocks_failed_total", ""), total("zklocks_retries_total", ""),
 		total("zklocks_lost_total", ""), total("zklocks_orphans_total", ""),
 	}
 	for i, name := range []string{"left", "retries", "lost", "orphans"} {

@@ -23,7 +23,7 @@ func NewEvents(tb testing.TB) *Events { return &Events{tb: tb} }
 // Observer writes it.
 func (e *Events) Observer() observe.Observer {
 	return observe.Observer{
-		Queued: note[observe.Queued](e), Left: note[observe.Left](e),
+		Called: note[observe.Called](e), Queued: note[observe.Queued](e), Failed: note[observe.Failed](e),
 		Granted: note[observe.Granted](e), Released: note[observe.Released](e), Lost: note[observe.Lost](e),
 		Retried: note[observe.Retried](e),
 	}
@@ -64,17 +64,13 @@ func Next[E any](e *Events, n int) E {
 	return some[n-1]
 }
 
-// Balanced asserts, when everything has ended, that every wait and every hold had one end.
+// Balanced asserts, when everything has ended, that every call and every hold had one end.
 func (e *Events) Balanced() {
 	e.tb.Helper()
 	sums := func() (waiting, holding int) {
-		waiting = len(Of[observe.Queued](e)) - len(Of[observe.Left](e))
-		for _, g := range Of[observe.Granted](e) {
-			if g.Queued {
-				waiting--
-			}
-		}
-		return waiting, len(Of[observe.Granted](e)) - len(Of[observe.Released](e)) - len(Of[observe.Lost](e))
+		granted := len(Of[observe.Granted](e))
+		return len(Of[observe.Called](e)) - granted - len(Of[observe.Failed](e)),
+			granted - len(Of[observe.Released](e)) - len(Of[observe.Lost](e))
 	}
 	test.Eventually(e.tb, soon, "the last event", func() bool { // the observer gets a loss a moment later
 		waiting, holding := sums()

@@ -18,7 +18,8 @@ import (
 var observing = []scenario{
 	{"an observer is told of a lock that was free", observedFree, 0},
 	{"an observer is told of the wait", observedWait, 0},
-	{"an observer is told of waiters that give up", observedQuitter, 0},
+	{"an observer is told of calls that fail", observedFailure, 0},
+	{"an observer is told of calls that wait for a server", observedServerless, 0},
 	{"an observer is told of waiters that lose their place", observedRequeue, 0},
 	{"an observer is told why a hold was lost", observedLoss, 0},
 	{"an observer is told at the unlock of a loss that no caller asked for", observedLateLoss, 0},
@@ -33,14 +34,14 @@ func (c *client) observed() *Events {
 	return e
 }
 
-// about asserts the fields that each event of a Lock has.
+// about asserts the fields that each event of a call or a hold has; a call has the token 0.
 func (s *scene) about(l observe.LockInfo, token int64) {
 	s.Helper()
 	permits := 1
 	if s.r.Kind == observe.KindPermits {
 		permits = s.r.Nodes
 	}
-	if l.Path != s.Path || l.Kind != s.r.Kind || l.Permits != permits || !strings.HasPrefix(l.Node, "_c_") || l.Token != token {
+	if l.Path != s.Path || l.Kind != s.r.Kind || l.Permits != permits || strings.HasPrefix(l.Node, "_c_") != (token != 0) || l.Token != token {
 		s.Errorf("an event of %s, %s of %d permits, with token %d, is about %+v", s.Path, s.r.Kind, permits, token, l)
 	}
 }
@@ -53,13 +54,14 @@ func observedFree(s *scene) {
 	a := c.begin(c.Lock)
 	test.Within(s, soon, "it is granted", func() { <-slow.Fired() })
 	asked := time.Now()
+	s.about(Next[observe.Called](events, 1).LockInfo, 0)
 	s.Pass(time.Second)
 	answered := time.Now()
 	slow.Release()
 	h := a.Granted()
 	g := Next[observe.Granted](events, 1)
 	s.about(g.LockInfo, h.Token())
-	if g.Joined || g.Queued {
+	if g.Joined {
 		s.Errorf("granted: %+v", g)
 	}
 	s.Lasted("the wait", g.Waited, answered.Sub(asked), a.At.Sub(a.Began))
@@ -77,7 +79,7 @@ func observedFree(s *scene) {
 	Next[observe.Granted](events, 2)
 	s.unlock(h)
 	Next[observe.Released](events, 2)
-	if n := len(Of[any](events)); n != 4 {
+	if n := len(Of[any](events)); n != 6 {
 		s.Errorf("%d events: %+v", n, Of[any](events))
 	}
 }
@@ -108,7 +110,7 @@ func observedWait(s *scene) {
 	got := a.Granted()
 	s.about(q.LockInfo, got.Token())
 	g := Next[observe.Granted](events, 1)
-	if g.Joined || !g.Queued || g.LockInfo != q.LockInfo {
+	if g.Joined || g.LockInfo != q.LockInfo {
 		s.Errorf("granted after %v: %+v", least, g)
 	}
 	Next[observe.Queued](events, 1) // the moves are not told
@@ -117,29 +119,55 @@ func observedWait(s *scene) {
 	events.Balanced()
 }
 
-func observedQuitter(s *scene) {
+func observedFailure(s *scene) {
 	holder, c := s.client(), s.client()
 	events := c.observed()
 	h := holder.block()
 	_, err := c.TryLock(s.Ctx)
 	s.Is(err, zklocks.ErrBusy)
-	if n := len(Of[any](events)); n != 0 {
-		s.Errorf("%d events of a caller that does not wait", n)
+	f := Next[observe.Failed](events, 1)
+	s.about(f.LockInfo, 0)
+	if f.Cause != err || len(Of[observe.Called](events)) != 1 || len(Of[observe.Queued](events)) != 0 {
+		s.Errorf("a call that does not wait: %+v", Of[any](events))
 	}
 	a := c.wait(2)
-	q := Next[observe.Queued](events, 1)
+	Next[observe.Queued](events, 1)
+	s.about(Next[observe.Called](events, 2).LockInfo, 0)
 	least := time.Now()
 	c.catchUp()
 	s.Pass(time.Second)
 	waited := time.Since(least)
 	a.Stop()
-	l := Next[observe.Left](events, 1)
-	s.Is(l.Cause, context.Canceled)
-	if l.LockInfo != q.LockInfo {
-		s.Errorf("%+v after %+v, %v", l, q, waited)
+	f = Next[observe.Failed](events, 2)
+	s.about(f.LockInfo, 0)
+	s.Is(f.Cause, context.Canceled)
+	if f.Cause != a.Err {
+		s.Errorf("the cause is %v, and the call has returned %v", f.Cause, a.Err)
 	}
-	s.Lasted("the wait", l.Waited, waited, a.At.Sub(a.Began))
+	s.Lasted("the wait", f.Waited, waited, a.At.Sub(a.Began))
 	s.unlock(h)
+	events.Balanced()
+}
+
+// In an outage no node can wait in a queue, and the call does.
+func observedServerless(s *scene) {
+	c := s.behind()
+	s.unlock(c.lock())
+	events := c.observed()
+	c.proxy.Refuse()
+	a := c.begin(c.Lock)
+	Next[observe.Called](events, 1)
+	least := time.Now()
+	s.Pass(time.Second)
+	waited := time.Since(least)
+	if n := len(Of[any](events)); n != 1 {
+		s.Errorf("%d events of a call that waits for a server: %+v", n, Of[any](events))
+	}
+	a.Stop()
+	f := Next[observe.Failed](events, 1)
+	s.Is(f.Cause, context.Canceled)
+	s.Lasted("the wait", f.Waited, waited, a.At.Sub(a.Began))
+	s.Must(c.proxy.Accept())
 	events.Balanced()
 }
 
@@ -155,12 +183,12 @@ func observedRequeue(s *scene) {
 		before := Next[observe.Queued](events, 1)
 		away(c)
 		again := Next[observe.Queued](events, 2)
-		l := Next[observe.Left](events, 1)
-		if l.LockInfo != before.LockInfo || again.Node == before.Node || again.Token <= before.Token || l.Cause == nil {
-			s.Errorf("%+v, %+v, %+v", before, l, again)
+		if again.Node == before.Node || again.Token <= before.Token {
+			s.Errorf("%+v, then %+v", before, again)
 		}
 		s.unlock(h)
 		s.unlock(a.Granted())
+		Next[observe.Called](events, 1) // it is the same call
 		events.Balanced()
 	}
 }

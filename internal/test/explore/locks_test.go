@@ -434,11 +434,13 @@ func (w *world) number(path string) int {
 // unknown is the Until of a number of which no call has said that it came into force.
 const unknown = math.MaxInt64
 
-// A balance counts what observers hear: each hold that is granted ends once.
-type balance struct{ granted, ended atomic.Int64 }
+// A balance counts what observers are notified of: each call and each hold ends once.
+type balance struct{ called, failed, granted, ended atomic.Int64 }
 
 func (b *balance) observer() observe.Observer {
 	return observe.Observer{
+		Called:   func(observe.Called) { b.called.Add(1) },
+		Failed:   func(observe.Failed) { b.failed.Add(1) },
 		Granted:  func(observe.Granted) { b.granted.Add(1) },
 		Released: func(observe.Released) { b.ended.Add(1) },
 		Lost:     func(observe.Lost) { b.ended.Add(1) },

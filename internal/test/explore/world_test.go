@@ -357,8 +357,12 @@ func (w *world) settle() {
 	if w.quiet {
 		w.empties()
 	}
-	if granted, ended := w.balance.granted.Load(), w.balance.ended.Load(); granted != ended {
+	b := &w.balance
+	if granted, ended := b.granted.Load(), b.ended.Load(); granted != ended {
 		w.complain("observers heard of %d holds that were granted and of %d that ended", granted, ended)
+	}
+	if called, ended := b.called.Load(), b.failed.Load()+b.granted.Load(); called != ended {
+		w.complain("observers heard of %d calls that began and of %d that ended", called, ended)
 	}
 }
 

@@ -14,16 +14,6 @@ var ofTheShared = []mutant{
 		kind: "crowded",
 	},
 	{
-		name: "reader-that-gives-up-ends-the-lock-of-others",
-		pkg:  "rwlock",
-		why:  "another reader holds by the node that is deleted",
-		in:   "sharedGrant.drop",
-		old:  `_ = g.leave(ctx)`,
-		new:  `g.readers.Store(1); _ = g.leave(ctx)`,
-		test: inRwlock("TestACancellationAtTheGrantLeavesNoHold"),
-		kind: "crowded and rash",
-	},
-	{
 		name: "reader-comes-without-a-check",
 		pkg:  "internal/queue",
 		why:  "the server withholds the event of a writer while the reader's client may not read the directory",
@@ -103,16 +93,6 @@ var ofTheShared = []mutant{
 		new:        `if w.queue.dir == "" {`,
 		test:       inQueue("TestNoGrantByANodeThatTheClientMayNotRead"),
 		unexplored: "no world deletes a node that may not be read",
-	},
-	{
-		name:       "reason-of-a-new-start-not-told",
-		pkg:        "internal/queue",
-		why:        "observers cannot tell an expired session from a deleted node",
-		in:         "waiter.await",
-		old:        "return requeue, err",
-		new:        "return requeue, errNodeGone",
-		test:       inQueue("TestLeftTellsThatTheSessionHasExpired"),
-		unexplored: "no world checks what observers are told of the queue",
 	},
 	{
 		name: "joined-although-its-node-is-gone",
@@ -264,22 +244,11 @@ var ofTheShared = []mutant{
 		name: "wait-without-readers-not-canceled",
 		pkg:  "rwlock",
 		why:  "a node stays in the queue for readers that have all gone",
-		old:  "\t\tp.giveUp(err)\n",
+		old:  "\t\tp.giveUp()\n",
 		new:  "",
 		test: inRwlock("TestReadersThatAllGiveUpLeaveTheQueue"),
 
 		unexplored: "the grant that comes finds no reader and is given back: others wait longer, and none forever",
-	},
-	{
-		name: "wait-given-up-is-always-a-cancellation",
-		pkg:  "internal/queue",
-		why:  "metrics do not show that readers time out",
-		in:   "asyncContext.Err",
-		old:  `errors.Is(context.Cause(c.Context), context.DeadlineExceeded)`,
-		new:  `errors.Is(err, context.DeadlineExceeded)`,
-		test: inRwlock("TestTheCauseOfANodeThatHasLeftIsTheCallersOwn"),
-
-		unexplored: "no world looks at the cause of an event",
 	},
 	{
 		name: "grant-without-readers-kept",
@@ -293,7 +262,7 @@ var ofTheShared = []mutant{
 		name: "canceled-reader-counts-on",
 		pkg:  "rwlock",
 		why:  "it got an error, and counts as a holder forever",
-		old:  `p.shared.drop(ctx, err)`,
+		old:  `_ = p.shared.leave(ctx)`,
 		new:  ``,
 		test: inRwlock("TestACancellationAtTheGrantLeavesNoHold"),
 		kind: "crowded and rash",
@@ -413,16 +382,6 @@ var ofTheShared = []mutant{
 		test: inRwlock("TestALostLockIsNotHandedOn"),
 
 		unexplored: "every worker releases in the end, also what it has lost",
-	},
-	{
-		name: "idle-read-lock-ended-for-a-nil-context",
-		pkg:  "rwlock",
-		why:  "TryLock has ended it when it panics, and the node stays",
-		old:  "hold.NeedContext(ctx)\n",
-		new:  "_ = hold.NeedContext\n",
-		test: inRwlock("TestANilContextChangesNothing"),
-
-		unexplored: "no world passes a nil context",
 	},
 	{
 		name: "downgraded-lock-handed-on",

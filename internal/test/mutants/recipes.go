@@ -134,7 +134,7 @@ var ofTheRecipes = []mutant{
 		name: "canceled-join-holds-on",
 		pkg:  "rwlock",
 		why:  "the grant came with the cancellation: no reader gives the lock back",
-		old:  "if p.shared != nil {\n\t\t\tp.shared.drop(queue.NoWait, err)\n\t\t}",
+		old:  "if p.shared != nil {\n\t\t\t_ = p.shared.leave(queue.NoWait)\n\t\t}",
 		new:  ``,
 		test: inRwlock("TestACancellationAtTheGrantLeavesNoHold"),
 		kind: "crowded and rash",

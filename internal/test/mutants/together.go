@@ -518,8 +518,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "those of the others do not hear of the hold",
 		in:   "newJoint",
-		old:  "events[i].Granted(g)",
-		new:  "if i == 0 {\n\t\t\tevents[i].Granted(g)\n\t\t}",
+		old:  "calls[i].Granted(g)",
+		new:  "if i == 0 {\n\t\t\tcalls[i].Granted(g)\n\t\t}",
 		test: inRoot("TestTheObserversOfEachLockAreTold"),
 	},
 	{
@@ -527,8 +527,8 @@ var ofSeveral = []mutant{
 		pkg:  "internal/queue",
 		why:  "those of the others count the hold for ever",
 		in:   "Joint.Release",
-		old:  "range j.events {",
-		new:  "range j.events[:1] {",
+		old:  "range j.calls {",
+		new:  "range j.calls[:1] {",
 		test: inRoot("TestTheObserversOfEachLockAreTold"),
 	},
 	{
