@@ -78,15 +78,17 @@ func TestPages(t *testing.T) {
 			}
 		}
 	}
-	gomod := "module example.com\n\ngo 1.25.0\n"
+	gomod, gosum := "module example.com\n\ngo 1.25.0\n", ""
 	for _, path := range []string{"", "/metrics"} {
 		dir, err := filepath.Abs(root + path)
 		must(t, err)
-		if _, err := os.Stat(dir + "/go.mod"); err == nil {
+		if sums, err := os.ReadFile(dir + "/go.sum"); err == nil {
+			gosum += string(sums)
 			gomod += fmt.Sprintf("require github.com/zklocks/zklocks%s v0.1.0\nreplace github.com/zklocks/zklocks%[1]s => %q\n", path, dir)
 		}
 	}
 	must(t, os.WriteFile(filepath.Join(module, "go.mod"), []byte(gomod), 0o644))
+	must(t, os.WriteFile(filepath.Join(module, "go.sum"), []byte(gosum), 0o644))
 	if out, err := command(module, "go", "vet", "./...").CombinedOutput(); err != nil {
 		t.Fatalf("the code of the pages: %v\n%s", err, out)
 	}
@@ -130,11 +132,11 @@ func save(t *testing.T, page string, i int, code string) {
 	must(t, os.WriteFile(file, []byte(code), 0o644))
 }
 
-// command runs in the module of the pages, which needs nothing that the checkout does not need.
+// command runs in the module of the pages, where zklock is the built one.
 func command(dir string, argv ...string) *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOSUMDB=off", "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"),
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod "+os.Getenv("GOFLAGS"),
 		"PATH="+filepath.Join(dir, "../bin")+":"+os.Getenv("PATH"))
 	return cmd
 }
