@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -23,10 +22,8 @@ type permitCount struct {
 	acl    []zk.ACL
 
 	mu     sync.Mutex
-	wanted int            // what the stored number must be; 0: any
-	agreed bool           // the stored number was once equal to wanted; from then on any stored number is accepted
-	trial  *countSnapshot // a reading that was equal, until nodes are created by it or another number is read: the server may be behind
-	sent   []int          // numbers that an unanswered Resize may have stored
+	wanted int            // what the stored number must be, until it was once; or the last one that was read
+	agreed bool           // any stored number is accepted
 	known  *countSnapshot // the last reading
 }
 
@@ -49,23 +46,14 @@ func (c *permitCount) expected() int {
 	return c.wanted
 }
 
-// fits refuses, before any request, an n that is too large. Until the stored number is known it
-// compares n with wanted, because the stored number must be equal to that.
+// fits refuses, before any request, an n that is larger than the stored number must be.
 func (c *permitCount) fits(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if largest := slices.Max(append(c.sent, c.wanted)); !c.followsLocked() && n > largest {
-		return tooMany(n, largest)
+	if !c.agreed && c.wanted > 0 && n > c.wanted {
+		return tooMany(n, c.wanted)
 	}
 	return nil
-}
-
-// followsLocked reports whether any stored number is acceptable; caller holds mu.
-func (c *permitCount) followsLocked() bool { return c.agreed || c.trial != nil || c.wanted == 0 }
-
-// fitsLocked reports whether the stored number is acceptable; caller holds mu.
-func (c *permitCount) fitsLocked(stored int) bool {
-	return c.followsLocked() || c.wanted == stored || slices.Contains(c.sent, stored)
 }
 
 // read returns the stored number, which n must not exceed. If no number is stored, it stores the
@@ -112,15 +100,10 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 		s.sess, s.epoch = sess, epoch
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if !c.fitsLocked(s.permits) {
+		if !c.agreed && c.wanted != 0 && c.wanted != s.permits {
 			return nil, fmt.Errorf("%w: %s has %d permits, not %d", ErrMismatch, c.path, s.permits, c.wanted)
 		}
-		if c.agreed || c.wanted == 0 || c.trial != nil && c.trial.permits != s.permits {
-			c.agreeLocked(s.permits)
-		} else {
-			c.trial = s
-		}
-		c.known = s
+		c.wanted, c.agreed, c.known = s.permits, true, s
 		return s, nil
 	}
 }
@@ -159,14 +142,6 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	// below it was, too.
 	_, dir, err := c.client.Get(ctx, c.queue)
 	if err == zk.ErrNoNode {
-		// A server that is behind may not show the directory, or that another library uses the path
-		// by now.
-		if err := c.client.Barrier(ctx, sess); err != nil {
-			return nil, err
-		}
-		if _, _, err := c.client.Get(ctx, c.queue); err != zk.ErrNoNode {
-			return nil, queue.Explain(err, "READ on "+c.queue)
-		}
 		return nil, c.makeQueue(ctx)
 	}
 	if err != nil {
@@ -195,9 +170,6 @@ func (c *permitCount) fill(ctx context.Context, version int32) error {
 	if permits == 0 {
 		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use", ErrMismatch, c.path)
 	}
-	if err := c.refuseForeign(ctx); err != nil {
-		return err
-	}
 	err := c.setFirst(ctx, permits, version)
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 		err = nil // another client has written or deleted the node
@@ -205,25 +177,12 @@ func (c *permitCount) fill(ctx context.Context, version int32) error {
 	return queue.Explain(err, "WRITE on "+c.path)
 }
 
-// write stores another number. From before it is sent until an answer says otherwise, the number
-// may be stored: if ctx ends first, the result is unknown.
+// write stores another number. From before it is sent on any number is accepted: if ctx ends first,
+// the result is unknown.
 func (c *permitCount) write(ctx context.Context, permits int) error {
 	c.mu.Lock()
-	added := !c.agreed && !slices.Contains(c.sent, permits)
-	if added {
-		c.sent = append(c.sent, permits)
-	}
+	c.agreed = true
 	c.mu.Unlock()
-	err := c.store(ctx, permits)
-	if err != nil && added && ctx.Err() == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.sent = slices.DeleteFunc(c.sent, func(n int) bool { return n == permits })
-	}
-	return err
-}
-
-func (c *permitCount) store(ctx context.Context, permits int) error {
 	for {
 		// A server that is behind may show a number that was replaced, or that of a node which has
 		// been deleted since; so may one in the next session.
@@ -237,8 +196,7 @@ func (c *permitCount) store(ctx context.Context, permits int) error {
 		case err == nil:
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.agreeLocked(permits)
-			c.known = nil
+			c.wanted, c.known = permits, nil
 			return nil
 		case err == zk.ErrBadVersion, err == zk.ErrNodeExists, err == zk.ErrNoNode: // another client has written, created or deleted the node
 		default:
@@ -261,8 +219,8 @@ func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err 
 			return false, err
 		}
 	}
-	if err := c.refuseForeign(ctx); err != nil || string(data) == string(format(permits)) {
-		return false, err
+	if string(data) == string(format(permits)) {
+		return false, nil
 	}
 	if len(data) == 0 {
 		return true, c.setFirst(ctx, permits, stat.Version)
@@ -290,28 +248,11 @@ func (c *permitCount) setFirst(ctx context.Context, permits int, version int32) 
 // makeQueue creates the queue directory below the node, which must exist. Creating the parent
 // together with it would make the parent a container, which the server deletes when it is empty.
 func (c *permitCount) makeQueue(ctx context.Context) error {
-	if err := c.refuseForeign(ctx); err != nil {
-		return err
-	}
 	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
 	if err == zk.ErrNoNode {
 		err = nil // the next call of ask creates the node
 	}
 	return queue.Explain(err, "CREATE on "+c.path)
-}
-
-// agreeLocked accepts any stored number from now on; caller holds mu.
-func (c *permitCount) agreeLocked(stored int) {
-	c.wanted, c.agreed, c.trial, c.sent = stored, true, nil, nil
-}
-
-// proven: nodes were created by a reading, so a quorum knows the number.
-func (c *permitCount) proven(s *countSnapshot) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.agreed {
-		c.agreeLocked(s.permits)
-	}
 }
 
 // forget drops a reading, by which the server has created no nodes.
@@ -321,7 +262,6 @@ func (c *permitCount) forget(s *countSnapshot) {
 	if c.known == s {
 		c.known = nil
 	}
-	c.trial = nil
 }
 
 func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 10) }

@@ -31,6 +31,7 @@
 //
 // # Other libraries
 //
-// Curator and kazoo use other names for their nodes, so their permits are not counted together with
-// these. A path that one of their semaphores uses already is refused with [ErrMismatch].
+// Curator and kazoo use other names for their nodes: their permits are not counted together with
+// these. Do not use a path of one of their semaphores. Both semaphores would grant all permits, and
+// no error says so.
 package semaphore

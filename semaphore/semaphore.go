@@ -136,7 +136,6 @@ func (s *Semaphore) limit(ctx context.Context, sess int64, n int) (queue.Limit, 
 		Check:        &zk.CheckVersionRequest{Path: s.count.path, Version: count.version},
 		Changed:      count.watch,
 		Dir:          count.queue,
-		Proven:       func() { s.count.proven(count) },
 		Forget:       func() { s.count.forget(count) },
 	}, nil
 }
@@ -172,16 +171,12 @@ func (s *Semaphore) resize(ctx context.Context, permits int) error {
 // Queue lists the holders of permits and the waiters, in the order of the queue. The list is what
 // one server knows, is meant for people and dashboards, and may be out of date when it is read. The
 // errors are those of Acquire, but for ErrMismatch with another number of permits, as N is the
-// stored one. Permits of another library's semaphore are not listed: where there are such and no
-// others, the error is ErrMismatch.
+// stored one.
 //
 // A holder's node looks like a waiter's: Holding means that the node is among the first N permits,
 // where N is the current number. After a Resize to fewer, a holder beyond the new number still
 // holds, but is listed as not Holding until enough holders ahead of it have released.
 func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	members, err := s.queue.Members(ctx, s.count.peek)
-	if err == nil && len(members) == 0 {
-		err = s.queue.Wrap("queue of", s.count.refuseUnlisted(ctx))
-	}
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

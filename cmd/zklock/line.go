@@ -101,8 +101,7 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 	if l.Permits = at.permits; at.permits > 0 && l.Kind == "" {
 		l.Kind = "semaphore"
 	}
-	// Without a number there may be a semaphore of another library, which is an error, or one of
-	// ours whose number was deleted.
+	// Without a number there may be a semaphore whose number was deleted.
 	queue, err := semaphore.New(conn, path, 0).Queue(ctx)
 	if err != nil {
 		return nil, err

@@ -47,9 +47,10 @@ func listCommand() *command {
   zklock ls -json /jobs/nightly | jq -r '.members[] | select(.holding).data'
 
 Shows the holders and waiters in the order in which they came, of all kinds of
-lock, of this tool and of any other program. FOR is how long ago the member
-queued. TOKEN is the fencing token. DATA is what -data or the program says; the
-default of zklock run names host, pid and command.
+lock, of this tool and of any other program (but no semaphores of other
+libraries). FOR is how long ago the member queued. TOKEN is the fencing token.
+DATA is what -data or the program says; the default of zklock run names host,
+pid and command.
 `)
 	o := &observer{}
 	o.define(c)

@@ -114,34 +114,6 @@ func TestLsRecognisesALockByWhoStandsThere(t *testing.T) {
 	free(t, path)
 }
 
-// Of a semaphore whose nodes it does not know it does not say that it has no holder.
-func TestLsRefusesTheSemaphoreOfAnother(t *testing.T) {
-	t.Parallel()
-	root := test.Path(t)
-	conn := realzk.Connect(t, quiet, realzk.Some(t)...)
-	for _, n := range []struct {
-		path, data string
-		flags      int32
-	}{
-		{"", "", 0}, {"/kazoo", "4", 0}, {"/kazoo/076e6e61c0cde965b0859f41aaeb74ff", "", zk.FlagEphemeral},
-		{"/curator", "", 0}, {"/curator/leases", "", 0}, {"/curator/locks", "", 0},
-		{"/curator/leases/_c_0f8fad5b-d9cb-469f-a165-70867728950e-lease-0000000003", "", zk.FlagEphemeral},
-		{"/alike", "", 0}, {"/alike/leases", "", 0}, {"/alike/locks", "", 0},
-		{"/alike/076e6e61c0cde965b0859f41aaeb74ff", "", zk.FlagEphemeral}, {"/other", "4 of them", 0},
-	} {
-		if _, err := conn.Create(root+n.path, []byte(n.data), n.flags, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	ends(t, start(t, "", "ls", root+"/kazoo"), exitFailed, "a semaphore of kazoo's")
-	ends(t, start(t, "", "break", "-yes", root+"/curator"), exitFailed, "a semaphore of Curator's")
-	for _, path := range []string{root + "/alike", root + "/other"} {
-		if got := start(t, "", "ls", path).Hears(path + ":"); !strings.HasPrefix(got, "no holder, no waiter") {
-			t.Errorf("of %s, which is no semaphore: %q", path, got)
-		}
-	}
-}
-
 // All locks below a path are found, of all kinds and also those below another lock.
 func TestLsFindsTheLocksBelowAPath(t *testing.T) {
 	t.Parallel()

@@ -230,8 +230,6 @@ type Limit struct {
 	// Dir is the czxid of the directory that the limit belongs to; 0: any. A directory that was
 	// deleted and made again may have another limit.
 	Dir int64
-	// Proven is called when nodes were created with the check; nil: there is none.
-	Proven func()
 	// Forget has the limit read again the next time; nil: nothing was read.
 	Forget func()
 }
@@ -241,12 +239,6 @@ func (r Request) limit(ctx context.Context, sess int64) (Limit, error) {
 		return Limit{}, nil
 	}
 	return r.Limit(ctx, sess)
-}
-
-func (l Limit) proven() {
-	if l.Proven != nil {
-		l.Proven()
-	}
 }
 
 func (l Limit) forget() {

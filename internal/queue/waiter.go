@@ -91,7 +91,6 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 	}
 	for i, w := range all {
 		w.made, w.nodes, w.lease = made[i], made[i].Nodes, client.Keep(sess)
-		w.limit.proven()
 	}
 	for _, w := range all {
 		w.token = all.tokenFromReply()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/test"
 )
 
@@ -54,6 +55,7 @@ func wakesOne(s *scene) {
 	}
 	heard := func(c *client) int { c.catchUp(); return int(c.proxy.Notifications()) }
 	h := clients[len(clients)-1].block()
+	began := time.Now()
 	var line []*attempt
 	for i := range waiters {
 		line = append(line, clients[i%len(clients)].wait(i+2))
@@ -91,6 +93,9 @@ func wakesOne(s *scene) {
 		want := (i + 1 + min(i, 1)) * s.r.Nodes
 		if s.r.Marks {
 			want = max(1, 3*i)
+		}
+		if time.Since(began) > queue.FirstRecheck/2 {
+			continue // on a slow machine: waiters may have listed again, and watch more
 		}
 		if n := sum(heard); n != want {
 			s.Fatalf("%d notifications after %d releases of %d nodes", n, i+1, s.r.Nodes)
