@@ -6,9 +6,9 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// Member is a holder or a waiter in the queue of a lock, as the Queue methods of the recipes list
-// them. A holder's node looks like a waiter's: Holding says that it is its turn by what the server
-// shows.
+// Member is a holder or a waiter in the queue of a lock, as a Queue method lists it. The nodes of
+// holders and waiters look alike: Holding is computed from the order of the nodes that the server
+// returned, so a member may be Holding before its process knows.
 type Member struct {
 	Path             string       // of its first node, on the server: WithChroot's path included
 	Kind             observe.Kind // what it holds or waits for

@@ -11,36 +11,36 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// An Option changes a default of every lock: given to the New of a recipe, of that lock; given to
-// [Connect], of all locks on the connection.
+// An Option changes a default of locks. Given to New of a package, it applies to that lock; given
+// to [Connect], to all locks on the connection.
 type Option interface{ lockOption }
 
 type lockOption = slot.LockOption
 
-// WithACL sets the access control list of every node that a lock makes, its directory and that
+// WithACL sets the access control list of every node that a lock creates, its directory and that
 // directory's parents included. The default is zk.WorldACL(zk.PermAll): every client may delete the
 // lock's nodes.
 //
-// Deleting is a right on the parent: what protects the nodes of a lock is the list of the directory
-// that they are in.
+// In ZooKeeper the right to delete a node belongs to its parent: the list of the directory protects
+// the nodes of a lock.
 func WithACL(acl []zk.ACL) Option {
 	acl = slices.Clone(acl)
 	return slot.Common(func(cfg *queue.Config) { cfg.ACL = acl })
 }
 
-// WithData sets what the nodes of a lock contain, for programs that look at its queue; at most 512
-// KiB. The default is a small JSON object with the host name and the number of the process,
-// {"host":"db7","pid":4711}, which [Member] shows as Host and Pid; WithData(nil) has them contain
-// nothing. Every client that may read the node sees it. A request to release may replace it, see
-// [Conn.RequestRelease]. Data that are such a request (__REVOKE__, alone or as the first line) are
-// refused here.
+// WithData sets what the nodes of a lock contain, for programs that read its queue; at most 512
+// KiB. The default is a small JSON object with the host name and the process number,
+// {"host":"db7","pid":4711}, which [Member] shows as Host and Pid. With WithData(nil) the nodes are
+// empty. Every client that may read a node sees its data. A request to release may replace them,
+// see [Conn.RequestRelease]; data that are such a request (__REVOKE__, alone or as the first line)
+// are an error.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)
 	return slot.Common(func(cfg *queue.Config) { cfg.Data = data })
 }
 
-// WithObserver reports the events of a lock to o, see package observe. Given several times, each
-// observer gets all events. The default is none.
+// WithObserver reports the events of a lock to o, see package observe. If it is given several
+// times, each observer receives all events. The default is none.
 func WithObserver(o observe.Observer) Option {
 	return slot.Common(func(cfg *queue.Config) { cfg.Observers = append(slices.Clip(cfg.Observers), o) })
 }

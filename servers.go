@@ -10,10 +10,10 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// ParseServers reads a connect string as other ZooKeeper clients take it, "zk1:2181,zk2:2181/app":
-// the servers for [Connect], and the path for [WithChroot], which is empty if there is none. A
-// server without a port has port 2181. The error says what is wrong with s, and shows no more of it
-// than the part that is wrong.
+// ParseServers parses a connect string of other ZooKeeper clients, "zk1:2181,zk2:2181/app". It
+// returns the servers for [Connect], and the path for [WithChroot], which is empty if there is
+// none. A server without a port has port 2181. The error shows no more of s than the part that is
+// wrong, since s may contain a password.
 func ParseServers(s string) (servers []string, chroot string, err error) {
 	list, path, found := strings.Cut(s, "/")
 	if strings.Contains(s, "@") { // the part in front may be a password: do not show it
@@ -44,11 +44,13 @@ func validChroot(path string) error {
 	return nil
 }
 
-// WithChroot puts all locks on the connection below a path, which is made when it is first needed:
-// the lock "/jobs" is then at path+"/jobs". The path that an error begins with, and those that
-// observers are told, are without it; [Member].Path, [Conn.Client], the operations of [Hold.Multi]
-// and [Hold.Guard], and what errors say of nodes and rights have whole paths. [Conn.Path] returns
-// the whole path of a node of the program: without it, the node is outside of the chroot, where
-// programs with other chroots find it, too. Connect fails at once if path is not valid. The
-// default, and an empty path, is none.
+// WithChroot puts all locks on the connection below path, which is created when it is first needed:
+// the lock "/jobs" is then at path+"/jobs". Connect fails at once if path is not valid. The
+// default, and an empty path, is no chroot.
+//
+// The chroot applies to locks alone. Errors begin with the lock's path without it, and observers
+// receive that path. [Member].Path, [Conn.Client], the operations of [Hold.Multi] and [Hold.Guard],
+// and the nodes that errors name have whole paths. [Conn.Path] returns the whole path for a node of
+// the program: a node without it is outside of the chroot, and shared with programs that have
+// another chroot.
 func WithChroot(path string) ConnectOption { return slot.Chroot(path) }
