@@ -95,7 +95,17 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 // Client returns the go-zookeeper connection underneath, for the program's own nodes. The locks use
 // the same session, so closing the client loses all holds, as [Conn.Close] does. Close the Conn
 // instead: a client that is closed while it cannot send may continue, with its session.
-func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
+func (c *Conn) Client() *zk.Conn { return slot.Client(c.need()) }
+
+var errNilConn = fmt.Errorf("zklocks: %w", queue.ErrNoConn)
+
+// need panics if c is nil, in the methods that return no error.
+func (c *Conn) need() *Conn {
+	if c == nil {
+		panic(errNilConn)
+	}
+	return c
+}
 
 // Path returns the path that a node of the program has on the server: path below the path of
 // [WithChroot], or path itself without one. Use it for nodes that belong to the locks, in
@@ -105,13 +115,13 @@ func (c *Conn) Client() *zk.Conn { return slot.Client(&c.connSlot) }
 //
 // Locks take the path without it. [Member].Path is already the path on the server. Path does not
 // check path: a call with an invalid path fails.
-func (c *Conn) Path(path string) string { return slot.NodePath(c, path) }
+func (c *Conn) Path(path string) string { return slot.NodePath(c.need(), path) }
 
 // SessionTimeout returns the session timeout that the server granted, which may differ from the
 // timeout that Connect asked for. If several servers granted different timeouts in the session, it
 // returns the shortest.
 func (c *Conn) SessionTimeout() time.Duration {
-	if l := slot.Link(&c.connSlot); l != nil {
+	if l := slot.Link(c.need()); l != nil {
 		return l.Timeout()
 	}
 	return 0
@@ -133,7 +143,7 @@ func (c *Conn) SessionTimeout() time.Duration {
 func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 	err := znode.ValidateNode(m.Path)
 	switch {
-	case c.Client() == nil:
+	case c == nil || c.Client() == nil:
 		err = queue.ErrNoConn
 	case err == nil:
 		err = queue.RequestRelease(ctx, c.Client(), m.Path, m.Token)
@@ -152,6 +162,9 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 // requests are queued than the client can send. If no answer comes, the error says so, and the
 // nodes may stay until the session expires. A second call waits for the first and returns nil.
 func (c *Conn) Close() error {
+	if c == nil {
+		return errNilConn
+	}
 	if c.Client() == nil {
 		return nil // a zero Conn
 	}

@@ -2,10 +2,12 @@ package zklocks
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
@@ -13,7 +15,7 @@ type holdSlot = slot.Hold
 
 // Hold is one holding of a lock of any recipe: from the return of Lock, TryLock, Acquire and the
 // like to Release or to its loss. Its methods may be called from any goroutine. The zero Hold is
-// lost. It must not be copied.
+// lost, and so is a nil one. It must not be copied.
 //
 // A hold is lost when one of its nodes is deleted by another program, when its session expires,
 // when the connection is closed, or when the session may have expired without the client's hearing
@@ -21,8 +23,16 @@ type holdSlot = slot.Hold
 // a watch.
 type Hold struct{ holdSlot }
 
-// grant is what the recipe has granted; nil: the zero Hold.
-func (h *Hold) grant() slot.Grant { return slot.Get(&h.holdSlot) }
+// grant is what the recipe has granted; nil: the zero Hold, or a nil one.
+func (h *Hold) grant() slot.Grant {
+	if h == nil {
+		return nil
+	}
+	return slot.Get(&h.holdSlot)
+}
+
+// errNoGrant is the error of a Hold without a grant.
+var errNoGrant = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", hold.ErrLost)
 
 // Release ends the hold and gives the lock back, with the last hold on it of this process where
 // holds share a node. It starts the deletion of the node whatever ctx says, and repeats it until
@@ -41,7 +51,7 @@ func (h *Hold) Release(ctx context.Context) error {
 	if g := h.grant(); g != nil {
 		return g.Release(ctx)
 	}
-	return ErrLost
+	return errNoGrant
 }
 
 // Held reports whether the lock is still held: not released, not lost, and its session not expired
@@ -56,7 +66,7 @@ func (h *Hold) Err() error {
 	if g := h.grant(); g != nil {
 		return g.State().Look()
 	}
-	return ErrLost
+	return errNoGrant
 }
 
 // closed is the channel of the zero Hold.
@@ -105,7 +115,7 @@ func (h *Hold) Context(parent context.Context) context.Context {
 		return g.Context(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	cancel(ErrLost)
+	cancel(errNoGrant)
 	return ctx
 }
 
@@ -157,7 +167,7 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 	if g := h.grant(); g != nil {
 		return g.Multi(ctx, ops...)
 	}
-	return nil, ErrLost
+	return nil, errNoGrant
 }
 
 // Guard returns ops behind checks that fail with zk.ErrNoNode once a node of the hold is gone, for
@@ -187,5 +197,5 @@ func (h *Hold) Verify(ctx context.Context) error {
 	if g := h.grant(); g != nil {
 		return g.Verify(ctx)
 	}
-	return ErrLost
+	return errNoGrant
 }

@@ -60,7 +60,7 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 		return h.Err()
 	}
 	defer func() {
-		released := ErrLost // of the zero Hold
+		released := errNoGrant
 		if g := h.grant(); g != nil {
 			released = slot.End(ctx, g)
 		}

@@ -19,7 +19,7 @@ import (
 // Election elects a leader of the whole cluster. It may be used by many goroutines at once: each
 // call of Run and Campaign is a candidate of its own, also two of one value, which exclude each
 // other like those of two processes. It stays usable after any error. It must not be copied. New
-// makes it: the zero value cannot be used.
+// makes it: calls of the zero value return an error.
 type Election struct {
 	queue   *queue.Queue
 	request queue.Request
@@ -65,7 +65,16 @@ func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	return &h.public, nil
 }
 
+// made returns e. If New has not made it, it returns a value whose calls all fail.
+func (e *Election) made() *Election {
+	if e == nil || e.queue == nil {
+		e = &Election{queue: queue.Unmade("leader: Election"), active: make(map[*held]struct{})}
+	}
+	return e
+}
+
 func (e *Election) campaign(ctx context.Context, op string, wait bool) (*held, error) {
+	e = e.made()
 	h := &held{election: e, call: e.queue.Call(ctx, e.request), since: time.Now()}
 	e.begin(h)
 	defer func() {
@@ -128,6 +137,7 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 		term = new(zklocks.Hold) // a zero Hold is lost, too
 	}
 	h, ok := slot.Get(term).(*held)
+	e = e.made()
 	switch {
 	case slot.Get(term) == nil:
 		return e.queue.Wrap(op, zklocks.ErrLost)
@@ -143,6 +153,6 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 // knows, is meant for people and dashboards, and may be out of date when it is read: for the leader
 // alone there is Leader. The errors are those of Campaign.
 func (e *Election) Queue(ctx context.Context) ([]zklocks.Member, error) {
-	members, err := e.queue.Members(ctx, nil)
+	members, err := e.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

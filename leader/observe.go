@@ -19,6 +19,7 @@ import (
 // The other errors are ctx's; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory
 // and on the leader's node; and what is wrong with the arguments of New.
 func (e *Election) Leader(ctx context.Context) (zklocks.Member, error) {
+	e = e.made()
 	first, err := e.queue.First(ctx)
 	if err == nil && first.Path == "" {
 		err = ErrNoLeader
@@ -63,6 +64,7 @@ type View struct {
 func (e *Election) Observe(ctx context.Context) iter.Seq2[View, error] {
 	return func(yield func(View, error) bool) {
 		var last View
+		e := e.made()
 		err := e.queue.Follow(ctx, func(f queue.Front) bool {
 			last = View{zklocks.Member(f.Member), f.Current}
 			return yield(last, nil)

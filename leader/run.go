@@ -44,6 +44,7 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	if lead == nil {
 		panic("leader: the function is nil")
 	}
+	e = e.made()
 	pauses := e.backoff
 	for {
 		h, err := e.campaign(ctx, "run", true)

@@ -37,6 +37,9 @@ type Status struct {
 // does when the function has returned. After a call of Campaign without Run, release the hold also
 // after a loss.
 func (e *Election) Status() Status {
+	if e == nil {
+		panic(e.made().queue.Invalid())
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := Status{StateFollower, e.idle}

@@ -137,7 +137,7 @@ func (j *Job) wrap(op string, err error) error { return j.core().Wrap(op, err) }
 
 func (j *Job) core() *queue.Queue {
 	if j == nil || j.queue == nil {
-		panic("once: the Job was not made by New")
+		return queue.Unmade("once: Job")
 	}
 	return j.queue
 }

@@ -25,7 +25,8 @@ import (
 // for the owner re-enters by passing the context. Another Mutex value is another owner, also on the
 // same path.
 //
-// New makes it: unlike that of sync.Mutex the zero value cannot be used.
+// New makes it: unlike that of sync.Mutex the zero value cannot be used, and its calls return an
+// error.
 type Mutex struct {
 	lockSlot
 	queue   *queue.Queue
@@ -89,6 +90,9 @@ func (m *Mutex) caller() int64 {
 // HoldCount returns how many holds the calling goroutine has taken and not released. With
 // [WithContextOwner] no goroutine owns any, and it returns 0.
 func (m *Mutex) HoldCount() int {
+	if m == nil {
+		panic(m.made().queue.Invalid())
+	}
 	me := m.caller()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,7 +103,16 @@ func (m *Mutex) HoldCount() int {
 	return holds
 }
 
+// made returns m. If New has not made it, it returns a value whose calls all fail.
+func (m *Mutex) made() *Mutex {
+	if m == nil || m.queue == nil {
+		m = &Mutex{queue: queue.Unmade("reentrant: Mutex")}
+	}
+	return m
+}
+
 func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
+	m = m.made()
 	call := m.queue.Call(ctx, m.request)
 	if err := zkclient.Ended(ctx); err != nil {
 		// ctx may come from a hold of this lock and have ended with it; then the error says so.
@@ -209,6 +222,6 @@ func (m *Mutex) forgetLocked(o *owner) {
 // one server knows, is meant for people and dashboards, and may be out of date when it is read. The
 // errors are those of Lock.
 func (m *Mutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
-	members, err := m.queue.Members(ctx, nil)
+	members, err := m.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

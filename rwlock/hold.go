@@ -55,6 +55,7 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 	if h == nil {
 		h = new(zklocks.Hold) // a zero Hold is lost, too
 	}
+	m = m.made()
 	err := errForeign
 	switch grant := slot.Get(h).(type) {
 	case nil:

@@ -12,7 +12,7 @@ import (
 // RWMutex is a shared/exclusive lock of the whole cluster: many may hold it for reading, or one for
 // writing. It may be used by many goroutines at once; each call of Lock or RLock is a separate
 // waiter. It stays usable after any error. It must not be copied. New makes it: unlike that of
-// sync.RWMutex the zero value cannot be used.
+// sync.RWMutex the zero value cannot be used: its calls return an error.
 type RWMutex struct {
 	lockSlot
 	queue   *queue.Queue
@@ -94,18 +94,18 @@ func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 // There is no upgrade from reading to writing: two readers that asked for it would wait for each
 // other forever. Release first, then Lock.
 func (m *RWMutex) RLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.read(ctx, "read lock", m.reads.lock)
+	return m.read(ctx, "read lock", (*readSharer).lock)
 }
 
 // TryRLock is RLock without waiting: the error matches [zklocks.ErrBusy] when a writer holds the
 // lock or waits for it. Like [RWMutex.TryLock] it reads before it writes.
 func (m *RWMutex) TryRLock(ctx context.Context) (*zklocks.Hold, error) {
-	return m.read(ctx, "try read lock", m.reads.try)
+	return m.read(ctx, "try read lock", (*readSharer).try)
 }
 
 // RLocker returns the lock for reading as a [zklocks.Locker]: its Lock is RLock, its TryLock is
 // TryRLock.
-func (m *RWMutex) RLocker() zklocks.Locker { return &m.reader }
+func (m *RWMutex) RLocker() zklocks.Locker { return &m.made().reader }
 
 type rlocker struct {
 	lockSlot
@@ -125,7 +125,16 @@ func (m *RWMutex) readPart() queue.Part {
 	return queue.Part{Queue: m.queue, Request: queue.Request{Kind: m.kinds.read, Nodes: 1}}
 }
 
+// made returns m. If New has not made it, it returns a value whose calls all fail.
+func (m *RWMutex) made() *RWMutex {
+	if m == nil || m.queue == nil {
+		m = &RWMutex{queue: queue.Unmade("rwlock: RWMutex")}
+	}
+	return m
+}
+
 func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
+	m = m.made()
 	call := m.queue.Call(ctx, m.request)
 	if err := m.queue.Invalid(); err != nil {
 		return nil, m.queue.Fail(call, op, err)
@@ -146,12 +155,13 @@ func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hol
 	return newHold(m, grant, nil, call), nil
 }
 
-func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context) (*sharedGrant, error)) (*zklocks.Hold, error) {
+func (m *RWMutex) read(ctx context.Context, op string, how func(*readSharer, context.Context) (*sharedGrant, error)) (*zklocks.Hold, error) {
+	m = m.made()
 	call := m.queue.Call(ctx, queue.Request{Kind: m.kinds.read, Nodes: 1})
 	if err := m.queue.Invalid(); err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
-	shared, err := how(ctx)
+	shared, err := how(&m.reads, ctx)
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
@@ -162,6 +172,6 @@ func (m *RWMutex) read(ctx context.Context, op string, how func(context.Context)
 // one server knows, is meant for people and dashboards, and may be out of date when it is read. The
 // errors are those of Lock.
 func (m *RWMutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
-	members, err := m.queue.Members(ctx, nil)
+	members, err := m.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

@@ -15,7 +15,7 @@ import (
 
 // Semaphore is a number of permits for the whole cluster. It may be used by many goroutines at
 // once; each call of Acquire queues separately. It stays usable after any error. It must not be
-// copied. New makes it: the zero value cannot be used.
+// copied. New makes it: calls of the zero value return an error.
 type Semaphore struct {
 	_     slot.NoCopy
 	queue *queue.Queue
@@ -67,7 +67,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error
 
 // Locker returns n permits as a [zklocks.Locker]: its Lock is Acquire, its TryLock is TryAcquire.
 func (s *Semaphore) Locker(n int) zklocks.Locker {
-	l := &locker{s: s, n: n}
+	l := &locker{s: s.made(), n: n}
 	slot.PutPart(&l.lockSlot, l, l.part)
 	return l
 }
@@ -89,7 +89,16 @@ func (l *locker) part() queue.Part {
 	return queue.Part{Queue: l.s.queue, Request: request, Wrong: err}
 }
 
+// made returns s. If New has not made it, it returns a value whose calls all fail.
+func (s *Semaphore) made() *Semaphore {
+	if s == nil || s.queue == nil {
+		s = &Semaphore{queue: queue.Unmade("semaphore: Semaphore"), count: new(permitCount)}
+	}
+	return s
+}
+
 func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zklocks.Hold, error) {
+	s = s.made()
 	request, err := s.request(n)
 	call := s.queue.Call(ctx, request)
 	var grant *queue.Grant
@@ -152,6 +161,7 @@ func tooMany(n, permits int) error {
 // if the node at path has data that are no number of permits, or belongs to a semaphore of another
 // library; zk.ErrClosing; zk.ErrNoAuth; and what is wrong with permits or the arguments of New.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
+	s = s.made()
 	return s.queue.Wrap("resize", s.resize(ctx, permits))
 }
 
@@ -177,6 +187,7 @@ func (s *Semaphore) resize(ctx context.Context, permits int) error {
 // where N is the current number. After a Resize to fewer, a holder beyond the new number still
 // holds, but is listed as not Holding until enough holders ahead of it have released.
 func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
+	s = s.made()
 	members, err := s.queue.Members(ctx, s.count.peek)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
 }

@@ -115,6 +115,12 @@ func New(cfg Config) *Queue {
 // Client returns the connection; nil if the arguments are wrong.
 func (q *Queue) Client() *zkclient.Client { return q.client }
 
+// Unmade returns the queue of a value that New has not made. Its only use is the error, whatever is
+// called.
+func Unmade(what string) *Queue {
+	return &Queue{err: errors.New(what + " was not made by New")}
+}
+
 // Invalid returns what is wrong with the arguments of New, or nil.
 func (q *Queue) Invalid() error { return q.err }
 
@@ -124,8 +130,11 @@ func (q *Queue) Wrap(op string, err error) error {
 	if lost, ok := err.(*opError); ok && lost.queue == q {
 		err = lost.err
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case q.cfg.Recipe == "": // see Unmade
+		return q.err
 	}
 	return &opError{q, op, err}
 }

@@ -154,7 +154,7 @@ func PutPart(slot *Lock, lock Locker, part func() queue.Part) {
 }
 
 // ErrNoLock is the error of a value that no recipe has made.
-var ErrNoLock = errors.New("not a lock that New of rwlock, reentrant or semaphore has made")
+var ErrNoLock = errors.New("not a lock that New of rwlock, reentrant or semaphore has made, or nil")
 
 // PartOf returns what becomes of a lock as one of several. A type of the program's that embeds a
 // lock is none: its own Lock would not be called.

@@ -130,7 +130,7 @@ var ofTheFrontDoor = []mutant{
 		pkg:  ".",
 		why:  "nothing was granted",
 		in:   "Hold.Err",
-		old:  `return ErrLost`,
+		old:  `return errNoGrant`,
 		new:  `return nil`,
 		test: inRoot("TestTheZeroHoldIsLost"),
 
