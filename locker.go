@@ -10,41 +10,40 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// Locker is a lock of any recipe: rwlock.RWMutex for writing and RWMutex.RLocker for reading,
-// reentrant.Mutex, semaphore.Semaphore.Locker. Lock waits, in the order of arrival, as long as ctx
-// lives; TryLock returns an error that matches [ErrBusy] instead. In both ctx bounds the call,
-// never the hold.
+// Locker is a lock of any package: rwlock.RWMutex for writing and RWMutex.RLocker for reading,
+// reentrant.Mutex, and semaphore.Semaphore.Locker. Lock waits until it is granted the lock or ctx
+// is canceled; TryLock returns an error that matches [ErrBusy] instead of waiting. In both, ctx
+// bounds the call and never the hold.
 type Locker interface {
 	Lock(ctx context.Context) (*Hold, error)
 	TryLock(ctx context.Context) (*Hold, error)
 }
 
-// Do takes a lock, works, and gives it back:
+// Do acquires a lock, calls work, and releases the lock when work returns or panics:
 //
 //	err := zklocks.Do(ctx, lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
 //		return rewrite(ctx, hold.Token())
 //	})
 //
-// lock is a method such as Lock or TryLock; of a semaphore, that of its Locker. The context that
-// work gets ends with ctx or when the lock is lost, and the lock is released when work returns or
-// panics.
+// The context that work gets is canceled with ctx, and when the lock is lost. lock is a method such
+// as Lock or TryLock; for a semaphore, a method of its Locker.
 //
 // A deadline of ctx cancels the work, too. To limit the wait alone, use [Within]:
 //
 //	err := zklocks.Do(ctx, zklocks.Within(2*time.Second, lock.Lock), work)
 //
-// The error is that of lock, if the lock was not granted: then work was not called. Otherwise it is
-// that of work. If the hold is known to be lost by the time it is released the error matches
-// [ErrLost], also when work returned nil: another process may have held the lock before work was
-// over. A release that fails is reported together with work's error. If work itself has released
-// hold, it decides what that means.
+// If the lock was not granted, Do returns lock's error and does not call work. Otherwise it returns
+// work's error. If the hold is known to be lost at its release, the error matches [ErrLost], also
+// if work returned nil: another process may have held the lock before work was over. If the release
+// fails, its error is reported together with work's error. If work itself has released hold, Do
+// does not check for a loss.
 //
-// Do waits until the server has confirmed the release, so a program may exit right after it. If ctx
-// has ended, Do waits at most a quarter of the session timeout, and at most a second. If there is
-// no answer by then, the error says so and matches ctx's error, also when work returned nil: the
-// deletion goes on in the background, but if the process exits first, the lock may stay held until
-// the session expires. If ctx ends during the wait for the lock, Do waits in the same way until the
-// caller has left the queue.
+// Do waits until a server has confirmed the release, so a program may exit right after it. If ctx
+// is canceled, Do waits at most a quarter of the session timeout, and at most a second. Without an
+// answer by then, the error says so and matches ctx's error, also if work returned nil: the
+// deletion continues in the background, but if the process exits first, the lock may remain held
+// until the session expires. If ctx is canceled during the wait for the lock, Do waits in the same
+// way until the caller has left the queue.
 func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
 	if lock == nil || work == nil {
 		panic("zklocks: a function is nil")
@@ -76,12 +75,13 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 }
 
 // Within limits the wait for a lock, and not the work under it: it returns a function that calls
-// lock and waits at most d. lock is a method such as Lock or Acquire, or a function that calls it.
+// lock and waits at most d. lock is a method such as Lock, or a function that calls it. ctx bounds
+// the wait, too.
 //
-// If d passes first, the error is that of lock, matches context.DeadlineExceeded and names d; the
-// caller is no longer queued. ctx bounds the wait, too. The hold and the contexts made from it do
-// not end when d passes. If d is zero or negative, the wait is over before it begins and nothing is
-// requested: to take the lock without waiting, call TryLock.
+// If d passes first, the function returns lock's error, which matches context.DeadlineExceeded and
+// names d, and the caller is no longer queued. d has no effect on the hold and its contexts. If d
+// is zero or negative, the function fails without sending a request: to acquire the lock without
+// waiting, call TryLock.
 func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(context.Context) (*Hold, error) {
 	if lock == nil {
 		panic("zklocks: a function is nil")

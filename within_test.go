@@ -13,8 +13,8 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// Within: "If d passes first, the error is that of lock, matches context.DeadlineExceeded and names
-// d; the caller is no longer queued."
+// Within: "If d passes first, the function returns lock's error, which matches
+// context.DeadlineExceeded and names d, and the caller is no longer queued."
 func TestWithinEndsTheWait(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		mutex, permit := reentrant.New(d.conn, path), semaphore.New(d.conn, path+"/permits", 1).Locker(1)
@@ -54,7 +54,7 @@ func TestWithinEndsTheWait(t *testing.T) {
 	})
 }
 
-// Within: "The hold and the contexts made from it do not end when d passes."
+// Within: "d has no effect on the hold and its contexts."
 func TestWithinDoesNotEndTheWork(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		err := zklocks.Do(d.Context(), zklocks.Within(time.Second, d.lock.Lock), func(ctx context.Context, hold *zklocks.Hold) error {
@@ -96,7 +96,7 @@ func TestWithinAContextThatEndsFirst(t *testing.T) {
 	})
 }
 
-// Within: "If d is zero or negative, the wait is over before it begins and nothing is requested."
+// Within: "If d is zero or negative, the function fails without sending a request."
 func TestWithinNoTime(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		for _, none := range []time.Duration{0, -time.Second} {
