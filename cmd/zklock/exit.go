@@ -25,8 +25,9 @@ const (
 )
 
 // exitCodes is the text of `zklock help exit`.
-const exitCodes = `Exit codes of zklock run: the command's own, 128 + n if signal n has ended it,
-and zklock's own, which come with a message that begins with "zklock:".
+const exitCodes = `Exit codes of zklock run: the command's own, 128 + n if signal n has ended it, 0
+if it was done already (-slot, -once-every), and zklock's own, which come with a
+message that begins with "zklock:".
 
   119  the command was ended because zklock ask asked for the lock
   120  the lock is taken (-try)

@@ -16,6 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/once"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -24,10 +25,12 @@ import (
 // line lists the holders and waiters at a path, as -json shows them.
 type line struct {
 	Path    string   `json:"path"`
-	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore; or with whose names, see look; mixed; empty if nothing is there
+	Kind    string   `json:"kind"`              // rwlock, reentrant, semaphore, once; or with whose names, see look; mixed; empty if nothing is there
 	Permits int      `json:"permits,omitempty"` // of a semaphore
 	Missing bool     `json:"missing,omitempty"` // there is no such path
 	Members []member `json:"members"`           // in the order in which they came
+
+	Last *once.Run `json:"last,omitempty"` // of a job of package once
 
 	below bool // there is something else below the path
 }
@@ -107,8 +110,21 @@ func look(ctx context.Context, conn *zklocks.Conn, path string) (*line, error) {
 		return nil, err
 	}
 	l.add("semaphore", queue)
-	l.below = l.Kind == "" && at.children > 0
-	return l, nil
+	if l.below = l.Kind == "" && at.children > 0; !l.below {
+		return l, nil
+	}
+	last, err := once.New(conn, path).Last(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, err
+	case err != nil: // what is below is not of package once
+		return l, nil
+	}
+	running, err := look(ctx, conn, path+"/lock")
+	if err != nil {
+		return nil, err
+	}
+	return &line{Path: path, Kind: "once", Members: running.Members, Last: &last}, nil
 }
 
 // stored is what the node at the path of a lock shows.

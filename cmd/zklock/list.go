@@ -118,16 +118,19 @@ func (o *observer) walk(ctx context.Context, conn *zklocks.Conn, path string, fo
 	}
 	slices.Sort(children)
 	isMember := func(name string) bool { _, is := znode.Parse(name, znode.Locks...); return is }
-	if slices.ContainsFunc(children, isMember) || slices.Contains(children, "queue") && path != "/" {
+	inUse := slices.ContainsFunc(children, func(name string) bool { return isMember(name) || name == "queue" || name == "last" })
+	once := false
+	if inUse && path != "/" {
 		if l, err := o.look(ctx, conn, path); err == nil && l.Kind != "" {
 			found(l)
+			once = l.Last != nil
 		} else if err := o.skip(err); err != nil {
 			return err
 		}
 	}
 	for _, name := range children {
 		below := strings.TrimSuffix(path, "/") + "/" + name
-		if isMember(name) || conn.Path(below) == "/zookeeper" {
+		if isMember(name) || once && name == "lock" || conn.Path(below) == "/zookeeper" {
 			continue
 		}
 		if err := o.walk(ctx, conn, below, found); err != nil {

@@ -25,24 +25,17 @@ type lock struct {
 	queued atomic.Bool // a server has said that the lock is taken
 }
 
-// take waits for the lock, or tries it.
-func (l *lock) take(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, error) {
-	locker, err := l.locker(ctx, conn)
-	switch {
-	case err != nil:
-		return nil, err
-	case l.try:
-		return locker.TryLock(ctx)
-	}
-	return locker.Lock(ctx)
+// options are those of its nodes.
+func (l *lock) options() []zklocks.Option {
+	queued := observe.Observer{Queued: func(observe.Queued) { l.queued.Store(true) }}
+	return []zklocks.Option{zklocks.WithData(l.data), zklocks.WithObserver(queued)}
 }
 
 // locker is one permit of a semaphore, or a lock, for reading or for writing.
 func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, error) {
-	data := zklocks.WithData(l.data)
-	taken := zklocks.WithObserver(observe.Observer{Queued: func(observe.Queued) { l.queued.Store(true) }})
+	opts := l.options()
 	if l.permits > 0 {
-		return semaphore.New(conn, l.path, l.permits, data, taken).Locker(1), nil
+		return semaphore.New(conn, l.path, l.permits, opts[0], opts[1]).Locker(1), nil
 	}
 	// A lock overwrites the number that a semaphore has stored at its path.
 	if at, err := read(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
@@ -51,7 +44,7 @@ func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, 
 		err := fmt.Errorf("%s is a semaphore: say -permits %d, or take another path", l.path, at.permits)
 		return nil, exit{exitFailed, err, fmt.Sprintf("zklock resize %s none makes it a lock", l.path)}
 	}
-	m := rwlock.New(conn, l.path, data, taken)
+	m := rwlock.New(conn, l.path, opts[0], opts[1])
 	if l.shared {
 		return m.RLocker(), nil
 	}

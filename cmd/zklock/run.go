@@ -15,6 +15,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/once"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -25,6 +26,8 @@ type order struct {
 	wait      time.Duration
 	quiet     bool // when another process has the lock
 	ignoreAsk bool
+	every     time.Duration // run once in each
+	slot      string        // run once for
 	killAfter time.Duration // quarter: what the user has not set
 	argv      []string
 }
@@ -38,7 +41,7 @@ func runCommand() *command {
   zklock run -try /jobs/nightly -- ./nightly.sh       or do not wait
   zklock run -shared /data/index -- ./search.sh       at the same time as others
   zklock run -permits 4 /jobs/backup -- ./backup.sh   up to four at a time
-  zklock run /jobs/nightly -- sh -c 'a | b'           a pipe needs a shell
+  zklock run -slot "$(date +%F)" /report -- ./send    once a day, on any machine
 
 The command gets ZKLOCK_PATH, and ZKLOCK_TOKEN, the fencing token. When the lock
 is about to be lost, or is asked for, all of its process group gets SIGTERM, and
@@ -50,6 +53,8 @@ later SIGKILL. The exit code is the command's, or one of zklock help exit.
 	c.flags.BoolVar(&o.try, "try", false, "do not wait: exit with 120 if the lock is taken")
 	c.flags.BoolVar(&o.quiet, "quiet", false, "print nothing about a lock that is taken")
 	c.flags.BoolVar(&o.ignoreAsk, "ignore-ask", false, "do not end the command when the lock is asked for")
+	durationVar(c.flags, &o.every, "once-every", 0, "`duration`: not if any machine has run it in this period")
+	c.flags.StringVar(&o.slot, "slot", "", "`text`: not if any machine has run it for this text, or later")
 	durationVar(c.flags, &o.wait, "wait", 0, "`duration`: wait so long, then exit with 124; default: forever")
 	data := c.flags.String("data", "", "`text`: what zklock ls shows; default: host, pid, command")
 	o.define(c.flags, 20*time.Second)
@@ -82,6 +87,12 @@ func (o *order) read(args []string, c *command) (err error) {
 		return usage("-permits %d: it must be at least 1", o.permits)
 	case o.permits > 0 && o.shared:
 		return usage("-shared and -permits do not go together: a path is a lock or a semaphore")
+	case (c.given("once-every") || c.given("slot")) && (c.given("once-every") == c.given("slot") || o.shared || o.permits > 0 || o.try):
+		return usage("-once-every and -slot go together neither with each other nor with -shared, -permits and -try")
+	case c.given("once-every") && o.every <= 0:
+		return usage("-once-every %v: it must be positive", o.every)
+	case c.given("slot") && o.slot == "":
+		return usage("-slot is empty")
 	case string(o.data) == "__REVOKE__":
 		return usage("-data %s: that is what asks a holder to release the lock", o.data)
 	case o.try && c.given("wait"):
@@ -139,60 +150,86 @@ func (o *order) run() error {
 		return err
 	}
 	defer conn.Close()
-	hold, err := o.hold(ctx, conn)
-	if err != nil {
-		return err
+	if granted := conn.SessionTimeout(); o.killAfter > granted/4 {
+		return usage("-kill-after %v is more than a quarter of the session timeout, %v, that the server has granted", o.killAfter, granted)
 	}
-	waiting <- struct{}{}
-	<-waiting // from now on signals are the command's
-	if ctx.Err() != nil && errors.As(context.Cause(ctx), new(exit)) {
-		o.release(conn, hold)
-		return context.Cause(ctx)
-	}
-	err = o.runHolding(conn, hold, signals)
-	lost := o.release(conn, hold)
-	if e, own := err.(exit); lost != nil && own && e.err == nil {
-		return fail(exitLost, "%s; the command had ended by itself", unprefixed(lost)) // another process may have held it before that
+	told := o.sayWhatItWaitsFor(ctx, conn)
+	var ended error                                                                // how the command has ended; nil: it was not started
+	err = o.perform(ctx, conn, func(_ context.Context, hold *zklocks.Hold) error { // the context ends with -wait
+		told()
+		waiting <- struct{}{}
+		<-waiting // from now on signals are the command's
+		if ended = context.Cause(ctx); !errors.As(ended, new(exit)) {
+			ended = o.runHolding(conn, hold, signals)
+		}
+		stop(nil) // limits the wait for the release
+		if ended == (exit{}) {
+			return nil // and is recorded, with -once-every and -slot
+		}
+		return ended
+	})
+	told()
+	own, _ := ended.(exit)
+	switch {
+	case ended == nil:
+		return o.notStarted(ctx, conn, err)
+	case own.err != nil || err == nil || err == ended:
+		return ended
+	case errors.Is(err, zklocks.ErrLost): // another process may have held it before the command ended
+		return fail(exitLost, "%s; the command had ended by itself", unprefixed(err))
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		say("%s was not released, as no server answered: the next holder gets it when the session ends", o.path)
+		return ended
 	}
 	return err
 }
 
-// hold takes the lock.
-func (o *order) hold(ctx context.Context, conn *zklocks.Conn) (*zklocks.Hold, error) {
-	granted := conn.SessionTimeout()
-	if o.killAfter > granted/4 {
-		return nil, usage("-kill-after %v is more than a quarter of the session timeout, %v, that the server has granted", o.killAfter, granted)
+// perform calls work under the lock, or once in a period or a slot.
+func (o *order) perform(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
+	job := once.New(conn, o.path, o.options()...)
+	switch {
+	case o.slot != "":
+		return job.RunSlot(ctx, o.slot, work)
+	case o.every > 0:
+		return job.RunEvery(ctx, o.every, work)
 	}
-	if o.try {
-		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, o.timeout)
-		defer cancel()
+	locker, err := o.locker(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case o.try:
+		return zklocks.Do(ctx, zklocks.Within(o.timeout, locker.TryLock), work)
 	}
-	stop := o.sayWhatItWaitsFor(ctx, conn)
-	h, err := o.take(ctx, conn)
-	stop()
+	return zklocks.Do(ctx, locker.Lock, work)
+}
+
+// notStarted says why the command was not started.
+func (o *order) notStarted(ctx context.Context, conn *zklocks.Conn, err error) error {
 	var signalled exit
 	switch {
-	case err == nil:
-		return h, nil
 	case errors.As(context.Cause(ctx), &signalled):
-		return nil, signalled
+		return signalled
+	case errors.Is(err, once.ErrDone):
+		if !o.quiet {
+			say("%s", strings.TrimPrefix(err.Error(), "once: run "))
+		}
+		return nil
 	case o.quiet && errors.Is(err, zklocks.ErrBusy):
-		return nil, exit{code: exitBusy}
+		return exit{code: exitBusy}
 	case errors.Is(err, zklocks.ErrBusy):
-		return nil, fail(exitBusy, "%s is taken", o.path)
+		return fail(exitBusy, "%s is taken", o.path)
 	case errors.Is(err, zk.ErrAuthFailed):
-		return nil, o.refused()
+		return o.refused()
 	case errors.Is(err, semaphore.ErrMismatch):
-		return nil, exit{exitFailed, err, o.resizing(ctx, conn)}
+		return exit{exitFailed, err, o.resizing(ctx, conn)}
 	case errors.Is(err, context.DeadlineExceeded) && (!o.queued.Load() || conn.Client().State() != zk.StateHasSession):
-		return nil, fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
+		return fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
 	case o.quiet && errors.Is(err, context.DeadlineExceeded):
-		return nil, exit{code: exitTimeout}
+		return exit{code: exitTimeout}
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fail(exitTimeout, "%s was not free within %v", o.path, o.wait)
+		return fail(exitTimeout, "%s was not free within %v", o.path, o.wait)
 	}
-	return nil, err
+	return err
 }
 
 // resizing is the hint for a number of permits that is not the stored one.
@@ -201,6 +238,14 @@ func (o *order) resizing(ctx context.Context, conn *zklocks.Conn) string {
 		return ""
 	}
 	return fmt.Sprintf("zklock resize %s %d stores that number", o.path, o.permits)
+}
+
+// queue is the path of the lock itself.
+func (o *order) queue() string {
+	if o.slot != "" || o.every > 0 {
+		return o.path + "/lock"
+	}
+	return o.path
 }
 
 // patience is how long run waits before it says so.
@@ -221,7 +266,7 @@ func (o *order) sayWhatItWaitsFor(ctx context.Context, conn *zklocks.Conn) (stop
 		}
 		limited, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		l, err := look(limited, conn, o.path)
+		l, err := look(limited, conn, o.queue())
 		switch {
 		case ctx.Err() != nil: // it waits no more
 		case limited.Err() != nil:
@@ -233,23 +278,8 @@ func (o *order) sayWhatItWaitsFor(ctx context.Context, conn *zklocks.Conn) (stop
 			say("waiting for %s, held for %v by %s", o.path, age(time.Since(m.Since)), cmp.Or(printable(m.Data), "session "+m.Session))
 		}
 	}()
-	return func() { cancel(); <-said }
-}
-
-// release releases the lock, and returns an error if it was lost before. If no server answers it
-// closes the connection, and if that fails the server ends the session after its timeout.
-func (o *order) release(conn *zklocks.Conn, h *zklocks.Hold) (lost error) {
-	ctx, cancel := context.WithTimeout(context.Background(), conn.SessionTimeout()/4)
-	defer cancel()
-	err := h.Release(ctx)
-	if errors.Is(err, zklocks.ErrLost) {
-		return err
+	return func() {
+		cancel()
+		<-said
 	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded): // the library's text promises to go on
-		say("%s was not released, as no server answered: the next holder gets it when the session ends", o.path)
-	case err != nil:
-		say("%v", err)
-	}
-	return nil
 }

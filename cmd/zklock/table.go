@@ -56,6 +56,12 @@ func (l *line) summary() string {
 	if l.Permits > 0 {
 		text += fmt.Sprintf(", %d of %d permits in use", inUse, l.Permits)
 	}
+	if l.Last != nil {
+		text += ", last run until " + l.Last.End.Format(time.RFC3339) + " on " + printable(l.Last.Host)
+		if l.Last.Slot != "" {
+			text += " for slot " + printable(l.Last.Slot)
+		}
+	}
 	if text != "" {
 		text += ", "
 	}

@@ -149,7 +149,7 @@ func changes(conn *zk.Conn, path string) chan struct{} {
 		dir   string
 		watch func(string) (<-chan zk.Event, error)
 	}{
-		{path, children}, {path, number}, {path + "/queue", children},
+		{path, children}, {path, number}, {path + "/queue", children}, {path + "/lock", children},
 	} {
 		go func() {
 			for {

@@ -144,8 +144,8 @@ var ofTheTool = []mutant{
 		pkg:  "cmd/zklock",
 		why:  "two commands ran at once, and the exit code is 0",
 		in:   "order.run",
-		old:  `lost != nil && own && e.err == nil`,
-		new:  `lost != nil && own && e.err != nil`,
+		old:  `case errors.Is(err, zklocks.ErrLost):`,
+		new:  `case errors.Is(err, zklocks.ErrLost) && own.code < 0:`,
 		test: inTool("TestALossThatIsFoundOutAtTheEnd"),
 	},
 	{
