@@ -42,7 +42,7 @@ test: zookeeper ## run all tests with the race detector, against real servers; P
 N    ?= 50
 BUSY ?= 2
 
-again: zookeeper ## run all tests N (50) times on a busy machine; a table of what failed. PKG=./internal/liveness: only those
+again: zookeeper ## run all tests N (50) times on a busy machine; a table of what failed. PKG=./internal/wire: only those
 	@$(GO) build -o bin/suite ./internal/test/suite
 	@bin/suite again -n $(N) -busy $(BUSY) -logs "$(LOGS)" -- $(SUITE) -json
 
@@ -139,7 +139,7 @@ ablation: zookeeper ## test our locks without any shortcut, and measure them bes
 
 bench-local: zookeeper ## go test -bench: re-entry, joined reads, the rule, allocations; COUNT (6) times, for benchstat
 	@$(GO) test -run '^$$' -bench . -benchmem -count $(COUNT) -timeout 60m \
-		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/liveness ./internal/wire
+		./reentrant ./rwlock ./semaphore ./internal/queue ./internal/znode ./internal/goid ./internal/wire
 
 bench-report: zookeeper ## bench and bench-local, into docs/maintainers/benchmarks.md and its charts
 	@$(MAKE) -s bench-local > docs/maintainers/benchmarks-local.txt || { cat docs/maintainers/benchmarks-local.txt; exit 1; }

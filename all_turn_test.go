@@ -15,6 +15,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -23,9 +24,9 @@ import (
 // A pair is two locks, a client that takes both, and another client.
 type pair struct {
 	*contract.Stage
-	conn  *zk.Conn
+	conn  *wire.Conn
 	proxy *proxy.Proxy
-	other *zk.Conn
+	other *wire.Conn
 	paths [2]string
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/wire"
@@ -83,19 +82,24 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 			defaults = append(defaults, o)
 		}
 	}
-	client, err := wire.Connect(ctx, servers, sessionTimeout, connect...)
+	conn, err := wire.Connect(ctx, servers, sessionTimeout, connect...)
 	if err != nil {
 		return nil, err
 	}
 	c := new(Conn)
-	slot.PutConn(c, client, liveness.Of(client), chroot, defaults...)
+	slot.PutConn(c, conn, chroot, defaults...)
 	return c, nil
 }
 
 // Client returns the go-zookeeper connection underneath, for the program's own nodes. The locks use
 // the same session, so closing the client loses all holds, as [Conn.Close] does. Close the Conn
 // instead: a client that is closed while it cannot send may continue, with its session.
-func (c *Conn) Client() *zk.Conn { return slot.Client(c.need()) }
+func (c *Conn) Client() *zk.Conn {
+	if conn := slot.Wire(c.need()); conn != nil {
+		return conn.Conn
+	}
+	return nil
+}
 
 var errNilConn = fmt.Errorf("zklocks: %w", queue.ErrNoConn)
 
@@ -121,8 +125,8 @@ func (c *Conn) Path(path string) string { return slot.NodePath(c.need(), path) }
 // timeout that Connect asked for. If several servers granted different timeouts in the session, it
 // returns the shortest.
 func (c *Conn) SessionTimeout() time.Duration {
-	if l := slot.Link(c.need()); l != nil {
-		return l.Timeout()
+	if conn := slot.Wire(c.need()); conn != nil {
+		return conn.Timeout()
 	}
 	return 0
 }
@@ -143,10 +147,10 @@ func (c *Conn) SessionTimeout() time.Duration {
 func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 	err := znode.ValidateNode(m.Path)
 	switch {
-	case c == nil || c.Client() == nil:
+	case c == nil || slot.Wire(c) == nil:
 		err = queue.ErrNoConn
 	case err == nil:
-		err = queue.RequestRelease(ctx, c.Client(), m.Path, m.Token)
+		err = queue.RequestRelease(ctx, slot.Wire(c), m.Path, m.Token)
 	}
 	if err != nil {
 		return fmt.Errorf("zklocks: request release of %s: %w", znode.Shown(m.Path), err)
@@ -165,10 +169,10 @@ func (c *Conn) Close() error {
 	if c == nil {
 		return errNilConn
 	}
-	if c.Client() == nil {
-		return nil // a zero Conn
+	if conn := slot.Wire(c); conn != nil {
+		return conn.Close()
 	}
-	return slot.Close(&c.connSlot, func() error { return wire.Close(c.Client()) })
+	return nil
 }
 
 // A ConnectOption changes how [Connect] connects. Every [Option] is one, too: given to Connect it

@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/leader"
 )
 
@@ -26,7 +25,7 @@ const (
 type candidate struct {
 	*contract.Stage
 	*leader.Election
-	conn  *zk.Conn
+	conn  *wire.Conn
 	proxy *proxy.Proxy
 }
 

@@ -17,7 +17,7 @@ import (
 func TestItExcludesTheClientsOwnLock(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
-		theirs := zk.NewLock(s.Connect(), s.Path, zk.WorldACL(zk.PermAll))
+		theirs := zk.NewLock(s.Connect().Conn, s.Path, zk.WorldACL(zk.PermAll))
 
 		s.Must(theirs.Lock())
 		c.busy(s.Ctx)

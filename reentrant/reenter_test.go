@@ -15,6 +15,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/reentrant"
 )
 
@@ -24,7 +25,7 @@ const soon = 20 * time.Second // longer than any step
 type client struct {
 	*contract.Stage
 	*reentrant.Mutex
-	conn  *zk.Conn
+	conn  *wire.Conn
 	proxy *proxy.Proxy
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -229,7 +230,7 @@ func TestHoldsThatHearOfRequestsAreForgotten(t *testing.T) {
 // A server that is behind the others shows no member that has come, one that has gone, and one that
 // was asked before: a quorum knows.
 func TestAMemberIsAskedThroughAServerThatIsBehind(t *testing.T) {
-	venue.Behind(t, func(t *testing.T, leads, follows *zk.Conn) {
+	venue.Behind(t, func(t *testing.T, leads, follows *wire.Conn) {
 		ctx, first, behind := t.Context(), locks.On(leads), locks.On(follows)
 		must := func(err error) {
 			t.Helper()

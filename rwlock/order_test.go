@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
@@ -24,7 +23,7 @@ type attempt = contract.Attempt[*zklocks.Hold]
 type client struct {
 	*contract.Stage
 	*rwlock.RWMutex
-	conn  *zk.Conn
+	conn  *wire.Conn
 	proxy *proxy.Proxy
 }
 

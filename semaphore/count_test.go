@@ -16,6 +16,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -65,19 +66,19 @@ func once(sem *semaphore.Semaphore, n int) error {
 // in a former life. No caller is refused for that, and Resize replaces what is stored.
 func TestANumberFromAServerThatIsBehind(t *testing.T) {
 	const path = "/permits"
-	set := func(first *zk.Conn, data string) error {
+	set := func(first *wire.Conn, data string) error {
 		_, err := first.Set(path, []byte(data), -1)
 		return err
 	}
-	again := func(first *zk.Conn, data string) error {
+	again := func(first *wire.Conn, data string) error {
 		_ = first.Delete(path+"/queue", -1) // which the server may have done
 		return errors.Join(first.Delete(path, -1), create(first, path, data))
 	}
 	for name, c := range map[string]struct {
-		before string                       // what both servers show; "4": a semaphore of 4 was used
-		since  func(*zk.Conn, string) error // what has happened at the first alone
-		to     string                       // and the number by then
-		call   func(*semaphore.Semaphore, *zk.Conn) error
+		before string                         // what both servers show; "4": a semaphore of 4 was used
+		since  func(*wire.Conn, string) error // what has happened at the first alone
+		to     string                         // and the number by then
+		call   func(*semaphore.Semaphore, *wire.Conn) error
 		want   error
 		stored string
 	}{
@@ -85,11 +86,11 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 		"Resize to that of a former life": {"4", again, "6", resize(4), nil, "4"},
 		"Resize of another program's":     {"4", again, "config", resize(5), semaphore.ErrMismatch, "config"},
 		"Resize of what was no number":    {"none", set, "4", resize(6), nil, "6"},
-		"more than there were":            {"4", set, "6", func(sem *semaphore.Semaphore, _ *zk.Conn) error { return once(sem, 6) }, nil, "6"},
+		"more than there were":            {"4", set, "6", func(sem *semaphore.Semaphore, _ *wire.Conn) error { return once(sem, 6) }, nil, "6"},
 		"another value by the new number": {"4", set, "6", byAnother(6), nil, "6"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			venue.Behind(t, func(t *testing.T, first, behind *zk.Conn) {
+			venue.Behind(t, func(t *testing.T, first, behind *wire.Conn) {
 				sem := semaphore.New(locks.On(behind), path, 4)
 				if c.before == "4" {
 					must(t, once(sem, 4))
@@ -111,17 +112,17 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 	}
 }
 
-func create(conn *zk.Conn, path, data string) error {
+func create(conn *wire.Conn, path, data string) error {
 	_, err := conn.Create(path, []byte(data), zk.FlagPersistent, zk.WorldACL(zk.PermAll))
 	return err
 }
 
-func resize(to int) func(*semaphore.Semaphore, *zk.Conn) error {
-	return func(sem *semaphore.Semaphore, _ *zk.Conn) error { return sem.Resize(context.Background(), to) }
+func resize(to int) func(*semaphore.Semaphore, *wire.Conn) error {
+	return func(sem *semaphore.Semaphore, _ *wire.Conn) error { return sem.Resize(context.Background(), to) }
 }
 
-func byAnother(number int) func(*semaphore.Semaphore, *zk.Conn) error {
-	return func(_ *semaphore.Semaphore, conn *zk.Conn) error {
+func byAnother(number int) func(*semaphore.Semaphore, *wire.Conn) error {
+	return func(_ *semaphore.Semaphore, conn *wire.Conn) error {
 		return once(semaphore.New(locks.On(conn), "/permits", number), number)
 	}
 }

@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/semaphore"
 )
 
@@ -27,7 +26,7 @@ type attempt = contract.Attempt[*zklocks.Hold]
 type client struct {
 	*contract.Stage
 	*semaphore.Semaphore
-	conn *zk.Conn
+	conn *wire.Conn
 }
 
 func newClient(s *contract.Stage, permits int) *client {

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/memnet"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // clients records the connections that hosts have dialed, to name those that a test leaves open.
@@ -26,7 +26,7 @@ type clients struct {
 type dialed struct {
 	host *Host
 	made string
-	end  func()       // closes the client; nil if it is not known how
+	ours *wire.Conn   // nil: another program's client
 	conn *memnet.Conn // nil during the attempt
 	late bool         // the server was being stopped
 
@@ -49,7 +49,7 @@ func (d *dialed) over() bool {
 
 // dials records that a client begins to dial.
 func (c *clients) dials(ctx context.Context, h *Host, forgets bool) *dialed {
-	d := &dialed{host: h, end: liveness.Closer(ctx), late: h.s.isStopping(), forgets: forgets}
+	d := &dialed{host: h, ours: wire.Dialing(ctx), late: h.s.isStopping(), forgets: forgets}
 	stack := stackOf(false)
 	id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
 	c.mu.Lock()

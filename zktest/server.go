@@ -206,8 +206,8 @@ func (s *Server) stop() {
 		s.t.Errorf("zktest: a connection is not closed when the test ends: %s", line)
 	}
 	for _, c := range open {
-		if c.end != nil {
-			c.end()
+		if c.ours != nil {
+			_ = c.ours.Close()
 		}
 	}
 	if s.bubble != "" {

@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -22,9 +23,9 @@ type testQueue struct {
 	*testing.T
 	venue   venue.Venue
 	proxy   *proxy.Proxy
-	conn    *zk.Conn
+	conn    *wire.Conn
 	queue   *Queue
-	witness *zk.Conn
+	witness *wire.Conn
 	kind    znode.Kind // of its waiters
 }
 
@@ -41,7 +42,7 @@ func newTestQueue(t *testing.T, v venue.Venue, timeout time.Duration) *testQueue
 	return x
 }
 
-func newQueue(t *testing.T, conn *zk.Conn, dir string, cfg Config) *Queue {
+func newQueue(t *testing.T, conn *wire.Conn, dir string, cfg Config) *Queue {
 	t.Helper()
 	cfg.Conn, cfg.Dir = conn, dir
 	q := New(cfg)

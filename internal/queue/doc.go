@@ -72,7 +72,7 @@
 //     created under another id. [no-search-for-a-lost-create]
 //  11. After a reconnect a waiter lists, and reads the permit count.
 //     [event-from-before-a-reconnect-grants]
-//  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see package liveness.
+//  12. The heartbeat is a Multi of checks, never a Sync; for the deadline see wire/deadline.go.
 //     [heartbeat-by-a-sync]
 //
 // # A lost connection
@@ -120,7 +120,7 @@
 //	hold listeners.mu
 //	Call.mu; zkclient monitor.mu; semaphore permitCount.mu
 //	zkclient watches.mu; lookout.mu
-//	wire packetConn.mu, then client.mu, hosts.mu, watches.mu or notifier.mu; liveness Link.mu
+//	wire packetConn.mu, then Conn.mu, hosts.mu, watches.mu or notifier.mu, then state.mu
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
 // also under a recipe's mutex. So a hook of the phases CleanUp and Observers that wants such a

@@ -6,12 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -19,9 +18,9 @@ import (
 // misses is no loss, and what the server says of it is not the answer. The recipe would say so by
 // itself: here the grant is asked.
 func TestADowngradeOfAReleasedGrantSaysReleased(t *testing.T) {
-	for name, strike := range map[string]func(*testing.T, venue.Venue, *zk.Conn, string){
-		"its session has expired": func(t *testing.T, v venue.Venue, conn *zk.Conn, _ string) { v.Expire(t, conn) },
-		"its node is deleted": func(t *testing.T, v venue.Venue, _ *zk.Conn, node string) {
+	for name, strike := range map[string]func(*testing.T, venue.Venue, *wire.Conn, string){
+		"its session has expired": func(t *testing.T, v venue.Venue, conn *wire.Conn, _ string) { v.Expire(t, conn) },
+		"its node is deleted": func(t *testing.T, v venue.Venue, _ *wire.Conn, node string) {
 			if err := v.Connect(t, 10*time.Second).Delete(node, -1); err != nil {
 				t.Fatal(err)
 			}

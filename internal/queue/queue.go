@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
@@ -17,7 +18,7 @@ import (
 
 // Config is what the options of every recipe set, and what a recipe sets for itself.
 type Config struct {
-	Conn *zk.Conn
+	Conn *wire.Conn
 	Dir  string // of the queue
 	// Recipe is the package of the lock, and Path its path as the program gave it. Errors begin
 	// with both, and observers are told of the path.

@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -53,7 +54,7 @@ func requestFor(path string, data []byte) []byte {
 
 // RequestRelease asks the member at path, whose first node has this token as its czxid. It returns
 // zk.ErrNoNode if the node is gone.
-func RequestRelease(ctx context.Context, conn *zk.Conn, path string, token int64) error {
+func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int64) error {
 	client := zkclient.Of(conn)
 	for caughtUp := int64(0); ; { // the session
 		data, stat, err := client.Get(ctx, path)

@@ -9,14 +9,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -55,12 +54,9 @@ func Get(h Holder) Grant { return h.holdSlot().grant }
 // Conn is embedded by zklocks.Conn.
 type Conn struct {
 	_        NoCopy
-	client   *zk.Conn
-	link     *liveness.Link
+	wire     *wire.Conn
 	chroot   Chroot
 	defaults []Common
-	closing  atomic.Bool
-	closed   chan struct{} // closed when Close has returned
 }
 
 func (c *Conn) connSlot() *Conn { return c }
@@ -68,13 +64,15 @@ func (c *Conn) connSlot() *Conn { return c }
 // A Connector embeds a Conn.
 type Connector interface{ connSlot() *Conn }
 
-// PutConn stores a client in a Conn, before another goroutine has the Conn. defaults are the
+// PutConn stores a connection in a Conn, before another goroutine has the Conn. defaults are the
 // options of its locks.
-func PutConn(c Connector, client *zk.Conn, link *liveness.Link, chroot Chroot, defaults ...Common) {
+func PutConn(c Connector, conn *wire.Conn, chroot Chroot, defaults ...Common) {
 	slot := c.connSlot()
-	slot.client, slot.link, slot.chroot, slot.defaults = client, link, chroot, defaults
-	slot.closed = make(chan struct{})
+	slot.wire, slot.chroot, slot.defaults = conn, chroot, defaults
 }
+
+// Wire returns the connection in a Conn, nil for the zero Conn.
+func Wire(c Connector) *wire.Conn { return c.connSlot().wire }
 
 // Path returns the path of the lock on the server for the path that a program has given. An invalid
 // path is returned unchanged.
@@ -100,24 +98,6 @@ func NodePath(c Connector, path string) string {
 	return chroot + path
 }
 
-// Client returns the connection in a Conn.
-func Client(c Connector) *zk.Conn { return c.connSlot().client }
-
-// Close closes a Conn once. Only the first call returns the result of with, and no call returns
-// before that is known.
-func Close(c Connector, with func() error) error {
-	slot := c.connSlot()
-	if slot.closing.Swap(true) {
-		<-slot.closed // not a mutex, which stops the clock of a synctest bubble
-		return nil
-	}
-	defer close(slot.closed)
-	return with()
-}
-
-// Link returns what package liveness knows about the connection.
-func Link(c Connector) *liveness.Link { return c.connSlot().link }
-
 // Config returns the configuration of a lock at path, of the package recipe, without options of its
 // own. The connection may be nil, which queue.New finds wrong.
 func Config[C any, P interface {
@@ -129,7 +109,7 @@ func Config[C any, P interface {
 	if conn == nil {
 		return cfg
 	}
-	cfg.Conn, cfg.Dir = Client(conn), Path(conn, path)
+	cfg.Conn, cfg.Dir = Wire(conn), Path(conn, path)
 	for _, option := range conn.connSlot().defaults {
 		option(&cfg)
 	}

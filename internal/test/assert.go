@@ -4,15 +4,13 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 )
 
 const emptyTimeout = 10 * time.Second
 
 // AssertEmpty waits as Poll does until dir has no children, or does not exist; after 10 seconds it
 // fails, and shows the children.
-func AssertEmpty(tb testing.TB, conn *zk.Conn, dir string) {
+func AssertEmpty(tb testing.TB, conn Lister, dir string) {
 	tb.Helper()
 	var left []string
 	if !Poll(emptyTimeout, func() bool {

@@ -22,9 +22,14 @@ func Path(tb testing.TB) string {
 	return "/" + name + "-" + strings.ToLower(rand.Text()[:10])
 }
 
+// A Lister is a *zk.Conn, or a *wire.Conn, which embeds one.
+type Lister interface {
+	Children(path string) ([]string, *zk.Stat, error)
+}
+
 // Children are dir's children, sorted; nil when dir does not exist. A lost connection is waited
 // out.
-func Children(tb testing.TB, conn *zk.Conn, dir string) []string {
+func Children(tb testing.TB, conn Lister, dir string) []string {
 	tb.Helper()
 	var names []string
 	var err error

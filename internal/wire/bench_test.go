@@ -15,7 +15,7 @@ func BenchmarkExists(b *testing.B) {
 		name    string
 		connect func(b *testing.B) *zk.Conn
 	}{
-		{"wire", func(b *testing.B) *zk.Conn { return realzk.Connect(b, 10*time.Second) }},
+		{"wire", func(b *testing.B) *zk.Conn { return realzk.Connect(b, 10*time.Second).Conn }},
 		{"bare", func(b *testing.B) *zk.Conn { return realzk.ConnectForeign(b, 10*time.Second) }},
 	} {
 		conn := tc.connect(b)

@@ -16,8 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // maxAuth is far below the 1 MiB that a server reads: it answers a longer request by closing the
@@ -41,7 +39,7 @@ const maxAuth = 64 << 10
 //   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
 //
 // Then nothing is left: no goroutine, no network connection, no session if one had been granted.
-func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...Option) (*zk.Conn, error) {
+func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...Option) (*Conn, error) {
 	start := time.Now()
 	addresses, err := Addresses(servers)
 	if err != nil {
@@ -72,8 +70,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 		s.logger = log.New(io.Discard, "", 0)
 	}
 	s.logger = &quietLogger{to: s.logger, last: make(map[string]said)}
-	c := newClient(addresses, sessionTimeout, s)
-	conn, events, err := zk.Connect(addresses, sessionTimeout,
+	c := newConn(addresses, sessionTimeout, s)
+	client, events, err := zk.Connect(addresses, sessionTimeout,
 		zk.WithHostProvider(c.hosts),
 		zk.WithDialer(c.dial),
 		zk.WithEventCallback(c.event),
@@ -83,60 +81,60 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	if err != nil {
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
+	c.Conn = client
 	c.work.Go(func() {
 		for range events { // the callback has seen them; the channel is closed when the client ends
 		}
-		c.closed()
+		c.abort()
 	})
 
-	if err := c.start(ctx, conn); err != nil {
-		c.shutdown(conn)
+	if err := c.start(ctx); err != nil {
+		c.shutdown()
 		if ctx.Err() != nil {
-			if last := c.link.LastFailure(); last != nil && !errors.Is(err, last) {
+			if last := c.LastFailure(); last != nil && !errors.Is(err, last) {
 				err = fmt.Errorf("%w; last attempt: %w", err, last)
 			}
 			err = fmt.Errorf("after %v: %w", time.Since(start).Round(time.Millisecond), err)
 		}
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}
-	liveness.Attach(conn, c.link)
-	return conn, nil
+	return c, nil
 }
 
 // start waits for the first session and authenticates it.
-func (c *client) start(ctx context.Context, conn *zk.Conn) error {
+func (c *Conn) start(ctx context.Context) error {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	for _, a := range c.auth {
-		if err := c.authenticate(ctx, conn, a); err != nil {
+		if err := c.authenticate(ctx, a); err != nil {
 			return err
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conn = conn
+	c.returned = true
 	return nil
 }
 
 // authenticate sends credentials, and then a read: a server that refuses them may close the
 // connection right after its answer.
-func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials) error {
+func (c *Conn) authenticate(ctx context.Context, a credentials) error {
 	done := make(chan error, 1)
 	c.work.Go(func() {
 		err := insist(ctx, func() error {
-			epoch := c.link.Epoch()
-			err := conn.AddAuth("digest", []byte(a.user+":"+a.password))
-			if err == nil && c.link.Epoch() != epoch {
+			epoch := c.Epoch()
+			err := c.AddAuth("digest", []byte(a.user+":"+a.password))
+			if err == nil && c.Epoch() != epoch {
 				// The client may have reconnected before it noted what to send on each connection.
 				return zk.ErrConnectionClosed
 			}
 			return err
 		})
 		if err == nil {
-			err = insist(ctx, func() error { return answered(conn) })
+			err = insist(ctx, func() error { return c.ping() })
 		}
 		done <- err
 	})
@@ -151,10 +149,10 @@ func (c *client) authenticate(ctx context.Context, conn *zk.Conn, a credentials)
 	}
 }
 
-// answered makes a request that any server answers from memory. From 3.8.4 on a client without READ
+// ping makes a request that any server answers from memory. From 3.8.4 on a client without READ
 // on the root gets a refusal, which is an answer.
-func answered(conn *zk.Conn) error {
-	_, _, err := conn.Exists("/")
+func (c *Conn) ping() error {
+	_, _, err := c.Exists("/")
 	if err == zk.ErrNoAuth {
 		return nil
 	}
@@ -179,11 +177,11 @@ func insist(ctx context.Context, call func() error) error {
 }
 
 // shutdown closes a connection that Connect has not returned, and waits until all of it has ended.
-func (c *client) shutdown(conn *zk.Conn) {
+func (c *Conn) shutdown() {
 	for _, t := range c.events {
 		t.stop()
 	}
-	c.end(conn)
+	c.end()
 	c.work.Wait()
 	c.hosts.lookups.Wait()
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/go-zookeeper/zk"
 	"go.uber.org/goleak"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
@@ -230,7 +229,7 @@ func TestConnectAndClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("connected in %v", time.Since(start))
-		l := liveness.Of(conn)
+		l := conn
 		if l == nil || l.Session() != conn.SessionID() || l.Epoch() != 1 || !l.Alive(conn.SessionID()) {
 			t.Errorf("link %+v", l)
 		}
@@ -262,22 +261,13 @@ func TestGrantedTimeout(t *testing.T) {
 			time.Hour:              8 * time.Second,
 		} {
 			conn := connect(t, v, asked, []string{s.Addr()})
-			l := liveness.Of(conn)
+			l := conn
 			if got := l.Timeout(); got != want {
 				t.Errorf("asked %v: granted %v, want %v", asked, got, want)
 			}
 			if left := time.Until(l.Deadline(conn.SessionID())); left != want {
 				t.Errorf("asked %v: %v left, granted %v", asked, left, want)
 			}
-		}
-	})
-}
-
-func TestForeignConnectionHasNoLink(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		if liveness.Of(v.ConnectForeign(t, 4*time.Second)) != nil {
-			t.Error("it has")
 		}
 	})
 }
@@ -322,7 +312,7 @@ func TestARootThatMayNotBeRead(t *testing.T) {
 		p := v.Proxy(t, s.Addr())
 		conn := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret"))
 		must(t, errOf(conn.Create("/ann/a", nil, 0, zk.AuthACL(zk.PermAll))))
-		l := liveness.Of(conn)
+		l := conn
 		for range 20 {
 			epoch, changed := l.Epoch(), l.Changed()
 			p.Cut()

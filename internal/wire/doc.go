@@ -4,18 +4,18 @@
 // those from the client.
 //
 // For the locks it
-//   - tells package liveness when packets are sent and answered, and when the connection comes,
-//     goes, expires and is closed (packetconn.go, client.go);
+//   - knows the session, the number of reconnects, and until when the session is known to live, by
+//     the times of packets (state.go, deadline.go);
 //   - sets watches on many nodes by one request, and on release markers (watches.go, marks.go);
 //   - reads the zxid of a create in the header of its reply (packetConn.reply).
 //
 // For any program it
-//   - chooses servers, looks up their names and bounds each attempt (hosts.go, client.go);
+//   - chooses servers, looks up their names and bounds each attempt (hosts.go, conn.go);
 //   - refuses frames that would end the process (frame.go), and hides a failed Write, after which
 //     the client would answer a request twice (packetConn.Write);
 //   - has each of the client's watches fire after a reconnect, so that none misses a change
 //     (packetConn.takeZxid);
 //   - has Close end, within a second as a rule, and say whether a server has confirmed it
-//     (client.end, close.go);
+//     (Conn.Close);
 //   - has a new session ask for the timeout that the program has asked for (packetConn.note).
 package wire

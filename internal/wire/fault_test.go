@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -48,7 +47,7 @@ func TestCutReconnectsAtOnce(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn := connect(t, v, 20*time.Second, []string{p.Addr()})
-		session, l := conn.SessionID(), liveness.Of(conn)
+		session, l := conn.SessionID(), conn
 		for i := range 20 {
 			limit := 40 * time.Millisecond // after one that did not last
 			if i%2 == 0 {
@@ -148,7 +147,7 @@ func TestCloseDuringOutage(t *testing.T) {
 	type scene struct {
 		server venue.Server
 		proxy  *proxy.Proxy
-		conn   *zk.Conn
+		conn   *wire.Conn
 	}
 	for _, tc := range []struct {
 		name   string
@@ -177,7 +176,7 @@ func TestCloseDuringOutage(t *testing.T) {
 				s := v.Standalone(t, venue.Options{})
 				p := v.Proxy(t, s.Addr())
 				conn := connect(t, v, 30*time.Second, []string{p.Addr()})
-				l := liveness.Of(conn)
+				l := conn
 				// Callers wait, and more of them than fit into the client's queue.
 				tc.outage(t, scene{s, p, conn})
 				var waiting sync.WaitGroup
@@ -185,7 +184,7 @@ func TestCloseDuringOutage(t *testing.T) {
 					waiting.Go(func() { _, _, _ = conn.Get("/") })
 				}
 				start := time.Now()
-				_ = wire.Close(conn)
+				_ = conn.Close()
 				took := time.Since(start)
 				if took > tc.within {
 					t.Errorf("Close took %v", took)
@@ -207,7 +206,7 @@ func TestCloseDuringOutage(t *testing.T) {
 func clientRuns() bool {
 	stacks := make([]byte, 1<<20)
 	stacks = stacks[:runtime.Stack(stacks, true)]
-	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*client)"))
+	return bytes.Contains(stacks, []byte("go-zookeeper/zk.(*Conn)")) || bytes.Contains(stacks, []byte("wire.(*Conn)"))
 }
 
 // Alive must return false before another client can see the session's nodes deleted. The server is
@@ -231,9 +230,9 @@ func TestDeadlineBeforeExpiry(t *testing.T) {
 }
 
 // beats sends heartbeats for a while, as the locks do.
-func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
+func beats(t *testing.T, conn *wire.Conn, d time.Duration) {
 	t.Helper()
-	l := liveness.Of(conn)
+	l := conn
 	for end := time.Now().Add(d); ; time.Sleep(50 * time.Millisecond) { // virtual: between two heartbeats
 		sent := time.Now()
 		_, err := conn.Multi(&zk.CheckVersionRequest{Path: "/", Version: -1})
@@ -248,9 +247,9 @@ func beats(t *testing.T, conn *zk.Conn, d time.Duration) {
 // deadBeforeExpiry cuts conn off in one of the ways in which it receives nothing more from its
 // server, and returns how long before the deletion of its nodes the client knew that its session
 // may have ended.
-func deadBeforeExpiry(t *testing.T, conn, witness *zk.Conn, off func()) time.Duration {
+func deadBeforeExpiry(t *testing.T, conn, witness *wire.Conn, off func()) time.Duration {
 	t.Helper()
-	l, session, path := liveness.Of(conn), conn.SessionID(), test.Path(t)
+	l, session, path := conn, conn.SessionID(), test.Path(t)
 	must(t, errOf(conn.Create(path, nil, zk.FlagEphemeral, open)))
 	found, _, vanished, err := witness.ExistsW(path)
 	if err != nil || !found {

@@ -47,7 +47,7 @@ func FuzzWire(f *testing.F) {
 	}
 	ops := []int32{opGetData, opGetChildren2, opMulti, opGetACL, opExists, opSetAuth, opReconfig}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		c := newClient([]string{"zk:1"}, 4*time.Second, settings{})
+		c := newConn([]string{"zk:1"}, 4*time.Second, settings{})
 		defer c.leave()
 		w := newPacketConn(c, script{bytes.NewReader(said)}, "zk:1", time.Second)
 		w.Write(make([]byte, 49)) // a handshake that asks for a new session
@@ -106,18 +106,18 @@ func FuzzReply(f *testing.F) {
 	}
 	server.start()
 	acl := zk.WorldACL(zk.PermAll)
-	calls := []func(*zk.Conn) error{
-		func(c *zk.Conn) error { _, _, err := c.Get("/"); return err },
-		func(c *zk.Conn) error { _, _, err := c.Children("/"); return err },
-		func(c *zk.Conn) error { _, _, _, err := c.GetW("/"); return err },
-		func(c *zk.Conn) error { _, _, err := c.Exists("/"); return err },
-		func(c *zk.Conn) error { _, _, err := c.GetACL("/"); return err },
-		func(c *zk.Conn) error { _, err := c.Create("/a", nil, 0, acl); return err },
-		func(c *zk.Conn) error { _, err := c.CreateContainer("/a", nil, zk.FlagContainer, acl); return err },
-		func(c *zk.Conn) error { _, err := c.Set("/", nil, -1); return err },
-		func(c *zk.Conn) error { return c.Delete("/a", -1) },
-		func(c *zk.Conn) error { _, err := c.Sync("/"); return err },
-		func(c *zk.Conn) error {
+	calls := []func(*Conn) error{
+		func(c *Conn) error { _, _, err := c.Get("/"); return err },
+		func(c *Conn) error { _, _, err := c.Children("/"); return err },
+		func(c *Conn) error { _, _, _, err := c.GetW("/"); return err },
+		func(c *Conn) error { _, _, err := c.Exists("/"); return err },
+		func(c *Conn) error { _, _, err := c.GetACL("/"); return err },
+		func(c *Conn) error { _, err := c.Create("/a", nil, 0, acl); return err },
+		func(c *Conn) error { _, err := c.CreateContainer("/a", nil, zk.FlagContainer, acl); return err },
+		func(c *Conn) error { _, err := c.Set("/", nil, -1); return err },
+		func(c *Conn) error { return c.Delete("/a", -1) },
+		func(c *Conn) error { _, err := c.Sync("/"); return err },
+		func(c *Conn) error {
 			_, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}, &zk.CreateRequest{Path: "/a", Acl: acl}, &zk.SetDataRequest{Path: "/"})
 			return err
 		},

@@ -16,8 +16,8 @@ const (
 	// A connection that lived shorter than settled does not reset the pauses. Otherwise a server
 	// that disconnects its clients would get a thousand connections a second.
 	settled = time.Second
-	// backoff is how many times as long a server that did not answer is avoided as the attempt took,
-	// while there are other servers.
+	// backoff is how many times as long a server that did not answer is avoided as the attempt
+	// took, while there are other servers.
 	backoff = 4
 	// longestTry bounds the first attempt at a server that accepts but does not answer. A healthy
 	// server answers in milliseconds; a server that is just starting was seen to leave a handshake
@@ -137,8 +137,8 @@ func (h *hosts) pause() time.Duration {
 	return longest/2 + rand.N(longest/2)
 }
 
-// address returns what to dial for the server that Next returned, and how long the server may take to
-// answer. Its name is looked up if no address is known, and again after a round of attempts has
+// address returns what to dial for the server that Next returned, and how long the server may take
+// to answer. Its name is looked up if no address is known, and again after a round of attempts has
 // failed, because servers move.
 func (h *hosts) address() (address string, limit time.Duration, err error) {
 	h.mu.Lock()
@@ -170,7 +170,8 @@ func (h *hosts) address() (address string, limit time.Duration, err error) {
 }
 
 // await waits for a lookup, at most so long, without mu, which the caller holds. The lookup then
-// continues, for a later attempt: if the first of two name servers is dead it takes several seconds.
+// continues, for a later attempt: if the first of two name servers is dead it takes several
+// seconds.
 func (h *hosts) await(lookup <-chan struct{}, limit time.Duration) {
 	h.mu.Unlock()
 	defer h.mu.Lock()
@@ -199,10 +200,10 @@ func (h *hosts) lookUp(x *host, name string) {
 	x.looking = nil
 }
 
-// limit returns how long a host may take to answer: at first at most a sixth of the session timeout,
-// because the client notices a silent server after two thirds, and the rest must be enough for two
-// more attempts. It is longer for a host that did not answer, and where the last answer took long, or
-// a slow ensemble would never be reached. Caller holds mu.
+// limit returns how long a host may take to answer: at first at most a sixth of the session
+// timeout, because the client notices a silent server after two thirds, and the rest must be enough
+// for two more attempts. It is longer for a host that did not answer, and where the last answer
+// took long, or a slow ensemble would never be reached. Caller holds mu.
 func (h *hosts) limit(x *host) time.Duration {
 	first := min(max(h.timeout/6, shortestTry), longestTry)
 	return min(max(first, 2*h.took)<<min(x.hangs, 8), max(first, h.timeout*2/3))
@@ -223,9 +224,9 @@ func (h *hosts) hung() {
 	h.last.hangs++
 }
 
-// answered records that the server of the attempt has answered, and how long that took. No server is
-// waited for longer than such an answer takes any more: a hold may be lost while the client waits for
-// a server that is dead.
+// answered records that the server of the attempt has answered, and how long that took. No server
+// is waited for longer than such an answer takes any more: a hold may be lost while the client
+// waits for a server that is dead.
 func (h *hosts) answered(took time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -212,8 +212,8 @@ func TestLimitFollowsTheGrantedTimeout(t *testing.T) {
 	}
 }
 
-// The addresses of a name are dialed one after the other. When all have failed, the name is looked up
-// again.
+// The addresses of a name are dialed one after the other. When all have failed, the name is looked
+// up again.
 func TestNamesAreLookedUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHosts(t.Context(), []string{"zk:2181"}, 6*time.Second)

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/venue"
 	"github.com/zklocks/zklocks/internal/wire"
@@ -16,7 +14,7 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 // connect returns a connection that is closed at the end of the test.
-func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []string, opts ...wire.Option) *zk.Conn {
+func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []string, opts ...wire.Option) *wire.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -24,13 +22,13 @@ func connect(t testing.TB, v venue.Venue, timeout time.Duration, servers []strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = wire.Close(conn) })
+	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
 // call makes one call, and fails the test if it takes longer than within or does not succeed. Calls
 // that were lost with their connection are repeated, as the locks do.
-func call(t testing.TB, conn *zk.Conn, within time.Duration) (took time.Duration) {
+func call(t testing.TB, conn *wire.Conn, within time.Duration) (took time.Duration) {
 	t.Helper()
 	start := time.Now()
 	done := make(chan struct{})

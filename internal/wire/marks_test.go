@@ -6,14 +6,14 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // release deletes a node with a mark.
-func release(t *testing.T, conn *zk.Conn, path, mark string) {
+func release(t *testing.T, conn *wire.Conn, path, mark string) {
 	t.Helper()
 	_, err := conn.Multi(
 		&zk.CreateRequest{Path: mark, Acl: open, Flags: zk.FlagEphemeral},
@@ -24,20 +24,20 @@ func release(t *testing.T, conn *zk.Conn, path, mark string) {
 
 func TestMarks(t *testing.T) {
 	for name, tc := range map[string]struct {
-		goes func(t *testing.T, witness *zk.Conn, path, mark string)
+		goes func(t *testing.T, witness *wire.Conn, path, mark string)
 		want zk.EventType
 	}{
 		"with the mark": {release, zk.EventNodeCreated},
-		"without":       {func(t *testing.T, witness *zk.Conn, path, _ string) { must(t, witness.Delete(path, -1)) }, zk.EventNodeDeleted},
-		"a change":      {func(t *testing.T, witness *zk.Conn, path, _ string) { set(t, witness, path) }, zk.EventNodeDataChanged},
-		"another mark":  {func(t *testing.T, witness *zk.Conn, path, mark string) { release(t, witness, path, mark+"2") }, zk.EventNodeDeleted},
+		"without":       {func(t *testing.T, witness *wire.Conn, path, _ string) { must(t, witness.Delete(path, -1)) }, zk.EventNodeDeleted},
+		"a change":      {func(t *testing.T, witness *wire.Conn, path, _ string) { set(t, witness, path) }, zk.EventNodeDataChanged},
+		"another mark":  {func(t *testing.T, witness *wire.Conn, path, mark string) { release(t, witness, path, mark+"2") }, zk.EventNodeDeleted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-				l := liveness.Of(conn)
+				l := conn
 				answered(t, conn)
 				paths := nodes(t, witness, 2)
 				mark := paths[0] + "-mark"
@@ -87,7 +87,7 @@ func TestMarksThatNeverCome(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		server := v.Shared(t)
 		conn, witness := connect(t, v, 20*time.Second, []string{server.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
-		l := liveness.Of(conn)
+		l := conn
 		answered(t, conn)
 		for i, path := range nodes(t, witness, 500) {
 			if i%2 == 0 {
@@ -118,7 +118,7 @@ func TestAMarkThatCameBeforeItIsWaitedFor(t *testing.T) {
 		server := v.Shared(t)
 		p := v.Proxy(t, server.Addr())
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second, server.Addr())
-		l := liveness.Of(conn)
+		l := conn
 		path := nodes(t, witness, 1)
 		mark := path[0] + "-mark"
 		answered(t, conn)

@@ -21,8 +21,8 @@ const (
 	closeTimeout = time.Second
 	// throttlePause is how long an overloaded server gets no request again.
 	throttlePause = 100 * time.Millisecond
-	// refusalPause is how long a connection lasts on which credentials are refused: another server, or
-	// this one after a change of its configuration, may accept them.
+	// refusalPause is how long a connection lasts on which credentials are refused: another server,
+	// or this one after a change of its configuration, may accept them.
 	refusalPause = time.Second
 )
 
@@ -31,7 +31,7 @@ const (
 // them the packetConn sends requests of its own, see watches.
 type packetConn struct {
 	net.Conn
-	client  *client
+	client  *Conn
 	address string        // as dialed
 	limit   time.Duration // for the handshake
 	dialed  time.Duration // how long it took before the handshake, which had the same limit
@@ -64,7 +64,7 @@ var errRefused = fmt.Errorf("the server refuses credentials that were accepted b
 // past is a deadline that ends reads and writes at once.
 var past = time.Unix(1, 0)
 
-func newPacketConn(c *client, conn net.Conn, address string, limit time.Duration) *packetConn {
+func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) *packetConn {
 	return &packetConn{Conn: conn, client: c, address: address, limit: limit, in: bufio.NewReaderSize(conn, readBuffer)}
 }
 
@@ -80,7 +80,7 @@ func (w *packetConn) Write(p []byte) (int, error) {
 	defer w.sending.Unlock()
 	first := w.asked.IsZero()
 	send := w.note(p)
-	w.client.link.TellClosed() // before the server is asked to end the session
+	w.client.tellClosed() // before the server is asked to end the session
 	n, err := w.Conn.Write(send)
 	if err == nil {
 		return n, nil
@@ -119,7 +119,7 @@ func (w *packetConn) note(p []byte) (send []byte) {
 	case running:
 		xid, op := request(p)
 		w.pastAuth = w.pastAuth || op != opSetAuth
-		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.link.Tracked(created(op, p))}
+		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.tracked(created(op, p))}
 		w.pending.push(sent)
 		if op == opClose {
 			w.giveUp = now.Add(closeTimeout)
@@ -222,7 +222,7 @@ func (w *packetConn) readHandshake() error {
 	}
 	w.phase = running
 	w.client.connected(session, granted, w.asked)
-	if shortest := w.client.link.Timeout(); 0 < shortest && shortest < granted {
+	if shortest := w.client.Timeout(); 0 < shortest && shortest < granted {
 		// The client must send its pings, and give up a silent server, by the timeout that counts.
 		binary.BigEndian.PutUint32(whole[timeoutInHandshake:], uint32(shortest.Milliseconds()))
 	}
@@ -244,10 +244,10 @@ func (w *packetConn) handshakeError(err error) error {
 
 // takeZxid records the zxid of the reply to a request, and hides it from the client.
 //
-// The client reads its last zxid in one goroutine, to set its watches again after a reconnect, while
-// another goroutine stores the zxid of a reply: a data race, and a zxid that is too new loses events.
-// With the zxid hidden the client always states 0, so the server fires each of its watches after a
-// reconnect. The handshake states the real zxid, see resumesAt.
+// The client reads its last zxid in one goroutine, to set its watches again after a reconnect,
+// while another goroutine stores the zxid of a reply: a data race, and a zxid that is too new loses
+// events. With the zxid hidden the client always states 0, so the server fires each of its watches
+// after a reconnect. The handshake states the real zxid, see resumesAt.
 func (w *packetConn) takeZxid(head []byte) {
 	if zxid := int64At(head, zxidInReply); zxid > 0 {
 		w.client.zxid.Store(zxid)
@@ -288,10 +288,10 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 
 	if ok {
 		if op == opClose && !failed {
-			w.client.link.CloseConfirmed.Store(true)
+			w.client.closeConfirmed.Store(true)
 		}
 		if touches(op, code) {
-			w.client.link.Answered(p.at)
+			w.client.answered(p.at)
 		}
 		if p.createZxid != nil && !failed {
 			p.createZxid.Store(zxid)

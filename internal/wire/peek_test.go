@@ -50,7 +50,7 @@ func TestABufferThatGrowsReplacesTheFormerOne(t *testing.T) {
 		said = append(said, frame(body)...)
 		said = append(said, frame(header(-2))...) // a small one behind it is in the buffer when that grows
 	}
-	c := newClient([]string{"zk:1"}, 4*time.Second, settings{})
+	c := newConn([]string{"zk:1"}, 4*time.Second, settings{})
 	defer c.leave()
 	server := &deep{script: script{bytes.NewReader(said)}, some: rand.New(rand.NewPCG(1, 2))}
 	w := newPacketConn(c, server, "zk:1", time.Second)

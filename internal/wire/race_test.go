@@ -50,7 +50,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-func chaos(t *testing.T, conn *zk.Conn, p *proxy.Proxy) {
+func chaos(t *testing.T, conn *wire.Conn, p *proxy.Proxy) {
 	base := test.Path(t)
 	if _, err := conn.Create(base, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 		t.Fatal(err)

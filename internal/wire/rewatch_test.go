@@ -8,10 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // A rewatcher is a server that records how a client sets its watches again after a reconnect, and
@@ -24,7 +20,7 @@ type rewatcher struct {
 	nth  atomic.Int64 // of the requests that set watches again
 }
 
-func newRewatcher(t *testing.T, code func(connection, set int64) (int32, bool)) (*rewatcher, *zk.Conn) {
+func newRewatcher(t *testing.T, code func(connection, set int64) (int32, bool)) (*rewatcher, *Conn) {
 	r := &rewatcher{fakeServer: newFakeServer(t), sets: make(chan []byte, 10), code: code}
 	r.packet = func(p []byte) {
 		if int32At(p, 4) == opSetWatches && int32At(p, 0) > 0 {
@@ -67,14 +63,14 @@ func (r *rewatcher) set(t *testing.T) (p []byte, zxid int64) {
 }
 
 // cut makes the server end the connection.
-func cut(t *testing.T, conn *zk.Conn) {
+func cut(t *testing.T, conn *Conn) {
 	t.Helper()
 	if _, _, err := conn.GetACL("/"); err == nil {
 		t.Error("the connection was not cut")
 	}
 }
 
-func (r *rewatcher) get(t *testing.T, conn *zk.Conn, zxid int64) {
+func (r *rewatcher) get(t *testing.T, conn *Conn, zxid int64) {
 	t.Helper()
 	r.at.Store(zxid)
 	for range 2 { // the first may go with the connection
@@ -201,7 +197,7 @@ func TestRepliesToCredentialsDoNotClearTheZxid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(conn.Close)
+		t.Cleanup(func() { _ = conn.Close() })
 		if _, _, err := conn.Get("/"); err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +233,7 @@ func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 			}
 			return true
 		}
-		l := liveness.Of(f.start().connect())
+		l := f.start().connect()
 		if _, err := l.WatchAll([]string{"/a"}, "/a-mark"); err != nil {
 			t.Fatal(err)
 		}

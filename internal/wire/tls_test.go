@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -40,7 +39,7 @@ func TestTLS(t *testing.T) {
 		// By name, which the bare client replaces by an address that no certificate has.
 		conn := connect(t, v, 4*time.Second, []string{server.TLSAddr}, wire.WithTLS(config))
 		call(t, conn, 2*time.Second)
-		if !liveness.Of(conn).Alive(conn.SessionID()) {
+		if !conn.Alive(conn.SessionID()) {
 			t.Error("the link does not know the session")
 		}
 		if config.ServerName != "" {

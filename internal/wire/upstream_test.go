@@ -31,7 +31,10 @@ import (
 func upstream(t *testing.T, test func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn)) {
 	t.Parallel()
 	for name, by := range map[string]func(venue.Venue, testing.TB, time.Duration, ...string) *zk.Conn{
-		"bare": venue.Venue.ConnectForeign, "wire": venue.Venue.Connect,
+		"bare": venue.Venue.ConnectForeign,
+		"wire": func(v venue.Venue, tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+			return v.Connect(tb, timeout, servers...).Conn
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -66,7 +69,7 @@ func TestUpstreamKeepsItsSessionOverMembersAndLostQuorums(t *testing.T) {
 		e := v.Cluster(t, 3, venue.Options{})
 		sessions := make(map[*zk.Conn]int64)
 		for _, conn := range []*zk.Conn{
-			v.ConnectForeign(t, 60*time.Second, e.Addrs()...), v.Connect(t, 60*time.Second, e.Addrs()...),
+			v.ConnectForeign(t, 60*time.Second, e.Addrs()...), v.Connect(t, 60*time.Second, e.Addrs()...).Conn,
 		} {
 			sessions[conn] = conn.SessionID()
 			first := conn.Server()
@@ -133,9 +136,9 @@ func TestUpstreamEndsAfterClose(t *testing.T) {
 	})
 }
 
-// More watches than fit into one request are set again after a reconnect. Those of the bare client
-// fire if their node has changed meanwhile, and the rest get the end of the session. Those of a
-// client of package wire all fire, with a deletion if the node is gone.
+// More watches than fit into one request are set again after a reconnect. The bare client's
+// fire if their node has changed meanwhile, and the rest get the end of the session. With package
+// wire all fire, with a deletion if the node is gone.
 func TestUpstreamKeepsItsWatches(t *testing.T) {
 	const watches = 1500
 	upstream(t, func(t *testing.T, v venue.Venue, bare bool, connect func(...string) *zk.Conn) {

@@ -64,7 +64,7 @@ func newBatch(paths []string, mark string) *batch {
 	return b
 }
 
-// fire sends an event, once. The server sends that of a node that does not exist ahead of the
+// fire sends an event, once. The server sends the event of a node that does not exist ahead of the
 // answer.
 func (w *watch) fire(e zk.Event) {
 	if e.Type == zk.EventNodeDeleted && !w.batch.answered {
@@ -74,8 +74,15 @@ func (w *watch) fire(e zk.Event) {
 	close(w.events)
 }
 
-// watchAll is liveness.Link.WatchAll.
-func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
+// WatchAll sets a data watch on each node and waits for the server's answer. It sends one request
+// for each 128 KiB of paths. Each channel yields one event and is closed then. If the connection
+// ends, the event is zk.EventNotWatching, because these watches end with the connection. The
+// channel of a node that does not exist is nil. The error comes from the connection or the server.
+//
+// The first node may have a release marker, if mark is not "". The marker is another node, which
+// the transaction that deletes the first node creates and deletes. The event is then
+// zk.EventNodeCreated, with the path of the marker.
+func (c *Conn) WatchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
 	w, err := c.pastAuthConn()
 	if err != nil {
 		return nil, err
@@ -113,12 +120,12 @@ func (c *client) watchAll(paths []string, mark string) ([]<-chan zk.Event, error
 // pastAuthConn returns the current packetConn once the client has sent a request other than
 // credentials on it. Before that the client may still be about to send the credentials, which must
 // be first: some servers refuse all other requests without them.
-func (c *client) pastAuthConn() (*packetConn, error) {
+func (c *Conn) pastAuthConn() (*packetConn, error) {
 	for range 2 {
 		c.mu.Lock()
-		w, conn := c.current, c.conn
+		w := c.current
 		c.mu.Unlock()
-		if w == nil || conn == nil {
+		if w == nil {
 			return nil, zk.ErrConnectionClosed
 		}
 		w.mu.Lock()
@@ -127,7 +134,7 @@ func (c *client) pastAuthConn() (*packetConn, error) {
 		if pastAuth {
 			return w, nil
 		}
-		if err := answered(conn); err != nil {
+		if err := c.ping(); err != nil {
 			return nil, err
 		}
 	}

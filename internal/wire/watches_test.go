@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -18,7 +17,7 @@ import (
 )
 
 // nodes creates so many nodes, and returns their paths.
-func nodes(t *testing.T, conn *zk.Conn, n int) []string {
+func nodes(t *testing.T, conn *wire.Conn, n int) []string {
 	t.Helper()
 	dir := test.Path(t)
 	must(t, errOf(conn.Create(dir, nil, 0, open)))
@@ -52,14 +51,14 @@ func silent(t *testing.T, channels ...<-chan zk.Event) {
 	}
 }
 
-func set(t *testing.T, conn *zk.Conn, path string) {
+func set(t *testing.T, conn *wire.Conn, path string) {
 	t.Helper()
 	_, err := conn.Set(path, []byte("changed"), -1)
 	must(t, err)
 }
 
 // answered waits until the connection has received everything sent before.
-func answered(t *testing.T, conn *zk.Conn) {
+func answered(t *testing.T, conn *wire.Conn) {
 	t.Helper()
 	must(t, errOf(conn.Sync("/")))
 }
@@ -69,7 +68,7 @@ func TestWatchAll(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-		l := liveness.Of(conn)
+		l := conn
 		paths := nodes(t, witness, 5)
 		set(t, witness, paths[3])
 		must(t, witness.Delete(paths[4], -1))
@@ -120,9 +119,9 @@ func TestWatchAllTwice(t *testing.T) {
 		conn, witness := connect(t, v, 20*time.Second, v.Servers(t)), v.Connect(t, 20*time.Second)
 		paths := nodes(t, witness, 2)
 		answered(t, conn)
-		first, err := liveness.Of(conn).WatchAll(paths, "")
+		first, err := conn.WatchAll(paths, "")
 		must(t, err)
-		second, err := liveness.Of(conn).WatchAll(paths, "")
+		second, err := conn.WatchAll(paths, "")
 		must(t, err)
 		must(t, witness.Delete(paths[0], -1))
 		for _, ch := range []<-chan zk.Event{first[0], second[0]} {
@@ -143,7 +142,7 @@ func TestWatchAllOfThousands(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		before := p.Seen(proxy.AnyOp)
-		w, err := liveness.Of(conn).WatchAll(paths, "")
+		w, err := conn.WatchAll(paths, "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n < 2 || n > 5 {
 			t.Errorf("%d requests for 300 kB", n)
@@ -168,7 +167,7 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
-				l := liveness.Of(conn)
+				l := conn
 				paths := nodes(t, witness, 3)
 				answered(t, conn)
 				early, err := l.WatchAll(paths[:2], "")
@@ -207,7 +206,7 @@ func TestWatchAllAmongOthers(t *testing.T) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		said := new(lines)
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithLogger(said)), v.Connect(t, 20*time.Second)
-		l := liveness.Of(conn)
+		l := conn
 		paths := nodes(t, witness, 20)
 		answered(t, conn)
 		done := make(chan struct{})
@@ -262,7 +261,7 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}, wire.WithDigestAuth("ann", "secret")), v.Connect(t, 20*time.Second)
-		l := liveness.Of(conn)
+		l := conn
 		paths := nodes(t, witness, 3)
 		answered(t, conn)
 		var mu sync.Mutex
@@ -306,7 +305,7 @@ func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		f := p.Nth(proxy.ReadOp, 2, proxy.CutBefore)
-		if _, err := liveness.Of(conn).WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+		if _, err := conn.WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("WatchAll: %v", err)
 		}
 		<-f.Fired()
@@ -315,9 +314,9 @@ func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
 
 // The server drops the request by which the client sets its watches again after a reconnect.
 func TestWatchesOnAServerThatThrottles(t *testing.T) {
-	for what, change := range map[string]func(t *testing.T, witness *zk.Conn, path string){
+	for what, change := range map[string]func(t *testing.T, witness *wire.Conn, path string){
 		"changed": set,
-		"deleted": func(t *testing.T, witness *zk.Conn, path string) { must(t, witness.Delete(path, -1)) },
+		"deleted": func(t *testing.T, witness *wire.Conn, path string) { must(t, witness.Delete(path, -1)) },
 	} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(what+" "+when+" the reconnect", func(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/memnet"
 )
 
@@ -121,14 +120,14 @@ func (f *fakeServer) serve(c net.Conn) {
 	}
 }
 
-func (f *fakeServer) connect(opts ...Option) *zk.Conn {
+func (f *fakeServer) connect(opts ...Option) *Conn {
 	f.t.Helper()
 	conn := connectTo(f.t, f, opts...)
-	f.t.Cleanup(func() { _ = Close(conn) })
+	f.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
-func connectTo(t testing.TB, f *fakeServer, opts ...Option) *zk.Conn {
+func connectTo(t testing.TB, f *fakeServer, opts ...Option) *Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -222,12 +221,12 @@ func TestMalformedReply(t *testing.T) {
 		}
 		return frame(b)
 	}
-	get := func(c *zk.Conn) error { _, _, err := c.Get("/"); return err }
-	children := func(c *zk.Conn) error { _, _, err := c.Children("/"); return err }
-	acl := func(c *zk.Conn) error { _, _, err := c.GetACL("/"); return err }
-	multi := func(c *zk.Conn) error { _, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}); return err }
+	get := func(c *Conn) error { _, _, err := c.Get("/"); return err }
+	children := func(c *Conn) error { _, _, err := c.Children("/"); return err }
+	acl := func(c *Conn) error { _, _, err := c.GetACL("/"); return err }
+	multi := func(c *Conn) error { _, err := c.Multi(&zk.CheckVersionRequest{Path: "/"}); return err }
 	for name, tc := range map[string]struct {
-		call func(*zk.Conn) error
+		call func(*Conn) error
 		send func(xid int32) []byte
 	}{
 		"zero length":           {get, func(int32) []byte { return word(0) }},
@@ -348,7 +347,7 @@ func TestExpired(t *testing.T) {
 			return n == 1
 		}
 		conn := f.start().connect()
-		l := liveness.Of(conn)
+		l := conn
 		if l.Session() != 1 || !l.Alive(1) {
 			t.Fatalf("session %d", l.Session())
 		}
@@ -375,7 +374,7 @@ func TestAnswersAreTimed(t *testing.T) {
 			return false
 		}
 		conn := f.start().connect()
-		l := liveness.Of(conn)
+		l := conn
 		before := l.Deadline(fakeSession)
 		start := time.Now()
 		got := make(chan error)
@@ -409,7 +408,7 @@ func TestWatchAllRefused(t *testing.T) {
 				return true
 			}
 			conn := f.start().connect()
-			l := liveness.Of(conn)
+			l := conn
 			_, err := l.WatchAll([]string{"/a", "/b"}, "")
 			if err == nil || want != nil && !errors.Is(err, want) {
 				t.Errorf("code %d: error %v, want %v", code, err, want)
@@ -446,7 +445,7 @@ func TestTwoWatchAllAtOnce(t *testing.T) {
 			}
 			return true
 		}
-		l := liveness.Of(f.start().connect())
+		l := f.start().connect()
 		errs := make(map[string]chan error)
 		for _, p := range []string{"/a", "/b"} {
 			told := make(chan error, 1)
@@ -497,7 +496,7 @@ func TestMarksOnAnOldServer(t *testing.T) {
 			return true
 		}
 		conn := f.start().connect()
-		l := liveness.Of(conn)
+		l := conn
 		for _, want := range []int32{1, 0} {
 			w, err := l.WatchAll([]string{"/a"}, "/a-mark")
 			if err != nil {

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/internal/liveness"
 )
 
 // A brokenConn fails the first Write of an operation, and its Read fails later.
@@ -43,7 +41,7 @@ func (c *brokenConn) Read(p []byte) (int, error) {
 }
 
 func TestFailedWrites(t *testing.T) {
-	connect := func(t *testing.T, opts ...Option) (conn *zk.Conn, f *fakeServer, op *atomic.Int32) {
+	connect := func(t *testing.T, opts ...Option) (conn *Conn, f *fakeServer, op *atomic.Int32) {
 		op = new(atomic.Int32)
 		f = newFakeServer(t).start()
 		opts = append(opts, WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -52,13 +50,13 @@ func TestFailedWrites(t *testing.T) {
 		}))
 		return f.connect(opts...), f, op
 	}
-	answers := func(t *testing.T, conn *zk.Conn) {
+	answers := func(t *testing.T, conn *Conn) {
 		t.Helper()
 		got := make(chan error, 1)
 		go func() {
 			for {
 				// It may be sent beside the write that fails, and be lost with the connection.
-				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || liveness.Of(conn).IsClosed() {
+				if _, _, err := conn.Get("/"); !errors.Is(err, zk.ErrConnectionClosed) || conn.IsClosed() {
 					got <- err
 					return
 				}
@@ -72,7 +70,7 @@ func TestFailedWrites(t *testing.T) {
 		case <-time.After(3 * time.Second):
 			t.Fatal("the client hangs")
 		}
-		if liveness.Of(conn).IsClosed() {
+		if conn.IsClosed() {
 			t.Error("taken for closed")
 		}
 	}
@@ -172,9 +170,8 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				pipe := &clog{shut: make(chan struct{}), open: make(chan struct{}), over: make(chan struct{})}
 				f.wrap = pipe.wrap
 				conn := f.connect()
-				link := liveness.Of(conn)
 				var told monitor
-				link.Monitored(func() liveness.Monitor { return &told })
+				conn.Monitored(func() Monitor { return &told })
 				close(pipe.shut)
 				conn.Get("/") // read by the clog, which was waiting for it
 				var waiting sync.WaitGroup
@@ -185,9 +182,9 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				time.AfterFunc(2500*time.Millisecond, func() { close(pipe.open) }) // virtual: before the client gives the write up
 				began := time.Now()
 				done := make(chan error)
-				go func() { done <- Close(conn) }()
+				go func() { done <- conn.Close() }()
 				time.Sleep(time.Millisecond) // virtual: it waits for the server
-				if !link.IsClosed() || told.ticks.Load() == 0 {
+				if !conn.IsClosed() || told.ticks.Load() == 0 {
 					t.Error("the holders are told only when the client has given up")
 				}
 				if err := <-done; err != errUnconfirmed {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
 )
@@ -16,7 +15,7 @@ func TestTheZxidOfACreateIsTold(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		conn := connect(t, v, 20*time.Second, v.Servers(t))
-		l := liveness.Of(conn)
+		l := conn
 		dir := test.Path(t)
 		must(t, errOf(conn.Create(dir, nil, 0, open)))
 		prefix := dir + "/some-id-"

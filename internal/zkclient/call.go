@@ -157,8 +157,8 @@ const longestPause = 100 * time.Millisecond
 // wait pauses a little longer each time. It returns an error if a retry cannot help: ctx has ended
 // or the connection was closed.
 func (r *retry) wait(ctx context.Context) error {
-	changed := r.client.link.Changed()
-	if r.client.link.IsClosed() {
+	changed := r.client.conn.Changed()
+	if r.client.conn.IsClosed() {
 		return ErrClosed
 	}
 	timer := time.NewTimer(min(time.Millisecond<<min(r.tries, 20), longestPause))
@@ -209,7 +209,7 @@ func (c *Client) connected(ctx context.Context) error {
 	}
 	var began time.Time
 	for retry := c.retry(); ; {
-		if c.link.IsClosed() {
+		if c.conn.IsClosed() {
 			return ErrClosed // for a while, the zk client's state does not say so
 		}
 		if c.conn.State() == zk.StateHasSession {
@@ -323,7 +323,7 @@ func (c *Client) quorumCheck(session int64, checks ...any) (results, error) {
 // request was a Multi.
 func (c *Client) noteQuorumReply(session int64, sent time.Time, err error, multi bool) {
 	if proves(err, multi) {
-		c.link.Proved(session, sent)
+		c.conn.Proved(session, sent)
 	}
 }
 

@@ -225,7 +225,7 @@ func (t *claimTry) expect() (zxid func() int64) {
 	if touches && t.client.headers.Load() != 0 {
 		return func() int64 { return 0 }
 	}
-	header, forget := t.client.link.Track(t.claims[0].path(t.id))
+	header, forget := t.client.conn.Track(t.claims[0].path(t.id))
 	return func() int64 {
 		forget()
 		return header.Load()

@@ -14,7 +14,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/liveness"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // ErrOver means that the session of a request is over. Its ephemeral nodes are gone or will be, and
@@ -27,8 +27,8 @@ var ErrClosed = fmt.Errorf("the connection is closed: %w", zk.ErrClosing)
 // Client makes all requests of this process's locks on one connection.
 type Client struct {
 	*connection
-	// retried is called when an unanswered request is sent again, from any goroutine, while the Client
-	// holds no mutex; nil: no caller wants to know.
+	// retried is called when an unanswered request is sent again, from any goroutine, while the
+	// Client holds no mutex; nil: no caller wants to know.
 	retried func(op string, cause error)
 }
 
@@ -37,10 +37,9 @@ func (c *Client) Traced(retried func(op string, cause error)) *Client {
 	return &Client{connection: c.connection, retried: retried}
 }
 
-// connection is the state that all Clients of one zk.Conn share.
+// connection is the state that all Clients of one connection share.
 type connection struct {
-	conn    *zk.Conn
-	link    *liveness.Link
+	conn    *wire.Conn
 	watches watches
 	monitor monitor
 	reads   chan struct{} // a slot for each read of Readable
@@ -55,11 +54,10 @@ type connection struct {
 }
 
 // Of returns the Client of conn, which all locks of the process share, with its watches and its
-// monitor. The Link of conn refers to it.
-func Of(conn *zk.Conn) *Client {
-	l := liveness.Of(conn)
-	m := l.Monitored(func() liveness.Monitor {
-		c := &connection{conn: conn, link: l, reads: make(chan struct{}, mostReads)}
+// monitor. conn refers to it.
+func Of(conn *wire.Conn) *Client {
+	m := conn.Monitored(func() wire.Monitor {
+		c := &connection{conn: conn, reads: make(chan struct{}, mostReads)}
 		c.monitor.client = &Client{connection: c}
 		return &c.monitor
 	})
@@ -94,17 +92,17 @@ func (c *Client) Up(session int64) bool {
 	return c.conn.State() == zk.StateHasSession && c.In(session)
 }
 
-// Timeout returns the session timeout that counts, see liveness.Link.Timeout.
-func (c *Client) Timeout() time.Duration { return c.link.Timeout() }
+// Timeout returns the session timeout that counts, see wire.Conn.Timeout.
+func (c *Client) Timeout() time.Duration { return c.conn.Timeout() }
 
 // Epoch counts reconnects. If two calls return the same epoch, no reconnect happened in between, so
 // all events in between arrived in server order.
-func (c *Client) Epoch() uint64 { return c.link.Epoch() }
+func (c *Client) Epoch() uint64 { return c.conn.Epoch() }
 
 // Changed returns a channel that is closed when the connection goes up or down, its session expires
 // or it is closed for good. Call it before looking at the connection, or a change between the two
 // is missed.
-func (c *Client) Changed() <-chan struct{} { return c.link.Changed() }
+func (c *Client) Changed() <-chan struct{} { return c.conn.Changed() }
 
 // VerifyHeaderZxid compares the zxid in the header of the reply to a claim with the czxid of the
 // node. In all known servers they are equal, but no document promises it. So the header is used

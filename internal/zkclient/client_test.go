@@ -31,7 +31,7 @@ func TestOneClientPerConnection(t *testing.T) {
 }
 
 // use leaves no reference on the stack of its caller.
-func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
+func use(t *testing.T, conn *wire.Conn) weak.Pointer[Client] {
 	c := Of(conn)
 	lease := c.Keep(conn.SessionID())
 	defer lease.End()
@@ -45,7 +45,7 @@ func use(t *testing.T, conn *zk.Conn) weak.Pointer[Client] {
 func TestNothingKeepsAConnection(t *testing.T) {
 	t.Parallel()
 	servers := []string{loopback.For(t).Addr()}
-	key, used := func() (weak.Pointer[zk.Conn], weak.Pointer[Client]) {
+	key, used := func() (weak.Pointer[wire.Conn], weak.Pointer[Client]) {
 		conn, err := wire.Connect(within(t, 10*time.Second), servers, 10*time.Second)
 		must(t, err)
 		defer conn.Close()

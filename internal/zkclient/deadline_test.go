@@ -5,28 +5,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/internal/liveness"
+	"github.com/zklocks/zklocks/internal/test/venue"
 )
 
-// unanswered returns a client with a known session, whose server never answers.
-func unanswered(session int64, timeout time.Duration) *Client {
-	c := &connection{conn: new(zk.Conn), link: liveness.New()}
-	c.monitor.client = &Client{connection: c}
-	c.link.Connected(session, timeout, time.Now())
-	return c.monitor.client
+// unanswered returns a client with a session, whose server answers nothing any more.
+func unanswered(t *testing.T, v venue.Venue, timeout time.Duration) (c *Client, session int64) {
+	p := v.Proxy(t, v.Servers(t)[0])
+	conn := v.Connect(t, timeout, p.Addr())
+	p.Mute()
+	return Of(conn), conn.Session()
 }
 
 // A hold must end at its deadline, even if the monitor has set its timer shortly before.
 func TestLossIsToldAtTheDeadline(t *testing.T) {
-	const session, timeout = 7, 10 * time.Second
+	const timeout = 10 * time.Second
 	for _, before := range []time.Duration{1, time.Millisecond, 5 * time.Millisecond, timeout / 256, timeout / 8, timeout} {
 		t.Run(before.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := unanswered(session, timeout)
-				deadline := c.link.Deadline(session)
-				time.Sleep(timeout - before)
+			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+				c, session := unanswered(t, v, timeout)
+				deadline := c.conn.Deadline(session)
+				time.Sleep(time.Until(deadline) - before)
 				lease := c.Keep(session) // sets the timer
 				defer lease.End()
 				lost := make(chan time.Time, 1)
@@ -42,9 +40,9 @@ func TestLossIsToldAtTheDeadline(t *testing.T) {
 // After the deadline has passed, the monitor pauses between two checks. Without a pause it would
 // check in a busy loop, and no time would pass in this bubble.
 func TestThePassedDeadlineIsNotLookedAtAllTheTime(t *testing.T) {
-	const session, timeout = 7, 10 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		c := unanswered(session, timeout)
+	const timeout = 10 * time.Second
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		c, session := unanswered(t, v, timeout)
 		lease := c.Keep(session)
 		defer lease.End()
 		told := 0

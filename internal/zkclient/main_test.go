@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -23,10 +24,10 @@ var open = zk.WorldACL(zk.PermAll)
 // line is a directory with a client behind a proxy, and a witness with a direct connection.
 type line struct {
 	*proxy.Proxy
-	conn    *zk.Conn
+	conn    *wire.Conn
 	client  *Client
 	sess    int64
-	witness *zk.Conn
+	witness *wire.Conn
 	dir     string
 }
 

@@ -47,7 +47,7 @@ func (c *Client) Keep(session int64) *Lease {
 	m.leases[l] = struct{}{}
 	if len(m.leases) == 1 {
 		now := time.Now()
-		m.nextBeat = now.Add(c.link.HeartbeatAfter()) // the caller has just received an answer from the quorum
+		m.nextBeat = now.Add(c.conn.HeartbeatAfter()) // the caller has just received an answer from the quorum
 		m.schedule(now)
 	}
 	return l
@@ -82,31 +82,31 @@ func (l *Lease) End() {
 // Alive returns why the session must be considered lost, or nil. It sends no request and is cheap.
 // It is right at once after the process was stopped for a while.
 func (l *Lease) Alive() error {
-	link := l.client.link
+	conn := l.client.conn
 	switch {
-	case link.Alive(l.session):
+	case conn.Alive(l.session):
 		return nil
-	case link.IsClosed():
+	case conn.IsClosed():
 		return ErrClosed
-	case link.Session() != l.session:
+	case conn.Session() != l.session:
 		return errExpired
 	}
-	return fmt.Errorf("%w: its timeout is %v", errUnheard, link.Timeout())
+	return fmt.Errorf("%w: its timeout is %v", errUnheard, conn.Timeout())
 }
 
 // Deadline returns the time until which the session is known to be alive, or the zero time if the
 // session is over.
-func (l *Lease) Deadline() time.Time { return l.client.link.Deadline(l.session) }
+func (l *Lease) Deadline() time.Time { return l.client.conn.Deadline(l.session) }
 
 // schedule sets the timer to the next heartbeat or the deadline, whichever is first; caller holds
 // mu.
 func (m *monitor) schedule(now time.Time) {
-	link := m.client.link
+	conn := m.client.conn
 	next := m.nextBeat
 	if m.giveUp != nil {
-		next = now.Add(link.HeartbeatAfter()) // beat calls Tick when the heartbeat is answered
+		next = now.Add(conn.HeartbeatAfter()) // beat calls Tick when the heartbeat is answered
 	}
-	if deadline := link.Deadline(link.Session()); !deadline.IsZero() && deadline.Before(next) {
+	if deadline := conn.Deadline(conn.Session()); !deadline.IsZero() && deadline.Before(next) {
 		next = deadline
 	}
 	wait := next.Sub(now)
@@ -114,7 +114,7 @@ func (m *monitor) schedule(now time.Time) {
 		// After the deadline has passed it stays in the past until an answer arrives, so the
 		// monitor must pause here. It must not pause before the deadline: it would report the loss
 		// late if the deadline is nearer than the pause.
-		wait = max(time.Millisecond, link.HeartbeatAfter()/64)
+		wait = max(time.Millisecond, conn.HeartbeatAfter()/64)
 	}
 	if m.timer == nil {
 		m.timer = time.AfterFunc(wait, m.Tick)
@@ -175,7 +175,7 @@ func (m *monitor) beat(ctx context.Context) {
 	c := m.client
 	for retry := c.retry(); c.connected(ctx) == nil; {
 		_, err := c.quorumCheck(c.conn.SessionID(), barrier)
-		if o := outcomeOf(err); (o == done || o == refused) && !c.link.Unconfirmed() {
+		if o := outcomeOf(err); (o == done || o == refused) && !c.conn.Unconfirmed() {
 			break
 		}
 		if retry.wait(ctx) != nil {
@@ -185,7 +185,7 @@ func (m *monitor) beat(ctx context.Context) {
 	m.mu.Lock()
 	m.giveUp()
 	m.giveUp = nil
-	m.nextBeat = time.Now().Add(c.link.HeartbeatAfter())
+	m.nextBeat = time.Now().Add(c.conn.HeartbeatAfter())
 	m.mu.Unlock()
 	// Not schedule alone: the answer may be of the next session, whose deadline is later than that
 	// of the leases of the former one.

@@ -100,12 +100,12 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 		if err := c.Barrier(ctx, session); err != nil {
 			return err
 		}
-		if c.link.Alive(session) {
+		if c.conn.Alive(session) {
 			return nil
 		}
 		// The answer that has just arrived counts once the quorum answers a request that is sent
-		// HeartbeatAfter later, see liveness.Link.Proved.
-		timer := time.NewTimer(c.link.HeartbeatAfter() / 2)
+		// HeartbeatAfter later, see wire.Conn.Proved.
+		timer := time.NewTimer(c.conn.HeartbeatAfter() / 2)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

@@ -179,12 +179,12 @@ func TestWhatProvesTheSession(t *testing.T) {
 		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 			conn := v.Connect(t, timeout)
 			client := Of(conn)
-			before := client.link.Deadline(conn.SessionID())
+			before := client.conn.Deadline(conn.SessionID())
 			time.Sleep(time.Second)
 			_, _, err := conn.Exists("/") // leaves a packet later than the handshake
 			must(t, err)
 			client.noteQuorumReply(conn.SessionID(), time.Now().Add(timeout/2), c.err, c.multi)
-			if moved := client.link.Deadline(conn.SessionID()).After(before); moved != c.proves {
+			if moved := client.conn.Deadline(conn.SessionID()).After(before); moved != c.proves {
 				t.Errorf("%v (multi: %v): moves the deadline: %v, want %v", c.err, c.multi, moved, c.proves)
 			}
 		})

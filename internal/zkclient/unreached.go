@@ -17,7 +17,7 @@ var errNoConnection = errors.New("no connection to ZooKeeper")
 // servers refuse the credentials, it adds which servers the client tried, for how long, and why the
 // last attempt failed. The error matches zk.ErrAuthFailed if that is why.
 func (c *Client) Unreached(ctx context.Context, err error) error {
-	if c.conn.State() == zk.StateHasSession && !errors.Is(c.link.LastFailure(), zk.ErrAuthFailed) {
+	if c.conn.State() == zk.StateHasSession && !errors.Is(c.conn.LastFailure(), zk.ErrAuthFailed) {
 		return err
 	}
 	return c.unreached(ctx, err, time.Time{})
@@ -28,15 +28,15 @@ func (c *Client) unreached(ctx context.Context, err error, began time.Time) erro
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, errNoConnection) {
 		return err
 	}
-	if down := c.link.Down(); !down.IsZero() {
+	if down := c.conn.Down(); !down.IsZero() {
 		began = down
 	}
 	without := ""
 	if d := time.Since(began); !began.IsZero() && d > 0 {
 		without = fmt.Sprintf(" for %v", d.Round(time.Millisecond))
 	}
-	text := fmt.Sprintf("%s; tried: %s", without, strings.Join(c.link.Servers, ", "))
-	switch last := c.link.LastFailure(); {
+	text := fmt.Sprintf("%s; tried: %s", without, strings.Join(c.conn.Servers, ", "))
+	switch last := c.conn.LastFailure(); {
 	case errors.Is(last, zk.ErrAuthFailed):
 		return fmt.Errorf("%w (%w%s; last attempt: %w)", err, errNoConnection, text, last)
 	case last != nil: // as text: the error must not match the end of another ctx

@@ -80,7 +80,7 @@ func TestTheErrorTellsWhyThereIsNoConnection(t *testing.T) {
 				return v.Dial(ctx, network, address)
 			}))
 		must(t, err)
-		defer wire.Close(conn)
+		defer conn.Close()
 		expired.Store(true)
 		p.Cut()
 		test.Eventually(t, 10*time.Second, "the connection is lost", func() bool { return conn.State() != zk.StateHasSession })

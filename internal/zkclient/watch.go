@@ -323,7 +323,7 @@ func (c *Client) setAll(all []*Watch) {
 	}
 	var events []<-chan zk.Event
 	epoch, err := c.setting(all[0].key.session, func() (err error) {
-		events, err = c.link.WatchAll(paths, all[0].key.marker) // only the first may have a marker
+		events, err = c.conn.WatchAll(paths, all[0].key.marker) // only the first may have a marker
 		return err
 	})
 	for i, w := range all {

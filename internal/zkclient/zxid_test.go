@@ -9,6 +9,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -26,7 +27,7 @@ func TestTheHeaderOfAReplyHasTheZxid(t *testing.T) {
 		enough := make(chan struct{})
 		// Connect all first: connecting takes time, and in a bubble no time passes while a
 		// goroutine below runs without blocking.
-		conns, dirs := make([]*zk.Conn, len(members)), make([]string, len(members))
+		conns, dirs := make([]*wire.Conn, len(members)), make([]string, len(members))
 		for i, member := range members {
 			conns[i], dirs[i] = v.Connect(t, 3*patience, member), test.Path(t)+string(rune('a'+i))
 			_, err := witness.Create(dirs[i], nil, zk.FlagPersistent, open)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -25,8 +24,7 @@ import (
 // its figures are the upper bound.
 type requests struct {
 	job
-	conn *zk.Conn
-	link *liveness.Link
+	conn *wire.Conn
 	id   string // of all its nodes
 }
 
@@ -45,7 +43,7 @@ func openRequests(ctx context.Context, j job) (lockers, error) {
 			return nil, err
 		}
 	}
-	return &requests{job: j, conn: conn, link: liveness.Of(conn), id: znode.NewID()}, nil
+	return &requests{job: j, conn: conn, id: znode.NewID()}, nil
 }
 
 // ancestors yields a path's ancestors, the highest first, and the path itself.
@@ -237,7 +235,7 @@ func (r *requests) wait(names []string, mark string) (marked bool, err error) {
 		}
 		return false, err
 	}
-	events, err := r.link.WatchAll(r.paths(names), mark)
+	events, err := r.conn.WatchAll(r.paths(names), mark)
 	if err != nil {
 		return false, err
 	}
@@ -254,7 +252,7 @@ func (r *requests) wait(names []string, mark string) (marked bool, err error) {
 
 // waitForAll waits until all the nodes are gone, and watches its own beside them.
 func (r *requests) waitForAll(names []string, own string) error {
-	events, err := r.link.WatchAll(append(r.paths(names), own), "")
+	events, err := r.conn.WatchAll(append(r.paths(names), own), "")
 	if err != nil {
 		return err
 	}
@@ -289,14 +287,26 @@ func openInMemory(_ context.Context, j job) (lockers, error) {
 }
 
 func openLooking(ctx context.Context, j job) (lockers, error) {
-	l := liveness.New()
-	l.Connected(1, time.Hour, time.Now())
 	mutex, err := openInMemory(ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	return localMutex{mutex.(localMutex).mu, func() bool { return l.Alive(1) }}, nil
+	conn, err := wire.Connect(ctx, []string{j.Servers}, time.Duration(j.Timeout)*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	// What it finds does not matter: without a lock no heartbeat extends the deadline.
+	alive := func() bool { return conn.Alive(conn.Session()) || true }
+	return connected{localMutex{mutex.(localMutex).mu, alive}, conn}, nil
 }
+
+// connected is a localMutex with the connection that it checks.
+type connected struct {
+	localMutex
+	conn *wire.Conn
+}
+
+func (l connected) close() { l.conn.Close() }
 
 func (localMutex) close() {}
 

@@ -29,7 +29,7 @@ func (s *scene) as(user string, opts ...zklocks.Option) *client {
 	s.Helper()
 	conn, err := s.ConnectWith(s.Ctx, s.Server, wire.WithDigestAuth(user, "secret"))
 	s.Must(err)
-	s.Cleanup(conn.Close)
+	s.Cleanup(func() { _ = conn.Close() })
 	return s.with(conn, nil, opts...)
 }
 

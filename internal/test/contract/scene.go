@@ -11,6 +11,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // scene is the lock path, the server and the clients of a scenario.
@@ -99,16 +100,16 @@ func (c *client) queue() []zklocks.Member {
 type client struct {
 	*scene
 	Locker
-	conn  *zk.Conn
+	conn  *wire.Conn
 	proxy *proxy.Proxy // nil if it talks to the server directly
 }
 
 // on is a lock on a connection.
-func (s *scene) on(conn *zk.Conn, opts ...zklocks.Option) Locker {
+func (s *scene) on(conn *wire.Conn, opts ...zklocks.Option) Locker {
 	return s.r.New(locks.On(conn), s.Path, opts...)
 }
 
-func (s *scene) with(conn *zk.Conn, p *proxy.Proxy, opts ...zklocks.Option) *client {
+func (s *scene) with(conn *wire.Conn, p *proxy.Proxy, opts ...zklocks.Option) *client {
 	return &client{scene: s, Locker: s.on(conn, opts...), conn: conn, proxy: p}
 }
 

@@ -71,7 +71,7 @@ func secretsKept(s *scene) {
 		s.Helper()
 		conn, err := s.ConnectWith(s.Ctx, p.Addr(), wire.WithLogger(&said), wire.WithDigestAuth("ann", password))
 		s.Must(err)
-		s.Cleanup(conn.Close)
+		s.Cleanup(func() { _ = conn.Close() })
 		return s.with(conn, p, mine...)
 	}
 	refused := func(opts ...wire.Option) {

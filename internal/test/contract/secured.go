@@ -35,7 +35,7 @@ func overTLS(s *scene) (*scene, func(mine []zklocks.Option, opts ...wire.Option)
 		opts = append(opts, wire.WithTLS(&tls.Config{RootCAs: ca.Pool}), wire.WithDialer(d.dial))
 		conn, err := s.ConnectWith(s.Ctx, server.TLSAddr, opts...)
 		s.Must(err)
-		s.Cleanup(conn.Close)
+		s.Cleanup(func() { _ = conn.Close() })
 		return s.with(conn, nil, mine...), d.cut
 	}
 }

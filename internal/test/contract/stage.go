@@ -32,7 +32,7 @@ type Stage struct {
 	Path    string // of the lock
 	Dir     string // in which the nodes stand
 	Server  string
-	Witness *zk.Conn
+	Witness *wire.Conn
 }
 
 // InMemory runs a test on a stage in memory, in virtual time, in parallel with others. The
@@ -115,31 +115,31 @@ func (s *Stage) Lasted(what string, said, least, most time.Duration) {
 }
 
 // Connect connects as zklocks does.
-func (s *Stage) Connect() *zk.Conn {
+func (s *Stage) Connect() *wire.Conn {
 	s.Helper()
 	return s.Venue.Connect(s, session, s.Server)
 }
 
 // Behind connects through a proxy.
-func (s *Stage) Behind() (*zk.Conn, *proxy.Proxy) {
+func (s *Stage) Behind() (*wire.Conn, *proxy.Proxy) {
 	s.Helper()
 	return s.BehindFor(session)
 }
 
 // BehindFor does it with another session timeout.
-func (s *Stage) BehindFor(timeout time.Duration) (*zk.Conn, *proxy.Proxy) {
+func (s *Stage) BehindFor(timeout time.Duration) (*wire.Conn, *proxy.Proxy) {
 	s.Helper()
 	p := s.Venue.Proxy(s, s.Server)
 	return s.Venue.Connect(s, timeout, p.Addr()), p
 }
 
 // ConnectWith connects with options of its own. The caller closes it.
-func (s *Stage) ConnectWith(ctx context.Context, server string, opts ...wire.Option) (*zk.Conn, error) {
+func (s *Stage) ConnectWith(ctx context.Context, server string, opts ...wire.Option) (*wire.Conn, error) {
 	return wire.Connect(ctx, []string{server}, session, append(s.Venue.Dialer(), opts...)...)
 }
 
 // Expire ends a session at the server.
-func (s *Stage) Expire(conn *zk.Conn) { s.Helper(); s.Venue.Expire(s, conn) }
+func (s *Stage) Expire(conn *wire.Conn) { s.Helper(); s.Venue.Expire(s, conn) }
 
 // Must fails the test on an error.
 func (s *Stage) Must(err error) {
@@ -188,7 +188,9 @@ func (s *Stage) EmptyNow() {
 
 // CatchUp returns when what the server has sent to a client has arrived; in memory, when it has had
 // all its effects.
-func (s *Stage) CatchUp(conn *zk.Conn) {
+func (s *Stage) CatchUp(conn interface {
+	Exists(path string) (bool, *zk.Stat, error)
+}) {
 	s.Helper()
 	for range 10 {
 		test.Eventually(s, soon, "an answer", func() bool {

@@ -15,6 +15,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -61,7 +62,7 @@ func TestLostReplies(t *testing.T) {
 type losses struct {
 	testing.TB
 	want    int64 // of each, with a move and without
-	witness *zk.Conn
+	witness *wire.Conn
 
 	creates, deletes    [2]atomic.Int64 // lost; second: with a move to another member
 	orphans, duplicates atomic.Int64
@@ -72,7 +73,7 @@ type forgetful struct {
 	*losses
 	moves   bool
 	proxies []*proxy.Proxy
-	conn    *zk.Conn
+	conn    *wire.Conn
 }
 
 // taking is one way to acquire.

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // nemesis injects faults while the children lock. Each of its hands is a goroutine for one client,
@@ -29,7 +28,7 @@ type nemesis struct {
 	servers []string // their own addresses
 	clients []*client
 	members *realzk.Ensemble // nil: one server
-	admin   *zk.Conn
+	admin   *wire.Conn
 
 	mu     sync.Mutex
 	decks  map[string]*deck

@@ -15,12 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // campaign is the size of a stress run.
@@ -69,7 +68,7 @@ type stress struct {
 	outcome
 	verdict
 	nemesis  *nemesis
-	admin    *zk.Conn
+	admin    *wire.Conn
 	began    int64
 	dirs     []string // of all rounds
 	orphans  int

@@ -14,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 const (
@@ -42,8 +43,8 @@ type hall struct {
 	*testing.T
 	recipe
 	path, dir string
-	witness   *zk.Conn
-	conn      *zk.Conn
+	witness   *wire.Conn
+	conn      *wire.Conn
 	meter     meter
 }
 

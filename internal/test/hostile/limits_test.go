@@ -18,6 +18,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
@@ -81,7 +82,7 @@ func TestAQuotaThatIsUsedUp(t *testing.T) {
 }
 
 // setQuota does what the command setquota does.
-func setQuota(t *testing.T, conn *zk.Conn, path, limits string) {
+func setQuota(t *testing.T, conn *wire.Conn, path, limits string) {
 	t.Helper()
 	at := "/zookeeper/quota"
 	for _, part := range strings.Split(path[1:], "/") {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // figures are what could grow.
@@ -58,7 +59,7 @@ func (f figures) grown(before figures) []string {
 // other test may use at the time.
 type meter struct {
 	testing.TB
-	conn *zk.Conn
+	conn *wire.Conn
 }
 
 // read waits until no request or goroutine is active, and reads.
@@ -102,7 +103,7 @@ func heap() int64 {
 }
 
 // clientWatches returns the number of entries in the client's private table of watches.
-func clientWatches(conn *zk.Conn) int {
+func clientWatches(conn *wire.Conn) int {
 	c := reflect.ValueOf(conn).Elem()
 	lock := (*sync.Mutex)(unsafe.Pointer(c.FieldByName("watchersLock").UnsafeAddr()))
 	lock.Lock()

@@ -4,10 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -34,11 +33,11 @@ type recipe struct {
 	// on the number of permits, on the directory for writers.
 	watches int
 	shared  bool // lock does not make lock wait, and those of one value have one node
-	with    func(conn *zk.Conn, path string, data []byte) locker
+	with    func(conn *wire.Conn, path string, data []byte) locker
 }
 
 // on is a lock value whose nodes have no data.
-func (r recipe) on(conn *zk.Conn, path string) locker { return r.with(conn, path, nil) }
+func (r recipe) on(conn *wire.Conn, path string) locker { return r.with(conn, path, nil) }
 
 var recipes = []recipe{
 	{name: "write", kind: znode.Write, nodes: 1, watches: 2, with: write},
@@ -55,29 +54,29 @@ func each(t *testing.T, test func(*testing.T, recipe)) {
 	}
 }
 
-func write(conn *zk.Conn, path string, data []byte) locker {
+func write(conn *wire.Conn, path string, data []byte) locker {
 	m := rwlock.New(locks.On(conn), path, zklocks.WithData(data))
 	return locker{m.Lock, m.TryLock, m.Lock}
 }
 
-func read(conn *zk.Conn, path string, data []byte) locker {
+func read(conn *wire.Conn, path string, data []byte) locker {
 	m := rwlock.New(locks.On(conn), path, zklocks.WithData(data))
 	return locker{m.RLock, m.TryRLock, m.Lock}
 }
 
-func reenter(conn *zk.Conn, path string, data []byte) locker {
+func reenter(conn *wire.Conn, path string, data []byte) locker {
 	m := reentrant.New(locks.On(conn), path, zklocks.WithData(data))
 	return locker{m.Lock, m.TryLock, m.Lock}
 }
 
 // permits are two of three: two holders of two do not fit.
-func permits(conn *zk.Conn, path string, data []byte) locker { return permit(conn, path, data, 3, 2) }
+func permits(conn *wire.Conn, path string, data []byte) locker { return permit(conn, path, data, 3, 2) }
 
 // onePermit is for what depends on how many nodes a member has.
 var onePermit = recipe{name: "one permit", below: "/queue", stored: "1", kind: znode.Permit, nodes: 1, watches: 3,
-	with: func(conn *zk.Conn, path string, data []byte) locker { return permit(conn, path, data, 1, 1) }}
+	with: func(conn *wire.Conn, path string, data []byte) locker { return permit(conn, path, data, 1, 1) }}
 
-func permit(conn *zk.Conn, path string, data []byte, of, n int) locker {
+func permit(conn *wire.Conn, path string, data []byte, of, n int) locker {
 	l := semaphore.New(locks.On(conn), path, of, zklocks.WithData(data)).Locker(n)
 	return locker{l.Lock, l.TryLock, l.Lock}
 }

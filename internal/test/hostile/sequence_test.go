@@ -14,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -69,8 +70,8 @@ type brink struct {
 	*testing.T
 	recipe
 	path, dir string
-	witness   *zk.Conn
-	conn      *zk.Conn
+	witness   *wire.Conn
+	conn      *wire.Conn
 	proxy     *proxy.Proxy
 }
 

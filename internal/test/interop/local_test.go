@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -22,8 +23,8 @@ import (
 type local struct {
 	*contract.Stage
 	name     string
-	on       func(conn *zk.Conn, path string) locker
-	fighters []*zk.Conn
+	on       func(conn *wire.Conn, path string) locker
+	fighters []*wire.Conn
 }
 
 // locker takes the lock of one session.
@@ -36,7 +37,7 @@ type grip struct {
 }
 
 func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
-	return &local{Stage: s, name: "reentrant", on: func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "reentrant", on: func(conn *wire.Conn, path string) locker {
 		m := reentrant.New(locks.On(conn), path, opts...)
 		return func(ctx context.Context, _ string) (grip, error) {
 			h, err := m.Lock(ctx)
@@ -49,7 +50,7 @@ func ourMutex(s *contract.Stage, opts ...reentrant.Option) *local {
 }
 
 func ourElection(s *contract.Stage, opts ...leader.Option) *local {
-	return &local{Stage: s, name: "leader", on: func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "leader", on: func(conn *wire.Conn, path string) locker {
 		e := leader.New(locks.On(conn), path, opts...)
 		return func(ctx context.Context, _ string) (grip, error) {
 			h, err := e.Campaign(ctx)
@@ -62,7 +63,7 @@ func ourElection(s *contract.Stage, opts ...leader.Option) *local {
 }
 
 func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
-	return &local{Stage: s, name: "rwlock", on: func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "rwlock", on: func(conn *wire.Conn, path string) locker {
 		m := rwlock.New(locks.On(conn), path, opts...)
 		return func(ctx context.Context, kind string) (grip, error) {
 			lock := m.Lock
@@ -81,7 +82,7 @@ func ourRW(s *contract.Stage, opts ...rwlock.Option) *local {
 // ourAll takes a lock at the path together with another, of which the peer knows nothing; each time
 // it names them in another order.
 func ourAll(s *contract.Stage, at func(conn *zklocks.Conn, path, kind string) zklocks.Locker) *local {
-	return &local{Stage: s, name: "All", on: func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "All", on: func(conn *wire.Conn, path string) locker {
 		c := locks.On(conn)
 		other, turn := reentrant.New(c, path+"-beside"), 0
 		return func(ctx context.Context, kind string) (grip, error) {
@@ -114,9 +115,9 @@ func allRW(opts ...rwlock.Option) func(*zklocks.Conn, string, string) zklocks.Lo
 }
 
 func zkLock(s *contract.Stage) *local {
-	return &local{Stage: s, name: "zk.Lock", on: func(conn *zk.Conn, path string) locker {
+	return &local{Stage: s, name: "zk.Lock", on: func(conn *wire.Conn, path string) locker {
 		return func(context.Context, string) (grip, error) {
-			l := zk.NewLock(conn, path, zk.WorldACL(zk.PermAll))
+			l := zk.NewLock(conn.Conn, path, zk.WorldACL(zk.PermAll))
 			return grip{give: func(context.Context) error { return l.Unlock() }}, l.Lock()
 		}
 	}}
@@ -181,7 +182,7 @@ func (l *local) fight(f fight) (ended func() []history.Hold) {
 
 // fighter is one session in a fight.
 type fighter struct {
-	conn      *zk.Conn // for the number: a server before 3.5 cuts that of a lock once
+	conn      *wire.Conn // for the number: a server before 3.5 cuts that of a lock once
 	who, path string
 	fight     fight
 	rec       *history.Recorder

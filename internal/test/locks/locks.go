@@ -3,19 +3,17 @@
 package locks
 
 import (
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // On returns a connection as the recipes take it; nil for nil.
-func On(conn *zk.Conn) *zklocks.Conn {
+func On(conn *wire.Conn) *zklocks.Conn {
 	if conn == nil {
 		return nil
 	}
 	c := new(zklocks.Conn)
-	slot.PutConn(c, conn, liveness.Of(conn), "")
+	slot.PutConn(c, conn, "")
 	return c
 }

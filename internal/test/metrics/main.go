@@ -22,7 +22,7 @@ import (
 // library are the packages of the locks, without the kit for tests.
 var library = []string{
 	".", "observe", "rwlock", "semaphore", "reentrant", "leader", "once", "internal/slot", "internal/queue", "internal/hold",
-	"internal/znode", "internal/zkclient", "internal/liveness", "internal/wire", "internal/goid",
+	"internal/znode", "internal/zkclient", "internal/wire", "internal/goid",
 }
 
 func main() {

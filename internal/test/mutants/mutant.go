@@ -31,7 +31,6 @@ type target struct{ pkg, run string }
 func inRoot(run string) target      { return target{".", run} }
 func inZnode(run string) target     { return target{"internal/znode", run} }
 func inHold(run string) target      { return target{"internal/hold", run} }
-func inLink(run string) target      { return target{"internal/liveness", run} }
 func inQueue(run string) target     { return target{"internal/queue", run} }
 func inSession(run string) target   { return target{"internal/zkclient", run} }
 func inRwlock(run string) target    { return target{"rwlock", run} }

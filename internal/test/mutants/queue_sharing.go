@@ -142,7 +142,7 @@ var ofTheShared = []mutant{
 		pkg:  "internal/wire",
 		why:  "the server ends the session, and the next waiter holds, before the holder is told",
 		in:   "packetConn.Write",
-		old:  "w.client.link.TellClosed()",
+		old:  "w.client.tellClosed()",
 		new:  "",
 		test: inQueue("TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds"),
 	},

@@ -201,7 +201,7 @@ var ofTheFrontDoor = []mutant{
 		name: "close-heard-reported-as-unheard",
 		pkg:  "internal/wire",
 		why:  "the server has ended the session",
-		old:  "\t\t\tw.client.link.CloseConfirmed.Store(true)\n",
+		old:  "\t\t\tw.client.closeConfirmed.Store(true)\n",
 		new:  "",
 		test: inRoot("TestClose"),
 

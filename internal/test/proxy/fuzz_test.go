@@ -1,6 +1,8 @@
 package proxy
 
-import "testing"
+import (
+	"testing"
+)
 
 func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, codeMulti, 0, 0, 0, codeCreate, 0, 255, 255, 255, 255, 0, 0, 0, 1, '/'})

@@ -1,6 +1,8 @@
 package proxy
 
-import "testing"
+import (
+	"testing"
+)
 
 // A stream with a gap is nothing that a network can do.
 func TestAfterALostPacketNoneGetsThrough(t *testing.T) {

@@ -37,7 +37,7 @@ func newBehind(t *testing.T, v venue.Venue, timeout time.Duration) *behind {
 	p := v.Proxy(t, v.Servers(t)[0])
 	b := &behind{
 		Proxy:   p,
-		conn:    v.Connect(t, timeout, p.Addr()), // zk.Connect waits a second before each reconnect
+		conn:    v.Connect(t, timeout, p.Addr()).Conn, // zk.Connect waits a second before each reconnect
 		witness: v.ConnectForeign(t, 10*time.Second),
 		dir:     test.Path(t), // on a server that other tests share
 	}
@@ -532,7 +532,7 @@ func TestManyClientsThroughCuts(t *testing.T) {
 		p := v.Proxy(t, v.Servers(t)[0])
 		var conns []*zk.Conn
 		for range 4 {
-			conns = append(conns, v.Connect(t, 10*time.Second, p.Addr()))
+			conns = append(conns, v.Connect(t, 10*time.Second, p.Addr()).Conn)
 		}
 		stop := make(chan struct{})
 		var wg sync.WaitGroup

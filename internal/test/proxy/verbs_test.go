@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/memzk"
 	"github.com/zklocks/zklocks/internal/test"
@@ -163,7 +162,7 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 		}
 		events := make(map[string]<-chan zk.Event)
 		watch := func(path string) error {
-			all, err := liveness.Of(conn).WatchAll([]string{path}, "")
+			all, err := conn.WatchAll([]string{path}, "")
 			if err == nil {
 				events[path] = all[0]
 			}

@@ -19,7 +19,7 @@ const connectTimeout = time.Minute
 
 // Connect returns a connection made by wire.Connect, as zklocks does; no servers: the shared one.
 // It is closed at cleanup.
-func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+func Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn {
 	tb.Helper()
 	if len(servers) == 0 {
 		servers = Servers(tb)
@@ -31,7 +31,7 @@ func Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		_ = wire.Close(conn)
+		_ = conn.Close()
 		if !test.Poll(connectTimeout, func() bool { return conn.State() == zk.StateDisconnected }) {
 			tb.Errorf("connection to %v is %v after Close", servers, conn.State())
 		}

@@ -18,10 +18,17 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
+// A Conn is a *zk.Conn, or a *wire.Conn, which embeds one.
+type Conn interface {
+	SessionID() int64
+	Server() string
+	State() zk.State
+}
+
 // Expire ends conn's session at the server, at once, and returns when the server has confirmed it.
 // The client first loses its connection, and gets the expiry when it has reconnected. It works with
-// any *zk.Conn, also one that cannot reach its server (it bypasses a muted or refusing Proxy).
-func Expire(tb testing.TB, conn *zk.Conn) {
+// any Conn, also one that cannot reach its server (it bypasses a muted or refusing Proxy).
+func Expire(tb testing.TB, conn Conn) {
 	tb.Helper()
 	if err := ExpireSession(conn); err != nil {
 		tb.Fatal(err)
@@ -30,7 +37,7 @@ func Expire(tb testing.TB, conn *zk.Conn) {
 
 // ExpireAt is Expire by way of another member of the ensemble, for when the one that conn is
 // connected to is paused or dead.
-func ExpireAt(tb testing.TB, conn *zk.Conn, addr string) {
+func ExpireAt(tb testing.TB, conn Conn, addr string) {
 	tb.Helper()
 	if err := expireSession(conn, addr); err != nil {
 		tb.Fatal(err)
@@ -38,9 +45,9 @@ func ExpireAt(tb testing.TB, conn *zk.Conn, addr string) {
 }
 
 // ExpireSession is Expire for programs that are no tests.
-func ExpireSession(conn *zk.Conn) error { return expireSession(conn, conn.Server()) }
+func ExpireSession(conn Conn) error { return expireSession(conn, conn.Server()) }
 
-func expireSession(conn *zk.Conn, addr string) error {
+func expireSession(conn Conn, addr string) error {
 	id := conn.SessionID()
 	if id == 0 {
 		return errors.New("realzk: expire: the connection has no session")
@@ -77,7 +84,7 @@ func EndSession(id int64, passwd []byte, addr string) (alive bool, err error) {
 }
 
 // SessionPassword is what, with the session's id, allows any client to resume the session.
-func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
+func SessionPassword(conn Conn) []byte { return password(conn) }
 
 // password reads a private field of zk.Conn. The client writes it at the end of each handshake,
 // before it sets its state, which State reads atomically; so the read is ordered after the
@@ -85,7 +92,7 @@ func SessionPassword(conn *zk.Conn) []byte { return password(conn) }
 // password is written again.
 //
 //go:norace
-func password(conn *zk.Conn) []byte {
+func password(conn Conn) []byte {
 	conn.State()
 	field := reflect.ValueOf(conn).Elem().FieldByName("passwd")
 	return append([]byte(nil), *(*[]byte)(field.Addr().UnsafePointer())...)

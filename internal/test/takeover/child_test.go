@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test/history"
@@ -57,7 +55,7 @@ var looks = map[string]func(*zklocks.Hold, context.Context) bool{
 // post is a place with its hold.
 type post struct {
 	place
-	conn *zk.Conn
+	conn *wire.Conn
 	take acquire
 	hold *zklocks.Hold
 	ctx  context.Context

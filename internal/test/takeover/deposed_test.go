@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -60,7 +59,7 @@ func depose(t *testing.T, v venue.Venue, e venue.Ensemble, more time.Duration, t
 	linger(1500*time.Millisecond + more) // more than by what a server rounds the end of a session
 	epochs := make(map[*sitting]uint64)
 	for _, a := range sittings {
-		epochs[a] = liveness.Of(a.holder).Epoch()
+		epochs[a] = a.holder.Epoch()
 	}
 	came := p.Seen(proxy.ConnectOp)
 	p.Cut()
@@ -74,7 +73,7 @@ func depose(t *testing.T, v venue.Venue, e venue.Ensemble, more time.Duration, t
 		t.Fatal(err)
 	}
 	test.Eventually(t, patience, "it answers", func() bool {
-		return !slices.ContainsFunc(sittings, func(a *sitting) bool { return liveness.Of(a.holder).Epoch() == epochs[a] })
+		return !slices.ContainsFunc(sittings, func(a *sitting) bool { return a.holder.Epoch() == epochs[a] })
 	})
 	p.Mute()
 	fault := now(v) // no member reaches another from here on

@@ -20,6 +20,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // failover is something that happens to the ensemble while many wait. It returns when all members
@@ -72,7 +73,7 @@ type crowd struct {
 	timeout  time.Duration
 	addrs    []string
 	rec      *history.Recorder
-	sessions map[*zk.Conn]int64 // as they were before the fault
+	sessions map[*wire.Conn]int64 // as they were before the fault
 	holders  []*holder
 	release  chan struct{} // closed when the holders must release
 	waiting  sync.WaitGroup
@@ -137,7 +138,7 @@ func (x failover) run(t *testing.T, e venue.Ensemble, timeout time.Duration, hol
 	defer cancel()
 	c := &crowd{
 		T: t, timeout: timeout, addrs: e.Addrs(), rec: history.NewRecorder("crowd", nil),
-		sessions: make(map[*zk.Conn]int64), release: make(chan struct{}),
+		sessions: make(map[*wire.Conn]int64), release: make(chan struct{}),
 	}
 	for i := range holders {
 		c.hold(ctx, recipes[i%len(recipes)], fmt.Sprintf("holder %d", i))
@@ -171,7 +172,7 @@ func (x failover) run(t *testing.T, e venue.Ensemble, timeout time.Duration, hol
 	c.check(fault, f)
 }
 
-func (c *crowd) connect() *zk.Conn {
+func (c *crowd) connect() *wire.Conn {
 	c.Helper()
 	conn := realzk.Connect(c, c.timeout, c.addrs...)
 	c.sessions[conn] = conn.SessionID()
@@ -288,7 +289,7 @@ func (c *crowd) lost(of history.Hold) bool {
 
 // watchOutage sends requests to the quorum again and again. The returned function ends that, and
 // returns the longest time without an answer.
-func watchOutage(t *testing.T, conn *zk.Conn) func() time.Duration {
+func watchOutage(t *testing.T, conn *wire.Conn) func() time.Duration {
 	done, longest := make(chan struct{}), make(chan time.Duration, 1)
 	go func() {
 		var most time.Duration

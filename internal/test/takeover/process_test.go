@@ -9,13 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // nexts are the waiters of this process for the locks that a child holds.
@@ -27,7 +26,7 @@ type nexts struct {
 }
 
 // await queues them, each behind members others.
-func await(t *testing.T, ctx context.Context, conn *zk.Conn, places []place, members int) []*nexts {
+func await(t *testing.T, ctx context.Context, conn *wire.Conn, places []place, members int) []*nexts {
 	t.Helper()
 	var line []*nexts
 	for _, p := range places {
@@ -45,7 +44,7 @@ func await(t *testing.T, ctx context.Context, conn *zk.Conn, places []place, mem
 	return line
 }
 
-func inLine(t *testing.T, conn *zk.Conn, dir string, members int) {
+func inLine(t *testing.T, conn *wire.Conn, dir string, members int) {
 	t.Helper()
 	test.Eventually(t, patience, fmt.Sprintf("%d in line", members), func() bool {
 		return len(test.Children(t, conn, dir)) == members

@@ -8,6 +8,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/leader"
 	"github.com/zklocks/zklocks/reentrant"
 	"github.com/zklocks/zklocks/rwlock"
@@ -21,7 +22,7 @@ type acquire func(context.Context) (*zklocks.Hold, error)
 type recipe struct {
 	name       string
 	below      string // where the nodes stand, below the lock's path
-	hold, next func(*zk.Conn, string) acquire
+	hold, next func(*wire.Conn, string) acquire
 	kind       history.Kind // of the hold
 	nextKind   history.Kind
 }
@@ -44,23 +45,25 @@ func recipeNamed(name string) recipe {
 	panic("no recipe " + name)
 }
 
-func write(conn *zk.Conn, path string) acquire { return rwlock.New(locks.On(conn), path).Lock }
+func write(conn *wire.Conn, path string) acquire { return rwlock.New(locks.On(conn), path).Lock }
 
-func read(conn *zk.Conn, path string) acquire { return rwlock.New(locks.On(conn), path).RLock }
+func read(conn *wire.Conn, path string) acquire { return rwlock.New(locks.On(conn), path).RLock }
 
-func reenter(conn *zk.Conn, path string) acquire { return reentrant.New(locks.On(conn), path).Lock }
+func reenter(conn *wire.Conn, path string) acquire { return reentrant.New(locks.On(conn), path).Lock }
 
-func permit(conn *zk.Conn, path string) acquire {
+func permit(conn *wire.Conn, path string) acquire {
 	return semaphore.New(locks.On(conn), path, 1).Locker(1).Lock
 }
 
 // several takes the lock and another one.
-func several(conn *zk.Conn, path string) acquire {
+func several(conn *wire.Conn, path string) acquire {
 	c := locks.On(conn)
 	return zklocks.All(rwlock.New(c, path+"-besides"), rwlock.New(c, path)).Lock
 }
 
-func candidacy(conn *zk.Conn, path string) acquire { return leader.New(locks.On(conn), path).Campaign }
+func candidacy(conn *wire.Conn, path string) acquire {
+	return leader.New(locks.On(conn), path).Campaign
+}
 
 // nodeOf is the node that a hold's guard checks.
 func nodeOf(h *zklocks.Hold) string { return h.Guard()[0].(*zk.CheckVersionRequest).Path }

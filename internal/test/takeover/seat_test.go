@@ -11,12 +11,12 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/liveness"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/history"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 const (
@@ -33,13 +33,13 @@ type seat struct {
 	venue   venue.Venue
 	path    string
 	timeout time.Duration
-	holder  *zk.Conn
-	witness *zk.Conn // of the next waiter
+	holder  *wire.Conn
+	witness *wire.Conn // of the next waiter
 	take    acquire
 	follow  acquire
 }
 
-func newSeat(t testing.TB, v venue.Venue, r recipe, timeout time.Duration, holder, next *zk.Conn) *seat {
+func newSeat(t testing.TB, v venue.Venue, r recipe, timeout time.Duration, holder, next *wire.Conn) *seat {
 	t.Helper()
 	path := test.Path(t)
 	return &seat{
@@ -149,8 +149,8 @@ func (s *seat) heard(session int64) news {
 }
 
 // due is the deadline of a session, or at, if it is not known or later.
-func due(v venue.Venue, conn *zk.Conn, session, at int64) int64 {
-	l := liveness.Of(conn)
+func due(v venue.Venue, conn *wire.Conn, session, at int64) int64 {
+	l := conn
 	if l == nil {
 		return at
 	}

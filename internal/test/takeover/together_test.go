@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // together are the holders behind one server, which one fault strikes together. They have
@@ -26,7 +25,7 @@ func sitTogether(t *testing.T, v venue.Venue, random *rand.Rand, server string, 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
-	var next []*zk.Conn
+	var next []*wire.Conn
 	for range 4 {
 		next = append(next, v.Connect(t, lasting, others...))
 	}

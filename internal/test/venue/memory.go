@@ -91,7 +91,7 @@ func (m *memory) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return m.here.DialContext(ctx, network, addr)
 }
 
-func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn {
 	tb.Helper()
 	if len(servers) == 0 {
 		servers = m.Servers(tb)
@@ -102,7 +102,7 @@ func (m *memory) Connect(tb testing.TB, timeout time.Duration, servers ...string
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { _ = wire.Close(conn) })
+	tb.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
@@ -163,7 +163,7 @@ func (m *memory) Proxy(tb testing.TB, target string) *proxy.Proxy {
 	return proxy.ForOn(tb, m.here, target)
 }
 
-func (m *memory) Expire(tb testing.TB, conn *zk.Conn) {
+func (m *memory) Expire(tb testing.TB, conn realzk.Conn) {
 	tb.Helper()
 	id := conn.SessionID()
 	for _, e := range m.ensembles {
@@ -174,7 +174,7 @@ func (m *memory) Expire(tb testing.TB, conn *zk.Conn) {
 	tb.Fatalf("expire: no server has session %#x", id)
 }
 
-func (m *memory) ExpireAt(tb testing.TB, conn *zk.Conn, _ string) { tb.Helper(); m.Expire(tb, conn) }
+func (m *memory) ExpireAt(tb testing.TB, conn realzk.Conn, _ string) { tb.Helper(); m.Expire(tb, conn) }
 
 func (m *memory) Latency(d time.Duration) { m.network.SetLatency(d) }
 

@@ -29,7 +29,7 @@ func (real) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return proxy.TCP{}.DialContext(ctx, network, addr)
 }
 
-func (real) Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn {
+func (real) Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn {
 	tb.Helper()
 	return realzk.Connect(tb, timeout, servers...)
 }
@@ -44,9 +44,9 @@ func (real) Proxy(tb testing.TB, target string) *proxy.Proxy {
 	return proxy.For(tb, target)
 }
 
-func (real) Expire(tb testing.TB, conn *zk.Conn) { tb.Helper(); realzk.Expire(tb, conn) }
+func (real) Expire(tb testing.TB, conn realzk.Conn) { tb.Helper(); realzk.Expire(tb, conn) }
 
-func (real) ExpireAt(tb testing.TB, conn *zk.Conn, addr string) {
+func (real) ExpireAt(tb testing.TB, conn realzk.Conn, addr string) {
 	tb.Helper()
 	realzk.ExpireAt(tb, conn, addr)
 }

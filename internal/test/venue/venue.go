@@ -83,7 +83,7 @@ type Venue interface {
 	Shared(testing.TB) Server
 	// Connect is a connection made by wire.Connect; no servers: to Servers. It is closed at
 	// cleanup.
-	Connect(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
+	Connect(tb testing.TB, timeout time.Duration, servers ...string) *wire.Conn
 	// ConnectForeign is a connection made by zk.Connect alone.
 	ConnectForeign(tb testing.TB, timeout time.Duration, servers ...string) *zk.Conn
 	// Dialer is what wire.Connect needs to reach the venue's servers.
@@ -94,10 +94,10 @@ type Venue interface {
 	Proxy(tb testing.TB, target string) *proxy.Proxy
 	// Expire ends a session at its server, now. The client's connection is cut, as by a client that
 	// took the session over.
-	Expire(tb testing.TB, conn *zk.Conn)
+	Expire(tb testing.TB, conn realzk.Conn)
 	// ExpireAt does it by way of the server at addr: the one that conn is connected to may be
 	// paused or dead, or speak TLS.
-	ExpireAt(tb testing.TB, conn *zk.Conn, addr string)
+	ExpireAt(tb testing.TB, conn realzk.Conn, addr string)
 	// Latency sets how long each packet to or from a server takes, from now on. Without it no time
 	// passes in a bubble while a client polls. A real network has its own and ignores it.
 	Latency(d time.Duration)
@@ -166,7 +166,7 @@ func Both(t *testing.T, f func(*testing.T, Venue)) {
 
 // Behind has connections to two of three servers in memory. The second server shows a second later
 // what clients of the others do.
-func Behind(t *testing.T, do func(t *testing.T, first, behind *zk.Conn)) {
+func Behind(t *testing.T, do func(t *testing.T, first, behind *wire.Conn)) {
 	InMemory(t, func(t *testing.T, v Venue) {
 		ensemble := v.Cluster(t, 3, Options{CommitDelay: time.Second})
 		leads, err := ensemble.Leader()

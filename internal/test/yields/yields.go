@@ -20,7 +20,7 @@ import (
 
 // Packages are those of the library, from the root of the module.
 var Packages = []string{
-	"rwlock", "semaphore", "reentrant", "leader", "internal/queue", "internal/zkclient", "internal/liveness", "internal/hold", "internal/wire",
+	"rwlock", "semaphore", "reentrant", "leader", "internal/queue", "internal/zkclient", "internal/hold", "internal/wire",
 }
 
 const call = "yieldPoint(); "

@@ -1,4 +1,4 @@
-package liveness
+package wire
 
 import (
 	"testing"
@@ -11,11 +11,11 @@ const (
 )
 
 // connected returns a Link whose handshake was sent and answered just now.
-func connected(t *testing.T) (*Link, *fakeClock) {
+func connected(t *testing.T) (*state, *fakeClock) {
 	t.Helper()
 	c := newClock()
-	l := newLink(c.now)
-	l.Connected(session, timeout, c.now())
+	l := newState(c.now)
+	l.begin(session, timeout, c.now())
 	return l, c
 }
 
@@ -52,11 +52,11 @@ func TestClocks(t *testing.T) {
 // else.
 func TestFrozenInsideAlive(t *testing.T) {
 	c := newClock()
-	l := newLink(func() time.Time {
+	l := newState(func() time.Time {
 		c.run(2 * timeout) // frozen right before it reads the clock
 		return c.now()
 	})
-	l.Connected(session, timeout, c.now())
+	l.begin(session, timeout, c.now())
 	if l.Alive(session) {
 		t.Error("alive after a freeze between the load of the state and the look at the clock")
 	}
@@ -114,12 +114,12 @@ func TestDeadline(t *testing.T) {
 				c.run(s.at - c.mono)
 				switch was := zero.Add(s.was); s.do {
 				case "answered":
-					l.Answered(was)
+					l.answered(was)
 				case "proved":
 					l.Proved(session, was)
 				case "reconnect":
-					l.Disconnected()
-					l.Connected(session, timeout, was)
+					l.disconnect()
+					l.begin(session, timeout, was)
 				}
 			}
 			if got := l.Deadline(session).Sub(zero) - timeout; got != tc.want {
@@ -132,10 +132,10 @@ func TestDeadline(t *testing.T) {
 // The server counts from when it created the session, which is before the client learns of it.
 func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	c := newClock()
-	l := newLink(c.now)
+	l := newState(c.now)
 	sent := c.now()
 	c.run(time.Second)
-	l.Connected(session, timeout, sent)
+	l.begin(session, timeout, sent)
 	if got := l.Deadline(session).Sub(sent); got != timeout {
 		t.Errorf("ends %v after its request", got)
 	}
@@ -145,8 +145,9 @@ func TestANewSessionCountsFromItsRequest(t *testing.T) {
 	}
 }
 
-// A handshake that resumes the session makes no deadline later. One that grants a shorter timeout
-// makes it earlier, if that timeout is over before it: the leader has counted since the handshake.
+// A handshake that resumes the session makes no deadline later. A handshake that grants a shorter
+// timeout makes it earlier, if that timeout is over before it: the leader has counted since the
+// handshake.
 func TestTheDeadlineAfterAnotherTimeout(t *testing.T) {
 	for _, tc := range []struct{ after, granted, want time.Duration }{
 		{time.Second, timeout, timeout},
@@ -158,7 +159,7 @@ func TestTheDeadlineAfterAnotherTimeout(t *testing.T) {
 		l, c := connected(t)
 		began := c.now()
 		c.run(tc.after)
-		l.Connected(session, tc.granted, c.now())
+		l.begin(session, tc.granted, c.now())
 		if got := l.Deadline(session).Sub(began); got != tc.want {
 			t.Errorf("granted %v after %v: the deadline is at %v, want %v", tc.granted, tc.after, got, tc.want)
 		}
@@ -179,7 +180,7 @@ func TestManyPackets(t *testing.T) {
 	l, c := connected(t)
 	for range 100_000 {
 		c.run(7 * time.Millisecond)
-		l.Answered(c.now())
+		l.answered(c.now())
 	}
 	sent := c.now()
 	l.Proved(session, sent)
@@ -191,7 +192,7 @@ func TestManyPackets(t *testing.T) {
 
 func TestSessions(t *testing.T) {
 	c := newClock()
-	l := newLink(c.now)
+	l := newState(c.now)
 	check := func(when string, session int64, alive bool, epoch uint64, granted time.Duration) {
 		t.Helper()
 		if l.Session() != session || l.Epoch() != epoch || l.Timeout() != granted {
@@ -207,31 +208,31 @@ func TestSessions(t *testing.T) {
 	}
 	check("new", 0, false, 0, 0)
 	l.Proved(0, c.now())
-	l.Answered(c.now())
-	l.Disconnected()
+	l.answered(c.now())
+	l.disconnect()
 	check("nonsense recorded", 0, false, 0, 0)
-	l.Connected(7, time.Second, c.now())
+	l.begin(7, time.Second, c.now())
 	check("connected", 7, true, 1, time.Second)
-	l.Disconnected()
+	l.disconnect()
 	check("disconnected", 7, true, 1, time.Second)
-	l.Connected(7, 2*time.Second, c.now())
+	l.begin(7, 2*time.Second, c.now())
 	check("reconnected, with a longer timeout", 7, true, 2, time.Second)
-	l.Connected(7, time.Second/2, c.now())
+	l.begin(7, time.Second/2, c.now())
 	check("reconnected, with a shorter timeout", 7, true, 3, time.Second/2)
 	l.Proved(8, c.now())
-	l.Expired()
+	l.expire()
 	check("expired", 0, false, 3, time.Second/2)
-	l.Answered(c.now())
+	l.answered(c.now())
 	l.Proved(7, c.now())
 	check("expired, and recorded late", 0, false, 3, time.Second/2)
-	l.Connected(8, 2*time.Second, c.now())
+	l.begin(8, 2*time.Second, c.now())
 	check("second session", 8, true, 4, 2*time.Second)
-	l.MarkClosed()
+	l.markClosed()
 	check("closed", 0, false, 4, 2*time.Second)
-	l.Connected(8, time.Second, c.now())
-	l.Expired()
-	l.Disconnected()
-	l.MarkClosed()
+	l.begin(8, time.Second, c.now())
+	l.expire()
+	l.disconnect()
+	l.markClosed()
 	check("closed for good", 0, false, 4, 2*time.Second)
 	if !l.IsClosed() {
 		t.Error("not closed")
@@ -239,7 +240,7 @@ func TestSessions(t *testing.T) {
 }
 
 func TestChanged(t *testing.T) {
-	l := New()
+	l := newState(time.Now)
 	isClosed := func(ch <-chan struct{}) bool {
 		select {
 		case <-ch:
@@ -253,18 +254,18 @@ func TestChanged(t *testing.T) {
 		do   func()
 		want bool
 	}{
-		{"connected", func() { l.Connected(session, timeout, time.Now()) }, true},
-		{"an answer", func() { l.Answered(time.Now()) }, false},
+		{"connected", func() { l.begin(session, timeout, time.Now()) }, true},
+		{"an answer", func() { l.answered(time.Now()) }, false},
 		{"a proof", func() { l.Proved(session, time.Now()) }, false},
-		{"disconnected", l.Disconnected, true},
-		{"disconnected again", l.Disconnected, false},
-		{"reconnected", func() { l.Connected(session, timeout, time.Now()) }, true},
-		{"expired", l.Expired, true},
-		{"expired again", l.Expired, false},
-		{"disconnected after expiry", l.Disconnected, false},
-		{"a new session", func() { l.Connected(session+1, timeout, time.Now()) }, true},
-		{"closed", l.MarkClosed, true},
-		{"anything later", l.MarkClosed, true},
+		{"disconnected", l.disconnect, true},
+		{"disconnected again", l.disconnect, false},
+		{"reconnected", func() { l.begin(session, timeout, time.Now()) }, true},
+		{"expired", l.expire, true},
+		{"expired again", l.expire, false},
+		{"disconnected after expiry", l.disconnect, false},
+		{"a new session", func() { l.begin(session+1, timeout, time.Now()) }, true},
+		{"closed", l.markClosed, true},
+		{"anything later", l.markClosed, true},
 	} {
 		ch := l.Changed()
 		if tc.name != "anything later" && isClosed(ch) {
@@ -278,8 +279,8 @@ func TestChanged(t *testing.T) {
 }
 
 func BenchmarkAlive(b *testing.B) {
-	l := New()
-	l.Connected(session, time.Hour, time.Now())
+	l := newState(time.Now)
+	l.begin(session, time.Hour, time.Now())
 	for b.Loop() {
 		if !l.Alive(session) {
 			b.Fatal("dead")
@@ -288,29 +289,29 @@ func BenchmarkAlive(b *testing.B) {
 }
 
 func BenchmarkAnswered(b *testing.B) {
-	l := New()
-	l.Connected(session, 10*time.Second, time.Now())
+	l := newState(time.Now)
+	l.begin(session, 10*time.Second, time.Now())
 	for b.Loop() {
-		l.Answered(time.Now())
+		l.answered(time.Now())
 	}
 }
 
 func TestDown(t *testing.T) {
-	l := New("zk1:2181", "zk2:2181")
-	if len(l.Servers) != 2 || l.Down().IsZero() {
-		t.Errorf("servers %v, down since %v", l.Servers, l.Down())
+	l := newState(time.Now)
+	if l.Down().IsZero() {
+		t.Error("not down before the first connection")
 	}
-	l.Connected(7, time.Second, time.Now())
+	l.begin(7, time.Second, time.Now())
 	if down := l.Down(); !down.IsZero() {
 		t.Errorf("connected, and down since %v", down)
 	}
-	l.Disconnected()
+	l.disconnect()
 	since := l.Down()
 	if since.IsZero() {
 		t.Fatal("disconnected, and not down")
 	}
-	l.Expired()
-	l.MarkClosed()
+	l.expire()
+	l.markClosed()
 	if again := l.Down(); again != since {
 		t.Errorf("down since %v, then %v", since, again)
 	}

@@ -1,18 +1,18 @@
-package liveness
+package wire
 
 import (
 	"slices"
 	"time"
 )
 
-// deadline finds the latest packet of a connection of which the leader is known to have heard.
+// deadline finds the latest packet of a connection that the leader is known to have noticed.
 //
 // Only the leader ends sessions. A client on a follower keeps its session alive with any packet
-// except credentials, which package wire does not record here. But the follower only notes the
-// packet. It sends its notes to the leader with its next answer to the leader's ping, which comes
-// every half tick. If the follower is cut off or stops, the notes since then are lost, so an answer
-// from it proves nothing by itself. (An observer that follows a follower has its notes wait twice,
-// longer than what follows allows for: guarantees.md excludes it.)
+// except credentials, which are not recorded here. But the follower only notes the packet. It sends
+// its notes to the leader with its next answer to the leader's ping, which comes every half tick.
+// If the follower is cut off or stops, the notes since then are lost, so an answer from it proves
+// nothing by itself. (An observer that follows a follower has its notes wait twice, longer than
+// what follows allows for: guarantees.md excludes it.)
 //
 // A request that needs the quorum does. Let packet a be answered, let the answer arrive at h, and
 // let the quorum request q, sent at h + T/4 + T/32 or later on the same connection, be answered,
@@ -20,8 +20,8 @@ import (
 //   - the follower had a before h;
 //   - a session timeout T is two ticks at least (unless minSessionTimeout is set to less), so half
 //     a tick is T/4 at most. The leader sleeps that long between two pings. Its own work between
-//     them and the way to the follower come on top, and T/32 is for that: 125 ms of a timeout of
-//     4 s. So a ping reaches the follower after h and before q does;
+//     them and the way to the follower come on top, and T/32 is for that: 125 ms of a timeout of 4
+//     s. So a ping reaches the follower after h and before q does;
 //   - the follower's answers and q travel to the leader on one ordered stream, hence the leader had
 //     the answer to the ping, the note of a included, before it committed q.
 //
@@ -41,7 +41,7 @@ import (
 // A handshake that resumes a session is sent to the leader at once, and the leader renews the
 // session itself. But a deposed leader does not know for a while that it is deposed (it was frozen,
 // or is cut off from the others), and answers the handshake nevertheless, without asking the
-// quorum. Its successor may have started to count before, and never hears of that handshake. So the
+// quorum. Its successor may have started to count before, and never receives that handshake. So the
 // handshake needs a proof, too, but not the wait: any quorum request that is sent after the
 // handshake was answered, and is answered on the same connection. The quorum followed this leader
 // then, so there was no successor yet at the time of the handshake. (The creation of a session is a
@@ -52,12 +52,12 @@ import (
 type deadline struct {
 	timeout   time.Duration
 	proof     time.Time // when the latest answered quorum request was sent
-	packets   []packet  // answered, and not proved yet
-	handshake *packet   // that resumed the session and that no quorum request has confirmed yet; or nil
+	packets   []answer  // not proved yet
+	handshake *answer   // that resumed the session and that no quorum request has confirmed yet; or nil
 }
 
-// A packet is an answered packet.
-type packet struct {
+// An answer is that to a packet: when the packet was sent, and when the answer arrived.
+type answer struct {
 	sent, heard time.Time
 }
 
@@ -89,7 +89,7 @@ func (t *deadline) answered(sent, heard time.Time) time.Time {
 	if n == maxPackets {
 		t.packets = slices.Delete(t.packets, 0, 1)
 	}
-	t.packets = append(t.packets, packet{sent, heard})
+	t.packets = append(t.packets, answer{sent, heard})
 	return time.Time{}
 }
 

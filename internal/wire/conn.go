@@ -13,19 +13,20 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/internal/liveness"
 )
 
-// client holds what belongs to one *zk.Conn: its dialer, its event callback, and what its
-// packetConns report.
-type client struct {
+// A Conn is a connection to an ensemble, as Connect makes it: the zk client, and what this package
+// adds. The client dials by the Conn and reports its session events to it.
+type Conn struct {
+	*zk.Conn
+	*state
+	Servers []string // that the connection may use, as given to Connect
+
 	settings
 	timeout time.Duration // that each new session is asked for
-	link    *liveness.Link
 	hosts   *hosts
 
-	quit  context.Context // done when the user has closed the connection
+	quit  context.Context // done when the connection is closed
 	leave context.CancelFunc
 	ready chan struct{} // closed when there is the first session
 	begun sync.Once
@@ -34,19 +35,24 @@ type client struct {
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
-	mu      sync.Mutex
-	conn    *zk.Conn // nil until Connect returns it
-	current *packetConn
+	closing        atomic.Bool
+	closed         chan struct{} // closed when Close has returned
+	closeConfirmed atomic.Bool   // a server has answered the request to end the session
+
+	mu       sync.Mutex
+	returned bool // by Connect
+	current  *packetConn
 }
 
-func newClient(servers []string, timeout time.Duration, s settings) *client {
-	c := &client{
+func newConn(servers []string, timeout time.Duration, s settings) *Conn {
+	c := &Conn{
+		state:    newState(time.Now),
+		Servers:  servers,
 		settings: s,
 		timeout:  timeout,
-		link:     liveness.New(servers...),
 		ready:    make(chan struct{}),
+		closed:   make(chan struct{}),
 	}
-	c.link.WatchAll, c.link.End = c.watchAll, c.end
 	c.quit, c.leave = context.WithCancel(context.Background())
 	c.hosts = newHosts(c.quit, servers, timeout)
 	if c.settings.dial == nil {
@@ -59,7 +65,7 @@ func newClient(servers []string, timeout time.Duration, s settings) *client {
 
 // dial is the client's zk.Dialer. It ignores the client's own timeout, which depends neither on the
 // session's nor on the server.
-func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error) {
+func (c *Conn) dial(network, server string, _ time.Duration) (net.Conn, error) {
 	c.mu.Lock()
 	last := c.current
 	c.mu.Unlock()
@@ -85,7 +91,7 @@ func (c *client) dial(network, server string, _ time.Duration) (net.Conn, error)
 }
 
 // open connects to one address of the server, within the limit that hosts sets.
-func (c *client) open(network, server string) (*packetConn, error) {
+func (c *Conn) open(network, server string) (*packetConn, error) {
 	address, limit, err := c.hosts.address()
 	if err != nil {
 		return nil, err
@@ -93,7 +99,7 @@ func (c *client) open(network, server string) (*packetConn, error) {
 	ctx, cancel := context.WithTimeout(c.quit, limit)
 	defer cancel()
 	began := time.Now()
-	conn, err := c.settings.dial(liveness.WithCloser(ctx, c.close), network, address)
+	conn, err := c.settings.dial(context.WithValue(ctx, dialing{}, c), network, address)
 	if err == nil && conn == nil {
 		err = errors.New("the dialer returned no connection")
 	}
@@ -112,7 +118,7 @@ func (c *client) open(network, server string) (*packetConn, error) {
 }
 
 // secure begins TLS. It checks the name that the user gave, as only that one is in a certificate.
-func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
+func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Conn, error) {
 	config, err := c.tls()
 	if err != nil {
 		conn.Close()
@@ -132,7 +138,7 @@ func (c *client) secure(ctx context.Context, conn net.Conn, server string) (net.
 
 // event is the client's zk.EventCallback. The client waits for it, at times with its mutexes held,
 // so it must neither block nor call the connection.
-func (c *client) event(e zk.Event) {
+func (c *Conn) event(e zk.Event) {
 	if e.Type != zk.EventSession {
 		return
 	}
@@ -143,7 +149,7 @@ func (c *client) event(e zk.Event) {
 	case zk.StateHasSession:
 		c.begun.Do(func() { close(c.ready) })
 	case zk.StateDisconnected:
-		c.link.Disconnected()
+		c.disconnect()
 		if c.quit.Err() != nil {
 			// The client now answers everything in its queue and ends. Close may be about to put
 			// its last request there, and would wait a second for the answer if the request came
@@ -154,53 +160,77 @@ func (c *client) event(e zk.Event) {
 }
 
 // connected is called by a packetConn that holds its mu, before the client knows.
-func (c *client) connected(session int64, granted time.Duration, asked time.Time) {
+func (c *Conn) connected(session int64, granted time.Duration, asked time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.link.Connected(session, granted, asked)
-	c.hosts.granted(c.link.Timeout()) // the shortest in this session
+	c.begin(session, granted, asked)
+	c.hosts.granted(c.Timeout()) // the shortest in this session
 }
 
 // expired is called by a packetConn that holds its mu, before the client knows.
-func (c *client) expired() {
+func (c *Conn) expired() {
 	c.zxid.Store(0)
-	c.link.Expired()
+	c.expire()
 }
 
 // failed is called by a packetConn that has ended, before the client knows.
-func (c *client) failed(w *packetConn, hadSession bool, err error) {
+func (c *Conn) failed(w *packetConn, hadSession bool, err error) {
 	if !hadSession {
 		c.note(err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == w {
-		c.link.Disconnected()
+		c.disconnect()
 	}
 }
 
-// close closes the connection for a dialer whose caller does not close it.
-func (c *client) close() {
+type dialing struct{}
+
+// Dialing returns the Conn for which a dialer is called with ctx, nil if there is none. Package
+// zktest reports and closes the connections that a test leaves open: the synctest bubble of the
+// test would panic.
+func Dialing(ctx context.Context) *Conn {
+	c, _ := ctx.Value(dialing{}).(*Conn)
+	return c
+}
+
+var errUnconfirmed = errors.New("zklocks: close: no server has answered: the session, and its nodes, may stay until its timeout is over")
+
+// Close closes the connection and reports whether a server has ended its session. From the second
+// call on it returns nil, when the first has returned. It does nothing before Connect has returned.
+func (c *Conn) Close() error {
 	c.mu.Lock()
-	conn := c.conn
+	returned := c.returned
 	c.mu.Unlock()
-	if conn != nil {
-		c.end(conn)
+	if !returned {
+		return nil
 	}
+	if c.closing.Swap(true) {
+		<-c.closed // not a mutex, which stops the clock of a synctest bubble
+		return nil
+	}
+	defer close(c.closed)
+	session := c.Session() // 0 if the client was closed before
+	c.end()
+	if session == 0 || c.closeConfirmed.Load() {
+		return nil
+	}
+	return errUnconfirmed
 }
 
-// end closes the client. The holders are told first: the client may be stuck in front of a server
-// that does not read, and then cannot send its last request.
+// end closes the client. It declares the holds lost first: the client may be stuck in front of a
+// server that does not read, and then cannot send its last request.
 //
-// A client without a connection does not check whether it was closed. It would dial forever, and put
-// its last request where no goroutine takes it. So closed ends its attempt, and hosts.Next ends the
-// client, which takes a goroutine switch or two.
-func (c *client) end(conn *zk.Conn) {
-	up := c.link.Down().IsZero() // before beginClose, which sets Down
+// A client without a connection does not check whether it was closed. It would dial forever, and
+// put its last request where no goroutine takes it. So abort ends its attempt, and hosts.Next ends
+// the client, which takes a goroutine switch or two.
+func (c *Conn) end() {
+	up := c.Down().IsZero() // before beginClose, which sets Down
 	c.beginClose()
-	c.link.TellClosed()
+	c.tellClosed()
 	if !up {
-		c.closed()
+		c.abort()
 		timer := time.NewTimer(100 * time.Millisecond)
 		defer timer.Stop()
 		select {
@@ -208,14 +238,14 @@ func (c *client) end(conn *zk.Conn) {
 		case <-timer.C:
 		}
 	}
-	conn.Close()
-	c.closed() // a client that has not sent its request would go on when it can send again
+	c.Conn.Close()
+	c.abort() // a client that has not sent its request would go on when it can send again
 }
 
-// closed ends the client's attempts and calls that hang.
-func (c *client) closed() {
+// abort ends the client's attempts and calls that hang.
+func (c *Conn) abort() {
 	c.beginClose()
-	c.link.TellClosed()
+	c.tellClosed()
 	c.mu.Lock()
 	w := c.current
 	c.mu.Unlock()
@@ -225,8 +255,8 @@ func (c *client) closed() {
 }
 
 // beginClose is called when the client is about to end the session, or has been closed.
-func (c *client) beginClose() {
-	c.link.MarkClosed()
+func (c *Conn) beginClose() {
+	c.markClosed()
 	c.leave()
 }
 
@@ -234,11 +264,11 @@ func (c *client) beginClose() {
 // the refusal it ends the connection and connects again at once; Connect fails. If the client has
 // watches, each such connection also leaves one of the client's goroutines, which waits with the
 // request that sets them again until a server accepts the credentials.
-func (c *client) refused(address string) {
+func (c *Conn) refused(address string) {
 	c.mu.Lock()
-	connecting := c.conn == nil
+	returned := c.returned
 	c.mu.Unlock()
-	if connecting {
+	if !returned {
 		return
 	}
 	c.note(c.at(address, errRefused))
@@ -246,16 +276,16 @@ func (c *client) refused(address string) {
 }
 
 // note records why an attempt failed, for the errors of calls that end meanwhile.
-func (c *client) note(err error) {
+func (c *Conn) note(err error) {
 	if c.quit.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		c.link.Failed(err)
+		c.fail(err)
 	}
 }
 
 // at adds the address to the error of an attempt. Who reports the error names the servers, so the
 // address of the only server is not repeated.
-func (c *client) at(address string, err error) error {
-	if err = bare(err); slices.Equal(c.link.Servers, []string{address}) {
+func (c *Conn) at(address string, err error) error {
+	if err = bare(err); slices.Equal(c.Servers, []string{address}) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", address, err)

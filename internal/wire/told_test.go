@@ -1,4 +1,4 @@
-package liveness
+package wire
 
 import (
 	"testing"
@@ -22,7 +22,7 @@ func TestWhenALossIsTold(t *testing.T) {
 				soonest = min(soonest, left) // the least that is left, also right before an answer
 			}
 			c.run(trip)
-			l.Answered(zero.Add(sent))
+			l.answered(zero.Add(sent))
 			if sent == heartbeat {
 				l.Proved(session, zero.Add(sent))
 				heartbeat = c.mono + l.HeartbeatAfter()

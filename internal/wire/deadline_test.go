@@ -1,4 +1,4 @@
-package liveness
+package wire
 
 import (
 	"math/rand/v2"
@@ -17,7 +17,7 @@ func play(t *testing.T, seed uint64) {
 
 	c := newClock()
 	zero := c.now()
-	l := newLink(c.now)
+	l := newState(c.now)
 
 	const halfTick, work = timeout / 4, timeout / 32
 	hop := between(1, timeout/8>>r.IntN(24)) // the longest time from the client to the follower
@@ -27,7 +27,7 @@ func play(t *testing.T, seed uint64) {
 	soonest := r.IntN(2) == 0                // the client sends each quorum request as soon as it can prove something
 
 	handshake := between(1, hop)
-	l.Connected(session, timeout, zero) // the leader hears of it at handshake
+	l.begin(session, timeout, zero) // the leader notices it at handshake
 
 	arrived, back := handshake, handshake
 	var notes []time.Duration // when the follower received each packet
@@ -50,7 +50,7 @@ func play(t *testing.T, seed uint64) {
 		}
 		back = max(back, answered+between(1, hop))
 		c.run(max(0, back-c.mono))
-		l.Answered(zero.Add(at))
+		l.answered(zero.Add(at))
 		if quorum {
 			l.Proved(session, zero.Add(at))
 		}
@@ -96,14 +96,14 @@ func playDeposed(t *testing.T, seed uint64) {
 
 	c := newClock()
 	zero := c.now()
-	l := newLink(c.now)
+	l := newState(c.now)
 
 	hop := between(1, timeout/8)
 	alone := between(0, 3*timeout)          // from here on the leader has no quorum
 	deposed := alone + between(1, timeout)  // and from here on there is a successor
 	leaves := alone + between(1, 2*timeout) // the leader finds out
-	end := deposed + timeout                // of a session of which the successor has not heard
-	l.Connected(session, timeout, zero)     // created while there was a quorum
+	end := deposed + timeout                // of a session that the successor has not noticed
+	l.begin(session, timeout, zero)         // created while there was a quorum
 
 	back := time.Duration(0)
 	for at := time.Duration(1); ; at += between(1, timeout/3) {
@@ -120,13 +120,13 @@ func playDeposed(t *testing.T, seed uint64) {
 		c.run(back - c.mono)
 		switch what {
 		case 0:
-			l.Answered(zero.Add(at))
+			l.answered(zero.Add(at))
 			l.Proved(session, zero.Add(at))
 		case 1:
-			l.Answered(zero.Add(at))
+			l.answered(zero.Add(at))
 		case 2:
-			l.Disconnected()
-			l.Connected(session, timeout, zero.Add(at))
+			l.disconnect()
+			l.begin(session, timeout, zero.Add(at))
 		}
 		if deadline := l.Deadline(session).Sub(zero); deadline > end {
 			t.Fatalf("seed %d: deadline %v, but the next leader ends the session at %v", seed, deadline, end)
