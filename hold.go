@@ -13,14 +13,14 @@ import (
 
 type holdSlot = slot.Hold
 
-// Hold is one holding of a lock of any recipe: from the return of Lock, TryLock, Acquire and the
-// like to Release or to its loss. Its methods may be called from any goroutine. The zero Hold is
-// lost, and so is a nil one. It must not be copied.
+// Hold is a lock that a caller holds: from the return of Lock, TryLock, Acquire and the like until
+// it is released or lost. Its methods may be called from any goroutine. The zero Hold is lost, and
+// so is a nil *Hold. It must not be copied.
 //
-// A hold is lost when one of its nodes is deleted by another program, when its session expires,
-// when the connection is closed, or when the session may have expired without the client's hearing
-// of it. That a node was deleted is known once the first call of Held, Err, Lost or Context has set
-// a watch.
+// A hold is lost when its session expires or may have expired unnoticed, when another program
+// deletes one of its nodes, or when the connection is closed. The first call of Held, Err, Lost or
+// Context sets a watch on the nodes; without it, a deletion is noticed only by Verify, Multi and
+// Release.
 type Hold struct{ holdSlot }
 
 // grant is what the recipe has granted; nil: the zero Hold, or a nil one.
@@ -34,19 +34,23 @@ func (h *Hold) grant() slot.Grant {
 // errNoGrant is the error of a Hold without a grant.
 var errNoGrant = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", hold.ErrLost)
 
-// Release ends the hold and gives the lock back, with the last hold on it of this process where
-// holds share a node. It starts the deletion of the node whatever ctx says, and repeats it until
-// the node is gone, its session has ended or the connection is closed; ctx bounds only the wait for
-// the answer. So
+// Release ends the hold and releases the lock. If several holds share a node, the last of them
+// releases the lock.
+//
+// Release starts the deletion of the node also if ctx is canceled, and repeats it until the node is
+// gone, its session has ended or the connection is closed. ctx bounds only the wait for the answer.
+// So
 //
 //	defer hold.Release(ctx)
 //
-// always gives the lock back, but drops the error, and with it a loss: [Do] returns that. The error
-// matches [ErrLost] if the hold had been lost first, [ErrReleased] from the second call on, and
-// ctx's error if the answer is still to come; zk.ErrNoAuth says that the server refuses to delete
-// the node. ctx may come from [Hold.Context] of this hold, which ends here: then the wait ends with
-// the parent of that context, or at the deadline of ctx. A nil ctx panics before anything has
-// changed.
+// always releases the lock, but drops the error, which may report a loss: [Do] returns it. A
+// program that exits after a Release whose ctx was canceled may leave the lock held until the
+// session expires: call [Conn.Close] first.
+//
+// The error matches [ErrLost] if the hold had been lost before, [ErrReleased] from the second call
+// on, ctx's error if there was no answer yet, and zk.ErrNoAuth if the server refuses to delete the
+// node. ctx may come from [Hold.Context] of this hold: then the parent of that context, and its
+// deadline, bound the wait. A nil ctx panics before anything has changed.
 func (h *Hold) Release(ctx context.Context) error {
 	if g := h.grant(); g != nil {
 		return g.Release(ctx)
@@ -55,13 +59,13 @@ func (h *Hold) Release(ctx context.Context) error {
 }
 
 // Held reports whether the lock is still held: not released, not lost, and its session not expired
-// by the local clocks. It is local and cheap. In a process that was stopped for too long the first
-// call returns false. The call that sets the watch on the node may still return true when the node
-// has been deleted: use [Hold.Verify] where that matters.
+// by the local clocks. It is local and cheap. If the process was paused for too long, the first
+// call after the pause returns false. The call that sets the watch may return true although the
+// node has been deleted: use [Hold.Verify] if that matters.
 func (h *Hold) Held() bool { return h.Err() == nil }
 
-// Err returns nil while the lock is held, as reported by [Hold.Held], and then what ended the hold:
-// an error that matches [ErrLost] and has the cause, or [ErrReleased].
+// Err returns nil while the lock is held, as reported by [Hold.Held]. After that it returns what
+// ended the hold: an error that matches [ErrLost] and names the cause, or [ErrReleased].
 func (h *Hold) Err() error {
 	if g := h.grant(); g != nil {
 		return g.State().Look()
@@ -76,9 +80,9 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// Lost returns a channel that is closed when the lock is lost, and stays open when it is released.
-// It is closed before this process deletes the node of a lost hold, after which another process can
-// hold the lock.
+// Lost returns a channel that is closed when the lock is lost. It stays open when the lock is
+// released. If a lost hold's session survives, this process deletes the node, but only after the
+// channel is closed.
 func (h *Hold) Lost() <-chan struct{} {
 	if g := h.grant(); g != nil {
 		return g.State().Lost()
@@ -86,17 +90,18 @@ func (h *Hold) Lost() <-chan struct{} {
 	return closed
 }
 
-// ReleaseRequested returns a channel that is closed when a client asks the holder to give the lock
-// up, by [Conn.RequestRelease] or Curator's Revoker, also when it had asked before the lock was
-// granted. Nothing is forced: the holder decides whether and when it calls Release. When the hold
-// has ended the channel means nothing any more. That of the zero Hold is nil and never closes.
+// ReleaseRequested returns a channel that is closed when a client asks the holder to release the
+// lock, by [Conn.RequestRelease] or Curator's Revoker, also if it asked before the lock was
+// granted. Nothing is forced: the holder decides whether and when it calls Release. After the end
+// of the hold the channel has no meaning. The zero Hold returns nil.
 //
-// The first call has the node read and watched, in the background: a hold that never calls it makes
-// no request for it. What is asked is the node. So holds that share one are asked together: those
-// of readers of one value, those on one reentrant lock, and with rwlock.WithHandoff those of the
-// next holders of the process, too. A hold of [All] is asked by a request to any of its nodes.
-// Downgrade makes another node, which can be asked as well. A client that may not read its own node
-// hears of no request.
+// The first call reads and watches the node, in the background; a hold that never calls it sends no
+// request for it. The client must have the right to read its own node.
+//
+// A request is made to a node, so all holds that share the node are asked: readers of one value,
+// the holds of one reentrant lock, and with rwlock.WithHandoff the next holders of the process,
+// too. A hold of [All] is asked by a request to any of its nodes. Downgrade creates another node,
+// which can be asked again.
 func (h *Hold) ReleaseRequested() <-chan struct{} {
 	if g := h.grant(); g != nil {
 		return g.ReleaseRequested()
@@ -104,12 +109,12 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 	return nil
 }
 
-// Context returns a context that ends with parent or with the hold. Its context.Cause then matches
-// [ErrLost] or [ErrReleased]. The context of a reentrant lock carries the ownership: a call of Lock
-// with it enters again.
+// Context returns a context that is canceled with parent, and when the hold ends: its context.Cause
+// then matches [ErrLost] or [ErrReleased]. The context of a reentrant lock carries the ownership: a
+// call of Lock with it enters the lock again.
 //
-// Make it from the context of the work, not from one that bounds the wait for the lock: that would
-// end the work, too.
+// Derive it from the context of the work, and not from a context that bounds the wait for the lock,
+// which would cancel the work, too.
 func (h *Hold) Context(parent context.Context) context.Context {
 	if g := h.grant(); g != nil {
 		return g.Context(parent)
@@ -119,14 +124,14 @@ func (h *Hold) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// ValidUntil returns the instant at which the lock counts as lost unless a server answers before;
-// until then no other process can hold it, unless a program deletes the node. It is the zero time
-// when the hold has ended.
+// ValidUntil returns the instant at which the lock is lost unless a server answers before. Until
+// then no other process can hold the lock, unless a program deletes the node. After the end of the
+// hold it returns the zero time.
 //
-// It moves on with each heartbeat that is answered, every three tenths of the session timeout or
-// so: call it again when a timer that was set by it has fired, and do not end work by
-// context.WithDeadline at it. A program that needs a while to stop can begin before the loss. To
-// decide whether to go on, call Held, which reads more than one clock.
+// Do not pass it to context.WithDeadline: every answered heartbeat extends it, about every three
+// tenths of the session timeout. A program that needs a while to stop can set a timer by it, begin
+// to stop before the loss, and call it again when the timer fires. To decide whether to continue,
+// call Held, which reads more than one clock.
 func (h *Hold) ValidUntil() time.Time {
 	if g := h.grant(); g != nil {
 		return g.Deadline()
@@ -134,12 +139,14 @@ func (h *Hold) ValidUntil() time.Time {
 	return time.Time{}
 }
 
-// Token returns the fencing token, the czxid of the node: it is larger than that of every
-// conflicting hold before, forever, also when the directory was deleted and made again. A store
-// that refuses smaller tokens than it has seen is safe from holders that do not know yet that they
-// have lost the lock. Holds that share a node have the same token: refuse what is smaller, not what
-// is equal. Where several hold at once, as with a semaphore of more than one permit, it orders the
-// grants and fences nothing.
+// Token returns the fencing token, the czxid of the node. It is larger than the token of every
+// earlier conflicting hold, forever, also if the directory was deleted and created again. A store
+// that refuses smaller tokens than it has seen is safe from holders that have lost the lock and
+// have not noticed it yet.
+//
+// Holds that share a node have the same token: refuse smaller tokens, not equal ones. If several
+// callers hold at once, as with a semaphore of more than one permit, the token orders the grants
+// and does not fence the holders from each other.
 func (h *Hold) Token() int64 {
 	if g := h.grant(); g != nil {
 		return g.Token()
@@ -147,22 +154,22 @@ func (h *Hold) Token() int64 {
 	return 0
 }
 
-// Multi makes a transaction of ZooKeeper that takes place only while the lock is held: it puts a
-// check of each node of the hold in front of ops. So writes to ZooKeeper itself are fenced without
-// a gap. Response i is that of ops[i]. The operations have whole paths: use [Conn.Path], or a
-// connection with [WithChroot] writes outside of it.
+// Multi sends a ZooKeeper transaction that takes place only while the lock is held: it puts a check
+// of each node of the hold in front of ops. So writes to ZooKeeper itself are fenced without a gap.
+// Response i belongs to ops[i]. The operations have whole paths: use [Conn.Path], or a connection
+// with [WithChroot] writes outside of the chroot.
 //
-// The error matches [ErrLost] or [ErrReleased] when the hold has ended; zk.ErrNoNode means that a
-// node of the caller's is missing, and not that the lock is lost. Any other refusal is that of the
-// first operation that failed. In both cases none has taken place. Bad input is an error at once: a
-// value that is no operation, the flags of containers and of nodes with a time to live, whose
-// results the client cannot read, and more than 1,000,000 bytes.
+// These errors mean that no operation took place: [ErrLost] or [ErrReleased], the hold has ended;
+// zk.ErrNoNode, a node of the program's own is missing; any other refusal, which belongs to the
+// first operation that failed. Bad input is an error at once: a value that is not an operation, the
+// flags of containers and of nodes with a time to live, whose results the client cannot read, and
+// more than 1,000,000 bytes.
 //
-// It waits for a connection as long as ctx lives; with the context of the hold, as long as that.
-// When the answer is lost it is not repeated. Then the error matches that of ctx or
-// zk.ErrConnectionClosed and none of the above, and says that the transaction may have taken place.
-// It may still be under way when the hold is released: where the node stays, with shared reads and
-// with rwlock.WithHandoff, it may take place after that.
+// Multi waits for a connection until ctx is canceled; with the context of the hold, until the hold
+// ends. If the answer is lost, the transaction is not repeated: the error matches ctx's error or
+// zk.ErrConnectionClosed, none of the errors above, and says that the transaction may have taken
+// place. If the hold is released while Multi runs and its node remains, with shared reads and with
+// rwlock.WithHandoff, the transaction may take place after the release.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	if g := h.grant(); g != nil {
 		return g.Multi(ctx, ops...)
@@ -175,8 +182,8 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 //
 //	conn.Client().Multi(a.Guard(b.Guard(ops...)...)...) // while both a and b are held
 //
-// [Hold.Multi] is what most need. Downgrade makes another node, and so ends the guards that were
-// taken before.
+// Most programs need [Hold.Multi] only. Downgrade creates another node, so earlier guards fail
+// after it.
 func (h *Hold) Guard(ops ...any) []any {
 	checks := []*zk.CheckVersionRequest{{Path: "/zookeeper/no hold", Version: -1}} // that of the zero Hold fails
 	if g := h.grant(); g != nil {
@@ -189,10 +196,10 @@ func (h *Hold) Guard(ops ...any) []any {
 	return append(guarded, ops...)
 }
 
-// Verify asks a quorum of the ensemble whether the nodes of the hold still exist, so a server that
-// is behind cannot answer wrongly. The error matches [ErrLost] or [ErrReleased] when the hold has
-// ended, ctx's error when there was no answer, and zk.ErrNoAuth without the right READ on a node of
-// the hold.
+// Verify asks a quorum of the ensemble whether the nodes of the hold still exist, so the answer is
+// right even if the server is behind the others. The error matches [ErrLost] or [ErrReleased] when
+// the hold has ended, ctx's error when there was no answer, and zk.ErrNoAuth without the right READ
+// on a node of the hold.
 func (h *Hold) Verify(ctx context.Context) error {
 	if g := h.grant(); g != nil {
 		return g.Verify(ctx)
