@@ -2,9 +2,13 @@ package zklocks_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -27,17 +31,16 @@ func (*exampleT) Errorf(format string, args ...any) { log.Panicf(format, args...
 func (*exampleT) Fatalf(format string, args ...any) { log.Panicf(format, args...) }
 func (t *exampleT) Cleanup(f func())                { t.cleanups = append(t.cleanups, f) }
 
+func (t *exampleT) end() {
+	for _, f := range slices.Backward(t.cleanups) {
+		f()
+	}
+}
+
 // exampleConn returns a connection to a server in memory, as [zklocks.Connect] does to a real one.
 func exampleConn(opts ...zklocks.ConnectOption) (conn *zklocks.Conn, end func()) {
 	t := new(exampleT)
-	conn = zktest.NewServer(t).Host("here").Connect(t, 10*time.Second, opts...)
-	return conn, func() {
-		for len(t.cleanups) > 0 {
-			last := len(t.cleanups) - 1
-			t.cleanups[last]()
-			t.cleanups = t.cleanups[:last]
-		}
-	}
+	return zktest.NewServer(t).Host("here").Connect(t, 10*time.Second, opts...), t.end
 }
 
 // The limit is on the wait for the lock. The work may take as long as it needs.
@@ -96,4 +99,297 @@ func ExampleConn_Path() {
 	// Output:
 	// /team1/jobs/last-run
 	// 2026-11-26 <nil>
+}
+
+// Any option may be left out. The limit is on Connect alone: without one it waits until a server
+// answers.
+func ExampleConnect() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	pem, err := os.ReadFile("/etc/zookeeper/ca.pem")
+	if err != nil {
+		log.Fatal(err)
+	}
+	roots, password := x509.NewCertPool(), os.Getenv("ZK_PASSWORD")
+	roots.AppendCertsFromPEM(pem)
+
+	conn, err := zklocks.Connect(ctx, []string{"zk1:2281", "zk2:2281", "zk3:2281"},
+		30*time.Second, // session timeout: how long the locks of a dead process stay held
+		zklocks.WithTLS(&tls.Config{RootCAs: roots}),
+		zklocks.WithDigestAuth("jobs", password),
+		zklocks.WithACL(zk.DigestACL(zk.PermAll, "jobs", password)), // of all locks on the connection
+		zklocks.WithChroot("/team1"),
+		zklocks.WithLogger(log.Default()),
+	)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Println("granted:", conn.SessionTimeout())
+}
+
+// Two transfers take the locks of both accounts, each in its own order, and never deadlock.
+func ExampleAll() {
+	ctx := context.Background()
+	conn, end := exampleConn()
+	defer end()
+	locks := map[string]*rwlock.RWMutex{
+		"ann": rwlock.New(conn, "/accounts/ann"), "bob": rwlock.New(conn, "/accounts/bob"),
+	}
+	balance := map[string]int{"ann": 100, "bob": 100}
+	transfer := func(from, to string, amount int) error {
+		both := zklocks.All(locks[from], locks[to])
+		return zklocks.Do(ctx, both.Lock, func(context.Context, *zklocks.Hold) error {
+			balance[from], balance[to] = balance[from]-amount, balance[to]+amount
+			return nil
+		})
+	}
+
+	errs := make(chan error)
+	go func() { errs <- transfer("ann", "bob", 30) }()
+	go func() { errs <- transfer("bob", "ann", 10) }()
+	fmt.Println(<-errs, <-errs)
+	fmt.Println(balance)
+	// Output:
+	// <nil> <nil>
+	// map[ann:80 bob:120]
+}
+
+// fencedStore refuses a write with a smaller token than it has seen.
+type fencedStore struct {
+	newest int64
+	text   string
+}
+
+func (s *fencedStore) write(token int64, text string) error {
+	if token < s.newest {
+		return errors.New("refused: the lock has a newer holder")
+	}
+	s.newest, s.text = token, text
+	return nil
+}
+
+// deleteNodes deletes the nodes of a lock, as an operator or a careless program may.
+func deleteNodes(ctx context.Context, conn *zklocks.Conn, lock *rwlock.RWMutex) {
+	queue, err := lock.Queue(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, member := range queue {
+		if err := conn.Client().Delete(member.Path, -1); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// A store that compares tokens is safe from a holder that has lost the lock and does not know it
+// yet.
+func ExampleHold_Token() {
+	ctx := context.Background()
+	conn, end := exampleConn()
+	defer end()
+	lock := rwlock.New(conn, "/examples/token")
+	var store fencedStore // its write refuses a smaller token than it has seen
+
+	late, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	deleteNodes(ctx, conn, lock) // while the holder is paused
+
+	next, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer next.Release(ctx)
+	fmt.Println(store.write(next.Token(), "new"))
+	fmt.Println(store.write(late.Token(), "old"))
+	fmt.Println(store.text)
+	late.Release(ctx)
+	// Output:
+	// <nil>
+	// refused: the lock has a newer holder
+	// new
+}
+
+// A write to ZooKeeper itself needs no token: a transaction of the hold fails once the lock is
+// gone.
+func ExampleHold_Multi() {
+	ctx := context.Background()
+	conn, end := exampleConn()
+	defer end()
+
+	hold, err := rwlock.New(conn, "/examples/multi").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	note := &zk.CreateRequest{Path: conn.Path("/examples/note"), Acl: zk.WorldACL(zk.PermAll)}
+	made, err := hold.Multi(ctx, note)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("while held:", made[0].String)
+
+	if err := hold.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	_, err = hold.Multi(ctx, &zk.SetDataRequest{Path: note.Path, Data: []byte("late"), Version: -1})
+	fmt.Println("afterwards:", err)
+	// Output:
+	// while held: /examples/note
+	// afterwards: rwlock: multi /examples/multi: lock already released
+}
+
+// A transaction that takes two locks at once has the guards of both. All callers must lock the two
+// in one order; where the order may differ, lock them by All, whose hold checks both.
+func ExampleHold_Guard() {
+	ctx := context.Background()
+	conn, end := exampleConn()
+	defer end()
+
+	from, err := rwlock.New(conn, "/examples/from").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer from.Release(ctx)
+	to, err := rwlock.New(conn, "/examples/to").Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	note := &zk.CreateRequest{Path: conn.Path("/examples/note"), Acl: zk.WorldACL(zk.PermAll)}
+	_, err = conn.Client().Multi(from.Guard(to.Guard(note)...)...)
+	fmt.Println("while both are held:", err)
+
+	if err := to.Release(ctx); err != nil {
+		log.Fatal(err)
+	}
+	late := &zk.SetDataRequest{Path: note.Path, Data: []byte("late"), Version: -1}
+	_, err = conn.Client().Multi(from.Guard(to.Guard(late)...)...)
+	fmt.Println("when one is released:", err)
+	// Output:
+	// while both are held: <nil>
+	// when one is released: zk: node does not exist
+}
+
+// Work that cannot be fenced asks a quorum right before it begins. Held is local, and may not know
+// yet that another program has deleted the node.
+func ExampleHold_Verify() {
+	ctx := context.Background()
+	conn, end := exampleConn()
+	defer end()
+	lock := rwlock.New(conn, "/examples/verify")
+	hold, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	sendMail := func() {
+		if err := hold.Verify(ctx); err != nil {
+			fmt.Println("not sent:", err)
+			return
+		}
+		fmt.Println("sent")
+	}
+
+	sendMail()
+	deleteNodes(ctx, conn, lock)
+	sendMail()
+	hold.Release(ctx)
+	// Output:
+	// sent
+	// not sent: rwlock: verify /examples/verify: lock lost: its node was deleted
+}
+
+// The work stops when the lock is lost, here because an operator has deleted its node.
+func ExampleHold_Context() {
+	ctx := context.Background()
+	conn, end := exampleConn()
+	defer end()
+	lock := rwlock.New(conn, "/examples/context")
+	hold, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	work := hold.Context(ctx)
+	fmt.Println("before:", work.Err())
+
+	deleteNodes(ctx, conn, lock)
+	<-work.Done()
+	fmt.Println("after:", context.Cause(work))
+	fmt.Println(errors.Is(hold.Err(), zklocks.ErrLost), hold.Held())
+	fmt.Println(hold.Release(ctx))
+	// Output:
+	// before: <nil>
+	// after: rwlock: hold /examples/context: lock lost: its node was deleted
+	// true false
+	// rwlock: release /examples/context: lock lost: its node was deleted
+}
+
+// A holder that is asked to release the lock does so when it can.
+func ExampleHold_ReleaseRequested() {
+	ctx := context.Background()
+	conn, end := exampleConn()
+	defer end()
+	lock := rwlock.New(conn, "/examples/request")
+	hold, err := lock.Lock(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	queue, err := lock.Queue(ctx) // any process can ask
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, member := range queue {
+		if member.Holding {
+			if err := conn.RequestRelease(ctx, member); err != nil {
+				log.Fatal(err)
+			}
+		}
+	}
+
+	select {
+	case <-hold.ReleaseRequested():
+		fmt.Println("asked, and still held:", hold.Held())
+	case <-hold.Lost():
+		log.Fatal(hold.Err())
+	}
+	fmt.Println("released:", hold.Release(ctx) == nil)
+	// Output:
+	// asked, and still held: true
+	// released: true
+}
+
+// By default every client of the servers can delete the node of a lock, and so take the lock away.
+// With an access control list only the clients that it names can. What counts is the list of the
+// directory; a directory that exists already keeps the list it has.
+func ExampleWithACL() {
+	ctx := context.Background()
+	t := new(exampleT)
+	defer t.end()
+	host := zktest.NewServer(t).Host("here")
+	ann := host.Connect(t, 10*time.Second, zklocks.WithDigestAuth("ann", "secret"))
+	stranger := host.Connect(t, 10*time.Second)
+
+	for _, lock := range []*rwlock.RWMutex{
+		rwlock.New(ann, "/example-open"),
+		rwlock.New(ann, "/example-closed", zklocks.WithACL(zk.DigestACL(zk.PermAll, "ann", "secret"))),
+	} {
+		hold, err := lock.Lock(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		queue, err := lock.Queue(ctx)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("a stranger deletes the node:", stranger.Client().Delete(queue[0].Path, -1))
+		fmt.Println("the holder asks:", hold.Verify(ctx))
+		hold.Release(ctx)
+	}
+	// Output:
+	// a stranger deletes the node: <nil>
+	// the holder asks: rwlock: verify /example-open: lock lost: its node was deleted
+	// a stranger deletes the node: zk: not authenticated
+	// the holder asks: <nil>
 }
