@@ -161,7 +161,7 @@ fuzz: ## run each fuzz target for FUZZTIME (60s)
 	@GO="$(GO)" scripts/fuzz.sh $(FUZZTIME)
 
 vulncheck: ## look for known vulnerabilities, in nested modules, too; needs the Go vulnerability database
-	@for dir in . cmd/zklock examples/gocron examples/metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done
+	@for dir in . cmd/zklock examples/gocron examples/metrics metrics; do echo "govulncheck, $$dir"; $(TOOL) govulncheck -C $$dir ./... || exit 1; done
 
 cover: zookeeper ## measure what the tests reach, all packages together, into cover.out
 	@$(GO) test -count=1 -p $(PARALLEL) -timeout $(TIMEOUT) -coverpkg=$(COVERED) -coverprofile=cover.out ./...

@@ -31,7 +31,7 @@ printf 'package lib\n' >lib.go
 printf 'module example.org/lib/cmd/tool\n\ngo 1.25.0\n\nrequire example.org/lib v0.0.1\n' >cmd/tool/go.mod
 printf 'go 1.25.0\n\nuse (\n\t.\n\t../..\n)\n\nreplace example.org/lib v0.0.1 => ../..\n' >cmd/tool/go.work
 printf 'package main\n\nimport _ "example.org/lib"\n\nfunc main() {}\n' >cmd/tool/main.go
-printf 'module example.org/lib/examples/shown\n\ngo 1.25.0\n\nreplace example.org/lib => ../..\n' >examples/shown/go.mod
+printf 'module example.org/lib/examples/shown\n\ngo 1.25.0\n\nrequire (\n\texample.org/lib v0.0.1\n\texample.org/lib/cmd/tool v0.0.0\n)\n\nreplace example.org/lib => ../..\n' >examples/shown/go.mod
 printf 'package main\n\nfunc main() {}\n' >examples/shown/main.go
 printf 'module example.org/lib/tools\n\ngo 1.25.0\n' >tools/go.mod
 printf '# Changelog\n\n## [Unreleased]\n\n- The lock.\n' >CHANGELOG.md
@@ -48,6 +48,7 @@ says "README.md says that no version is tagged" scripts/release.sh check v0.1.0
 
 scripts/release.sh prepare v0.1.0 >/dev/null
 says "the work tree is not clean" scripts/release.sh check v0.1.0
+grep -q 'example.org/lib v0.1.0' examples/shown/go.mod || { echo "examples/shown requires another version of the library than cmd/tool"; exit 1; }
 says "has a section of v0.1.0 already" scripts/release.sh prepare v0.1.0
 echo "Versions are tagged." >README.md
 commit prepared

@@ -33,6 +33,10 @@ prepare() {
 	rm CHANGELOG.md.old
 	for dir in $(nested); do
 		"$go" mod edit -require "$library@$version" "$dir/go.mod"
+		# A module that requires this one and replaces both must not require an older library than it.
+		{ find . -mindepth 2 -name go.mod -not -path './bin/*' -exec grep -l "^	$library/$dir v" {} + || true; } | while read -r mod; do
+			"$go" mod edit -require "$library@$version" "$mod"
+		done
 		[ ! -e "$dir/go.work" ] || {
 			sed -i.old "s|^\(replace $library\) v[^ ]* |\1 $version |" "$dir/go.work"
 			rm "$dir/go.work.old"

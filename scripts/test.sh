@@ -12,7 +12,7 @@ unraced='^TestModel|^TestEveryMutantFits'
 without=(./internal/queue ./internal/test/mutants)
 
 # Nested modules are not part of ./... and need a call of their own.
-nested=(cmd/zklock examples/gocron examples/metrics)
+nested=(cmd/zklock examples/gocron examples/metrics metrics)
 
 # inside DIR ARGUMENTS...
 inside() {

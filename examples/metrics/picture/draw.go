@@ -64,14 +64,13 @@ func panels(samples []sample) []panel {
 		return l
 	}
 	trouble := []line{
-		total("zklocks_failed_total", ""), total("zklocks_retries_total", ""),
-		total("zklocks_lost_total", ""), total("zklocks_orphans_total", ""),
+		total("zklocks_failed_total", ""), total("zklocks_retries_total", ""), total("zklocks_lost_total", ""),
 	}
-	for i, name := range []string{"left", "retries", "lost", "orphans"} {
+	for i, name := range []string{"failed", "retries", "lost"} {
 		trouble[i].name = name
 	}
 	return []panel{
-		{"Waiting", "nodes", per(now("zklocks_waiting"))},
+		{"Waiting", "calls", per(now("zklocks_waiting"))},
 		{"Holding", "holds", per(now("zklocks_holding"))},
 		{"Grants", "per second", per(rate)},
 		{"Wait until the grant, 99 of 100", "ms", per(most("zklocks_wait_seconds"))},

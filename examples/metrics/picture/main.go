@@ -20,10 +20,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/examples/metrics/lockmetrics"
 	"github.com/zklocks/zklocks/examples/metrics/traffic"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
+	"github.com/zklocks/zklocks/metrics"
 )
 
 const (
@@ -70,7 +70,7 @@ func run(length time.Duration) ([]sample, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
 	registry := prometheus.NewRegistry()
-	observer := lockmetrics.Prometheus(registry)
+	observer := metrics.Observer(registry)
 	conn, err := zklocks.Connect(ctx, []string{proxy.Addr()}, 10*time.Second, zklocks.WithObserver(observer))
 	if err != nil {
 		return nil, err

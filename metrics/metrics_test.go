@@ -1,0 +1,299 @@
+package metrics_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/metrics"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zktest"
+)
+
+// values returns what Prometheus would read, as "name{label=value,...}"; of a histogram how often it
+// was observed.
+func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]float64)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			key := f.GetName() + "{" + strings.Join(labels, ",") + "}"
+			all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+// checks compares some of the values.
+func checks(t *testing.T, registry *prometheus.Registry, when string, want map[string]float64) {
+	t.Helper()
+	got := values(t, registry)
+	for _, key := range slices.Sorted(maps.Keys(want)) {
+		if v, there := got[key]; !there || v != want[key] {
+			t.Errorf("%s: %s is %v (there: %v), want %v", when, key, v, there, want[key])
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCallsAndHoldsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewRegistry()
+		s := zktest.NewServer(t)
+		host := s.Host("a")
+		here := host.Connect(t, 10*time.Second, zklocks.WithObserver(metrics.Observer(registry)))
+		there := rwlock.New(s.Host("b").Connect(t, 10*time.Second), "/x")
+		mu := rwlock.New(here, "/x")
+
+		held, err := there.Lock(t.Context())
+		must(t, err)
+		if _, err := mu.TryLock(t.Context()); !errors.Is(err, zklocks.ErrBusy) {
+			t.Fatal(err)
+		}
+		checks(t, registry, "busy", map[string]float64{
+			"zklocks_failed_total{kind=write,path=/x,reason=busy}":  1,
+			"zklocks_failed_total{kind=write,path=/x,reason=other}": 0,
+			"zklocks_lost_total{kind=write,path=/x}":                0,
+			"zklocks_waiting{kind=write,path=/x}":                   0,
+		})
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := mu.Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		granted := make(chan *zklocks.Hold)
+		go func() {
+			h, err := mu.Lock(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- h
+		}()
+		time.Sleep(time.Second) // virtual
+		checks(t, registry, "waiting", map[string]float64{
+			"zklocks_failed_total{kind=write,path=/x,reason=timeout}": 1,
+			"zklocks_waiting{kind=write,path=/x}":                     1,
+			"zklocks_ahead{kind=write,path=/x}":                       2,
+		})
+		must(t, held.Release(t.Context()))
+		h := <-granted
+		checks(t, registry, "holding", map[string]float64{
+			"zklocks_waiting{kind=write,path=/x}":                0,
+			"zklocks_holding{kind=write,path=/x}":                1,
+			"zklocks_wait_seconds{joined=no,kind=write,path=/x}": 1,
+		})
+
+		lost := host.Next(zktest.Delete, zktest.CutBefore)
+		must(t, h.Release(t.Context()))
+		<-lost.Fired()
+		checks(t, registry, "released", map[string]float64{
+			"zklocks_holding{kind=write,path=/x}":                  0,
+			"zklocks_hold_seconds{kind=write,path=/x}":             1,
+			"zklocks_lost_total{kind=write,path=/x}":               0,
+			"zklocks_retries_total{op=delete,path=/x}":             1,
+			"zklocks_failed_total{kind=write,path=/x,reason=lost}": 0,
+		})
+
+		// An outage, which the hold of another lock does not survive.
+		tree := reentrant.New(here, "/tree")
+		hold, err := tree.Lock(t.Context())
+		must(t, err)
+		host.Partition()
+		ctx, cancel = context.WithCancel(t.Context())
+		failed := make(chan error)
+		for range 3 {
+			go func() {
+				_, err := mu.RLock(ctx)
+				failed <- err
+			}()
+		}
+		<-hold.Lost()
+		synctest.Wait()
+		checks(t, registry, "without a server", map[string]float64{
+			"zklocks_waiting{kind=read,path=/x}":        3,
+			"zklocks_holding{kind=mutex,path=/tree}":    0,
+			"zklocks_lost_total{kind=mutex,path=/tree}": 1,
+		})
+		cancel()
+		for range 3 {
+			if err := <-failed; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+		checks(t, registry, "given up", map[string]float64{
+			"zklocks_waiting{kind=read,path=/x}":                      0,
+			"zklocks_failed_total{kind=read,path=/x,reason=canceled}": 3,
+		})
+	})
+}
+
+func TestPathLabel(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	o := metrics.Observer(registry, metrics.PathLabel(path.Dir))
+	for _, p := range []string{"/orders/1", "/orders/2"} {
+		o.Called(observe.Called{LockInfo: observe.LockInfo{Path: p, Kind: observe.KindWrite}})
+		o.Retried(observe.Retried{Path: p, Op: "list"})
+	}
+	checks(t, registry, "two orders", map[string]float64{
+		"zklocks_waiting{kind=write,path=/orders}":    2,
+		"zklocks_retries_total{op=list,path=/orders}": 2,
+	})
+}
+
+func TestReasons(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	o := metrics.Observer(registry)
+	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}
+	for cause, reason := range map[error]string{
+		zklocks.ErrBusy: "busy", zklocks.ErrLost: "lost", zk.ErrClosing: "closed", zk.ErrNoAuth: "denied",
+		context.DeadlineExceeded: "timeout", context.Canceled: "canceled", errors.New("?"): "other",
+	} {
+		o.Failed(observe.Failed{LockInfo: lock, Cause: cause})
+		checks(t, registry, cause.Error(), map[string]float64{"zklocks_failed_total{kind=write,path=/x,reason=" + reason + "}": 1})
+	}
+}
+
+// documented returns the metrics that there are, each with its labels.
+func documented(t *testing.T) map[string][]string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	o := metrics.Observer(registry)
+	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}
+	o.Called(observe.Called{LockInfo: lock})
+	o.Queued(observe.Queued{LockInfo: lock})
+	o.Granted(observe.Granted{LockInfo: lock})
+	o.Released(observe.Released{LockInfo: lock})
+	o.Retried(observe.Retried{Path: "/x", Op: "list"})
+	all := make(map[string][]string)
+	for key := range values(t, registry) {
+		name, labels, _ := strings.Cut(strings.TrimSuffix(key, "}"), "{")
+		all[name] = nil
+		for _, label := range strings.Split(labels, ",") {
+			label, _, _ = strings.Cut(label, "=")
+			all[name] = append(all[name], label)
+		}
+	}
+	return all
+}
+
+var (
+	metric = regexp.MustCompile(`zklocks_\w+`)
+	by     = regexp.MustCompile(`by \(([^)]*)\)`)
+	chosen = regexp.MustCompile(`(\w+)=~?"`)
+)
+
+// asks checks that an expression asks for metrics and labels that there are.
+func asks(t *testing.T, where, expr string) {
+	t.Helper()
+	all := documented(t)
+	var labels []string
+	for _, name := range metric.FindAllString(expr, -1) {
+		base := regexp.MustCompile(`_(bucket|count|sum)$`).ReplaceAllString(name, "")
+		if histogram := slices.Contains([]string{"zklocks_wait_seconds", "zklocks_hold_seconds", "zklocks_ahead"}, base); all[base] == nil || histogram == (name == base) {
+			t.Errorf("%s asks for %s, which does not exist", where, name)
+		}
+		labels = append(labels, all[base]...)
+	}
+	if len(labels) == 0 {
+		t.Errorf("%s asks for no metric of this module: %s", where, expr)
+	}
+	for _, list := range by.FindAllStringSubmatch(expr, -1) {
+		for _, label := range strings.Split(list[1], ", ") {
+			if label != "le" && !slices.Contains(labels, label) {
+				t.Errorf("%s: no label is called %q: %s", where, label, expr)
+			}
+		}
+	}
+	for _, label := range chosen.FindAllStringSubmatch(expr, -1) {
+		if !slices.Contains(labels, label[1]) {
+			t.Errorf("%s: no label is called %q: %s", where, label[1], expr)
+		}
+	}
+}
+
+func TestTheAlertsAskForWhatIsCounted(t *testing.T) {
+	text, err := os.ReadFile("alerts.yml")
+	must(t, err)
+	alerts := strings.Split(string(text), "- alert: ")[1:]
+	if len(alerts) < 5 {
+		t.Fatalf("%d alerts", len(alerts))
+	}
+	for _, alert := range alerts {
+		name, rest, _ := strings.Cut(alert, "\n")
+		_, expr, there := strings.Cut(rest, "expr: ")
+		expr, _, ends := strings.Cut(expr, "labels: {severity: ")
+		if !there || !ends || !strings.Contains(rest, "summary: ") {
+			t.Errorf("%s: without an expression, a severity or a summary", name)
+		}
+		asks(t, name, expr)
+	}
+}
+
+func TestTheDashboardAsksForWhatIsCounted(t *testing.T) {
+	text, err := os.ReadFile("dashboard.json")
+	must(t, err)
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	must(t, json.Unmarshal(text, &dashboard))
+	if len(dashboard.Panels) < 5 {
+		t.Fatalf("%d panels", len(dashboard.Panels))
+	}
+	for _, panel := range dashboard.Panels {
+		for _, target := range panel.Targets {
+			asks(t, panel.Title, target.Expr)
+		}
+	}
+}
+
+// README.md names each metric with its labels.
+func TestTheDocumentHasEachMetric(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	must(t, err)
+	for name, labels := range documented(t) {
+		row := regexp.MustCompile("\\| `" + name + "` \\| (?:gauge|counter|histogram) \\| ([^|]*) \\|").FindStringSubmatch(string(text))
+		if row == nil {
+			t.Errorf("README.md does not name %s", name)
+			continue
+		}
+		shown := strings.Split(row[1], ", ")
+		slices.Sort(shown)
+		slices.Sort(labels)
+		if labels = slices.Compact(labels); !slices.Equal(shown, labels) {
+			t.Errorf("README.md shows %s with the labels %v, want %v", name, shown, labels)
+		}
+	}
+}
