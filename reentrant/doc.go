@@ -1,6 +1,6 @@
-// Package reentrant is an exclusive lock for processes on many machines, kept in Apache ZooKeeper,
-// that its owner may take again. It is for code that takes the lock and calls itself, or calls
-// other code that takes it.
+// Package reentrant provides a mutex for processes on many machines, kept in Apache ZooKeeper. Its
+// owner may lock it again, so code that holds the lock may call other code that locks it. It shares
+// its locks with zk.Lock of go-zookeeper and Curator's InterProcessMutex.
 //
 // The owner is the goroutine that called Lock, and each goroutine that passes a context from
 // Hold.Context. So a goroutine that serves several requests is one owner for all of them: net/http
@@ -18,21 +18,22 @@
 //		})
 //	}
 //
-// What the lock guarantees and what it does not, and which errors it returns, is the same for all
-// recipes: see package [github.com/zklocks/zklocks].
+// Package [github.com/zklocks/zklocks] describes what the lock guarantees, what it does not, and
+// which errors it returns: these are the same for all locks.
 //
 // The goroutines of one owner do not exclude each other. Entering again sends no request. Each Lock
-// returns its own hold, and the lock is free when the last of them is released. Owners queue in the
-// order of arrival.
+// returns its own hold, and the lock is free when the last of these holds is released. Owners queue
+// in the order of arrival.
 //
-// A goroutine is recognized by its id, which Go does not offer: it is read from the runtime's own
-// structure, by github.com/petermattis/goid. When the program starts, the id is compared with that
-// in a stack trace. If they differ, as they may with a future version of Go, ids are read from stack
+// A goroutine is recognized by its id. Go has no API for it: github.com/petermattis/goid reads it
+// from the runtime's own structure. When the program starts, the id is compared with the id in a
+// stack trace. If they differ, as they may with a future version of Go, ids are read from stack
 // traces, which takes microseconds.
 //
 // # Other libraries
 //
 // The nodes have the names that Curator's InterProcessMutex and zk.Lock of go-zookeeper use, so the
-// three exclude each other on one path; with [WithKazooNames] those of kazoo's Lock. All other
-// recipes, those of package rwlock included, are ignored.
+// three exclude each other on one path. With [WithKazooNames] they have the names of kazoo's Lock.
+// The nodes of other locks, of package rwlock for example, are ignored; an election of package
+// leader is excluded, too.
 package reentrant

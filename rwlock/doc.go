@@ -1,6 +1,6 @@
-// Package rwlock is a shared/exclusive lock for processes on many machines, kept in Apache
+// Package rwlock provides a read/write lock for processes on many machines, kept in Apache
 // ZooKeeper: many processes hold it for reading, or one for writing. It is for data that many
-// processes read and one rewrites now and then; Lock alone is a plain mutex.
+// processes read and that is rewritten now and then.
 //
 //	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 //	if err != nil {
@@ -13,27 +13,30 @@
 //		return rewrite(ctx, hold.Token()) // this ctx ends when the lock is lost, too
 //	})
 //
-// What the lock guarantees and what it does not, and which errors it returns, is the same for all
-// recipes: see package [github.com/zklocks/zklocks].
+// Package [github.com/zklocks/zklocks] describes what the lock guarantees, what it does not, and
+// which errors it returns: these are the same for all locks.
 //
 // Callers queue in the order of arrival, readers and writers alike, so neither readers nor writers
-// starve. Readers of one value share a node: until they hear of a writer that has queued they go
-// ahead of it.
+// starve.
 //
 // # Readers of one process
 //
 // Goroutines that read-lock one RWMutex value at the same time share one node. The first reader
 // creates the node. The second sends one or two requests, to check that the node still exists and
-// that no writer has queued behind it. All others send none. When a writer queues, in any process,
-// the sharing ends: later readers queue behind the writer. A server may withhold that news from a
-// client without READ on the directory, so the process looks again after five seconds of joining.
+// that no writer has queued behind it. The others send none.
 //
-// So a goroutine that holds the lock for reading must not wait for another read lock on it: with a
-// writer in between, both would wait forever. Readers that share a node have one token. See also
-// [WithReadLinger].
+// When a writer queues, in any process, the sharing ends: later readers queue behind the writer.
+// Until the writer's announcement arrives, further readers may join the node and so overtake the
+// writer. A server may withhold the announcement from a client without READ on the directory, so
+// the process lists the queue again after five seconds of joining.
+//
+// A goroutine that holds the lock for reading must not wait for another read lock on it: if a
+// writer queues in between, both wait forever. Readers that share a node have the same token.
 //
 // # Other libraries
 //
-// Package reentrant, Curator and kazoo use other names for their nodes, which this package ignores
-// without [WithCuratorNames] or [WithKazooNames].
+// zk.Lock of go-zookeeper, Curator's InterProcessMutex and package reentrant use other names for
+// their nodes, which this package ignores: it does not exclude them, even if only Lock is used.
+// With [WithCuratorNames] it shares its locks with Curator's InterProcessReadWriteLock, with
+// [WithKazooNames] with kazoo's ReadLock and WriteLock.
 package rwlock

@@ -32,15 +32,15 @@ func (c config) wrong() error {
 	return nil
 }
 
-// WithHandoff lets the writers that wait on one RWMutex value hand the lock over among themselves,
-// without any request, up to n times in a row. After that the lock goes to the next node in the
-// queue. So a waiter in another process whose turn it is waits for up to n more holds. The next
-// waiter of the value queues no sooner than that, behind callers of other processes that have come
-// meanwhile. The default is 0: each writer queues separately.
+// WithHandoff lets the writers that wait on one RWMutex value hand the lock over to each other, up
+// to n times in a series, without any request. After a series the lock goes to the next node in the
+// queue, and the next waiter of the value queues behind callers of other processes that have
+// arrived meanwhile. So a waiter in another process may have to wait for n more holds. The default
+// is 0: each writer queues separately.
 //
-// All holders of one such row hold by one node: they share the token and the guard. So these fence
-// the holders from other processes and other rows, but not from each other. A node that another
-// program has deleted is handed on until the event of that arrives; the holder hears of it then.
+// The holders of one series share one node, one token and one guard: these fence them from other
+// processes and from other series, and not from each other. If another program deletes the node,
+// handing over continues until the deletion event arrives; the current holder then loses the lock.
 func WithHandoff(n int) Option {
 	return option(func(cfg *config) { cfg.handoff = n })
 }
@@ -55,8 +55,8 @@ func WithCuratorNames() Option { return named(curator) }
 // processes share one lock; all users of the path must use these names. Readers of the process do
 // not share a node then, see WithCuratorNames.
 //
-// The directory stays when it is empty, as kazoo's does: a kazoo lock creates it once, and fails
-// forever after it is gone.
+// The directory remains when it is empty, as kazoo's does: a kazoo lock creates it once, and fails
+// forever if it is deleted.
 func WithKazooNames() Option { return named(kazoo) }
 
 func named(k kinds) Option {

@@ -87,9 +87,9 @@ func (m *RWMutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 }
 
 // RLock takes the lock for reading. It waits while a writer holds the lock or is queued ahead;
-// otherwise it is like [RWMutex.Lock]. A reader is never overtaken by a writer that came later, nor
-// a writer by a reader that has heard of it. Readers of one value that come before the first
-// listing of the queue is answered count as coming together.
+// otherwise it is like [RWMutex.Lock]. A reader is never overtaken by a later writer, and a reader
+// never overtakes a writer that it has seen. Readers of one value that call before the first
+// listing of the queue is answered count as one arrival.
 //
 // There is no upgrade from reading to writing: two readers that asked for it would wait for each
 // other forever. Release first, then Lock.

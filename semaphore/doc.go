@@ -1,5 +1,5 @@
-// Package semaphore is a number of permits for processes on many machines, kept in Apache
-// ZooKeeper. It is for work that at most N may do at once.
+// Package semaphore provides a semaphore for processes on many machines, kept in Apache ZooKeeper:
+// at most N permits are held at a time.
 //
 //	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 //	if err != nil {
@@ -13,21 +13,20 @@
 //		return job(ctx) // this ctx ends when the permit is lost, too
 //	})
 //
-// What the semaphore guarantees and what it does not, and which errors it returns, is the same for
-// all recipes: see package [github.com/zklocks/zklocks]. It has two more errors, [ErrMismatch] and
-// [ErrTooMany].
+// Package [github.com/zklocks/zklocks] describes what the semaphore guarantees, what it does not,
+// and which errors it returns. It has two more errors, [ErrMismatch] and [ErrTooMany].
 //
 // Callers queue in the order of arrival: a caller that asks for many permits is not overtaken by
 // later callers that ask for few. Several permits are granted together or not at all.
 //
-// # What is different from a lock
+// # Differences from a lock
 //
-// After a [Semaphore.Resize] to fewer permits, holders keep theirs, so more may be held than there
-// are.
+// After a [Semaphore.Resize] to fewer permits, holders keep theirs, so more permits may be held
+// than the new number.
 //
-// Several hold at once, so tokens order the grants and do not fence the holders from each other. If
-// one holder too many for a moment does harm, write to ZooKeeper by Hold.Multi, or call Hold.Verify
-// right before other work. Verify makes the gap small and does not close it.
+// Several callers hold at once, so tokens order the grants and do not fence the holders from each
+// other. If one holder too many for a moment does harm, write to ZooKeeper by Hold.Multi, or call
+// Hold.Verify right before other work. Verify narrows the window and cannot close it.
 //
 // # Other libraries
 //
