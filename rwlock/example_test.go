@@ -109,15 +109,13 @@ func ExampleRWMutex_Lock() {
 
 	short, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer stop()
-	_, err = mu.Lock(short)
-	fmt.Println(err)
+	_, err = mu.Lock(short) // the error says who is ahead in the queue
 	fmt.Println(errors.Is(err, context.DeadlineExceeded))
 
 	if err := hold.Release(ctx); err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// rwlock: lock /examples/lock: context deadline exceeded
 	// true
 }
 

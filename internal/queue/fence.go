@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -156,7 +157,7 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 		case err == nil:
 			return replies[len(nodes):], nil
 		case at >= len(nodes):
-			return replies[len(nodes):], zkclient.DescribeCode(err)
+			return replies[len(nodes):], named(at-len(nodes), guarded[at], zkclient.DescribeCode(err))
 		case at == zkclient.Unanswered && end != nil:
 			// It does not match what ended the hold: that says that nothing was done.
 			return nil, fmt.Errorf("the transaction may have taken place: %w; the hold has ended meanwhile: %v", err, end)
@@ -174,6 +175,13 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 			return nil, alive()
 		}
 	}
+}
+
+// named adds to the error of an operation, one that owned returns, which one it is.
+func named(i int, op any, err error) error {
+	what, _ := strings.CutSuffix(strings.TrimPrefix(fmt.Sprintf("%T", op), "*zk."), "Request")
+	path := reflect.ValueOf(op).Elem().FieldByName("Path").String()
+	return fmt.Errorf("operation %d (%s %s): %w", i, strings.ToLower(what), znode.Shown(path), err)
 }
 
 // owned returns copies of the caller's operations: if ctx ends, the client may send them after the

@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -156,9 +157,9 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 			g.tellRequested()
 		}
 		_, err = grants{g}.multi(ctx, g.Err, []any{&zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}})
-		switch err {
-		case zk.ErrBadVersion:
-		case zk.ErrNoAuth:
+		switch {
+		case errors.Is(err, zk.ErrBadVersion):
+		case errors.Is(err, zk.ErrNoAuth):
 			return Explain(err, "WRITE on "+path)
 		default:
 			return err
