@@ -99,7 +99,8 @@
 // Errors name the operation and the path, and keep their cause: match them with errors.Is.
 //   - [ErrBusy], [ErrLost] and [ErrReleased] are states of the lock. The packages semaphore, leader
 //     and once have errors of their own.
-//   - context.Canceled and context.DeadlineExceeded: ctx was canceled.
+//   - context.Canceled and context.DeadlineExceeded: ctx was canceled. [ErrNoAnswer] as well: no
+//     server answered.
 //   - zk.ErrClosing: the connection was closed.
 //   - zk.ErrNoAuth: the server refused the request; the text names the missing right.
 //   - zk.ErrAuthFailed: the server refused the credentials. Connect returns it at once, and other
@@ -108,6 +109,8 @@
 //   - zk.ErrConnectionClosed: only from the transactions [Hold.Multi] and leader's Proclaim. They
 //     are not repeated when the connection is lost, and may have taken place.
 //
-// All other calls wait until a server answers or ctx is canceled. The error then says which servers
-// were tried, for how long, and why the last attempt failed.
+// All other calls wait until a server answers or ctx is canceled. The error then says what the call
+// waited for. If no server answers, it names the servers and the reason. If the call was queued, it
+// says how many nodes are ahead, and how many of these the same connection holds: a program that
+// waits for its own lock reads it there.
 package zklocks

@@ -1,6 +1,9 @@
 package zklocks
 
-import "github.com/zklocks/zklocks/internal/hold"
+import (
+	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/wire"
+)
 
 // The states of a lock that every recipe tells, to be matched with errors.Is. Recipes have others
 // of their own.
@@ -12,7 +15,12 @@ var (
 	ErrLost error
 	// ErrReleased is returned by the methods of a [Hold] that has been released.
 	ErrReleased error
+	// ErrNoAnswer is returned together with ctx's error if no server answers when ctx is canceled:
+	// there is no connection, the server is silent, or it drops requests because of its load.
+	ErrNoAnswer error
 )
 
 // Set here, or the documentation would show where they come from.
-func init() { ErrBusy, ErrLost, ErrReleased = hold.ErrBusy, hold.ErrLost, hold.ErrReleased }
+func init() {
+	ErrBusy, ErrLost, ErrReleased, ErrNoAnswer = hold.ErrBusy, hold.ErrLost, hold.ErrReleased, wire.ErrNoAnswer
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,52 +127,6 @@ func TestADetachedContextOutlivesTheParentDuringRelease(t *testing.T) {
 				if err := <-released; err != nil {
 					t.Error(err)
 				}
-			})
-		})
-	}
-}
-
-// A call that an outage keeps waiting until its ctx ends says which servers were tried, and for how
-// long, also where it goes on in the background.
-func TestWhatGivesUpInAnOutageNamesTheServers(t *testing.T) {
-	type call = func(ctx context.Context) error
-	must := func(t *testing.T) func(*zklocks.Hold, error) *zklocks.Hold {
-		return func(hold *zklocks.Hold, err error) *zklocks.Hold {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return hold
-		}
-	}
-	for name, begin := range map[string]func(t *testing.T, conn *zklocks.Conn) call{
-		"release": func(t *testing.T, conn *zklocks.Conn) call {
-			return must(t)(semaphore.New(conn, "/a", 1).Acquire(t.Context(), 1)).Release
-		},
-		"release of all": func(t *testing.T, conn *zklocks.Conn) call {
-			return must(t)(zklocks.All(rwlock.New(conn, "/a"), rwlock.New(conn, "/b")).Lock(t.Context())).Release
-		},
-		"downgrade": func(t *testing.T, conn *zklocks.Conn) call {
-			lock := rwlock.New(conn, "/a")
-			hold := must(t)(lock.Lock(t.Context()))
-			return func(ctx context.Context) error { return lock.Downgrade(ctx, hold) }
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := zktest.NewServer(t)
-				conn := s.Host("a").Connect(t, 40*time.Second)
-				call := begin(t, conn)
-				time.Sleep(time.Second) // virtual: nothing is under way any more
-				s.Host("a").Refuse()
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-				defer cancel()
-				err := call(ctx)
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "for 3s; tried: "+s.Addrs()[0]) {
-					t.Error(err)
-				}
-				s.Host("a").Accept()
-				time.Sleep(5 * time.Second) // virtual: what goes on in the background ends
 			})
 		})
 	}

@@ -47,7 +47,7 @@ func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 			return grant, nil
 		case grant != nil:
 			_ = c.release(queue.NoWait, grant)
-			return nil, c.queue.CanceledError(ctx)
+			return nil, zkclient.Ended(ctx)
 		}
 	case <-ctx.Done():
 		c.mu.Lock()
@@ -63,7 +63,7 @@ func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 				c.next()
 			}
 		}
-		return nil, c.queue.CanceledError(ctx)
+		return nil, c.queue.Canceled(ctx, c.request, i+1) // those in front of it, and the one that is not here
 	}
 	grant, err := c.queue.Acquire(ctx, c.request, true)
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 }
 
 func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
-	if zkclient.Ended(ctx) != nil {
-		return nil, c.queue.CanceledError(ctx)
+	if err := zkclient.Ended(ctx); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	busy := c.busy

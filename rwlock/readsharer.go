@@ -28,8 +28,8 @@ type readSharer struct {
 // pendingRead is one acquire on behalf of several readers.
 type pendingRead struct {
 	sharing *queue.NodeSharing
-	giveUp  func() // called by the last waiter; nil if the acquiring reader cannot give up
-	waiting int    // readers that still wait for it; guarded by readSharer.mu
+	async   *queue.Async // nil if the acquiring reader cannot give up
+	waiting int          // readers that still wait for it; guarded by readSharer.mu
 
 	done   chan struct{} // closed when shared or err is set
 	shared *sharedGrant
@@ -60,8 +60,11 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		r.quit(p)
-		return nil, r.queue.CanceledError(ctx)
+		defer r.quit(p)
+		if p.async == nil {
+			return nil, r.queue.Canceled(ctx, r.request(), 0)
+		}
+		return nil, p.async.Canceled(ctx)
 	}
 	switch p.err {
 	case nil:
@@ -136,7 +139,7 @@ func (r *readSharer) wait(ctx context.Context) *pendingRead {
 	p := &pendingRead{sharing: request.Sharing, waiting: 1, done: make(chan struct{})}
 	stays := ctx.Done() == nil
 	if !stays {
-		p.giveUp = r.queue.AcquireAsync(request, func(grant *queue.Grant, err error) { r.deliver(p, grant, err) })
+		p.async = r.queue.AcquireAsync(request, func(grant *queue.Grant, err error) { r.deliver(p, grant, err) })
 	}
 	r.pending = p
 	r.mu.Unlock()
@@ -183,7 +186,7 @@ func (r *readSharer) quit(p *pendingRead) {
 	default:
 	}
 	if p.waiting--; p.waiting == 0 {
-		p.giveUp()
+		p.async.GiveUp()
 		if r.pending == p {
 			r.pending = nil
 		}

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -27,14 +28,17 @@ func acquire(ctx context.Context, parts []Part, wait bool) (grants, error) {
 	for {
 		all, err := enqueue(ctx, parts, wait) // 1 create
 		if all != nil {
+			if a := parts[0].async; a != nil {
+				a.queued.Store(all[0])
+			}
 			var next turn
 			if next, err = all.waitTurn(ctx, wait); next == granted {
 				return all.grants(), nil
 			}
-			err = all.leave(ctx, next, err) // no other way out leaves a node behind
+			err = all.leave(ctx, next, all.canceled(ctx, err)) // no other way out leaves a node behind
 		}
 		if err != nil {
-			return nil, parts[0].Queue.client.Unreached(ctx, err)
+			return nil, parts[0].Queue.client.Unreached(ctx, err, time.Time{})
 		}
 	}
 }
@@ -85,8 +89,12 @@ func (w *waiter) look(ctx context.Context, wait bool) (l looked) {
 		return looked{next: failed, err: err}
 	}
 	l.blockers, l.next, l.err = w.list(ctx) // 2 list
-	switch b := l.blockers; {
-	case b == nil:
+	b := l.blockers
+	if b == nil {
+		return l
+	}
+	w.ahead.Store(int64(b.ahead()))
+	switch {
 	case b.clear(): // 3 compare
 		l.next, l.err = w.confirm() // 5 recheck
 	case !wait:

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
@@ -13,16 +15,28 @@ var NoWait = func() context.Context {
 	return ctx
 }()
 
-// AcquireAsync waits on behalf of callers that may come and leave, and passes the result to deliver.
-// giveUp ends the wait; a grant that comes nevertheless, or an error, is still delivered.
-func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) (giveUp func()) {
-	ctx, giveUp := context.WithCancel(context.Background())
-	go func() { deliver(q.Acquire(zkclient.Uninterruptible(ctx), r, true)) }()
-	return giveUp
+// An Async is an Acquire on behalf of callers that may come and leave.
+type Async struct {
+	GiveUp func() // ends the wait; a grant that comes nevertheless, or an error, is still delivered
+
+	client *zkclient.Client
+	began  time.Time
+	queued atomic.Pointer[waiter] // nil until its nodes are created
 }
 
-// CanceledError is the error of a caller that stops waiting for an AcquireAsync because its ctx has
-// ended.
-func (q *Queue) CanceledError(ctx context.Context) error {
-	return q.client.Unreached(ctx, zkclient.Ended(ctx))
+// AcquireAsync begins an Async, which passes its result to deliver.
+func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
+	ctx, giveUp := context.WithCancel(context.Background())
+	a := &Async{GiveUp: giveUp, client: q.client, began: time.Now()}
+	r.async = a
+	go func() { deliver(q.Acquire(zkclient.Uninterruptible(ctx), r, true)) }()
+	return a
+}
+
+// Canceled is the error of a caller that stops waiting for it because its ctx has ended.
+func (a *Async) Canceled(ctx context.Context) error {
+	if w := a.queued.Load(); w != nil && w.ahead.Load() > 0 {
+		return waiters{w}.canceled(ctx, zkclient.Ended(ctx))
+	}
+	return a.client.Unreached(ctx, zkclient.Ended(ctx), a.began)
 }

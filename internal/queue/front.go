@@ -43,7 +43,7 @@ func (q *Queue) First(ctx context.Context) (Member, error) {
 		switch {
 		case errors.Is(err, zkclient.ErrOver):
 		case err != nil:
-			return Member{}, q.client.Unreached(ctx, err)
+			return Member{}, q.client.Unreached(ctx, err, time.Time{})
 		case q.client.Epoch() == epoch: // otherwise another server may have answered the read
 			return m, nil
 		}
@@ -95,7 +95,7 @@ func (q *Queue) Follow(ctx context.Context, yield func(Front) bool) error {
 	f := follower{queue: q, yield: yield}
 	for !f.stopped {
 		if err := f.follow(ctx); err != nil {
-			return q.client.Unreached(ctx, err)
+			return q.client.Unreached(ctx, err, time.Time{})
 		}
 		f.tell(Front{Member: f.last.Member})
 	}

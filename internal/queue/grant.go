@@ -33,6 +33,7 @@ type Grant struct {
 	queue *Queue
 	sess  int64
 	token int64
+	since time.Time // when it was granted
 	lease *zkclient.Lease
 	state hold.State
 	alive func() error // Err, made once for all the holds
@@ -51,12 +52,13 @@ type Grant struct {
 
 func newGrant(w *waiter) *Grant {
 	g := &Grant{
-		queue: w.queue, sess: w.sess, token: w.token, lease: w.lease,
+		queue: w.queue, sess: w.sess, token: w.token, since: time.Now(), lease: w.lease,
 		marker: w.marker, nodes: w.nodes,
 	}
 	g.state.Begin(g.lease.Alive, g.queue.nameHold)
 	g.alive = g.Err
 	g.state.OnEnd(hold.CleanUp, g.cleanUp)
+	g.queue.client.Held.Store(g, nil)
 	g.lease.OnLoss(func(why error) {
 		if !g.state.Lose(why) {
 			g.state.Tell() // the goroutine that has ended it may not have told the holders yet
@@ -70,6 +72,7 @@ func newGrant(w *waiter) *Grant {
 // other client deletes them, and all waiters behind would wait forever.
 func (g *Grant) cleanUp(end error) {
 	g.lease.End()
+	g.queue.client.Held.Delete(g)
 	if errors.Is(end, hold.ErrLost) {
 		go func() { _ = g.queue.client.RemoveNow(g.sess, zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()}) }()
 	}
@@ -338,7 +341,7 @@ func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 		return err
 	}
 
-	result := make(chan error, 1)
+	began, result := time.Now(), make(chan error, 1)
 	go func() {
 		err := g.queue.client.Replace(g.sess, g.queue.dir, old, old.As(to), g.queue.cfg.Data, g.queue.cfg.ACL)
 		if err == nil {
@@ -367,7 +370,7 @@ func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
 	case err := <-result:
 		return Explain(err, "WRITE on "+g.queue.path(old)+", CREATE and DELETE on "+g.queue.dir)
 	case <-ctx.Done():
-		return g.queue.client.GoesOn(ctx, "the downgrade goes on")
+		return g.queue.client.GoesOn(ctx, began, "the downgrade goes on")
 	}
 }
 

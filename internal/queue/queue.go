@@ -228,6 +228,8 @@ type Request struct {
 	Checked string
 	// Sharing is told what readers of the process need that want to share the node; nil: none do.
 	Sharing *NodeSharing
+
+	async *Async // the caller, if it is one
 }
 
 // Limit is how many nodes may be ahead of a waiter, and what that rests on.

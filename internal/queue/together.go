@@ -148,6 +148,7 @@ func (all waiters) waitTurn(ctx context.Context, wait bool) (turn, error) {
 				}
 				return next, err
 			}
+			w.ahead.Store(0)
 		}
 		if behind = all.old(); len(behind) > 0 {
 			continue

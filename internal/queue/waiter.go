@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -41,6 +42,7 @@ type waiter struct {
 	patience time.Duration     // how long it waits for an event before it checks its turn without one
 	listed   time.Time         // when it sent the last listing, or the create
 	line     int               // how many nodes the last listing has shown
+	ahead    atomic.Int64      // how many of them have to go before it is its turn
 }
 
 // enqueue is step 1: it creates the nodes of all parts, exactly once, in one session. It is to be

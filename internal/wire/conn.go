@@ -15,6 +15,9 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
+// ErrNoAnswer is matched by the error of a call that no server has answered when its ctx ended.
+var ErrNoAnswer = errors.New("no answer from ZooKeeper")
+
 // A Conn is a connection to an ensemble, as Connect makes it: the zk client, and what this package
 // adds. The client dials by the Conn and reports its session events to it.
 type Conn struct {
@@ -34,6 +37,10 @@ type Conn struct {
 	work            sync.WaitGroup // calls of Connect itself, and of closed
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
+
+	// Dropped says that the server has answered the last request, other than a ping, by dropping it,
+	// because of its load.
+	Dropped atomic.Bool
 
 	closing        atomic.Bool
 	closed         chan struct{} // closed when Close has returned
@@ -131,7 +138,7 @@ func (c *Conn) secure(ctx context.Context, conn net.Conn, server string) (net.Co
 	secured := tls.Client(conn, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("TLS handshake: %w", bare(err)) // a server without TLS just closes the connection
+		return nil, fmt.Errorf("TLS handshake: %w", err) // a server without TLS just closes the connection
 	}
 	return secured, nil
 }
@@ -282,21 +289,16 @@ func (c *Conn) note(err error) {
 	}
 }
 
-// at adds the address to the error of an attempt. Who reports the error names the servers, so the
-// address of the only server is not repeated.
+// at adds the address to the error of an attempt, unless it is that of the only server: whoever
+// reports the error names the servers.
 func (c *Conn) at(address string, err error) error {
-	if err = bare(err); slices.Equal(c.Servers, []string{address}) {
+	if e, ok := err.(*net.OpError); ok {
+		err = e.Err // without the addresses
+	}
+	if slices.Equal(c.Servers, []string{address}) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", address, err)
-}
-
-// bare removes the addresses that package net adds to an error.
-func bare(err error) error {
-	if e, ok := err.(*net.OpError); ok && (e.Op == "dial" || e.Op == "read" || e.Op == "write") {
-		return e.Err
-	}
-	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -91,10 +91,10 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	if err := c.start(ctx); err != nil {
 		c.shutdown()
 		if ctx.Err() != nil {
+			err = fmt.Errorf("after %v: %w: %w", time.Since(start).Round(time.Millisecond), err, ErrNoAnswer)
 			if last := c.LastFailure(); last != nil && !errors.Is(err, last) {
 				err = fmt.Errorf("%w; last attempt: %w", err, last)
 			}
-			err = fmt.Errorf("after %v: %w", time.Since(start).Round(time.Millisecond), err)
 		}
 		return nil, fmt.Errorf("zklocks: connect to %s: %w", strings.Join(addresses, ", "), err)
 	}

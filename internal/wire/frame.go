@@ -32,6 +32,7 @@ const (
 	opGetACL        = 6
 	opGetChildren   = 8
 	opGetChildren2  = 12
+	opPing          = 11
 	opMulti         = 14
 	opReconfig      = 16
 	opRemoveWatches = 18

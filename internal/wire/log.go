@@ -10,49 +10,39 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// quietFor is how long a message that was logged is only counted.
-const quietFor = 5 * time.Second
-
-// A quietLogger receives all messages of the zk client, which logs the same few messages several
-// times a second while it can reach no server.
+// A quietLogger receives all messages of the zk client, and logs each at most once in quietFor: the
+// client repeats a few of them several times a second while it can reach no server.
 type quietLogger struct {
-	to zk.Logger
-
+	to   zk.Logger
 	mu   sync.Mutex
-	last map[string]said // by text
+	last map[string]said // by message; guarded by mu
 }
 
-// said is when a message was logged, and how often it was dropped since then.
 type said struct {
 	at      time.Time
-	dropped int
+	dropped int // how often it was repeated since then
 }
 
-// Printf drops what was logged a moment ago, and what says nothing.
+const quietFor = 5 * time.Second
+
 func (l *quietLogger) Printf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if strings.HasPrefix(text, "re-submitting `0` credentials") {
-		return
-	}
-	if len(args) == 2 { // "failed to connect to %s: %v", and the error names the server, too
+	if len(args) == 2 { // "failed to connect to %s: %v": the error names the server, too
 		text = strings.Replace(text, fmt.Sprintf("%v: %[1]v: ", args[0]), fmt.Sprintf("%v: ", args[0]), 1)
 	}
 	l.mu.Lock()
-	now := time.Now()
-	before, again := l.last[text]
-	again = again && now.Sub(before.at) < quietFor
-	if again {
-		l.last[text] = said{before.at, before.dropped + 1}
-	} else {
-		maps.DeleteFunc(l.last, func(_ string, s said) bool { return now.Sub(s.at) > 10*quietFor })
-		l.last[text] = said{at: now}
+	s, now := l.last[text], time.Now()
+	if now.Sub(s.at) < quietFor || strings.HasPrefix(text, "re-submitting `0` credentials") {
+		s.dropped++
+		l.last[text] = s
+		l.mu.Unlock()
+		return
 	}
+	maps.DeleteFunc(l.last, func(_ string, s said) bool { return now.Sub(s.at) > 10*quietFor })
+	l.last[text] = said{at: now}
 	l.mu.Unlock()
-	switch {
-	case again:
-	case before.dropped > 0:
-		l.to.Printf("%s (%d more in %v)", text, before.dropped, now.Sub(before.at).Round(time.Second))
-	default:
-		l.to.Printf("%s", text)
+	if s.dropped > 0 {
+		text += fmt.Sprintf(" (%d more in %v)", s.dropped, now.Sub(s.at).Round(time.Second))
 	}
+	l.to.Printf("%s", text)
 }

@@ -78,15 +78,11 @@ func newPacketConn(c *Conn, conn net.Conn, address string, limit time.Duration) 
 func (w *packetConn) Write(p []byte) (int, error) {
 	w.sending.Lock()
 	defer w.sending.Unlock()
-	first := w.asked.IsZero()
 	send := w.note(p)
 	w.client.tellClosed() // before the server is asked to end the session
 	n, err := w.Conn.Write(send)
 	if err == nil {
 		return n, nil
-	}
-	if first {
-		err = w.client.at(w.address, w.handshakeError(err))
 	}
 	if w.fail(err) < running {
 		return n, err
@@ -193,8 +189,6 @@ func (w *packetConn) readHandshake() error {
 	switch {
 	case string(head) == "HTTP":
 		return errors.New("the server speaks HTTP: this is not ZooKeeper's client port")
-	case head[0] == 0x15 && head[1] == 3: // an alert
-		return errors.New("the server speaks TLS: use WithTLS")
 	case n < minHandshake || n > maxHandshake:
 		return fmt.Errorf("%w: handshake of %d bytes", errFrame, n)
 	}
@@ -238,8 +232,8 @@ func (w *packetConn) handshakeError(err error) error {
 		w.client.hosts.hung()
 		return fmt.Errorf("accepted the connection, but did not answer the handshake within %v", w.limit)
 	}
-	return fmt.Errorf("closed the connection during the handshake "+
-		"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?): %w", bare(err))
+	return errors.New("closed the connection during the handshake " +
+		"(not part of a quorum? TLS expected? maxClientCnxns reached? data older than the client has seen?)")
 }
 
 // takeZxid records the zxid of the reply to a request, and hides it from the client.
@@ -287,6 +281,9 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	}
 
 	if ok {
+		if op != opPing {
+			w.client.Dropped.Store(code == codeThrottled)
+		}
 		if op == opClose && !failed {
 			w.client.closeConfirmed.Store(true)
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
 // answer is the result of a call of the zk client.
@@ -48,16 +50,17 @@ func callCtx[T any](ctx context.Context, call func() (T, error)) (a answer[T], l
 // Finish makes a call to its end whatever ctx says; ctx bounds the wait for the result. If ctx ends
 // first, its error comes with what goes on in the background.
 func (c *Client) Finish(ctx context.Context, goingOn string, call func() error) error {
+	began := time.Now()
 	a, late := callCtx(ctx, func() (struct{}, error) { return struct{}{}, call() })
 	if late != nil {
-		return c.GoesOn(ctx, goingOn)
+		return c.GoesOn(ctx, began, goingOn)
 	}
 	return a.err
 }
 
 // GoesOn is the error of a call whose ctx has ended and that goes on.
-func (c *Client) GoesOn(ctx context.Context, goingOn string) error {
-	return fmt.Errorf("%w (%s in the background)", c.Unreached(ctx, Ended(ctx)), goingOn)
+func (c *Client) GoesOn(ctx context.Context, began time.Time, goingOn string) error {
+	return fmt.Errorf("%w (%s in the background)", c.Unreached(ctx, Ended(ctx), began), goingOn)
 }
 
 // outcome is what an error of the zk client says about the request.
@@ -74,7 +77,7 @@ func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
 		return done
-	case errors.Is(err, errNoConnection): // it may say that other requests were refused
+	case errors.Is(err, wire.ErrNoAnswer): // it may say that other requests were refused
 		return unknown
 	case errors.Is(err, zk.ErrNoServer), errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrSessionMoved):
 		return unsent
@@ -179,7 +182,7 @@ func (r *retry) wait(ctx context.Context) error {
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
 		if _, isCode := codeOf(cause); isCode && ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", err, DescribeCode(cause)) // a server answers: the error of ctx alone does not say what is wrong
+			return fmt.Errorf("%w: %w: %w", err, wire.ErrNoAnswer, DescribeCode(cause))
 		}
 		return err
 	}
@@ -219,7 +222,7 @@ func (c *Client) connected(ctx context.Context) error {
 			began = time.Now()
 		}
 		if err := retry.wait(ctx); err != nil {
-			return c.unreached(ctx, err, began)
+			return c.Unreached(ctx, err, began)
 		}
 	}
 }
@@ -234,15 +237,16 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 			return none, err
 		}
 		retry.sends()
+		sent := time.Now()
 		a, late := callCtx(ctx, call)
 		if late != nil {
-			return none, c.Unreached(ctx, Ended(ctx))
+			return none, c.Unreached(ctx, Ended(ctx), sent)
 		}
 		if o := outcomeOf(a.err); o == done || o == refused {
 			return a.value, a.err
 		}
 		if err := retry.again(ctx, op, a.err); err != nil {
-			return none, c.Unreached(ctx, err)
+			return none, c.Unreached(ctx, err, sent)
 		}
 	}
 }
@@ -288,9 +292,10 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		if err != nil {
 			return nil, NotDone, err
 		}
+		sent := time.Now()
 		a, late := callCtx(ctx, func() (results, error) { return c.multi(ops...) })
 		if late != nil {
-			return nil, Unanswered, c.Unreached(ctx, Ended(ctx))
+			return nil, Unanswered, c.Unreached(ctx, Ended(ctx), sent)
 		}
 		replies, failed := a.value.replies, a.value.failed
 		switch o := outcomeOf(a.err); {

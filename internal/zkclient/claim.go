@@ -82,7 +82,7 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 		if late != nil {
 			zxid()
 			go try.cleanUp(late)
-			return nil, Step{}, Ended(ctx)
+			return nil, Step{}, c.Unreached(ctx, Ended(ctx), sent)
 		}
 		header := zxid()
 		c.noteQuorumReply(session, sent, a.err, try.multi())

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,7 @@ type connection struct {
 	watches watches
 	monitor monitor
 	reads   chan struct{} // a slot for each read of Readable
+	Held    sync.Map      // the grants of package queue that have not ended
 
 	// plainOnly is set when a server has answered that it does not know container nodes (before
 	// 3.5.1).

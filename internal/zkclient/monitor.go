@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,8 @@ type monitor struct {
 	timer    *time.Timer
 	nextBeat time.Time
 	giveUp   func() // ends the wait for a connection of the heartbeat under way; nil: none is
+
+	beating atomic.Pointer[time.Time] // when the heartbeat under way began; nil: none is
 }
 
 // Keep begins a lease.
@@ -158,6 +161,7 @@ func (m *monitor) Tick() {
 	if m.giveUp == nil && !now.Before(m.nextBeat) {
 		ctx, giveUp := context.WithCancel(context.Background())
 		m.giveUp = giveUp
+		m.beating.Store(&now)
 		go m.beat(ctx)
 	}
 	m.schedule(now)
@@ -185,6 +189,7 @@ func (m *monitor) beat(ctx context.Context) {
 	m.mu.Lock()
 	m.giveUp()
 	m.giveUp = nil
+	m.beating.Store(nil)
 	m.nextBeat = time.Now().Add(c.conn.HeartbeatAfter())
 	m.mu.Unlock()
 	// Not schedule alone: the answer may be of the next session, whose deadline is later than that

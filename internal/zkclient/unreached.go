@@ -8,39 +8,49 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// errNoConnection is in the error of a call whose ctx ended while there was no connection.
-var errNoConnection = errors.New("no connection to ZooKeeper")
+// patience is how long a server that works may take to answer.
+const patience = 50 * time.Millisecond
 
-// Unreached returns the error of a call whose ctx has ended. If there is no connection, or the
-// servers refuse the credentials, it adds which servers the client tried, for how long, and why the
-// last attempt failed. The error matches zk.ErrAuthFailed if that is why.
-func (c *Client) Unreached(ctx context.Context, err error) error {
-	if c.conn.State() == zk.StateHasSession && !errors.Is(c.conn.LastFailure(), zk.ErrAuthFailed) {
+// Unreached returns the error of a call whose ctx has ended. If no server answers, the error matches
+// wire.ErrNoAnswer and says why: there is no connection, the servers refuse the credentials
+// (zk.ErrAuthFailed), the server drops requests because of its load, or it is silent. since is when
+// the call began to wait for a connection or for an answer; zero: it waits for neither.
+func (c *Client) Unreached(ctx context.Context, err error, since time.Time) error {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
 		return err
 	}
-	return c.unreached(ctx, err, time.Time{})
-}
-
-// unreached is Unreached for a call that has waited for a connection since began.
-func (c *Client) unreached(ctx context.Context, err error, began time.Time) error {
-	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, errNoConnection) {
+	last, down, beating := c.conn.LastFailure(), c.conn.Down(), c.monitor.beating.Load()
+	refused := errors.Is(last, zk.ErrAuthFailed)
+	lost := refused || c.conn.State() != zk.StateHasSession
+	switch {
+	case lost && !down.IsZero():
+		since = down
+	case since.IsZero() && beating != nil:
+		since = *beating
+	}
+	long := ""
+	if !since.IsZero() {
+		long = fmt.Sprintf(" for %v", time.Since(since).Round(time.Millisecond))
+	}
+	var why error
+	switch {
+	case lost:
+		why = fmt.Errorf("no connection%s; tried: %s", long, strings.Join(c.conn.Servers, ", "))
+		if refused {
+			why = fmt.Errorf("%w; last attempt: %w", why, last)
+		} else if last != nil { // as text: the error must not match the end of another ctx
+			why = fmt.Errorf("%w; last attempt: %v", why, last)
+		}
+	case c.conn.Dropped.Load():
+		why = DescribeCode(errors.New("unknown error: -127"))
+	case !since.IsZero() && time.Since(since) >= patience:
+		why = fmt.Errorf("%s has been silent%s", c.conn.Server(), long)
+	default:
 		return err
 	}
-	if down := c.conn.Down(); !down.IsZero() {
-		began = down
-	}
-	without := ""
-	if d := time.Since(began); !began.IsZero() && d > 0 {
-		without = fmt.Sprintf(" for %v", d.Round(time.Millisecond))
-	}
-	text := fmt.Sprintf("%s; tried: %s", without, strings.Join(c.conn.Servers, ", "))
-	switch last := c.conn.LastFailure(); {
-	case errors.Is(last, zk.ErrAuthFailed):
-		return fmt.Errorf("%w (%w%s; last attempt: %w)", err, errNoConnection, text, last)
-	case last != nil: // as text: the error must not match the end of another ctx
-		text += "; last attempt: " + last.Error()
-	}
-	return fmt.Errorf("%w (%w%s)", err, errNoConnection, text)
+	return fmt.Errorf("%w: %w: %w", err, wire.ErrNoAnswer, why)
 }

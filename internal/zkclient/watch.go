@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 )
@@ -193,7 +194,7 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 		if err := Ended(ctx); err != nil {
 			return nil, err
 		}
-		epoch := c.Epoch()
+		epoch, sent := c.Epoch(), time.Now()
 		all, news := c.watches.of(keys, epoch)
 		switch {
 		case len(news) == 0:
@@ -207,7 +208,7 @@ func (c *Client) watch(ctx context.Context, keys ...watchKey) ([]*Watch, error) 
 			select {
 			case <-w.ready:
 			case <-ctx.Done():
-				return nil, Ended(ctx)
+				return nil, c.Unreached(ctx, Ended(ctx), sent)
 			}
 			switch {
 			case w.err == zk.ErrNoNode:

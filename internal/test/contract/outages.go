@@ -116,7 +116,7 @@ func neverConnected(s *scene) {
 		_, err := call(ctx)
 		cancel()
 		s.Is(err, context.DeadlineExceeded)
-		_, text, _ := strings.Cut(err.Error(), "no connection to ZooKeeper")
+		_, text, _ := strings.Cut(err.Error(), "no answer from ZooKeeper: no connection")
 		text, tried, _ := strings.Cut(text, "; tried: ")
 		without, _ := time.ParseDuration(strings.TrimPrefix(text, " for "))
 		tried, last, _ := strings.Cut(tried, "; last attempt: ")
@@ -138,7 +138,7 @@ func neverConnected(s *scene) {
 	test.Eventually(s, soon, "the connection is lost", func() bool { return c.conn.State() != zk.StateHasSession })
 	s.Pass(10 * time.Millisecond) // an outage of no time at all has no length to tell
 	cancel()
-	if err := a.Failed(); !strings.Contains(err.Error(), "context canceled (no connection to ZooKeeper for ") {
+	if err := a.Failed(); !strings.Contains(err.Error(), "context canceled: no answer from ZooKeeper: no connection for ") {
 		s.Errorf("a waiter that gives up: %v", err)
 	}
 	s.Must(c.proxy.Accept())

@@ -352,9 +352,9 @@ var ofTheHold = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "the error of ctx alone does not say that no server is reached",
 		in:   "Client.GoesOn",
-		old:  `c.Unreached(ctx, Ended(ctx))`,
+		old:  `c.Unreached(ctx, Ended(ctx), began)`,
 		new:  `Ended(ctx)`,
-		test: inRoot("TestWhatGivesUpInAnOutageNamesTheServers"),
+		test: inRoot("TestWhatACallSaysThatNoServerAnswers"),
 
 		unexplored: "no world reads the text of an error",
 	},

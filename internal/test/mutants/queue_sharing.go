@@ -244,7 +244,7 @@ var ofTheShared = []mutant{
 		name: "wait-without-readers-not-canceled",
 		pkg:  "rwlock",
 		why:  "a node stays in the queue for readers that have all gone",
-		old:  "\t\tp.giveUp()\n",
+		old:  "\t\tp.async.GiveUp()\n",
 		new:  "",
 		test: inRwlock("TestReadersThatAllGiveUpLeaveTheQueue"),
 

@@ -406,8 +406,8 @@ var ofTheConnection = []mutant{
 		pkg:  "internal/zkclient",
 		why:  "a program waits for a lock that it can never get, and does not learn why",
 		in:   "Client.Unreached",
-		old:  " && !errors.Is(c.conn.LastFailure(), zk.ErrAuthFailed)",
-		new:  "",
+		old:  "lost := refused || c.conn",
+		new:  "lost := c.conn",
 		test: inSession("TestTheErrorTellsThatCredentialsAreRefused"),
 
 		unexplored: "it changes an error",
