@@ -19,7 +19,6 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 .small { font-size: 11px; fill: #57606a }
 .grid { stroke: #d0d7de; stroke-width: 1 }
 .one { stroke: #57606a; stroke-width: 1.5 }
-.goal { stroke: #1f2328; stroke-width: 2 }
 .line { fill: none; stroke-width: 2 }
 .c0 { fill: #0969da; stroke: #0969da } .c1 { fill: #bc4c00; stroke: #bc4c00 }
 .c2 { fill: #1a7f37; stroke: #1a7f37 } .c3 { fill: #8250df; stroke: #8250df }
@@ -28,7 +27,6 @@ text { fill: #e6edf3 }
 .small { fill: #9198a1 }
 .grid { stroke: #3d444d }
 .one { stroke: #9198a1 }
-.goal { stroke: #e6edf3 }
 .c0 { fill: #58a6ff; stroke: #58a6ff } .c1 { fill: #f0883e; stroke: #f0883e }
 .c2 { fill: #56d364; stroke: #56d364 } .c3 { fill: #bc8cff; stroke: #bc8cff }
 }
@@ -73,8 +71,8 @@ func ratios(results []result) string {
 	d := &drawing{width: 920}
 	lowest, highest := 0.5, 10.0
 	type strip struct {
-		peer        string
-		ratio, goal float64
+		peer  string
+		ratio float64
 	}
 	var names []string
 	strips := map[string][]strip{}
@@ -84,16 +82,11 @@ func ratios(results []result) string {
 			continue
 		}
 		s := strip{peer: r.peer, ratio: own.against(r)}
-		for _, t := range r.workload.targets {
-			if t.peer == r.peer {
-				s.goal = t.factor
-			}
-		}
 		if strips[r.workload.name] == nil {
 			names = append(names, r.workload.name)
 		}
 		strips[r.workload.name] = append(strips[r.workload.name], s)
-		lowest, highest = min(lowest, s.ratio), max(highest, s.ratio, s.goal)
+		lowest, highest = min(lowest, s.ratio), max(highest, s.ratio)
 	}
 	highest = math.Pow(10, math.Ceil(math.Log10(highest)))
 	at := func(ratio float64) float64 {
@@ -105,8 +98,6 @@ func ratios(results []result) string {
 	}
 	d.legend(left, 24, []string{zkLock, curator, kazoo})
 	d.text(10, 24, "start", "", "times as fast as")
-	d.line(d.width-right-90, 14, d.width-right-90, 28, "goal")
-	d.text(d.width-right-84, 25, "start", "", "target")
 	for v := 1.0; v <= highest; v *= 10 {
 		class := "grid"
 		if v == 1 {
@@ -121,10 +112,7 @@ func ratios(results []result) string {
 		for _, s := range strips[name] {
 			from, to := min(at(1), at(s.ratio)), max(at(1), at(s.ratio))
 			d.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"/>`, from, y, max(to-from, 1), bar-3, colours[s.peer])
-			if s.goal > 0 {
-				d.line(at(s.goal), y-1, at(s.goal), y+bar-2, "goal")
-			}
-			d.text(max(to, at(s.goal+1e-9))+6, y+bar-4, "start", "small", times(s.ratio))
+			d.text(to+6, y+bar-4, "start", "small", times(s.ratio))
 			y += bar
 		}
 		y += gap
