@@ -93,14 +93,12 @@ func unprefixed(err error) string { return strings.TrimPrefix(err.Error(), "zklo
 
 // checkPath refuses an invalid path before it connects to a server.
 func checkPath(args []string) (path string, rest []string, err error) {
-	switch {
-	case len(args) == 0:
+	if len(args) == 0 {
 		return "", nil, usage("the path of the lock is missing")
-	case args[0] != "" && !strings.HasPrefix(args[0], "/"):
-		return "", nil, usage("invalid lock path %q: it must begin with a slash", args[0])
 	}
 	if err := znode.ValidatePath(args[0]); err != nil {
-		return "", nil, usage("invalid lock %w", err)
+		why := strings.TrimPrefix(strings.TrimPrefix(err.Error(), "path "), fmt.Sprintf("%q ", args[0]))
+		return "", nil, usage("invalid lock path %.100q: it %s", args[0], why)
 	}
 	return args[0], args[1:], nil
 }

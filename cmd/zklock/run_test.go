@@ -87,9 +87,10 @@ func TestWrongUsage(t *testing.T) {
 		args []string
 	}{
 		{"path of the lock is missing", []string{"run"}},
-		{`invalid lock path "jobs": it must begin with a slash`, []string{"run", "jobs", "--", "true"}},
-		{`invalid lock path "/jobs/" ends with a slash`, []string{"run", "/jobs/", "--", "true"}},
-		{"invalid lock path is the root", []string{"run", "/", "--", "true"}},
+		{`invalid lock path "jobs": it is relative: it must start with a slash`, []string{"run", "jobs", "--", "true"}},
+		{`invalid lock path "/jobs/": it ends with a slash`, []string{"run", "/jobs/", "--", "true"}},
+		{`invalid lock path "": it is empty`, []string{"ls", ""}},
+		{`invalid lock path "/": it is the root: a lock needs a directory of its own`, []string{"run", "/", "--", "true"}},
 		{"path of the lock is missing", []string{"run", "--", "true"}},
 		{"path of the lock is missing", []string{"run", "-try", "--", "true", "/jobs"}},
 		{"has an empty part", []string{"run", "/jobs//nightly", "--", "true"}},
