@@ -3,6 +3,7 @@ package zklocks
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -205,4 +206,22 @@ func (h *Hold) Verify(ctx context.Context) error {
 		return g.Verify(ctx)
 	}
 	return errNoGrant
+}
+
+// String returns what the hold is for, its path and its token, as in "write /jobs/nightly, token
+// 7". It does not report whether the lock is still held.
+func (h *Hold) String() string {
+	if g := h.grant(); g != nil {
+		return g.Info().String()
+	}
+	return "no lock"
+}
+
+// LogValue has package log/slog log the hold as a group: path, kind, node and token, and the number
+// of permits of a semaphore.
+func (h *Hold) LogValue() slog.Value {
+	if g := h.grant(); g != nil {
+		return g.Info().LogValue()
+	}
+	return slog.StringValue("no lock")
 }

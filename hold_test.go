@@ -51,7 +51,7 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 		value   any
 		methods []string
 	}{
-		{&zklocks.Hold{}, []string{"Context", "Err", "Guard", "Held", "Lost", "Multi", "Release", "ReleaseRequested", "Token", "ValidUntil", "Verify"}},
+		{&zklocks.Hold{}, []string{"Context", "Err", "Guard", "Held", "LogValue", "Lost", "Multi", "Release", "ReleaseRequested", "String", "Token", "ValidUntil", "Verify"}},
 		{&zklocks.Conn{}, []string{"Client", "Close", "Path", "RequestRelease", "SessionTimeout"}},
 	} {
 		typ := reflect.TypeOf(tc.value)

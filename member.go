@@ -1,6 +1,7 @@
 package zklocks
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/zklocks/zklocks/observe"
@@ -22,3 +23,13 @@ type Member struct {
 	Host             string       // of the process that created the node, if the data has it; else empty
 	Pid              int          // and its number; else 0
 }
+
+// LogValue has package log/slog log the member as a group, without its data.
+func (m Member) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("path", m.Path), slog.String("kind", string(m.Kind)), slog.Int("permits", m.Permits),
+		slog.Bool("holding", m.Holding), slog.Time("since", m.Since), slog.Int64("token", m.Token),
+		slog.String("host", m.Host), slog.Int("pid", m.Pid))
+}
+
+// String has what LogValue has, for people.
+func (m Member) String() string { return m.LogValue().String() }

@@ -2,6 +2,7 @@ package leader_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -384,6 +385,15 @@ func TestStatusOfACampaignByHand(t *testing.T) {
 		} {
 			if state.String() != text {
 				s.Errorf("%v, want %s", state, text)
+			}
+			shown, err := json.Marshal(leader.Status{State: state})
+			s.Must(err)
+			if !strings.HasPrefix(string(shown), `{"State":"`+text+`",`) {
+				s.Errorf("JSON shows %s", shown)
+			}
+			var read leader.Status
+			if err := json.Unmarshal(shown, &read); (err == nil) != (text != "unknown") || err == nil && read.State != state {
+				s.Errorf("%s is read as %v, %v", shown, read.State, err)
 			}
 		}
 	})

@@ -1,6 +1,8 @@
 package leader
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/queue"
@@ -24,6 +26,19 @@ func (s State) String() string {
 		return "unknown"
 	}
 	return states[s]
+}
+
+// MarshalText has package encoding/json write the name of the state.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText has written.
+func (s *State) UnmarshalText(text []byte) error {
+	i := slices.Index(states[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("leader: %q is not a state", text)
+	}
+	*s = State(i)
+	return nil
 }
 
 // Status is the State of an [Election], and when that state began.

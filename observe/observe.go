@@ -40,7 +40,11 @@
 // node stays in the queue, until the session ends.
 package observe
 
-import "time"
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
 
 // Kind is what a lock was taken for.
 type Kind string
@@ -60,6 +64,33 @@ type LockInfo struct {
 	Permits int    // how many permits of a semaphore; else 1
 	Node    string // the name of the node, of several the first; empty before there is one
 	Token   int64  // the fencing token; 0 if it is unknown
+}
+
+// String is like "write /examples/index, token 7". Permits and a token are left out if there are
+// none.
+func (l LockInfo) String() string {
+	text := fmt.Sprintf("%s %s", l.Kind, l.Path)
+	if l.Kind == KindPermits {
+		text = fmt.Sprintf("%d %s", l.Permits, text)
+	}
+	if l.Token != 0 {
+		text += fmt.Sprintf(", token %d", l.Token)
+	}
+	return text
+}
+
+// LogValue has package log/slog log it as a group. So do the events, with what they add.
+func (l LockInfo) LogValue() slog.Value { return l.group() }
+
+func (l LockInfo) group(more ...slog.Attr) slog.Value {
+	attrs := []slog.Attr{slog.String("path", l.Path), slog.String("kind", string(l.Kind))}
+	if l.Kind == KindPermits {
+		attrs = append(attrs, slog.Int("permits", l.Permits))
+	}
+	if l.Node != "" {
+		attrs = append(attrs, slog.String("node", l.Node), slog.Int64("token", l.Token))
+	}
+	return slog.GroupValue(append(attrs, more...)...)
 }
 
 // Observer has a function for each event. Any of them may be nil. See the package comment for which
@@ -88,12 +119,20 @@ type Queued struct {
 	Ahead int // how many nodes must be deleted before its turn comes
 }
 
+func (e Queued) LogValue() slog.Value { return e.group(slog.Int("ahead", e.Ahead)) }
+func (e Queued) String() string       { return e.LogValue().String() }
+
 // Granted reports that a call has led to a hold.
 type Granted struct {
 	LockInfo
 	Waited time.Duration // since Called
 	Joined bool          // its node has, or had, another hold: a shared read, a re-entry, a handoff
 }
+
+func (e Granted) LogValue() slog.Value {
+	return e.group(slog.Duration("waited", e.Waited), slog.Bool("joined", e.Joined))
+}
+func (e Granted) String() string { return e.LogValue().String() }
 
 // Failed reports that a call has failed, and holds nothing.
 type Failed struct {
@@ -102,11 +141,19 @@ type Failed struct {
 	Cause    error         // what the call returns; zklocks.ErrBusy if a call that does not wait found the lock taken
 }
 
+func (e Failed) LogValue() slog.Value {
+	return e.group(slog.Duration("waited", e.Waited), slog.Any("cause", e.Cause))
+}
+func (e Failed) String() string { return e.LogValue().String() }
+
 // Released reports that a hold was released.
 type Released struct {
 	LockInfo
 	Held time.Duration // from the grant to the answer to Release, or to the end of its ctx
 }
+
+func (e Released) LogValue() slog.Value { return e.group(slog.Duration("held", e.Held)) }
+func (e Released) String() string       { return e.LogValue().String() }
 
 // Lost reports that a hold was lost. Cause matches zklocks.ErrLost and says why: the session has
 // expired, the node was deleted, no server has answered until the deadline, or the connection was
@@ -118,6 +165,11 @@ type Lost struct {
 	Held  time.Duration // from the grant to the detection
 	Cause error
 }
+
+func (e Lost) LogValue() slog.Value {
+	return e.group(slog.Duration("held", e.Held), slog.Any("cause", e.Cause))
+}
+func (e Lost) String() string { return e.LogValue().String() }
 
 // Retried reports that a request got no answer, because its connection was lost or because the
 // server was overloaded, and is sent again.

@@ -112,7 +112,7 @@ func (c *Call) Granted(g *Grant) {
 		return
 	}
 	c.held = time.Now()
-	c.lock.Node, c.lock.Token = g.current()[0].Name, g.token
+	c.lock = g.Info()
 	g.call.Store(c)
 	event := observe.Granted{LockInfo: c.lock, Waited: c.held.Sub(c.began), Joined: g.observed.Swap(true)}
 	c.queue.each(func(o observe.Observer) { tell(o.Granted, event) })

@@ -13,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // Why a grant is lost, as far as this package sees it.
@@ -104,6 +105,14 @@ func (all grants) remove() error {
 		return fmt.Errorf("%w: %w", hold.ErrLost, err)
 	}
 	return Explain(err, "DELETE on "+dirs(removals))
+}
+
+// Info describes the grant as observers are notified of it.
+func (g *Grant) Info() observe.LockInfo {
+	nodes := g.current()
+	lock := g.queue.info(Request{Kind: nodes[0].Kind, Nodes: len(nodes)})
+	lock.Node, lock.Token = nodes[0].Name, g.token
+	return lock
 }
 
 // current returns what is held now, also while a downgrade is under way.

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // A Joint is a hold on several grants that were made together. Each grant tells the observers of
@@ -141,6 +142,13 @@ func (j *Joint) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, erro
 // Verify asks the quorum whether the nodes exist.
 func (j *Joint) Verify(ctx context.Context) error {
 	return nameAll("verify", j.parts, j.grants.verify(ctx, j.Err))
+}
+
+// Info has the paths of all the locks, and the kind of the first.
+func (j *Joint) Info() observe.LockInfo {
+	lock := j.grants[0].Info()
+	lock.Path = pathsOf(j.parts)
+	return lock
 }
 
 // In returns the grant in a queue; nil if the hold has none there.

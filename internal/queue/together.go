@@ -58,11 +58,15 @@ func nameAll(op string, parts []Part, err error) error {
 	if err == nil {
 		return nil
 	}
+	return fmt.Errorf("zklocks: %s %s: %w", op, pathsOf(parts), err)
+}
+
+func pathsOf(parts []Part) string {
 	var paths []string
 	for _, p := range parts {
 		paths = append(paths, znode.Shown(p.Queue.cfg.Path))
 	}
-	return fmt.Errorf("zklocks: %s %s: %w", op, strings.Join(paths, " and "), err)
+	return strings.Join(paths, " and ")
 }
 
 // Together grants the requests of several parts together, or none of them. wait is false for a call

@@ -17,6 +17,7 @@ import (
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // A Grant is what a recipe stores in a zklocks.Hold. Its methods are those of the Hold, which
@@ -32,6 +33,7 @@ type Grant interface {
 	Guard() []*zk.CheckVersionRequest
 	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
 	Verify(ctx context.Context) error
+	Info() observe.LockInfo
 }
 
 // Hold is embedded by zklocks.Hold.

@@ -48,7 +48,7 @@ var house = map[string][]string{
 	"leader":              recipe,
 	"reentrant":           append([]string{"internal/goid"}, recipe...),
 	"once":                append([]string{"rwlock"}, recipe...),
-	"internal/slot":       {"internal/wire", "internal/queue", "internal/hold", "internal/znode", zk},
+	"internal/slot":       {"internal/wire", "internal/queue", "internal/hold", "internal/znode", "observe", zk},
 	"internal/queue":      {"internal/wire", "internal/zkclient", "internal/hold", "internal/znode", "observe", zk, multierror},
 	"internal/zkclient":   {"internal/wire", "internal/hold", "internal/znode", zk, multierror},
 	"internal/wire":       {zk, multierror},
@@ -116,6 +116,7 @@ func check(pkgs map[string]pkg) []string {
 			case path == "examples/demo" && imp == "internal/memzk": // the server that the other examples run on
 			case within(path, "examples") && within(imp, "internal") && !within(imp, "internal/test"):
 				complain(imp, "an example that users cannot copy")
+			case path == "observe" && imp == "log/slog": // its values, and no logger
 			case slices.Contains(pure, path) && doesIO(imp):
 				complain(imp, "this package is pure")
 			}
