@@ -153,7 +153,7 @@ var (
 	scheme    = regexp.MustCompile(`^[a-z]+:`)
 	heading   = regexp.MustCompile(`(?m)^#+ +(.+)$`)
 	markup    = regexp.MustCompile("`|\\*|\\[|\\]\\([^)]*\\)")
-	documents = []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md"}
+	documents = []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*.md", "examples/*/*.md", "metrics/*.md"}
 )
 
 // slug is the anchor that forges make of a heading.
