@@ -177,40 +177,104 @@ func anchors(text string) map[string]bool {
 	return found
 }
 
-func TestRelativeLinksLeadSomewhere(t *testing.T) {
-	seen := 0
+// eachDocument calls f with each document.
+func eachDocument(t *testing.T, f func(file, text string)) {
+	t.Helper()
 	for _, pattern := range documents {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			text := fenced.ReplaceAllStringFunc(read(t, file), func(code string) string {
-				return strings.Repeat("x", len(code))
-			})
-			for _, m := range link.FindAllStringSubmatch(text, -1) {
-				if scheme.MatchString(m[1]) {
-					continue
-				}
-				seen++
-				path, fragment, _ := strings.Cut(m[1], "#")
-				target := file
-				if path != "" {
-					target = filepath.Join(filepath.Dir(file), filepath.FromSlash(path))
-				}
-				if _, err := os.Stat(target); err != nil {
-					t.Errorf("%s links to %s: %v", file, m[1], err)
-					continue
-				}
-				if fragment != "" && !anchors(read(t, target))[fragment] {
-					t.Errorf("%s links to %s, but %s has no such heading", file, m[1], target)
-				}
-			}
+			f(file, read(t, file))
 		}
 	}
+}
+
+func TestRelativeLinksLeadSomewhere(t *testing.T) {
+	seen := 0
+	eachDocument(t, func(file, text string) {
+		text = fenced.ReplaceAllStringFunc(text, func(code string) string {
+			return strings.Repeat("x", len(code))
+		})
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if scheme.MatchString(m[1]) {
+				continue
+			}
+			seen++
+			path, fragment, _ := strings.Cut(m[1], "#")
+			target := file
+			if path != "" {
+				target = filepath.Join(filepath.Dir(file), filepath.FromSlash(path))
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", file, m[1], err)
+				continue
+			}
+			if fragment != "" && !anchors(read(t, target))[fragment] {
+				t.Errorf("%s links to %s, but %s has no such heading", file, m[1], target)
+			}
+		}
+	})
 	if seen == 0 {
 		t.Error("no link was found: nothing was checked")
 	}
+}
+
+var source = regexp.MustCompile("`((?:internal|cmd|scripts|rwlock|examples)/[\\w/.-]+\\.[a-z]+)`")
+
+// The files that the documents name exist.
+func TestTheFilesInTheDocumentsExist(t *testing.T) {
+	seen := 0
+	eachDocument(t, func(file, text string) {
+		for _, m := range source.FindAllStringSubmatch(text, -1) {
+			seen++
+			if _, err := os.Stat(m[1]); err != nil {
+				t.Errorf("%s names %v", file, err)
+			}
+		}
+	})
+	if seen == 0 {
+		t.Error("no file was found: nothing was checked")
+	}
+}
+
+var command = regexp.MustCompile("`([^`\n]*go test [^`\n]*)`(?: in `([^`\n]*)`)?")
+
+// The commands that the documents show run tests of packages that exist.
+func TestTheCommandsInTheDocumentsRunTests(t *testing.T) {
+	commands := 0
+	eachDocument(t, func(file, text string) {
+		for _, m := range command.FindAllStringSubmatch(text, -1) {
+			_, arguments, _ := strings.Cut(m[1], "go test ")
+			var run string
+			if _, rest, found := strings.Cut(arguments, "-run "); found {
+				if rest, quoted := strings.CutPrefix(rest, "'"); quoted {
+					run, _, _ = strings.Cut(rest, "'")
+				} else {
+					run, _, _ = strings.Cut(rest, " ")
+				}
+				run, _, _ = strings.Cut(run, "/")
+			}
+			for _, pkg := range strings.Fields(arguments) {
+				if !strings.HasPrefix(pkg, ".") || strings.HasSuffix(pkg, "...") {
+					continue
+				}
+				commands++
+				matches := false
+				for name := range names(t, testFunc, filepath.Join(m[2], pkg, "*_test.go")) {
+					matches = matches || regexp.MustCompile(run).MatchString(name)
+				}
+				if !matches {
+					t.Errorf("%s: `%s` runs no test in %s", file, m[1], filepath.Join(m[2], pkg))
+				}
+			}
+		}
+	})
+	if commands == 0 {
+		t.Error("no command was found: nothing was checked")
+	}
+	t.Logf("%d packages in commands", commands)
 }
 
 var (
