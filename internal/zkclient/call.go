@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -90,26 +91,31 @@ func outcomeOf(err error) outcome {
 	// The zk client has no names for some of the server's codes. All of them are answers (quota
 	// exceeded, unimplemented) except those with which a server says that it does not know what
 	// became of the request, or that it has not started it.
-	if code, ok := codeOf(err); ok {
-		switch code {
-		case "-1", "-2", "-3", "-4", "-7":
-			return unknown
-		case "-12":
-			// There is no such session: the request arrived after the session ended and before its
-			// connection was closed. It proves nothing else.
-			return unsent
-		case "-127":
-			// The server is overloaded and has dropped the request. It has not forwarded it.
-			return unsent
-		}
-		return refused
+	switch codeOf(err) {
+	case 0, -1, -2, -3, -4, -7:
+		return unknown
+	case -12:
+		// There is no such session: the request arrived after the session ended and before its
+		// connection was closed. It proves nothing else.
+		return unsent
+	case codeThrottled: // the server has not forwarded the request
+		return unsent
 	}
-	return unknown
+	return refused
 }
 
-// codeOf returns the server's code in an error for which the zk client has no name.
-func codeOf(err error) (code string, ok bool) {
-	return strings.CutPrefix(err.Error(), "unknown error: ")
+// codeThrottled says that the server has dropped the request because of its load.
+const codeThrottled = -127
+
+// codeOf returns the server's code in an error for which the zk client has no name; 0: the error is
+// another.
+func codeOf(err error) int {
+	if err == nil {
+		return 0
+	}
+	text, _ := strings.CutPrefix(err.Error(), "unknown error: ")
+	code, _ := strconv.Atoi(text)
+	return code
 }
 
 // proves reports whether an answer comes from the leader, with a quorum. A single server gives all
@@ -123,27 +129,27 @@ func proves(err error, multi bool) bool {
 }
 
 // Overloaded reports whether the server has dropped the request because of its load.
-func Overloaded(err error) bool { return err != nil && err.Error() == "unknown error: -127" }
+func Overloaded(err error) bool { return codeOf(err) == codeThrottled }
+
+// meanings are what codes say to the caller.
+var meanings = map[int]string{
+	-119:          "the server only reads",
+	-120:          "the server keeps this session to itself, without ephemeral nodes: localSessionsEnabled without localSessionsUpgradingEnabled",
+	-125:          "a quota of the path is used up",
+	codeThrottled: "the server is overloaded and has dropped the request",
+}
 
 // DescribeCode adds a description to an error for which the zk client has only a number, or words
 // that do not say what the caller did.
 func DescribeCode(err error) error {
-	if err == nil {
-		return nil
+	meaning := meanings[codeOf(err)]
+	if err == zk.ErrShortBuffer {
+		meaning = "the request is larger than the client can send"
 	}
-	switch err.Error() {
-	case "unknown error: -119":
-		return fmt.Errorf("the server only reads (%w)", err)
-	case "unknown error: -120":
-		return fmt.Errorf("the server keeps this session to itself, without ephemeral nodes: localSessionsEnabled without localSessionsUpgradingEnabled (%w)", err)
-	case "unknown error: -125":
-		return fmt.Errorf("a quota of the path is used up (%w)", err)
-	case "unknown error: -127":
-		return fmt.Errorf("the server is overloaded and has dropped the request (%w)", err)
-	case zk.ErrShortBuffer.Error():
-		return fmt.Errorf("the request is larger than the client can send (%w)", err)
+	if meaning == "" {
+		return err
 	}
-	return err
+	return fmt.Errorf("%s (%w)", meaning, err)
 }
 
 // retry paces a request that is repeated until a server answers it.
@@ -181,7 +187,7 @@ func (r *retry) wait(ctx context.Context) error {
 // so it is sends that reports the retry.
 func (r *retry) again(ctx context.Context, op string, cause error) error {
 	if err := r.wait(ctx); err != nil {
-		if _, isCode := codeOf(cause); isCode && ctx.Err() != nil {
+		if codeOf(cause) != 0 && ctx.Err() != nil {
 			return fmt.Errorf("%w: %w: %w", err, wire.ErrNoAnswer, DescribeCode(cause))
 		}
 		return err
@@ -200,6 +206,18 @@ func (r *retry) sends() (told bool) {
 	r.untold()
 	r.untold = nil
 	return true
+}
+
+// ready returns when the request can be sent: the connection is up, in the given session.
+func (r *retry) ready(ctx context.Context, session int64) error {
+	if err := r.client.connected(ctx); err != nil {
+		return err
+	}
+	if session != AnySession && !r.client.In(session) {
+		return ErrOver
+	}
+	r.sends()
+	return nil
 }
 
 // connected waits until the connection has a session, unless ctx has ended. Requests made while it
@@ -231,12 +249,10 @@ func (c *Client) connected(ctx context.Context) error {
 // is only for calls that are safe to repeat.
 func await[T any](ctx context.Context, c *Client, op string, call func() (T, error)) (T, error) {
 	var none T
-	retry := c.retry()
-	for {
-		if err := c.connected(ctx); err != nil {
+	for retry := c.retry(); ; {
+		if err := retry.ready(ctx, AnySession); err != nil {
 			return none, err
 		}
-		retry.sends()
 		sent := time.Now()
 		a, late := callCtx(ctx, call)
 		if late != nil {

@@ -111,7 +111,7 @@ func TestACreateCarriedIntoAnotherSessionIsNotOurs(t *testing.T) {
 			t.Parallel()
 			venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 				l := newLine(t, v, 20*time.Second)
-				try := &claimTry{client: l.client, claims: []Claim{l.want(2)}, id: "00000000-0000-4000-8000-000000000000"}
+				try := newClaimTry(l.client, []Claim{l.want(2)})
 				l.Refuse()
 				test.Eventually(t, 10*time.Second, "the connection is down", func() bool { return l.conn.State() != zk.StateHasSession })
 				// Claim waits for a connection; a create that it sends at the moment the connection

@@ -65,17 +65,11 @@ var errLocal = errors.New("the server takes the session for expired where it is 
 // It returns ctx's error at once unless ctx is Uninterruptible; a background goroutine then deletes
 // the nodes that an unanswered create has created.
 func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (made []Claimed, refusedAt Step, err error) {
-	retry := c.retry()
-	for {
-		if err := c.connected(ctx); err != nil {
+	for retry := c.retry(); ; {
+		if err := retry.ready(ctx, session); err != nil {
 			return nil, Step{}, err
 		}
-		if !c.In(session) {
-			return nil, Step{}, ErrOver
-		}
-		retry.sends()
-		// Each try has its own id: whatever becomes of an earlier one is found by that alone.
-		try := &claimTry{client: c, claims: claims, id: znode.NewID()}
+		try := newClaimTry(c, claims)
 		zxid := try.expect()
 		sent := time.Now()
 		a, late := callCtx(ctx, try.send)
@@ -97,7 +91,10 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			}
 			return try.ours(session, made)
 		case refused:
-			return nil, try.step(a.value.failed), a.err
+			if a.value.failed == NotDone { // the server has refused all
+				return nil, Step{}, a.err
+			}
+			return nil, try.steps[a.value.failed], a.err
 		case unsent:
 			if errors.Is(a.err, zk.ErrSessionExpired) && c.Barrier(ctx, session) == nil {
 				return nil, Step{}, errLocal
@@ -126,12 +123,41 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 	}
 }
 
-// A claimTry is one transaction that creates the nodes of all claims, under an id of its own.
+// A claimTry is one transaction that creates the nodes of all claims. Each try has its own id:
+// whatever becomes of an earlier try is found by that alone.
 type claimTry struct {
 	client *Client
 	claims []Claim
 	id     string
+	ops    []any
+	steps  []Step // what each of ops is
 }
+
+func newClaimTry(c *Client, claims []Claim) *claimTry {
+	t := &claimTry{client: c, claims: claims, id: znode.NewID()}
+	for i, claim := range claims {
+		add := func(does Act, op any) { t.ops, t.steps = append(t.ops, op), append(t.steps, Step{i, does}) }
+		if claim.Check != nil {
+			add(Checks, claim.Check)
+		}
+		for range claim.Nodes {
+			add(Creates, &zk.CreateRequest{
+				Path:  claim.path(t.id),
+				Data:  claim.Data,
+				Acl:   claim.ACL,
+				Flags: zk.FlagEphemeral | zk.FlagSequence,
+			})
+		}
+		if claim.Touch {
+			add(Touches, &zk.SetDataRequest{Path: claim.Dir, Version: -1})
+		}
+	}
+	return t
+}
+
+// multi reports whether it takes a transaction of several operations.
+func (t *claimTry) multi() bool { return len(t.ops) > 1 }
+
 
 // ours returns made if it was created in the given session. A request that is queued in one session
 // may be sent in the next without an error.
@@ -150,64 +176,10 @@ func (t *claimTry) removeOrphans(made []Claimed) {
 	}
 }
 
-func (t *claimTry) ops() []any {
-	var ops []any
-	for _, claim := range t.claims {
-		ops = slices.Grow(ops, claim.count())
-		if claim.Check != nil {
-			ops = append(ops, claim.Check)
-		}
-		for range claim.Nodes {
-			ops = append(ops, &zk.CreateRequest{
-				Path:  claim.path(t.id),
-				Data:  claim.Data,
-				Acl:   claim.ACL,
-				Flags: zk.FlagEphemeral | zk.FlagSequence,
-			})
-		}
-		if claim.Touch {
-			ops = append(ops, &zk.SetDataRequest{Path: claim.Dir, Version: -1})
-		}
-	}
-	return ops
-}
-
-// count returns how many operations the claim has in the transaction.
-func (claim Claim) count() int {
-	n := claim.Nodes
-	if claim.Check != nil {
-		n++
-	}
-	if claim.Touch {
-		n++
-	}
-	return n
-}
-
-// step returns what the operation with this index is, as ops orders them.
-func (t *claimTry) step(op int) Step {
-	for i, claim := range t.claims {
-		switch {
-		case op >= claim.count():
-			op -= claim.count()
-		case op == 0 && claim.Check != nil:
-			return Step{i, Checks}
-		case op == claim.count()-1 && claim.Touch:
-			return Step{i, Touches}
-		default:
-			return Step{i, Creates}
-		}
-	}
-	return Step{}
-}
-
-// multi reports whether it takes a transaction of several operations.
-func (t *claimTry) multi() bool { return len(t.claims) > 1 || t.claims[0].count() > 1 }
-
 // send sends the try. A single create is cheaper for a server than a Multi with one create.
 func (t *claimTry) send() (results, error) {
 	if t.multi() {
-		return t.client.multi(t.ops()...)
+		return t.client.multi(t.ops...)
 	}
 	claim := t.claims[0]
 	path, err := t.client.conn.Create(claim.path(t.id), claim.Data, zk.FlagEphemeral|zk.FlagSequence, claim.ACL)
@@ -283,17 +255,14 @@ func aclSize(acl []zk.ACL) (size int) {
 
 func (t *claimTry) read(replies []zk.MultiResponse) []Claimed {
 	made := make([]Claimed, len(t.claims))
-	for i, claim := range t.claims {
-		n := min(claim.count(), len(replies))
-		for _, r := range replies[:n] {
-			if r.String != "" {
-				made[i].Nodes = append(made[i].Nodes, claim.node(r.String[strings.LastIndexByte(r.String, '/')+1:]))
-			}
-			if r.Stat != nil {
-				made[i].Dir = r.Stat
-			}
+	for i, r := range replies[:min(len(replies), len(t.steps))] {
+		of := t.steps[i].Claim
+		if r.String != "" {
+			made[of].Nodes = append(made[of].Nodes, t.claims[of].node(r.String[strings.LastIndexByte(r.String, '/')+1:]))
 		}
-		replies = replies[n:]
+		if r.Stat != nil {
+			made[of].Dir = r.Stat
+		}
 	}
 	return made
 }

@@ -128,13 +128,9 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		&zk.DeleteRequest{Path: dir + "/" + old.Name, Version: -1},
 	}
 	for retry := c.retry(); ; {
-		if err := c.connected(context.Background()); err != nil {
+		if err := retry.ready(context.Background(), session); err != nil {
 			return err
 		}
-		if !c.In(session) {
-			return ErrOver
-		}
-		retry.sends()
 		sent := time.Now()
 		_, err := c.multi(ops...)
 		c.noteQuorumReply(session, sent, err, true)

@@ -124,13 +124,9 @@ func (c *Client) delete(session int64, paths []string, before ...any) (perhaps b
 		ops = append(ops, &zk.DeleteRequest{Path: path, Version: -1})
 	}
 	for retry := c.retry(); ; {
-		if err := c.connected(context.Background()); err != nil {
+		if err := retry.ready(context.Background(), session); err != nil {
 			return false, err
 		}
-		if session != AnySession && !c.In(session) {
-			return false, ErrOver
-		}
-		retry.sends()
 		var err error
 		if len(ops) == 1 {
 			err = c.conn.Delete(paths[0], -1)

@@ -12,7 +12,7 @@ import (
 // sequence number, or as one that has none.
 func FuzzMadeNodes(f *testing.F) {
 	claim := Claim{Dir: "/jobs/nightly", Kind: znode.Lock, Nodes: 1}
-	try := claimTry{claims: []Claim{claim}}
+	try := newClaimTry(nil, []Claim{claim})
 	for _, path := range []string{
 		claim.Dir + "/" + znode.Prefix(znode.NewID(), znode.Lock) + "0000000007", claim.Dir, claim.Dir + "/", "/", "x", "/jobs",
 		claim.Dir + "/lock--2147483648", claim.Dir + "/../a",

@@ -45,9 +45,9 @@ func TestTheSizeOfAClaimIsNoLessThanItIs(t *testing.T) {
 			if claim.Kind == "" {
 				claim.Kind = znode.Write
 			}
-			try := &claimTry{claims: []Claim{claim}, id: znode.NewID()}
+			try := newClaimTry(nil, []Claim{claim})
 			sum := 0
-			for _, op := range try.ops() {
+			for _, op := range try.ops {
 				sum += bytes(op)
 			}
 			if size := claim.Size(); size < sum {

@@ -343,13 +343,9 @@ func (c *Client) setAll(all []*Watch) {
 // other waiters may need them, and the next waiter uses them.
 func (c *Client) setting(session int64, request func() error) (epoch uint64, err error) {
 	for retry := c.retry(); ; {
-		if err := c.connected(context.Background()); err != nil {
+		if err := retry.ready(context.Background(), session); err != nil {
 			return 0, err
 		}
-		if !c.In(session) {
-			return 0, ErrOver
-		}
-		retry.sends()
 		epoch := c.Epoch()
 		err := request()
 		if c.Epoch() != epoch {

@@ -71,7 +71,7 @@ var ofSeveral = []mutant{
 		name: "refusal-blamed-on-the-first-lock",
 		pkg:  "internal/zkclient",
 		why:  "the error names a lock at which no right is missing",
-		old:  "return nil, try.step(a.value.failed), a.err",
+		old:  "return nil, try.steps[a.value.failed], a.err",
 		new:  "return nil, Step{}, a.err",
 		test: inRoot("TestBadInputOfAll"),
 
