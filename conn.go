@@ -119,7 +119,7 @@ func (c *Conn) need() *Conn {
 //
 // Locks take the path without it. [Member].Path is already the path on the server. Path does not
 // check path: a call with an invalid path fails.
-func (c *Conn) Path(path string) string { return slot.NodePath(c.need(), path) }
+func (c *Conn) Path(path string) string { return slot.Path(c.need(), path) }
 
 // SessionTimeout returns the session timeout that the server granted, which may differ from the
 // timeout that Connect asked for. If several servers granted different timeouts in the session, it

@@ -76,20 +76,10 @@ func PutConn(c Connector, conn *wire.Conn, chroot Chroot, defaults ...Common) {
 // Wire returns the connection in a Conn, nil for the zero Conn.
 func Wire(c Connector) *wire.Conn { return c.connSlot().wire }
 
-// Path returns the path of the lock on the server for the path that a program has given. An invalid
-// path is returned unchanged.
+// Path returns the path that a node of the program has on the server: any absolute path is put
+// below the chroot, and the root is the chroot itself. A relative path stays invalid: behind the
+// chroot it would name another node.
 func Path(c Connector, path string) string {
-	chroot := string(c.connSlot().chroot)
-	if znode.ValidatePath(path) != nil {
-		return path
-	}
-	return chroot + path
-}
-
-// NodePath is Path for a node of the program: any absolute path is put below the chroot, and the
-// root is the chroot itself. A relative path stays invalid: behind the chroot it would name another
-// node.
-func NodePath(c Connector, path string) string {
 	chroot := string(c.connSlot().chroot)
 	switch {
 	case chroot == "" || !strings.HasPrefix(path, "/"):
@@ -107,11 +97,14 @@ func Config[C any, P interface {
 	Connector
 }](conn P, recipe, path string) queue.Config {
 	cfg := queue.Default()
-	cfg.Recipe, cfg.Path = recipe, path
+	cfg.Recipe, cfg.Path, cfg.Dir = recipe, path, path
 	if conn == nil {
 		return cfg
 	}
-	cfg.Conn, cfg.Dir = Wire(conn), Path(conn, path)
+	cfg.Conn = Wire(conn)
+	if znode.ValidatePath(path) == nil { // behind a chroot an invalid path might be valid
+		cfg.Dir = string(conn.connSlot().chroot) + path
+	}
 	for _, option := range conn.connSlot().defaults {
 		option(&cfg)
 	}

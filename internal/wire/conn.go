@@ -174,12 +174,6 @@ func (c *Conn) connected(session int64, granted time.Duration, asked time.Time) 
 	c.hosts.granted(c.Timeout()) // the shortest in this session
 }
 
-// expired is called by a packetConn that holds its mu, before the client knows.
-func (c *Conn) expired() {
-	c.zxid.Store(0)
-	c.expire()
-}
-
 // failed is called by a packetConn that has ended, before the client knows.
 func (c *Conn) failed(w *packetConn, hadSession bool, err error) {
 	if !hadSession {
@@ -284,9 +278,12 @@ func (c *Conn) refused(address string) {
 
 // note records why an attempt failed, for the errors of calls that end meanwhile.
 func (c *Conn) note(err error) {
-	if c.quit.Err() == nil && !errors.Is(err, net.ErrClosed) {
-		c.fail(err)
+	if c.quit.Err() != nil || errors.Is(err, net.ErrClosed) {
+		return
 	}
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	c.failure = err
 }
 
 // at adds the address to the error of an attempt, unless it is that of the only server: whoever

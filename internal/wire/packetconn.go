@@ -211,7 +211,8 @@ func (w *packetConn) readHandshake() error {
 	w.client.hosts.answered(max(w.dialed, time.Since(w.asked)))
 	if session == 0 {
 		w.phase = broken
-		w.client.expired()
+		w.client.zxid.Store(0)
+		w.client.expire()
 		return nil
 	}
 	w.phase = running

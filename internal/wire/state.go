@@ -130,14 +130,8 @@ func (s *state) Down() time.Time {
 	return s.down
 }
 
-// fail records why there is no connection, or none that is of use.
-func (s *state) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failure = err
-}
-
-// LastFailure returns the last of those errors, and nil if a server has answered a request since.
+// LastFailure returns why the last attempt to connect failed, or why the connection is of no use;
+// nil if a server has answered a request since.
 func (s *state) LastFailure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

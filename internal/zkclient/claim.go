@@ -158,7 +158,6 @@ func newClaimTry(c *Client, claims []Claim) *claimTry {
 // multi reports whether it takes a transaction of several operations.
 func (t *claimTry) multi() bool { return len(t.ops) > 1 }
 
-
 // ours returns made if it was created in the given session. A request that is queued in one session
 // may be sent in the next without an error.
 func (t *claimTry) ours(session int64, made []Claimed) ([]Claimed, Step, error) {

@@ -88,7 +88,7 @@ var ofTheConnection = []mutant{
 		name:       "zxid-outlives-its-session",
 		pkg:        "internal/wire",
 		why:        "a new session of servers that were set up again is refused by them",
-		old:        `c.zxid.Store(0)`,
+		old:        `w.client.zxid.Store(0)`,
 		new:        ``,
 		test:       inWire("TestANewSessionHasSeenNothing"),
 		unexplored: "no ensemble of a world is set up again",
