@@ -169,7 +169,7 @@ func (c *Conn) Close() error {
 	if c == nil {
 		return errNilConn
 	}
-	if conn := slot.Wire(c); conn != nil {
+	if conn := slot.Wire(&c.connSlot); conn != nil {
 		return conn.Close()
 	}
 	return nil

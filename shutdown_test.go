@@ -168,7 +168,7 @@ func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
 	}
 }
 
-// The error of work and that of the release are reported together.
+// The errors of work and of the release are reported together.
 func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		ctx, cancel := context.WithCancel(d.Context())

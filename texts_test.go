@@ -20,7 +20,8 @@ import (
 
 type acquire = func(context.Context) (*zklocks.Hold, error)
 
-// texts is the place of a test of error texts: a connection here, whose calls time out, and another.
+// texts is the place of a test of error texts: a connection here, whose calls time out, and one
+// there.
 type texts struct {
 	*testing.T
 	host        *zktest.Host
@@ -68,7 +69,7 @@ func TestWhatAWaitThatTimesOutSays(t *testing.T) {
 		}, "rwlock: lock /l: " + timedOut + ": 1 ahead in the queue; this connection holds none"},
 		"this connection holds": {func(t *texts) acquire {
 			t.takes(writer(t.here))
-			time.Sleep(32 * time.Second)
+			time.Sleep(32 * time.Second) // virtual
 			return writer(t.here)
 		}, "rwlock: lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 40s"},
 		"this value holds": {func(t *texts) acquire {
@@ -83,7 +84,7 @@ func TestWhatAWaitThatTimesOutSays(t *testing.T) {
 		"a writer that has downgraded": {func(t *texts) acquire {
 			m := rwlock.New(t.here, "/l")
 			h := t.takes(m.Lock)
-			time.Sleep(32 * time.Second)
+			time.Sleep(32 * time.Second) // virtual
 			if err := m.Downgrade(t.Context(), h); err != nil {
 				t.Fatal(err)
 			}

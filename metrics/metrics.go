@@ -3,8 +3,8 @@
 //	conn, err := zklocks.Connect(ctx, servers, timeout,
 //		zklocks.WithObserver(metrics.Observer(prometheus.DefaultRegisterer)))
 //
-// Every lock on the connection is then counted. README.md lists the metrics; beside it are rules for
-// alerts (alerts.yml) and a dashboard for Grafana (dashboard.json).
+// Every lock on the connection is then counted. README.md lists the metrics. alerts.yml has rules
+// for alerts, dashboard.json is a dashboard for Grafana.
 package metrics
 
 import (

@@ -25,8 +25,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// values returns what Prometheus would read, as "name{label=value,...}"; of a histogram how often it
-// was observed.
+// values returns what Prometheus would read, as "name{label=value,...}"; of a histogram how often
+// it was observed.
 func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()

@@ -17,8 +17,8 @@
 // Every call that acquires a lock begins with [Called] and ends with either [Granted] or [Failed].
 // So Called minus these two is how many calls wait, for another holder or for a server.
 //
-// Every hold begins with [Granted] and ends with either [Released] or [Lost]. So Granted minus these
-// two is how many holds there are.
+// Every hold begins with [Granted] and ends with either [Released] or [Lost]. So Granted minus
+// these two is how many holds there are.
 //
 // A lock of zklocks.All has these events for its part of the call and of the hold. A downgrade ends
 // the hold for writing, and begins one for reading at once: Released, Called, Granted.
@@ -27,10 +27,10 @@
 //
 // # Rules for the functions
 //
-// Many goroutines call them at the same time. Called, Granted, Failed and Released are called by the
-// goroutine that called the method of the lock, before the method returns. Lost, Retried, Queued and
-// the events of a downgrade may be called by other goroutines. The events of one call and its hold
-// come one after the other, except Queued and Retried.
+// Many goroutines call them at the same time. Called, Granted, Failed and Released are called by
+// the goroutine that called the method of the lock, before the method returns. Lost, Retried,
+// Queued and the events of a downgrade may be called by other goroutines. The events of one call
+// and its hold come one after the other, except Queued and Retried.
 //
 // The functions must not block: the lock waits for them, and while Granted runs other callers wait
 // for the lock. They must not call the methods of a hold or of a lock.
@@ -158,8 +158,8 @@ func (e Released) String() string       { return e.LogValue().String() }
 // Lost reports that a hold was lost. Cause matches zklocks.ErrLost and says why: the session has
 // expired, the node was deleted, no server has answered until the deadline, or the connection was
 // closed. The event comes when the lock detects the loss. If another client deletes the node, the
-// lock detects that at once after a call of Held, Err, Lost or Context of the hold, and otherwise in
-// Verify, Multi or Release.
+// lock detects that at once after a call of Held, Err, Lost or Context of the hold, and otherwise
+// in Verify, Multi or Release.
 type Lost struct {
 	LockInfo
 	Held  time.Duration // from the grant to the detection

@@ -24,7 +24,7 @@ func TestRequestsOfOneKeepAliveConnection(t *testing.T) {
 		opts []reentrant.Option
 		jobs int
 	}{
-		"the goroutine owns, too": {nil, 3}, // of which the package comment warns
+		"the goroutine owns, too": {nil, 3}, // the package comment warns of it
 		"only the context owns":   {[]reentrant.Option{reentrant.WithContextOwner()}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {

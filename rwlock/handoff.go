@@ -63,7 +63,7 @@ func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 				c.next()
 			}
 		}
-		return nil, c.queue.Canceled(ctx, c.request, i+1) // those in front of it, and the one that is not here
+		return nil, c.queue.Canceled(ctx, c.request, i+1) // the writers in front of it, and the writer that queues or holds
 	}
 	grant, err := c.queue.Acquire(ctx, c.request, true)
 	if err != nil {

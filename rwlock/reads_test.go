@@ -603,16 +603,3 @@ func panics(t testing.TB, call func()) {
 	}()
 	call()
 }
-
-// endingContext ends when ended says so. Its Done channel does not tell.
-type endingContext struct {
-	context.Context
-	ended func() bool
-}
-
-func (c endingContext) Err() error {
-	if c.ended() {
-		return context.Canceled
-	}
-	return nil
-}

@@ -22,7 +22,7 @@ type permitCount struct {
 	acl    []zk.ACL
 
 	mu     sync.Mutex
-	wanted int            // what the stored number must be, until it was once; or the last one that was read
+	wanted int            // what the stored number must be, until it was once; then the number read last
 	agreed bool           // any stored number is accepted
 	known  *countSnapshot // the last reading
 }
@@ -184,8 +184,8 @@ func (c *permitCount) write(ctx context.Context, permits int) error {
 	c.agreed = true
 	c.mu.Unlock()
 	for {
-		// A server that is behind may show a number that was replaced, or that of a node which has
-		// been deleted since; so may one in the next session.
+		// A server that is behind may show a number that was replaced, or the number of a node that
+		// has been deleted since; so may a server in the next session.
 		sess, err := c.client.CatchUp(ctx)
 		if err != nil {
 			return err

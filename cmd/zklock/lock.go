@@ -25,7 +25,7 @@ type lock struct {
 	queued atomic.Bool // a server has said that the lock is taken
 }
 
-// options are those of its nodes.
+// options returns the options of the lock.
 func (l *lock) options() []zklocks.Option {
 	queued := observe.Observer{Queued: func(observe.Queued) { l.queued.Store(true) }}
 	return []zklocks.Option{zklocks.WithData(l.data), zklocks.WithObserver(queued)}

@@ -54,7 +54,7 @@ func TestTheCommandKnowsItsLock(t *testing.T) {
 	}
 }
 
-// A command under a lock may take another one: it is told of that one.
+// A command under a lock may take another one: it learns the path of the second.
 func TestANestedCommandKnowsItsOwnLock(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)
@@ -132,7 +132,7 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-// holder runs a command that holds a lock until it is told to end.
+// holder runs a command that holds a lock until it must end.
 func holder(t *testing.T, args ...string) *realzk.Child {
 	t.Helper()
 	args = append(append([]string{"run"}, args...), "--", "sh", "-c", "echo pid $$; read line")
@@ -193,7 +193,8 @@ func TestPermits(t *testing.T) {
 	free(t, path+"/queue")
 }
 
-// A mistaken -permits beside a lock is refused, and leaves nothing that stops those who say none.
+// A mistaken -permits on the path of a held lock is refused, and leaves nothing that stops commands
+// without it.
 // The number of permits is changed and removed, and both messages about another number say how.
 func TestResize(t *testing.T) {
 	t.Parallel()
@@ -247,7 +248,7 @@ func TestResizeToNoneTwice(t *testing.T) {
 	}
 }
 
-// Flags may stand behind the path; those of the command are its own.
+// Flags may stand behind the path; the flags of the command are its own.
 func TestFlagsMayFollowThePath(t *testing.T) {
 	t.Parallel()
 	path := test.Path(t)

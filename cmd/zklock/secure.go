@@ -94,7 +94,7 @@ func (s *security) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, usage("-cert %s with the key of %s: %w", s.cert, key, err)
 	}
-	// Not Certificates, of which the client shows none whose authority the server does not name.
+	// Not Certificates: the client shows none of them whose authority the server does not name.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	return config, nil
 }

@@ -284,13 +284,6 @@ func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
 	}
 }
 
-func heap() int64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
 // A context may be of a type that has no equality.
 func TestBoundOfAContextThatCannotBeCompared(t *testing.T) {
 	type listed struct {

@@ -32,8 +32,8 @@ func (all waiters) canceled(ctx context.Context, err error) error {
 	return err
 }
 
-// held says how many of the nodes ahead this connection holds, and for how long: a caller that waits
-// for itself reads it there.
+// held says how many of the nodes ahead this connection holds, and for how long: so a caller that
+// waits for itself sees it.
 func (w *waiter) held() string {
 	q, held, since := w.queue, 0, time.Now()
 	q.client.Held.Range(func(grant, _ any) bool {

@@ -177,7 +177,7 @@ func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]z
 	}
 }
 
-// named adds to the error of an operation, one that owned returns, which one it is.
+// named adds to the error of an operation, as owned returns it, which operation it is.
 func named(i int, op any, err error) error {
 	what, _ := strings.CutSuffix(strings.TrimPrefix(fmt.Sprintf("%T", op), "*zk."), "Request")
 	path := reflect.ValueOf(op).Elem().FieldByName("Path").String()

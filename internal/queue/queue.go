@@ -21,14 +21,14 @@ type Config struct {
 	Conn *wire.Conn
 	Dir  string // of the queue
 	// Recipe is the package of the lock, and Path its path as the program gave it. Errors begin
-	// with both, and observers are told of the path.
+	// with both, and events have the path.
 	Recipe, Path string
 	// Wrong is what the recipe finds wrong with its arguments, or nil.
 	Wrong error
 
 	ACL  []zk.ACL
 	Data []byte
-	// Observers are told of what happens.
+	// Observers get the events.
 	Observers []observe.Observer
 
 	// Names are the kinds of node in the queue.

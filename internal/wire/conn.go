@@ -38,8 +38,8 @@ type Conn struct {
 	zxid            atomic.Int64   // of the last reply in this session; 0: none. See takeZxid
 	noRemoveWatches atomic.Bool    // a server does not know RemoveWatches
 
-	// Dropped says that the server has answered the last request, other than a ping, by dropping it,
-	// because of its load.
+	// Dropped says that the server has dropped the last request, other than a ping, because of its
+	// load.
 	Dropped atomic.Bool
 
 	closing        atomic.Bool
@@ -286,8 +286,8 @@ func (c *Conn) note(err error) {
 	c.failure = err
 }
 
-// at adds the address to the error of an attempt, unless it is that of the only server: whoever
-// reports the error names the servers.
+// at adds the address to the error of an attempt, unless there is only one server: the
+// caller that reports the error names the servers.
 func (c *Conn) at(address string, err error) error {
 	if e, ok := err.(*net.OpError); ok {
 		err = e.Err // without the addresses
