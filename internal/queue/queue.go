@@ -134,7 +134,7 @@ func (q *Queue) Wrap(op string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case q.cfg.Recipe == "": // see Unmade
+	case q.err != nil && q.cfg.Recipe == "": // see Unmade
 		return q.err
 	}
 	return &opError{q, op, err}
