@@ -188,7 +188,7 @@ func retried[T any](ctx context.Context, call func() (T, error)) (T, error) {
 		return a.value, a.err
 	case <-ctx.Done():
 		var none T
-		return none, ctx.Err()
+		return none, fmt.Errorf("%w: %w", zklocks.ErrNoAnswer, ctx.Err())
 	}
 }
 

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 	"github.com/zklocks/zklocks/semaphore"
 )
@@ -21,21 +19,13 @@ type lock struct {
 	permits int // 0: a lock, not a semaphore
 	try     bool
 	data    []byte
-
-	queued atomic.Bool // a server has said that the lock is taken
-}
-
-// options returns the options of the lock.
-func (l *lock) options() []zklocks.Option {
-	queued := observe.Observer{Queued: func(observe.Queued) { l.queued.Store(true) }}
-	return []zklocks.Option{zklocks.WithData(l.data), zklocks.WithObserver(queued)}
 }
 
 // locker is one permit of a semaphore, or a lock, for reading or for writing.
 func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, error) {
-	opts := l.options()
+	data := zklocks.WithData(l.data)
 	if l.permits > 0 {
-		return semaphore.New(conn, l.path, l.permits, opts[0], opts[1]).Locker(1), nil
+		return semaphore.New(conn, l.path, l.permits, data).Locker(1), nil
 	}
 	// A lock overwrites the number that a semaphore has stored at its path.
 	if at, err := read(ctx, conn, l.path); err != nil && !errors.Is(err, zk.ErrNoAuth) {
@@ -44,7 +34,7 @@ func (l *lock) locker(ctx context.Context, conn *zklocks.Conn) (zklocks.Locker, 
 		err := fmt.Errorf("%s is a semaphore: say -permits %d, or take another path", l.path, at.permits)
 		return nil, exit{exitFailed, err, fmt.Sprintf("zklock resize %s none makes it a lock", l.path)}
 	}
-	m := rwlock.New(conn, l.path, opts[0], opts[1])
+	m := rwlock.New(conn, l.path, data)
 	if l.shared {
 		return m.RLocker(), nil
 	}

@@ -186,7 +186,7 @@ func (o *order) run() error {
 
 // perform calls work under the lock, or once in a period or a slot.
 func (o *order) perform(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
-	job := once.New(conn, o.path, o.options()...)
+	job := once.New(conn, o.path, zklocks.WithData(o.data))
 	switch {
 	case o.slot != "":
 		return job.RunSlot(ctx, o.slot, work)
@@ -222,7 +222,7 @@ func (o *order) notStarted(ctx context.Context, conn *zklocks.Conn, err error) e
 		return o.refused()
 	case errors.Is(err, semaphore.ErrMismatch):
 		return exit{exitFailed, err, o.resizing(ctx, conn)}
-	case errors.Is(err, context.DeadlineExceeded) && (!o.queued.Load() || conn.Client().State() != zk.StateHasSession):
+	case errors.Is(err, zklocks.ErrNoAnswer):
 		return fail(exitNoServer, "no answer from %s", strings.Join(o.list(), ", "))
 	case o.quiet && errors.Is(err, context.DeadlineExceeded):
 		return exit{code: exitTimeout}

@@ -356,6 +356,20 @@ func TestAServerThatDoesNotAnswerIsNoTakenLock(t *testing.T) {
 	}
 }
 
+// The lock is taken, and its server falls silent during the wait: nobody knows whether it is taken
+// still. The connection is not given up before the wait ends.
+func TestAServerThatFreezesDuringTheWait(t *testing.T) {
+	t.Parallel()
+	p := proxy.For(t, realzk.Some(t)[0])
+	path := test.Path(t)
+	h := holder(t, path)
+	c := start(t, p.Addr(), "run", "-session-timeout", "16s", "-wait", "8s", path, "--", "true")
+	inLine(t, path, 2)
+	p.Mute()
+	ends(t, c, exitNoServer, "no answer from "+p.Addr())
+	finish(t, h)
+}
+
 // A server that is overloaded drops requests: they are made again.
 func TestAnOverloadedServerIsAskedAgain(t *testing.T) {
 	t.Parallel()

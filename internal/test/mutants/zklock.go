@@ -135,9 +135,9 @@ var ofTheTool = []mutant{
 		name: "zklock-calls-a-silent-server-a-taken-lock",
 		pkg:  "cmd/zklock",
 		why:  "a job is left out for days, and no message says why",
-		old:  `(!o.queued.Load() || conn.Client().State() != zk.StateHasSession)`,
-		new:  `(o.try || conn.Client().State() != zk.StateHasSession)`,
-		test: inTool("TestAServerThatDoesNotAnswerIsNoTakenLock"),
+		old:  `case errors.Is(err, zklocks.ErrNoAnswer):`,
+		new:  `case errors.Is(err, zklocks.ErrNoAnswer) && conn.Client().State() != zk.StateHasSession:`,
+		test: inTool("TestAServerThatFreezesDuringTheWait"),
 	},
 	{
 		name: "zklock-drops-a-loss-found-at-the-release",
