@@ -71,7 +71,7 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 }
 
 // defer hold.Release(context.WithoutCancel(ctx)), with the context of the hold, is how a program
-// waits for the answer although its work was cancelled.
+// waits for the answer although its work was canceled.
 func TestReleaseWithADetachedContextWaitsForTheAnswer(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		parent, cancel := context.WithCancel(d.Context())
