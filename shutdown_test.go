@@ -22,6 +22,9 @@ var ends = map[string]func(ctx context.Context, conn *zklocks.Conn, work func(co
 	"Do with several locks": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
 		return zklocks.Do(ctx, zklocks.All(rwlock.New(conn, path), rwlock.New(conn, path+"/other")).Lock, work)
 	},
+	"Do with a reader": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
+		return zklocks.Do(ctx, rwlock.New(conn, path).RLock, work)
+	},
 	"Run": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
 		return leader.New(conn, path).Run(ctx, work)
 	},

@@ -60,11 +60,15 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		defer r.quit(p)
 		if p.async == nil {
+			defer r.quit(p)
 			return nil, r.queue.Canceled(ctx, r.request(), 0)
 		}
-		return nil, p.async.Canceled(ctx)
+		err := p.async.Canceled(ctx)
+		if r.quit(p) {
+			err = p.async.Leaving(err)
+		}
+		return nil, err
 	}
 	switch p.err {
 	case nil:
@@ -173,8 +177,8 @@ func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
 	close(p.done)
 }
 
-// quit is called by a reader that stops waiting.
-func (r *readSharer) quit(p *pendingRead) {
+// quit is called by a reader that stops waiting. It reports whether no reader waits any more.
+func (r *readSharer) quit(p *pendingRead) (last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -182,7 +186,7 @@ func (r *readSharer) quit(p *pendingRead) {
 		if p.shared != nil {
 			_ = p.shared.leave(queue.NoWait)
 		}
-		return
+		return false
 	default:
 	}
 	if p.waiting--; p.waiting == 0 {
@@ -191,6 +195,7 @@ func (r *readSharer) quit(p *pendingRead) {
 			r.pending = nil
 		}
 	}
+	return p.waiting == 0
 }
 
 // open makes a grant the current one. Readers no longer join the former one, which ends with the

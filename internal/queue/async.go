@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +20,7 @@ var NoWait = func() context.Context {
 type Async struct {
 	GiveUp func() // ends the wait; a grant that comes nevertheless, or an error, is still delivered
 
+	left   chan error // yields when the queue has been left
 	client *zkclient.Client
 	began  time.Time
 	queued atomic.Pointer[waiter] // nil until its nodes are created
@@ -27,9 +29,16 @@ type Async struct {
 // AcquireAsync begins an Async, which passes its result to deliver.
 func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
 	ctx, giveUp := context.WithCancel(context.Background())
-	a := &Async{GiveUp: giveUp, client: q.client, began: time.Now()}
+	a := &Async{GiveUp: giveUp, left: make(chan error, 1), client: q.client, began: time.Now()}
 	r.async = a
-	go func() { deliver(q.Acquire(zkclient.Uninterruptible(ctx), r, true)) }()
+	go func() {
+		grant, err := q.Acquire(zkclient.Uninterruptible(ctx), r, true)
+		deliver(grant, err)
+		if leaving := (*Leaving)(nil); errors.As(err, &leaving) {
+			err = <-leaving.Removed
+		}
+		a.left <- err
+	}()
 	return a
 }
 
@@ -40,3 +49,6 @@ func (a *Async) Canceled(ctx context.Context) error {
 	}
 	return a.client.Unreached(ctx, zkclient.Ended(ctx), a.began)
 }
+
+// Leaving adds to the error of the caller that has called GiveUp that its nodes are being deleted.
+func (a *Async) Leaving(err error) error { return &Leaving{err, a.left, a.client.Timeout()} }
