@@ -171,6 +171,35 @@ func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
 	}
 }
 
+// A reader whose node other readers still need has nothing to wait for.
+func TestAReaderLeavesOthersAtOnce(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		hold, err := rwlock.New(d.other, path).Lock(d.Context())
+		if err != nil {
+			d.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(d.Context())
+		result, stays := make(chan error, 1), make(chan error, 1)
+		nothing := func(context.Context, *zklocks.Hold) error { return nil }
+		go func() { result <- zklocks.Do(ctx, d.lock.RLock, nothing) }()
+		longer, stop := context.WithCancel(d.Context())
+		defer stop()
+		go func() { stays <- zklocks.Do(longer, d.lock.RLock, nothing) }()
+		time.Sleep(time.Second) // virtual: both wait
+		began := time.Now()
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) || time.Since(began) != 0 {
+			d.Errorf("error %v after %v", err, time.Since(began))
+		}
+		if err := hold.Release(d.Context()); err != nil {
+			d.Error(err)
+		}
+		if err := <-stays; err != nil {
+			d.Errorf("the reader that stays: %v", err)
+		}
+	})
+}
+
 // The errors of work and of the release are reported together.
 func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
 	atDesk(t, func(d *desk) {
