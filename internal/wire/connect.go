@@ -22,23 +22,8 @@ import (
 // connection, which looks like any other lost one.
 const maxAuth = 64 << 10
 
-// Connect opens a connection to an ensemble and returns when the server has granted a session.
-// servers are the members, each "host:port" or "host" for port 2181. sessionTimeout is how long the
-// session lives on, with its locks, while no server receives anything from the client; the server
-// may grant another timeout, by default 2 to 20 of its ticks.
-//
-// The caller closes the connection. Session events are not passed on, except to WithSessionEvents.
-// A lost connection reconnects, for as long as it takes, and gets a new session when the old one
-// has expired.
-//
-// Connect fails
-//   - at once on bad input: no servers, an invalid address, a session timeout below a millisecond
-//     or above 24 days, a user name that is empty or contains a colon, credentials of more than
-//     64 KiB;
-//   - at once when the server refuses the credentials: errors.Is(err, zk.ErrAuthFailed);
-//   - when ctx ends first: the error wraps that of ctx and the last failed attempt.
-//
-// Then nothing is left: no goroutine, no network connection, no session if one had been granted.
+// Connect opens a connection to an ensemble, as zklocks.Connect does. If it fails nothing is left:
+// no goroutine, no network connection, no session if one had been granted.
 func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...Option) (*Conn, error) {
 	start := time.Now()
 	addresses, err := Addresses(servers)

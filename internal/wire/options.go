@@ -9,7 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// An Option changes how Connect connects.
+// An Option changes how Connect connects. The options of package zklocks are these, and say there
+// what they do.
 type Option func(*settings)
 
 type settings struct {
@@ -22,8 +23,7 @@ type settings struct {
 
 type credentials struct{ user, password string }
 
-// WithLogger sends the client's messages (lost connections, failed attempts) to l. Default: they
-// are dropped; errors reach the caller in other ways. l may be called from several goroutines.
+// WithLogger is zklocks.WithLogger.
 func WithLogger(l zk.Logger) Option {
 	return func(s *settings) {
 		if l != nil {
@@ -32,19 +32,12 @@ func WithLogger(l zk.Logger) Option {
 	}
 }
 
-// WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme
-// "digest". Given twice, the connection has both identities. Default: none.
-//
-// A wrong password is not an error: the server takes any pair and merely counts the connection as
-// another identity, whose calls then fail with zk.ErrNoAuth. Connect fails only if the server
-// refuses the scheme itself. The password travels in clear text; combine with WithTLS.
+// WithDigestAuth is zklocks.WithDigestAuth.
 func WithDigestAuth(user, password string) Option {
 	return func(s *settings) { s.auth = append(s.auth, credentials{user, password}) }
 }
 
-// WithTLS talks TLS to the servers' secureClientPort. The certificate is checked against the host
-// name as given to Connect unless config.ServerName is set; config is cloned and may be nil.
-// Default: no TLS.
+// WithTLS is zklocks.WithTLS.
 func WithTLS(config *tls.Config) Option {
 	if config == nil {
 		config = &tls.Config{}
@@ -59,15 +52,12 @@ func WithTLSFrom(config func() (*tls.Config, error)) Option {
 	return func(s *settings) { s.tls = config }
 }
 
-// WithDialer opens the network connections, for a SOCKS proxy or a test. dial gets each address as
-// given to Connect, host name and port, and must end when its context does. Default: look the name
-// up, dial one of its addresses by TCP.
+// WithDialer is zklocks.WithDialer.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {
 	return func(s *settings) { s.dial = dial }
 }
 
-// WithSessionEvents calls f with all events of the session, in their order, on a goroutine of its
-// own.
+// WithSessionEvents is zklocks.WithSessionEvents.
 func WithSessionEvents(f func(zk.Event)) Option {
 	return func(s *settings) {
 		if f != nil {
