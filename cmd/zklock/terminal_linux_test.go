@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/realzk"
@@ -130,6 +132,10 @@ func TestTheTerminalComesBackFromACommandThatCannotBeRun(t *testing.T) {
 // What stays on the screen while the servers do not answer is marked as old.
 func TestALiveWatchSaysThatItIsOld(t *testing.T) {
 	path := test.Path(t)
+	witness := realzk.Connect(t, quiet, realzk.Some(t)...)
+	if _, err := witness.Create(path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil { // or the server deletes it after the release
+		t.Fatal(err)
+	}
 	h := holder(t, path)
 	p := proxy.For(t, realzk.Some(t)[0])
 	s := atTerminal(t, `exec "$0" watch -session-timeout 10s -servers `+p.Addr()+` "$1"`, path)
