@@ -41,7 +41,7 @@ func runCommand() *command {
   zklock run -try /jobs/nightly -- ./nightly.sh       or do not wait
   zklock run -shared /data/index -- ./search.sh       at the same time as others
   zklock run -permits 4 /jobs/backup -- ./backup.sh   up to four at a time
-  zklock run -slot "$(date +%F)" /report -- ./send    once a day, on any machine
+  zklock run -slot "$(date -u +%F)" /mail -- ./mail   once a day, on any machine
 
 The command gets ZKLOCK_PATH, and ZKLOCK_TOKEN, the fencing token. When the lock
 is about to be lost, or is asked for, all of its process group gets SIGTERM, and
@@ -154,8 +154,9 @@ func (o *order) run() error {
 		return usage("-kill-after %v is more than a quarter of the session timeout, %v, that the server has granted", o.killAfter, granted)
 	}
 	told := o.sayWhatItWaitsFor(ctx, conn)
-	var ended error                                                                // how the command has ended; nil: it was not started
-	err = o.perform(ctx, conn, func(_ context.Context, hold *zklocks.Hold) error { // the context ends with -wait
+	var ended error // how the command has ended; nil: it was not started
+	// The command does not get the context of its hold, which ends with -wait.
+	err = o.perform(ctx, conn, func(_ context.Context, hold *zklocks.Hold) error {
 		told()
 		waiting <- struct{}{}
 		<-waiting // from now on signals are the command's
