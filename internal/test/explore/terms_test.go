@@ -70,7 +70,7 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 	if s := r.election.Status(); s.State != leader.StateFollower {
 		r.bad("Run has returned, and Status says %v", s.State)
 	}
-	if r.last != nil {
+	if r.last != nil && (panicked == nil || ctx.Err() == nil) { // a panic takes the place of the error
 		r.gone(err)
 	}
 	switch {
@@ -81,9 +81,6 @@ func (w *worker) reign(c *client, l *lock) (usable bool) {
 		}
 		return true
 	case r.last == nil:
-		if at := w.gaveUpAt.Load(); at != 0 { // Run returns when it has left the queue, or a moment later
-			w.gaveUpAt.Store(at + int64(min(w.world.session/4, time.Second)))
-		}
 		return w.refused(ctx, c, l, r.began, err)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()), w.world.tolerated(r.began, err, l.path):
 		return true

@@ -132,7 +132,11 @@ func (w *worker) cycle(c *client, l *lock) (usable bool) {
 	defer w.world.candidates(l.path, -1)
 	called := w.world.clock.now()
 	g, err := l.take(ctx, w)
-	w.world.slow(fmt.Sprintf("%s: acquire by %s (without waiting: %v), with error %v", l.path, w.who, w.tries, err), w.gaveUpAt.Load())
+	gaveUp := w.gaveUpAt.Load()
+	if gaveUp != 0 && strings.HasPrefix(fmt.Sprint(err), "leader: run") { // Run waits a moment until it has left the queue
+		gaveUp += int64(min(w.world.session/4, time.Second))
+	}
+	w.world.slow(fmt.Sprintf("%s: acquire by %s (without waiting: %v), with error %v", l.path, w.who, w.tries, err), gaveUp)
 	if err != nil {
 		return w.refused(ctx, c, l, called, err)
 	}
