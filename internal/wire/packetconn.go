@@ -302,7 +302,7 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	case ok && !own && op == opSetWatches && failed:
 		// The client would only log it, and its watches would never fire. It sets them again on the
 		// next connection.
-		return false, fmt.Errorf("%s refuses to set watches again (code %d)", w.address, code)
+		return false, fmt.Errorf("refused to set watches again (code %d)", code)
 	case !ok || !own:
 		return true, nil
 	case xid == xidWatches:

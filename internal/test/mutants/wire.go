@@ -51,7 +51,7 @@ var ofTheConnection = []mutant{
 		name: "refused-watches-kept",
 		pkg:  "internal/wire",
 		why:  "the connection goes on without the watches",
-		old:  `return false, fmt.Errorf("%s refuses to set watches again (code %d)", w.address, code)`,
+		old:  `return false, fmt.Errorf("refused to set watches again (code %d)", code)`,
 		new:  "return true, nil",
 		test: inWire("TestWatchesAreSetAgain"),
 		kind: "severed",
