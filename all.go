@@ -55,9 +55,7 @@ func (a *all) take(ctx context.Context, op string, wait bool) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := new(Hold)
-	slot.Put(h, joint)
-	return h, nil
+	return slot.Put(new(Hold), joint, joint.Calls()...), nil
 }
 
 // parts are those of all locks, and of nested ones.

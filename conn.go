@@ -14,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
+	"github.com/zklocks/zklocks/observe"
 )
 
 type connSlot = slot.Conn
@@ -78,6 +79,9 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 			chroot = o
 		case slot.Connect:
 			connect = append(connect, o.Wire)
+			if o.Lock != nil {
+				defaults = append(defaults, o.Lock)
+			}
 		case slot.Common:
 			defaults = append(defaults, o)
 		}
@@ -182,10 +186,19 @@ type ConnectOption interface{ connectOption }
 type connectOption = slot.ConnectOption
 
 // WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that
-// is repeated is logged at most once in five seconds, with the number of repetitions. Default: the
-// messages are dropped; errors reach the caller in other ways. l may be called from several
-// goroutines.
-func WithLogger(l zk.Logger) ConnectOption { return slot.Connect{Wire: wire.WithLogger(l)} }
+// is repeated is logged at most once in five seconds, with the number of repetitions. A hold that
+// the program has dropped without releasing it is logged, too, see [observe.Leaked]; to detect that
+// takes a few microseconds per hold. Default: the messages are dropped; errors reach the caller in
+// other ways. l may be called from several goroutines.
+func WithLogger(l zk.Logger) ConnectOption {
+	o := slot.Connect{Wire: wire.WithLogger(l)}
+	if l != nil {
+		o.Lock = observed(observe.Observer{Leaked: func(e observe.Leaked) {
+			l.Printf("zklocks: %v: its Hold is gone and was never released, after %v", e.LockInfo, e.Held)
+		}})
+	}
+	return o
+}
 
 // WithDigestAuth authenticates the connection, now and after each reconnect, by ZooKeeper's scheme
 // "digest". Given twice, the connection has both identities. Default: none.

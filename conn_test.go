@@ -353,5 +353,8 @@ func TestAMemberOfTheLongestPathIsAsked(t *testing.T) {
 			t.Fatal(errors.Unwrap(err))
 		}
 		<-hold.ReleaseRequested()
+		if err := hold.Release(t.Context()); err != nil {
+			t.Error(errors.Unwrap(err))
+		}
 	})
 }

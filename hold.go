@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,7 +17,8 @@ type holdSlot = slot.Hold
 
 // Hold is a lock that a caller holds: from the return of Lock, TryLock, Acquire and the like until
 // it is released or lost. Its methods may be called from any goroutine. The zero Hold is lost, and
-// so is a nil *Hold. It must not be copied.
+// so is a nil *Hold. It must not be copied. A program that drops a Hold without releasing it keeps
+// the lock: a garbage collection reports that, see [observe.Leaked].
 //
 // A hold is lost when its session expires or may have expired unnoticed, when another program
 // deletes one of its nodes, or when the connection is closed. The first call of Held, Err, Lost or
@@ -53,6 +55,7 @@ var errNoGrant = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", h
 // node. ctx may come from [Hold.Context] of this hold: then the parent of that context, and its
 // deadline, bound the wait. A nil ctx panics before anything has changed.
 func (h *Hold) Release(ctx context.Context) error {
+	defer runtime.KeepAlive(h) // it is not leaked while it is being released
 	if g := h.grant(); g != nil {
 		return g.Release(ctx)
 	}

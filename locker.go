@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
@@ -62,6 +63,7 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 		released := errNoGrant
 		if g := h.grant(); g != nil {
 			released = slot.End(ctx, g)
+			runtime.KeepAlive(h)
 		}
 		switch {
 		case released == nil, errors.Is(released, ErrReleased):

@@ -41,6 +41,8 @@ func WithData(data []byte) Option {
 
 // WithObserver reports the events of a lock to o, see package observe. If it is given several
 // times, each observer receives all events. The default is none.
-func WithObserver(o observe.Observer) Option {
-	return slot.Common(func(cfg *queue.Config) { cfg.Observers = append(slices.Clip(cfg.Observers), o) })
+func WithObserver(o observe.Observer) Option { return observed(o) }
+
+func observed(o observe.Observer) slot.Common {
+	return func(cfg *queue.Config) { cfg.Observers = append(slices.Clip(cfg.Observers), o) }
 }

@@ -160,7 +160,7 @@ func TestWhatAWaitThatTimesOutSays(t *testing.T) {
 
 func inTexts(t *testing.T, f func(*texts)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := zktest.NewServer(t)
+		s := zktest.NewServer(t, zktest.WithHoldsLeft())
 		host := s.Host("here")
 		f(&texts{t, host, host.Connect(t, 10*time.Second), s.Host("there").Connect(t, 10*time.Second)})
 	})

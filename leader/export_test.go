@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // Locker is the election as the lock that it is, for the scenarios of all recipes. A candidate that
@@ -17,5 +18,5 @@ func (l Locker) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &h.public, nil
+	return slot.Put(&h.public, h), nil
 }

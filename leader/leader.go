@@ -62,7 +62,7 @@ func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &h.public, nil
+	return slot.Put(&h.public, h, h.call), nil
 }
 
 // made returns e. If New has not made it, it returns a value whose calls all fail.
@@ -93,7 +93,6 @@ func (e *Election) campaign(ctx context.Context, op string, wait bool) (*held, e
 	})
 	h.leads(grant)
 	h.call.Granted(grant)
-	slot.Put(&h.public, h)
 	return h, nil
 }
 

@@ -81,7 +81,7 @@ func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Ho
 		stop(nil)
 		err = h.resign(ctx)
 	}()
-	err = lead(term, &h.public)
+	err = lead(term, slot.Put(&h.public, h)) // lead may drop it: Run releases the term
 	told := asked.Err() != nil || errors.Is(h.Err(), hold.ErrLost)
 	return err != nil && !told, nil
 }

@@ -39,9 +39,10 @@ func PathLabel(label func(path string) string) Option {
 type observer struct {
 	label func(path string) string
 
-	waiting, holding   *prometheus.GaugeVec
-	wait, hold, ahead  *prometheus.HistogramVec
-	failed, lost, sent *prometheus.CounterVec
+	waiting, holding  *prometheus.GaugeVec
+	wait, hold, ahead *prometheus.HistogramVec
+	failed, lost      *prometheus.CounterVec
+	leaked, sent      *prometheus.CounterVec
 
 	known sync.Map // the pairs of path and kind whose counters exist
 }
@@ -68,6 +69,7 @@ func Observer(registry prometheus.Registerer, opts ...Option) observe.Observer {
 		ahead:   histogram("zklocks_ahead", "How many nodes had to be deleted before the turn of a node that had to wait.", nodes, lock...),
 		failed:  counter("zklocks_failed_total", "Calls that failed.", "path", "kind", "reason"),
 		lost:    counter("zklocks_lost_total", "Holds that were lost.", lock...),
+		leaked:  counter("zklocks_leaked_total", "Holds that the program has dropped without releasing them.", lock...),
 		sent:    counter("zklocks_retries_total", "Requests that were sent again.", "path", "op"),
 	}
 	for _, opt := range opts {
@@ -108,6 +110,10 @@ func Observer(registry prometheus.Registerer, opts ...Option) observe.Observer {
 			o.hold.WithLabelValues(path, kind).Observe(e.Held.Seconds())
 			o.lost.WithLabelValues(path, kind).Inc()
 		},
+		Leaked: func(e observe.Leaked) {
+			path, kind := o.labels(e.LockInfo)
+			o.leaked.WithLabelValues(path, kind).Inc()
+		},
 		Retried: func(e observe.Retried) { o.sent.WithLabelValues(o.label(e.Path), e.Op).Inc() },
 	}
 }
@@ -118,6 +124,7 @@ func (o *observer) labels(l observe.LockInfo) (path, kind string) {
 	path, kind = o.label(l.Path), string(l.Kind)
 	if _, known := o.known.LoadOrStore([2]string{path, kind}, nil); !known {
 		o.lost.WithLabelValues(path, kind)
+		o.leaked.WithLabelValues(path, kind)
 		for _, r := range reasons {
 			o.failed.WithLabelValues(path, kind, r.name)
 		}
@@ -134,6 +141,7 @@ var reasons = []struct {
 	{"lost", zklocks.ErrLost},
 	{"closed", zk.ErrClosing},
 	{"denied", zk.ErrNoAuth},
+	{"no_answer", zklocks.ErrNoAnswer},
 	{"timeout", context.DeadlineExceeded},
 	{"canceled", context.Canceled},
 	{"other", nil},

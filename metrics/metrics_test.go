@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path"
@@ -151,8 +152,8 @@ func TestCallsAndHoldsAreCounted(t *testing.T) {
 			}
 		}
 		checks(t, registry, "given up", map[string]float64{
-			"zklocks_waiting{kind=read,path=/x}":                      0,
-			"zklocks_failed_total{kind=read,path=/x,reason=canceled}": 3,
+			"zklocks_waiting{kind=read,path=/x}":                       0,
+			"zklocks_failed_total{kind=read,path=/x,reason=no_answer}": 3,
 		})
 	})
 }
@@ -176,7 +177,8 @@ func TestReasons(t *testing.T) {
 	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}
 	for cause, reason := range map[error]string{
 		zklocks.ErrBusy: "busy", zklocks.ErrLost: "lost", zk.ErrClosing: "closed", zk.ErrNoAuth: "denied",
-		context.DeadlineExceeded: "timeout", context.Canceled: "canceled", errors.New("?"): "other",
+		fmt.Errorf("%w: %w", context.Canceled, zklocks.ErrNoAnswer): "no_answer",
+		context.DeadlineExceeded:                                    "timeout", context.Canceled: "canceled", errors.New("?"): "other",
 	} {
 		o.Failed(observe.Failed{LockInfo: lock, Cause: cause})
 		checks(t, registry, cause.Error(), map[string]float64{"zklocks_failed_total{kind=write,path=/x,reason=" + reason + "}": 1})
@@ -193,6 +195,7 @@ func documented(t *testing.T) map[string][]string {
 	o.Queued(observe.Queued{LockInfo: lock})
 	o.Granted(observe.Granted{LockInfo: lock})
 	o.Released(observe.Released{LockInfo: lock})
+	o.Leaked(observe.Leaked{LockInfo: lock})
 	o.Retried(observe.Retried{Path: "/x", Op: "list"})
 	all := make(map[string][]string)
 	for key := range values(t, registry) {

@@ -23,6 +23,7 @@ func Example_slog() {
 		Failed:   func(e observe.Failed) { l.Warn("failed", "lock", e) },
 		Released: func(e observe.Released) { l.Info("released", "lock", e) },
 		Lost:     func(e observe.Lost) { l.Error("lost", "lock", e) },
+		Leaked:   func(e observe.Leaked) { l.Error("never released", "lock", e) },
 		Retried:  func(e observe.Retried) { l.Warn("retried", "path", e.Path, "op", e.Op, "cause", e.Cause) },
 	})
 	ctx := context.Background()

@@ -23,14 +23,17 @@
 // A lock of zklocks.All has these events for its part of the call and of the hold. A downgrade ends
 // the hold for writing, and begins one for reading at once: Released, Called, Granted.
 //
-// [Queued] and [Retried] have no counterpart. They tell why a call takes long.
+// [Queued] and [Retried] have no counterpart. They tell why a call takes long. [Leaked] reports a
+// mistake in the program: a hold that cannot be released any more.
 //
 // # Rules for the functions
 //
 // Many goroutines call them at the same time. Called, Granted, Failed and Released are called by
 // the goroutine that called the method of the lock, before the method returns. Lost, Retried,
 // Queued and the events of a downgrade may be called by other goroutines. The events of one call
-// and its hold come one after the other, except Queued and Retried.
+// and its hold come one after the other, except Queued and Retried. The garbage collector calls
+// Leaked: in a test with testing/synctest that is outside of the bubble, so Leaked must not use the
+// bubble's channels.
 //
 // The functions must not block: the lock waits for them, and while Granted runs other callers wait
 // for the lock. They must not call the methods of a hold or of a lock.
@@ -102,6 +105,7 @@ type Observer struct {
 	Failed   func(Failed)   // it has failed
 	Released func(Released) // a hold was released
 	Lost     func(Lost)     // a hold was lost
+	Leaked   func(Leaked)   // the program has dropped a hold without releasing it
 	Retried  func(Retried)  // a request is sent again
 }
 
@@ -170,6 +174,20 @@ func (e Lost) LogValue() slog.Value {
 	return e.group(slog.Duration("held", e.Held), slog.Any("cause", e.Cause))
 }
 func (e Lost) String() string { return e.LogValue().String() }
+
+// Leaked reports that the program has no reference to a Hold any more, and has not released it. The
+// lock remains held, because work may continue under the hold's token or context: Released never
+// comes, and Lost comes at the latest when the connection is closed. The event comes with a garbage
+// collection, so it may come late or never. A program that means to hold a lock until it exits
+// keeps the Hold. The hold of a function that Run of package leader has called is not reported: Run
+// releases it.
+type Leaked struct {
+	LockInfo
+	Held time.Duration // since the grant
+}
+
+func (e Leaked) LogValue() slog.Value { return e.group(slog.Duration("held", e.Held)) }
+func (e Leaked) String() string       { return e.LogValue().String() }
 
 // Retried reports that a request got no answer, because its connection was lost or because the
 // server was overloaded, and is sent again.

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/zklocks/zklocks/internal/queue"
-	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // ownership is one grant and the holds on it; guarded by Mutex.mu.
@@ -52,7 +51,6 @@ func (o *owner) add() *held {
 	g.spare = g.spare[1:]
 	h.owner = o
 	h.Begin(g.grant)
-	slot.Put(&h.public, h)
 	return h
 }
 

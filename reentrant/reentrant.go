@@ -133,7 +133,7 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 		return nil, m.queue.Fail(call, op, err)
 	}
 	h.Granted(call)
-	return &h.public, nil
+	return slot.Put(&h.public, h, call), nil
 }
 
 // endedBy reports whether the end of a hold is why ctx has ended. A hold on several locks is lost

@@ -22,8 +22,7 @@ func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, call *queue.Ca
 	h := &held{mutex: m, shared: shared}
 	h.Begin(grant)
 	h.Granted(call)
-	slot.Put(&h.public, h)
-	return &h.public
+	return slot.Put(&h.public, h, call)
 }
 
 // Release releases the lock.

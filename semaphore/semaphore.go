@@ -110,8 +110,7 @@ func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zkl
 	}
 	call.Granted(grant)
 	h := &held{Grant: grant, call: call}
-	slot.Put(&h.public, h)
-	return &h.public, nil
+	return slot.Put(&h.public, h, call), nil
 }
 
 // request asks for n permits.

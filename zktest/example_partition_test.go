@@ -27,9 +27,11 @@ func theJobStops(t *testing.T) {
 	go job(hold.Context(t.Context()))
 
 	here.Partition()
-	if _, err := rwlock.New(there.Connect(t, 10*time.Second), "/jobs/nightly").Lock(t.Context()); err != nil {
+	next, err := rwlock.New(there.Connect(t, 10*time.Second), "/jobs/nightly").Lock(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer next.Release(t.Context())
 	select {
 	case <-stopped:
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/memnet"
 	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/observe"
 )
 
 // connectTimeout is how long Connect waits for a session.
@@ -60,7 +61,8 @@ func newHost(s *Server, name, made string) *Host {
 func (h *Host) Name() string { return h.name }
 
 // Connect connects the host to the server by [zklocks.Connect], and closes the connection at t's
-// cleanup, if it has not been closed before. t fails when there is no session after 15 seconds. A
+// cleanup, if it has not been closed before. t fails if there is no session after 15 seconds, and,
+// unless WithHoldsLeft allows it, if a lock on the connection is still held at the cleanup. A
 // zklocks.WithDialer among opts has no effect: the host is the dialer.
 func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zklocks.ConnectOption) *zklocks.Conn {
 	t.Helper()
@@ -76,6 +78,10 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	held := &holds{held: make(map[observe.LockInfo][]string)}
+	if !h.s.holdsLeft {
+		opts = append(slices.Clip(opts), zklocks.WithObserver(held.observer()))
+	}
 	// The last option wins: a dialer of the caller's would lead to real servers.
 	conn, err := zklocks.Connect(ctx, h.s.Addrs(), sessionTimeout, append(slices.Clip(opts), zklocks.WithDialer(h.Dial))...)
 	if err != nil {
@@ -87,6 +93,9 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 			// of the bubble, which the first may need, stands still. A Close that the test has
 			// begun ends within a second.
 			time.Sleep(time.Second + time.Millisecond)
+		}
+		for _, line := range held.left() {
+			t.Errorf("zktest: host %s: a hold is not released when the test ends: %s", h.name, line)
 		}
 		conn.Close()
 		for range 1000 {

@@ -23,12 +23,13 @@ const latency = 50 * time.Microsecond
 // A Server is a ZooKeeper in memory: a standalone server, or an ensemble. It has a network in
 // memory of its own, on which Hosts reach it. All methods may be called from several goroutines.
 type Server struct {
-	t        testing.TB
-	bubble   string // in which it was made
-	number   int    // tells it from the others there
-	network  *memnet.Network
-	ensemble *memzk.Ensemble
-	members  []*Member
+	t         testing.TB
+	bubble    string // in which it was made
+	holdsLeft bool   // see WithHoldsLeft
+	number    int    // tells it from the others there
+	network   *memnet.Network
+	ensemble  *memzk.Ensemble
+	members   []*Member
 
 	mu       sync.Mutex
 	hosts    map[string]*Host
@@ -45,7 +46,8 @@ func (o option) apply(s *settings) { o(s) }
 
 type settings struct {
 	memzk.Config
-	seed uint64
+	seed      uint64
+	holdsLeft bool
 }
 
 // WithMembers makes an ensemble of n members. Default: 1, a standalone server.
@@ -73,6 +75,11 @@ func WithContainerCheck(d time.Duration) Option {
 // deleted; and which of equal members leads. Default: 1. The order in which goroutines of one
 // instant run is Go's and has no seed.
 func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = seed }) }
+
+// WithHoldsLeft allows a test to end while a connection of Host.Connect holds locks. Default: t
+// fails, and names the holds that are neither released nor lost. A program that forgets to release
+// a hold keeps all others waiting until its session ends.
+func WithHoldsLeft() Option { return option(func(s *settings) { s.holdsLeft = true }) }
 
 // WithLog calls f with a text for each event of members and sessions; t.Log's Log fits by
 //
@@ -145,11 +152,12 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	set.Phase = time.Duration(set.Random.Int64N(int64(set.Tick)))
 	set.Number = takeNumber(bubble())
 	s := &Server{
-		t:       t,
-		bubble:  bubble(),
-		number:  set.Number,
-		network: memnet.New(),
-		hosts:   make(map[string]*Host),
+		t:         t,
+		bubble:    bubble(),
+		holdsLeft: set.holdsLeft,
+		number:    set.Number,
+		network:   memnet.New(),
+		hosts:     make(map[string]*Host),
 	}
 	s.network.SetLatency(latency)
 	s.ensemble = memzk.Start(set.Config)

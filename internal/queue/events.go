@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,6 +148,26 @@ func (c *Call) ended(end error) {
 	} else {
 		c.queue.each(func(o observe.Observer) { tell(o.Released, observe.Released{LockInfo: c.lock, Held: held}) })
 	}
+}
+
+// ReportsLeaks reports whether an observer wants to be notified of a hold that is never released.
+func (c *Call) ReportsLeaks() bool {
+	return c != nil && slices.ContainsFunc(c.queue.cfg.Observers, func(o observe.Observer) bool { return o.Leaked != nil })
+}
+
+// Leaked reports that the caller has dropped the hold, unless it has ended. It is called by the
+// garbage collector, so it must not end the hold, and must not refer to the caller's Hold.
+func (c *Call) Leaked() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	event := observe.Leaked{LockInfo: c.lock, Held: time.Since(c.held)}
+	c.queue.each(func(o observe.Observer) { tell(o.Leaked, event) })
 }
 
 // downgraded reports that the hold goes on as another, by the node n.

@@ -151,6 +151,9 @@ func (j *Joint) Info() observe.LockInfo {
 	return lock
 }
 
+// Calls are those of which each lock notifies its observers.
+func (j *Joint) Calls() []*Call { return j.calls }
+
 // In returns the grant in a queue; nil if the hold has none there.
 func (j *Joint) In(q *Queue) *Grant {
 	for i, p := range j.parts {

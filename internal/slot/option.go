@@ -37,7 +37,10 @@ func (Common) semaphore() {}
 func (Common) leader()    {}
 
 // Connect is an option of Connect alone.
-type Connect struct{ Wire wire.Option }
+type Connect struct {
+	Wire wire.Option
+	Lock Common // an option of all locks that goes with it; nil: none does
+}
 
 func (Connect) connect() {}
 

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,8 +49,23 @@ func (h *Hold) holdSlot() *Hold { return h }
 // A Holder embeds a Hold.
 type Holder interface{ holdSlot() *Hold }
 
-// Put stores a grant in a Hold, before another goroutine has the Hold.
-func Put(h Holder, g Grant) { h.holdSlot().grant = g }
+// Put stores a grant in a Hold, before another goroutine has the Hold, and returns the Hold for the
+// caller. That is own, unless observers of the calls want to be notified of a hold that is never
+// released: then it is another one, to which only the caller refers, so that the garbage collector
+// detects when the caller has dropped it.
+func Put[H any, P interface {
+	*H
+	Holder
+}](own P, g Grant, calls ...*queue.Call) P {
+	if slices.ContainsFunc(calls, (*queue.Call).ReportsLeaks) {
+		own = new(H)
+		for _, c := range calls {
+			runtime.AddCleanup(own, (*queue.Call).Leaked, c)
+		}
+	}
+	own.holdSlot().grant = g
+	return own
+}
 
 // Get returns the grant of a Hold, nil for the zero Hold.
 func Get(h Holder) Grant { return h.holdSlot().grant }

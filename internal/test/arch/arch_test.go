@@ -58,7 +58,7 @@ var house = map[string][]string{
 	"internal/goid":       {goid},
 	"internal/test/proxy": {},
 	"internal/memnet":     {},
-	"zktest":              {"internal/memzk", "internal/memnet", "internal/test/proxy", "internal/wire", "internal/test/realzk", root, zk},
+	"zktest":              {"internal/memzk", "internal/memnet", "internal/test/proxy", "internal/wire", "internal/test/realzk", root, "observe", zk},
 	"internal/memzk":      {},
 }
 
