@@ -44,9 +44,9 @@ var bugs = []bug{
 			paths = append(paths, r.Dir+"/"+first)`,
 	}},
 	{"several locks are granted at the turn of one", patch.Patch{
-		Pkg: "internal/queue", In: "waiters.waitEach",
-		Old: "left := len(behind)",
-		New: "left := 1",
+		Pkg: "internal/queue", In: "waiters.waitTurn",
+		Old: "for i, w := range behind {\n\t\t\tif next",
+		New: "for i, w := range behind[:1] {\n\t\t\tif next",
 	}},
 }
 

@@ -16,9 +16,6 @@ var Shortcuts = []Shortcut{
 	{"no writer cached", []Patch{{
 		Pkg: "internal/queue", In: "waiter.noWriterCached", Old: "return true", New: "return false",
 	}}},
-	{"follow the neighbor", []Patch{{
-		Pkg: "internal/queue", In: "waiter.shortcut", Old: "if wait && predecessor != nil", New: "if false && predecessor != nil",
-	}}},
 	{"release markers", []Patch{
 		{Pkg: "internal/queue", In: "Grant.leavesMarker", Old: "return g.marker && ", New: "return false && g.marker && "},
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.oneLeft() && ", New: "return false && !b.oneLeft() && "},
@@ -31,9 +28,6 @@ var Shortcuts = []Shortcut{
 			}
 			each.Wait()
 		} else if all[0].key.bare {`,
-	}}},
-	{"listings without a watch on writers", []Patch{{
-		Pkg: "internal/queue", In: "dirView.watches", Old: "if d.always {", New: "if d.always || true {",
 	}}},
 	{"token from the header", []Patch{{
 		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",
