@@ -50,8 +50,8 @@
 //
 // A session expires when the servers have received nothing from the client for the session timeout,
 // which Connect asks for. With a session timeout of 10 s:
-//   - The holder is notified 4 to 7.5 s after the last answer from a server, and up to 10 s after it
-//     in the first seconds of a session.
+//   - The holder is notified 4 to 7.5 s after the last answer from a server; in the first seconds
+//     of a session, up to 10 s after it.
 //   - The next caller is granted the lock 10 to 12 s after the holder's last packet, also if the
 //     holder's process was killed.
 //   - An outage shorter than 4 s costs no lock.

@@ -47,7 +47,7 @@ func (n *notes) about(text string) (lines []string) {
 }
 
 // A hold that the program drops is reported, whatever the program has called and kept, and the lock
-// remains held. One that was released or lost is not.
+// remains held. A hold that was released or lost is not reported.
 func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 	var leaked sync.Map // observe.Leaked, by path
 	observer := zklocks.WithObserver(observe.Observer{Leaked: func(e observe.Leaked) {

@@ -86,7 +86,7 @@ func TestHoldsAndMembersAreShown(t *testing.T) {
 	})
 }
 
-// An event is shown with its own fields, not only with those of its lock.
+// An event is shown with its own fields, not only with the fields of its lock.
 func TestEventsAreShown(t *testing.T) {
 	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite, Permits: 1}
 	for _, c := range []struct {

@@ -12,10 +12,10 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// A Joint is a hold on several grants that were made together. Each grant tells the observers of
-// its own lock; only the observers of the first lock are told that the create or the delete, which
-// all share, was repeated. The loss of one grant is the loss of the hold: after its holders are
-// told, the nodes of the others are deleted.
+// A Joint is a hold on several grants that were made together. Each grant notifies the observers of
+// its own lock; only the observers of the first lock get the events of the create and the delete,
+// which all share. The loss of one grant is the loss of the hold: its holders are notified, then the
+// nodes of the others are deleted.
 type Joint struct {
 	parts  []Part
 	grants grants
@@ -151,7 +151,7 @@ func (j *Joint) Info() observe.LockInfo {
 	return lock
 }
 
-// Calls are those of which each lock notifies its observers.
+// Calls returns the calls of the locks, for their observers.
 func (j *Joint) Calls() []*Call { return j.calls }
 
 // In returns the grant in a queue; nil if the hold has none there.

@@ -195,6 +195,9 @@ func (r *report) comments(name string, files *token.FileSet, file *ast.File, lin
 			text.WriteString(strings.TrimPrefix(c.Text, "//") + "\n")
 		}
 		r.count(name, first, text.String())
+		if strings.Contains(text.String(), "Output:\n") {
+			continue // of an Example: as wide as what it prints
+		}
 		for line := first; line <= files.Position(group.End()).Line; line++ {
 			if w := width(lines[line-1]); w > maxWidth && alone(lines[line-1]) {
 				r.others = append(r.others, fmt.Sprintf("%s:%d: a comment of %d columns, the limit is %d", name, line, w, maxWidth))
