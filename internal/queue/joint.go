@@ -14,8 +14,8 @@ import (
 
 // A Joint is a hold on several grants that were made together. Each grant notifies the observers of
 // its own lock; only the observers of the first lock get the events of the create and the delete,
-// which all share. The loss of one grant is the loss of the hold: its holders are notified, then the
-// nodes of the others are deleted.
+// which all share. The loss of one grant is the loss of the hold: its holders are notified, then
+// the nodes of the others are deleted.
 type Joint struct {
 	parts  []Part
 	grants grants
