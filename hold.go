@@ -118,7 +118,8 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 // call of Lock with it enters the lock again.
 //
 // Derive it from the context of the work, and not from a context that bounds the wait for the lock,
-// which would cancel the work, too.
+// which would cancel the work, too. Each call keeps a few hundred bytes until parent is canceled or
+// the hold ends: under a hold that lasts for long, derive it once.
 func (h *Hold) Context(parent context.Context) context.Context {
 	if g := h.grant(); g != nil {
 		return g.Context(parent)

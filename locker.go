@@ -81,7 +81,8 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 // the wait, too.
 //
 // If d passes first, the function returns lock's error, which matches context.DeadlineExceeded and
-// names d, and the caller is no longer queued. d has no effect on the hold and its contexts. If d
+// names d. By then the caller has left the queue, or the error says that no server has confirmed it
+// within a moment, as in Do. d has no effect on the hold and its contexts. If d
 // is zero or negative, the function fails without sending a request: to acquire the lock without
 // waiting, call TryLock.
 func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(context.Context) (*Hold, error) {
@@ -92,6 +93,7 @@ func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(con
 		hold.NeedContext(ctx)
 		ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("not granted within %v", d))
 		defer cancel()
-		return lock(ctx)
+		h, err := lock(ctx)
+		return h, slot.Left(ctx, err)
 	}
 }

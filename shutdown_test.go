@@ -238,3 +238,31 @@ func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
 		})
 	}
 }
+
+// When the wait is over, the waiter's node is deleted: a program may end itself then.
+func TestAWaitWithinALimitHasLeftTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := zktest.NewServer(t)
+		host, other := s.Host("a"), s.Host("b").Connect(t, 10*time.Second)
+		conn := host.Connect(t, 10*time.Second)
+		hold, err := rwlock.New(other, path).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		host.Delay(100 * time.Millisecond) // each way
+		began := time.Now()
+		_, err = zklocks.Within(2*time.Second, rwlock.New(conn, path).Lock)(t.Context())
+		if took := time.Since(began).Round(10 * time.Millisecond); took != 2200*time.Millisecond {
+			t.Errorf("it took %v, want the limit and the answer to the deletion", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "leaving the queue") {
+			t.Errorf("error %v", err)
+		}
+		if left := nodes(t, other); left != 1 {
+			t.Errorf("%d nodes when it returns, want the holder's", left)
+		}
+		if err := hold.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -41,7 +41,7 @@ func TestWithinEndsTheWait(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.says) {
 				d.Errorf("%s: error %v, want %q", name, err, c.says)
 			}
-			if took := time.Since(began); took != 2*time.Second {
+			if took := time.Since(began).Round(time.Millisecond); took != 2*time.Second { // the answer to the deletion takes a moment
 				d.Errorf("%s: it waited %v", name, took)
 			}
 			if err := hold.Release(d.Context()); err != nil {

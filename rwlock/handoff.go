@@ -102,16 +102,17 @@ func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
 	case !wanted:
 	case !grant.KnownToExist():
 		return c.queue.Client().Finish(ctx, "the lock is being handed on", func() error {
-			grant.Exists(context.WithoutCancel(ctx)) // it fails without the right to read the node, too
-			return c.giveBack(ctx, grant)
+			// False without the right to read the node, too.
+			return c.giveBack(ctx, grant, grant.Exists(context.WithoutCancel(ctx)))
 		})
 	}
-	return c.giveBack(ctx, grant)
+	return c.giveBack(ctx, grant, wanted)
 }
 
-func (c *handoff) giveBack(ctx context.Context, grant *queue.Grant) error {
+// giveBack passes the grant on if its node was checked for that, else it deletes the node.
+func (c *handoff) giveBack(ctx context.Context, grant *queue.Grant, checked bool) error {
 	c.mu.Lock()
-	if c.wantedLocked() && c.grant == grant && grant.Err() == nil {
+	if checked && c.wantedLocked() && c.grant == grant && grant.Err() == nil {
 		c.passed++
 		c.waiting[0] <- grant
 		c.waiting = slices.Delete(c.waiting, 0, 1)

@@ -38,6 +38,7 @@ func (q *Queue) AcquireAsync(r Request, deliver func(*Grant, error)) *Async {
 			err = <-leaving.Removed
 		}
 		a.left <- err
+		close(a.left)
 	}()
 	return a
 }

@@ -119,7 +119,7 @@
 //	Grant.mu
 //	hold listeners.mu
 //	Call.mu; zkclient monitor.mu; semaphore permitCount.mu
-//	zkclient watches.mu; lookout.mu
+//	zkclient watches.mu
 //	wire packetConn.mu, then Conn.mu, hosts.mu, watches.mu or notifier.mu, then state.mu
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,

@@ -219,7 +219,7 @@ func (g *Grant) watchLocked() {
 // the Conn is closed: a watch on the node reports all of these. The end of one connection ends only
 // the watch, which is set again.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
-	for delay := FirstRecheck; ; delay *= 2 { // an event may be withheld
+	for delay := FirstRecheck; ; {
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
 		var event zk.Event
 		if err == nil || err == zk.ErrNoAuth {
@@ -229,8 +229,9 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 			}
 			select {
 			case e, first := <-news:
-				event = w.Event(e, first)
-			case <-time.After(delay):
+				event, delay = w.Event(e, first), FirstRecheck
+			case <-time.After(delay): // the event may be withheld
+				delay = min(2*delay, time.Hour)
 				_, _, err = g.queue.client.Get(ctx, g.queue.path(n))
 			case <-ctx.Done():
 				return

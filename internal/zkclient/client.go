@@ -43,8 +43,7 @@ type connection struct {
 	conn    *wire.Conn
 	watches watches
 	monitor monitor
-	reads   chan struct{} // a slot for each read of Readable
-	Held    sync.Map      // the grants of package queue that have not ended
+	Held    sync.Map // the grants of package queue that have not ended
 
 	// plainOnly is set when a server has answered that it does not know container nodes (before
 	// 3.5.1).
@@ -59,7 +58,7 @@ type connection struct {
 // monitor. conn refers to it.
 func Of(conn *wire.Conn) *Client {
 	m := conn.Monitored(func() wire.Monitor {
-		c := &connection{conn: conn, reads: make(chan struct{}, mostReads)}
+		c := &connection{conn: conn}
 		c.monitor.client = &Client{connection: c}
 		return &c.monitor
 	})

@@ -39,11 +39,6 @@ func (c *Client) Get(ctx context.Context, path string) ([]byte, *zk.Stat, error)
 	return n.data, n.stat, err
 }
 
-// mostReads is how many nodes Readable reads at a time, all calls of a connection together. The zk
-// client sends requests in their order: a heartbeat must not wait behind all the permits that each
-// of many waiters looks at.
-const mostReads = 1000
-
 // Set writes a node's data. It retries until a server answers. If an answer is lost it writes
 // again, so the write may happen twice.
 func (c *Client) Set(ctx context.Context, path string, data []byte, version int32) error {

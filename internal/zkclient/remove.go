@@ -33,7 +33,10 @@ type Removal struct {
 // If the server refuses a marker, the nodes are deleted without.
 func (c *Client) Remove(session int64, all ...Removal) <-chan error {
 	result := make(chan error, 1) // buffered: the caller may not receive it
-	go func() { result <- c.RemoveNow(session, all...) }()
+	go func() {
+		result <- c.RemoveNow(session, all...)
+		close(result)
+	}()
 	return result
 }
 
