@@ -158,7 +158,8 @@ func tooMany(n, permits int) error {
 //
 // The errors are ctx's, after which the number may have been stored, or may still be; [ErrMismatch]
 // if the node at path has data that are no number of permits, or is empty and in use by a lock of
-// another kind; zk.ErrClosing; zk.ErrNoAuth; and what is wrong with permits or the arguments of New.
+// another kind; zk.ErrClosing; zk.ErrNoAuth; and what is wrong with permits or the arguments of
+// New.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	s = s.made()
 	return s.queue.Wrap("resize", s.resize(ctx, permits))
