@@ -91,35 +91,46 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	return c.queue.Acquire(ctx, c.request, false)
 }
 
-// release passes the grant on, or gives it back. Before it is passed on, the node must be known to
-// exist: a holder that passes it on does not delete it, so it would not find out that it is gone.
-// If that takes a request, ctx bounds the wait for the answer, as it does for a deletion.
+// release passes the grant on, or deletes its node. If a request is needed to prove that the node
+// exists, ctx bounds the wait for the answer, as it does for a deletion.
 func (c *handoff) release(ctx context.Context, grant *queue.Grant) error {
-	c.mu.Lock()
-	wanted := c.wantedLocked() && c.grant == grant && grant.Err() == nil
-	c.mu.Unlock()
+	passed, unproved := c.pass(grant)
 	switch {
-	case !wanted:
-	case !grant.KnownToExist():
+	case passed:
+		return nil
+	case unproved:
 		return c.queue.Client().Finish(ctx, "the lock is being handed on", func() error {
-			// False without the right to read the node, too.
-			return c.giveBack(ctx, grant, grant.Exists(context.WithoutCancel(ctx)))
+			if grant.Exists(context.WithoutCancel(ctx)) { // it may lack the right to read the node
+				if passed, _ := c.pass(grant); passed {
+					return nil
+				}
+			}
+			return c.remove(ctx, grant)
 		})
 	}
-	return c.giveBack(ctx, grant, wanted)
+	return c.remove(ctx, grant)
 }
 
-// giveBack passes the grant on if its node was checked for that, else it deletes the node.
-func (c *handoff) giveBack(ctx context.Context, grant *queue.Grant, checked bool) error {
+// pass passes the grant on if a writer waits for it and the node is known to exist: a holder that
+// passes it on does not delete it, so it would not find out that the node is gone. unproved reports
+// that only this knowledge is missing.
+func (c *handoff) pass(grant *queue.Grant) (passed, unproved bool) {
 	c.mu.Lock()
-	if checked && c.wantedLocked() && c.grant == grant && grant.Err() == nil {
-		c.passed++
-		c.waiting[0] <- grant
-		c.waiting = slices.Delete(c.waiting, 0, 1)
-		c.mu.Unlock()
-		return nil
+	defer c.mu.Unlock()
+	switch {
+	case !c.wantedLocked() || c.grant != grant || grant.Err() != nil: // invariant 7
+		return false, false
+	case !grant.KnownToExist():
+		return false, true
 	}
-	c.mu.Unlock()
+	c.passed++
+	c.waiting[0] <- grant
+	c.waiting = slices.Delete(c.waiting, 0, 1)
+	return true, false
+}
+
+// remove ends the series of handoffs, and deletes the node.
+func (c *handoff) remove(ctx context.Context, grant *queue.Grant) error {
 	err := grant.Release(ctx)
 	c.over(grant)
 	return err
@@ -135,7 +146,7 @@ func (c *handoff) watchLocked() {
 	}
 }
 
-// over ends the row of a grant, once.
+// over ends the series of handoffs of a grant, once.
 func (c *handoff) over(grant *queue.Grant) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -159,7 +170,7 @@ func (c *handoff) nextLocked() {
 	}
 }
 
-// withdraw takes the grant of a hold out of its row, before the hold changes it. It fails if the
+// withdraw takes the grant of a hold out of its series, before the hold changes it. It fails if the
 // hold has ended, which it is before it locks mu to pass the grant on.
 func (c *handoff) withdraw(h *queue.Hold) error {
 	c.mu.Lock()

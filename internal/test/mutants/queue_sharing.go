@@ -348,8 +348,8 @@ var ofTheShared = []mutant{
 		name: "handed-to-the-last-that-came",
 		pkg:  "rwlock",
 		why:  "the first writer waits forever while others come",
-		in:   "handoff.giveBack",
-		old:  "c.waiting[0] <- grant\n\t\tc.waiting = slices.Delete(c.waiting, 0, 1)",
+		in:   "handoff.pass",
+		old:  "c.waiting[0] <- grant\n\tc.waiting = slices.Delete(c.waiting, 0, 1)",
 		new:  "last := len(c.waiting) - 1\n\t\tc.waiting[last] <- grant\n\t\tc.waiting = c.waiting[:last]",
 		test: inRwlock("TestHandoffGoesRoundInTheProcess"),
 

@@ -143,10 +143,10 @@ var ofTheRecipes = []mutant{
 		name: "lost-lock-handed-on",
 		pkg:  "rwlock",
 		why:  "the next writer gets a lock that another process may hold",
-		in:   "handoff.giveBack",
-		old:  "&& grant.Err() == nil {",
-		new:  "{",
-		test: inRwlock("TestALostLockIsNotHandedOn"),
+		in:   "handoff.pass",
+		old:  `|| grant.Err() != nil`,
+		new:  ``,
+		test: inRwlock("TestALockLostDuringItsReleaseIsNotHandedOn"),
 
 		unexplored: "the writer that gets it looks once more",
 	},
@@ -165,7 +165,7 @@ var ofTheRecipes = []mutant{
 		in:   "handoff.lock",
 		old:  "if grant := <-turn; grant != nil {",
 		new:  "if grant := <-turn; grant != nil && i < -1 {",
-		test: inRwlock("TestACancellationAtTheGrantLeavesNoHold"),
+		test: inRwlock("TestALockHandedToACanceledWriterIsReleased"),
 		kind: "crowded and rash",
 	},
 	{
