@@ -20,6 +20,7 @@ type permitCount struct {
 	queue  string // the directory below it in which permits queue
 	client *zkclient.Client
 	acl    []zk.ACL
+	keep   bool // the number is to outlive the queue
 
 	mu     sync.Mutex
 	wanted int            // what the stored number must be, until it was once; then the number read last
@@ -150,14 +151,17 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	return &countSnapshot{permits: permits, version: stat.Version, queue: dir.Czxid, watch: watch}, nil
 }
 
-// create creates the node with the wanted number.
+// create creates the node with the wanted number. Unless the number is to be kept, the node is a
+// container: the server deletes it some time after the last release.
 func (c *permitCount) create(ctx context.Context) error {
 	permits := c.expected()
 	if permits == 0 {
 		return fmt.Errorf("%w: %s does not exist, so there is no stored number of permits to use", ErrMismatch, c.path)
 	}
-	err := c.client.MakeNode(ctx, c.path, format(permits), c.acl)
-	if err == zk.ErrNodeExists {
+	var err error
+	if !c.keep {
+		err = c.client.MakeContainer(ctx, c.path, format(permits), c.acl)
+	} else if err = c.client.MakeNode(ctx, c.path, format(permits), c.acl); err == zk.ErrNodeExists {
 		err = nil // another client has created it
 	}
 	return queue.Explain(err, "CREATE on the parents of "+c.path)
@@ -170,7 +174,7 @@ func (c *permitCount) fill(ctx context.Context, version int32) error {
 	if permits == 0 {
 		return fmt.Errorf("%w: %s is empty, so there is no stored number of permits to use", ErrMismatch, c.path)
 	}
-	err := c.setFirst(ctx, permits, version)
+	err := c.setFirst(ctx, permits, version, c.keep)
 	if err == zk.ErrBadVersion || err == zk.ErrNoNode {
 		err = nil // another client has written or deleted the node
 	}
@@ -205,7 +209,8 @@ func (c *permitCount) write(ctx context.Context, permits int) error {
 	}
 }
 
-// replace replaces the number that the server shows. sent is whether that took a request.
+// replace replaces the number that the server shows, and keeps a number that it is the first to
+// store. sent is whether that took a request.
 func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err error) {
 	data, stat, err := c.client.Get(ctx, c.path)
 	if err == zk.ErrNoNode {
@@ -223,16 +228,16 @@ func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err 
 		return false, nil
 	}
 	if len(data) == 0 {
-		return true, c.setFirst(ctx, permits, stat.Version)
+		return true, c.setFirst(ctx, permits, stat.Version, true)
 	}
 	return true, c.client.Set(ctx, c.path, format(permits), stat.Version)
 }
 
 // setFirst stores the number in an empty node, unless a lock of another kind has a node below it:
 // that lock and the semaphore would not exclude each other. If the node is a container, as other
-// locks make them, the server deletes it, with the number, when it has no children: the queue
-// directory stays. (A Stat does not tell what is a container.)
-func (c *permitCount) setFirst(ctx context.Context, permits int, version int32) error {
+// locks make them, the server deletes it, with the number, when it has no children. So a plain
+// queue directory is made to keep the number. (A Stat does not tell what is a container.)
+func (c *permitCount) setFirst(ctx context.Context, permits int, version int32, keep bool) error {
 	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
 	if err != nil {
 		return err
@@ -242,11 +247,14 @@ func (c *permitCount) setFirst(ctx context.Context, permits int, version int32) 
 			return fmt.Errorf("%w: %s is in use by a lock of another kind, with the node %s", ErrMismatch, c.path, name)
 		}
 	}
+	if !keep {
+		return c.client.Set(ctx, c.path, format(permits), version)
+	}
 	return c.client.SetWith(ctx, c.path, format(permits), version, c.queue, c.acl)
 }
 
-// makeQueue creates the queue directory below the node, which must exist. Creating the parent
-// together with it would make the parent a container, which the server deletes when it is empty.
+// makeQueue creates the queue directory below the node, which must exist: a parent that is created
+// together with it has no number.
 func (c *permitCount) makeQueue(ctx context.Context) error {
 	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
 	if err == zk.ErrNoNode {

@@ -91,7 +91,7 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			venue.Behind(t, func(t *testing.T, first, behind *wire.Conn) {
-				sem := semaphore.New(locks.On(behind), path, 4)
+				sem := semaphore.New(locks.On(behind), path, 4, semaphore.WithStoredPermits())
 				if c.before == "4" {
 					must(t, once(sem, 4))
 				} else {
@@ -212,8 +212,7 @@ func TestTheStoredNumberWins(t *testing.T) {
 func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		start := func() *client {
-			conn := s.Connect()
-			return &client{s, semaphore.New(locks.On(conn), s.Path, 2, semaphore.WithStoredPermits()), conn}
+			return newClient(s, 2, semaphore.WithStoredPermits())
 		}
 		first := start()
 		release(s, first.acquire(2))
@@ -241,8 +240,7 @@ func TestResizeDownRefusesARequestByTheStoredNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		holder := newClient(s, 4)
 		h := holder.acquire(4)
-		conn := s.Connect()
-		waiter := &client{s, semaphore.New(locks.On(conn), s.Path, 1, semaphore.WithStoredPermits()), conn}
+		waiter := newClient(s, 1, semaphore.WithStoredPermits())
 		a := waiter.wait(3, 7)
 		s.Must(holder.Resize(s.Ctx, 2))
 		s.Is(a.Failed(), semaphore.ErrTooMany)
@@ -292,7 +290,7 @@ func TestAnEmptyNodeGetsTheNumber(t *testing.T) {
 
 func TestTheNumberOutlivesTheQueue(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		c := newClient(s, 3)
+		c := newClient(s, 3, semaphore.WithStoredPermits())
 		release(s, c.acquire(1))
 		test.Eventually(s, soon, "the line is gone", func() bool {
 			exists, _, err := s.Witness.Exists(s.Dir)
@@ -310,7 +308,7 @@ func TestTheNumberOutlivesTheQueue(t *testing.T) {
 func TestTheNumberOutlivesTheQueueOfALock(t *testing.T) {
 	for name, first := range map[string]func(s *contract.Stage, c *client){
 		"by its first caller": func(s *contract.Stage, c *client) { release(s, c.acquire(1)) },
-		"by a Resize":         func(s *contract.Stage, c *client) { s.Must(c.Resize(s.Ctx, 3)) },
+		"by a Resize":         func(s *contract.Stage, _ *client) { s.Must(newClient(s, 3).Resize(s.Ctx, 3)) },
 	} {
 		for _, below := range []string{"", "/files"} {
 			t.Run(name+below, func(t *testing.T) {
@@ -318,7 +316,7 @@ func TestTheNumberOutlivesTheQueueOfALock(t *testing.T) {
 					h, err := rwlock.New(locks.On(s.Witness), s.Path+below).Lock(s.Ctx)
 					s.Must(err)
 					s.Must(h.Release(s.Ctx))
-					c := newClient(s, 3)
+					c := newClient(s, 3, semaphore.WithStoredPermits())
 					first(s, c)
 					s.Pass(time.Minute) // ten times as long as a container lives here
 					if got := stored(s); got != "3" {

@@ -17,8 +17,12 @@ type config struct {
 	stored bool
 }
 
-// WithStoredPermits makes the stored number of permits win: the number given to New is stored if
-// there is none yet, and is not compared with the stored one otherwise. So programs that start
-// after a [Semaphore.Resize] need not know of it. If the node is deleted, a value that has read it
-// stores the last number it read. The default is to refuse another number with [ErrMismatch].
+// WithStoredPermits keeps the number of permits at the path, and makes the stored number win: the
+// number given to New is stored if there is none yet, and is not compared with the stored one
+// otherwise. So programs that start after a [Semaphore.Resize] need not know of it. Give the option
+// to all programs that use the path: the first program that stores a number decides whether it is
+// kept. If the node is deleted, a value that has read it stores the last number it read.
+//
+// The default is to refuse another number with [ErrMismatch], and to keep no number when the
+// semaphore is idle.
 func WithStoredPermits() Option { return option(func(cfg *config) { cfg.stored = true }) }

@@ -29,10 +29,10 @@ type client struct {
 	conn *wire.Conn
 }
 
-func newClient(s *contract.Stage, permits int) *client {
+func newClient(s *contract.Stage, permits int, opts ...semaphore.Option) *client {
 	s.Helper()
 	conn := s.Connect()
-	return &client{s, semaphore.New(locks.On(conn), s.Path, permits), conn}
+	return &client{s, semaphore.New(locks.On(conn), s.Path, permits, opts...), conn}
 }
 
 func (c *client) begin(n int) *attempt {

@@ -24,18 +24,19 @@ type Semaphore struct {
 
 // New returns the semaphore at path. It does no I/O: the first call reports bad arguments.
 //
-// The node at path has the number of permits and stays; the permits that are held or waited for are
-// nodes in path/queue. The first caller stores the number. Every later caller must give the same
-// number or gets [ErrMismatch]. With permits == 0 the stored number is used, whatever it is, and
-// there must be one; see also [WithStoredPermits]. Once a Semaphore has queued by the stored
-// number, it follows [Semaphore.Resize].
+// The node at path has the number of permits; the permits that are held or waited for are nodes in
+// path/queue. The first caller stores the number. While the semaphore is in use, every later
+// caller must give the same number or gets [ErrMismatch]. Some time after the last release the
+// server removes both nodes, as it removes the directory of any lock. [WithStoredPermits] keeps the
+// number. With permits == 0 the stored number is used, whatever it is, and there must be one. Once
+// a Semaphore has queued by the stored number, it follows [Semaphore.Resize].
 func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphore {
 	cfg := config{Config: slot.Config(conn, "semaphore", path)}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
 	if cfg.Wrong = znode.ValidatePath(path); cfg.Wrong == nil && permits < 0 {
 		cfg.Wrong = fmt.Errorf("%d permits: the number must be at least 1, or 0 for the stored one", permits)
 	}
-	count := &permitCount{path: cfg.Dir, queue: cfg.Dir + "/queue", acl: cfg.ACL, wanted: permits, agreed: cfg.stored}
+	count := &permitCount{path: cfg.Dir, queue: cfg.Dir + "/queue", acl: cfg.ACL, wanted: permits, agreed: cfg.stored, keep: cfg.stored}
 	cfg.Dir, cfg.Names, cfg.MakeDir = count.queue, queue.Names{{Kind: znode.Permit, Mode: queue.Permit}}, count.makeQueue
 	s := &Semaphore{queue: queue.New(cfg.Config), count: count}
 	count.client = s.queue.Client()
@@ -155,6 +156,9 @@ func tooMany(n, permits int) error {
 // Resize stores another number of permits, at least 1. Waiters follow the new number. Holders keep
 // their permits, so when the number shrinks, more may be held than there are permits, until enough
 // of the earlier holders release. A waiter that asks for more than the new number gets an error.
+//
+// The new number lasts as long as the former one would: see [New] and [WithStoredPermits]. If no
+// number is stored yet, the new number is kept.
 //
 // The errors are ctx's, after which the number may have been stored, or may still be; [ErrMismatch]
 // if the node at path has data that are no number of permits, or is empty and in use by a lock of

@@ -19,6 +19,7 @@ func resizeCommand() *command {
 
 The first zklock run -permits N stores N at the path, and later ones must say
 the same. Waiters follow the new number at once, and holders keep their permits.
+The server forgets the number about a minute after the last lock.
 
 none fails while a permit is held or waited for. A program that has used the
 semaphore stores its number again.

@@ -12,12 +12,17 @@ import (
 // these (3.5.1 and newer), so the server deletes them after they have been empty for a while. It is
 // no error if the directory exists.
 func (c *Client) MakeDir(ctx context.Context, dir string, acl []zk.ACL) error {
-	return c.make(ctx, dir, acl, c.createContainer)
+	return c.MakeContainer(ctx, dir, nil, acl)
+}
+
+// MakeContainer is MakeDir with data, which a directory that exists keeps.
+func (c *Client) MakeContainer(ctx context.Context, dir string, data []byte, acl []zk.ACL) error {
+	return c.make(ctx, dir, acl, func(dir string, acl []zk.ACL) (string, error) { return c.createContainer(dir, data, acl) })
 }
 
 // MakeLeaf creates a directory whose parent must exist. If it does not, it returns zk.ErrNoNode.
 func (c *Client) MakeLeaf(ctx context.Context, dir string, acl []zk.ACL) error {
-	_, err := await(ctx, c, "create", func() (string, error) { return c.createContainer(dir, acl) })
+	_, err := await(ctx, c, "create", func() (string, error) { return c.createContainer(dir, nil, acl) })
 	return err
 }
 
@@ -59,9 +64,9 @@ func (c *Client) make(ctx context.Context, path string, acl []zk.ACL, create fun
 // race: if the connection is closed meanwhile, it reads the path of the reply without waiting for
 // the goroutine that decodes the reply. That fails the tests of programs that run under the race
 // detector. (Create would create a plain node, which the server does not delete.)
-func (c *Client) createContainer(dir string, acl []zk.ACL) (string, error) {
+func (c *Client) createContainer(dir string, data []byte, acl []zk.ACL) (string, error) {
 	if !c.plainOnly.Load() {
-		_, err := c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})
+		_, err := c.multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})
 		switch err {
 		case zk.ErrNodeExists, zk.ErrAPIError:
 			// The zk client does not know the type of the result of a container in a Multi, and
@@ -72,7 +77,7 @@ func (c *Client) createContainer(dir string, acl []zk.ACL) (string, error) {
 			return dir, err
 		}
 	}
-	_, err := c.conn.Create(dir, nil, zk.FlagPersistent, acl)
+	_, err := c.conn.Create(dir, data, zk.FlagPersistent, acl)
 	if err == zk.ErrNodeExists {
 		err = nil
 	}

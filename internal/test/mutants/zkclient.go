@@ -289,8 +289,8 @@ var ofTheSession = []mutant{
 		name: "plain-directories",
 		pkg:  "internal/zkclient",
 		why:  "the directories of idle locks stay forever",
-		old:  "_, err := c.multi(&zk.CreateRequest{Path: dir, Acl: acl, Flags: zk.FlagContainer})",
-		new:  "_, err := c.conn.Create(dir, nil, zk.FlagPersistent, acl)",
+		old:  "_, err := c.multi(&zk.CreateRequest{Path: dir, Data: data, Acl: acl, Flags: zk.FlagContainer})",
+		new:  "_, err := c.conn.Create(dir, data, zk.FlagPersistent, acl)",
 		test: inSession("TestMakeDirMakesContainersAllTheWay"),
 	},
 	{
