@@ -1,16 +1,14 @@
 package main
 
 import (
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/jute"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -60,7 +58,7 @@ func TestDevGrantsSessionsByItsTick(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		flags             []string
-		shortest, longest uint32 // in milliseconds
+		shortest, longest int32 // in milliseconds
 	}{
 		{nil, 4000, 40_000},
 		{[]string{"-tick", "100ms"}, 200, 40_000},
@@ -74,24 +72,23 @@ func TestDevGrantsSessionsByItsTick(t *testing.T) {
 }
 
 // granted asks for a session of so many milliseconds, and returns what the server grants.
-func granted(t *testing.T, addr string, asked uint32) uint32 {
+func granted(t *testing.T, addr string, asked int32) int32 {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	handshake := make([]byte, 44) // protocol, last zxid, timeout, session, password
-	binary.BigEndian.PutUint32(handshake[12:], asked)
-	binary.BigEndian.PutUint32(handshake[24:], 16)
-	if err := proxy.WriteFrame(conn, handshake); err != nil {
+	hello := jute.Handshake{Timeout: asked, Password: make([]byte, 16)}
+	if err := jute.WriteFrame(conn, hello.Append(nil)); err != nil {
 		t.Fatal(err)
 	}
-	answer := make([]byte, 12) // length, protocol, timeout
-	if _, err := io.ReadFull(conn, answer); err != nil {
+	answer, err := jute.ReadFrame(conn)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return binary.BigEndian.Uint32(answer[8:])
+	d := jute.Decoder{Rest: answer}
+	return d.Welcome().Timeout
 }
 
 func TestDevSaysWhyItDoesNotServe(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // Permissions.
@@ -118,10 +120,10 @@ func address(s string) []byte {
 // scheme "auth".
 func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
 	if len(list) == 1 && list[0] == openACL[0] {
-		return openACL, codeOK
+		return openACL, jute.CodeOK
 	}
 	if len(list) == 0 {
-		return nil, codeInvalidACL
+		return nil, jute.CodeInvalidACL
 	}
 	var resolved []acl
 	for i, a := range list {
@@ -141,15 +143,15 @@ func resolveACL(list []acl, who []ident, ipv6 bool) ([]acl, int32) {
 				}
 			}
 			if !found {
-				return nil, codeInvalidACL
+				return nil, jute.CodeInvalidACL
 			}
 		case a.scheme == "digest" && validDigest(a.id), a.scheme == "ip" && validIP(a.id, ipv6):
 			resolved = append(resolved, a)
 		default:
-			return nil, codeInvalidACL
+			return nil, jute.CodeInvalidACL
 		}
 	}
-	return resolved, codeOK
+	return resolved, jute.CodeOK
 }
 
 // validDigest wants two parts. As in ZooKeeper, empty parts at the end do not count.

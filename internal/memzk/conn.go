@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // sessionlessTimeout is how long a connection may be silent before it has a session, and the length
@@ -267,39 +269,39 @@ func (c *conn) mute() bool { return c.closed || c.ending }
 
 // packet is one packet without its length.
 func (c *conn) packet(b []byte) {
-	d := decoder{b: b}
+	d := jute.Decoder{Rest: b}
 	if !c.initialized {
 		c.connect(&d)
 		return
 	}
-	xid, op := d.int32(), d.int32()
-	if d.bad {
+	xid, op := d.Int32(), d.Int32()
+	if d.Bad {
 		c.shut()
 		return
 	}
 	switch op {
-	case opAuth:
+	case jute.OpAuth:
 		c.authPacket(xid, &d)
 		return
-	case opSASL:
+	case jute.OpSASL:
 		c.saslPacket(xid, &d)
 		return
 	}
-	c.m.submit(c, xid, op, d.b)
+	c.m.submit(c, xid, op, d.Rest)
 }
 
 // connect is the first packet.
-func (c *conn) connect(d *decoder) {
-	d.int32() // version of the protocol
-	seen := d.int64()
-	timeout := d.int32()
-	id := d.int64()
-	secret := d.bytes()
-	if d.bad {
+func (c *conn) connect(d *jute.Decoder) {
+	d.Int32() // version of the protocol
+	seen := d.Int64()
+	timeout := d.Int32()
+	id := d.Int64()
+	secret := d.Bytes()
+	if d.Bad {
 		c.shut()
 		return
 	}
-	if len(d.b) > 0 {
+	if len(d.Rest) > 0 {
 		c.readOnly = true
 	}
 	c.initialized = true
@@ -346,12 +348,12 @@ func (c *conn) establish(valid bool) {
 	}
 	start := len(c.out)
 	c.out = append(c.out, 0, 0, 0, 0)
-	c.out = appendInt32(c.out, 0)
-	c.out = appendInt32(c.out, timeout)
-	c.out = appendInt64(c.out, id)
-	c.out = appendBytes(c.out, secret[:])
+	c.out = jute.AppendInt32(c.out, 0)
+	c.out = jute.AppendInt32(c.out, timeout)
+	c.out = jute.AppendInt64(c.out, id)
+	c.out = jute.AppendBytes(c.out, secret[:])
 	if c.readOnly || c.m.e.behavior.readOnlyAlways {
-		c.out = appendBool(c.out, false)
+		c.out = jute.AppendBool(c.out, false)
 	}
 	c.out = endReply(c.out, start)
 	c.wrote()
@@ -367,25 +369,25 @@ func (c *conn) establish(valid bool) {
 }
 
 // authPacket is answered at once, before replies that requests before it wait for.
-func (c *conn) authPacket(xid int32, d *decoder) {
-	d.int32()
-	scheme, secret := d.string(), d.bytes()
-	if d.bad {
+func (c *conn) authPacket(xid int32, d *jute.Decoder) {
+	d.Int32()
+	scheme, secret := d.Text(), d.Bytes()
+	if d.Bad {
 		c.shut()
 		return
 	}
 	var ok bool
 	if c.auth, ok = authenticate(c.auth, scheme, secret); ok {
-		c.reply(xid, 0, codeOK)
+		c.reply(xid, 0, jute.CodeOK)
 		return
 	}
-	c.reply(xid, 0, codeAuthFailed)
+	c.reply(xid, 0, jute.CodeAuthFailed)
 	c.end()
 }
 
 // saslPacket is answered as by a server without SASL: with no token.
-func (c *conn) saslPacket(xid int32, d *decoder) {
-	if token := d.bytes(); d.bad || token == nil {
+func (c *conn) saslPacket(xid int32, d *jute.Decoder) {
+	if token := d.Bytes(); d.Bad || token == nil {
 		c.shut()
 		return
 	}
@@ -393,8 +395,8 @@ func (c *conn) saslPacket(xid int32, d *decoder) {
 		return
 	}
 	var start int
-	c.out, start = startReply(c.out, xid, 0, codeOK)
-	c.out = endReply(appendBytes(c.out, nil), start)
+	c.out, start = startReply(c.out, xid, 0, jute.CodeOK)
+	c.out = endReply(jute.AppendBytes(c.out, nil), start)
 	c.wrote()
 }
 
@@ -417,9 +419,9 @@ func (c *conn) event(kind int32, path string, zxid int64) {
 		zxid = -1
 	}
 	var start int
-	c.out, start = startReply(c.out, xidEvent, zxid, codeOK)
-	c.out = appendInt32(c.out, kind)
-	c.out = appendInt32(c.out, stateConnected)
+	c.out, start = startReply(c.out, jute.XidEvent, zxid, jute.CodeOK)
+	c.out = jute.AppendInt32(c.out, kind)
+	c.out = jute.AppendInt32(c.out, stateConnected)
 	c.out = appendString(c.out, path)
 	c.out = endReply(c.out, start)
 	c.wrote()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // LongestTick is a tick of which twenty are a session timeout that the protocol has room for.
@@ -200,12 +202,12 @@ func (m *Member) apply(x *txn, r *request) {
 	res := m.tree.apply(x)
 	m.applied++
 	switch x.kind {
-	case opCreateSession:
+	case jute.OpCreateSession:
 		if m.role == following { // each follower tells the leader of it with its next answer
 			m.touched[x.session] = time.Duration(x.timeout) * time.Millisecond
 			m.setPingAlarm()
 		}
-	case opCloseSession:
+	case jute.OpCloseSession:
 		if m.role == leading {
 			m.forgetSession(x.session)
 		}
@@ -213,7 +215,7 @@ func (m *Member) apply(x *txn, r *request) {
 		if c := m.bySession[x.session]; c != nil && (r == nil || r.c != c) {
 			c.shut()
 		}
-	case opCreateContainer, opCreateTTL, opMulti:
+	case jute.OpCreateContainer, jute.OpCreateTTL, jute.OpMulti:
 		m.setContainerAlarm()
 	}
 	if r != nil && r.from == m {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // trio runs a test with three members, of which the third leads.
@@ -28,18 +30,18 @@ func trio(t *testing.T, test func(t *testing.T, e *Ensemble, f, g, l *Member)) {
 
 func (r *raw) mustCreate(path string, flags int32) {
 	r.t.Helper()
-	if p := r.call(opCreate, createBody(path, "", flags)); p.code != codeOK {
+	if p := r.call(jute.OpCreate, createBody(path, "", flags)); p.code != jute.CodeOK {
 		r.t.Fatalf("create %s: %d", path, p.code)
 	}
 }
 
 func (r *raw) exists(path string) bool {
 	r.t.Helper()
-	p := r.call(opExists, pathBody(path, false))
-	if p.code != codeOK && p.code != codeNoNode {
+	p := r.call(jute.OpExists, pathBody(path, false))
+	if p.code != jute.CodeOK && p.code != jute.CodeNoNode {
 		r.t.Fatalf("exists %s: %d", path, p.code)
 	}
-	return p.code == codeOK
+	return p.code == jute.CodeOK
 }
 
 const tick = 2 * time.Second
@@ -82,7 +84,7 @@ func TestALaggingFollowerServesOldData(t *testing.T) {
 			t.Error("the follower shows the node at once")
 		}
 		start := time.Now()
-		if p := behind.call(opSync, appendString(nil, "/")); p.code != codeOK || p.string() != "/" {
+		if p := behind.call(jute.OpSync, appendString(nil, "/")); p.code != jute.CodeOK || p.string() != "/" {
 			t.Errorf("sync: %+v", p)
 		}
 		if d := time.Since(start); d != 3*time.Second {
@@ -94,9 +96,9 @@ func TestALaggingFollowerServesOldData(t *testing.T) {
 
 		// A sync that waits names its own path, whatever comes after it.
 		writer.mustCreate("/x", 0)
-		behind.request(1, opSync, appendString(nil, "/first"))
+		behind.request(1, jute.OpSync, appendString(nil, "/first"))
 		synctest.Wait() // it has been read: the next is another packet in the same buffer
-		behind.request(2, opExists, pathBody("/other", false))
+		behind.request(2, jute.OpExists, pathBody("/other", false))
 		if p := behind.next(); p.xid != 1 || p.string() != "/first" {
 			t.Errorf("the sync that waits: %+v", p)
 		}
@@ -104,10 +106,10 @@ func TestALaggingFollowerServesOldData(t *testing.T) {
 
 		// A client's own write is answered when its member shows it, and reads wait behind it.
 		start = time.Now()
-		behind.request(1, opCreate, createBody("/b", "", 0))
-		behind.request(2, opExists, pathBody("/b", false))
+		behind.request(1, jute.OpCreate, createBody("/b", "", 0))
+		behind.request(2, jute.OpExists, pathBody("/b", false))
 		first, second := behind.next(), behind.next()
-		if first.xid != 1 || second.xid != 2 || first.code != codeOK || second.code != codeOK {
+		if first.xid != 1 || second.xid != 2 || first.code != jute.CodeOK || second.code != jute.CodeOK {
 			t.Errorf("replies: %+v, %+v", first, second)
 		}
 		if d := time.Since(start); d != 3*time.Second {
@@ -152,7 +154,7 @@ func TestTouchesReachTheLeaderWithThePing(t *testing.T) {
 			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 				r := rawSession(t, f, 4*time.Second)
 				time.Sleep(c.used)
-				if c.used > 0 && r.call(opPing, nil).xid != xidPing {
+				if c.used > 0 && r.call(jute.OpPing, nil).xid != jute.XidPing {
 					t.Error("no answer to a ping")
 				}
 				time.Sleep(c.over - c.used - time.Millisecond)
@@ -182,7 +184,7 @@ func TestAPingThatWasDueMeanwhileComesFirst(t *testing.T) {
 			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 				r := rawSession(t, f, 4*time.Second)
 				time.Sleep(2900 * time.Millisecond) // virtual: shortly before the leader's ping
-				r.call(opPing, nil)
+				r.call(jute.OpPing, nil)
 				time.Sleep(c.from - e.now()) // virtual: the follower has a note of it, and the leader has none
 				f.Isolate()
 				time.Sleep(c.to - e.now()) // virtual: pings are due meanwhile, or none is
@@ -204,11 +206,11 @@ func TestAPingThatWasDueMeanwhileComesFirst(t *testing.T) {
 func TestAnIsolatedFollowerAnswersReadsWhileItsSessionsExpire(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		r, other := rawSession(t, f, 4*time.Second), rawSession(t, l, 40*time.Second)
-		r.mustCreate("/a", flagEphemeral)
+		r.mustCreate("/a", jute.FlagEphemeral)
 		f.Isolate()
 		for range 9 {
 			time.Sleep(time.Second)
-			if p := r.call(opPing, nil); p.code != codeOK {
+			if p := r.call(jute.OpPing, nil); p.code != jute.CodeOK {
 				t.Fatalf("ping: %+v", p)
 			}
 			if !r.exists("/a") {
@@ -249,7 +251,7 @@ func TestAHandshakeWithAnIsolatedFollowerHangs(t *testing.T) {
 		if !next.welcomed() {
 			t.Error("the follower did not ask the leader")
 		}
-		if p := next.call(opCreate, createBody("/a", "", 0)); p.code != codeOK {
+		if p := next.call(jute.OpCreate, createBody("/a", "", 0)); p.code != jute.CodeOK {
 			t.Errorf("create: %+v", p)
 		}
 	})
@@ -261,8 +263,8 @@ func TestALeaderWithoutMajorityCommitsNothing(t *testing.T) {
 		f.Isolate()
 		r.mustCreate("/a", 0) // two of three
 		g.Isolate()
-		r.request(1, opCreate, createBody("/b", "", 0))
-		r.request(2, opExists, pathBody("/b", false))
+		r.request(1, jute.OpCreate, createBody("/b", "", 0))
+		r.request(2, jute.OpExists, pathBody("/b", false))
 		if !r.silent(3 * time.Second) {
 			t.Error("a write without a majority was answered, or a read overtook it")
 		}
@@ -273,10 +275,10 @@ func TestALeaderWithoutMajorityCommitsNothing(t *testing.T) {
 		}
 		o.nc.Close()
 		f.Heal()
-		if p := r.next(); p.xid != 1 || p.code != codeOK {
+		if p := r.next(); p.xid != 1 || p.code != jute.CodeOK {
 			t.Errorf("the write: %+v", p)
 		}
-		if p := r.next(); p.xid != 2 || p.code != codeOK {
+		if p := r.next(); p.xid != 2 || p.code != jute.CodeOK {
 			t.Errorf("the read: %+v", p)
 		}
 	})
@@ -298,24 +300,24 @@ func TestASyncWithoutMajority(t *testing.T) {
 		for _, m := range m[1:4] {
 			m.Isolate()
 		}
-		if p := at.call(opSync, appendString(nil, "/")); p.code != codeOK {
+		if p := at.call(jute.OpSync, appendString(nil, "/")); p.code != jute.CodeOK {
 			t.Errorf("sync: %+v", p)
 		}
-		writer.request(1, opCreate, createBody("/a", "", 0))
+		writer.request(1, jute.OpCreate, createBody("/a", "", 0))
 		synctest.Wait()
-		at.request(2, opSync, appendString(nil, "/"))
-		at.request(3, opExists, pathBody("/a", false))
+		at.request(2, jute.OpSync, appendString(nil, "/"))
+		at.request(3, jute.OpExists, pathBody("/a", false))
 		if !at.silent(time.Second) {
 			t.Error("the sync did not wait")
 		}
 		m[1].Heal()
-		if p := at.next(); p.xid != 2 || p.code != codeOK {
+		if p := at.next(); p.xid != 2 || p.code != jute.CodeOK {
 			t.Errorf("sync: %+v", p)
 		}
-		if p := at.next(); p.xid != 3 || p.code != codeOK {
+		if p := at.next(); p.xid != 3 || p.code != jute.CodeOK {
 			t.Errorf("exists: %+v", p)
 		}
-		if p := at.call(opPing, nil); p.xid != xidPing {
+		if p := at.call(jute.OpPing, nil); p.xid != jute.XidPing {
 			t.Errorf("ping: %+v", p)
 		}
 	})
@@ -355,7 +357,7 @@ func TestAnIsolatedLeaderIsDeposed(t *testing.T) {
 		r := rawSession(t, l, 40*time.Second)
 		r.mustCreate("/a", 0)
 		l.Isolate()
-		r.request(1, opCreate, createBody("/lost", "", 0))
+		r.request(1, jute.OpCreate, createBody("/lost", "", 0))
 		for time.Since(start) < 5*tick {
 			reader, ok := r.again2(l)
 			if !ok || !reader.exists("/a") {
@@ -409,9 +411,9 @@ func (r *raw) again2(m *Member) (*raw, bool) {
 func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		r := rawSession(t, l, 40*time.Second)
-		r.mustCreate("/a", flagEphemeral)
+		r.mustCreate("/a", jute.FlagEphemeral)
 		l.Pause()
-		r.request(1, opExists, pathBody("/a", false))
+		r.request(1, jute.OpExists, pathBody("/a", false))
 		if !r.silent(6 * tick) {
 			t.Error("a paused member answered")
 		}
@@ -423,23 +425,23 @@ func TestADeposedLeaderThatWasPausedAnswersForAMoment(t *testing.T) {
 		if !ok {
 			t.Fatal("the session did not survive")
 		}
-		if p := moved.call(opDelete, deleteBody("/a", -1)); p.code != codeOK {
+		if p := moved.call(jute.OpDelete, deleteBody("/a", -1)); p.code != jute.CodeOK {
 			t.Fatalf("delete: %+v", p)
 		}
 		l.Resume()
-		if p := r.next(); p.code != codeOK {
+		if p := r.next(); p.code != jute.CodeOK {
 			t.Errorf("the deposed leader does not answer a read with its old data: %+v", p)
 		}
 		late, ok := r.again(l, 0)
 		if !ok || !late.exists("/a") {
 			t.Error("the deposed leader refuses a handshake before it knows")
 		}
-		late.request(1, opCreate, createBody("/b", "", 0))
+		late.request(1, jute.OpCreate, createBody("/b", "", 0))
 		if !late.ended(tick) {
 			t.Error("the deposed leader answers a write, or serves for longer than a tick")
 		}
 		time.Sleep(time.Second)
-		if p := moved.call(opPing, nil); p.code != codeOK {
+		if p := moved.call(jute.OpPing, nil); p.code != jute.CodeOK {
 			t.Errorf("ping: %+v", p)
 		}
 		fresh, ok := moved.again(l, moved.zxid)
@@ -465,7 +467,7 @@ func TestADeposedLeaderThatWasPausedTakesSessionsForOver(t *testing.T) {
 		if _, ok := moved.again(l, 0); ok {
 			t.Error("the deposed leader takes the session for alive")
 		}
-		if p := moved.call(opExists, pathBody("/a", false)); p.code != codeNoNode {
+		if p := moved.call(jute.OpExists, pathBody("/a", false)); p.code != jute.CodeNoNode {
 			t.Errorf("the session has ended: %+v", p)
 		}
 	})
@@ -508,16 +510,16 @@ func TestALeaderThatIsPausedShortlyLeadsOn(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		at, r := rawSession(t, f, 10*time.Second), rawSession(t, l, 10*time.Second)
 		l.Pause()
-		at.request(1, opCreate, createBody("/a", "", 0))
-		r.request(1, opCreate, createBody("/b", "", 0))
+		at.request(1, jute.OpCreate, createBody("/a", "", 0))
+		r.request(1, jute.OpCreate, createBody("/b", "", 0))
 		if !at.silent(4*tick) || !r.silent(0) {
 			t.Error("a write without the leader was answered")
 		}
 		l.Resume()
-		if p := at.next(); p.code != codeOK {
+		if p := at.next(); p.code != jute.CodeOK {
 			t.Errorf("create: %+v", p)
 		}
-		if p := r.next(); p.code != codeOK {
+		if p := r.next(); p.code != jute.CodeOK {
 			t.Errorf("create: %+v", p)
 		}
 		if e.Leader() != l {
@@ -530,13 +532,13 @@ func TestALeaderThatIsPausedShortlyLeadsOn(t *testing.T) {
 func TestALeaderThatWasPausedEndsSessionsOfItsFollowers(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		short, long := rawSession(t, f, 2*tick), rawSession(t, f, 20*tick)
-		short.mustCreate("/a", flagEphemeral)
-		long.mustCreate("/b", flagEphemeral)
+		short.mustCreate("/a", jute.FlagEphemeral)
+		long.mustCreate("/b", jute.FlagEphemeral)
 		l.Pause()
 		for range 4 {
 			time.Sleep(tick) // virtual, as all here
 			for _, r := range []*raw{short, long} {
-				if p := r.call(opPing, nil); p.code != codeOK {
+				if p := r.call(jute.OpPing, nil); p.code != jute.CodeOK {
 					t.Fatalf("ping: %+v", p)
 				}
 			}
@@ -564,7 +566,7 @@ func TestTheEndOfAnIsolatedLeaderIsNotHeardOf(t *testing.T) {
 				start := time.Now()
 				end(l)
 				for time.Since(start) < 5*tick {
-					if p := r.call(opPing, nil); p.code != codeOK {
+					if p := r.call(jute.OpPing, nil); p.code != jute.CodeOK {
 						t.Fatalf("ping: %+v", p)
 					}
 					time.Sleep(tick / 4) // virtual: the session is in use
@@ -650,7 +652,7 @@ func TestAPausedFollowerCatchesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 				at, r := rawSession(t, f, 40*time.Second), rawSession(t, l, 40*time.Second)
-				if p := at.call(opExists, pathBody("/a", true)); p.code != codeNoNode {
+				if p := at.call(jute.OpExists, pathBody("/a", true)); p.code != jute.CodeNoNode {
 					t.Fatalf("exists: %+v", p)
 				}
 				f.Pause()
@@ -695,7 +697,7 @@ func TestASessionMoves(t *testing.T) {
 			if c.from != l && old.exists("/none") {
 				t.Errorf("%s: a read at a follower did not go on", name)
 			}
-			old.request(3, opCreate, createBody("/lost", "", 0))
+			old.request(3, jute.OpCreate, createBody("/lost", "", 0))
 			if p := old.next(); p.code != 1 {
 				t.Errorf("%s: answered %+v", name, p)
 			}
@@ -703,10 +705,10 @@ func TestASessionMoves(t *testing.T) {
 			if nodes := e.Nodes(); len(nodes) != 1 {
 				t.Errorf("%s: nodes %v", name, nodes)
 			}
-			if p := next.call(opDelete, deleteBody("/kept", -1)); p.code != codeOK {
+			if p := next.call(jute.OpDelete, deleteBody("/kept", -1)); p.code != jute.CodeOK {
 				t.Errorf("%s: delete: %+v", name, p)
 			}
-			if p := next.call(opCloseSession, nil); p.code != codeOK {
+			if p := next.call(jute.OpCloseSession, nil); p.code != jute.CodeOK {
 				t.Errorf("%s: close: %+v", name, p)
 			}
 		}
@@ -760,7 +762,7 @@ func TestALeaderChangeGivesSessionsTheirFullTime(t *testing.T) {
 func TestElectHandsLeadershipOver(t *testing.T) {
 	trio(t, func(t *testing.T, e *Ensemble, f, g, l *Member) {
 		r := rawSession(t, l, 10*time.Second)
-		r.mustCreate("/a", flagEphemeral)
+		r.mustCreate("/a", jute.FlagEphemeral)
 		if !e.Elect(f) || e.Leader() != f {
 			t.Fatal("the first member does not lead")
 		}
@@ -779,7 +781,7 @@ func TestElectHandsLeadershipOver(t *testing.T) {
 		if !ok || !next.exists("/a") {
 			t.Error("the session did not survive")
 		}
-		if zxid := next.call(opCreate, createBody("/b", "", 0)).zxid; zxid != 2<<32+1 {
+		if zxid := next.call(jute.OpCreate, createBody("/b", "", 0)).zxid; zxid != 2<<32+1 {
 			t.Errorf("zxid %x", zxid)
 		}
 		l.Isolate()
@@ -822,33 +824,33 @@ func TestAMemberThatIsFarBehindCopiesTheState(t *testing.T) {
 		e.keep, e.trimEvery = 50, 10
 		r := rawSession(t, l, 40*time.Second)
 		watcher := rawSession(t, g, 40*time.Second)
-		if p := watcher.call(opExists, pathBody("/a/n-0000000150", true)); p.code != codeNoNode {
+		if p := watcher.call(jute.OpExists, pathBody("/a/n-0000000150", true)); p.code != jute.CodeNoNode {
 			t.Fatalf("%+v", p)
 		}
-		r.mustCreate("/e", flagEphemeral)
+		r.mustCreate("/e", jute.FlagEphemeral)
 		r.mustCreate("/a", 0)
-		if p := r.call(opCreateContainer, createBody("/c", "", flagContainer)); p.code != codeOK {
+		if p := r.call(jute.OpCreateContainer, createBody("/c", "", jute.FlagContainer)); p.code != jute.CodeOK {
 			t.Fatalf("%+v", p)
 		}
 		f.Kill()
 		g.Lag(5 * time.Second)
 		for range 300 {
-			r.mustCreate("/a/n-", flagSequential)
+			r.mustCreate("/a/n-", jute.FlagSequential)
 		}
 		if len(e.log) < 300 {
 			t.Errorf("%d entries are left, and a follower needs 300", len(e.log))
 		}
-		r.call(opDelete, deleteBody("/a/n-0000000150", -1))
+		r.call(jute.OpDelete, deleteBody("/a/n-0000000150", -1))
 		time.Sleep(5*time.Second + time.Millisecond)
 		if kind, path := watcher.next().event(); kind != eventCreated || path != "/a/n-0000000150" {
 			t.Errorf("event %d of %s", kind, path)
 		}
 		for range 20 {
-			r.call(opDelete, deleteBody("/a/n-0000000007", -1))
+			r.call(jute.OpDelete, deleteBody("/a/n-0000000007", -1))
 		}
 		time.Sleep(5*time.Second + time.Millisecond)
 		for range 20 {
-			r.call(opDelete, deleteBody("/a/n-0000000007", -1))
+			r.call(jute.OpDelete, deleteBody("/a/n-0000000007", -1))
 		}
 		if len(e.log) > 60 || e.base <= f.applied {
 			t.Fatalf("the log has %d entries from %d on, the dead member has applied %d", len(e.log), e.base, f.applied)

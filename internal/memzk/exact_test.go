@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // step is a request and what comes back until its reply: events first, as ZooKeeper sends them.
@@ -25,256 +27,256 @@ func TestExact(t *testing.T) {
 	blind := []acl{{31 &^ permRead, anyone}}
 	for name, steps := range map[string][]step{
 		"the sequence counts creates": {
-			{opCreate, createBody("/a/n-", "", 2), "/a/n-0000000000"},
-			{opCreate, createBody("/a/plain", "", 0), "/a/plain"},
-			{opCreate, createBody("/a/m-", "", 3), "/a/m-0000000002"},
-			{opDelete, deleteBody("/a/plain", -1), "ok"},
-			{opCreate, createBody("/a/", "", 2), "/a/0000000003"},
-			{opExists, pathBody("/a", false), "version 0 cversion 5 aversion 0 children 3"},
-			{opGetChildren, pathBody("/a", false), "0000000003 m-0000000002 n-0000000000"},
+			{jute.OpCreate, createBody("/a/n-", "", 2), "/a/n-0000000000"},
+			{jute.OpCreate, createBody("/a/plain", "", 0), "/a/plain"},
+			{jute.OpCreate, createBody("/a/m-", "", 3), "/a/m-0000000002"},
+			{jute.OpDelete, deleteBody("/a/plain", -1), "ok"},
+			{jute.OpCreate, createBody("/a/", "", 2), "/a/0000000003"},
+			{jute.OpExists, pathBody("/a", false), "version 0 cversion 5 aversion 0 children 3"},
+			{jute.OpGetChildren, pathBody("/a", false), "0000000003 m-0000000002 n-0000000000"},
 		},
 		"refused writes take a zxid, reads do not": {
-			{opCreate, createBody("/a/n", "", 0), "/a/n +1"},
-			{opCreate, createBody("/a/n", "", 0), "-110 +1"},
-			{opDelete, deleteBody("/a/m", -1), "-101 +1"},
-			{opExists, pathBody("/a/m", false), "-101 +0"},
-			{opMulti, multiBody(step{op: opCheck, body: deleteBody("/a", -1)}), "[13] +1"},
-			{opMulti, multiBody(step{op: opCheck, body: deleteBody("/a", 3)}), "[-103] +1"},
-			{opMulti, multiBody(), "[] +1"},
+			{jute.OpCreate, createBody("/a/n", "", 0), "/a/n +1"},
+			{jute.OpCreate, createBody("/a/n", "", 0), "-110 +1"},
+			{jute.OpDelete, deleteBody("/a/m", -1), "-101 +1"},
+			{jute.OpExists, pathBody("/a/m", false), "-101 +0"},
+			{jute.OpMulti, multiBody(step{op: jute.OpCheck, body: deleteBody("/a", -1)}), "[13] +1"},
+			{jute.OpMulti, multiBody(step{op: jute.OpCheck, body: deleteBody("/a", 3)}), "[-103] +1"},
+			{jute.OpMulti, multiBody(), "[] +1"},
 		},
 		"a multi is one transaction": {
-			{opMulti, multiBody(
-				step{op: opCreate, body: createBody("/a/n", "", 0)},
-				step{op: opSetData, body: setBody("/a/n", "x", 0)},
-				step{op: opCheck, body: deleteBody("/a/n", 1)},
-				step{op: opCreate, body: createBody("/a/n/m-", "", 2)},
-				step{op: opDelete, body: deleteBody("/a/n/m-0000000000", 0)},
-				step{op: opDelete, body: deleteBody("/a/n", 1)},
+			{jute.OpMulti, multiBody(
+				step{op: jute.OpCreate, body: createBody("/a/n", "", 0)},
+				step{op: jute.OpSetData, body: setBody("/a/n", "x", 0)},
+				step{op: jute.OpCheck, body: deleteBody("/a/n", 1)},
+				step{op: jute.OpCreate, body: createBody("/a/n/m-", "", 2)},
+				step{op: jute.OpDelete, body: deleteBody("/a/n/m-0000000000", 0)},
+				step{op: jute.OpDelete, body: deleteBody("/a/n", 1)},
 			), "[1 /a/n; 5 version 1; 13; 1 /a/n/m-0000000000; 2; 2] +1"},
 		},
 		"a multi fails as a whole": {
-			{opMulti, multiBody(
-				step{op: opCreate, body: createBody("/a/n-", "", 2)},
-				step{op: opSetData, body: setBody("/a/none", "", -1)},
-				step{op: opDelete, body: deleteBody("/a", -1)},
+			{jute.OpMulti, multiBody(
+				step{op: jute.OpCreate, body: createBody("/a/n-", "", 2)},
+				step{op: jute.OpSetData, body: setBody("/a/none", "", -1)},
+				step{op: jute.OpDelete, body: deleteBody("/a", -1)},
 			), "[0; -101; -2] +1"},
-			{opCreate, createBody("/a/n-", "", 2), "/a/n-0000000000"},
+			{jute.OpCreate, createBody("/a/n-", "", 2), "/a/n-0000000000"},
 		},
 		"the result of a create in a multi": {
-			{opMulti, multiBody(
-				step{op: opCreate, body: createBody("/a/c", "", flagContainer)},
-				step{op: opCreateContainer, body: createBody("/a/p", "", 0)},
-				step{op: opCreate2, body: createBody("/a/q", "", 0)},
+			{jute.OpMulti, multiBody(
+				step{op: jute.OpCreate, body: createBody("/a/c", "", jute.FlagContainer)},
+				step{op: jute.OpCreateContainer, body: createBody("/a/p", "", 0)},
+				step{op: jute.OpCreate2, body: createBody("/a/q", "", 0)},
 			), "3.8.0: [15 /a/c version 0; 1 /a/p; 1 /a/q] | 3.9.3: [15 /a/c version 0; 15 /a/p version 0; 15 /a/q version 0]"},
-			{opMulti, multiBody(step{op: opCreate, body: createBody("/a/x", "", 9)}), "3.8.0: [-8] +1 | 3.9.3: -5 +1"},
-			{opMulti, multiBody(step{op: opCreate, body: createBody("/a/x", "", flagTTL)}), "-5 +1"},
-			{opMulti, multiBody(step{op: opExists, body: pathBody("/a", false)}), "-5 +1"},
+			{jute.OpMulti, multiBody(step{op: jute.OpCreate, body: createBody("/a/x", "", 9)}), "3.8.0: [-8] +1 | 3.9.3: -5 +1"},
+			{jute.OpMulti, multiBody(step{op: jute.OpCreate, body: createBody("/a/x", "", jute.FlagTTL)}), "-5 +1"},
+			{jute.OpMulti, multiBody(step{op: jute.OpExists, body: pathBody("/a", false)}), "-5 +1"},
 		},
 		"events come before the reply, in the order of the operations": {
-			{opExists, pathBody("/a/n", true), "-101"},
-			{opGetChildren, pathBody("/a", true), ""},
-			{opMulti, multiBody(
-				step{op: opCreate, body: createBody("/a/n", "", 0)},
-				step{op: opDelete, body: deleteBody("/a/n", -1)},
+			{jute.OpExists, pathBody("/a/n", true), "-101"},
+			{jute.OpGetChildren, pathBody("/a", true), ""},
+			{jute.OpMulti, multiBody(
+				step{op: jute.OpCreate, body: createBody("/a/n", "", 0)},
+				step{op: jute.OpDelete, body: deleteBody("/a/n", -1)},
 			), "created /a/n; children /a; [1 /a/n; 2]"},
-			{opExists, pathBody("/a/n", true), "-101"},
-			{opGetChildren, pathBody("/a", true), ""},
-			{opCreate, createBody("/a/n", "", 0), "created /a/n; children /a; /a/n"},
-			{opGetData, pathBody("/a/n", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
-			{opSetData, setBody("/a/n", "", -1), "changed /a/n; version 1 cversion 0 aversion 0 children 0"},
-			{opSetData, setBody("/a/n", "", -1), "version 2 cversion 0 aversion 0 children 0"},
+			{jute.OpExists, pathBody("/a/n", true), "-101"},
+			{jute.OpGetChildren, pathBody("/a", true), ""},
+			{jute.OpCreate, createBody("/a/n", "", 0), "created /a/n; children /a; /a/n"},
+			{jute.OpGetData, pathBody("/a/n", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
+			{jute.OpSetData, setBody("/a/n", "", -1), "changed /a/n; version 1 cversion 0 aversion 0 children 0"},
+			{jute.OpSetData, setBody("/a/n", "", -1), "version 2 cversion 0 aversion 0 children 0"},
 		},
 		"a connection hears once that a node is gone, then of its parent": {
-			{opCreate, createBody("/a/n", "", 0), "/a/n"},
-			{opGetData, pathBody("/a/n", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
-			{opGetChildren, pathBody("/a/n", true), ""},
-			{opGetChildren, pathBody("/a", true), "n"},
-			{opDelete, deleteBody("/a/n", -1), "deleted /a/n; children /a; ok"},
-			{opCreate, createBody("/a/n", "", 0), "/a/n"},
+			{jute.OpCreate, createBody("/a/n", "", 0), "/a/n"},
+			{jute.OpGetData, pathBody("/a/n", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
+			{jute.OpGetChildren, pathBody("/a/n", true), ""},
+			{jute.OpGetChildren, pathBody("/a", true), "n"},
+			{jute.OpDelete, deleteBody("/a/n", -1), "deleted /a/n; children /a; ok"},
+			{jute.OpCreate, createBody("/a/n", "", 0), "/a/n"},
 		},
 		"refusals": {
-			{opCreate, createBody("/a/e", "", flagEphemeral), "/a/e"},
-			{opCreate, createBody("/a/e/n", "", 0), "-108"},
-			{opDelete, deleteBody("/a", 7), "-103"},
-			{opDelete, deleteBody("/a", 0), "-111"},
-			{opDelete, deleteBody("/a/n/m", 0), "-101"},
-			{opSetData, setBody("/a", "", 7), "-103"},
-			{opSetACL, aclBody("/a", openACL, 7), "-103"},
-			{opSetACL, aclBody("/a", openACL, 0), "version 0 cversion 1 aversion 1 children 1"},
-			{opCreate, createBody("/a/n/m", "", 0), "-101"},
-			{opCreate, createBody("/a", "", 0), "-110"},
-			{opCreate, createBody("/a/n", "", 7), "-8"},
-			{opCreate, createBody("/a/n", "", flagTTL), "-6"},
-			{opCreateTTL, appendInt64(createBody("/a/n", "", flagTTL), 1000), "-6"},
-			{opCreateTTL, appendInt64(createBody("/a/n", "", 0), 1000), "-8"},
-			{opReconfig, appendInt64(bytes.Repeat([]byte{0xff}, 12), -1), "-123 +1"},
+			{jute.OpCreate, createBody("/a/e", "", jute.FlagEphemeral), "/a/e"},
+			{jute.OpCreate, createBody("/a/e/n", "", 0), "-108"},
+			{jute.OpDelete, deleteBody("/a", 7), "-103"},
+			{jute.OpDelete, deleteBody("/a", 0), "-111"},
+			{jute.OpDelete, deleteBody("/a/n/m", 0), "-101"},
+			{jute.OpSetData, setBody("/a", "", 7), "-103"},
+			{jute.OpSetACL, aclBody("/a", openACL, 7), "-103"},
+			{jute.OpSetACL, aclBody("/a", openACL, 0), "version 0 cversion 1 aversion 1 children 1"},
+			{jute.OpCreate, createBody("/a/n/m", "", 0), "-101"},
+			{jute.OpCreate, createBody("/a", "", 0), "-110"},
+			{jute.OpCreate, createBody("/a/n", "", 7), "-8"},
+			{jute.OpCreate, createBody("/a/n", "", jute.FlagTTL), "-6"},
+			{jute.OpCreateTTL, jute.AppendInt64(createBody("/a/n", "", jute.FlagTTL), 1000), "-6"},
+			{jute.OpCreateTTL, jute.AppendInt64(createBody("/a/n", "", 0), 1000), "-8"},
+			{jute.OpReconfig, jute.AppendInt64(bytes.Repeat([]byte{0xff}, 12), -1), "-123 +1"},
 		},
 		"paths": {
-			{opCreate, createBody("", "", 0), "-8"},
-			{opCreate, createBody("a", "", 0), "-8"},
-			{opCreate, createBody("a/b", "", 0), "-101"},
-			{opCreate, createBody("/", "", 0), "-110"},
-			{opCreate, createBody("/a/", "", 0), "-8"},
-			{opCreate, createBody("/a/.", "", 0), "-8"},
-			{opCreate, createBody("/a/..", "", 0), "-8"},
-			{opCreate, createBody("/a/...", "", 0), "/a/..."},
-			{opCreate, createBody("/a/\x01", "", 0), "-8"},
-			{opCreate, createBody("/a/\x00", "", 0), "-8"},
-			{opCreate, createBody("/a/\u0085", "", 0), "-8"},
-			{opCreate, createBody("/a/\ue000", "", 0), "-8"},
-			{opCreate, createBody("/a/\U0001f600", "", 0), "-8"},
-			{opCreate, createBody("/a/\xff", "", 0), "-8"},
-			{opCreate, createBody("/a/é", "", 0), "/a/é"},
-			{opSetData, setBody("/a/", "", 0), "-8"},
-			{opMulti, multiBody(step{op: opCheck, body: deleteBody("/a/", 0)}), "[-8]"},
-			{opSetACL, aclBody("/a/", openACL, 0), "-8"},
-			{opDelete, deleteBody("/a/", -1), "-101"},
-			{opDelete, deleteBody("/", -1), "-8"},
-			{opDelete, deleteBody("/zookeeper/config", -1), "-8"},
-			{opExists, pathBody("/a/", false), "-101"},
-			{opExists, pathBody("/a/\x00", false), "-8"},
-			{opGetData, pathBody("/a/\x00", false), "-101"},
-			{opGetChildren, pathBody("", false), "a zookeeper"},
+			{jute.OpCreate, createBody("", "", 0), "-8"},
+			{jute.OpCreate, createBody("a", "", 0), "-8"},
+			{jute.OpCreate, createBody("a/b", "", 0), "-101"},
+			{jute.OpCreate, createBody("/", "", 0), "-110"},
+			{jute.OpCreate, createBody("/a/", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/.", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/..", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/...", "", 0), "/a/..."},
+			{jute.OpCreate, createBody("/a/\x01", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/\x00", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/\u0085", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/\ue000", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/\U0001f600", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/\xff", "", 0), "-8"},
+			{jute.OpCreate, createBody("/a/é", "", 0), "/a/é"},
+			{jute.OpSetData, setBody("/a/", "", 0), "-8"},
+			{jute.OpMulti, multiBody(step{op: jute.OpCheck, body: deleteBody("/a/", 0)}), "[-8]"},
+			{jute.OpSetACL, aclBody("/a/", openACL, 0), "-8"},
+			{jute.OpDelete, deleteBody("/a/", -1), "-101"},
+			{jute.OpDelete, deleteBody("/", -1), "-8"},
+			{jute.OpDelete, deleteBody("/zookeeper/config", -1), "-8"},
+			{jute.OpExists, pathBody("/a/", false), "-101"},
+			{jute.OpExists, pathBody("/a/\x00", false), "-8"},
+			{jute.OpGetData, pathBody("/a/\x00", false), "-101"},
+			{jute.OpGetChildren, pathBody("", false), "a zookeeper"},
 		},
 		"what a fresh server has": {
-			{opGetChildren, pathBody("/zookeeper", false), "config quota"},
-			{opExists, pathBody("/zookeeper", false), "version 0 cversion -2 aversion 0 children 2"},
-			{opExists, pathBody("/zookeeper/config", false), "version 0 cversion 0 aversion -1 children 0"},
-			{opSetData, setBody("/zookeeper/config", "", -1), "-102"},
-			{opExists, pathBody("/zookeeper/quota", false), "version 0 cversion 0 aversion 0 children 0"},
+			{jute.OpGetChildren, pathBody("/zookeeper", false), "config quota"},
+			{jute.OpExists, pathBody("/zookeeper", false), "version 0 cversion -2 aversion 0 children 2"},
+			{jute.OpExists, pathBody("/zookeeper/config", false), "version 0 cversion 0 aversion -1 children 0"},
+			{jute.OpSetData, setBody("/zookeeper/config", "", -1), "-102"},
+			{jute.OpExists, pathBody("/zookeeper/quota", false), "version 0 cversion 0 aversion 0 children 0"},
 		},
 		"ACLs": {
-			{opCreate, aclCreate("/a/n", nil), "-114"},
-			{opCreate, aclCreate("/a/n", []acl{{31, ident{"auth", ""}}}), "-114"},
-			{opCreate, aclCreate("/a/n", []acl{{31, ident{"digest", "u"}}}), "-114"},
-			{opCreate, aclCreate("/a/n", []acl{{31, ident{"world", "me"}}}), "-114"},
-			{opCreate, aclCreate("/a/n", []acl{{31, ident{"super", "me"}}}), "-114"},
-			{opCreate, aclCreate("/a/n", []acl{{31, ident{"ip", "127.0.0.1/99"}}}), "-114"},
-			{opCreate, aclCreate("/a/n", []acl{{31, ident{"ip", "::1"}}}), "-114"},
-			{opCreate, aclCreate("/a/n", []acl{{31, ident{"ip", "10.0.0.0/8"}}}), "/a/n"},
-			{opCreate, aclCreate("/a/m", []acl{{31, anyone}, {1, anyone}, {31, anyone}}), "/a/m"},
-			{opGetACL, appendString(nil, "/a/m"), "31 world:anyone, 1 world:anyone"},
-			{opCreate, aclCreate("/a/d", only), "/a/d"},
-			{opGetData, pathBody("/a/d", false), "-102"},
-			{opExists, pathBody("/a/d", false), "3.8.0: version 0 cversion 0 aversion 0 children 0 | 3.9.3: -102"},
-			{opSetData, setBody("/a/d", "", 7), "-102"},
-			{opDelete, deleteBody("/a/d/none", -1), "-102"},
-			{opCreate, createBody("/a/d/n", "", 0), "-102"},
-			{opGetACL, appendString(nil, "/a/d"), "-102"},
-			{opSetACL, aclBody("/a/d", openACL, 7), "-102"},
-			{opMulti, multiBody(step{op: opCheck, body: deleteBody("/a/d", -1)}), "[-102]"},
-			{opAuth, authBody("digest", "u:p"), "ok"},
-			{opGetData, pathBody("/a/d", false), "\"\" version 0 cversion 0 aversion 0 children 0"},
-			{opGetACL, appendString(nil, "/a/d"), "31 digest:u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ="},
-			{opCreate, aclCreate("/a/o", []acl{{1, ident{"auth", ""}}}), "/a/o"},
-			{opGetACL, appendString(nil, "/a/o"), "1 digest:u:x"},
-			{opDelete, deleteBody("/a/d", -1), "ok"},
+			{jute.OpCreate, aclCreate("/a/n", nil), "-114"},
+			{jute.OpCreate, aclCreate("/a/n", []acl{{31, ident{"auth", ""}}}), "-114"},
+			{jute.OpCreate, aclCreate("/a/n", []acl{{31, ident{"digest", "u"}}}), "-114"},
+			{jute.OpCreate, aclCreate("/a/n", []acl{{31, ident{"world", "me"}}}), "-114"},
+			{jute.OpCreate, aclCreate("/a/n", []acl{{31, ident{"super", "me"}}}), "-114"},
+			{jute.OpCreate, aclCreate("/a/n", []acl{{31, ident{"ip", "127.0.0.1/99"}}}), "-114"},
+			{jute.OpCreate, aclCreate("/a/n", []acl{{31, ident{"ip", "::1"}}}), "-114"},
+			{jute.OpCreate, aclCreate("/a/n", []acl{{31, ident{"ip", "10.0.0.0/8"}}}), "/a/n"},
+			{jute.OpCreate, aclCreate("/a/m", []acl{{31, anyone}, {1, anyone}, {31, anyone}}), "/a/m"},
+			{jute.OpGetACL, appendString(nil, "/a/m"), "31 world:anyone, 1 world:anyone"},
+			{jute.OpCreate, aclCreate("/a/d", only), "/a/d"},
+			{jute.OpGetData, pathBody("/a/d", false), "-102"},
+			{jute.OpExists, pathBody("/a/d", false), "3.8.0: version 0 cversion 0 aversion 0 children 0 | 3.9.3: -102"},
+			{jute.OpSetData, setBody("/a/d", "", 7), "-102"},
+			{jute.OpDelete, deleteBody("/a/d/none", -1), "-102"},
+			{jute.OpCreate, createBody("/a/d/n", "", 0), "-102"},
+			{jute.OpGetACL, appendString(nil, "/a/d"), "-102"},
+			{jute.OpSetACL, aclBody("/a/d", openACL, 7), "-102"},
+			{jute.OpMulti, multiBody(step{op: jute.OpCheck, body: deleteBody("/a/d", -1)}), "[-102]"},
+			{jute.OpAuth, authBody("digest", "u:p"), "ok"},
+			{jute.OpGetData, pathBody("/a/d", false), "\"\" version 0 cversion 0 aversion 0 children 0"},
+			{jute.OpGetACL, appendString(nil, "/a/d"), "31 digest:u:Jq7wMyA/w2Vd5WIDAKdu4OIIFEQ="},
+			{jute.OpCreate, aclCreate("/a/o", []acl{{1, ident{"auth", ""}}}), "/a/o"},
+			{jute.OpGetACL, appendString(nil, "/a/o"), "1 digest:u:x"},
+			{jute.OpDelete, deleteBody("/a/d", -1), "ok"},
 		},
 		"events of a node that may not be read are withheld": {
-			{opExists, pathBody("/a/n", true), "-101"},
-			{opCreate, aclCreate("/a/n", blind), "/a/n"},
-			{opSetACL, aclBody("/a/n", openACL, -1), "version 0 cversion 0 aversion 1 children 0"},
-			{opExists, pathBody("/a/n", true), "version 0 cversion 0 aversion 1 children 0"},
-			{opSetACL, aclBody("/a/n", blind, -1), "version 0 cversion 0 aversion 2 children 0"},
-			{opSetData, setBody("/a/n", "", -1), "version 1 cversion 0 aversion 2 children 0"},
+			{jute.OpExists, pathBody("/a/n", true), "-101"},
+			{jute.OpCreate, aclCreate("/a/n", blind), "/a/n"},
+			{jute.OpSetACL, aclBody("/a/n", openACL, -1), "version 0 cversion 0 aversion 1 children 0"},
+			{jute.OpExists, pathBody("/a/n", true), "version 0 cversion 0 aversion 1 children 0"},
+			{jute.OpSetACL, aclBody("/a/n", blind, -1), "version 0 cversion 0 aversion 2 children 0"},
+			{jute.OpSetData, setBody("/a/n", "", -1), "version 1 cversion 0 aversion 2 children 0"},
 		},
-		"authentication fails": {{opAuth, authBody("kerberos", "x"), "-115"}, {0, nil, "closed"}},
+		"authentication fails": {{jute.OpAuth, authBody("kerberos", "x"), "-115"}, {0, nil, "closed"}},
 		"an unknown request":   {{99, nil, "-6 zxid -1"}, {0, nil, "closed"}},
 		"a check alone": {
-			{opCheck, deleteBody("/a", 7), "3.8.0: -103 +1 | 3.9.3: -6 zxid -1"},
+			{jute.OpCheck, deleteBody("/a", 7), "3.8.0: -103 +1 | 3.9.3: -6 zxid -1"},
 		},
 		"watches are removed": {
-			{opRemoveWatches, watchBody("/a", watcherData), "-121"},
-			{opGetData, pathBody("/a", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
-			{opCheckWatches, watchBody("/a", watcherChildren), "-121"},
-			{opCheckWatches, watchBody("/a", watcherAny), "ok"},
-			{opRemoveWatches, watchBody("/a", watcherChildren), "-121"},
-			{opRemoveWatches, watchBody("/a", 9), "-5"},
-			{opRemoveWatches, watchBody("/a", watcherPersistent), "3.8.0: -5 | 3.9.3: -121"},
-			{opRemoveWatches, watchBody("/a", watcherData), "ok"},
-			{opSetData, setBody("/a", "", -1), "version 1 cversion 0 aversion 0 children 0"},
+			{jute.OpRemoveWatches, watchBody("/a", watcherData), "-121"},
+			{jute.OpGetData, pathBody("/a", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
+			{jute.OpCheckWatches, watchBody("/a", watcherChildren), "-121"},
+			{jute.OpCheckWatches, watchBody("/a", watcherAny), "ok"},
+			{jute.OpRemoveWatches, watchBody("/a", watcherChildren), "-121"},
+			{jute.OpRemoveWatches, watchBody("/a", 9), "-5"},
+			{jute.OpRemoveWatches, watchBody("/a", watcherPersistent), "3.8.0: -5 | 3.9.3: -121"},
+			{jute.OpRemoveWatches, watchBody("/a", watcherData), "ok"},
+			{jute.OpSetData, setBody("/a", "", -1), "version 1 cversion 0 aversion 0 children 0"},
 		},
 		"watches are set again": {
-			{opCreate, createBody("/a/n", "", 0), "/a/n"},
-			{opSetWatches, setWatchesBody(0, []string{"/a", "/a/x"}, []string{"/a/n", "/a/y"}, []string{"/a", "/a/z"}),
+			{jute.OpCreate, createBody("/a/n", "", 0), "/a/n"},
+			{jute.OpSetWatches, setWatchesBody(0, []string{"/a", "/a/x"}, []string{"/a/n", "/a/y"}, []string{"/a", "/a/z"}),
 				"changed /a; deleted /a/x; created /a/n; children /a; deleted /a/z; ok"},
-			{opCreate, createBody("/a/y", "", 0), "created /a/y; /a/y"},
-			{opSetWatches, setWatchesBody(1<<60, []string{"/a"}, nil, []string{"/a"}), "ok"},
-			{opSetData, setBody("/a", "", -1), "changed /a; version 1 cversion 2 aversion 0 children 2"},
-			{opDelete, deleteBody("/a/y", -1), "children /a; ok"},
+			{jute.OpCreate, createBody("/a/y", "", 0), "created /a/y; /a/y"},
+			{jute.OpSetWatches, setWatchesBody(1<<60, []string{"/a"}, nil, []string{"/a"}), "ok"},
+			{jute.OpSetData, setBody("/a", "", -1), "changed /a; version 1 cversion 2 aversion 0 children 2"},
+			{jute.OpDelete, deleteBody("/a/y", -1), "children /a; ok"},
 		},
 		"persistent watches": {
-			{opAddWatch, watchBody("/a", 0), "code 0"},
-			{opCreate, createBody("/a/n", "", 0), "children /a; /a/n"},
-			{opSetData, setBody("/a", "", -1), "changed /a; version 1 cversion 1 aversion 0 children 1"},
-			{opSetData, setBody("/a", "", -1), "changed /a; version 2 cversion 1 aversion 0 children 1"},
-			{opRemoveWatches, watchBody("/a", watcherAny), "ok"},
-			{opAddWatch, watchBody("/a", 1), "code 0"},
-			{opCreate, createBody("/a/n/m", "", 0), "created /a/n/m; /a/n/m"},
-			{opSetData, setBody("/a/n", "", -1), "changed /a/n; version 1 cversion 1 aversion 0 children 1"},
-			{opDelete, deleteBody("/a/n/m", -1), "deleted /a/n/m; ok"},
-			{opAddWatch, watchBody("/a", 7), "-5"},
+			{jute.OpAddWatch, watchBody("/a", 0), "code 0"},
+			{jute.OpCreate, createBody("/a/n", "", 0), "children /a; /a/n"},
+			{jute.OpSetData, setBody("/a", "", -1), "changed /a; version 1 cversion 1 aversion 0 children 1"},
+			{jute.OpSetData, setBody("/a", "", -1), "changed /a; version 2 cversion 1 aversion 0 children 1"},
+			{jute.OpRemoveWatches, watchBody("/a", watcherAny), "ok"},
+			{jute.OpAddWatch, watchBody("/a", 1), "code 0"},
+			{jute.OpCreate, createBody("/a/n/m", "", 0), "created /a/n/m; /a/n/m"},
+			{jute.OpSetData, setBody("/a/n", "", -1), "changed /a/n; version 1 cversion 1 aversion 0 children 1"},
+			{jute.OpDelete, deleteBody("/a/n/m", -1), "deleted /a/n/m; ok"},
+			{jute.OpAddWatch, watchBody("/a", 7), "-5"},
 		},
 		"several watches on one path": {
-			{opAddWatch, watchBody("/a", 1), "code 0"},
-			{opGetData, pathBody("/a", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
-			{opSetData, setBody("/a", "", -1), "changed /a; version 1 cversion 0 aversion 0 children 0"},
-			{opSetData, setBody("/a", "", -1), "3.8.0: version 2 cversion 0 aversion 0 children 0 | " +
+			{jute.OpAddWatch, watchBody("/a", 1), "code 0"},
+			{jute.OpGetData, pathBody("/a", true), "\"\" version 0 cversion 0 aversion 0 children 0"},
+			{jute.OpSetData, setBody("/a", "", -1), "changed /a; version 1 cversion 0 aversion 0 children 0"},
+			{jute.OpSetData, setBody("/a", "", -1), "3.8.0: version 2 cversion 0 aversion 0 children 0 | " +
 				"3.9.3: changed /a; version 2 cversion 0 aversion 0 children 0"},
-			{opGetChildren, pathBody("/a", true), ""},
-			{opCheckWatches, watchBody("/a", watcherAny), "ok"},
-			{opCreate, createBody("/a/n", "", 0), "3.8.0: children /a; /a/n | 3.9.3: created /a/n; children /a; /a/n"},
-			{opRemoveWatches, watchBody("/a", watcherData), "-121"},
-			{opRemoveWatches, watchBody("/a", watcherAny), "3.8.0: -121 | 3.9.3: ok"},
+			{jute.OpGetChildren, pathBody("/a", true), ""},
+			{jute.OpCheckWatches, watchBody("/a", watcherAny), "ok"},
+			{jute.OpCreate, createBody("/a/n", "", 0), "3.8.0: children /a; /a/n | 3.9.3: created /a/n; children /a; /a/n"},
+			{jute.OpRemoveWatches, watchBody("/a", watcherData), "-121"},
+			{jute.OpRemoveWatches, watchBody("/a", watcherAny), "3.8.0: -121 | 3.9.3: ok"},
 		},
 		"SASL": {
-			{opSASL, appendBytes(nil, []byte("token")), "ok"},
-			{opSASL, appendBytes(nil, nil), "closed"},
+			{jute.OpSASL, jute.AppendBytes(nil, []byte("token")), "ok"},
+			{jute.OpSASL, jute.AppendBytes(nil, nil), "closed"},
 		},
 		"who a client is": {
-			{opAuth, authBody("digest", "u:p"), "ok"},
-			{opAuth, authBody("digest", "u:p"), "ok"},
-			{opAuth, authBody("ip", ""), "ok"},
-			{opWhoAmI, nil, "ip 127.0.0.1, digest u"},
+			{jute.OpAuth, authBody("digest", "u:p"), "ok"},
+			{jute.OpAuth, authBody("digest", "u:p"), "ok"},
+			{jute.OpAuth, authBody("ip", ""), "ok"},
+			{jute.OpWhoAmI, nil, "ip 127.0.0.1, digest u"},
 		},
 		"a multi that reads what is no read": {
-			{opMultiRead, multiBody(step{op: opCheck, body: deleteBody("/a", -1)}), "-5 with []"},
-			{opMultiRead, multiBody(step{op: opGetData, body: pathBody("/a", false)}, step{op: opCheck, body: deleteBody("/a", -1)}), "-5"},
-			{opMultiRead, multiBody(step{op: opExists, body: pathBody("/a", false)}), "-5"},
+			{jute.OpMultiRead, multiBody(step{op: jute.OpCheck, body: deleteBody("/a", -1)}), "-5 with []"},
+			{jute.OpMultiRead, multiBody(step{op: jute.OpGetData, body: pathBody("/a", false)}, step{op: jute.OpCheck, body: deleteBody("/a", -1)}), "-5"},
+			{jute.OpMultiRead, multiBody(step{op: jute.OpExists, body: pathBody("/a", false)}), "-5"},
 		},
 		"containers are deleted by clients, too": {
-			{opCreate, createBody("/a/n", "", 0), "/a/n"},
-			{opDeleteContainer, appendString(nil, "/a"), "3.8.0: -8 | 3.9.3: -111"},
-			{opDeleteContainer, appendString(nil, "/a/n"), "3.8.0: -8 | 3.9.3: ok"},
-			{opCreate, createBody("/a/e", "", flagEphemeral), "/a/e"},
-			{opDeleteContainer, appendString(nil, "/a/e"), "3.8.0: -8 | 3.9.3: -103"},
+			{jute.OpCreate, createBody("/a/n", "", 0), "/a/n"},
+			{jute.OpDeleteContainer, appendString(nil, "/a"), "3.8.0: -8 | 3.9.3: -111"},
+			{jute.OpDeleteContainer, appendString(nil, "/a/n"), "3.8.0: -8 | 3.9.3: ok"},
+			{jute.OpCreate, createBody("/a/e", "", jute.FlagEphemeral), "/a/e"},
+			{jute.OpDeleteContainer, appendString(nil, "/a/e"), "3.8.0: -8 | 3.9.3: -103"},
 		},
 		"other reads": {
-			{opCreate, createBody("/a/e", "x", flagEphemeral), "/a/e"},
-			{opCreate2, createBody("/a/f", "x", flagEphemeral), "/a/f version 0 cversion 0 aversion 0 children 0 mine"},
-			{opGetEphemerals, appendString(nil, "/a/e"), "/a/e"},
-			{opGetEphemerals, appendString(nil, " "), "/a/e /a/f"},
-			{opCountChildren, appendString(nil, "/a"), "code 2"},
-			{opCountChildren, appendString(nil, "/none"), "-101"},
-			{opMultiRead, multiBody(
-				step{op: opGetData, body: pathBody("/a/e", false)},
-				step{op: opGetChildren, body: pathBody("/a", false)},
-				step{op: opGetData, body: pathBody("/none", false)},
+			{jute.OpCreate, createBody("/a/e", "x", jute.FlagEphemeral), "/a/e"},
+			{jute.OpCreate2, createBody("/a/f", "x", jute.FlagEphemeral), "/a/f version 0 cversion 0 aversion 0 children 0 mine"},
+			{jute.OpGetEphemerals, appendString(nil, "/a/e"), "/a/e"},
+			{jute.OpGetEphemerals, appendString(nil, " "), "/a/e /a/f"},
+			{jute.OpCountChildren, appendString(nil, "/a"), "code 2"},
+			{jute.OpCountChildren, appendString(nil, "/none"), "-101"},
+			{jute.OpMultiRead, multiBody(
+				step{op: jute.OpGetData, body: pathBody("/a/e", false)},
+				step{op: jute.OpGetChildren, body: pathBody("/a", false)},
+				step{op: jute.OpGetData, body: pathBody("/none", false)},
 			), "[4 \"x\" version 0; 8 e f; -101]"},
-			{opSync, appendString(nil, "/none"), "/none"},
+			{jute.OpSync, appendString(nil, "/none"), "/none"},
 		},
 		"null and empty data differ": {
-			{opCreate, appendInt32(appendACL(appendInt32(appendString(nil, "/a/n"), -1), openACL), 0), "/a/n"},
-			{opGetData, pathBody("/a/n", false), "null version 0 cversion 0 aversion 0 children 0"},
-			{opSetData, setBody("/a/n", "", -1), "version 1 cversion 0 aversion 0 children 0"},
-			{opGetData, pathBody("/a/n", false), "\"\" version 1 cversion 0 aversion 0 children 0"},
+			{jute.OpCreate, jute.AppendInt32(appendACL(jute.AppendInt32(appendString(nil, "/a/n"), -1), openACL), 0), "/a/n"},
+			{jute.OpGetData, pathBody("/a/n", false), "null version 0 cversion 0 aversion 0 children 0"},
+			{jute.OpSetData, setBody("/a/n", "", -1), "version 1 cversion 0 aversion 0 children 0"},
+			{jute.OpGetData, pathBody("/a/n", false), "\"\" version 1 cversion 0 aversion 0 children 0"},
 		},
 		"requests that are cut short": {
-			{opExists, appendString(nil, "/a"), "-5 +0"},
-			{opCreate, nil, "3.8.0: -5 +1 | 3.9.3: -5 +0"},
-			{opMulti, nil, "-5 +1"},
-			{opDelete, appendInt32(appendInt32(nil, -1), -1), "-5 +1"},
-			{opSetData, appendInt32(appendInt32(appendInt32(nil, -1), -1), -1), "-8 +1"},
+			{jute.OpExists, appendString(nil, "/a"), "-5 +0"},
+			{jute.OpCreate, nil, "3.8.0: -5 +1 | 3.9.3: -5 +0"},
+			{jute.OpMulti, nil, "-5 +1"},
+			{jute.OpDelete, jute.AppendInt32(jute.AppendInt32(nil, -1), -1), "-5 +1"},
+			{jute.OpSetData, jute.AppendInt32(jute.AppendInt32(jute.AppendInt32(nil, -1), -1), -1), "-8 +1"},
 		},
 	} {
 		for _, version := range []string{"3.8.0", "3.9.3"} {
@@ -320,7 +322,7 @@ func (r *raw) play(s step, want string, before int64) string {
 		switch {
 		case p.code == 1:
 			return strings.Join(append(told, "closed"), "; ")
-		case p.xid == xidEvent:
+		case p.xid == jute.XidEvent:
 			kind, path := p.event()
 			told = append(told, map[int32]string{1: "created", 2: "deleted", 3: "changed", 4: "children"}[kind]+" "+path)
 			continue
@@ -340,89 +342,89 @@ func (r *raw) play(s step, want string, before int64) string {
 }
 
 func (r *raw) describe(op int32, p packet) string {
-	d := decoder{b: p.body}
+	d := jute.Decoder{Rest: p.body}
 	switch {
-	case p.code != codeOK && op == opMultiRead && len(p.body) > 0:
+	case p.code != jute.CodeOK && op == jute.OpMultiRead && len(p.body) > 0:
 		return fmt.Sprintf("%d with %s", p.code, r.multi(&d))
-	case p.code != codeOK:
+	case p.code != jute.CodeOK:
 		return fmt.Sprint(p.code)
 	}
 	switch op {
-	case opCreate, opSync:
-		return d.string()
-	case opCreate2:
-		return d.string() + " " + r.stat(&d)
-	case opExists, opSetData, opSetACL:
+	case jute.OpCreate, jute.OpSync:
+		return d.Text()
+	case jute.OpCreate2:
+		return d.Text() + " " + r.stat(&d)
+	case jute.OpExists, jute.OpSetData, jute.OpSetACL:
 		return r.stat(&d)
-	case opGetData:
+	case jute.OpGetData:
 		return data(&d) + " " + r.stat(&d)
-	case opGetChildren, opGetEphemerals:
+	case jute.OpGetChildren, jute.OpGetEphemerals:
 		return names(&d)
-	case opGetACL:
+	case jute.OpGetACL:
 		var list []string
-		for _, a := range d.acl() {
+		for _, a := range decodeACL(&d) {
 			list = append(list, fmt.Sprintf("%d %s:%s", a.perms, a.scheme, a.id))
 		}
 		return strings.Join(list, ", ")
-	case opAddWatch, opCountChildren:
-		return fmt.Sprintf("code %d", d.int32())
-	case opMulti, opMultiRead:
+	case jute.OpAddWatch, jute.OpCountChildren:
+		return fmt.Sprintf("code %d", d.Int32())
+	case jute.OpMulti, jute.OpMultiRead:
 		return r.multi(&d)
-	case opWhoAmI:
+	case jute.OpWhoAmI:
 		var list []string
-		for range d.int32() {
-			list = append(list, d.string()+" "+d.string())
+		for range d.Int32() {
+			list = append(list, d.Text()+" "+d.Text())
 		}
 		return strings.Join(list, ", ")
 	}
 	return "ok"
 }
 
-func data(d *decoder) string {
-	if v := d.bytes(); v != nil {
+func data(d *jute.Decoder) string {
+	if v := d.Bytes(); v != nil {
 		return fmt.Sprintf("%q", v)
 	}
 	return "null"
 }
 
-func names(d *decoder) string {
-	list := d.strings()
+func names(d *jute.Decoder) string {
+	list := d.Texts()
 	slices.Sort(list)
 	return strings.Join(list, " ")
 }
 
-func (r *raw) stat(d *decoder) string {
-	d.take(32)
-	version, cversion, aversion, owner := d.int32(), d.int32(), d.int32(), d.int64()
-	d.int32()
-	s := fmt.Sprintf("version %d cversion %d aversion %d children %d", version, cversion, aversion, d.int32())
-	d.int64()
+func (r *raw) stat(d *jute.Decoder) string {
+	d.Take(32)
+	version, cversion, aversion, owner := d.Int32(), d.Int32(), d.Int32(), d.Int64()
+	d.Int32()
+	s := fmt.Sprintf("version %d cversion %d aversion %d children %d", version, cversion, aversion, d.Int32())
+	d.Int64()
 	if owner != 0 {
 		s += map[bool]string{true: " mine", false: " another's"}[owner == r.session]
 	}
 	return s
 }
 
-func (r *raw) multi(d *decoder) string {
+func (r *raw) multi(d *jute.Decoder) string {
 	var list []string
 	for {
-		kind, done, code := d.int32(), d.bool(), d.int32()
-		if done || d.bad {
+		kind, done, code := d.Int32(), d.Bool(), d.Int32()
+		if done || d.Bad {
 			return "[" + strings.Join(list, "; ") + "]"
 		}
 		s := fmt.Sprint(kind)
 		switch kind {
-		case opError:
-			s = fmt.Sprint(cmp.Or(d.int32(), code))
-		case opCreate:
-			s += " " + d.string()
-		case opCreate2:
-			s += " " + d.string() + " version " + strings.Fields(r.stat(d))[1]
-		case opSetData:
+		case jute.OpError:
+			s = fmt.Sprint(cmp.Or(d.Int32(), code))
+		case jute.OpCreate:
+			s += " " + d.Text()
+		case jute.OpCreate2:
+			s += " " + d.Text() + " version " + strings.Fields(r.stat(d))[1]
+		case jute.OpSetData:
 			s += " version " + strings.Fields(r.stat(d))[1]
-		case opGetData:
+		case jute.OpGetData:
 			s += " " + data(d) + " version " + strings.Fields(r.stat(d))[1]
-		case opGetChildren:
+		case jute.OpGetChildren:
 			s += " " + names(d)
 		}
 		list = append(list, s)
@@ -438,23 +440,25 @@ func multiBody(ops ...step) []byte {
 }
 
 func aclBody(path string, list []acl, version int32) []byte {
-	return appendInt32(appendACL(appendString(nil, path), list), version)
+	return jute.AppendInt32(appendACL(appendString(nil, path), list), version)
 }
 
 func aclCreate(path string, list []acl) []byte {
-	return appendInt32(appendACL(appendBytes(appendString(nil, path), []byte{}), list), 0)
+	return jute.AppendInt32(appendACL(jute.AppendBytes(appendString(nil, path), []byte{}), list), 0)
 }
 
 func authBody(scheme, secret string) []byte {
-	return appendBytes(appendString(appendInt32(nil, 0), scheme), []byte(secret))
+	return jute.AppendBytes(appendString(jute.AppendInt32(nil, 0), scheme), []byte(secret))
 }
 
-func watchBody(path string, kind int32) []byte { return appendInt32(appendString(nil, path), kind) }
+func watchBody(path string, kind int32) []byte {
+	return jute.AppendInt32(appendString(nil, path), kind)
+}
 
 func setWatchesBody(seen int64, lists ...[]string) []byte {
-	b := appendInt64(nil, seen)
+	b := jute.AppendInt64(nil, seen)
 	for _, list := range lists {
-		b = appendInt32(b, int32(len(list)))
+		b = jute.AppendInt32(b, int32(len(list)))
 		for _, path := range list {
 			b = appendString(b, path)
 		}
@@ -483,14 +487,14 @@ func TestACLsOfAddresses(t *testing.T) {
 		"127.0.0.1": true, "127.0.0.0/8": true, "127.0.0.1/32": true, "0.0.0.0/0": true, "::1": false, "::/0": false,
 		"127.0.0.2": false, "127.0.0.2/31": false, "126.0.0.0/7": true, "10.0.0.0/8": false,
 	} {
-		path := r.call(opCreate, aclCreate("/n-", []acl{{31, ident{"ip", id}}})).string()
+		path := r.call(jute.OpCreate, aclCreate("/n-", []acl{{31, ident{"ip", id}}})).string()
 		if path != "/n-" {
 			t.Fatalf("%s: no node: %s", id, path)
 		}
-		if p := r.call(opGetData, pathBody(path, false)); (p.code == codeOK) != readable || !readable && p.code != codeNoAuth {
+		if p := r.call(jute.OpGetData, pathBody(path, false)); (p.code == jute.CodeOK) != readable || !readable && p.code != jute.CodeNoAuth {
 			t.Errorf("%s: %d", id, p.code)
 		}
-		r.call(opDelete, deleteBody(path, -1))
+		r.call(jute.OpDelete, deleteBody(path, -1))
 	}
 }
 
@@ -498,14 +502,14 @@ func TestEventsCarryTheZxidOfTheirCauseSince39(t *testing.T) {
 	for version, carries := range map[string]bool{"3.8.0": false, "3.9.0": true} {
 		bubble(t, Config{Version: version}, func(t *testing.T, e *Ensemble) {
 			r := rawSession(t, e.Members()[0], 10*time.Second)
-			r.call(opExists, pathBody("/a", true))
-			event := r.call(opCreate, createBody("/a", "", 0))
+			r.call(jute.OpExists, pathBody("/a", true))
+			event := r.call(jute.OpCreate, createBody("/a", "", 0))
 			reply := r.next()
-			if event.xid != xidEvent || event.zxid != map[bool]int64{true: reply.zxid, false: -1}[carries] {
+			if event.xid != jute.XidEvent || event.zxid != map[bool]int64{true: reply.zxid, false: -1}[carries] {
 				t.Errorf("%s: event %+v, reply %+v", version, event, reply)
 			}
 			// Events of setWatches have no single cause.
-			if p := r.call(opSetWatches, setWatchesBody(0, []string{"/a"}, nil, nil)); p.xid != xidEvent || p.zxid != -1 {
+			if p := r.call(jute.OpSetWatches, setWatchesBody(0, []string{"/a"}, nil, nil)); p.xid != jute.XidEvent || p.zxid != -1 {
 				t.Errorf("%s: %+v", version, p)
 			}
 		})
@@ -516,8 +520,8 @@ func TestEventsCarryTheZxidOfTheirCauseSince39(t *testing.T) {
 func TestACheckAloneThatSucceedsIsNotAnswered(t *testing.T) {
 	bubble(t, Config{Version: "3.8.0"}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 10*time.Second)
-		r.request(1, opCheck, deleteBody("/", -1))
-		if p := r.call(opExists, pathBody("/", false)); p.xid != 7 || p.zxid != 2 {
+		r.request(1, jute.OpCheck, deleteBody("/", -1))
+		if p := r.call(jute.OpExists, pathBody("/", false)); p.xid != 7 || p.zxid != 2 {
 			t.Errorf("%+v", p)
 		}
 	})
@@ -526,16 +530,18 @@ func TestACheckAloneThatSucceedsIsNotAnswered(t *testing.T) {
 func TestTTLNodes(t *testing.T) {
 	bubble(t, Config{TTLNodes: true}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 40*time.Second)
-		body := func(path string, flags int32, ttl int64) []byte { return appendInt64(createBody(path, "", flags), ttl) }
+		body := func(path string, flags int32, ttl int64) []byte {
+			return jute.AppendInt64(createBody(path, "", flags), ttl)
+		}
 		for _, ttl := range []int64{0, -1, 1 << 40} {
-			if p := r.call(opCreateTTL, body("/t", flagTTL, ttl)); p.code != codeBadArguments {
+			if p := r.call(jute.OpCreateTTL, body("/t", jute.FlagTTL, ttl)); p.code != jute.CodeBadArguments {
 				t.Errorf("ttl %d: %d", ttl, p.code)
 			}
 		}
-		if p := r.call(opCreateTTL, body("/t-", flagTTLSequential, 50_000)); p.string() != "/t-0000000000" {
+		if p := r.call(jute.OpCreateTTL, body("/t-", jute.FlagTTLSequential, 50_000)); p.string() != "/t-0000000000" {
 			t.Errorf("%+v", p)
 		}
-		if p := r.call(opCreateTTL, body("/u", flagTTL, 70_000)); p.code != codeOK {
+		if p := r.call(jute.OpCreateTTL, body("/u", jute.FlagTTL, 70_000)); p.code != jute.CodeOK {
 			t.Errorf("%+v", p)
 		}
 		for _, c := range []struct {
@@ -544,7 +550,7 @@ func TestTTLNodes(t *testing.T) {
 		}{{59 * time.Second, 2}, {61 * time.Second, 1}, {119 * time.Second, 1}, {121 * time.Second, 0}} {
 			for e.now() < c.at {
 				time.Sleep(time.Second)
-				r.call(opPing, nil)
+				r.call(jute.OpPing, nil)
 			}
 			if n := len(e.Nodes()); n != c.want {
 				t.Errorf("%d nodes after %v, want %d", n, c.at, c.want)
@@ -557,9 +563,9 @@ func TestContainersAreSweptOnceTheyHaveServed(t *testing.T) {
 	bubble(t, Config{Members: 3, ContainerCheck: 10 * time.Second}, func(t *testing.T, e *Ensemble) {
 		r := rawSession(t, e.Members()[0], 40*time.Second)
 		for _, path := range []string{"/fresh", "/used", "/worn", "/worn2"} {
-			p := r.call(opCreateContainer, createBody(path, "", flagContainer))
-			d := decoder{b: p.body}
-			if d.string() != path || strings.Contains(r.stat(&d), "'s") {
+			p := r.call(jute.OpCreateContainer, createBody(path, "", jute.FlagContainer))
+			d := jute.Decoder{Rest: p.body}
+			if d.Text() != path || strings.Contains(r.stat(&d), "'s") {
 				t.Errorf("%s: %+v", path, p)
 			}
 		}
@@ -570,8 +576,8 @@ func TestContainersAreSweptOnceTheyHaveServed(t *testing.T) {
 		if n := len(e.Nodes()); n != 7 {
 			t.Errorf("%d nodes: a container that is in use was swept", n)
 		}
-		r.call(opDelete, deleteBody("/worn/n", -1))
-		r.call(opDelete, deleteBody("/worn2/n", -1))
+		r.call(jute.OpDelete, deleteBody("/worn/n", -1))
+		r.call(jute.OpDelete, deleteBody("/worn2/n", -1))
 		time.Sleep(8 * time.Second)
 		if n := len(e.Nodes()); n != 5 {
 			t.Errorf("%d nodes: a container was swept before the time", n)
@@ -597,15 +603,15 @@ func TestTheEndOfTheSequence(t *testing.T) {
 			t.Error("SetSequence")
 		}
 		for _, want := range []string{"/a/n-2147483646", "/a/n-2147483647"} {
-			if p := r.call(opCreate, createBody("/a/n-", "", flagSequential)); p.string() != want {
+			if p := r.call(jute.OpCreate, createBody("/a/n-", "", jute.FlagSequential)); p.string() != want {
 				t.Errorf("%q, want %s", p.body, want)
 			}
 		}
-		if p := r.call(opCreate, createBody("/a/n-", "", flagSequential)); p.code != codeNodeExists {
+		if p := r.call(jute.OpCreate, createBody("/a/n-", "", jute.FlagSequential)); p.code != jute.CodeNodeExists {
 			t.Errorf("%+v", p)
 		}
 		e.SetSequence("/a", -5)
-		if p := r.call(opCreate, createBody("/a/n-", "", flagSequential)); p.string() != "/a/n--000000005" {
+		if p := r.call(jute.OpCreate, createBody("/a/n-", "", jute.FlagSequential)); p.string() != "/a/n--000000005" {
 			t.Errorf("%q", p.body)
 		}
 	})
@@ -616,10 +622,10 @@ func TestOversizedPacketsEndTheConnection(t *testing.T) {
 		m := e.Members()[0]
 		r := rawSession(t, m, 10*time.Second)
 		r.mustCreate("/big", 0)
-		if p := r.call(opSetData, setBody("/big", strings.Repeat("x", maxPacket-100), -1)); p.code != codeOK {
+		if p := r.call(jute.OpSetData, setBody("/big", strings.Repeat("x", maxPacket-100), -1)); p.code != jute.CodeOK {
 			t.Errorf("%d", p.code)
 		}
-		if p := r.call(opGetData, pathBody("/big", false)); len(p.body) < maxPacket-100 {
+		if p := r.call(jute.OpGetData, pathBody("/big", false)); len(p.body) < maxPacket-100 {
 			t.Errorf("%d bytes", len(p.body))
 		}
 		r.send(make([]byte, maxPacket+1))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // role is what a member does in the ensemble.
@@ -566,7 +568,7 @@ func (m *Member) pump() {
 		waiting := m.stalled
 		m.stalled = nil
 		for _, r := range waiting {
-			if r.op == opSync {
+			if r.op == jute.OpSync {
 				m.processSync(r)
 			} else {
 				m.process(r)
@@ -577,7 +579,7 @@ func (m *Member) pump() {
 
 // openSession asks the leader for a new session.
 func (m *Member) openSession(c *conn) {
-	r := &request{c: c, from: m, op: opCreateSession, session: c.session}
+	r := &request{c: c, from: m, op: jute.OpCreateSession, session: c.session}
 	if m.role == leading {
 		m.trackSession(c.session, c.timeout, m)
 	}
@@ -644,7 +646,7 @@ func (m *Member) sweepContainers() {
 	if len(m.sweep) > 0 {
 		path := m.sweep[0]
 		m.sweep = m.sweep[1:]
-		m.process(&request{from: m, op: opDeleteContainer, path: path})
+		m.process(&request{from: m, op: jute.OpDeleteContainer, path: path})
 	}
 	if len(m.sweep) > 0 {
 		m.containerAlarm.at(m.e.now() + sweepPause)

@@ -1,13 +1,14 @@
 package memzk
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // raw speaks the protocol packet by packet, for what the client cannot express.
@@ -55,7 +56,7 @@ func (r *raw) again(m *Member, seen int64) (next *raw, ok bool) {
 
 func (r *raw) send(b []byte) {
 	r.t.Helper()
-	if _, err := r.nc.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)); err != nil {
+	if err := jute.WriteFrame(r.nc, b); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -63,14 +64,10 @@ func (r *raw) send(b []byte) {
 // receive returns nil when the connection has ended.
 func (r *raw) receive() []byte {
 	r.t.Helper()
-	var head [4]byte
-	if _, err := io.ReadFull(r.nc, head[:]); errors.Is(err, io.EOF) {
+	b, err := jute.ReadFrame(r.nc)
+	if errors.Is(err, io.EOF) {
 		return nil
 	} else if err != nil {
-		r.t.Fatal(err)
-	}
-	b := make([]byte, binary.BigEndian.Uint32(head[:]))
-	if _, err := io.ReadFull(r.nc, b); err != nil {
 		r.t.Fatal(err)
 	}
 	return b
@@ -85,9 +82,8 @@ func (r *raw) shake(seen, session int64, secret []byte, timeout time.Duration) b
 
 func (r *raw) sendConnect(seen, session int64, secret []byte, timeout time.Duration) {
 	r.t.Helper()
-	b := appendInt64(appendInt32(nil, 0), seen)
-	b = appendInt32(b, int32(timeout/time.Millisecond))
-	r.send(appendBytes(appendInt64(b, session), secret))
+	h := jute.Handshake{Zxid: seen, Timeout: int32(timeout / time.Millisecond), Session: session, Password: secret}
+	r.send(h.Append(nil))
 }
 
 func (r *raw) welcomed() bool {
@@ -96,10 +92,10 @@ func (r *raw) welcomed() bool {
 	if b == nil {
 		return false
 	}
-	d := decoder{b: b}
-	d.int32()
-	r.timeout, r.session, r.secret = d.int32(), d.int64(), d.data()
-	if d.bad || len(d.b) > 1 {
+	d := jute.Decoder{Rest: b}
+	h := d.Welcome()
+	r.timeout, r.session, r.secret = h.Timeout, h.Session, h.Password
+	if d.Bad || len(d.Rest) > 1 {
 		r.t.Fatalf("a connect response of %x", b)
 	}
 	return r.session != 0
@@ -107,7 +103,7 @@ func (r *raw) welcomed() bool {
 
 func (r *raw) request(xid, op int32, body []byte) {
 	r.t.Helper()
-	r.send(append(appendInt32(appendInt32(nil, xid), op), body...))
+	r.send(append(jute.AppendInt32(jute.AppendInt32(nil, xid), op), body...))
 }
 
 // next is the next packet. Code 1 says that the connection has ended.
@@ -117,9 +113,9 @@ func (r *raw) next() packet {
 	if b == nil {
 		return packet{code: 1}
 	}
-	d := decoder{b: b}
-	p := packet{xid: d.int32(), zxid: d.int64(), code: d.int32(), body: d.b}
-	if d.bad {
+	d := jute.Decoder{Rest: b}
+	p := packet{xid: d.Int32(), zxid: d.Int64(), code: d.Int32(), body: d.Rest}
+	if d.Bad {
 		r.t.Fatalf("a packet of %x", b)
 	}
 	r.zxid = max(r.zxid, p.zxid)
@@ -157,26 +153,26 @@ func (r *raw) ended(d time.Duration) bool {
 // Bodies of requests.
 
 func createBody(path, data string, flags int32) []byte {
-	return appendInt32(appendACL(appendBytes(appendString(nil, path), []byte(data)), openACL), flags)
+	return jute.AppendInt32(appendACL(jute.AppendBytes(appendString(nil, path), []byte(data)), openACL), flags)
 }
 
-func pathBody(path string, watch bool) []byte { return appendBool(appendString(nil, path), watch) }
+func pathBody(path string, watch bool) []byte { return jute.AppendBool(appendString(nil, path), watch) }
 
 func deleteBody(path string, version int32) []byte {
-	return appendInt32(appendString(nil, path), version)
+	return jute.AppendInt32(appendString(nil, path), version)
 }
 
 func setBody(path, data string, version int32) []byte {
-	return appendInt32(appendBytes(appendString(nil, path), []byte(data)), version)
+	return jute.AppendInt32(jute.AppendBytes(appendString(nil, path), []byte(data)), version)
 }
 
 func (p packet) string() string {
-	d := decoder{b: p.body}
-	return d.string()
+	d := jute.Decoder{Rest: p.body}
+	return d.Text()
 }
 
 func (p packet) event() (kind int32, path string) {
-	d := decoder{b: p.body}
-	kind, _, path = d.int32(), d.int32(), d.string()
+	d := jute.Decoder{Rest: p.body}
+	kind, _, path = d.Int32(), d.Int32(), d.Text()
 	return kind, path
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // request is one that waits for something: for the leader, for its transaction to be applied, or
@@ -14,7 +16,7 @@ type request struct {
 	xid, op int32
 	session int64
 	body    []byte
-	path    string // of the leader's own opDeleteContainer
+	path    string // of the leader's own jute.OpDeleteContainer
 	read    bool
 	done    bool
 	barrier int // of a sync: answered when so much of the log is applied
@@ -26,8 +28,8 @@ func (r *request) keep() { r.body = append([]byte(nil), r.body...) }
 
 func isWrite(op int32) bool {
 	switch op {
-	case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opDeleteContainer,
-		opSetData, opSetACL, opCheck, opMulti, opReconfig, opCloseSession:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpDeleteContainer,
+		jute.OpSetData, jute.OpSetACL, jute.OpCheck, jute.OpMulti, jute.OpReconfig, jute.OpCloseSession:
 		return true
 	}
 	return false
@@ -35,9 +37,9 @@ func isWrite(op int32) bool {
 
 func (m *Member) isRead(op int32) bool {
 	switch op {
-	case opExists, opGetData, opGetACL, opGetChildren, opGetChildren2, opPing, opSetWatches,
-		opSetWatches2, opCheckWatches, opRemoveWatches, opGetEphemerals, opMultiRead, opAddWatch,
-		opCountChildren, opWhoAmI, opSync:
+	case jute.OpExists, jute.OpGetData, jute.OpGetACL, jute.OpGetChildren, jute.OpGetChildren2, jute.OpPing, jute.OpSetWatches,
+		jute.OpSetWatches2, jute.OpCheckWatches, jute.OpRemoveWatches, jute.OpGetEphemerals, jute.OpMultiRead, jute.OpAddWatch,
+		jute.OpCountChildren, jute.OpWhoAmI, jute.OpSync:
 		return true
 	}
 	return false
@@ -50,14 +52,14 @@ func (m *Member) submit(c *conn, xid, op int32, body []byte) {
 	}
 	c.lastXid = xid
 	switch {
-	case op == opCheck && !m.e.behavior.checkAlone, !isWrite(op) && !m.isRead(op):
-		c.reply(xid, -1, codeUnimplemented)
+	case op == jute.OpCheck && !m.e.behavior.checkAlone, !isWrite(op) && !m.isRead(op):
+		c.reply(xid, -1, jute.CodeUnimplemented)
 		c.end()
 	case isWrite(op):
 		r := &request{c: c, from: m, xid: xid, op: op, session: c.session, body: body}
 		c.enqueue(r)
 		m.toLeader(r, (*Member).process)
-	case op == opSync && m.role == following:
+	case op == jute.OpSync && m.role == following:
 		r := &request{c: c, from: m, xid: xid, op: op, session: c.session, body: body, barrier: -1}
 		r.keep() // its path is in the reply, which may come after later packets
 		c.enqueue(r)
@@ -105,11 +107,11 @@ func (m *Member) process(r *request) {
 		return
 	}
 	x, code := m.prepare(r)
-	if code != codeOK {
+	if code != jute.CodeOK {
 		// It could not be read, and makes no transaction.
-		kind := opError
-		if r.op == opMulti && !m.e.behavior.wholeRequests {
-			kind = opMulti // ZooKeeper finds out when it has begun its answer
+		kind := jute.OpError
+		if r.op == jute.OpMulti && !m.e.behavior.wholeRequests {
+			kind = jute.OpMulti // ZooKeeper finds out when it has begun its answer
 		}
 		r.finish(result{kind: kind, code: code})
 		return
@@ -134,7 +136,7 @@ func (m *Member) finishSyncs() {
 	for len(m.syncs) > 0 && m.syncs[0].barrier >= 0 && m.syncs[0].barrier <= m.applied {
 		r := m.syncs[0]
 		m.syncs = m.syncs[1:]
-		r.finish(result{kind: opSync})
+		r.finish(result{kind: jute.OpSync})
 	}
 }
 
@@ -144,7 +146,7 @@ func (r *request) finish(res result) {
 	if r.c == nil || r.c.closed {
 		return
 	}
-	if r.op == opCreateSession {
+	if r.op == jute.OpCreateSession {
 		r.c.establish(true)
 		return
 	}
@@ -154,85 +156,85 @@ func (r *request) finish(res result) {
 // prepare validates a request against the leader's state, which is that after all transactions. A
 // request that fails is a transaction, too. The code is for a request that cannot be read.
 func (m *Member) prepare(r *request) (*txn, int32) {
-	x := &txn{kind: opError, session: r.session}
+	x := &txn{kind: jute.OpError, session: r.session}
 	switch r.op {
-	case opCreateSession:
+	case jute.OpCreateSession:
 		m.trackSession(r.session, r.c.timeout, r.from)
-		return &txn{kind: opCreateSession, session: r.session, timeout: int32(r.c.timeout / time.Millisecond)}, codeOK
-	case opCloseSession:
-		return m.closeTxn(r.session), codeOK
-	case opReconfig:
-		d := decoder{b: r.body}
-		d.bytes() // members that join
-		d.bytes() // that leave
-		d.bytes() // that are there
-		d.int64() // the version to change
-		if d.bad {
-			return nil, codeMarshalling
+		return &txn{kind: jute.OpCreateSession, session: r.session, timeout: int32(r.c.timeout / time.Millisecond)}, jute.CodeOK
+	case jute.OpCloseSession:
+		return m.closeTxn(r.session), jute.CodeOK
+	case jute.OpReconfig:
+		d := jute.Decoder{Rest: r.body}
+		d.Bytes() // members that join
+		d.Bytes() // that leave
+		d.Bytes() // that are there
+		d.Int64() // the version to change
+		if d.Bad {
+			return nil, jute.CodeMarshalling
 		}
-		x.code = codeReconfigDisabled
-		return x, codeOK
+		x.code = jute.CodeReconfigDisabled
+		return x, jute.CodeOK
 	}
 	draft := draft{t: m.tree, ttl: m.e.cfg.TTLNodes, ipv6: m.e.behavior.ipv6}
 	who := requester{session: r.session}
 	if r.c != nil {
 		who.auth = r.c.auth
 	}
-	if r.op == opMulti {
+	if r.op == jute.OpMulti {
 		return m.prepareMulti(r, draft, who)
 	}
-	if r.op == opDeleteContainer {
+	if r.op == jute.OpDeleteContainer {
 		path := r.path
-		switch d := (decoder{b: r.body}); {
+		switch d := (jute.Decoder{Rest: r.body}); {
 		case r.c == nil:
 		case !m.e.behavior.wholeRequests:
 			path = "" // ZooKeeper takes the whole packet for the path, which so is never valid
 		default:
-			if path = d.string(); d.failed() {
+			if path = d.Text(); d.Failed() {
 				return m.garbled(r, x, &d)
 			}
 		}
 		y, code := draft.deleteContainer(path)
-		return m.finishTxn(x, y, code), codeOK
+		return m.finishTxn(x, y, code), jute.CodeOK
 	}
-	d := decoder{b: r.body}
+	d := jute.Decoder{Rest: r.body}
 	o := readOp(&d, r.op)
-	if d.failed() {
-		if isCreate(r.op) && !d.bad {
+	if d.Failed() {
+		if isCreate(r.op) && !d.Bad {
 			// The flags are looked at before the path is missed.
-			if code := draft.flags(o.flags, o.ttl); code != codeOK {
+			if code := draft.flags(o.flags, o.ttl); code != jute.CodeOK {
 				x.code = code
-				return x, codeOK
+				return x, jute.CodeOK
 			}
 		}
 		return m.garbled(r, x, &d)
 	}
 	code := m.tracker.check(r.session, r.from)
 	var y txn
-	if code == codeOK {
+	if code == jute.CodeOK {
 		y, code = draft.op(who, o)
 	}
-	return m.finishTxn(x, y, code), codeOK
+	return m.finishTxn(x, y, code), jute.CodeOK
 }
 
 func isCreate(op int32) bool {
-	return op == opCreate || op == opCreate2 || op == opCreateContainer || op == opCreateTTL
+	return op == jute.OpCreate || op == jute.OpCreate2 || op == jute.OpCreateContainer || op == jute.OpCreateTTL
 }
 
 // garbled is the end of a write that cannot be understood.
-func (m *Member) garbled(r *request, x *txn, d *decoder) (*txn, int32) {
-	if m.e.behavior.wholeRequests && (d.bad || r.op == opDeleteContainer) {
-		return nil, codeMarshalling
+func (m *Member) garbled(r *request, x *txn, d *jute.Decoder) (*txn, int32) {
+	if m.e.behavior.wholeRequests && (d.Bad || r.op == jute.OpDeleteContainer) {
+		return nil, jute.CodeMarshalling
 	}
-	x.code = codeMarshalling
-	if !d.bad && (r.op == opSetData || r.op == opSetACL || r.op == opCheck) {
-		x.code = codeBadArguments // these look at the path first
+	x.code = jute.CodeMarshalling
+	if !d.Bad && (r.op == jute.OpSetData || r.op == jute.OpSetACL || r.op == jute.OpCheck) {
+		x.code = jute.CodeBadArguments // these look at the path first
 	}
-	return x, codeOK
+	return x, jute.CodeOK
 }
 
 func (m *Member) finishTxn(x *txn, y txn, code int32) *txn {
-	if code != codeOK {
+	if code != jute.CodeOK {
 		x.code = code
 		return x
 	}
@@ -256,36 +258,36 @@ type op struct {
 	misfit  bool // in a multi: of a kind that its record is not made for
 }
 
-func readOp(d *decoder, kind int32) op {
+func readOp(d *jute.Decoder, kind int32) op {
 	o := op{kind: kind, ttl: -1}
 	switch kind {
-	case opCreate, opCreate2, opCreateContainer:
-		o.path, o.data = d.string(), d.data()
-		o.noACL = d.isNull()
-		o.acl, o.flags = d.acl(), d.int32()
-	case opCreateTTL:
-		o.path, o.data, o.acl, o.flags, o.ttl = d.string(), d.data(), d.acl(), d.int32(), d.int64()
-	case opDelete, opCheck:
-		o.path, o.version = d.string(), d.int32()
-	case opSetData:
-		o.path, o.data, o.version = d.string(), d.data(), d.int32()
-	case opSetACL:
-		o.path, o.acl, o.version = d.string(), d.acl(), d.int32()
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
+		o.path, o.data = d.Text(), slices.Clone(d.Bytes())
+		o.noACL = d.IsNull()
+		o.acl, o.flags = decodeACL(d), d.Int32()
+	case jute.OpCreateTTL:
+		o.path, o.data, o.acl, o.flags, o.ttl = d.Text(), slices.Clone(d.Bytes()), decodeACL(d), d.Int32(), d.Int64()
+	case jute.OpDelete, jute.OpCheck:
+		o.path, o.version = d.Text(), d.Int32()
+	case jute.OpSetData:
+		o.path, o.data, o.version = d.Text(), slices.Clone(d.Bytes()), d.Int32()
+	case jute.OpSetACL:
+		o.path, o.acl, o.version = d.Text(), decodeACL(d), d.Int32()
 	default:
-		d.bad = true
+		d.Bad = true
 	}
 	return o
 }
 
 func (d *draft) op(who requester, o op) (txn, int32) {
 	switch o.kind {
-	case opDelete:
+	case jute.OpDelete:
 		return d.delete(who, o.path, o.version)
-	case opSetData:
+	case jute.OpSetData:
 		return d.setData(who, o.path, o.data, o.version)
-	case opSetACL:
+	case jute.OpSetACL:
 		return d.setACL(who, o.path, o.acl, o.version)
-	case opCheck:
+	case jute.OpCheck:
 		return d.check(who, o.path, o.version)
 	}
 	return d.create(who, o.kind, o.path, o.data, o.acl, o.flags, o.ttl)
@@ -294,72 +296,72 @@ func (d *draft) op(who requester, o op) (txn, int32) {
 // prepareMulti validates each operation with the effects of those before it. If one fails, none
 // takes place, and the transaction says which.
 func (m *Member) prepareMulti(r *request, draft draft, who requester) (*txn, int32) {
-	whole := &txn{kind: opError, session: r.session, code: codeMarshalling}
+	whole := &txn{kind: jute.OpError, session: r.session, code: jute.CodeMarshalling}
 	ops, ok := m.readMulti(r.body)
 	if !ok {
 		if len(ops) > 0 && ops[len(ops)-1].noACL {
 			// ZooKeeper stumbles over it before it takes a zxid.
-			return nil, codeMarshalling
+			return nil, jute.CodeMarshalling
 		}
-		return whole, codeOK
+		return whole, jute.CodeOK
 	}
 	if slices.ContainsFunc(ops, func(o op) bool { return o.noPath }) {
 		if m.e.behavior.wholeRequests {
-			return whole, codeOK
+			return whole, jute.CodeOK
 		}
 		m.zxid++ // taken and not used
-		return nil, codeMarshalling
+		return nil, jute.CodeMarshalling
 	}
 	draft.changed = make(map[string]*record, 2*len(ops))
-	x := &txn{kind: opMulti, session: r.session, subs: make([]txn, len(ops))}
+	x := &txn{kind: jute.OpMulti, session: r.session, subs: make([]txn, len(ops))}
 	for i, o := range ops {
 		if o.misfit {
-			return whole, codeOK
+			return whole, jute.CodeOK
 		}
 		code := m.tracker.check(r.session, r.from)
-		if code == codeOK {
+		if code == jute.CodeOK {
 			x.subs[i], code = draft.op(who, o)
 		}
-		if code == codeOK {
+		if code == jute.CodeOK {
 			continue
 		}
 		for j := range x.subs {
-			x.subs[j] = txn{kind: opError}
+			x.subs[j] = txn{kind: jute.OpError}
 			switch {
 			case j == i:
 				x.subs[j].code = code
 			case j > i:
-				x.subs[j].code = codeInconsistency
+				x.subs[j].code = jute.CodeInconsistency
 			}
 		}
 		break
 	}
-	return x, codeOK
+	return x, jute.CodeOK
 }
 
 // readMulti returns the operations up to the one that cannot be read, if there is one: that with it
 // when its ACL is at fault.
 func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
-	d := decoder{b: body}
+	d := jute.Decoder{Rest: body}
 	for {
-		kind, done := d.int32(), d.bool()
-		d.int32() // a result code, which requests have no use for
-		if d.bad {
+		kind, done := d.Int32(), d.Bool()
+		d.Int32() // a result code, which requests have no use for
+		if d.Bad {
 			return nil, false
 		}
 		if done {
 			return ops, true
 		}
 		switch kind {
-		case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opCheck:
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData, jute.OpCheck:
 		default:
 			return nil, false
 		}
 		o := readOp(&d, kind)
-		if d.bad {
+		if d.Bad {
 			return nil, false
 		}
-		o.noPath, d.null = d.null, false
+		o.noPath, d.Null = d.Null, false
 		switch o, ok = m.inMulti(o); {
 		case ok:
 			ops = append(ops, o)
@@ -373,11 +375,11 @@ func (m *Member) readMulti(body []byte) (ops []op, ok bool) {
 
 // inMulti: in a multi, the flags of a create decide what kind of request it is.
 func (m *Member) inMulti(o op) (op, bool) {
-	timed := o.flags == flagTTL || o.flags == flagTTLSequential
-	known := o.flags >= flagPersistent && o.flags <= flagTTLSequential
+	timed := o.flags == jute.FlagTTL || o.flags == jute.FlagTTLSequential
+	known := o.flags >= jute.FlagPersistent && o.flags <= jute.FlagTTLSequential
 	strict := m.e.behavior.create2InMulti
 	switch o.kind {
-	case opCreate, opCreate2, opCreateContainer:
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer:
 		o.noACL = o.noACL && strict && known
 		switch {
 		case strict && (!known || timed || o.noACL):
@@ -385,18 +387,18 @@ func (m *Member) inMulti(o op) (op, bool) {
 		case timed:
 			o.misfit = true
 		case !strict:
-			o.kind = opCreate
+			o.kind = jute.OpCreate
 		}
-	case opCreateTTL:
+	case jute.OpCreateTTL:
 		if timed {
 			return o, true
 		}
-		o.kind, o.ttl = opCreate, -1
+		o.kind, o.ttl = jute.OpCreate, -1
 	default:
 		return o, true
 	}
-	if o.flags == flagContainer {
-		o.kind = opCreateContainer
+	if o.flags == jute.FlagContainer {
+		o.kind = jute.OpCreateContainer
 	}
 	return o, true
 }
@@ -406,47 +408,47 @@ func (c *conn) answerWrite(r *request) {
 	zxid := c.m.tree.zxid
 	res := &r.res
 	c.lastZxid = zxid
-	if res.code == codeSessionMoved || movedInMulti(res) {
+	if res.code == jute.CodeSessionMoved || movedInMulti(res) {
 		// A client that has moved must not get the reply here: the connection just ends.
 		c.end()
 		return
 	}
-	if res.code != codeOK && res.kind != opMulti {
+	if res.code != jute.CodeOK && res.kind != jute.OpMulti {
 		c.reply(r.xid, zxid, res.code)
 		return
 	}
-	if r.op == opCheck {
+	if r.op == jute.OpCheck {
 		return // ZooKeeper fails to encode this reply, and sends none
 	}
 	var start int
 	c.out, start = startReply(c.out, r.xid, zxid, res.code)
 	switch r.op {
-	case opCreate:
+	case jute.OpCreate:
 		c.out = appendString(c.out, res.path)
-	case opCreate2, opCreateContainer, opCreateTTL:
+	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		c.out = appendString(c.out, res.path)
 		c.out = appendStat(c.out, res.stat)
-	case opSetData, opSetACL:
+	case jute.OpSetData, jute.OpSetACL:
 		c.out = appendStat(c.out, res.stat)
-	case opMulti:
+	case jute.OpMulti:
 		for i := range res.subs {
 			c.out = appendSubResult(c.out, &res.subs[i])
 		}
 		c.out = appendMultiHeader(c.out, -1, true, -1)
-	case opSync:
-		d := decoder{b: r.body}
-		c.out = appendText(c.out, d.bytes())
+	case jute.OpSync:
+		d := jute.Decoder{Rest: r.body}
+		c.out = appendText(c.out, d.Bytes())
 	}
 	c.out = endReply(c.out, start)
 	c.wrote()
-	if r.op == opCloseSession {
+	if r.op == jute.OpCloseSession {
 		c.end()
 	}
 }
 
 func movedInMulti(res *result) bool {
 	for i := range res.subs {
-		if res.subs[i].code == codeSessionMoved {
+		if res.subs[i].code == jute.CodeSessionMoved {
 			return true
 		}
 	}
@@ -454,26 +456,26 @@ func movedInMulti(res *result) bool {
 }
 
 func appendMultiHeader(b []byte, kind int32, done bool, code int32) []byte {
-	b = appendInt32(b, kind)
-	b = appendBool(b, done)
-	return appendInt32(b, code)
+	b = jute.AppendInt32(b, kind)
+	b = jute.AppendBool(b, done)
+	return jute.AppendInt32(b, code)
 }
 
 func appendSubResult(b []byte, r *result) []byte {
 	kind := r.kind
-	if kind == opCreateContainer || kind == opCreateTTL {
-		kind = opCreate2 // which has the same result
+	if kind == jute.OpCreateContainer || kind == jute.OpCreateTTL {
+		kind = jute.OpCreate2 // which has the same result
 	}
 	b = appendMultiHeader(b, kind, false, r.code)
 	switch r.kind {
-	case opError:
-		b = appendInt32(b, r.code)
-	case opCreate:
+	case jute.OpError:
+		b = jute.AppendInt32(b, r.code)
+	case jute.OpCreate:
 		b = appendString(b, r.path)
-	case opCreate2, opCreateContainer, opCreateTTL:
+	case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		b = appendString(b, r.path)
 		b = appendStat(b, r.stat)
-	case opSetData:
+	case jute.OpSetData:
 		b = appendStat(b, r.stat)
 	}
 	return b
@@ -487,8 +489,8 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 	// ends.
 	if m.role == leading {
 		switch code := m.tracker.check(c.session, m); code {
-		case codeOK:
-		case codeSessionMoved:
+		case jute.CodeOK:
+		case jute.CodeSessionMoved:
 			c.end()
 			return
 		default:
@@ -496,21 +498,21 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 			return
 		}
 	}
-	if op == opPing {
-		c.reply(xidPing, zxid, codeOK)
+	if op == jute.OpPing {
+		c.reply(jute.XidPing, zxid, jute.CodeOK)
 		return
 	}
 	// Events that the request causes come before its reply, so the reply is made aside.
-	reply, start := startReply(m.e.scratch[:0], xid, zxid, codeOK)
-	d := decoder{b: body}
+	reply, start := startReply(m.e.scratch[:0], xid, zxid, jute.CodeOK)
+	d := jute.Decoder{Rest: body}
 	reply, code := m.readReply(reply, c, op, &d)
 	m.e.scratch = reply
-	if d.failed() {
-		code = codeMarshalling
+	if d.Failed() {
+		code = jute.CodeMarshalling
 	}
-	if code != codeOK && op == opMultiRead && len(reply) > start+headerSize {
+	if code != jute.CodeOK && op == jute.OpMultiRead && len(reply) > start+headerSize {
 		setCode(reply[start:], code)
-	} else if code != codeOK {
+	} else if code != jute.CodeOK {
 		c.reply(xid, zxid, code)
 		return
 	}
@@ -522,123 +524,123 @@ func (m *Member) answerRead(c *conn, xid, op int32, body []byte) {
 }
 
 // readReply appends the body of the reply, if the code is OK and the request could be read.
-func (m *Member) readReply(b []byte, c *conn, op int32, d *decoder) ([]byte, int32) {
+func (m *Member) readReply(b []byte, c *conn, op int32, d *jute.Decoder) ([]byte, int32) {
 	switch op {
-	case opExists:
-		path, watch := d.string(), d.bool()
-		if d.failed() {
-			return b, codeMarshalling
+	case jute.OpExists:
+		path, watch := d.Text(), d.Bool()
+		if d.Failed() {
+			return b, jute.CodeMarshalling
 		}
 		if strings.IndexByte(path, 0) != -1 {
-			return b, codeBadArguments
+			return b, jute.CodeBadArguments
 		}
 		n := m.tree.nodes[path]
 		if n != nil && m.e.behavior.readForExists && !allows(n.acl, permRead, c.auth) {
-			return b, codeNoAuth
+			return b, jute.CodeNoAuth
 		}
 		if watch {
 			m.watches.watchData(path, c, standard)
 		}
 		if n == nil {
-			return b, codeNoNode
+			return b, jute.CodeNoNode
 		}
-		return appendStat(b, n.stat()), codeOK
-	case opGetData:
-		path, watch := d.string(), d.bool()
+		return appendStat(b, n.stat()), jute.CodeOK
+	case jute.OpGetData:
+		path, watch := d.Text(), d.Bool()
 		n, code := m.readable(path, c, d)
-		if code != codeOK {
+		if code != jute.CodeOK {
 			return b, code
 		}
 		if watch {
 			m.watches.watchData(path, c, standard)
 		}
-		return appendStat(appendBytes(b, n.data), n.stat()), codeOK
-	case opGetChildren, opGetChildren2:
-		path, watch := d.string(), d.bool()
+		return appendStat(jute.AppendBytes(b, n.data), n.stat()), jute.CodeOK
+	case jute.OpGetChildren, jute.OpGetChildren2:
+		path, watch := d.Text(), d.Bool()
 		n, code := m.readable(path, c, d)
-		if code != codeOK {
+		if code != jute.CodeOK {
 			return b, code
 		}
 		if watch {
 			m.watches.watchChild(path, c, standard)
 		}
 		b = appendChildren(b, n)
-		if op == opGetChildren2 {
+		if op == jute.OpGetChildren2 {
 			b = appendStat(b, n.stat())
 		}
-		return b, codeOK
-	case opCountChildren:
-		path := d.string()
-		if _, code := m.readable(path, c, d); code != codeOK {
+		return b, jute.CodeOK
+	case jute.OpCountChildren:
+		path := d.Text()
+		if _, code := m.readable(path, c, d); code != jute.CodeOK {
 			return b, code
 		}
-		return appendInt32(b, m.tree.countBelow(path)), codeOK
-	case opGetACL:
-		path := d.string()
+		return jute.AppendInt32(b, m.tree.countBelow(path)), jute.CodeOK
+	case jute.OpGetACL:
+		path := d.Text()
 		n := m.tree.nodes[path]
 		switch {
-		case d.failed():
-			return b, codeMarshalling
+		case d.Failed():
+			return b, jute.CodeMarshalling
 		case n == nil:
-			return b, codeNoNode
+			return b, jute.CodeNoNode
 		case !allows(n.acl, permRead|permAdmin, c.auth):
-			return b, codeNoAuth
+			return b, jute.CodeNoAuth
 		}
 		list := n.acl
 		if !allows(n.acl, permAdmin, c.auth) {
 			list = hideDigests(list)
 		}
-		return appendStat(appendACL(b, list), n.stat()), codeOK
-	case opSync:
-		return appendText(b, d.bytes()), codeOK
-	case opSetWatches, opSetWatches2:
+		return appendStat(appendACL(b, list), n.stat()), jute.CodeOK
+	case jute.OpSync:
+		return appendText(b, d.Bytes()), jute.CodeOK
+	case jute.OpSetWatches, jute.OpSetWatches2:
 		return b, m.setWatches(c, op, d)
-	case opAddWatch:
+	case jute.OpAddWatch:
 		return m.addWatch(b, c, d)
-	case opCheckWatches, opRemoveWatches:
-		path, kind := d.string(), d.int32()
-		if d.failed() {
-			return b, codeMarshalling
+	case jute.OpCheckWatches, jute.OpRemoveWatches:
+		path, kind := d.Text(), d.Int32()
+		if d.Failed() {
+			return b, jute.CodeMarshalling
 		}
 		look := m.watches.contains
-		if op == opRemoveWatches {
+		if op == jute.OpRemoveWatches {
 			look = m.watches.removed
 		}
 		found, known := look(path, kind, c)
 		switch {
 		case !known:
-			return b, codeMarshalling
+			return b, jute.CodeMarshalling
 		case !found:
-			return b, codeNoWatcher
+			return b, jute.CodeNoWatcher
 		}
-		return b, codeOK
-	case opGetEphemerals:
-		prefix := d.bytes()
-		return m.appendEphemerals(b, c.session, string(prefix)), codeOK
-	case opMultiRead:
+		return b, jute.CodeOK
+	case jute.OpGetEphemerals:
+		prefix := d.Bytes()
+		return m.appendEphemerals(b, c.session, string(prefix)), jute.CodeOK
+	case jute.OpMultiRead:
 		return m.multiRead(b, c, d)
-	case opWhoAmI:
-		return appendIdentities(b, c.auth), codeOK
+	case jute.OpWhoAmI:
+		return appendIdentities(b, c.auth), jute.CodeOK
 	}
-	return b, codeUnimplemented
+	return b, jute.CodeUnimplemented
 }
 
-func (m *Member) readable(path string, c *conn, d *decoder) (*node, int32) {
-	if d.failed() {
-		return nil, codeMarshalling
+func (m *Member) readable(path string, c *conn, d *jute.Decoder) (*node, int32) {
+	if d.Failed() {
+		return nil, jute.CodeMarshalling
 	}
 	n := m.tree.nodes[path]
 	if n == nil {
-		return nil, codeNoNode
+		return nil, jute.CodeNoNode
 	}
 	if !allows(n.acl, permRead, c.auth) {
-		return nil, codeNoAuth
+		return nil, jute.CodeNoAuth
 	}
-	return n, codeOK
+	return n, jute.CodeOK
 }
 
 func appendChildren(b []byte, n *node) []byte {
-	b = appendInt32(b, int32(len(n.children)))
+	b = jute.AppendInt32(b, int32(len(n.children)))
 	for _, child := range n.listing() {
 		b = appendString(b, child.name())
 	}
@@ -668,7 +670,7 @@ func (m *Member) appendEphemerals(b []byte, session int64, prefix string) []byte
 			paths = append(paths, path)
 		}
 	}
-	b = appendInt32(b, int32(len(paths)))
+	b = jute.AppendInt32(b, int32(len(paths)))
 	for _, path := range paths {
 		b = appendString(b, path)
 	}
@@ -676,7 +678,7 @@ func (m *Member) appendEphemerals(b []byte, session int64, prefix string) []byte
 }
 
 func appendIdentities(b []byte, auth []ident) []byte {
-	b = appendInt32(b, int32(len(auth)))
+	b = jute.AppendInt32(b, int32(len(auth)))
 	for _, a := range auth {
 		user := a.id
 		if a.scheme == "digest" {
@@ -689,15 +691,15 @@ func appendIdentities(b []byte, auth []ident) []byte {
 
 // setWatches is what a client sends after it has connected again: the watches it had, and the last
 // zxid it has seen. The events since then are sent at once.
-func (m *Member) setWatches(c *conn, op int32, d *decoder) int32 {
-	seen := d.int64()
-	data, exist, child := d.strings(), d.strings(), d.strings()
+func (m *Member) setWatches(c *conn, op int32, d *jute.Decoder) int32 {
+	seen := d.Int64()
+	data, exist, child := d.Texts(), d.Texts(), d.Texts()
 	var persist, recur []string
-	if op == opSetWatches2 {
-		persist, recur = d.strings(), d.strings()
+	if op == jute.OpSetWatches2 {
+		persist, recur = d.Texts(), d.Texts()
 	}
-	if d.failed() {
-		return codeMarshalling
+	if d.Failed() {
+		return jute.CodeMarshalling
 	}
 	for _, path := range data {
 		switch n := m.tree.nodes[path]; {
@@ -736,13 +738,13 @@ func (m *Member) setWatches(c *conn, op int32, d *decoder) int32 {
 			m.watches.watchChild(path, c, recursive)
 		}
 	}
-	return codeOK
+	return jute.CodeOK
 }
 
-func (m *Member) addWatch(b []byte, c *conn, d *decoder) ([]byte, int32) {
-	path, kind := d.string(), d.int32()
-	if d.failed() {
-		return b, codeMarshalling
+func (m *Member) addWatch(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
+	path, kind := d.Text(), d.Int32()
+	if d.Failed() {
+		return b, jute.CodeMarshalling
 	}
 	switch kind {
 	case 0:
@@ -754,59 +756,59 @@ func (m *Member) addWatch(b []byte, c *conn, d *decoder) ([]byte, int32) {
 			m.watches.watchChild(path, c, recursive)
 		}
 	default:
-		return b, codeMarshalling
+		return b, jute.CodeMarshalling
 	}
-	return appendInt32(b, codeOK), codeOK
+	return jute.AppendInt32(b, jute.CodeOK), jute.CodeOK
 }
 
 // multiRead answers each of several reads with a result or an error of its own. Like ZooKeeper it
 // sends what it has when it comes upon something else than a read.
-func (m *Member) multiRead(b []byte, c *conn, d *decoder) ([]byte, int32) {
+func (m *Member) multiRead(b []byte, c *conn, d *jute.Decoder) ([]byte, int32) {
 	ops, ok := readMultiRead(d)
 	if !ok {
-		return b, codeMarshalling
+		return b, jute.CodeMarshalling
 	}
-	code := codeOK
+	code := jute.CodeOK
 	for _, o := range ops {
-		if o.kind != opGetData && o.kind != opGetChildren || o.noPath {
-			code = codeMarshalling
+		if o.kind != jute.OpGetData && o.kind != jute.OpGetChildren || o.noPath {
+			code = jute.CodeMarshalling
 			break
 		}
 		n, code := m.readable(o.path, c, d)
 		switch {
-		case code != codeOK:
-			b = appendSubResult(b, &result{kind: opError, code: code})
-		case o.kind == opGetData:
-			b = appendMultiHeader(b, o.kind, false, codeOK)
-			b = appendStat(appendBytes(b, n.data), n.stat())
+		case code != jute.CodeOK:
+			b = appendSubResult(b, &result{kind: jute.OpError, code: code})
+		case o.kind == jute.OpGetData:
+			b = appendMultiHeader(b, o.kind, false, jute.CodeOK)
+			b = appendStat(jute.AppendBytes(b, n.data), n.stat())
 		default:
-			b = appendMultiHeader(b, o.kind, false, codeOK)
+			b = appendMultiHeader(b, o.kind, false, jute.CodeOK)
 			b = appendChildren(b, n)
 		}
 	}
 	return appendMultiHeader(b, -1, true, -1), code
 }
 
-func readMultiRead(d *decoder) (ops []op, ok bool) {
+func readMultiRead(d *jute.Decoder) (ops []op, ok bool) {
 	reads, writes := false, false
 	for {
-		kind, done := d.int32(), d.bool()
-		d.int32()
-		if d.failed() {
+		kind, done := d.Int32(), d.Bool()
+		d.Int32()
+		if d.Failed() {
 			return nil, false
 		}
 		if done {
 			return ops, true
 		}
 		switch kind {
-		case opGetData, opGetChildren:
+		case jute.OpGetData, jute.OpGetChildren:
 			// ZooKeeper does not set the watch that this may ask for.
-			o := op{kind: kind, path: d.string()}
-			o.noPath, d.null = d.null, false
+			o := op{kind: kind, path: d.Text()}
+			o.noPath, d.Null = d.Null, false
 			ops = append(ops, o)
-			d.bool()
+			d.Bool()
 			reads = true
-		case opCreate, opCreate2, opCreateContainer, opCreateTTL, opDelete, opSetData, opCheck:
+		case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL, jute.OpDelete, jute.OpSetData, jute.OpCheck:
 			ops = append(ops, readOp(d, kind))
 			writes = true
 		default:

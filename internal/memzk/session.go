@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // session is what the leader knows of a session, in its memory only: a new leader starts all timers
@@ -58,13 +60,13 @@ func (t *tracker) check(id int64, owner *Member) int32 {
 	s := t.sessions[id]
 	switch {
 	case s == nil || s.closing:
-		return codeSessionExpired
+		return jute.CodeSessionExpired
 	case s.owner == nil:
 		s.owner = owner
 	case s.owner != owner:
-		return codeSessionMoved
+		return jute.CodeSessionMoved
 	}
-	return codeOK
+	return jute.CodeOK
 }
 
 func (t *tracker) setOwner(id int64, owner *Member) {
@@ -184,7 +186,7 @@ func (m *Member) expire(such func(id int64) bool) {
 }
 
 func (m *Member) endSession(id int64) {
-	m.process(&request{from: m, op: opCloseSession, session: id})
+	m.process(&request{from: m, op: jute.OpCloseSession, session: id})
 }
 
 // closeTxn ends a session: one transaction deletes all its nodes.
@@ -194,7 +196,7 @@ func (m *Member) closeTxn(id int64) *txn {
 	}
 	paths := m.tree.ephemeralPaths(id)
 	m.e.random.Shuffle(len(paths), func(i, j int) { paths[i], paths[j] = paths[j], paths[i] })
-	return &txn{kind: opCloseSession, session: id, paths: paths}
+	return &txn{kind: jute.OpCloseSession, session: id, paths: paths}
 }
 
 // sortedKeys is for answers that must not depend on the order of a map.

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // A session ends at the first multiple of a tick that is later than its last use plus its timeout.
@@ -30,16 +32,16 @@ func TestSessionsExpireInTheirBucket(t *testing.T) {
 				m := e.Members()[0]
 				other := rawSession(t, m, 40*time.Second)
 				r := rawSession(t, m, c.timeout)
-				r.mustCreate("/a", flagEphemeral)
-				r.mustCreate("/b", flagEphemeral)
-				other.call(opExists, pathBody("/a", true))
+				r.mustCreate("/a", jute.FlagEphemeral)
+				r.mustCreate("/b", jute.FlagEphemeral)
+				other.call(jute.OpExists, pathBody("/a", true))
 				time.Sleep(c.used)
 				if c.used > 0 {
-					r.call(opPing, nil)
+					r.call(jute.OpPing, nil)
 				}
 				half := (c.over - c.used) / 2
 				time.Sleep(half)
-				other.call(opPing, nil)
+				other.call(jute.OpPing, nil)
 				time.Sleep(c.over - c.used - half - time.Millisecond)
 				if len(e.Nodes()) != 2 {
 					t.Fatal("the session ended too early")
@@ -140,7 +142,7 @@ func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
 		m := e.Members()
 		r := rawSession(t, m[0], 4*time.Second)
 		time.Sleep(100 * time.Millisecond) // virtual: its session is not as old as the next touch
-		r.call(opPing, nil)
+		r.call(jute.OpPing, nil)
 		moved := rawTo(t, m[2])
 		if !moved.shake(0, r.session, r.secret, 40*time.Second) || moved.timeout != 40000 {
 			t.Fatalf("granted %d ms by the leader", moved.timeout)
@@ -161,8 +163,8 @@ func TestAReportOfAConnectionThatWasLeftShortensTheSession(t *testing.T) {
 func TestAHandshakeWithTheReadOnlyByte(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		r := rawTo(t, e.Members()[0])
-		b := appendInt32(appendInt64(appendInt32(nil, 0), 0), 10000)
-		r.send(appendBool(appendBytes(appendInt64(b, 0), make([]byte, 16)), false))
+		b := jute.AppendInt32(jute.AppendInt64(jute.AppendInt32(nil, 0), 0), 10000)
+		r.send(jute.AppendBool(jute.AppendBytes(jute.AppendInt64(b, 0), make([]byte, 16)), false))
 		if b := r.receive(); len(b) != 37 || b[36] != 0 {
 			t.Errorf("answered with %x", b)
 		}
@@ -173,9 +175,9 @@ func TestTheEndOfASession(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()[0]
 		r, other := rawSession(t, m, 10*time.Second), rawSession(t, m, 10*time.Second)
-		r.mustCreate("/a", flagEphemeral)
-		other.call(opExists, pathBody("/a", true))
-		if p := r.call(opCloseSession, nil); p.code != codeOK || len(p.body) != 0 || !r.ended(0) {
+		r.mustCreate("/a", jute.FlagEphemeral)
+		other.call(jute.OpExists, pathBody("/a", true))
+		if p := r.call(jute.OpCloseSession, nil); p.code != jute.CodeOK || len(p.body) != 0 || !r.ended(0) {
 			t.Errorf("%+v", p)
 		}
 		if kind, path := other.next().event(); kind != eventDeleted || path != "/a" {
@@ -212,7 +214,7 @@ func TestAPausedServerDoesNothing(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()[0]
 		r := rawSession(t, m, 4*time.Second)
-		r.mustCreate("/a", flagEphemeral)
+		r.mustCreate("/a", jute.FlagEphemeral)
 		m.Pause()
 		late := rawTo(t, m)
 		late.sendConnect(0, 0, nil, 10*time.Second)
@@ -243,8 +245,8 @@ func TestARestartKeepsTheData(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()[0]
 		r := rawSession(t, m, 4*time.Second)
-		r.mustCreate("/a", flagEphemeral)
-		r.call(opExists, pathBody("/b", true))
+		r.mustCreate("/a", jute.FlagEphemeral)
+		r.call(jute.OpExists, pathBody("/b", true))
 		zxid := m.Zxid()
 		time.Sleep(3 * time.Second)
 		m.Kill()
@@ -278,12 +280,12 @@ func TestStop(t *testing.T) {
 		e := Start(Config{Members: 3})
 		m := e.Members()
 		r := rawSession(t, m[0], 10*time.Second)
-		r.call(opCreateContainer, createBody("/c", "", flagContainer))
+		r.call(jute.OpCreateContainer, createBody("/c", "", jute.FlagContainer))
 		paused := rawSession(t, m[1], 10*time.Second)
 		m[1].Pause()
 		m[2].Isolate()
-		paused.request(1, opPing, nil)
-		r.request(1, opCreate, createBody("/a", "", 0))
+		paused.request(1, jute.OpPing, nil)
+		r.request(1, jute.OpCreate, createBody("/a", "", 0))
 		e.Stop()
 		e.Stop()
 		if !r.ended(0) || !paused.ended(0) {
@@ -360,9 +362,9 @@ func TestWords(t *testing.T) {
 	bubble(t, Config{Members: 3, Version: "3.9.3"}, func(t *testing.T, e *Ensemble) {
 		m := e.Members()
 		r := rawSession(t, m[0], 10*time.Second)
-		r.mustCreate("/a", flagEphemeral)
-		r.call(opExists, pathBody("/a", true))
-		r.call(opGetChildren, pathBody("/", true))
+		r.mustCreate("/a", jute.FlagEphemeral)
+		r.call(jute.OpExists, pathBody("/a", true))
+		r.call(jute.OpGetChildren, pathBody("/", true))
 		for word, want := range map[string]string{
 			"ruok": "imok",
 			"srvr": "Zxid: 0x100000002\nMode: follower\nNode count: 6\n",
@@ -414,16 +416,16 @@ func TestTheReplyToACloseIsNotLostBehindAnEvent(t *testing.T) {
 		if !slow.shake(0, 0, make([]byte, 16), 4*time.Second) {
 			t.Fatal("no session")
 		}
-		slow.call(opExists, pathBody("/", true))
+		slow.call(jute.OpExists, pathBody("/", true))
 		synctest.Wait() // the reading goroutine is back from its write, so the event is not left to it
-		other.call(opSetData, setBody("/", "x", -1))
+		other.call(jute.OpSetData, setBody("/", "x", -1))
 		synctest.Wait() // the writing goroutine is at the event
-		slow.request(9, opCloseSession, nil)
+		slow.request(9, jute.OpCloseSession, nil)
 		synctest.Wait()
-		if p := slow.next(); p.xid != xidEvent {
+		if p := slow.next(); p.xid != jute.XidEvent {
 			t.Fatalf("in place of the event: %+v", p)
 		}
-		if p := slow.next(); p.xid != 9 || p.code != codeOK {
+		if p := slow.next(); p.xid != 9 || p.code != jute.CodeOK {
 			t.Errorf("in place of the reply to the close: %+v", p)
 		}
 		if p := slow.next(); p.code != 1 {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // Owners of nodes that are not ephemeral and go away by themselves, too.
@@ -85,11 +87,11 @@ func (n *node) stat() stat {
 
 // txn is one entry of the log. All members share it, and none changes it.
 type txn struct {
-	kind    int32 // a type of request, or opError
+	kind    int32 // a type of request, or jute.OpError
 	zxid    int64
 	time    int64 // in milliseconds since 1970
 	session int64
-	code    int32 // of opError
+	code    int32 // of jute.OpError
 	path    string
 	data    []byte
 	acl     []acl
@@ -237,15 +239,15 @@ func (t *tree) apply(x *txn) result {
 // applyOne applies a transaction, or one operation of the multi whole.
 func (t *tree) applyOne(x, whole *txn) result {
 	switch x.kind {
-	case opError:
-		return result{kind: opError, code: x.code}
-	case opCreate, opCreate2, opCreateContainer, opCreateTTL:
+	case jute.OpError:
+		return result{kind: jute.OpError, code: x.code}
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 		n := t.create(x, whole)
 		return result{kind: x.kind, path: n.path, stat: n.stat()}
-	case opDelete, opDeleteContainer:
+	case jute.OpDelete, jute.OpDeleteContainer:
 		t.remove(x.path, whole.zxid)
 		return result{kind: x.kind, path: x.path}
-	case opSetData:
+	case jute.OpSetData:
 		n := t.nodes[x.path]
 		n.data, n.version, n.mzxid, n.mtime = x.data, x.version, whole.zxid, whole.time
 		// The reply shows the node as it is now, not as later operations of the multi leave it.
@@ -254,22 +256,22 @@ func (t *tree) applyOne(x, whole *txn) result {
 			t.watches.changed(x.path, whole.zxid, n.acl)
 		}
 		return r
-	case opSetACL:
+	case jute.OpSetACL:
 		n := t.nodes[x.path]
 		n.acl, n.aversion = x.acl, x.version
 		return result{kind: x.kind, path: x.path, stat: n.stat()}
-	case opCheck:
+	case jute.OpCheck:
 		return result{kind: x.kind, path: x.path}
-	case opMulti:
+	case jute.OpMulti:
 		r := result{kind: x.kind, subs: make([]result, len(x.subs))}
 		for i := range x.subs {
 			r.subs[i] = t.applyOne(&x.subs[i], whole)
 		}
 		return r
-	case opCreateSession:
+	case jute.OpCreateSession:
 		t.sessions[x.session] = x.timeout
 		return result{kind: x.kind}
-	case opCloseSession:
+	case jute.OpCloseSession:
 		for _, path := range x.paths {
 			t.remove(path, whole.zxid)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // requester is the client on whose behalf the leader validates.
@@ -65,65 +67,65 @@ func (d *draft) drop(path string) {
 
 // flags is what comes first of all in a create.
 func (d *draft) flags(flags int32, ttl int64) int32 {
-	if flags < flagPersistent || flags > flagTTLSequential {
-		return codeBadArguments
+	if flags < jute.FlagPersistent || flags > jute.FlagTTLSequential {
+		return jute.CodeBadArguments
 	}
-	timed := flags == flagTTL || flags == flagTTLSequential
+	timed := flags == jute.FlagTTL || flags == jute.FlagTTLSequential
 	switch {
 	case timed && !d.ttl:
-		return codeUnimplemented
+		return jute.CodeUnimplemented
 	case timed && (ttl <= 0 || ttl > maxTTL), !timed && ttl >= 0:
-		return codeBadArguments
+		return jute.CodeBadArguments
 	}
-	return codeOK
+	return jute.CodeOK
 }
 
 // create validates all four kinds. The order of the checks is ZooKeeper's: it decides which error a
 // client sees.
 func (d *draft) create(who requester, kind int32, path string, data []byte, list []acl, flags int32, ttl int64) (txn, int32) {
-	if code := d.flags(flags, ttl); code != codeOK {
+	if code := d.flags(flags, ttl); code != jute.CodeOK {
 		return txn{}, code
 	}
 	slash := strings.LastIndexByte(path, '/')
 	if slash == -1 || strings.IndexByte(path, 0) != -1 {
-		return txn{}, codeBadArguments
+		return txn{}, jute.CodeBadArguments
 	}
 	parentPath := path[:slash]
 	list, code := resolveACL(list, who.auth, d.ipv6)
-	if code != codeOK {
+	if code != jute.CodeOK {
 		return txn{}, code
 	}
 	parent, ok := d.get(parentPath)
 	if !ok {
-		return txn{}, codeNoNode
+		return txn{}, jute.CodeNoNode
 	}
 	if !allows(parent.acl, permCreate, who.auth) {
-		return txn{}, codeNoAuth
+		return txn{}, jute.CodeNoAuth
 	}
-	if flags == flagSequential || flags == flagSequential|flagEphemeral || flags == flagTTLSequential {
+	if flags == jute.FlagSequential || flags == jute.FlagSequential|jute.FlagEphemeral || flags == jute.FlagTTLSequential {
 		path = numbered(path, parent.creates)
 	}
 	if !validPath(path) {
-		return txn{}, codeBadArguments
+		return txn{}, jute.CodeBadArguments
 	}
 	if _, exists := d.get(path); exists {
-		return txn{}, codeNodeExists
+		return txn{}, jute.CodeNodeExists
 	}
 	if ownerKind(parent.owner) == ownedBySession {
-		return txn{}, codeNoChildren
+		return txn{}, jute.CodeNoChildren
 	}
 	x := txn{kind: kind, path: path, data: data, acl: list, version: parent.creates + 1}
 	// The kind of the request decides, not the flags: a create with the flag of a container makes a
 	// plain node.
 	switch {
-	case kind == opCreateContainer:
+	case kind == jute.OpCreateContainer:
 		x.owner = ownerContainer
-	case kind == opCreateTTL:
+	case kind == jute.OpCreateTTL:
 		if ttl <= 0 {
-			return txn{}, codeMarshalling
+			return txn{}, jute.CodeMarshalling
 		}
 		x.owner = ownerTTL | ttl
-	case flags == flagEphemeral || flags == flagEphemeral|flagSequential:
+	case flags == jute.FlagEphemeral || flags == jute.FlagEphemeral|jute.FlagSequential:
 		x.owner = who.session
 	}
 	parent.creates++
@@ -131,11 +133,11 @@ func (d *draft) create(who requester, kind int32, path string, data []byte, list
 	d.put(parentPath, parent)
 	// To later operations of the same multi it is what its flags say.
 	owner := x.owner
-	if flags == flagEphemeral || flags == flagEphemeral|flagSequential {
+	if flags == jute.FlagEphemeral || flags == jute.FlagEphemeral|jute.FlagSequential {
 		owner = who.session
 	}
 	d.put(path, record{acl: list, owner: owner})
-	return x, codeOK
+	return x, jute.CodeOK
 }
 
 // numbered appends ten digits, or nine and a sign.
@@ -164,100 +166,100 @@ func parentToDelete(path string) (parent string, ok bool) {
 func (d *draft) delete(who requester, path string, version int32) (txn, int32) {
 	parentPath, ok := parentToDelete(path)
 	if !ok {
-		return txn{}, codeBadArguments
+		return txn{}, jute.CodeBadArguments
 	}
 	parent, ok := d.get(parentPath)
 	if !ok {
-		return txn{}, codeNoNode
+		return txn{}, jute.CodeNoNode
 	}
 	if !allows(parent.acl, permDelete, who.auth) {
-		return txn{}, codeNoAuth
+		return txn{}, jute.CodeNoAuth
 	}
 	n, ok := d.get(path)
 	switch {
 	case !ok:
-		return txn{}, codeNoNode
+		return txn{}, jute.CodeNoNode
 	case version != -1 && version != n.version:
-		return txn{}, codeBadVersion
+		return txn{}, jute.CodeBadVersion
 	case n.children > 0:
-		return txn{}, codeNotEmpty
+		return txn{}, jute.CodeNotEmpty
 	}
 	parent.children--
 	d.put(parentPath, parent)
 	d.drop(path)
-	return txn{kind: opDelete, path: path}, codeOK
+	return txn{kind: jute.OpDelete, path: path}, jute.CodeOK
 }
 
 // deleteContainer is the leader's own request. ZooKeeper accepts it from clients, too, without a
 // look at the ACL.
 func (d *draft) deleteContainer(path string) (txn, int32) {
 	if _, ok := parentToDelete(path); !ok {
-		return txn{}, codeBadArguments
+		return txn{}, jute.CodeBadArguments
 	}
 	n, ok := d.get(path)
 	switch {
 	case !ok:
-		return txn{}, codeNoNode
+		return txn{}, jute.CodeNoNode
 	case n.children > 0:
-		return txn{}, codeNotEmpty
+		return txn{}, jute.CodeNotEmpty
 	case ownerKind(n.owner) == ownedBySession:
-		return txn{}, codeBadVersion
+		return txn{}, jute.CodeBadVersion
 	}
-	return txn{kind: opDeleteContainer, path: path}, codeOK
+	return txn{kind: jute.OpDeleteContainer, path: path}, jute.CodeOK
 }
 
 func (d *draft) setData(who requester, path string, data []byte, version int32) (txn, int32) {
 	if !validPath(path) {
-		return txn{}, codeBadArguments
+		return txn{}, jute.CodeBadArguments
 	}
 	n, ok := d.get(path)
 	switch {
 	case !ok:
-		return txn{}, codeNoNode
+		return txn{}, jute.CodeNoNode
 	case !allows(n.acl, permWrite, who.auth):
-		return txn{}, codeNoAuth
+		return txn{}, jute.CodeNoAuth
 	case version != -1 && version != n.version:
-		return txn{}, codeBadVersion
+		return txn{}, jute.CodeBadVersion
 	}
 	n.version++
 	d.put(path, n)
-	return txn{kind: opSetData, path: path, data: data, version: n.version}, codeOK
+	return txn{kind: jute.OpSetData, path: path, data: data, version: n.version}, jute.CodeOK
 }
 
 func (d *draft) setACL(who requester, path string, list []acl, version int32) (txn, int32) {
 	if !validPath(path) {
-		return txn{}, codeBadArguments
+		return txn{}, jute.CodeBadArguments
 	}
 	list, code := resolveACL(list, who.auth, d.ipv6)
-	if code != codeOK {
+	if code != jute.CodeOK {
 		return txn{}, code
 	}
 	n, ok := d.get(path)
 	switch {
 	case !ok:
-		return txn{}, codeNoNode
+		return txn{}, jute.CodeNoNode
 	case !allows(n.acl, permAdmin, who.auth):
-		return txn{}, codeNoAuth
+		return txn{}, jute.CodeNoAuth
 	case version != -1 && version != n.aversion:
-		return txn{}, codeBadVersion
+		return txn{}, jute.CodeBadVersion
 	}
-	return txn{kind: opSetACL, path: path, acl: list, version: n.aversion + 1}, codeOK
+	return txn{kind: jute.OpSetACL, path: path, acl: list, version: n.aversion + 1}, jute.CodeOK
 }
 
 func (d *draft) check(who requester, path string, version int32) (txn, int32) {
 	if !validPath(path) {
-		return txn{}, codeBadArguments
+		return txn{}, jute.CodeBadArguments
 	}
 	n, ok := d.get(path)
 	switch {
 	case !ok:
-		return txn{}, codeNoNode
+		return txn{}, jute.CodeNoNode
 	case !allows(n.acl, permRead, who.auth):
-		return txn{}, codeNoAuth
+		return txn{}, jute.CodeNoAuth
 	case version != -1 && version != n.version:
-		return txn{}, codeBadVersion
+		return txn{}, jute.CodeBadVersion
 	}
-	return txn{kind: opCheck, path: path}, codeOK
+	return txn{kind: jute.OpCheck, path: path}, jute.CodeOK
 }
 
 // validPath is ZooKeeper's check, for what it writes. Reads are looked up as they are.

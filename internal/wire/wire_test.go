@@ -3,9 +3,7 @@ package wire
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"sync"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/jute"
 	"github.com/zklocks/zklocks/internal/memnet"
 )
 
@@ -86,12 +85,8 @@ func (f *fakeServer) serve(c net.Conn) {
 	defer c.Close()
 	n := int64(0)
 	for {
-		head := make([]byte, 4)
-		if _, err := io.ReadFull(c, head); err != nil {
-			return
-		}
-		body := make([]byte, binary.BigEndian.Uint32(head))
-		if _, err := io.ReadFull(c, body); err != nil {
+		body, err := jute.ReadFrame(c)
+		if err != nil {
 			return
 		}
 		if n == 0 {
@@ -112,7 +107,7 @@ func (f *fakeServer) serve(c net.Conn) {
 		reply := header(xid)
 		if op == opGetData || op == opExists {
 			if op == opGetData {
-				reply = binary.BigEndian.AppendUint32(reply, 0)
+				reply = append(reply, word(0)...)
 			}
 			reply = append(reply, make([]byte, 68)...)
 		}
@@ -139,22 +134,16 @@ func connectTo(t testing.TB, f *fakeServer, opts ...Option) *Conn {
 	return conn
 }
 
-func frame(body []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
-}
+func frame(body []byte) []byte { return jute.Frame(body) }
+func word(n int32) []byte      { return jute.AppendInt32(nil, n) }
+func header(xid int32) []byte  { return append(word(xid), make([]byte, 12)...) }
 
-func header(xid int32) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, uint32(xid)), make([]byte, 12)...)
-}
-
+// handshakeFrame states the length of a password, which may be more than follows.
 func handshakeFrame(session uint64, timeout, password uint32) []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 4), timeout)
-	b = binary.BigEndian.AppendUint64(b, session)
-	b = binary.BigEndian.AppendUint32(b, password)
+	b := jute.AppendInt32(word(0), int32(timeout))
+	b = jute.AppendInt32(jute.AppendInt64(b, int64(session)), int32(password))
 	return frame(append(b, make([]byte, min(password, 16))...))
 }
-
-func word(n int32) []byte { return binary.BigEndian.AppendUint32(nil, uint32(n)) }
 
 // Whatever the first connection sends, the second one must work, and the process must not end.
 func TestMalformedHandshake(t *testing.T) {

@@ -56,10 +56,11 @@ var house = map[string][]string{
 	"internal/znode":      {},
 	"observe":             {},
 	"internal/goid":       {goid},
-	"internal/test/proxy": {},
+	"internal/test/proxy": {"internal/jute"},
 	"internal/memnet":     {},
 	"zktest":              {"internal/memzk", "internal/memnet", "internal/test/proxy", "internal/wire", "internal/test/realzk", root, "observe", zk},
-	"internal/memzk":      {},
+	"internal/memzk":      {"internal/jute"},
+	"internal/jute":       {},
 }
 
 // inner packages are the ways past the public API. For each, the packages that may import it,

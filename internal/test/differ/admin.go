@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // SuperDigest is the digest that a server must accept as the superuser's, to whom no ACL applies:
@@ -31,11 +33,7 @@ func (t *Target) admin() (admin, error) {
 		err = errors.New("no session was granted")
 	}
 	if err == nil {
-		_, err = a.ask(xidAuth, 100, func(e *encoder) {
-			e.int(0)
-			e.string("digest")
-			e.buffer([]byte("super:super"))
-		})
+		_, err = a.ask(jute.XidAuth, jute.OpAuth, encodeAuth(nil, Step{Scheme: "digest", Auth: "super:super"}, nil))
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -49,7 +47,7 @@ func (t *Target) admin() (admin, error) {
 func (t *Target) Close() {
 	if t.keeper.wire != nil {
 		// Its session must not be left to expire during another sequence.
-		_, _ = t.keeper.ask(0, -11, nil)
+		_, _ = t.keeper.ask(0, jute.OpCloseSession, nil)
 		_ = t.keeper.conn.Close()
 		t.keeper = admin{}
 	}
@@ -59,12 +57,12 @@ func (t *Target) Close() {
 type answer struct {
 	zxid int64
 	code int32
-	body *decoder
+	body *jute.Decoder
 }
 
 // ask sends one request and reads its reply.
-func (a admin) ask(xid, code int32, body func(*encoder)) (answer, error) {
-	answers, err := a.askAll([]func(*encoder){body}, xid, code)
+func (a admin) ask(xid, code int32, body []byte) (answer, error) {
+	answers, err := a.askAll([][]byte{body}, xid, code)
 	if err != nil {
 		return answer{}, err
 	}
@@ -73,16 +71,11 @@ func (a admin) ask(xid, code int32, body func(*encoder)) (answer, error) {
 
 // askAll sends requests of one kind in one piece. The xids do not matter here: replies come in
 // order.
-func (a admin) askAll(bodies []func(*encoder), xid, code int32) ([]answer, error) {
+func (a admin) askAll(bodies [][]byte, xid, code int32) ([]answer, error) {
 	var packets []byte
 	for _, body := range bodies {
-		var e encoder
-		e.int(xid)
-		e.int(code)
-		if body != nil {
-			body(&e)
-		}
-		packets = append(packets, e.framed()...)
+		header := jute.AppendInt32(jute.AppendInt32(nil, xid), code)
+		packets = append(packets, jute.Frame(append(header, body...))...)
 	}
 	if err := a.send(packets); err != nil {
 		return nil, err
@@ -93,41 +86,37 @@ func (a admin) askAll(bodies []func(*encoder), xid, code int32) ([]answer, error
 		if err != nil {
 			return nil, fmt.Errorf("request %d of the test itself: %w", code, err)
 		}
-		d := &decoder{b: packet}
-		if d.int() == xidEvent {
+		d := &jute.Decoder{Rest: packet}
+		if d.Int32() == jute.XidEvent {
 			continue // the end of a session is also an event for its own watches
 		}
-		answers = append(answers, answer{d.long(), d.int(), d})
+		answers = append(answers, answer{d.Int64(), d.Int32(), d})
 	}
 	return answers, nil
 }
 
 // zxid is the server's last one, 0 when it does not say.
 func (a admin) zxid() int64 {
-	answer, err := a.ask(xidPing, 11, nil)
+	answer, err := a.ask(jute.XidPing, jute.OpPing, nil)
 	if err != nil {
 		return 0
 	}
 	return answer.zxid
 }
 
+// unwatched is the body of a read without a watch.
+func unwatched(path string) []byte { return jute.AppendBool(jute.AppendText(nil, path), false) }
+
 // has tells whether the node is there. A read takes no zxid.
 func (a admin) has(path string) bool {
-	answer, err := a.ask(5, 3, func(e *encoder) {
-		e.string(path)
-		e.bool(false)
-	})
+	answer, err := a.ask(5, jute.OpExists, unwatched(path))
 	return err == nil && answer.code == 0
 }
 
 // prepare makes the sequence's root.
 func (r *run) prepare(a admin) error {
-	created, err := a.ask(1, 1, func(e *encoder) {
-		e.string(r.root)
-		e.buffer([]byte("root"))
-		encodeACL(nil, Step{}, e)
-		e.int(0)
-	})
+	root := jute.AppendBytes(jute.AppendText(nil, r.root), []byte("root"))
+	created, err := a.ask(1, jute.OpCreate, jute.AppendInt32(encodeACL(Step{}, root), jute.FlagPersistent))
 	if err != nil {
 		return err
 	}
@@ -136,19 +125,16 @@ func (r *run) prepare(a admin) error {
 	}
 	// Zxids are read off replies from here on, and those of earlier sequences are less.
 	r.base, r.floor = created.zxid, created.zxid-1
-	top, err := a.ask(2, 3, func(e *encoder) {
-		e.string("/")
-		e.bool(false)
-	})
+	top, err := a.ask(2, jute.OpExists, unwatched("/"))
 	if err != nil || top.code != 0 {
 		return fmt.Errorf("stat of /: error %d, %w", top.code, err)
 	}
 	d := top.body
-	d.take(4*8 + 4)
-	r.top.cversion = d.int()
-	d.take(4 + 8 + 4)
-	r.top.children = d.int()
-	return d.err
+	d.Take(4*8 + 4)
+	r.top.cversion = d.Int32()
+	d.Take(4 + 8 + 4)
+	r.top.children = d.Int32()
+	return d.Err()
 }
 
 // cleanUp closes all sessions and removes the root: what is left of a sequence must not act in the
@@ -159,7 +145,7 @@ func (r *run) cleanUp(a admin) error {
 		// The connection may have been refused and be that of no session: then the session is still
 		// there.
 		if c.wire != nil && !c.refused && !ended[c.session] {
-			answer, err := admin{c.wire, r.target}.ask(1, -11, nil)
+			answer, err := admin{c.wire, r.target}.ask(1, jute.OpCloseSession, nil)
 			ended[c.session] = err == nil && answer.code == 0
 		}
 		r.cut(i)
@@ -186,7 +172,7 @@ func (r *run) end(s session) error {
 	if err != nil || g.session == 0 {
 		return err
 	}
-	_, err = a.ask(1, -11, nil)
+	_, err = a.ask(1, jute.OpCloseSession, nil)
 	return err
 }
 
@@ -195,40 +181,34 @@ func (a admin) remove(root string) error {
 	var all []string
 	for level := []string{root}; len(level) > 0; {
 		all = append(all, level...)
-		bodies := make([]func(*encoder), len(level))
+		bodies := make([][]byte, len(level))
 		for i, path := range level {
-			bodies[i] = func(e *encoder) {
-				e.string(path)
-				e.bool(false)
-			}
+			bodies[i] = unwatched(path)
 		}
-		answers, err := a.askAll(bodies, 3, 8)
+		answers, err := a.askAll(bodies, 3, jute.OpGetChildren)
 		if err != nil {
 			return err
 		}
 		var next []string
 		for i, answer := range answers {
-			for _, name := range answer.body.strings() {
+			for _, name := range answer.body.Texts() {
 				next = append(next, level[i]+"/"+name)
 			}
 		}
 		level = next
 	}
 	slices.Reverse(all)
-	bodies := make([]func(*encoder), len(all))
+	bodies := make([][]byte, len(all))
 	for i, path := range all {
-		bodies[i] = func(e *encoder) {
-			e.string(path)
-			e.int(-1)
-		}
+		bodies[i] = jute.AppendInt32(jute.AppendText(nil, path), -1)
 	}
-	answers, err := a.askAll(bodies, 4, 2)
+	answers, err := a.askAll(bodies, 4, jute.OpDelete)
 	if err != nil {
 		return err
 	}
 	for i, answer := range answers {
 		// The sequence may have deleted the root itself, and the server sweeps, too.
-		if answer.code != 0 && answer.code != -101 {
+		if answer.code != 0 && answer.code != jute.CodeNoNode {
 			return fmt.Errorf("delete %s: error %d", all[i], answer.code)
 		}
 	}

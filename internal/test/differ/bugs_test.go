@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 var rootPath = regexp.MustCompile(`^/d\d{9}`)
@@ -39,7 +41,7 @@ func (c *altered) Read(b []byte) (int, error) {
 		}
 		c.shook = true
 		for _, p := range packets {
-			c.ready = append(c.ready, (&encoder{b: p}).framed()...)
+			c.ready = append(c.ready, jute.Frame(p)...)
 		}
 	}
 	n := copy(b, c.ready)
@@ -73,11 +75,11 @@ func TestBugsAreFound(t *testing.T) {
 		alter func() func(packet []byte) [][]byte // makes one for each connection
 		steps int                                 // how many are enough to show it
 	}{
-		{"NotEmpty is said to be NoNode", code(-111, -101), 4},
-		{"a bad version is no error", code(-103, 0), 3},
+		{"NotEmpty is said to be NoNode", code(jute.CodeNotEmpty, jute.CodeNoNode), 4},
+		{"a bad version is no error", code(jute.CodeBadVersion, jute.CodeOK), 3},
 		{"events of children are lost", func() func([]byte) [][]byte {
 			return func(packet []byte) [][]byte {
-				if xidOf(packet) == xidEvent && binary.BigEndian.Uint32(packet[16:]) == 4 {
+				if xidOf(packet) == jute.XidEvent && binary.BigEndian.Uint32(packet[16:]) == 4 {
 					return nil
 				}
 				return [][]byte{packet}
@@ -86,7 +88,7 @@ func TestBugsAreFound(t *testing.T) {
 		{"an event comes after the reply of its cause", func() func([]byte) [][]byte {
 			var late [][]byte
 			return func(packet []byte) [][]byte {
-				if xidOf(packet) == xidEvent {
+				if xidOf(packet) == jute.XidEvent {
 					late = append(late, packet)
 					return nil
 				}
@@ -98,7 +100,7 @@ func TestBugsAreFound(t *testing.T) {
 		{"a failed write takes no zxid", func() func([]byte) [][]byte {
 			failed := int64(0)
 			return func(packet []byte) [][]byte {
-				if code := codeOf(packet); code == -101 && xidOf(packet) > 0 {
+				if code := codeOf(packet); code == jute.CodeNoNode && xidOf(packet) > 0 {
 					failed++
 				}
 				if zxid := binary.BigEndian.Uint64(packet[4:]); int64(zxid) > 0 && xidOf(packet) > 0 {
@@ -110,11 +112,9 @@ func TestBugsAreFound(t *testing.T) {
 		{"no more than one node is in a listing of ephemerals", func() func([]byte) [][]byte {
 			return func(packet []byte) [][]byte {
 				// The reply is a count of two and two paths below a root.
-				d := decoder{b: packet[16:]}
-				if paths := d.strings(); d.err == nil && len(d.b) == 0 && len(paths) == 2 && rootPath.MatchString(paths[0]) {
-					e := encoder{b: packet[:16:16]}
-					e.strings(paths[:1])
-					return [][]byte{e.b}
+				d := jute.Decoder{Rest: packet[16:]}
+				if paths := d.Texts(); !d.Bad && len(d.Rest) == 0 && len(paths) == 2 && rootPath.MatchString(paths[0]) {
+					return [][]byte{jute.AppendTexts(packet[:16:16], paths[:1])}
 				}
 				return [][]byte{packet}
 			}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // path is what is sent to the server.
@@ -83,14 +85,14 @@ func (r *run) owner(id int64) string {
 // stat reads a stat. Times are not compared, but what can be said of them is: they are those of
 // this test, what one transaction did happened at one time, and nothing is changed before it is
 // created.
-func (r *run) stat(path string, d *decoder) string {
-	czxid, mzxid := d.long(), d.long()
-	ctime, mtime := d.long(), d.long()
-	version, cversion, aversion := d.int(), d.int(), d.int()
-	owner := d.long()
-	length, children := d.int(), d.int()
-	pzxid := d.long()
-	if d.err != nil {
+func (r *run) stat(path string, d *jute.Decoder) string {
+	czxid, mzxid := d.Int64(), d.Int64()
+	ctime, mtime := d.Int64(), d.Int64()
+	version, cversion, aversion := d.Int32(), d.Int32(), d.Int32()
+	owner := d.Int64()
+	length, children := d.Int32(), d.Int32()
+	pzxid := d.Int64()
+	if d.Bad {
 		return "stat cut off"
 	}
 	if path == "/" || path == "" {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // maxConns is how many connections a sequence may use.
@@ -314,11 +316,11 @@ func (r *run) encode(w *wire, s Step) (xid int32, packet []byte) {
 	code := v.code
 	switch s.Verb {
 	case "ping":
-		xid = xidPing
+		xid = jute.XidPing
 	case "auth":
-		xid = xidAuth
+		xid = jute.XidAuth
 	case "setWatches", "setWatches2":
-		xid = xidSetWatches
+		xid = jute.XidSetWatches
 	case "unknown":
 		code = s.Code
 		fallthrough
@@ -326,15 +328,13 @@ func (r *run) encode(w *wire, s Step) (xid int32, packet []byte) {
 		w.xid++
 		xid = w.xid
 	}
-	var e encoder
-	e.int(xid)
-	e.int(code)
+	b := jute.AppendInt32(jute.AppendInt32(nil, xid), code)
 	if v.encode != nil {
-		v.encode(r, s, &e)
+		b = v.encode(r, s, b)
 	}
 	// The header stays whole: without it there is no request.
-	e.b = append(e.b[:max(8, len(e.b)-s.Cut)], make([]byte, s.More)...)
-	return xid, e.framed()
+	b = append(b[:max(8, len(b)-s.Cut)], make([]byte, s.More)...)
+	return xid, jute.Frame(b)
 }
 
 // ask sends the steps in one piece and reads the replies.
@@ -409,9 +409,9 @@ func (r *run) replies(conn int, w *wire, pending []asked) {
 		if packet == nil {
 			continue
 		}
-		d := &decoder{b: packet}
-		xid, zxid, code := d.int(), d.long(), d.int()
-		if d.err == nil && xid == xidEvent {
+		d := &jute.Decoder{Rest: packet}
+		xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
+		if !d.Bad && xid == jute.XidEvent {
 			r.event(conn, zxid, code, d)
 			continue
 		}
@@ -459,30 +459,30 @@ func (r *run) awaitEnd(conn int, w *wire) {
 	}
 }
 
-func (r *run) reply(conn int, s Step, zxid int64, code int32, d *decoder) {
+func (r *run) reply(conn int, s Step, zxid int64, code int32, d *jute.Decoder) {
 	r.target.Count.answer(s.Verb, code)
 	line := fmt.Sprintf("reply to %s: zxid=%s err=%d", s.Verb, r.zxid(zxid), code)
-	if decode := verbs[s.Verb].decode; decode != nil && (code == 0 || len(d.b) > 0) {
+	if decode := verbs[s.Verb].decode; decode != nil && (code == 0 || len(d.Rest) > 0) {
 		line += " " + decode(r, s, d)
 	}
-	if d.err != nil {
-		line += fmt.Sprintf(" (%v)", d.err)
+	if d.Bad {
+		line += fmt.Sprintf(" (%v)", d.Err())
 	}
-	if len(d.b) > 0 {
-		line += fmt.Sprintf(" trailing=%x", d.b)
+	if len(d.Rest) > 0 {
+		line += fmt.Sprintf(" trailing=%x", d.Rest)
 	}
 	r.say(conn, "%s", line)
 }
 
-func (r *run) event(conn int, zxid int64, code int32, d *decoder) {
+func (r *run) event(conn int, zxid int64, code int32, d *jute.Decoder) {
 	r.target.Count.Events++
-	kind, state, path := d.int(), d.int(), d.string()
+	kind, state, path := d.Int32(), d.Int32(), d.Text()
 	line := fmt.Sprintf("event zxid=%s err=%d type=%d state=%d path=%s", r.zxid(zxid), code, kind, state, r.name(path))
-	if d.err != nil {
-		line += fmt.Sprintf(" (%v)", d.err)
+	if d.Bad {
+		line += fmt.Sprintf(" (%v)", d.Err())
 	}
-	if len(d.b) > 0 {
-		line += fmt.Sprintf(" trailing=%x", d.b)
+	if len(d.Rest) > 0 {
+		line += fmt.Sprintf(" trailing=%x", d.Rest)
 	}
 	r.say(conn, "%s", line)
 }
@@ -555,9 +555,9 @@ func (r *run) untilEnd(conn int, w *wire) {
 			r.lost(conn, err)
 			return
 		}
-		d := &decoder{b: packet}
-		xid, zxid, code := d.int(), d.long(), d.int()
-		if xid != xidEvent {
+		d := &jute.Decoder{Rest: packet}
+		xid, zxid, code := d.Int32(), d.Int64(), d.Int32()
+		if xid != jute.XidEvent {
 			r.say(conn, "reply that was not asked for: xid=%d zxid=%s err=%d", xid, r.zxid(zxid), code)
 			continue
 		}

@@ -7,14 +7,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // verb is one kind of request: its number in the protocol, what follows the header, and what the
 // reply is made of.
 type verb struct {
 	code   int32
-	encode func(*run, Step, *encoder)
-	decode func(*run, Step, *decoder) string // nil: the reply is its header alone
+	encode func(*run, Step, []byte) []byte
+	decode func(*run, Step, *jute.Decoder) string // nil: the reply is its header alone
 }
 
 // The verbs that are no request of their own have code 0.
@@ -29,97 +31,78 @@ func init() {
 		"lapse":   {}, // the connection is silent until its session has expired
 		"sweep":   {}, // time passes: empty containers and nodes that are too old go
 
-		"create":          {1, encodeCreate, decodePath},
-		"create2":         {15, encodeCreate, decodePathStat},
-		"createContainer": {19, encodeCreate, decodePathStat},
-		"createTTL":       {21, encodeCreate, decodePathStat},
-		"deleteContainer": {20, encodePath, nil}, // the server's own, which a client may send, too
-		"delete":          {2, encodePathVersion, nil},
-		"exists":          {3, encodePathWatch, decodeStat},
-		"getData":         {4, encodePathWatch, decodeDataStat},
-		"setData":         {5, encodeSetData, decodeStat},
-		"getACL":          {6, encodePath, decodeACLStat},
-		"setACL":          {7, encodeSetACL, decodeStat},
-		"getChildren":     {8, encodePathWatch, decodeChildren},
-		"getChildren2":    {12, encodePathWatch, decodeChildrenStat},
-		"sync":            {9, encodePath, decodePath},
-		"ping":            {11, nil, nil},
-		"check":           {13, encodePathVersion, nil},
-		"multi":           {14, encodeMulti, decodeMulti},
-		"multiRead":       {22, encodeMulti, decodeMulti},
-		"removeWatches":   {18, encodePathKind, nil},
-		"checkWatches":    {17, encodePathKind, nil},
-		"setWatches":      {101, encodeSetWatches, nil},
-		"setWatches2":     {105, encodeSetWatches, nil},
-		"getEphemerals":   {103, encodePath, decodeEphemerals},
-		"childCount":      {104, encodePath, decodeCount},
-		"addWatch":        {106, encodePathKind, decodeError},
-		"auth":            {100, encodeAuth, nil},
-		"whoAmI":          {107, nil, decodeIdentities},
-		"sasl":            {102, encodeToken, decodeToken},
-		"reconfig":        {16, encodeReconfig, nil},
-		"close":           {-11, nil, nil},
+		"create":          {jute.OpCreate, encodeCreate, decodePath},
+		"create2":         {jute.OpCreate2, encodeCreate, decodePathStat},
+		"createContainer": {jute.OpCreateContainer, encodeCreate, decodePathStat},
+		"createTTL":       {jute.OpCreateTTL, encodeCreate, decodePathStat},
+		"deleteContainer": {jute.OpDeleteContainer, encodePath, nil}, // the server's own, which a client may send, too
+		"delete":          {jute.OpDelete, encodePathVersion, nil},
+		"exists":          {jute.OpExists, encodePathWatch, decodeStat},
+		"getData":         {jute.OpGetData, encodePathWatch, decodeDataStat},
+		"setData":         {jute.OpSetData, encodeSetData, decodeStat},
+		"getACL":          {jute.OpGetACL, encodePath, decodeACLStat},
+		"setACL":          {jute.OpSetACL, encodeSetACL, decodeStat},
+		"getChildren":     {jute.OpGetChildren, encodePathWatch, decodeChildren},
+		"getChildren2":    {jute.OpGetChildren2, encodePathWatch, decodeChildrenStat},
+		"sync":            {jute.OpSync, encodePath, decodePath},
+		"ping":            {jute.OpPing, nil, nil},
+		"check":           {jute.OpCheck, encodePathVersion, nil},
+		"multi":           {jute.OpMulti, encodeMulti, decodeMulti},
+		"multiRead":       {jute.OpMultiRead, encodeMulti, decodeMulti},
+		"removeWatches":   {jute.OpRemoveWatches, encodePathKind, nil},
+		"checkWatches":    {jute.OpCheckWatches, encodePathKind, nil},
+		"setWatches":      {jute.OpSetWatches, encodeSetWatches, nil},
+		"setWatches2":     {jute.OpSetWatches2, encodeSetWatches, nil},
+		"getEphemerals":   {jute.OpGetEphemerals, encodePath, decodeEphemerals},
+		"childCount":      {jute.OpCountChildren, encodePath, decodeCount},
+		"addWatch":        {jute.OpAddWatch, encodePathKind, decodeError},
+		"auth":            {jute.OpAuth, encodeAuth, nil},
+		"whoAmI":          {jute.OpWhoAmI, nil, decodeIdentities},
+		"sasl":            {jute.OpSASL, encodeToken, decodeToken},
+		"reconfig":        {jute.OpReconfig, encodeReconfig, nil},
+		"close":           {jute.OpCloseSession, nil, nil},
 		"unknown":         {0, nil, nil}, // the code is the step's
 	}
 }
 
-// xids that the protocol reserves.
-const (
-	xidEvent      = -1
-	xidPing       = -2
-	xidAuth       = -4
-	xidSetWatches = -8
-)
-
-func encodeCreate(r *run, s Step, e *encoder) {
-	r.encodePath(s, e)
-	e.buffer(s.bytes())
-	encodeACL(r, s, e)
-	e.int(s.Flags)
+func encodeCreate(r *run, s Step, b []byte) []byte {
+	b = jute.AppendBytes(encodePath(r, s, b), s.bytes())
+	b = jute.AppendInt32(encodeACL(s, b), s.Flags)
 	if s.Verb == "createTTL" {
-		e.long(s.TTL)
+		b = jute.AppendInt64(b, s.TTL)
 	}
+	return b
 }
 
-func encodePath(r *run, s Step, e *encoder) { r.encodePath(s, e) }
-
-func (r *run) encodePath(s Step, e *encoder) {
+func encodePath(r *run, s Step, b []byte) []byte {
 	if s.NoPath {
-		e.int(-1)
-	} else {
-		e.string(r.path(s))
+		return jute.AppendInt32(b, -1)
 	}
+	return jute.AppendText(b, r.path(s))
 }
 
-func encodePathVersion(r *run, s Step, e *encoder) {
-	r.encodePath(s, e)
-	e.int(s.Version)
+func encodePathVersion(r *run, s Step, b []byte) []byte {
+	return jute.AppendInt32(encodePath(r, s, b), s.Version)
 }
 
-func encodePathWatch(r *run, s Step, e *encoder) {
-	r.encodePath(s, e)
-	e.bool(s.Watch)
+func encodePathWatch(r *run, s Step, b []byte) []byte {
+	return jute.AppendBool(encodePath(r, s, b), s.Watch)
 }
 
-func encodePathKind(r *run, s Step, e *encoder) {
-	r.encodePath(s, e)
-	e.int(s.Kind)
+func encodePathKind(r *run, s Step, b []byte) []byte {
+	return jute.AppendInt32(encodePath(r, s, b), s.Kind)
 }
 
-func encodeSetData(r *run, s Step, e *encoder) {
-	r.encodePath(s, e)
-	e.buffer(s.bytes())
-	e.int(s.Version)
+func encodeSetData(r *run, s Step, b []byte) []byte {
+	return jute.AppendInt32(jute.AppendBytes(encodePath(r, s, b), s.bytes()), s.Version)
 }
 
-func encodeSetACL(r *run, s Step, e *encoder) {
-	r.encodePath(s, e)
-	encodeACL(r, s, e)
-	e.int(s.Version)
+func encodeSetACL(r *run, s Step, b []byte) []byte {
+	return jute.AppendInt32(encodeACL(s, encodePath(r, s, b)), s.Version)
 }
 
-func encodeSetWatches(r *run, s Step, e *encoder) {
-	e.long(r.base + s.Zxid)
+func encodeSetWatches(r *run, s Step, b []byte) []byte {
+	b = jute.AppendInt64(b, r.base+s.Zxid)
 	lists := [][]string{s.DataW, s.Exist, s.Child}
 	if s.Verb == "setWatches2" {
 		lists = append(lists, s.Persist, s.Recursive)
@@ -129,72 +112,67 @@ func encodeSetWatches(r *run, s Step, e *encoder) {
 		for i, path := range list {
 			paths[i] = r.below(path)
 		}
-		e.strings(paths)
+		b = jute.AppendTexts(b, paths)
 	}
+	return b
 }
 
-func encodeAuth(_ *run, s Step, e *encoder) {
-	e.int(0)
-	e.string(s.Scheme)
-	e.buffer([]byte(s.Auth))
+func encodeAuth(_ *run, s Step, b []byte) []byte {
+	return jute.AppendBytes(jute.AppendText(jute.AppendInt32(b, 0), s.Scheme), []byte(s.Auth))
 }
 
-func encodeToken(_ *run, s Step, e *encoder) { e.buffer(s.bytes()) }
+func encodeToken(_ *run, s Step, b []byte) []byte { return jute.AppendBytes(b, s.bytes()) }
 
-func encodeReconfig(_ *run, _ Step, e *encoder) {
-	e.string("server.9=127.0.0.1:1:2;3")
-	e.int(-1)
-	e.int(-1)
-	e.long(-1)
+func encodeReconfig(_ *run, _ Step, b []byte) []byte {
+	b = jute.AppendText(b, "server.9=127.0.0.1:1:2;3") // joins
+	b = jute.AppendInt32(b, -1)
+	b = jute.AppendInt32(b, -1)
+	return jute.AppendInt64(b, -1)
 }
 
 // encodeMulti: a multi of the read kind cannot hold what is for the write kind, but it can be asked
 // to.
-func encodeMulti(r *run, s Step, e *encoder) {
+func encodeMulti(r *run, s Step, b []byte) []byte {
+	header := func(op int32, end bool) { b = jute.AppendInt32(jute.AppendBool(jute.AppendInt32(b, op), end), -1) }
 	for _, op := range s.Ops {
 		v := verbs[op.Verb]
-		e.int(v.code)
-		e.bool(false)
-		e.int(-1)
+		header(v.code, false)
 		if v.encode != nil {
-			v.encode(r, op, e)
+			b = v.encode(r, op, b)
 		}
 	}
-	e.int(-1)
-	e.bool(true)
-	e.int(-1)
+	header(jute.OpError, true)
+	return b
 }
 
-func encodeACL(_ *run, s Step, e *encoder) {
+func encodeACL(s Step, b []byte) []byte {
+	acl := s.ACL
 	switch {
-	case s.ACL == nil:
-		e.int(1)
-		encodeEntry("31 world anyone", e)
-	case slices.Equal(s.ACL, []string{"null"}):
-		e.int(-1)
-	case slices.Equal(s.ACL, []string{"empty"}):
-		e.int(0)
-	default:
-		e.int(int32(len(s.ACL)))
-		for _, entry := range s.ACL {
-			encodeEntry(entry, e)
-		}
+	case acl == nil:
+		acl = []string{"31 world anyone"}
+	case slices.Equal(acl, []string{"null"}):
+		return jute.AppendInt32(b, -1)
+	case slices.Equal(acl, []string{"empty"}):
+		acl = nil
 	}
+	b = jute.AppendInt32(b, int32(len(acl)))
+	for _, entry := range acl {
+		b = encodeEntry(entry, b)
+	}
+	return b
 }
 
-func encodeEntry(entry string, e *encoder) {
+func encodeEntry(entry string, b []byte) []byte {
 	perms, rest, _ := strings.Cut(entry, " ")
 	scheme, id, _ := strings.Cut(rest, " ")
 	n, _ := strconv.Atoi(perms)
-	e.int(int32(n))
 	switch scheme {
 	case "digest":
 		id = digest(id)
 	case "digest!":
 		scheme = "digest"
 	}
-	e.string(scheme)
-	e.string(id)
+	return jute.AppendText(jute.AppendText(jute.AppendInt32(b, int32(n)), scheme), id)
 }
 
 // digest is the identity of a client that authenticates as "name:name".
@@ -214,38 +192,38 @@ func (s Step) bytes() []byte {
 	}
 }
 
-func decodePath(r *run, _ Step, d *decoder) string {
-	path := d.buffer()
+func decodePath(r *run, _ Step, d *jute.Decoder) string {
+	path := d.Bytes()
 	if path == nil {
 		return "path=null"
 	}
 	return "path=" + r.name(string(path))
 }
 
-func decodePathStat(r *run, s Step, d *decoder) string {
-	path := d.string()
+func decodePathStat(r *run, s Step, d *jute.Decoder) string {
+	path := d.Text()
 	return "path=" + r.name(path) + " " + r.stat(path, d)
 }
 
-func decodeStat(r *run, s Step, d *decoder) string { return r.stat(r.path(s), d) }
+func decodeStat(r *run, s Step, d *jute.Decoder) string { return r.stat(r.path(s), d) }
 
-func decodeDataStat(r *run, s Step, d *decoder) string {
-	return "data=" + data(d.buffer()) + " " + r.stat(r.path(s), d)
+func decodeDataStat(r *run, s Step, d *jute.Decoder) string {
+	return "data=" + data(d.Bytes()) + " " + r.stat(r.path(s), d)
 }
 
 // decodeACLStat: the order in which a server keeps the identities of one client is its own affair,
 // so digests that follow each other are sorted.
-func decodeACLStat(r *run, s Step, d *decoder) string {
-	n := d.count()
+func decodeACLStat(r *run, s Step, d *jute.Decoder) string {
+	n := d.Count(12)
 	if n < 0 {
 		return "acl=null " + r.stat(r.path(s), d)
 	}
 	acl := make([]string, 0, n)
 	begin := 0
 	for range n {
-		perms := d.int()
-		scheme := d.string()
-		acl = append(acl, fmt.Sprintf("%d %s %s", perms, scheme, d.string()))
+		perms := d.Int32()
+		scheme := d.Text()
+		acl = append(acl, fmt.Sprintf("%d %s %s", perms, scheme, d.Text()))
 		if scheme != "digest" {
 			begin = len(acl)
 		}
@@ -254,16 +232,16 @@ func decodeACLStat(r *run, s Step, d *decoder) string {
 	return fmt.Sprintf("acl=%q %s", acl, r.stat(r.path(s), d))
 }
 
-func decodeChildren(r *run, s Step, d *decoder) string {
-	return "children=" + r.children(r.path(s), d.strings())
+func decodeChildren(r *run, s Step, d *jute.Decoder) string {
+	return "children=" + r.children(r.path(s), d.Texts())
 }
 
-func decodeChildrenStat(r *run, s Step, d *decoder) string {
+func decodeChildrenStat(r *run, s Step, d *jute.Decoder) string {
 	return decodeChildren(r, s, d) + " " + r.stat(r.path(s), d)
 }
 
-func decodeEphemerals(r *run, _ Step, d *decoder) string {
-	list := d.strings()
+func decodeEphemerals(r *run, _ Step, d *jute.Decoder) string {
+	list := d.Texts()
 	for i, path := range list {
 		list[i] = r.name(path)
 	}
@@ -272,30 +250,30 @@ func decodeEphemerals(r *run, _ Step, d *decoder) string {
 	return "ephemerals=[" + strings.Join(list, " ") + "]"
 }
 
-func decodeIdentities(_ *run, _ Step, d *decoder) string {
-	n := d.count()
+func decodeIdentities(_ *run, _ Step, d *jute.Decoder) string {
+	n := d.Count(8)
 	var list []string
 	for range n {
-		scheme := d.string()
-		list = append(list, scheme+" "+d.string())
+		scheme := d.Text()
+		list = append(list, scheme+" "+d.Text())
 	}
 	// They are in the order of a hash table.
 	slices.Sort(list)
 	return fmt.Sprintf("identities=%q", list)
 }
 
-func decodeToken(_ *run, _ Step, d *decoder) string { return "token=" + data(d.buffer()) }
+func decodeToken(_ *run, _ Step, d *jute.Decoder) string { return "token=" + data(d.Bytes()) }
 
-func decodeCount(_ *run, _ Step, d *decoder) string { return fmt.Sprintf("count=%d", d.int()) }
+func decodeCount(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("count=%d", d.Int32()) }
 
-func decodeError(_ *run, _ Step, d *decoder) string { return fmt.Sprintf("result=%d", d.int()) }
+func decodeError(_ *run, _ Step, d *jute.Decoder) string { return fmt.Sprintf("result=%d", d.Int32()) }
 
 // decodeMulti reads results until the end mark: they say themselves what they are.
-func decodeMulti(r *run, s Step, d *decoder) string {
+func decodeMulti(r *run, s Step, d *jute.Decoder) string {
 	var b strings.Builder
 	b.WriteString("results=[")
-	for i := 0; d.err == nil; i++ {
-		code, done, err := d.int(), d.bool(), d.int()
+	for i := 0; !d.Bad; i++ {
+		code, done, err := d.Int32(), d.Bool(), d.Int32()
 		if i > 0 {
 			b.WriteString("; ")
 		}
@@ -307,24 +285,24 @@ func decodeMulti(r *run, s Step, d *decoder) string {
 		if i < len(s.Ops) {
 			op = s.Ops[i]
 		}
-		if r.target.Count.answer("multi:"+op.Verb, err); code == -1 {
-			fmt.Fprintf(&b, " code=%d", d.int())
+		if r.target.Count.answer("multi:"+op.Verb, err); code == jute.OpError {
+			fmt.Fprintf(&b, " code=%d", d.Int32())
 			continue
 		}
 		switch code {
-		case 1:
+		case jute.OpCreate:
 			b.WriteString(" " + decodePath(r, op, d))
-		case 15, 19, 21:
+		case jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
 			b.WriteString(" " + decodePathStat(r, op, d))
-		case 2, 13:
-		case 4:
+		case jute.OpDelete, jute.OpCheck:
+		case jute.OpGetData:
 			b.WriteString(" " + decodeDataStat(r, op, d))
-		case 5:
+		case jute.OpSetData:
 			b.WriteString(" " + decodeStat(r, op, d))
-		case 8:
+		case jute.OpGetChildren:
 			b.WriteString(" " + decodeChildren(r, op, d))
 		default:
-			d.err = fmt.Errorf("result of type %d in a multi", code)
+			d.Bad = true
 		}
 	}
 	b.WriteString("]")

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // patience is how long a reply may take on a machine that is very busy. A server that never answers
@@ -94,27 +96,22 @@ type grant struct {
 
 // handshake asks for a session on a fresh connection.
 func (w *wire) handshake(zxid int64, timeout int32, session int64, password []byte, old bool) (grant, error) {
-	var e encoder
-	e.int(0)
-	e.long(zxid)
-	e.int(timeout)
-	e.long(session)
-	e.buffer(password)
+	h := jute.Handshake{Zxid: zxid, Timeout: timeout, Session: session, Password: password}.Append(nil)
 	if !old {
-		e.bool(false)
+		h = jute.AppendBool(h, false)
 	}
-	if err := w.send(e.framed()); err != nil {
+	if err := w.send(jute.Frame(h)); err != nil {
 		return grant{}, ended(err)
 	}
 	packet, err := w.receive(patience)
 	if err != nil {
 		return grant{}, err
 	}
-	d := decoder{b: packet}
-	g := grant{protocol: d.int(), timeout: d.int(), session: d.long(), password: d.buffer(), readOnly: "absent"}
-	if d.err == nil && len(d.b) > 0 {
-		g.readOnly = fmt.Sprint(d.bool())
+	d := jute.Decoder{Rest: packet}
+	g := grant{protocol: d.Int32(), timeout: d.Int32(), session: d.Int64(), password: d.Bytes(), readOnly: "absent"}
+	if !d.Bad && len(d.Rest) > 0 {
+		g.readOnly = fmt.Sprint(d.Bool())
 	}
-	g.trailing = len(d.b)
-	return g, d.err
+	g.trailing = len(d.Rest)
+	return g, d.Err()
 }

@@ -2,11 +2,13 @@ package proxy
 
 import (
 	"testing"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 func FuzzParseRequest(f *testing.F) {
-	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, codeMulti, 0, 0, 0, codeCreate, 0, 255, 255, 255, 255, 0, 0, 0, 1, '/'})
-	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, codeGetData})
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, byte(jute.OpMulti), 0, 0, 0, byte(jute.OpCreate), 0, 255, 255, 255, 255, 0, 0, 0, 1, '/'})
+	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, byte(jute.OpGetData)})
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := parseRequest(body) // whatever a client sends: no panic, no endless loop
 		if !r.Is(r.Op) {

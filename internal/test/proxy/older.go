@@ -1,13 +1,16 @@
 package proxy
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/zklocks/zklocks/internal/jute"
+)
 
 const (
 	codeUnknown = 999 // a kind of request that no server knows
 
-	flagContainer = 4
-	headOfMulti   = 8 + 9 // bytes before its first operation
-	endOfMulti    = 9     // and behind its last one
+	headOfMulti = 8 + 9 // bytes before its first operation
+	endOfMulti  = 9     // and behind its last one
 )
 
 // HideContainers makes the server answer a request for a container node as servers before 3.5.1 do.
@@ -22,14 +25,14 @@ func (p *Proxy) aged(r Request, body []byte) {
 	if !p.hideContainers.Load() || r.Op != MkdirOp {
 		return
 	}
-	switch binary.BigEndian.Uint32(body[4:]) {
-	case codeCreateContainer:
+	switch int32(binary.BigEndian.Uint32(body[4:])) {
+	case jute.OpCreateContainer:
 		binary.BigEndian.PutUint32(body[4:], codeUnknown)
-	case codeMulti:
+	case jute.OpMulti:
 		if len(r.Paths) != 1 {
 			return // the library makes one at a time
 		}
-		if flags := body[len(body)-endOfMulti-4:]; binary.BigEndian.Uint32(flags) == flagContainer {
+		if flags := body[len(body)-endOfMulti-4:]; int32(binary.BigEndian.Uint32(flags)) == jute.FlagContainer {
 			body[headOfMulti+4+len(r.Paths[0])-1] = 0 // the last character of the path
 		}
 	}

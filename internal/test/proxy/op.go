@@ -1,8 +1,9 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"slices"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // Op is a kind of request, as tests of locks distinguish them.
@@ -75,51 +76,27 @@ type Request struct {
 // Is reports whether the request is of that kind, among others.
 func (r Request) Is(op Op) bool { return r.kinds&(1<<op) != 0 }
 
-// ZooKeeper's numbers.
-const (
-	codeCreate          = 1
-	codeDelete          = 2
-	codeExists          = 3
-	codeGetData         = 4
-	codeSetData         = 5
-	codeGetChildren     = 8
-	codeSync            = 9
-	codePing            = 11
-	codeGetChildren2    = 12
-	codeCheck           = 13
-	codeMulti           = 14
-	codeCreate2         = 15
-	codeCreateContainer = 19
-	codeCreateTTL       = 21
-	codeCloseSession    = -11
-	codeAuth            = 100
-	codeSetWatches      = 101
-	codeSetWatches2     = 105
-
-	flagEphemeral = 1 // of create's flags; TTL and container nodes have others
-)
-
 // parseRequest reads one packet that is not the handshake.
 func parseRequest(body []byte) Request {
-	d := decoder{rest: body}
-	r := Request{xid: d.int32()}
-	switch code := d.int32(); code {
-	case codePing:
+	d := jute.Decoder{Rest: body}
+	r := Request{xid: d.Int32()}
+	switch code := d.Int32(); code {
+	case jute.OpPing:
 		r.set(PingOp)
-	case codeSetWatches, codeSetWatches2:
+	case jute.OpSetWatches, jute.OpSetWatches2:
 		r.watches(&d)
-	case codeAuth:
+	case jute.OpAuth:
 		r.set(AuthOp)
-	case codeCloseSession:
+	case jute.OpCloseSession:
 		r.set(CloseOp)
-	case codeMulti:
+	case jute.OpMulti:
 		r.multi(&d)
-	case codeGetData, codeExists, codeGetChildren, codeGetChildren2:
-		r.Paths = []string{d.string()}
-		r.Watch = d.bool()
+	case jute.OpGetData, jute.OpExists, jute.OpGetChildren, jute.OpGetChildren2:
+		r.Paths = []string{d.Text()}
+		r.Watch = d.Bool()
 		r.set(readKind(code), AnyOp)
-	case codeSync:
-		r.Paths = []string{d.string()}
+	case jute.OpSync:
+		r.Paths = []string{d.Text()}
 		r.set(SyncOp, AnyOp)
 	default:
 		r.set(r.part(&d, code), AnyOp)
@@ -127,19 +104,15 @@ func parseRequest(body []byte) Request {
 	return r
 }
 
-// xidWatchAll is that of wire's own; the client counts upwards from 1.
-const xidWatchAll = -8
-
-func (r *Request) watches(d *decoder) {
-	if r.xid != xidWatchAll {
+// watches: the client numbers what it sends itself, wire does not.
+func (r *Request) watches(d *jute.Decoder) {
+	if r.xid != jute.XidSetWatches {
 		r.set(WatchesOp)
 		return
 	}
-	d.take(8)     // the zxid
+	d.Take(8)     // the zxid
 	for range 2 { // existing nodes, and nodes to be created
-		for n := d.int32(); n > 0 && !d.short; n-- {
-			r.Paths = append(r.Paths, d.string())
-		}
+		r.Paths = append(r.Paths, d.Texts()...)
 	}
 	r.Watch = true
 	r.set(ReadOp, AnyOp)
@@ -153,9 +126,9 @@ func connectRequest() Request {
 
 func readKind(code int32) Op {
 	switch code {
-	case codeGetData:
+	case jute.OpGetData:
 		return ReadOp
-	case codeExists:
+	case jute.OpExists:
 		return ExistsOp
 	}
 	return ListOp
@@ -170,49 +143,49 @@ func (r *Request) set(ops ...Op) {
 }
 
 // part reads an operation that can stand alone or in a multi.
-func (r *Request) part(d *decoder, code int32) Op {
+func (r *Request) part(d *jute.Decoder, code int32) Op {
 	switch code {
-	case codeCreate, codeCreate2, codeCreateContainer, codeCreateTTL:
-		r.Paths = append(r.Paths, d.string())
-		d.skipBytes() // data
-		for n := d.int32(); n > 0 && !d.short; n-- {
-			d.int32()     // permissions
-			d.skipBytes() // scheme
-			d.skipBytes() // id
+	case jute.OpCreate, jute.OpCreate2, jute.OpCreateContainer, jute.OpCreateTTL:
+		r.Paths = append(r.Paths, d.Text())
+		d.Bytes() // data
+		for range d.Count(12) {
+			d.Int32() // permissions
+			d.Bytes() // scheme
+			d.Bytes() // id
 		}
-		flags := d.int32()
-		if code == codeCreateTTL {
-			d.take(8)
+		flags := d.Int32()
+		if code == jute.OpCreateTTL {
+			d.Take(8)
 		}
-		if (code == codeCreate || code == codeCreate2) && (flags == flagEphemeral || flags == flagEphemeral|2) {
+		if (code == jute.OpCreate || code == jute.OpCreate2) && (flags == jute.FlagEphemeral || flags == jute.FlagEphemeral|jute.FlagSequential) {
 			return CreateOp
 		}
 		return MkdirOp
-	case codeDelete:
-		r.Paths = append(r.Paths, d.string())
-		d.int32()
+	case jute.OpDelete:
+		r.Paths = append(r.Paths, d.Text())
+		d.Int32()
 		return DeleteOp
-	case codeSetData:
-		r.Paths = append(r.Paths, d.string())
-		d.skipBytes()
-		d.int32()
+	case jute.OpSetData:
+		r.Paths = append(r.Paths, d.Text())
+		d.Bytes()
+		d.Int32()
 		return SetOp
-	case codeCheck:
-		r.Paths = append(r.Paths, d.string())
-		d.int32()
+	case jute.OpCheck:
+		r.Paths = append(r.Paths, d.Text())
+		d.Int32()
 		return CheckOp
 	}
 	return OtherOp
 }
 
-func (r *Request) multi(d *decoder) {
+func (r *Request) multi(d *jute.Decoder) {
 	var in uint32
 	var made []string
-	for !d.short {
-		code := d.int32()
-		done := d.bool()
-		d.int32()
-		if done || d.short {
+	for !d.Bad {
+		code := d.Int32()
+		done := d.Bool()
+		d.Int32()
+		if done || d.Bad {
 			break
 		}
 		op := r.part(d, code)
@@ -249,44 +222,3 @@ func (r *Request) multi(d *decoder) {
 		r.set(OtherOp, AnyOp)
 	}
 }
-
-// decoder reads ZooKeeper's encoding; after the end it returns zeros.
-type decoder struct {
-	rest  []byte
-	short bool
-}
-
-func (d *decoder) take(n int) []byte {
-	if n < 0 || n > len(d.rest) {
-		d.short, d.rest = true, nil
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-func (d *decoder) int32() int32 {
-	b := d.take(4)
-	if b == nil {
-		return 0
-	}
-	return int32(binary.BigEndian.Uint32(b))
-}
-
-func (d *decoder) bool() bool {
-	b := d.take(1)
-	return b != nil && b[0] != 0
-}
-
-// A length of -1 is a nil.
-func (d *decoder) bytes() []byte {
-	n := d.int32()
-	if n <= 0 {
-		return nil
-	}
-	return d.take(int(n))
-}
-
-func (d *decoder) skipBytes()     { d.bytes() }
-func (d *decoder) string() string { return string(d.bytes()) }

@@ -3,7 +3,6 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // Proxy forwards packets between clients and one server, decodes them, and injects a fault at the
@@ -397,16 +398,14 @@ func (p *Proxy) Session() (id int64, passwd []byte) {
 
 // welcomed reads a server's answer to a handshake.
 func (p *Proxy) welcomed(body []byte) {
-	d := decoder{rest: body}
-	d.take(8) // version of the protocol, timeout
-	id := d.take(8)
-	passwd := d.bytes()
-	if d.short {
+	d := jute.Decoder{Rest: body}
+	h := d.Welcome()
+	if d.Bad {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.session, p.passwd = int64(binary.BigEndian.Uint64(id)), slices.Clone(passwd)
+	p.session, p.passwd = h.Session, slices.Clone(h.Password)
 }
 
 // Seen is how many such requests were forwarded to a server.

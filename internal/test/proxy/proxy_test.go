@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/jute"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -568,11 +569,11 @@ func FuzzReadFrame(f *testing.F) {
 		r := bytes.NewReader(stream)
 		var again bytes.Buffer
 		for {
-			body, err := proxy.ReadFrame(r)
+			body, err := jute.ReadFrame(r)
 			if err != nil {
 				break
 			}
-			if err := proxy.WriteFrame(&again, body); err != nil {
+			if err := jute.WriteFrame(&again, body); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -3,11 +3,12 @@ package proxy
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"io"
 	"net"
 	"sync"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/jute"
 )
 
 // proxyConn is one client's connection and ours to the server: a goroutine for each direction.
@@ -48,8 +49,6 @@ func (p pending) take(xid int32) *Fault {
 	}
 	return all[0]
 }
-
-const xidWatchEvent = -1
 
 // serve lives as long as the connection.
 func (c *proxyConn) serve() {
@@ -188,7 +187,7 @@ func (c *proxyConn) requests() {
 	defer c.lost(toServer)
 	from := bufio.NewReader(c.client)
 	for first := true; ; first = false {
-		body, err := ReadFrame(from)
+		body, err := jute.ReadFrame(from)
 		if err != nil {
 			return
 		}
@@ -226,7 +225,7 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 			}
 		case answer:
 			c.await(r, f)
-			return WriteFrame(c.server, readOfRoot(r.xid)) == nil
+			return jute.WriteFrame(c.server, readOfRoot(r.xid)) == nil
 		case cutOnSend, cutAfterCommit, holdReply, loseReply: // the server may be faster than the cut
 			late = f
 		}
@@ -234,7 +233,7 @@ func (c *proxyConn) request(r Request, body []byte) bool {
 	c.await(r, late)
 	c.proxy.aged(r, body)
 	c.proxy.count(r) // before the server can answer: a test may check right then
-	if err := WriteFrame(c.server, body); err != nil {
+	if err := jute.WriteFrame(c.server, body); err != nil {
 		return false
 	}
 	if f != nil && f.action.verb == cutOnSend {
@@ -259,7 +258,7 @@ func (c *proxyConn) replies() {
 	defer c.lost(toClient)
 	from := bufio.NewReader(c.server)
 	for first := true; ; first = false {
-		body, err := ReadFrame(from)
+		body, err := jute.ReadFrame(from)
 		if err != nil {
 			return
 		}
@@ -292,10 +291,10 @@ func (c *proxyConn) replies() {
 				continue
 			}
 		}
-		if !first && replyXid(body) == xidWatchEvent {
+		if !first && replyXid(body) == jute.XidEvent {
 			c.proxy.notifications.Add(1)
 		}
-		if err := WriteFrame(c.client, body); err != nil {
+		if err := jute.WriteFrame(c.client, body); err != nil {
 			c.cut()
 		}
 	}
@@ -326,18 +325,14 @@ func (c *proxyConn) answered(first bool, body []byte) *Fault {
 }
 
 func replyXid(body []byte) int32 {
-	if len(body) < 4 {
-		return 0
-	}
-	return int32(binary.BigEndian.Uint32(body))
+	d := jute.Decoder{Rest: body}
+	return d.Int32()
 }
 
 // readOfRoot asks whether the root exists.
 func readOfRoot(xid int32) []byte {
-	body := binary.BigEndian.AppendUint32(nil, uint32(xid))
-	body = binary.BigEndian.AppendUint32(body, codeExists)
-	body = binary.BigEndian.AppendUint32(body, 1)
-	return append(body, '/', 0) // no watch
+	body := jute.AppendInt32(jute.AppendInt32(nil, xid), jute.OpExists)
+	return jute.AppendBool(jute.AppendText(body, "/"), false)
 }
 
 // withCode makes a reply that has failed of one that may have not: xid and zxid stay, and the body
@@ -347,5 +342,5 @@ func withCode(reply []byte, code int32) []byte {
 	if len(reply) < ids {
 		return reply
 	}
-	return binary.BigEndian.AppendUint32(reply[:ids:ids], uint32(code))
+	return jute.AppendInt32(reply[:ids:ids], code)
 }

@@ -1,19 +1,19 @@
 package realzk
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"reflect"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/jute"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
@@ -110,44 +110,37 @@ func closeSession(addr string, id int64, passwd []byte) (over bool, err error) {
 	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 		return false, err
 	}
-	hello := binary.BigEndian.AppendUint32(nil, 0)  // protocol version
-	hello = binary.BigEndian.AppendUint64(hello, 0) // last zxid seen
-	hello = binary.BigEndian.AppendUint32(hello, 10_000)
-	hello = binary.BigEndian.AppendUint64(hello, uint64(id))
-	hello = binary.BigEndian.AppendUint32(hello, uint32(len(passwd)))
-	hello = append(hello, passwd...)
-	hello = append(hello, 0)                                     // not read-only
-	bye := binary.BigEndian.AppendUint32(nil, 1)                 // xid
-	bye = binary.BigEndian.AppendUint32(bye, uint32(0xfffffff5)) // closeSession, -11
-	var both bytes.Buffer
-	_ = proxy.WriteFrame(&both, hello)
-	_ = proxy.WriteFrame(&both, bye)
-	if _, err := c.Write(both.Bytes()); err != nil {
+	hello := jute.AppendBool(jute.Handshake{Timeout: 10_000, Session: id, Password: passwd}.Append(nil), false)
+	bye := jute.AppendInt32(jute.AppendInt32(nil, 1), jute.OpCloseSession)
+	if _, err := c.Write(slices.Concat(jute.Frame(hello), jute.Frame(bye))); err != nil {
 		return false, err
 	}
-	welcome, err := proxy.ReadFrame(c)
+	welcome, err := jute.ReadFrame(c)
 	switch {
 	case cutOff(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("handshake: %w", err)
 	}
-	if len(welcome) < 16 {
-		return false, errors.New("handshake: short answer")
+	d := jute.Decoder{Rest: welcome}
+	session := d.Welcome().Session
+	if err := d.Err(); err != nil {
+		return false, fmt.Errorf("handshake: %w", err)
 	}
-	if binary.BigEndian.Uint64(welcome[8:]) == 0 {
+	if session == 0 {
 		return true, nil // or the password is of a later one
 	}
 	// Watch events of the session may come first. If the stream ends without an answer the session
 	// may have ended, or the client may have resumed it.
 	for {
-		answer, err := proxy.ReadFrame(c)
+		answer, err := jute.ReadFrame(c)
 		switch {
 		case cutOff(err):
 			return false, nil
 		case err != nil:
 			return false, fmt.Errorf("close: %w", err)
-		case len(answer) >= 4 && binary.BigEndian.Uint32(answer) == 1:
+		}
+		if d := (jute.Decoder{Rest: answer}); d.Int32() == 1 {
 			return false, nil
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/zklocks/zklocks/internal/jute"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
@@ -37,7 +38,7 @@ func TestProxyLeavesNothingBehind(t *testing.T) {
 			breaks(p)
 			if c, err := net.Dial("tcp", p.Addr()); err == nil {
 				defer c.Close()
-				must(t, proxy.WriteFrame(c, make([]byte, 45))) // a handshake
+				must(t, jute.WriteFrame(c, make([]byte, 45))) // a handshake
 			}
 			test.Within(t, 5*time.Second, "close", p.Close)
 			p.Close()

@@ -1,7 +1,6 @@
 package realzk
 
 import (
-	"encoding/binary"
 	"errors"
 	"net"
 	"os"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/jute"
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
@@ -118,8 +118,8 @@ func TestRequestsCountsClientsAndNotItsOwnQuestions(t *testing.T) {
 func TestShortAndLongSessionsAreGranted(t *testing.T) {
 	t.Parallel()
 	s := Standalone(t, Options{})
-	for asked, want := range map[uint32]uint32{1: 200, 200: 200, 60_000: 60_000, 100_000: 60_000} {
-		var got uint32
+	for asked, want := range map[int32]int32{1: 200, 200: 200, 60_000: 60_000, 100_000: 60_000} {
+		var got int32
 		// On a busy machine a session of 200ms may expire before the server answers; then it closes
 		// the connection.
 		test.Eventually(t, 20*time.Second, "an answer", func() bool {
@@ -134,21 +134,20 @@ func TestShortAndLongSessionsAreGranted(t *testing.T) {
 
 // granted asks for a session and returns the timeout that the server grants, 0 if it closes the
 // connection.
-func granted(t *testing.T, addr string, asked uint32) uint32 {
+func granted(t *testing.T, addr string, asked int32) int32 {
 	c, err := net.Dial("tcp", addr)
 	must(t, err)
 	defer c.Close()
 	must(t, c.SetDeadline(time.Now().Add(10*time.Second)))
-	hello := make([]byte, 45) // a new session
-	binary.BigEndian.PutUint32(hello[12:], asked)
-	binary.BigEndian.PutUint32(hello[24:], 16) // of password
-	must(t, proxy.WriteFrame(c, hello))
-	welcome, err := proxy.ReadFrame(c)
+	hello := jute.Handshake{Timeout: asked, Password: make([]byte, 16)}.Append(nil)
+	must(t, jute.WriteFrame(c, jute.AppendBool(hello, false)))
+	welcome, err := jute.ReadFrame(c)
 	if cutOff(err) {
 		return 0
 	}
 	must(t, err)
-	return binary.BigEndian.Uint32(welcome[4:])
+	d := jute.Decoder{Rest: welcome}
+	return d.Welcome().Timeout
 }
 
 func TestEmptyContainersAreSwept(t *testing.T) {

@@ -1,0 +1,267 @@
+// Package jute is ZooKeeper's protocol as the servers and proxies of tests read and write it: the
+// numbers of requests and results, and the encoding, which ZooKeeper calls jute. It checks what
+// internal/wire sends and is no part of it: a mistake in one is a failed test of the other. A
+// mistake here shows against a real server (internal/test/differ).
+package jute
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+)
+
+// Types of requests, and of results in the reply to a Multi.
+const (
+	OpError           int32 = -1
+	OpCreate          int32 = 1
+	OpDelete          int32 = 2
+	OpExists          int32 = 3
+	OpGetData         int32 = 4
+	OpSetData         int32 = 5
+	OpGetACL          int32 = 6
+	OpSetACL          int32 = 7
+	OpGetChildren     int32 = 8
+	OpSync            int32 = 9
+	OpPing            int32 = 11
+	OpGetChildren2    int32 = 12
+	OpCheck           int32 = 13
+	OpMulti           int32 = 14
+	OpCreate2         int32 = 15
+	OpReconfig        int32 = 16
+	OpCheckWatches    int32 = 17
+	OpRemoveWatches   int32 = 18
+	OpCreateContainer int32 = 19
+	OpDeleteContainer int32 = 20
+	OpCreateTTL       int32 = 21
+	OpMultiRead       int32 = 22
+	OpAuth            int32 = 100
+	OpSetWatches      int32 = 101
+	OpSASL            int32 = 102
+	OpGetEphemerals   int32 = 103
+	OpCountChildren   int32 = 104
+	OpSetWatches2     int32 = 105
+	OpAddWatch        int32 = 106
+	OpWhoAmI          int32 = 107
+	OpCreateSession   int32 = -10
+	OpCloseSession    int32 = -11
+)
+
+// Transaction ids in the headers of packets whose sender does not count them.
+const (
+	XidEvent      int32 = -1
+	XidPing       int32 = -2
+	XidAuth       int32 = -4
+	XidSetWatches int32 = -8
+)
+
+// Codes of results.
+const (
+	CodeOK               int32 = 0
+	CodeInconsistency    int32 = -2 // the operations of a Multi after the operation that failed
+	CodeMarshalling      int32 = -5
+	CodeUnimplemented    int32 = -6
+	CodeBadArguments     int32 = -8
+	CodeNoNode           int32 = -101
+	CodeNoAuth           int32 = -102
+	CodeBadVersion       int32 = -103
+	CodeNoChildren       int32 = -108 // for ephemeral nodes
+	CodeNodeExists       int32 = -110
+	CodeNotEmpty         int32 = -111
+	CodeSessionExpired   int32 = -112
+	CodeInvalidACL       int32 = -114
+	CodeAuthFailed       int32 = -115
+	CodeSessionMoved     int32 = -118
+	CodeNoWatcher        int32 = -121
+	CodeReconfigDisabled int32 = -123
+)
+
+// Flags of a create.
+const (
+	FlagPersistent    int32 = 0
+	FlagEphemeral     int32 = 1
+	FlagSequential    int32 = 2
+	FlagContainer     int32 = 4
+	FlagTTL           int32 = 5
+	FlagTTLSequential int32 = 6
+)
+
+var errShort = errors.New("packet ends too early")
+
+// Decoder reads a packet. The first field that is not there makes Bad true, and all that follow
+// read as zero.
+type Decoder struct {
+	Rest []byte
+	Bad  bool
+	Null bool // a string was null, which reads as ""
+}
+
+// Failed reports whether a server refuses the packet: ZooKeeper fails on a null string, too.
+func (d *Decoder) Failed() bool { return d.Bad || d.Null }
+
+// Err returns an error if a field was not there.
+func (d *Decoder) Err() error {
+	if d.Bad {
+		return errShort
+	}
+	return nil
+}
+
+// Take returns the next n bytes, which are part of the packet.
+func (d *Decoder) Take(n int) []byte {
+	if d.Bad || n < 0 || n > len(d.Rest) {
+		d.Bad, d.Rest = true, nil
+		return nil
+	}
+	v := d.Rest[:n:n]
+	d.Rest = d.Rest[n:]
+	return v
+}
+
+func (d *Decoder) Int32() int32 {
+	if v := d.Take(4); v != nil {
+		return int32(binary.BigEndian.Uint32(v))
+	}
+	return 0
+}
+
+func (d *Decoder) Int64() int64 {
+	if v := d.Take(8); v != nil {
+		return int64(binary.BigEndian.Uint64(v))
+	}
+	return 0
+}
+
+func (d *Decoder) Bool() bool {
+	v := d.Take(1)
+	return v != nil && v[0] != 0
+}
+
+// Bytes returns part of the packet: the caller copies what it keeps. A null buffer is nil.
+func (d *Decoder) Bytes() []byte {
+	n := d.Int32()
+	if n == -1 {
+		return nil
+	}
+	return d.Take(int(n))
+}
+
+func (d *Decoder) Text() string {
+	v := d.Bytes()
+	if v == nil && !d.Bad {
+		d.Null = true
+	}
+	return string(v)
+}
+
+// Count is the length of a vector whose elements take at least that many bytes each, negative for
+// null. A count that is more than the rest of the packet can hold makes Bad true.
+func (d *Decoder) Count(size int) int {
+	n := int(d.Int32())
+	if n > len(d.Rest)/size {
+		d.Bad, d.Rest = true, nil
+		return 0
+	}
+	return n
+}
+
+// Texts is nil for a vector that is null.
+func (d *Decoder) Texts() []string {
+	n := d.Count(4)
+	if n < 0 {
+		return nil
+	}
+	v := make([]string, 0, n)
+	for range n {
+		v = append(v, d.Text())
+	}
+	return v
+}
+
+// IsNull reports whether the length of what comes next stands for null.
+func (d *Decoder) IsNull() bool {
+	return len(d.Rest) >= 4 && binary.BigEndian.Uint32(d.Rest) == math.MaxUint32
+}
+
+func AppendInt32(b []byte, v int32) []byte { return binary.BigEndian.AppendUint32(b, uint32(v)) }
+func AppendInt64(b []byte, v int64) []byte { return binary.BigEndian.AppendUint64(b, uint64(v)) }
+
+func AppendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// AppendBytes writes nil as null, which is not the same as no bytes.
+func AppendBytes(b []byte, v []byte) []byte {
+	if v == nil {
+		return AppendInt32(b, -1)
+	}
+	return append(AppendInt32(b, int32(len(v))), v...)
+}
+
+func AppendText(b []byte, v string) []byte { return append(AppendInt32(b, int32(len(v))), v...) }
+
+func AppendTexts(b []byte, v []string) []byte {
+	b = AppendInt32(b, int32(len(v)))
+	for _, s := range v {
+		b = AppendText(b, s)
+	}
+	return b
+}
+
+// Handshake is the first packet in each direction. The client alone sends Zxid. Session 0 asks for
+// a new session; in the reply it means that the session is over.
+type Handshake struct {
+	Protocol int32
+	Zxid     int64 // the last zxid that the client has seen
+	Timeout  int32 // in milliseconds
+	Session  int64
+	Password []byte
+}
+
+// Append writes the client's handshake as before ZooKeeper 3.4: without the last byte, which says
+// whether a read-only server will do.
+func (h Handshake) Append(b []byte) []byte {
+	b = AppendInt64(AppendInt32(b, h.Protocol), h.Zxid)
+	return AppendBytes(AppendInt64(AppendInt32(b, h.Timeout), h.Session), h.Password)
+}
+
+// Welcome reads the server's handshake. The byte that says whether the server is read-only may
+// follow.
+func (d *Decoder) Welcome() Handshake {
+	return Handshake{Protocol: d.Int32(), Timeout: d.Int32(), Session: d.Int64(), Password: d.Bytes()}
+}
+
+// maxFrame is far above the server's own limit of 1 MiB.
+const maxFrame = 64 << 20
+
+// ReadFrame reads one packet: four bytes of length and the body, which it returns.
+func ReadFrame(r io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > maxFrame {
+		return nil, fmt.Errorf("jute: frame of %d bytes", n)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// Frame is the packet: the body, after its length.
+func Frame(body []byte) []byte {
+	return append(AppendInt32(make([]byte, 0, 4+len(body)), int32(len(body))), body...)
+}
+
+// WriteFrame sends head and body in one write, as the client does.
+func WriteFrame(w io.Writer, body []byte) error {
+	_, err := w.Write(Frame(body))
+	return err
+}

@@ -1,0 +1,115 @@
+package memzk
+
+import (
+	"encoding/binary"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/zklocks/zklocks/internal/jute"
+)
+
+// maxPacket is ZooKeeper's default of jute.maxbuffer. A longer request ends the connection.
+const maxPacket = 0xfffff
+
+func decodeACL(d *jute.Decoder) []acl {
+	n := d.Count(12)
+	if n <= 0 {
+		return nil
+	}
+	if n == 1 {
+		if rest, ok := cutOpenACL(d.Rest); ok {
+			d.Rest = rest
+			return openACL
+		}
+	}
+	v := make([]acl, 0, n)
+	for range n {
+		v = append(v, acl{perms: d.Int32(), ident: ident{scheme: d.Text(), id: d.Text()}})
+	}
+	return v
+}
+
+// appendString encodes as Java does: a character beyond U+FFFF is two surrogates, of three bytes
+// each.
+func appendString(b []byte, v string) []byte {
+	start := len(b)
+	b = jute.AppendInt32(b, int32(len(v)))
+	if !hasWide(v) {
+		return append(b, v...)
+	}
+	for _, r := range v {
+		if r <= 0xffff {
+			b = utf8.AppendRune(b, r)
+			continue
+		}
+		high, low := utf16.EncodeRune(r)
+		for _, half := range []rune{high, low} {
+			b = append(b, 0xe0|byte(half>>12), 0x80|byte(half>>6)&0x3f, 0x80|byte(half)&0x3f)
+		}
+	}
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+	return b
+}
+
+// appendText encodes a string that may be null.
+func appendText(b, v []byte) []byte {
+	if v == nil {
+		return jute.AppendInt32(b, -1)
+	}
+	return appendString(b, string(v))
+}
+
+// hasWide looks at bytes: all strings come by here, and hardly any has such a character.
+func hasWide(v string) bool {
+	for i := range len(v) {
+		if v[i] >= 0xf0 {
+			return true
+		}
+	}
+	return false
+}
+
+func appendACL(b []byte, v []acl) []byte {
+	b = jute.AppendInt32(b, int32(len(v)))
+	for _, a := range v {
+		b = jute.AppendInt32(b, a.perms)
+		b = appendString(b, a.scheme)
+		b = appendString(b, a.id)
+	}
+	return b
+}
+
+func appendStat(b []byte, s stat) []byte {
+	b = jute.AppendInt64(b, s.czxid)
+	b = jute.AppendInt64(b, s.mzxid)
+	b = jute.AppendInt64(b, s.ctime)
+	b = jute.AppendInt64(b, s.mtime)
+	b = jute.AppendInt32(b, s.version)
+	b = jute.AppendInt32(b, s.cversion)
+	b = jute.AppendInt32(b, s.aversion)
+	b = jute.AppendInt64(b, s.owner)
+	b = jute.AppendInt32(b, s.dataLength)
+	b = jute.AppendInt32(b, s.numChildren)
+	return jute.AppendInt64(b, s.pzxid)
+}
+
+// startReply leaves room for the length, which endReply fills in when the body is there.
+func startReply(b []byte, xid int32, zxid int64, code int32) (packet []byte, start int) {
+	start = len(b)
+	b = append(b, 0, 0, 0, 0)
+	b = jute.AppendInt32(b, xid)
+	b = jute.AppendInt64(b, zxid)
+	return jute.AppendInt32(b, code), start
+}
+
+// headerSize is the size of a reply without a body, with its length.
+const headerSize = 20
+
+func setCode(packet []byte, code int32) {
+	binary.BigEndian.PutUint32(packet[headerSize-4:], uint32(code))
+}
+
+func endReply(b []byte, start int) []byte {
+	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4))
+	return b
+}
