@@ -1,14 +1,5 @@
 //go:build unix
 
-// Package docs keeps the tutorial and the how-tos true. The word behind the fence of a block says
-// what the test does with it:
-//
-//	go    compiles it. A first line such as "// worker/main.go" says where a reader saves it
-//	sh    types it into a shell; "sh 2" is a second terminal
-//	text  compares it with what the terminal of the last sh block prints; "text 2": terminal 2
-//
-// Other blocks (console, yaml, ini) are only shown: they need the network, systemd or Kubernetes. A
-// block in an HTML comment is typed and compared, too, and no reader sees it.
 package docs
 
 import (
@@ -28,10 +19,7 @@ import (
 	"time"
 )
 
-const (
-	root     = "../../.."
-	patience = time.Minute // for a line of output, on a busy machine
-)
+const patience = time.Minute // for a line of output, on a busy machine
 
 var (
 	fence    = regexp.MustCompile("(?ms)^( *)```(\\w+) ?(\\w*)\n(.*?)^ *```$")
@@ -52,11 +40,11 @@ var starts = []block{{"sh", "server", "zklock dev\n"}, {"text", "server", "" +
 	"Use it: export ZK_SERVERS=127.0.0.1:2181, or zklock run -servers 127.0.0.1:2181 /jobs/nightly -- ./nightly.sh\n"}}
 
 func TestPages(t *testing.T) {
-	files, err := filepath.Glob(root + "/docs/how-to/*.md")
+	files, err := filepath.Glob("docs/how-to/*.md")
 	must(t, err)
 	module := t.TempDir() // with a directory for each page
 	pages := map[string][]block{}
-	for _, file := range append(files, root+"/docs/tutorial.md") {
+	for _, file := range append(files, "docs/tutorial.md") {
 		text, err := os.ReadFile(file)
 		must(t, err)
 		page := filepath.Join(module, strings.TrimSuffix(filepath.Base(file), ".md"))
@@ -80,7 +68,7 @@ func TestPages(t *testing.T) {
 	}
 	gomod, gosum := "module example.com\n\ngo 1.25.0\n", ""
 	for _, path := range []string{"", "/metrics"} {
-		dir, err := filepath.Abs(root + path)
+		dir, err := filepath.Abs("." + path)
 		must(t, err)
 		if sums, err := os.ReadFile(dir + "/go.sum"); err == nil {
 			gosum += string(sums)
@@ -93,7 +81,7 @@ func TestPages(t *testing.T) {
 		t.Fatalf("the code of the pages: %v\n%s", err, out)
 	}
 	build := exec.Command("go", "build", "-o", filepath.Join(module, "bin", "zklock"), ".")
-	build.Dir = root + "/cmd/zklock"
+	build.Dir = "cmd/zklock"
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building zklock: %v\n%s", err, out)
 	}

@@ -1,6 +1,4 @@
-// Package zklocks_test keeps the documents true: the code in them is that of the examples, which
-// run, their links lead somewhere, and the tests that they name exist.
-package zklocks_test
+package docs
 
 import (
 	"fmt"
@@ -12,8 +10,17 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
+
+// TestMain runs the tests in the root of the module, from where the documents name files.
+func TestMain(m *testing.M) {
+	if err := os.Chdir("../../.."); err != nil {
+		panic(err)
+	}
+	leaks.Main(m)
+}
 
 func read(t *testing.T, file string) string {
 	t.Helper()
@@ -239,13 +246,13 @@ func TestTheFilesInTheDocumentsExist(t *testing.T) {
 	}
 }
 
-var command = regexp.MustCompile("`([^`\n]*go test [^`\n]*)`(?: in `([^`\n]*)`)?")
+var testCommand = regexp.MustCompile("`([^`\n]*go test [^`\n]*)`(?: in `([^`\n]*)`)?")
 
 // The commands that the documents show run tests of packages that exist.
 func TestTheCommandsInTheDocumentsRunTests(t *testing.T) {
 	commands := 0
 	eachDocument(t, func(file, text string) {
-		for _, m := range command.FindAllStringSubmatch(text, -1) {
+		for _, m := range testCommand.FindAllStringSubmatch(text, -1) {
 			_, arguments, _ := strings.Cut(m[1], "go test ")
 			var run string
 			if _, rest, found := strings.Cut(arguments, "-run "); found {
@@ -309,7 +316,7 @@ func names(t *testing.T, pattern *regexp.Regexp, files string) map[string]bool {
 	return found
 }
 
-// testsIn counts the tests that a line names, all of which must exist.
+// testsIn counts the tests that a line names. All must exist.
 func testsIn(t *testing.T, line string) int {
 	t.Helper()
 	tests := 0
@@ -374,5 +381,25 @@ func TestTheTestsOfExclusionExist(t *testing.T) {
 	}
 	if rows == 0 {
 		t.Error("no table: nothing was checked")
+	}
+}
+
+var internal = regexp.MustCompile(`internal/|\b(link|queue|slot|wire|znode)\.[A-Z]`)
+
+// What go doc shows of the public packages names nothing internal.
+func TestGoDocShowsNothingInternal(t *testing.T) {
+	for _, pkg := range []string{".", "./rwlock", "./reentrant", "./semaphore", "./leader", "./once", "./observe", "./zktest"} {
+		t.Run(pkg, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.Command("go", "doc", "-all", pkg).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for line := range strings.Lines(string(out)) {
+				if internal.MatchString(line) {
+					t.Errorf("shows %q", strings.TrimSpace(line))
+				}
+			}
+		})
 	}
 }

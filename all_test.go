@@ -1,0 +1,1307 @@
+package zklocks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/contract"
+	"github.com/zklocks/zklocks/internal/test/locks"
+	"github.com/zklocks/zklocks/internal/test/proxy"
+	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/observe"
+	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/semaphore"
+)
+
+func TestAll(t *testing.T) { contract.Run(t, two) }
+
+func TestAllOnRealServers(t *testing.T) { contract.RunReal(t, two) }
+
+// two takes a lock with the options of the scenario, and another without.
+var two = contract.Recipe{
+	Package: "zklocks", Lock: "lock", TryLock: "try lock", Kind: observe.KindWrite,
+	New: func(conn *zklocks.Conn, path string, common ...zklocks.Option) contract.Locker {
+		var opts []rwlock.Option
+		for _, o := range common {
+			opts = append(opts, o)
+		}
+		m := rwlock.New(conn, path, opts...)
+		l := zklocks.All(m, reentrant.New(conn, path+"-beside"))
+		return contract.Locker{Locker: l, Block: l.Lock, Queue: func(ctx context.Context) ([]zklocks.Member, error) {
+			members, err := m.Queue(ctx)
+			if err != nil {
+				err = fmt.Errorf("zklocks: %w", err)
+			}
+			return members, err
+		}}
+	},
+	Beside: "-beside", Nodes: 1, Announces: true, Marks: true, Requests: 2, Behind: 6,
+}
+
+// A pair is two locks, a client that takes both, and another client.
+type pair struct {
+	*contract.Stage
+	conn  *wire.Conn
+	proxy *proxy.Proxy
+	other *wire.Conn
+	paths [2]string
+}
+
+// inPair runs a test of two locks, which must have no node left at its end.
+func inPair(t *testing.T, play func(p *pair)) {
+	t.Helper()
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		conn, through := s.Behind()
+		p := &pair{Stage: s, conn: conn, proxy: through, other: s.Connect(), paths: [2]string{s.Path + "-a", s.Path + "-b"}}
+		play(p)
+		for _, path := range p.paths {
+			test.AssertEmpty(s, s.Witness, path)
+		}
+	})
+}
+
+// lock is the client's value of lock i.
+func (p *pair) lock(i int, opts ...rwlock.Option) *rwlock.RWMutex {
+	return rwlock.New(locks.On(p.conn), p.paths[i], opts...)
+}
+
+// both are the client's locks as one.
+func (p *pair) both() zklocks.Locker { return zklocks.All(p.lock(0), p.lock(1)) }
+
+// held has the other client hold lock i.
+func (p *pair) held(i int) *zklocks.Hold {
+	p.Helper()
+	return p.take(rwlock.New(locks.On(p.other), p.paths[i]).Lock)
+}
+
+// take takes what is free.
+func (p *pair) take(lock func(context.Context) (*zklocks.Hold, error)) *zklocks.Hold {
+	p.Helper()
+	return contract.Begin(p, p.Ctx, lock).Granted()
+}
+
+func (p *pair) release(h *zklocks.Hold) { p.Helper(); p.Must(h.Release(p.Ctx)) }
+
+// nodes asserts how many nodes stand in the two directories.
+func (p *pair) nodes(want ...int) {
+	p.Helper()
+	p.Settle()
+	for i, path := range p.paths {
+		if names := test.Children(p, p.Witness, path); len(names) != want[i] {
+			p.Fatalf("%s has %q, want %d nodes", path, names, want[i])
+		}
+	}
+}
+
+// own is the path of the client's node in directory i.
+func (p *pair) own(i int) string {
+	p.Helper()
+	for _, name := range test.Children(p, p.Witness, p.paths[i]) {
+		node := p.paths[i] + "/" + name
+		_, stat, err := p.Witness.Exists(node)
+		p.Must(err)
+		if stat.EphemeralOwner == p.conn.SessionID() {
+			return node
+		}
+	}
+	p.Fatalf("the client has no node in %s", p.paths[i])
+	return ""
+}
+
+// kill deletes the client's node in directory i, as an operator would.
+func (p *pair) kill(i int) { p.Helper(); p.Must(p.Witness.Delete(p.own(i), -1)); p.CatchUp(p.conn) }
+
+// each runs a test for the one and for the other of two locks.
+func each(t *testing.T, play func(p *pair, one, other int)) {
+	for one := range 2 {
+		t.Run(fmt.Sprintf("lock %d", one), func(t *testing.T) {
+			inPair(t, func(p *pair) { play(p, one, 1-one) })
+		})
+	}
+}
+
+// One transaction creates all nodes, and another one deletes them.
+func TestAllTakesItsLocksInOneTransaction(t *testing.T) {
+	inPair(t, func(p *pair) {
+		p.release(p.take(p.both().Lock)) // makes the directories
+		before := p.proxy.Seen(proxy.AnyOp)
+		hold := p.take(p.both().Lock)
+		for i := range p.paths {
+			_, stat, err := p.Witness.Exists(p.own(i))
+			p.Must(err)
+			if stat.Czxid != hold.Token() {
+				p.Errorf("node %d: czxid %#x, token %#x", i, stat.Czxid, hold.Token())
+			}
+		}
+		p.release(hold)
+		p.nodes(0, 0)
+		if n := p.proxy.Seen(proxy.AnyOp) - before; n != 2 {
+			p.Errorf("%d requests, want 2", n)
+		}
+		p.Is(hold.Release(p.Ctx), zklocks.ErrReleased)
+		p.Is(hold.Err(), zklocks.ErrReleased)
+	})
+}
+
+// Behind the holder of one of the locks: a create, a listing, a request for all watches, a delete.
+func TestAllBehindOneHolderTakesFourRequests(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		p.release(p.take(p.both().Lock)) // makes the directories
+		busy := p.held(one)
+		before := p.proxy.Seen(proxy.AnyOp)
+		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
+		p.nodes(2-one, 1+one) // the lock that is held has two nodes
+		p.CatchUp(p.conn)
+		p.release(busy)
+		p.release(waiting.Granted())
+		exists := p.proxy.Seen(proxy.ExistsOp) // what CatchUp asks
+		if n := p.proxy.Seen(proxy.AnyOp) - before - exists; n != 4 {
+			p.Errorf("%d requests, want 4", n)
+		}
+	})
+}
+
+// The turn at one lock has come, and its node is deleted while the other lock is waited for. The
+// caller then queues again at both, behind the client that holds the one.
+func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		busy := p.held(other)
+		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
+		p.nodes(1+one, 1+other) // the other lock has two nodes
+		p.kill(one)
+		taken := p.held(one)
+		p.release(busy)
+		waiting.Waits()
+		p.release(taken)
+		hold := waiting.Granted()
+		p.Must(hold.Verify(p.Ctx))
+		p.nodes(1, 1)
+		p.release(hold)
+	})
+}
+
+// The number of permits shrinks after the turn at the semaphore has come.
+func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
+	inPair(t, func(p *pair) {
+		path := p.Path + "-permits"
+		theirs := semaphore.New(locks.On(p.other), path, 2)
+		permit := p.take(theirs.Locker(1).Lock)
+		busy := p.held(1)
+		both := zklocks.All(semaphore.New(locks.On(p.conn), path, 2).Locker(1), p.lock(1))
+		waiting := contract.Begin(p, p.Ctx, both.Lock)
+		p.nodes(0, 2)
+		p.Must(theirs.Resize(p.Ctx, 1))
+		p.CatchUp(p.conn)
+		p.release(busy)
+		waiting.Waits()
+		p.release(permit)
+		p.release(waiting.Granted())
+		test.AssertEmpty(p, p.Witness, path+"/queue")
+	})
+}
+
+// The same without an event: the caller finds out when it has waited for about as long again.
+func TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept(t *testing.T) {
+	inPair(t, func(p *pair) {
+		path := p.Path + "-permits"
+		theirs := semaphore.New(locks.On(p.other), path, 2)
+		permit := p.take(theirs.Locker(1).Lock)
+		busy := p.held(1)
+		both := zklocks.All(semaphore.New(locks.On(p.conn), path, 2).Locker(1), p.lock(1))
+		waiting := contract.Begin(p, p.Ctx, both.Lock)
+		p.nodes(0, 2)
+		const long = 10 * time.Second
+		time.Sleep(long) // virtual: it looks
+		_, err := p.Witness.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+		p.Must(err)
+		_, err = p.Witness.Set(path, []byte("1"), -1)
+		p.Must(err)
+		_, err = p.Witness.SetACL(path, zk.WorldACL(zk.PermAll), -1)
+		p.Must(err)
+		time.Sleep(long) // virtual: it looks once more
+		p.release(busy)
+		waiting.Waits()
+		p.release(permit)
+		p.release(waiting.Granted())
+		test.AssertEmpty(p, p.Witness, path+"/queue")
+	})
+}
+
+// One lock cannot be had any more while both are waited for: the call ends at once and names it.
+func TestAFailureAtOneLockEndsTheWaitForTheOthers(t *testing.T) {
+	inPair(t, func(p *pair) {
+		path := p.Path + "-permits"
+		theirs := semaphore.New(locks.On(p.other), path, 2)
+		permit := p.take(theirs.Locker(1).Lock)
+		busy := p.held(0)
+		both := zklocks.All(p.lock(0), semaphore.New(locks.On(p.conn), path, 2).Locker(2))
+		waiting := contract.Begin(p, p.Ctx, both.Lock)
+		p.nodes(2, 0)
+		p.Must(theirs.Resize(p.Ctx, 1))
+		p.CatchUp(p.conn)
+		p.release(busy)
+		err := waiting.Failed()
+		p.Is(err, semaphore.ErrTooMany)
+		if !strings.Contains(err.Error(), ": "+path+": ") {
+			p.Errorf("error %q, want one of %s", err, path)
+		}
+		p.nodes(0, 0)
+		p.release(permit)
+		test.AssertEmpty(p, p.Witness, path+"/queue")
+	})
+}
+
+// A writer of the process is queued behind a node whose turn has come, and which waits for the
+// other lock. Its observers are called with one node ahead.
+func TestAFollowerOfANodeWhoseTurnHasComeCountsOne(t *testing.T) {
+	for name, waited := range map[string]bool{"at once": false, "after a wait": true} {
+		t.Run(name, func(t *testing.T) {
+			inPair(t, func(p *pair) {
+				events := contract.NewEvents(p)
+				a := p.lock(0, zklocks.WithObserver(events.Observer()))
+				busy := p.held(1)
+				told := 0 // how often a node was queued
+				var first *zklocks.Hold
+				if waited {
+					first = p.held(0)
+					told++
+				}
+				waiting := contract.Begin(p, p.Ctx, zklocks.All(a, p.lock(1)).Lock)
+				p.Settle()
+				if waited {
+					p.release(first)
+				}
+				p.nodes(1, 2)
+				next := contract.Begin(p, p.Ctx, a.Lock)
+				p.nodes(2, 2)
+				queued := contract.Of[observe.Queued](events)
+				if len(queued) != told+1 || queued[told].Ahead != 1 {
+					p.Fatalf("%+v, want event %d with one node ahead", queued, told+1)
+				}
+				p.release(busy)
+				hold := waiting.Granted()
+				next.Waits()
+				p.release(hold)
+				p.release(next.Granted())
+				events.Balanced()
+			})
+		})
+	}
+}
+
+// TryLock asks for each of the locks before it writes.
+func TestATryOfSeveralThatFindsOneTakenWritesNothing(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		p.release(p.take(p.both().Lock)) // makes the directories
+		taken := p.held(one)
+		before := p.proxy.Seen(proxy.CreateOp)
+		_, err := p.both().TryLock(p.Ctx)
+		p.Is(err, zklocks.ErrBusy)
+		if err != nil && !strings.HasSuffix(err.Error(), p.paths[one]+": busy") {
+			p.Errorf("error %q, want one of %s", err, p.paths[one])
+		}
+		if n := p.proxy.Seen(proxy.CreateOp) - before; n != 0 {
+			p.Errorf("%d creates", n)
+		}
+		p.nodes(other, one)
+		// Nor the number of permits of a semaphore that does not exist.
+		fresh := p.paths[other] + "-fresh"
+		var some [2]zklocks.Locker
+		some[other], some[one] = semaphore.New(locks.On(p.conn), fresh, 5).Locker(1), p.lock(one)
+		_, err = zklocks.All(some[0], some[1]).TryLock(p.Ctx)
+		p.Is(err, zklocks.ErrBusy)
+		if there, _, err := p.Witness.Exists(fresh); there || err != nil {
+			p.Errorf("%s exists: %v, %v", fresh, there, err)
+		}
+		p.release(taken)
+	})
+}
+
+// Another client has taken one of the locks between the look and the create.
+func TestATryOfSeveralThatCameSecondLeavesNothing(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		create := p.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
+		p.release(p.held(0)) // makes the directories
+		p.release(p.held(1))
+		try := contract.Begin(p, p.Ctx, p.both().TryLock)
+		<-create.Fired()
+		taken := p.held(one)
+		create.Release()
+		p.Is(try.Failed(), zklocks.ErrBusy)
+		p.nodes(other, one)
+		p.release(taken)
+	})
+}
+
+// A caller that stops waiting leaves no node in any directory.
+func TestACanceledWaitForSeveralLeavesNothing(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		events := contract.NewEvents(p)
+		busy := p.held(one)
+		var some [2]zklocks.Locker
+		for i := range some {
+			some[i] = p.lock(i, zklocks.WithObserver(events.Observer()))
+		}
+		began := time.Now()
+		waiting := contract.Begin(p, p.Ctx, zklocks.All(some[0], some[1]).Lock)
+		p.nodes(1+other, 1+one)
+		time.Sleep(time.Second) // virtual: the wait lasts
+		waiting.Stop()
+		p.nodes(other, one)
+		contract.Next[observe.Failed](events, 2)
+		for i, failed := range contract.Of[observe.Failed](events) {
+			if failed.Path != p.paths[i] || failed.Waited > time.Since(began) || failed.Cause != waiting.Err {
+				p.Errorf("%+v, want that of %s", failed, p.paths[i])
+			}
+		}
+		p.release(busy)
+		events.Balanced()
+	})
+}
+
+// All of All takes the locks of both.
+func TestAllMayBeNested(t *testing.T) {
+	inPair(t, func(p *pair) {
+		third := p.Path + "-c"
+		nested := zklocks.All(zklocks.All(p.lock(0)), zklocks.All(zklocks.All(p.lock(1).RLocker()), rwlock.New(locks.On(p.conn), third)))
+		hold := p.take(nested.Lock)
+		p.nodes(1, 1)
+		if n := len(test.Children(p, p.Witness, third)); n != 1 || len(hold.Guard()) != 3 {
+			p.Errorf("%d nodes in the third directory, guard %v", n, hold.Guard())
+		}
+		p.release(hold)
+		test.AssertEmpty(p, p.Witness, third)
+	})
+}
+
+// The turn at one lock ends, because there are fewer permits now, and comes again.
+func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
+	inPair(t, func(p *pair) {
+		path := p.Path + "-permits"
+		theirs, ours := semaphore.New(locks.On(p.other), path, 2), semaphore.New(locks.On(p.conn), path, 2)
+		permit := p.take(theirs.Locker(1).Lock)
+		busy := p.held(0)
+		waiting := contract.Begin(p, p.Ctx, zklocks.All(p.lock(0), ours.Locker(1)).Lock)
+		p.nodes(2, 0)
+		p.Must(theirs.Resize(p.Ctx, 1))
+		p.CatchUp(p.conn)
+		p.Settle() // it has listed
+		before := p.proxy.Seen(proxy.AnyOp)
+		p.release(busy)
+		waiting.Waits()
+		p.Settle()
+		if n := p.proxy.Seen(proxy.AnyOp) - before; n > 5 { // it reads the number, lists, and sets its watches
+			p.Errorf("%d requests after one of two turns has come", n)
+		}
+		p.release(permit)
+		p.release(waiting.Granted())
+	})
+}
+
+// The same, where both events arrive at once: in each round the client may take either first.
+func TestALimitThatShrinksWithTheLastTurnIsKept(t *testing.T) {
+	atDesk(t, func(d *desk) {
+		take := func(lock zklocks.Locker) *zklocks.Hold {
+			h, err := lock.Lock(d.Context())
+			if err != nil {
+				d.Fatal(err)
+			}
+			return h
+		}
+		release := func(h *zklocks.Hold) {
+			if err := h.Release(d.Context()); err != nil {
+				d.Error(err)
+			}
+		}
+		theirs := semaphore.New(d.other, "/permits", 2)
+		both := zklocks.All(semaphore.New(d.conn, "/permits", 2).Locker(1), d.lock)
+		for range 20 {
+			permit, busy := take(theirs.Locker(1)), take(rwlock.New(d.other, path))
+			granted := make(chan *zklocks.Hold)
+			go func() { granted <- take(both) }()
+			synctest.Wait()
+			time.Sleep(100 * time.Millisecond) // virtual: its turn at the semaphore has come
+			d.host.Freeze()
+			if err := theirs.Resize(d.Context(), 1); err != nil {
+				d.Fatal(err)
+			}
+			release(busy)
+			d.host.Thaw()
+			select {
+			case h := <-granted:
+				d.Error("granted, although the only permit is held")
+				release(h)
+				release(permit)
+			case <-time.After(time.Second): // virtual: the events have arrived
+				release(permit)
+				release(<-granted)
+			}
+			if err := theirs.Resize(d.Context(), 2); err != nil {
+				d.Fatal(err)
+			}
+		}
+	})
+}
+
+// embedding is a lock of a program's, with a Lock of its own, which All would not call.
+type embedding struct {
+	*rwlock.RWMutex
+	_ []string // values of it cannot be compared
+}
+
+func (e embedding) Lock(context.Context) (*zklocks.Hold, error) { panic("called") }
+
+// foreign is a Locker of a program's.
+type foreign struct{}
+
+func (foreign) Lock(context.Context) (*zklocks.Hold, error)    { panic("called") }
+func (foreign) TryLock(context.Context) (*zklocks.Hold, error) { panic("called") }
+
+// Whether a call may ask a server before it fails.
+const never, always = false, true
+
+// Bad input is an error at once, which names the lock that it is of. What shows without a server
+// takes no request. No node is left in any case.
+func TestBadInputOfAll(t *testing.T) {
+	inPair(t, func(p *pair) {
+		p.Venue.Latency(time.Millisecond) // so that a call that goes on forever meets its deadline
+		conn, other := locks.On(p.conn), locks.On(p.other)
+		ok := p.lock(0)
+		b := p.paths[1]
+		owned := reentrant.New(conn, b)
+		entered, err := owned.Lock(p.Ctx)
+		p.Must(err)
+		p.release(p.take(ok.Lock)) // makes the directory
+
+		private := p.Path + "-private"
+		_, err = p.Witness.Create(private, nil, 0, zk.WorldACL(zk.PermRead))
+		p.Must(err)
+		stored := p.Path + "-stored"
+		p.release(p.take(semaphore.New(other, stored, 3).Locker(1).Lock))
+		mismatch := p.Path + "-mismatch"
+		p.release(p.take(semaphore.New(other, mismatch, 3).Locker(1).Lock))
+		lists := semaphore.New(conn, stored, 3) // knows the stored number
+		p.release(p.take(lists.Locker(3).Lock))
+		copied := new(rwlock.RWMutex)
+		reflect.ValueOf(copied).Elem().Set(reflect.ValueOf(p.lock(1)).Elem())
+		large, full := p.Path+"-large", zklocks.WithData(make([]byte, 510<<10))
+
+		for name, c := range map[string]struct {
+			all  []zklocks.Locker
+			of   string // the path that the error is of
+			says string
+			asks bool
+		}{
+			"no lock":                       {nil, "", "no lock", never},
+			"no lock, nested":               {[]zklocks.Locker{ok, zklocks.All()}, "", "no lock", never},
+			"nil":                           {[]zklocks.Locker{ok, nil}, "", "not a lock", never},
+			"a nil lock":                    {[]zklocks.Locker{ok, (*rwlock.RWMutex)(nil)}, "", "not a lock", never},
+			"a zero lock":                   {[]zklocks.Locker{ok, new(rwlock.RWMutex)}, "", "not a lock", never},
+			"a zero reentrant lock":         {[]zklocks.Locker{ok, new(reentrant.Mutex)}, "", "not a lock", never},
+			"a foreign lock":                {[]zklocks.Locker{ok, foreign{}}, "", "foreign: not a lock", never},
+			"a lock that is embedded":       {[]zklocks.Locker{ok, embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
+			"a pointer to one":              {[]zklocks.Locker{ok, &embedding{RWMutex: p.lock(1)}}, "", "embedding: not a lock", never},
+			"a nil lock that is embedded":   {[]zklocks.Locker{ok, embedding{}}, "", "embedding: not a lock", never},
+			"a pointer to it":               {[]zklocks.Locker{ok, new(embedding)}, "", "embedding: not a lock", never},
+			"a struct around the interface": {[]zklocks.Locker{ok, struct{ zklocks.Locker }{}}, "", "not a lock", never},
+			"a copy":                        {[]zklocks.Locker{ok, copied}, "", "not a lock", never},
+			"one that is nested":            {[]zklocks.Locker{ok, zklocks.All(foreign{})}, "", "foreign: not a lock", never},
+			"a lock twice":                  {[]zklocks.Locker{p.lock(1), ok, p.lock(1)}, b, "twice", never},
+			"a value twice":                 {[]zklocks.Locker{ok, ok}, p.paths[0], "twice", never},
+			"for reading and for writing":   {[]zklocks.Locker{ok.RLocker(), ok}, p.paths[0], "twice", never},
+			"a lock twice, nested":          {[]zklocks.Locker{zklocks.All(ok, p.lock(1)), zklocks.All(zklocks.All(p.lock(1)))}, b, "twice", never},
+			"a lock of another recipe":      {[]zklocks.Locker{ok, reentrant.New(conn, p.paths[0])}, p.paths[0], "twice", never},
+			"a lock and permits":            {[]zklocks.Locker{rwlock.New(conn, b), semaphore.New(conn, b, 3).Locker(1)}, b, "twice", never},
+			"permits and a lock":            {[]zklocks.Locker{semaphore.New(conn, b, 3).Locker(1), rwlock.New(conn, b)}, b, "twice", never},
+			"permits in a queue of permits": {[]zklocks.Locker{semaphore.New(conn, b, 3).Locker(1), semaphore.New(conn, b+"/queue", 3).Locker(1)}, b + "/queue", "twice", never},
+			"a lock in a queue of permits":  {[]zklocks.Locker{ok, semaphore.New(conn, b, 3).Locker(1), reentrant.New(conn, b+"/queue")}, b + "/queue", "twice", never},
+			"two connections":               {[]zklocks.Locker{ok, rwlock.New(other, b)}, b, "connection", never},
+			"no connection":                 {[]zklocks.Locker{ok, rwlock.New(nil, b).RLocker()}, b, "connection is nil", never},
+			"no connection of permits":      {[]zklocks.Locker{ok, semaphore.New(nil, b, 3).Locker(1)}, b, "connection is nil", never},
+			"an invalid path":               {[]zklocks.Locker{ok, reentrant.New(conn, "b/")}, "b/", "relative", never},
+			"no permit":                     {[]zklocks.Locker{ok, semaphore.New(conn, b, 3).Locker(0)}, b, "at least 1", never},
+			"too many permits":              {[]zklocks.Locker{ok, semaphore.New(conn, b, 3).Locker(4)}, b, "only 3", never},
+			"more than are stored":          {[]zklocks.Locker{ok, lists.Locker(4)}, stored, "only 3", always},
+			"another number is stored":      {[]zklocks.Locker{ok, semaphore.New(conn, mismatch, 2).Locker(1)}, mismatch, "3 permits, not 2", always},
+			"a lock that is held":           {[]zklocks.Locker{ok, owned}, b, "holds the lock already", never},
+			"no right":                      {[]zklocks.Locker{ok, rwlock.New(conn, private)}, private, "WRITE on " + private, always},
+			"no right at the first":         {[]zklocks.Locker{rwlock.New(conn, private, rwlock.WithKazooNames()), ok}, private, "WRITE on " + private, always},
+			"more data than a request holds": {[]zklocks.Locker{
+				ok, rwlock.New(conn, b, full), rwlock.New(conn, p.Path, full).RLocker(),
+			}, "", "3 nodes make a request", never},
+			"more nodes than a request holds": {[]zklocks.Locker{
+				semaphore.New(conn, large, 5000).Locker(3000), semaphore.New(conn, large+"-2", 5000).Locker(3000),
+			}, "", "6000 nodes make a request", never},
+			"more nodes than an int counts": {[]zklocks.Locker{
+				ok, semaphore.New(conn, large, math.MaxInt).Locker(math.MaxInt), semaphore.New(conn, large+"-2", math.MaxInt).Locker(math.MaxInt),
+			}, "", fmt.Sprint(uint64(math.MaxInt)+1) + " nodes make a request of over 1000000 bytes", never},
+		} {
+			both := zklocks.All(c.all...)
+			for op, take := range map[string]func(context.Context) (*zklocks.Hold, error){"lock": both.Lock, "try lock": both.TryLock} {
+				before := p.proxy.Seen(proxy.AnyOp)
+				ctx, cancel := context.WithTimeout(p.Ctx, time.Second)
+				hold, err := take(ctx)
+				cancel()
+				asked := p.proxy.Seen(proxy.AnyOp) > before
+				if err == nil {
+					p.release(hold)
+					p.Errorf("%s, %s: no error", name, op)
+					continue
+				}
+				if text := err.Error(); hold != nil || asked && !c.asks || !strings.HasPrefix(text, "zklocks: "+op+" ") ||
+					c.of != "" && !strings.Contains(text, ": "+c.of+": ") || !strings.Contains(text, c.says) {
+					p.Errorf("%s, %s: hold %v, error %q, asked %v; want one %q that says %q", name, op, hold, err, asked, c.of, c.says)
+				}
+				p.nodes(0, 1)
+			}
+		}
+		for _, dir := range []string{private, p.Path, stored + "/queue", mismatch + "/queue"} {
+			test.AssertEmpty(p, p.Witness, dir)
+		}
+		if found, _, err := p.Witness.Exists(large); err != nil || found {
+			p.Errorf("%s exists: %v, %v", large, found, err)
+		}
+		p.release(entered)
+	})
+}
+
+// A context that has ended, and none, are what they are for one lock.
+func TestContextsOfAll(t *testing.T) {
+	inPair(t, func(p *pair) {
+		ended, cancel := context.WithCancel(p.Ctx)
+		cancel()
+		before := p.proxy.Seen(proxy.AnyOp)
+		for _, take := range []func(context.Context) (*zklocks.Hold, error){p.both().Lock, p.both().TryLock} {
+			_, err := take(ended)
+			p.Is(err, context.Canceled)
+			func() {
+				defer func() {
+					if recover() == nil {
+						p.Error("a nil context is no panic")
+					}
+				}()
+				var none context.Context
+				_, _ = take(none)
+			}()
+		}
+		if n := p.proxy.Seen(proxy.AnyOp) - before; n != 0 {
+			p.Errorf("%d requests", n)
+		}
+	})
+}
+
+// The end of the context, or of the connection, is of none of the locks.
+func TestAnEndIsOfNoLock(t *testing.T) {
+	for op, take := range map[proxy.Op]func(zklocks.Locker, context.Context) (*zklocks.Hold, error){
+		proxy.CreateOp: zklocks.Locker.Lock, proxy.ListOp: zklocks.Locker.TryLock,
+	} {
+		for end, do := range map[string]func(p *pair, cancel func()){
+			"context": func(_ *pair, cancel func()) { cancel() }, "connection": func(p *pair, _ func()) { p.conn.Close() },
+		} {
+			t.Run(op.String()+", end of the "+end, func(t *testing.T) {
+				inPair(t, func(p *pair) {
+					p.release(p.take(p.both().Lock)) // so that both directories exist
+					f := p.proxy.Next(op, proxy.HoldRequest)
+					a := contract.Begin(p, p.Ctx, func(ctx context.Context) (*zklocks.Hold, error) { return take(p.both(), ctx) })
+					<-f.Fired()
+					do(p, a.Cancel)
+					err := a.Failed()
+					f.Cancel()
+					for _, path := range p.paths {
+						if strings.Contains(err.Error(), ": "+path+": ") {
+							p.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestAnEndWhileAllWaitIsOfNoLock(t *testing.T) {
+	inPair(t, func(p *pair) {
+		h := p.take(rwlock.New(locks.On(p.other), p.paths[1]).Lock)
+		a := contract.Begin(p, p.Ctx, p.both().Lock)
+		p.nodes(1, 2)
+		p.conn.Close()
+		if err := a.Failed(); !errors.Is(err, zk.ErrClosing) || strings.Contains(err.Error(), ": "+p.paths[1]+": ") {
+			p.Error(err)
+		}
+		p.release(h)
+	})
+}
+
+// The directory of the second lock does not exist: it is made, and no other.
+func TestTheDirectoryOfEachLockIsMade(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		p.Venue.Latency(time.Millisecond) // so that a call that goes on forever meets its deadline
+		p.release(p.held(other))          // makes the directory of the other
+		ctx, cancel := context.WithTimeout(p.Ctx, 20*time.Second)
+		defer cancel()
+		before := p.proxy.Seen(proxy.MkdirOp)
+		p.release(contract.Begin(p, ctx, p.both().Lock).Granted())
+		if n := p.proxy.Seen(proxy.MkdirOp) - before; n != 1 {
+			p.Errorf("%d directories made", n)
+		}
+	})
+}
+
+// The caller may use its slice for something else, and the value as the key of a map.
+func TestTheLocksOfAllAreThoseItWasGiven(t *testing.T) {
+	inPair(t, func(p *pair) {
+		some := []zklocks.Locker{p.lock(0), p.lock(1)}
+		both := zklocks.All(some...)
+		some[0] = p.lock(1)
+		p.release(p.take(both.Lock))
+		if n := len(map[zklocks.Locker]int{both: 1, zklocks.All(some...): 2}); n != 2 {
+			p.Errorf("%d keys in a map, want 2", n)
+		}
+	})
+}
+
+// An error names the path as the program gave it.
+func TestThePathInAnError(t *testing.T) {
+	inPair(t, func(p *pair) {
+		for _, path := range []string{"", "b/", "/"} {
+			_, err := semaphore.New(locks.On(p.conn), path, 1).Acquire(p.Ctx, 1)
+			if err == nil || !strings.Contains(err.Error(), "acquire "+path+": ") {
+				p.Errorf("%q: %v", path, err)
+			}
+		}
+	})
+}
+
+// Where it is none, the error is one line of a log all the same.
+func TestABadPathInAnError(t *testing.T) {
+	inPair(t, func(p *pair) {
+		conn := locks.On(p.conn)
+		for _, path := range []string{"/a\nb", "/\x1b[2J", "/\xff", "/" + strings.Repeat("a", 1<<20)} {
+			_, alone := rwlock.New(conn, path).Lock(p.Ctx)
+			_, both := zklocks.All(p.lock(0), reentrant.New(conn, path)).Lock(p.Ctx)
+			for call, err := range map[string]error{
+				"lock": alone, "all": both, "request": conn.RequestRelease(p.Ctx, zklocks.Member{Path: path}),
+			} {
+				if text := fmt.Sprint(err); err == nil || len(text) > 1000 || strings.ContainsAny(text, "\n\x1b") || !utf8.ValidString(text) {
+					p.Errorf("%s of %.20q: %.200q", call, path, text)
+				}
+			}
+		}
+	})
+}
+
+// docs/reference/failures.md: "A right is missing: zk.ErrNoAuth, which names the right."
+func TestVerifyAndMultiNameTheRight(t *testing.T) {
+	inPair(t, func(p *pair) {
+		lock := p.lock(0, zklocks.WithACL(zk.WorldACL(zk.PermAll&^zk.PermRead)))
+		p.release(p.take(p.lock(0).Lock)) // makes the directory
+		hold := p.take(lock.Lock)
+		node := hold.Guard()[0].(*zk.CheckVersionRequest).Path
+		_, multi := hold.Multi(p.Ctx, &zk.CreateRequest{Path: "/other", Acl: zk.WorldACL(zk.PermAll)})
+		for what, err := range map[string]error{"verify": hold.Verify(p.Ctx), "multi": multi} {
+			p.Is(err, zk.ErrNoAuth)
+			if err == nil || !strings.Contains(err.Error(), "READ on "+node) {
+				p.Errorf("%s: %v does not name READ on the lock's node", what, err)
+			}
+		}
+		p.release(hold)
+	})
+}
+
+// A hold of several locks is released as a whole, so a request to the node of one asks it.
+func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
+	contract.InMemory(t, "", func(s *contract.Stage) {
+		conn, other := locks.On(s.Connect()), s.Connect()
+		rw, m := rwlock.New(conn, s.Path), reentrant.New(conn, s.Path+"-beside")
+		for _, ask := range []int{0, 1, 2} { // one of them, or both
+			h, err := zklocks.All(rw, m).Lock(s.Ctx)
+			s.Must(err)
+			again, err := m.Lock(h.Context(s.Ctx))
+			s.Must(err)
+			asked := h.ReleaseRequested()
+			s.CatchUp(conn.Client())
+			s.Must(rw.Downgrade(s.Ctx, h))
+			s.CatchUp(conn.Client())
+			select {
+			case <-asked:
+				s.Error("asked by a downgrade")
+			default:
+			}
+			for i, list := range []func(context.Context) ([]zklocks.Member, error){rw.Queue, m.Queue} {
+				if ask == i || ask == 2 {
+					queue, err := list(s.Ctx)
+					s.Must(err)
+					s.Must(locks.On(other).RequestRelease(s.Ctx, queue[0]))
+				}
+			}
+			test.Within(s, 20*time.Second, "it hears that it is asked to release", func() { <-asked })
+			s.CatchUp(conn.Client())
+			select {
+			case <-again.ReleaseRequested():
+				if ask == 0 {
+					s.Error("the other lock is asked")
+				}
+			default:
+				if ask > 0 {
+					s.Error("the hold that rests on one of the nodes has not heard")
+				}
+			}
+			s.Must(h.Verify(s.Ctx))
+			s.Must(h.Release(s.Ctx))
+			s.Must(again.Release(s.Ctx))
+			s.Empty()
+		}
+
+		// A hold that listens in vain leaves no goroutine behind.
+		h, err := zklocks.All(rw, m).Lock(s.Ctx)
+		s.Must(err)
+		asked := h.ReleaseRequested()
+		s.CatchUp(conn.Client())
+		s.Must(h.Release(s.Ctx))
+		s.CatchUp(conn.Client())
+		select {
+		case <-asked:
+			s.Error("asked by its release")
+		default:
+		}
+	})
+}
+
+// The node of one lock is deleted: the hold is lost, and the other lock is given back.
+func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		hold := p.take(p.both().Lock)
+		lost, ctx := hold.Lost(), hold.Context(p.Ctx)
+		p.CatchUp(p.conn) // the watches are set
+		p.kill(one)
+		select {
+		case <-lost:
+		default:
+			p.Fatal("the hold goes on")
+		}
+		p.Is(context.Cause(ctx), zklocks.ErrLost)
+		p.Is(hold.Err(), zklocks.ErrLost)
+		p.nodes(0, 0) // the node of the other, too
+		if !hold.ValidUntil().IsZero() {
+			p.Errorf("deadline %v", hold.ValidUntil())
+		}
+		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+		p.Is(hold.Release(p.Ctx), zklocks.ErrReleased)
+	})
+}
+
+var questions = map[string]func(p *pair, hold *zklocks.Hold) error{
+	"Verify": func(p *pair, hold *zklocks.Hold) error { return hold.Verify(p.Ctx) },
+	"Multi":  func(p *pair, hold *zklocks.Hold) error { _, err := hold.Multi(p.Ctx); return err },
+}
+
+// No watch is set, so only the server can tell that a node is gone: whichever it is.
+func TestAQuestionOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
+	for what, ask := range questions {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(p *pair, one, other int) {
+				hold := p.take(p.both().Lock)
+				p.Must(ask(p, hold))
+				p.kill(one)
+				p.Is(ask(p, hold), zklocks.ErrLost)
+				p.nodes(0, 0)
+				p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+			})
+		})
+	}
+}
+
+// One node may not be read, and the error names that one; the hold goes on.
+func TestAQuestionOfSeveralLocksNamesTheNodeThatMayNotBeRead(t *testing.T) {
+	for what, ask := range questions {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(p *pair, one, other int) {
+				hold := p.take(p.both().Lock)
+				node, readable := p.own(one), p.own(other)
+				_, err := p.Witness.SetACL(node, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
+				p.Must(err)
+				err = ask(p, hold)
+				p.Is(err, zk.ErrNoAuth)
+				if text := err.Error(); !strings.Contains(text, "READ on "+node) || strings.Contains(text, readable) {
+					p.Errorf("%v; the node is %s", err, node)
+				}
+				p.release(hold)
+				p.nodes(0, 0)
+			})
+		})
+	}
+}
+
+// A transaction behind the guard passes only while all the nodes exist.
+func TestTheGuardOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		hold := p.take(p.both().Lock)
+		guarded := hold.Guard()
+		_, err := p.conn.Multi(guarded...)
+		p.Must(err)
+		p.kill(one)
+		_, err = p.conn.Multi(guarded...)
+		p.Is(err, zk.ErrNoNode)
+		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+		p.nodes(0, 0)
+	})
+}
+
+// The reply to the create is lost. The client finds all of its nodes, or none of them counts.
+func TestNodesOfSeveralLocksAreFoundAfterALostReply(t *testing.T) {
+	t.Run("all are there", func(t *testing.T) {
+		inPair(t, func(p *pair) {
+			p.release(p.take(p.both().Lock)) // makes the directories
+			cut := p.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
+			hold := p.take(p.both().Lock)
+			<-cut.Fired()
+			p.nodes(1, 1)
+			p.Must(hold.Verify(p.Ctx))
+			p.release(hold)
+		})
+	})
+	t.Run("one was deleted", func(t *testing.T) {
+		each(t, func(p *pair, one, other int) {
+			p.release(p.take(p.both().Lock)) // makes the directories
+			cut := p.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
+			search := p.proxy.Next(proxy.CheckOp, proxy.HoldRequest)
+			waiting := contract.Begin(p, p.Ctx, p.both().Lock)
+			<-cut.Fired()
+			<-search.Fired()
+			left := p.own(other)
+			p.Must(p.Witness.Delete(p.own(one), -1))
+			search.Release()
+			hold := waiting.Granted()
+			p.nodes(1, 1)
+			if node := p.own(other); node == left {
+				p.Errorf("%s is held, although what was created with it is gone", node)
+			}
+			p.Must(hold.Verify(p.Ctx))
+			p.release(hold)
+		})
+	})
+	t.Run("the caller has gone", func(t *testing.T) {
+		inPair(t, func(p *pair) {
+			p.release(p.take(p.both().Lock)) // makes the directories
+			reply := p.proxy.Next(proxy.CreateOp, proxy.HoldReply)
+			waiting := contract.Begin(p, p.Ctx, p.both().Lock)
+			<-reply.Fired()
+			waiting.Stop()
+			p.nodes(1, 1)
+			reply.Release()
+			p.nodes(0, 0)
+		})
+	})
+}
+
+// The holder of several locks may enter the reentrant one again, on its goroutine or with the
+// context of the hold. The lock stays until the last hold on it is released.
+func TestAReentrantLockAmongSeveral(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		r := reentrant.New(locks.On(p.conn), p.paths[one])
+		some := [2]zklocks.Locker{p.lock(0), p.lock(1)}
+		some[one] = r
+		hold, err := zklocks.All(some[0], some[1]).Lock(p.Ctx)
+		p.Must(err)
+		if n := r.HoldCount(); n != 1 {
+			p.Errorf("%d holds, want 1", n)
+		}
+		again, err := r.TryLock(p.Ctx)
+		p.Must(err)
+		carried := p.take(func(ctx context.Context) (*zklocks.Hold, error) { return r.TryLock(hold.Context(ctx)) })
+		p.nodes(1, 1)
+		p.release(carried)
+		ended := hold.Context(p.Ctx)
+		p.release(hold)
+		p.nodes(other, one) // the reentrant lock alone
+		_, err = r.TryLock(ended)
+		p.Is(err, zklocks.ErrReleased)
+		if n := r.HoldCount(); n != 1 || !again.Held() {
+			p.Errorf("%d holds, want 1: %v", n, again.Err())
+		}
+		p.release(again)
+		p.nodes(0, 0)
+		if n := r.HoldCount(); n != 0 {
+			p.Errorf("%d holds after the last one", n)
+		}
+	})
+}
+
+// A caller that holds a reentrant lock cannot take it once more together with others.
+func TestAReentrantLockThatIsHeldIsRefused(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		r := reentrant.New(locks.On(p.conn), p.paths[one])
+		both := zklocks.All(r, p.lock(other))
+		hold, err := r.Lock(p.Ctx)
+		p.Must(err)
+		refused := func(err error) {
+			p.Helper()
+			if err == nil || !strings.Contains(err.Error(), ": "+p.paths[one]+": the caller holds the lock already") {
+				p.Errorf("error %v", err)
+			}
+		}
+		_, err = both.Lock(p.Ctx)
+		refused(err)
+		refused(contract.Begin(p, hold.Context(p.Ctx), both.Lock).Failed())
+		waiting := contract.Begin(p, p.Ctx, both.Lock) // another goroutine is another owner
+		p.nodes(1+other, 1+one)
+		waiting.Waits()
+		p.release(hold)
+		p.release(waiting.Granted())
+	})
+}
+
+// A caller that has lost a reentrant lock and not released it hears that from All as from Lock.
+func TestAReentrantLockThatIsLostIsRefusedAsLost(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		r := reentrant.New(locks.On(p.conn), p.paths[one])
+		hold, err := r.Lock(p.Ctx)
+		p.Must(err)
+		p.kill(one)
+		p.Is(hold.Verify(p.Ctx), zklocks.ErrLost)
+		_, err = r.Lock(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		_, err = zklocks.All(r, p.lock(other)).Lock(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+	})
+}
+
+// The answer to Verify comes after the release of the hold, which has deleted one of the nodes. The
+// other belongs to a re-entry, which continues.
+func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
+	for what, ask := range map[string]func(p *pair, ctx context.Context, hold *zklocks.Hold) error{
+		"Verify": func(p *pair, ctx context.Context, hold *zklocks.Hold) error { return hold.Verify(ctx) },
+		"Multi": func(p *pair, ctx context.Context, hold *zklocks.Hold) error {
+			_, err := hold.Multi(ctx)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			each(t, func(p *pair, one, other int) {
+				r := reentrant.New(locks.On(p.conn), p.paths[one])
+				hold, err := zklocks.All(r, p.lock(other)).Lock(p.Ctx)
+				p.Must(err)
+				again, err := r.Lock(p.Ctx)
+				p.Must(err)
+				slow := p.proxy.Next(proxy.CheckOp, proxy.Answer(-127)) // the client asks again a moment later
+				asked := contract.Begin(p, p.Ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, ask(p, ctx, hold) })
+				<-slow.Fired()
+				p.release(hold)
+				p.Is(asked.Failed(), zklocks.ErrReleased)
+				if err := again.Verify(p.Ctx); err != nil {
+					p.Errorf("the re-entry has ended: %v", err)
+				}
+				p.nodes(other, one) // the reentrant lock alone
+				p.release(again)
+			})
+		})
+	}
+}
+
+// A hold on the reentrant lock alone ends with the loss of the others.
+func TestAReentryEndsWithTheLossOfAnotherLock(t *testing.T) {
+	inPair(t, func(p *pair) {
+		r := reentrant.New(locks.On(p.conn), p.paths[0])
+		hold, err := zklocks.All(r, p.lock(1)).Lock(p.Ctx)
+		p.Must(err)
+		again, err := r.Lock(p.Ctx)
+		p.Must(err)
+		lost := hold.Lost()
+		p.CatchUp(p.conn) // the watches are set
+		p.kill(1)
+		p.Lost(lost)
+		p.Is(again.Err(), zklocks.ErrLost)
+		p.Is(again.Release(p.Ctx), zklocks.ErrLost)
+		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+		p.nodes(0, 0)
+		p.release(p.take(r.Lock)) // its owner has let it go
+	})
+}
+
+// Downgrade lets readers in to that one lock, and to no other.
+func TestADowngradeOfOneOfSeveral(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		some := [2]*rwlock.RWMutex{p.lock(0), p.lock(1)}
+		hold := p.take(zklocks.All(some[0], some[1]).Lock)
+		token := hold.Token()
+		p.Must(some[one].Downgrade(p.Ctx, hold))
+		if hold.Token() != token {
+			p.Errorf("token %d, before %d", hold.Token(), token)
+		}
+		p.Must(hold.Verify(p.Ctx))
+		read := p.take(rwlock.New(locks.On(p.other), p.paths[one]).RLock)
+		_, err := rwlock.New(locks.On(p.other), p.paths[other]).TryRLock(p.Ctx)
+		p.Is(err, zklocks.ErrBusy)
+		if err := p.lock(one).Downgrade(p.Ctx, hold); err == nil {
+			p.Error("downgraded through another value")
+		}
+		p.release(read)
+		p.release(hold)
+		p.nodes(0, 0)
+		p.Is(some[other].Downgrade(p.Ctx, hold), zklocks.ErrReleased)
+	})
+}
+
+// The observers of each lock are called as if it had been acquired alone.
+func TestTheObserversOfEachLockAreTold(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		events := contract.NewEvents(p)
+		some := [2]zklocks.Locker{p.lock(0), p.lock(1)}
+		some[one] = p.lock(one, zklocks.WithObserver(events.Observer()))
+		both := zklocks.All(some[0], some[1])
+		hold := p.take(both.Lock)
+		granted := contract.Next[observe.Granted](events, 1)
+		if granted.Path != p.paths[one] || granted.Token != hold.Token() || granted.Joined || p.paths[one]+"/"+granted.Node != p.own(one) {
+			p.Errorf("%+v", granted)
+		}
+		p.release(hold)
+		contract.Next[observe.Released](events, 1)
+
+		hold = p.take(both.Lock)
+		lost := hold.Lost()
+		p.CatchUp(p.conn) // the watches are set
+		p.kill(other)
+		p.Lost(lost)
+		p.Is(contract.Next[observe.Lost](events, 1).Cause, zklocks.ErrLost)
+		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
+		events.Balanced()
+		test.AssertEmpty(p, p.Witness, p.paths[one])
+	})
+}
+
+// The error says which of the locks was lost.
+func TestALossNamesTheLock(t *testing.T) {
+	each(t, func(p *pair, one, other int) {
+		hold := p.take(p.both().Lock)
+		p.kill(one)
+		err := hold.Release(p.Ctx)
+		p.Is(err, zklocks.ErrLost)
+		hold = p.take(p.both().Lock)
+		lost := hold.Lost()
+		p.CatchUp(p.conn)
+		p.kill(one)
+		<-lost
+		if err := hold.Err(); err == nil || !strings.Contains(err.Error(), p.paths[one]) {
+			p.Errorf("%v does not name %s", err, p.paths[one])
+		}
+		_ = hold.Release(p.Ctx)
+		hold = p.take(p.both().Lock)
+		p.kill(one)
+		err = hold.Verify(p.Ctx) // which asks before any event tells
+		p.Is(err, zklocks.ErrLost)
+		if err == nil || !strings.Contains(err.Error(), p.paths[one]+": lock lost") {
+			p.Errorf("%v does not say that %s is lost", err, p.paths[one])
+		}
+		_ = hold.Release(p.Ctx)
+	})
+}
+
+// Mutex.Lock: ErrLost "when the caller owns the lock but has lost it", with the context of the
+// hold.
+func TestLockWithTheContextOfALostAll(t *testing.T) {
+	for name, single := range map[string]bool{"alone": true, "all": false} {
+		for kill := range 2 {
+			if single && kill == 1 {
+				continue
+			}
+			t.Run(name+" "+string(rune('0'+kill)), func(t *testing.T) {
+				inPair(t, func(p *pair) {
+					r := reentrant.New(locks.On(p.conn), p.paths[0])
+					take := zklocks.All(r, p.lock(1)).Lock
+					if single {
+						take = r.Lock
+					}
+					hold, err := take(p.Ctx)
+					p.Must(err)
+					ctx, lost := hold.Context(p.Ctx), hold.Lost()
+					p.CatchUp(p.conn)
+					p.kill(kill)
+					<-lost
+					p.Settle()
+					_, err = r.Lock(ctx)
+					p.Is(err, zklocks.ErrLost)
+					_, err = r.Lock(p.Ctx)
+					p.Is(err, zklocks.ErrLost)
+					_ = hold.Release(p.Ctx)
+				})
+			})
+		}
+	}
+}
+
+// The reply to a create is lost, and the caller has not the right to list: the error says so, and
+// the value can be used as before. The node stays as long as the session, and no longer.
+func TestALostReplyWithoutTheRightToList(t *testing.T) {
+	for name, open := range map[string]func(*zklocks.Conn, string) zklocks.Locker{
+		"rwlock":    func(c *zklocks.Conn, path string) zklocks.Locker { return rwlock.New(c, path) },
+		"reentrant": func(c *zklocks.Conn, path string) zklocks.Locker { return reentrant.New(c, path) },
+		"all": func(c *zklocks.Conn, path string) zklocks.Locker {
+			return zklocks.All(rwlock.New(c, path+"-besides"), rwlock.New(c, path))
+		},
+		"all, the other way round": func(c *zklocks.Conn, path string) zklocks.Locker {
+			return zklocks.All(rwlock.New(c, path), rwlock.New(c, path+"-besides"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				conn, through := s.Behind()
+				_, err := s.Witness.Create(s.Path, nil, 0, zk.WorldACL(zk.PermAll&^zk.PermRead))
+				s.Must(err)
+				lock := open(locks.On(conn), s.Path)
+				twice := func() {
+					for range 2 {
+						hold, err := lock.Lock(s.Ctx)
+						s.Must(err)
+						s.Must(hold.Release(s.Ctx))
+					}
+				}
+				twice()
+				cut := through.Next(proxy.CreateOp, proxy.CutAfterCommit)
+				_, err = lock.Lock(s.Ctx)
+				<-cut.Fired()
+				s.Is(err, zk.ErrNoAuth)
+				if err == nil || !strings.Contains(err.Error(), "READ on "+s.Path+",") {
+					s.Errorf("%v does not name the right and the path", err)
+				}
+				// Where it may list, it finds and deletes what it has created.
+				besides := func() {
+					s.Settle()
+					if left, _, err := s.Witness.Children(s.Path + "-besides"); err != zk.ErrNoNode && (err != nil || len(left) > 0) {
+						s.Errorf("%q stay besides, %v", left, err)
+					}
+				}
+				besides()
+				s.Expire(conn)
+				s.Settle()
+				twice()
+				// The caller goes before its session has a connection again.
+				cut = through.Next(proxy.CreateOp, proxy.CutAfterCommit)
+				ctx, cancel := context.WithCancel(s.Ctx)
+				gone := contract.Begin(s, ctx, lock.Lock)
+				<-cut.Fired()
+				cancel()
+				s.Is(gone.Failed(), context.Canceled)
+				time.Sleep(time.Second) // virtual: the client is connected again
+				besides()
+				s.Expire(conn)
+				s.Settle()
+				twice()
+				_, err = s.Witness.SetACL(s.Path, zk.WorldACL(zk.PermAll), -1)
+				s.Must(err)
+				s.EmptyNow()
+			})
+		})
+	}
+}
+
+// The context belongs to another hold, which was lost: what became of the own hold later is not why
+// the context was canceled.
+func TestLockWithTheContextOfAnotherLostHold(t *testing.T) {
+	inPair(t, func(p *pair) {
+		r := reentrant.New(locks.On(p.conn), p.paths[0])
+		own, err := r.Lock(p.Ctx)
+		p.Must(err)
+		other := p.take(p.lock(1).Lock)
+		ctx, lost := other.Context(own.Context(p.Ctx)), other.Lost()
+		p.CatchUp(p.conn)
+		p.Must(p.Witness.Delete(contract.NodeOf(other), -1))
+		<-lost
+		p.Is(other.Release(p.Ctx), zklocks.ErrLost)
+		p.Must(own.Release(p.Ctx))
+		if _, err := r.Lock(ctx); errors.Is(err, zklocks.ErrReleased) || !errors.Is(err, context.Canceled) {
+			p.Errorf("%v", err)
+		}
+	})
+}
+
+// Twenty clients take random pairs of eight locks, in random order. With All they go on for as long
+// as they like; with one lock after the other they soon wait for each other, and none goes on.
+func TestPairsInRandomOrderDoNotDeadlock(t *testing.T) {
+	const clients, mutexes = 20, 8
+	for name, c := range map[string]struct {
+		take func(ctx context.Context, a, b zklocks.Locker) (release func(), err error)
+		goOn bool
+	}{
+		"at once": {func(ctx context.Context, a, b zklocks.Locker) (func(), error) {
+			h, err := zklocks.All(a, b).Lock(ctx)
+			return func() { _ = h.Release(context.Background()) }, err
+		}, true},
+		"one after the other": {func(ctx context.Context, a, b zklocks.Locker) (func(), error) {
+			first, err := a.Lock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			second, err := b.Lock(ctx)
+			if err != nil {
+				_ = first.Release(context.Background())
+				return nil, err
+			}
+			return func() {
+				_ = second.Release(context.Background())
+				_ = first.Release(context.Background())
+			}, nil
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			contract.InMemory(t, "", func(s *contract.Stage) {
+				s.Venue.Latency(10 * time.Millisecond)
+				ctx, cancel := context.WithTimeout(s.Ctx, 12*time.Second)
+				defer cancel()
+				begun := time.Now()
+				var last [clients]atomic.Int64 // when each has held last
+				var inside [mutexes]atomic.Int32
+				var all sync.WaitGroup
+				for i := range clients {
+					conn := locks.On(s.Connect())
+					var own []zklocks.Locker
+					for m := range mutexes {
+						own = append(own, reentrant.New(conn, s.Path+"-"+string(rune('a'+m))))
+					}
+					r := rand.New(rand.NewPCG(uint64(i), 1))
+					all.Go(func() {
+						for {
+							two := r.Perm(mutexes)[:2]
+							release, err := c.take(ctx, own[two[0]], own[two[1]])
+							if err != nil {
+								return
+							}
+							for _, m := range two {
+								if n := inside[m].Add(1); n != 1 {
+									s.Errorf("%d hold one lock", n)
+								}
+							}
+							last[i].Store(int64(time.Since(begun)))
+							time.Sleep(time.Duration(r.IntN(int(10 * time.Millisecond)))) // virtual: the hold takes a while
+							for _, m := range two {
+								inside[m].Add(-1)
+							}
+							release()
+						}
+					})
+				}
+				all.Wait()
+				for i := range last {
+					if idle := time.Since(begun) - time.Duration(last[i].Load()); (idle < 5*time.Second) != c.goOn {
+						s.Errorf("client %d held last %v before the end", i, idle)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,13 @@
+// Package docs has no code, only the tests that keep the documents true. Their code is the code of
+// examples, which run; their links lead somewhere; the tests and files that they name exist.
+//
+// The tutorial and the how-tos are followed as a reader follows them. The word behind the fence of
+// a block says what the test does with it:
+//
+//	go    compiles it. A first line such as "// worker/main.go" says where a reader saves it
+//	sh    types it into a shell; "sh 2" is a second terminal
+//	text  compares it with what the terminal of the last sh block prints; "text 2": terminal 2
+//
+// Other blocks (console, yaml, ini) are only shown: they need the network, systemd or Kubernetes. A
+// block in an HTML comment is typed and compared, too, and no reader sees it.
+package docs
