@@ -162,33 +162,33 @@ var errAcquirerPanicked = errors.New("a panic while acquiring")
 // deliver gives the grant to all readers that wait for it.
 func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.pending == p {
 		r.pending = nil
 	}
-	switch {
-	case err != nil:
-		p.err = err
-	case p.waiting == 0:
-		_ = grant.Release(queue.NoWait)
-	default:
+	p.err = err
+	if err == nil && p.waiting > 0 {
 		p.shared = r.open(grant, p.sharing, p.waiting)
 	}
 	close(p.done)
+	r.mu.Unlock()
+	if err == nil && p.shared == nil {
+		_ = grant.Release(queue.NoWait)
+	}
 }
 
 // quit is called by a reader that stops waiting. It reports whether no reader waits any more.
 func (r *readSharer) quit(p *pendingRead) (last bool) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	select {
 	case <-p.done:
+		r.mu.Unlock()
 		if p.shared != nil {
 			_ = p.shared.leave(queue.NoWait)
 		}
 		return false
 	default:
 	}
+	defer r.mu.Unlock()
 	if p.waiting--; p.waiting == 0 {
 		p.async.GiveUp()
 		if r.pending == p {

@@ -110,19 +110,11 @@
 //
 // # Locks
 //
-// Lock order, over all packages. A goroutine that holds a mutex takes only mutexes below it:
-//
-//	rwlock handoff.mu, readSharer.mu; reentrant Mutex.mu; leader Election.mu
-//	wire packetConn.sending: a Close ends all holds under it, before the server is asked
-//	zkclient monitor.telling, while it ends the holds of a session
-//	hold listeners.telling: of a grant; the holds on it; a Joint's other grants, which it ends
-//	Grant.mu
-//	hold listeners.mu
-//	Call.mu; zkclient monitor.mu; semaphore permitCount.mu
-//	zkclient watches.mu
-//	wire packetConn.mu, then Conn.mu, hosts.mu, watches.mu or notifier.mu, then state.mu
+// internal/test/yields/order lists the mutexes of all packages in tiers. A goroutine that holds one
+// takes only mutexes of lower tiers, and waits for no request or event while it holds any. The copy
+// of the library that `make explore` runs panics otherwise.
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
 // also under a recipe's mutex. So a hook of the phases CleanUp and Observers that wants such a
-// mutex runs on a goroutine of its own. No mutex is held while a request is waited for.
+// mutex runs on a goroutine of its own.
 package queue

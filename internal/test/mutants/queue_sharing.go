@@ -254,8 +254,8 @@ var ofTheShared = []mutant{
 		name: "grant-without-readers-kept",
 		pkg:  "rwlock",
 		why:  "all readers had gone when it was granted: no reader gives it back",
-		old:  "case p.waiting == 0:\n\t\t_ = grant.Release(queue.NoWait)",
-		new:  `case p.waiting == 0:`,
+		old:  "p.shared == nil {\n\t\t_ = grant.Release(queue.NoWait)",
+		new:  `p.shared == nil {`,
 		test: inRwlock("TestAGrantThatNoReaderWaitsForIsReleased"),
 	},
 	{

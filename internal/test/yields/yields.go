@@ -2,10 +2,12 @@
 // goroutine runs on until it blocks, so two goroutines that use one value at once hardly ever
 // interleave between two steps. Here the compiler reads a copy of the library (go build -overlay)
 // in which a goroutine may yield before it takes a mutex, after it unlocks it, around atomics and
-// channels. The files in the tree stay as they are, and so do line numbers.
+// channels. Package order replaces its mutexes, and checks in which order they are taken. The files
+// in the tree stay as they are, and so do line numbers.
 package yields
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"go/ast"
@@ -23,7 +25,10 @@ var Packages = []string{
 	"rwlock", "semaphore", "reentrant", "leader", "internal/queue", "internal/zkclient", "internal/hold", "internal/wire",
 }
 
-const call = "yieldPoint(); "
+const (
+	call  = "yieldPoint(); "
+	waits = "waitPoint(); "
+)
 
 // point is the file that each package gets. One time in four is often enough for each order of two
 // goroutines, and seldom enough for steps to follow each other at once, too.
@@ -32,6 +37,8 @@ const point = `package %s
 import (
 	"math/rand/v2"
 	"runtime"
+
+	"github.com/zklocks/zklocks/internal/test/yields/order"
 )
 
 func yieldPoint() {
@@ -39,20 +46,38 @@ func yieldPoint() {
 		runtime.Gosched()
 	}
 }
+
+func waitPoint() {
+	order.Waits()
+	yieldPoint()
+}
+
+type lock[name any] = order.Mutex[name]
 `
 
-// Insert puts the calls into a file.
-func Insert(name string, src []byte) ([]byte, error) {
+// Insert puts the calls into a file, and gives each mutex in it the type of package order. It
+// returns their names, as type_field.
+func Insert(name string, src []byte) (out []byte, mutexes []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, src, parser.SkipObjectResolution)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var at []int
+	type edit struct {
+		at, end int
+		text    string
+	}
+	var edits []edit
+	put := func(from, to token.Pos, text string) {
+		edits = append(edits, edit{files.Position(from).Offset, files.Position(to).Offset, text})
+	}
 	statements := func(list []ast.Stmt) {
 		for i, s := range list {
-			if meets(s) || i > 0 && calls(list[i-1], "Unlock", "RUnlock") {
-				at = append(at, files.Position(s.Pos()).Offset)
+			switch {
+			case blocks(s):
+				put(s.Pos(), s.Pos(), waits)
+			case meets(s) || i > 0 && calls(list[i-1], "Unlock", "RUnlock"):
+				put(s.Pos(), s.Pos(), call)
 			}
 		}
 	}
@@ -64,15 +89,36 @@ func Insert(name string, src []byte) ([]byte, error) {
 			statements(n.Body)
 		case *ast.CommClause:
 			statements(n.Body)
+		case *ast.TypeSpec:
+			owner, ok := n.Type.(*ast.StructType)
+			if !ok {
+				break
+			}
+			for _, field := range owner.Fields.List {
+				if s, ok := field.Type.(*ast.SelectorExpr); ok && s.Sel.Name == "Mutex" && len(field.Names) == 1 {
+					mutex := n.Name.Name + "_" + field.Names[0].Name
+					mutexes = append(mutexes, mutex)
+					put(s.Pos(), s.End(), "lock[lock_"+mutex+"]")
+				}
+			}
 		}
 		return true
 	})
-	slices.Sort(at)
-	out := slices.Clone(src)
-	for _, offset := range slices.Backward(slices.Compact(at)) {
-		out = slices.Insert(out, offset, []byte(call)...)
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.at, b.at) })
+	out = slices.Clone(src)
+	for _, e := range slices.Backward(edits) {
+		out = slices.Replace(out, e.at, e.end, []byte(e.text)...)
 	}
-	return out, nil
+	if len(mutexes) > 0 {
+		out = append(out, "\nvar _ sync.Locker\n"...) // the import may have no other use
+	}
+	return out, mutexes, nil
+}
+
+// blocks reports whether the statement waits for other goroutines.
+func blocks(s ast.Stmt) bool {
+	choice, ok := s.(*ast.SelectStmt)
+	return ok && !slices.ContainsFunc(choice.Body.List, func(c ast.Stmt) bool { return c.(*ast.CommClause).Comm == nil })
 }
 
 // meets reports whether other goroutines may see or stop what the statement does.
@@ -128,6 +174,7 @@ func Write(root, dir string, changed map[string][]byte) (overlay string, err err
 		if err != nil || len(names) == 0 {
 			return "", fmt.Errorf("yields: package %s has no files: %w", pkg, err)
 		}
+		var mutexes []string
 		for _, name := range names {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
@@ -140,14 +187,20 @@ func Write(root, dir string, changed map[string][]byte) (overlay string, err err
 					return "", err
 				}
 			}
-			if src, err = Insert(name, src); err != nil {
+			src, found, err := Insert(name, src)
+			if err != nil {
 				return "", err
 			}
+			mutexes = append(mutexes, found...)
 			if err := put(name, src); err != nil {
 				return "", err
 			}
 		}
-		if err := put(pkg+"/yield_point.go", fmt.Appendf(nil, point, filepath.Base(pkg))); err != nil {
+		text := fmt.Appendf(nil, point, filepath.Base(pkg))
+		for _, mutex := range mutexes {
+			text = fmt.Appendf(text, "\ntype lock_%s struct{}\n", mutex)
+		}
+		if err := put(pkg+"/yield_point.go", text); err != nil {
 			return "", err
 		}
 	}

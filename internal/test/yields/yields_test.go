@@ -4,12 +4,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/zklocks/zklocks/internal/test/yields/order"
 )
 
 func TestInsert(t *testing.T) {
 	const src = `package p
+
+type chain struct {
+	mu sync.Mutex // guards n
+	n  int
+}
 
 func (c *chain) f() {
 	c.mu.Lock()
@@ -27,11 +35,19 @@ func (c *chain) f() {
 		default:
 		}
 	}
+	select {
+	case <-c.done:
+	}
 	y := 2
 	_ = y
 }
 `
 	const want = `package p
+
+type chain struct {
+	mu lock[lock_chain_mu] // guards n
+	n  int
+}
 
 func (c *chain) f() {
 	yieldPoint(); c.mu.Lock()
@@ -49,16 +65,24 @@ func (c *chain) f() {
 		default:
 		}
 	}
+	waitPoint(); select {
+	case <-c.done:
+	}
 	y := 2
 	_ = y
 }
+
+var _ sync.Locker
 `
-	got, err := Insert("p.go", []byte(src))
+	got, mutexes, err := Insert("p.go", []byte(src))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(got) != want {
 		t.Errorf("got\n%s", got)
+	}
+	if !slices.Equal(mutexes, []string{"chain_mu"}) {
+		t.Errorf("mutexes %q", mutexes)
 	}
 }
 
@@ -104,5 +128,33 @@ func TestWrite(t *testing.T) {
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+func TestEveryMutexHasATier(t *testing.T) {
+	var found []string
+	for _, pkg := range Packages {
+		names, _ := filepath.Glob("../../../" + pkg + "/*.go")
+		for _, name := range names {
+			src, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, mutexes, err := Insert(name, src)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range mutexes {
+				if !strings.HasSuffix(name, "_test.go") {
+					found = append(found, filepath.Base(pkg)+"."+strings.ReplaceAll(m, "_", "."))
+				}
+			}
+		}
+	}
+	listed := slices.Concat(order.Tiers...)
+	slices.Sort(found)
+	slices.Sort(listed)
+	if !slices.Equal(found, listed) {
+		t.Errorf("the library has\n%q, package order lists\n%q", found, listed)
 	}
 }

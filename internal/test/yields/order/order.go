@@ -1,0 +1,109 @@
+// Package order checks the order in which goroutines take the library's mutexes. It stands in for
+// package sync in the copy of the library that package yields writes: a goroutine that takes a
+// mutex out of order, or that waits while it holds one, panics with the names of both.
+package order
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/zklocks/zklocks/internal/goid"
+)
+
+// Tiers are the mutexes of the library, each as package.type.field. A goroutine that holds one
+// takes only mutexes of lower tiers.
+var Tiers = [][]string{
+	{ // recipes
+		"rwlock.handoff.mu", "rwlock.readSharer.mu", "reentrant.Mutex.mu", "leader.Election.mu",
+	},
+	{"wire.packetConn.sending"}, // a Close ends all holds under it
+	{"zkclient.monitor.telling"},
+	{"hold.listeners.telling"},
+	{"queue.Grant.mu", "queue.Call.mu"},
+	{"hold.listeners.mu"},
+	{"zkclient.monitor.mu", "semaphore.permitCount.mu"},
+	{"zkclient.watches.mu"},
+	{"wire.packetConn.mu"},
+	{"wire.Conn.mu", "wire.watches.mu", "wire.notifier.mu", "wire.quietLogger.mu"},
+	{"wire.hosts.mu", "wire.state.mu"},
+}
+
+// nests are mutexes that a goroutine may take although it holds another of the same name.
+var nests = []string{"hold.listeners.telling"}
+
+// current is the number of the calling goroutine.
+func current() int64 { return goid.ID() }
+
+func tier(name string) int {
+	return slices.IndexFunc(Tiers, func(names []string) bool { return slices.Contains(names, name) })
+}
+
+// held has the mutexes that each goroutine holds, in the order in which it took them.
+var held = struct {
+	mu sync.Mutex
+	by map[int64][]string
+}{by: make(map[int64][]string)}
+
+// Mutex is a sync.Mutex that derives its name from the type Name.
+type Mutex[Name any] struct {
+	mu    sync.Mutex
+	owner int64 // guarded by mu
+}
+
+func (m *Mutex[Name]) name() string {
+	pkg, field, _ := strings.Cut(reflect.TypeFor[Name]().String(), ".lock_")
+	return pkg + "." + strings.ReplaceAll(field, "_", ".")
+}
+
+// Lock panics if the goroutine holds a mutex of the same tier or of one below.
+func (m *Mutex[Name]) Lock() {
+	me, name := current(), m.name()
+	take(me, name)
+	m.mu.Lock()
+	m.owner = me
+}
+
+// Unlock gives the mutex back.
+func (m *Mutex[Name]) Unlock() {
+	give(m.owner, m.name())
+	m.mu.Unlock()
+}
+
+func take(me int64, name string) {
+	mine := tier(name)
+	if mine < 0 {
+		panic("order: " + name + " has no place among the tiers")
+	}
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	for _, other := range held.by[me] {
+		if tier(other) >= mine && !(other == name && slices.Contains(nests, name)) {
+			panic(fmt.Sprintf("order: takes %s and holds %s", name, other))
+		}
+	}
+	held.by[me] = append(held.by[me], name)
+}
+
+func give(me int64, name string) {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	all := held.by[me]
+	i := slices.Index(all, name)
+	if all = slices.Delete(all, i, i+1); len(all) == 0 {
+		delete(held.by, me)
+	} else {
+		held.by[me] = all
+	}
+}
+
+// Waits panics if the goroutine, which is about to wait, holds a mutex.
+func Waits() {
+	held.mu.Lock()
+	defer held.mu.Unlock()
+	if all := held.by[current()]; len(all) > 0 {
+		panic(fmt.Sprintf("order: waits and holds %q", all))
+	}
+}
