@@ -44,8 +44,8 @@ type Conn struct{ connSlot }
 //   - at once when the server refuses the credentials: the error matches zk.ErrAuthFailed;
 //   - when ctx is canceled first: the error wraps ctx's error and the error of the last attempt.
 //
-// After a failure nothing is left: no network connection, no session, and no goroutine unless a
-// function of [WithSessionEvents] has not returned.
+// After a failure Connect leaves no network connection, no session and no goroutine behind. Only a
+// function of [WithSessionEvents] that has not returned yet keeps its goroutine.
 //
 // # Compared with zk.Connect
 //
@@ -55,12 +55,12 @@ type Conn struct{ connSlot }
 //   - leaves a server that accepts but does not answer after a sixth of the session timeout, at
 //     most a second (longer while no server answers), and then prefers the others for a while;
 //     zk.Connect waits 6.7 session timeouts;
-//   - looks host names up again when a round of attempts at the known addresses has failed, and
+//   - resolves the host names again when a round of attempts at the known addresses has failed, and
 //     checks a certificate against the host name, not the address;
 //   - drops the connection on a malformed frame; zk.Connect panics;
-//   - sets watches again after a reconnect, also if the server refuses that or the connection is
-//     lost again: each watch of [Conn.Client] then fires, often without a change, and none misses a
-//     change;
+//   - sets all watches again after a reconnect. If the server refuses them, or the connection is
+//     lost again meanwhile, it fires each watch of [Conn.Client] instead: often without a change,
+//     but no change is missed;
 //   - closes within milliseconds, also while no server can be reached or none answers the
 //     handshake.
 func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration, opts ...ConnectOption) (*Conn, error) {
@@ -96,8 +96,8 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 }
 
 // Client returns the go-zookeeper connection underneath, for the program's own nodes. The locks use
-// the same session, so closing the client loses all holds, as [Conn.Close] does. Close the Conn
-// instead: a client that is closed while it cannot send may continue, with its session.
+// the same session. Do not close the client, close the Conn: closing the client loses all holds,
+// too, but if it cannot send at that moment, it may remain connected and keep its session.
 func (c *Conn) Client() *zk.Conn {
 	if conn := slot.Wire(c.need()); conn != nil {
 		return conn.Conn
@@ -135,19 +135,21 @@ func (c *Conn) SessionTimeout() time.Duration {
 	return 0
 }
 
-// RequestRelease asks a member of a queue, as a Queue method has listed it, to release the lock, as
-// Curator's Revoker does. A holder is notified by [Hold.ReleaseRequested], or by Curator's
-// RevocationListener; a waiter is notified when it becomes a holder. Nothing is forced: a holder
-// may ignore the request. A second request to the same member changes nothing.
+// RequestRelease asks m, a member that a Queue method listed, to release the lock, as Curator's
+// Revoker does. [Hold.ReleaseRequested] notifies the holder; in a program that uses Curator its
+// RevocationListener does. A waiter is notified when it becomes a holder. Nothing is forced: a
+// holder may ignore the request. A second request to the same member changes nothing.
 //
-// The request is written in front of the data of the member's node. If the node may be one of
-// Curator's, the request replaces the data, and a request by Curator always does: [Member] then has
-// no Data, Host and Pid. It stays until the node is gone or the holder writes into it, and a
-// Downgrade makes a node that has not been asked.
+// RequestRelease writes the request into the member's node, in front of its data. If the node may
+// belong to Curator, the request replaces the data, and [Member] then has no Data, Host and Pid;
+// requests that Curator makes always replace the data. The request remains until the node is
+// deleted or the holder writes into it. A Downgrade creates a node without the request.
 //
-// The error matches zk.ErrNoNode when the member has released, left or downgraded; ctx's error when
-// there was no answer, and then the request may have been made; zk.ErrClosing when the connection
-// was closed; zk.ErrNoAuth when a right is missing: READ and WRITE on the node.
+// The error matches
+//   - zk.ErrNoNode if the member has released, left or downgraded;
+//   - ctx's error if there was no answer; the request may have been made;
+//   - zk.ErrClosing if the connection was closed;
+//   - zk.ErrNoAuth if the client lacks READ or WRITE on the node.
 func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 	err := znode.ValidateNode(m.Path)
 	switch {

@@ -61,10 +61,11 @@
 //
 // # What is guaranteed
 //
-// At any moment of the ensemble's history at most one exclusive holder's node is first in its
-// queue, and at most N permits of a semaphore are valid (after a Resize to fewer, holders keep
-// theirs). A call returns a hold only after its node was first, or its permits were valid. The
-// token of a hold is larger than the token of each earlier conflicting hold.
+// At any moment of the ensemble's history an exclusive lock has at most one holder: the client
+// whose node is first in the queue. At most N permits of a semaphore are valid; after a Resize to
+// fewer permits, the holders keep the permits that they have. A call returns a hold only after its
+// node was first, or its permits were valid. The token of a hold is larger than the token of each
+// earlier conflicting hold.
 //
 // A holder is notified of a loss before the lock is granted to another caller as long as
 //   - its process runs: after a pause the first call of Held returns false, but work that had begun
@@ -98,20 +99,20 @@
 // # Errors
 //
 // Errors name the operation and the path, and keep their cause: match them with errors.Is.
-//   - [ErrBusy], [ErrLost] and [ErrReleased] are states of the lock. The packages semaphore, leader
-//     and once have errors of their own.
-//   - context.Canceled and context.DeadlineExceeded: ctx was canceled. [ErrNoAnswer] as well: no
-//     server answered.
+//   - [ErrBusy], [ErrLost] and [ErrReleased] report the state of the lock. The packages semaphore,
+//     leader and once declare further errors.
+//   - context.Canceled and context.DeadlineExceeded: ctx was canceled, or its deadline passed. If
+//     no server had answered, the error matches [ErrNoAnswer], too.
 //   - zk.ErrClosing: the connection was closed.
 //   - zk.ErrNoAuth: the server refused the request; the text names the missing right.
-//   - zk.ErrAuthFailed: the server refused the credentials. Connect returns it at once, and other
-//     calls, which wait, together with ctx's error.
+//   - zk.ErrAuthFailed: the server refused the credentials. Connect returns this error at once.
+//     Other calls wait until ctx is canceled, and return it together with ctx's error.
 //   - zk.ErrNoNode, from Conn.RequestRelease: the member has gone.
-//   - zk.ErrConnectionClosed: only from the transactions [Hold.Multi] and leader's Proclaim. They
-//     are not repeated when the connection is lost, and may have taken place.
+//   - zk.ErrConnectionClosed: the connection was lost during a transaction of [Hold.Multi] or of
+//     leader's Proclaim. The transaction is not repeated, and may have taken place.
 //
-// All other calls wait until a server answers or ctx is canceled. The error then says what the call
-// waited for. If no server answers, it names the servers and the reason. If the call was queued, it
-// says how many nodes are ahead, and how many of these the same connection holds: a program that
-// waits for its own lock reads it there.
+// All other calls wait until a server answers or ctx is canceled. The error of a canceled call says
+// what the call waited for. If no server answered, it names the servers and the reason. If the call
+// was queued, it says how many nodes are ahead, and how many of these nodes belong to the same
+// connection: a program that waits for its own lock finds the reason there.
 package zklocks

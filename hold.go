@@ -50,10 +50,14 @@ var errNoGrant = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", h
 // program that exits after a Release whose ctx was canceled may leave the lock held until the
 // session expires: call [Conn.Close] first.
 //
-// The error matches [ErrLost] if the hold had been lost before, [ErrReleased] from the second call
-// on, ctx's error if there was no answer yet, and zk.ErrNoAuth if the server refuses to delete the
-// node. ctx may come from [Hold.Context] of this hold: then the parent of that context, and its
-// deadline, bound the wait. A nil ctx panics before anything has changed.
+// The error matches
+//   - [ErrLost] if the hold had been lost before;
+//   - [ErrReleased] if Release had been called before;
+//   - ctx's error if there was no answer yet;
+//   - zk.ErrNoAuth if the server refuses to delete the node.
+//
+// ctx may be a context that [Hold.Context] of this hold returned: then only its parent and its
+// deadline bound the wait. A nil ctx panics before anything has changed.
 func (h *Hold) Release(ctx context.Context) error {
 	defer runtime.KeepAlive(h) // it is not leaked while it is being released
 	if g := h.grant(); g != nil {

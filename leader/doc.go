@@ -42,7 +42,7 @@
 //   - cancels the context of the function when a client asks the leader to release
 //     ([zklocks.Conn.RequestRelease], zklock ask), and resigns when the function has returned;
 //   - never begins a term while the function of the last term still runs;
-//   - calls nothing in a process that never led.
+//   - never calls the function in a process that has not become the leader.
 //
 // [Election.Leader] and [Election.Observe] show the leader to any process, and never a former
 // leader as current: Leader asks a quorum before it reads, and a view that Observe shows as current

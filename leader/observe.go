@@ -56,11 +56,14 @@ type View struct {
 // loop runs, no change is noticed, so a slow body acts on old views.
 //
 // The sequence ends when the loop is left, or with an error, which is yielded with the last view:
-// ctx's error; zk.ErrClosing; zk.ErrNoAuth without the right READ on the directory and on the
-// leader's node; or what is wrong with the arguments of New. Servers withhold the events of a node
-// from clients that may not read it. If the right is revoked while a view is shown, the view stays
-// current until Observe reads again: after five seconds, and then each time after about as long as
-// the view has been shown.
+//   - ctx's error;
+//   - zk.ErrClosing if the connection was closed;
+//   - zk.ErrNoAuth if the client lacks READ on the directory or on the leader's node;
+//   - what is wrong with the arguments of New.
+//
+// Servers withhold the events of a node from a client that may not read it. If the right is revoked
+// while a view is shown, the view remains current until the next recheck. Rechecks follow 5 s after
+// the view, then after another 10 s, 20 s, ...
 func (e *Election) Observe(ctx context.Context) iter.Seq2[View, error] {
 	return func(yield func(View, error) bool) {
 		var last View

@@ -22,9 +22,9 @@ type config struct {
 	backoff backoff
 }
 
-// WithBackoff sets how long [Election.Run] pauses after its function has failed: at least min and
-// at most max, drawn at random. The first pause is at most three times min, each further one at
-// most three times the one before. min must be positive, and max not less than min. The default is
+// WithBackoff sets how long [Election.Run] pauses after its function has failed: a random time
+// between min and max. The first pause is at most three times min, each further pause at most three
+// times the previous pause. min must be positive, and max not less than min. The default is
 // 1 second and 1 minute.
 func WithBackoff(min, max time.Duration) Option {
 	return option(func(cfg *config) { cfg.backoff = backoff{min: min, max: max} })
