@@ -123,6 +123,7 @@ func (c *handoff) pass(grant *queue.Grant) (passed, unproved bool) {
 	case !grant.KnownToExist():
 		return false, true
 	}
+	//invariant 7: c.passed < c.limit
 	c.passed++
 	c.waiting[0] <- grant
 	c.waiting = slices.Delete(c.waiting, 0, 1)

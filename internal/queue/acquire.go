@@ -117,6 +117,7 @@ func (w *waiter) waitOnce(ctx context.Context, l looked) (turn, error) {
 	if !l.blockers.clear() || w.own == nil { // 3 compare; without a watch of its own no evidence (invariant 1)
 		return relist, nil
 	}
+	//invariant 1: len(w.own) == len(w.nodes)
 	return w.confirm() // 5 recheck
 }
 

@@ -152,6 +152,7 @@ func (b *blockers) remove(n znode.Node, seen bool) {
 	if b.rule.mayBeReplaced(n, seen) {
 		return // perhaps not deleted, or another node stands in its place
 	}
+	//invariant 5: seen || b.rule.mode != Write || b.rule.names.mode(n.Kind) != Write
 	b.left--
 }
 

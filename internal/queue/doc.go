@@ -44,7 +44,8 @@
 //
 // # Invariants
 //
-// In brackets is a bug of internal/test/mutants that breaks each, with the test that finds it.
+// In brackets is a bug of internal/test/mutants that breaks each, with the test that finds it. A
+// comment "//invariant N:" states a condition that the explorer's copy of the library checks there.
 //
 //  1. Before every grant there is evidence that the own nodes exist, no older than the event that
 //     grants: the listing, the reply to the create, or a watch that has not fired.
@@ -110,9 +111,9 @@
 //
 // # Locks
 //
-// internal/test/yields/order lists the mutexes of all packages in tiers. A goroutine that holds one
-// takes only mutexes of lower tiers, and waits for no request or event while it holds any. The copy
-// of the library that `make explore` runs panics otherwise.
+// internal/test/yields/checks lists the mutexes of all packages in tiers. A goroutine that holds
+// one takes only mutexes of lower tiers, and waits for no request or event while it holds any. The
+// copy of the library that `make explore` runs panics otherwise.
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
 // also under a recipe's mutex. So a hook of the phases CleanUp and Observers that wants such a

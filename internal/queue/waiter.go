@@ -222,6 +222,7 @@ func (w *waiter) list(ctx context.Context) (*blockers, turn, error) {
 		w.limit.forget() // invariant 9
 		return nil, relist, nil
 	}
+	//invariant 9: w.limit.Dir == 0 || w.limit.Dir == dir.Czxid
 	if err := w.nodes[0].Alone(nodes); err != nil {
 		return nil, failed, err
 	}

@@ -2,8 +2,9 @@
 // goroutine runs on until it blocks, so two goroutines that use one value at once hardly ever
 // interleave between two steps. Here the compiler reads a copy of the library (go build -overlay)
 // in which a goroutine may yield before it takes a mutex, after it unlocks it, around atomics and
-// channels. Package order replaces its mutexes, and checks in which order they are taken. The files
-// in the tree stay as they are, and so do line numbers.
+// channels. It also checks the order in which mutexes are taken, and each invariant that a comment
+// "//invariant N: condition" states, N as in internal/queue/doc.go. The files in the tree stay as
+// they are, and so do line numbers.
 package yields
 
 import (
@@ -16,6 +17,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -38,7 +40,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 
-	"github.com/zklocks/zklocks/internal/test/yields/order"
+	"github.com/zklocks/zklocks/internal/test/yields/checks"
 )
 
 func yieldPoint() {
@@ -48,18 +50,23 @@ func yieldPoint() {
 }
 
 func waitPoint() {
-	order.Waits()
+	checks.Waits()
 	yieldPoint()
 }
 
-type lock[name any] = order.Mutex[name]
+type lock[name any] = checks.Mutex[name]
+
+func invariant(n int, holds bool) { checks.Invariant(n, holds) }
 `
 
-// Insert puts the calls into a file, and gives each mutex in it the type of package order. It
+// stated is a comment that states an invariant.
+var stated = regexp.MustCompile(`^//invariant (\d+): (.+)$`)
+
+// Insert puts the calls into a file, and gives each mutex in it the type of package checks. It
 // returns their names, as type_field.
 func Insert(name string, src []byte) (out []byte, mutexes []string, err error) {
 	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, name, src, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(files, name, src, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -104,6 +111,13 @@ func Insert(name string, src []byte) (out []byte, mutexes []string, err error) {
 		}
 		return true
 	})
+	for _, group := range file.Comments {
+		for _, c := range group.List {
+			if m := stated.FindStringSubmatch(c.Text); m != nil {
+				put(c.Pos(), c.End(), "invariant("+m[1]+", "+m[2]+")")
+			}
+		}
+	}
 	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.at, b.at) })
 	out = slices.Clone(src)
 	for _, e := range slices.Backward(edits) {

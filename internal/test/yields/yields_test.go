@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/zklocks/zklocks/internal/test/yields/order"
+	"github.com/zklocks/zklocks/internal/test/yields/checks"
 )
 
 func TestInsert(t *testing.T) {
@@ -27,6 +27,7 @@ func (c *chain) f() {
 	}
 	c.mu.Unlock()
 	c.x = 1 // a reader may come before
+	//invariant 6: c.x == 1
 	go c.g(func() { c.mu.Lock() })
 	for range 3 {
 		select {
@@ -57,6 +58,7 @@ func (c *chain) f() {
 	}
 	c.mu.Unlock()
 	yieldPoint(); c.x = 1 // a reader may come before
+	invariant(6, c.x == 1)
 	yieldPoint(); go c.g(func() { yieldPoint(); c.mu.Lock() })
 	for range 3 {
 		yieldPoint(); select {
@@ -151,10 +153,10 @@ func TestEveryMutexHasATier(t *testing.T) {
 			}
 		}
 	}
-	listed := slices.Concat(order.Tiers...)
+	listed := slices.Concat(checks.Tiers...)
 	slices.Sort(found)
 	slices.Sort(listed)
 	if !slices.Equal(found, listed) {
-		t.Errorf("the library has\n%q, package order lists\n%q", found, listed)
+		t.Errorf("the library has\n%q, package checks lists\n%q", found, listed)
 	}
 }

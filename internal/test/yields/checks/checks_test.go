@@ -1,4 +1,4 @@
-package order
+package checks
 
 import (
 	"strings"
@@ -43,7 +43,7 @@ func TestOrder(t *testing.T) {
 
 func TestAMutexHasTheNameOfItsField(t *testing.T) {
 	var m Mutex[lock_handoff_mu]
-	if got, want := m.name(), "order.handoff.mu"; got != want {
+	if got, want := m.name(), "checks.handoff.mu"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

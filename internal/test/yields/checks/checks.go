@@ -1,7 +1,6 @@
-// Package order checks the order in which goroutines take the library's mutexes. It stands in for
-// package sync in the copy of the library that package yields writes: a goroutine that takes a
-// mutex out of order, or that waits while it holds one, panics with the names of both.
-package order
+// Package checks is called by the copy of the library that package yields writes. It panics if a
+// goroutine takes mutexes out of order or waits while it holds one, and if an invariant is broken.
+package checks
 
 import (
 	"fmt"
@@ -75,13 +74,13 @@ func (m *Mutex[Name]) Unlock() {
 func take(me int64, name string) {
 	mine := tier(name)
 	if mine < 0 {
-		panic("order: " + name + " has no place among the tiers")
+		panic("checks: " + name + " has no place among the tiers")
 	}
 	held.mu.Lock()
 	defer held.mu.Unlock()
 	for _, other := range held.by[me] {
 		if tier(other) >= mine && !(other == name && slices.Contains(nests, name)) {
-			panic(fmt.Sprintf("order: takes %s and holds %s", name, other))
+			panic(fmt.Sprintf("checks: takes %s and holds %s", name, other))
 		}
 	}
 	held.by[me] = append(held.by[me], name)
@@ -104,6 +103,13 @@ func Waits() {
 	held.mu.Lock()
 	defer held.mu.Unlock()
 	if all := held.by[current()]; len(all) > 0 {
-		panic(fmt.Sprintf("order: waits and holds %q", all))
+		panic(fmt.Sprintf("checks: waits and holds %q", all))
+	}
+}
+
+// Invariant panics if invariant n of internal/queue/doc.go does not hold.
+func Invariant(n int, holds bool) {
+	if !holds {
+		panic(fmt.Sprintf("checks: invariant %d does not hold", n))
 	}
 }
