@@ -6,6 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 go=${GO:-go} dir=${DIR:-$PWD/bin/versions} page=docs/reference/versions.md failed=0
 export ZKLOCKS_REAL=1 INTEROP=1
+scripts/zookeeper.sh
+scripts/peers.sh
 # What selects a version is set here, or all rows would be of the same one.
 unset ZK_SERVERS ZK_HOME ZOOKEEPER_HOME CURATOR_HOME KAZOO_HOME
 
@@ -89,10 +91,10 @@ trap 'rm -f "$log" "$table"' EXIT
 } >"$table"
 
 awk -v table="$table" '
-	/^<!-- make versions -->$/ { print; print ""; while ((getline line < table) > 0) print line; print ""; skip = 1; next }
+	/^<!-- scripts\/versions.sh -->$/ { print; print ""; while ((getline line < table) > 0) print line; print ""; skip = 1; next }
 	/^<!-- end -->$/ { skip = 0 }
 	!skip' "$page" >"$log"
-grep -q '^<!-- make versions -->$' "$log" && grep -q '^<!-- end -->$' "$log" || { echo "versions.sh: $page has no place for the table" >&2; exit 1; }
+grep -q '^<!-- scripts/versions.sh -->$' "$log" && grep -q '^<!-- end -->$' "$log" || { echo "versions.sh: $page has no place for the table" >&2; exit 1; }
 cat "$log" >"$page"
 cat "$table"
 exit $failed

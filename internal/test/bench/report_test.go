@@ -25,7 +25,7 @@ const (
 	ratiosChart   = "benchmarks-ratios.svg"
 	requestsChart = "benchmarks-requests.svg"
 	handOverChart = "benchmarks-handover.svg"
-	// localFile is what make bench-local printed: the costs within a process, in the form that
+	// localFile is what `suite local` printed: the costs within a process, in the form that
 	// benchstat compares.
 	localFile = "benchmarks-local.txt"
 	// figuresFile is what make bench prints: the page shows a part of it.
@@ -60,20 +60,25 @@ type system struct {
 	SyncCount         string
 }
 
-// local is one benchmark of make bench-local: the median of its runs.
+// local is one benchmark of `suite local`: the median of its runs.
 type local struct {
 	Package, Name, Time, Allocs string
 }
 
 // Command is what the reader has to type.
 func (r *report) Command() string {
-	command := "make bench-report"
-	for _, name := range []string{"BENCH", "BENCH_ROUNDS", "BENCH_FOR", "BENCH_ONLY", "BENCH_DISK"} {
-		if v := os.Getenv(name); v != "" && v != "short" {
-			command += fmt.Sprintf(" %s='%s'", name, v)
+	command, options := "make bench", "-report docs/maintainers"
+	for _, o := range [][2]string{{"BENCH", "size"}, {"BENCH_ONLY", "only"}, {"BENCH_DISK", "disk"}} {
+		if v := os.Getenv(o[0]); v != "" && v != "short" {
+			options += fmt.Sprintf(" -%s %s", o[1], v)
 		}
 	}
-	return command
+	for _, name := range []string{"BENCH_ROUNDS", "BENCH_FOR"} {
+		if v := os.Getenv(name); v != "" {
+			command = fmt.Sprintf("%s=%s %s", name, v, command)
+		}
+	}
+	return fmt.Sprintf("%s ARGS='%s'", command, options)
 }
 
 func (r *report) Rounds() int       { return r.lab.Rounds }

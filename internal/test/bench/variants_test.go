@@ -22,8 +22,8 @@ import (
 // the library without each of its shortcuts.
 func TestVariants(t *testing.T) {
 	s, asked := fromEnv(t)
-	ref, ablation := os.Getenv("BENCH_AGAINST"), os.Getenv("BENCH_ABLATION") != ""
-	if !asked || ref == "" && !ablation {
+	ref, shortcuts := variants()
+	if !asked || ref == "" && !shortcuts {
 		t.Log("neither BENCH_AGAINST nor BENCH_ABLATION is set: no variant is measured")
 		return
 	}
@@ -33,7 +33,7 @@ func TestVariants(t *testing.T) {
 	if ref != "" {
 		programs["at "+ref], knows = atCommit(t, root, ref)
 	}
-	if ablation {
+	if shortcuts {
 		for _, s := range patch.Shortcuts {
 			programs["without "+s.Name] = without(t, root, s)
 		}
@@ -170,7 +170,12 @@ func printVariants(w io.Writer, results []result) {
 	out.Flush()
 }
 
-// The variants fit the code, so make ablation works when it is needed.
+// variants are what TestVariants measures: the library as of a commit, and without its shortcuts.
+func variants() (ref string, shortcuts bool) {
+	return os.Getenv("BENCH_AGAINST"), os.Getenv("BENCH_ABLATION") != ""
+}
+
+// The variants fit the code, so they can be measured when it is needed.
 func TestVariantsFitTheCode(t *testing.T) {
 	root := moduleRoot(t)
 	for _, s := range patch.Shortcuts {

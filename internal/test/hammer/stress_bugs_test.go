@@ -71,7 +71,7 @@ func root(t *testing.T) string {
 const caughtWithin = time.Minute
 
 // This shows that the stress finds bugs: it runs over a library that is broken. It builds the
-// library with each bug and runs it for up to a minute, so it is skipped unless make stress-broken
+// library with each bug and runs it for up to a minute, so it is skipped unless `suite broken`
 // asks for it.
 func TestTheStressFindsBugs(t *testing.T) {
 	if os.Getenv("STRESS_BROKEN") == "" {

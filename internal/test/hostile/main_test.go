@@ -6,7 +6,7 @@
 // other: most start servers, and some count what all have.
 //
 // A little of the counting is part of `go test ./...`. With LEAKS=1 in the environment it is the
-// full size (make leaks), which these change:
+// full size (go run ./internal/test/suite leaks), which these change:
 //
 //	LEAKS_CANCELED=100000   waits that are canceled
 //	LEAKS_SESSIONS=10000    sessions that expire under holders and a waiter

@@ -10,8 +10,6 @@ import (
 	"strings"
 )
 
-const module = "github.com/zklocks/zklocks/"
-
 // leftOut is the message of package realzk for a test that is skipped because no ZooKeeper is
 // installed.
 const leftOut = "needs a real ZooKeeper: make test installs one"
@@ -22,7 +20,6 @@ type event struct {
 	Package     string
 	Test        string
 	Output      string
-	Elapsed     float64
 	ImportPath  string // of what a build-output event is about
 	FailedBuild string
 }
@@ -35,16 +32,13 @@ type testcase struct {
 
 // pack is the result of a package's tests.
 type pack struct {
-	name    string // relative to the module, or "."
-	tests   map[string]*testcase
-	output  strings.Builder // all of it, in order
-	own     strings.Builder // what belongs to no test
-	state   string          // pass, fail, skip (no tests); empty: no end was seen
-	unbuilt bool
-	seconds float64
+	tests  map[string]*testcase
+	output strings.Builder // all of it, in order
+	own    strings.Builder // what belongs to no test
+	state  string          // pass, fail, skip (no tests); empty: no end was seen
 }
 
-// report is the result of one run of go test -json, or of several whose output was joined.
+// report is the result of one run of go test -json.
 type report struct {
 	packs  map[string]*pack
 	builds map[string]*strings.Builder // what the compiler said, by import path
@@ -90,10 +84,7 @@ func (r *report) add(e event) *pack {
 	}
 	p := r.packs[e.Package]
 	if p == nil {
-		p = &pack{name: strings.TrimPrefix(e.Package, module), tests: map[string]*testcase{}}
-		if p.name+"/" == module {
-			p.name = "."
-		}
+		p = &pack{tests: map[string]*testcase{}}
 		r.packs[e.Package] = p
 	}
 	p.output.WriteString(e.Output)
@@ -102,19 +93,9 @@ func (r *report) add(e event) *pack {
 		case "output":
 			p.own.WriteString(e.Output)
 		case "pass", "fail", "skip":
-			// A package may be tested in two goes, each with some of its tests.
-			if p.state != "fail" {
-				p.state = e.Action
-			}
-			if e.Action == "pass" {
-				p.passed()
-			}
-			p.seconds += e.Elapsed
-			if e.FailedBuild != "" {
-				p.unbuilt = true
-				if b := r.builds[e.FailedBuild]; b != nil {
-					p.output.WriteString(b.String())
-				}
+			p.state = e.Action
+			if b := r.builds[e.FailedBuild]; b != nil {
+				p.output.WriteString(b.String())
 			}
 			return p
 		}
@@ -131,44 +112,6 @@ func (r *report) add(e event) *pack {
 		t.state = e.Action
 	}
 	return nil
-}
-
-// passed ends the benchmarks of a package that has passed: go test reports no end of one.
-func (p *pack) passed() {
-	for name, t := range p.tests {
-		if t.state == "run" && strings.HasPrefix(name, "Benchmark") {
-			t.state = "pass"
-		}
-	}
-}
-
-// sorted are the packages by name.
-func (r *report) sorted() []*pack {
-	return slices.SortedFunc(maps.Values(r.packs), func(a, b *pack) int { return strings.Compare(a.name, b.name) })
-}
-
-// failures name what has failed in a package: the smallest parts of tests; where no test has, what
-// else went wrong.
-func (p *pack) failures() []string {
-	if p.state == "pass" || p.state == "skip" {
-		return nil
-	}
-	failed := p.deepest(func(t *testcase) bool { return t.state == "fail" })
-	// A program that panics or runs out of time ends the tests that run, and go test reports
-	// nothing of them.
-	for _, name := range p.deepest(func(t *testcase) bool { return t.state == "run" || t.state == "cont" }) {
-		failed = append(failed, name+" (did not end)")
-	}
-	switch {
-	case len(failed) > 0:
-	case p.unbuilt:
-		failed = []string{"(does not build)"}
-	case p.state == "":
-		failed = []string{"(did not end)"}
-	default:
-		failed = []string{"(outside of its tests)"}
-	}
-	return failed
 }
 
 // deepest are the tests that are so and have no part that is.

@@ -1,14 +1,9 @@
-// Suite runs the tests, and reports what go test by itself does not.
+// Suite runs the tests that are more than a go test.
 //
-//	go run ./internal/test/suite quick
+//	go run ./internal/test/suite            lists what there is
+//	go run ./internal/test/suite sim -help  lists the options of one of them
 //
-// runs go test ./..., and says in one line how many tests were left out because no ZooKeeper is
-// installed (make quick).
-//
-//	go run ./internal/test/suite again -n 50 -- COMMAND
-//
-// runs a command that prints what go test -json prints again and again on a busy machine, and shows
-// which tests have failed how often (make again).
+// make calls it: make sim ARGS='-for 1h'.
 package main
 
 import (
@@ -16,44 +11,51 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
+	"text/tabwriter"
 )
 
 const exitInterrupted = 130
 
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "suite: quick or again?")
-		os.Exit(2)
-	}
-	if os.Args[1] == spinner {
-		spin()
-		return
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	var passed bool
-	var err error
-	switch os.Args[1] {
-	case "quick":
-		passed, err = quick(ctx, append([]string{"go", "test", "-json", "-count=1", "./..."}, os.Args[2:]...), os.Stdout)
-	case "again":
-		passed, err = againFromFlags(ctx, os.Args[2:])
-	default:
-		err = fmt.Errorf("%q is neither quick nor again", os.Args[1])
+	if len(os.Args) < 2 {
+		list(os.Stdout)
+		return
 	}
-	switch {
+	switch err := do(ctx, os.Args[1], os.Args[2:]); {
 	case ctx.Err() != nil:
 		fmt.Fprintln(os.Stderr, "suite: interrupted")
 		os.Exit(exitInterrupted)
 	case errors.Is(err, flag.ErrHelp):
-		os.Exit(2)
 	case err != nil:
 		fmt.Fprintf(os.Stderr, "suite: %v\n", err)
 		os.Exit(1)
-	case !passed:
-		os.Exit(1)
 	}
+}
+
+func do(ctx context.Context, name string, args []string) error {
+	if name == "quick" {
+		return quick(ctx, append([]string{"go", "test", "-json", "-count=1", "./..."}, args...), os.Stdout)
+	}
+	i := slices.IndexFunc(runs, func(r run) bool { return r.name == name })
+	if i < 0 {
+		list(os.Stderr)
+		return fmt.Errorf("there is no %q", name)
+	}
+	return runs[i].start(ctx, args)
+}
+
+func list(w io.Writer) {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "quick\tgo test ./..., and what it left out")
+	for _, r := range runs {
+		fmt.Fprintf(t, "%s\t%s\n", r.name, r.what)
+	}
+	t.Flush()
 }

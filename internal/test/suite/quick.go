@@ -6,27 +6,29 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
 
-// quick runs go test -json, shows what go test shows, and says what was left out.
-func quick(ctx context.Context, command []string, w io.Writer) (passed bool, err error) {
+// quick runs go test -json, shows what go test shows, and says what was left out: tests, and the
+// modules below, which are no part of ./...
+func quick(ctx context.Context, command []string, w io.Writer) error {
 	begun := time.Now()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return false, err
+		return err
 	}
 	inGroup(cmd)
 	if err := cmd.Start(); err != nil {
-		return false, err
+		return err
 	}
 	rep, err := read(out, func(_ *report, p *pack) { fmt.Fprint(w, p.brief()) })
 	ended := cmd.Wait()
 	if err != nil {
-		return false, err
+		return err
 	}
 	fmt.Fprint(w, rep.other.String())
 	tests := 0
@@ -34,10 +36,26 @@ func quick(ctx context.Context, command []string, w io.Writer) (passed bool, err
 		tests += len(p.tests)
 	}
 	if tests == 0 && ended == nil {
-		return false, fmt.Errorf("%s: no test was run", strings.Join(command, " "))
+		return fmt.Errorf("%s: no test was run", strings.Join(command, " "))
 	}
 	fmt.Fprintf(w, "\n%s %.0f s.\n", rep.summary(), time.Since(begun).Seconds())
-	return ended == nil, nil
+	if below := modules(); len(below) > 0 {
+		fmt.Fprintf(w, "Not of this module, and left out, too: %s.\n", strings.Join(below, ", "))
+	}
+	return ended
+}
+
+// modules are the directories below that have a go.mod and packages.
+func modules() (dirs []string) {
+	for _, pattern := range []string{"*/go.mod", "*/*/go.mod"} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			if dir := filepath.Dir(file); dir != "tools" {
+				dirs = append(dirs, filepath.ToSlash(dir))
+			}
+		}
+	}
+	return dirs
 }
 
 // brief is what go test prints of a package, and how many of its tests were left out.

@@ -8,7 +8,7 @@
 // asserted on any machine.
 //
 // A few faults of each kind are part of `go test ./...`. With TAKEOVER=1 in the environment it is a
-// campaign (make takeover), whose size these change:
+// campaign (go run ./internal/test/suite takeover), whose size these change:
 //
 //	TAKEOVER_LOSSES=864    holders cut off one by one, each at an instant of its own
 //	TAKEOVER_PAUSES=9      pauses of a server

@@ -68,7 +68,7 @@ func TestTimeline(t *testing.T) {
 			t.Fatal(err)
 		}
 		if drawn != string(want) {
-			t.Errorf("%s is not what the run shows: make timeline", file)
+			t.Errorf("%s is not what the run shows: TIMELINE=write writes it", file)
 		}
 	})
 }

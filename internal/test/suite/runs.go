@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/zklocks/zklocks/internal/test/yields"
+)
+
+// A run is a go test whose size is in the environment. A variable that is set already counts as if
+// its flag were given.
+type run struct {
+	name, what string
+	test       []string // arguments of go test
+	simulated  bool     // needs no ZooKeeper; goroutines of the library yield at random
+	peers      []string // arguments of scripts/peers.sh; nil: no peer is needed
+	env        []string
+	options    []option
+	before     func(ctx context.Context) error // may be nil
+}
+
+type option struct {
+	flag  string
+	env   string // "": go test has this flag, too
+	value string // if the flag is not given; "" leaves it to the test; "false": the flag takes no value
+	what  string
+}
+
+var runs = []run{
+	{
+		name: "sim", what: "lock in virtual time, in memory, while hosts, packets, members and sessions are broken",
+		test: []string{"-v", "-timeout", "0", "-run", "TestExplore$", "./internal/test/explore"}, simulated: true,
+		options: []option{
+			{"for", "EXPLORE", "1m", "how long, in real time"},
+			{"seed", "EXPLORE_SEED", "", "this seed alone, until it fails"},
+			{"from", "EXPLORE_FROM", "", "the first seed"},
+			{"kind", "EXPLORE_KIND", "", "worlds of this kind alone"},
+			{"race", "", "false", "with the race detector, at a third of the speed"},
+		},
+	},
+	{
+		name: "soak", what: "lock on real servers while servers, connections, sessions and nodes are broken; the record is checked",
+		test: []string{"-v", "-timeout", "0", "-run", "TestStress$", "./internal/test/hammer"},
+		options: []option{
+			{"for", "STRESS", "60s", "how long"},
+			{"seed", "STRESS_SEED", "", "of the random choices"},
+			{"servers", "STRESS_SERVERS", "3", "one server, or three"},
+			{"locks", "STRESS_LOCKS", "", "how many locks"},
+			{"faults", "STRESS_FAULTS", "", "of connections, sessions and nodes, per second"},
+			{"lull", "STRESS_LULL", "", "between two faults of servers"},
+		},
+	},
+	{
+		name: "broken", what: "break the library on purpose, in four ways: the soak must find each within a minute",
+		test: []string{"-v", "-timeout", "20m", "-run", "TestTheStressFindsBugs", "./internal/test/hammer"}, env: []string{"STRESS_BROKEN=1"},
+	},
+	{
+		name: "hammer", what: "many processes fight for each recipe, and nothing is broken; the record is checked",
+		test: []string{"-race", "-v", "-timeout", "20m", "-run", "TestRW|TestSem|TestReen", "./internal/test/hammer"},
+		options: []option{
+			{"for", "HAMMER", "20s", "how long, for each recipe"},
+			{"processes", "HAMMER_PROCESSES", "20", "how many"},
+			{"goroutines", "HAMMER_GOROUTINES", "50", "in each process"},
+		},
+	},
+	{
+		name: "takeover", what: "cut holders off in every way: each must be notified before the next caller holds; times are printed",
+		test: []string{"-v", "-timeout", "60m", "./internal/test/takeover"}, env: []string{"TAKEOVER=1"},
+	},
+	{
+		name: "failover", what: "measure how long there is no leader, killed or resigned, next to Curator's LeaderLatch and etcd",
+		test: []string{"-v", "-timeout", "60m", "-run", "TestFailover", "./internal/test/failover"}, peers: []string{"etcd"},
+		options: []option{{"rounds", "FAILOVER", "20", "how many"}},
+	},
+	{
+		name: "leaks", what: "100,000 canceled waits and 10,000 lost sessions: memory, goroutines, watches and nodes stay flat",
+		test: []string{"-v", "-timeout", "120m", "-run", "Leave|Waiter|Meter", "./internal/test/hostile"}, env: []string{"LEAKS=1"},
+	},
+	{
+		name: "lost", what: "creates and deletes are executed and not answered; half of the clients reconnect to another member",
+		test:    []string{"-v", "-timeout", "120m", "-run", "TestLostReplies", "./internal/test/hammer"},
+		options: []option{{"n", "LOST", "10000", "of each"}},
+	},
+	{
+		name: "differ", what: "play random sequences of requests on the server in memory and on a real one, and compare",
+		test: []string{"-v", "-timeout", "120m", "-run", "TestDiffer", "./internal/test/differ"},
+		options: []option{
+			{"n", "DIFFER", "10000", "how many sequences"},
+			{"seed", "DIFFER_SEED", "", "the seed that a failure names"},
+		},
+	},
+	{
+		name: "bench", what: "measure our locks next to zk.Lock and, where installed, Curator and kazoo",
+		test: []string{"-v", "-timeout", "180m", "-run", "^(TestBench|TestVariants)$", "./internal/test/bench"},
+		options: []option{
+			{"size", "BENCH", "short", "short, a quarter of an hour, or long, an hour"},
+			{"only", "BENCH_ONLY", "", "a pattern of workloads"},
+			{"peers", "BENCH_PEERS", "", "a pattern of libraries"},
+			{"disk", "BENCH_DISK", "", "how much slower the server's disk is made, as 1ms"},
+			{"against", "BENCH_AGAINST", "", "a commit: measure the same locks as of then, in the same rounds"},
+			{"shortcuts", "BENCH_ABLATION", "false", "measure the same locks without each of their shortcuts, in the same rounds"},
+			{"report", "BENCH_REPORT", "", "a `directory`, docs/maintainers: write the page, its charts, and the costs within a process"},
+		},
+		before: func(ctx context.Context) error {
+			dir := os.Getenv("BENCH_REPORT")
+			if dir == "" {
+				return nil
+			}
+			dir, err := filepath.Abs(dir)
+			if err != nil {
+				return err
+			}
+			var out bytes.Buffer
+			if err := local.run(ctx, &out, nil); err != nil {
+				return fmt.Errorf("%w\n%s", err, &out)
+			}
+			return errors.Join(os.Setenv("BENCH_REPORT", dir), os.WriteFile(filepath.Join(dir, "benchmarks-local.txt"), out.Bytes(), 0o644))
+		},
+	},
+	local,
+}
+
+// local is go test -bench of what makes no request.
+var local = run{
+	name: "local", what: "measure the costs within a process: re-entry, joined reads, the rule, allocations",
+	test: []string{
+		"-timeout", "60m", "-run", "^$", "-bench", ".", "-benchmem", "-count", "6",
+		"./reentrant", "./rwlock", "./semaphore", "./internal/queue", "./internal/znode", "./internal/goid", "./internal/wire",
+	},
+	options: []option{{"count", "", "", "how often; benchstat wants several, default 6"}},
+}
+
+func (r run) start(ctx context.Context, args []string) error {
+	more, err := r.parse(args)
+	if err != nil {
+		return err
+	}
+	return r.run(ctx, os.Stdout, more)
+}
+
+// parse sets variables by the flags of a run, and returns arguments of go test.
+func (r run) parse(args []string) (more []string, err error) {
+	flags := flag.NewFlagSet(r.name, flag.ContinueOnError)
+	flags.Usage = func() {
+		fmt.Fprintf(flags.Output(), "%s: %s\n", r.name, r.what)
+		flags.PrintDefaults()
+	}
+	given := map[string]string{} // by flag
+	for _, o := range r.options {
+		set := func(v string) error { given[o.flag] = v; return nil }
+		if o.value == "false" {
+			flags.BoolFunc(o.flag, o.what, set)
+			continue
+		}
+		what := o.what
+		if o.value != "" {
+			what += fmt.Sprintf(" (default %s)", o.value)
+		}
+		flags.Func(o.flag, what, set)
+	}
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	for _, o := range r.options {
+		v, ok := given[o.flag]
+		switch {
+		case ok && o.env == "":
+			more = append(more, "-"+o.flag+"="+v)
+		case ok:
+			os.Setenv(o.env, v)
+		case o.env != "" && os.Getenv(o.env) == "" && o.value != "" && o.value != "false":
+			os.Setenv(o.env, o.value)
+		}
+	}
+	return append(more, flags.Args()...), nil
+}
+
+// run installs what is missing, and runs the test.
+func (r run) run(ctx context.Context, out io.Writer, more []string) error {
+	args := []string{"test", "-count=1"}
+	if r.simulated {
+		root, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		overlay, err := yields.Write(root, "bin/_yields", nil) // with an underscore, so that ./... does not match it
+		if err != nil {
+			return err
+		}
+		args = append(args, "-overlay", overlay)
+	} else {
+		os.Setenv("ZKLOCKS_REAL", "1") // a test that needs a real server fails where none is installed
+		if err := command(ctx, os.Stderr, "scripts/zookeeper.sh"); err != nil {
+			return err
+		}
+	}
+	if r.peers != nil {
+		if err := command(ctx, os.Stderr, "scripts/peers.sh", r.peers...); err != nil {
+			return err
+		}
+	}
+	for _, v := range r.env {
+		name, value, _ := strings.Cut(v, "=")
+		os.Setenv(name, value)
+	}
+	if r.before != nil {
+		if err := r.before(ctx); err != nil {
+			return err
+		}
+	}
+	return command(ctx, out, "go", slices.Concat(args, r.test, more)...)
+}
+
+func command(ctx context.Context, out io.Writer, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Stdout, cmd.Stderr = out, os.Stderr
+	inGroup(cmd)
+	return cmd.Run()
+}
