@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"slices"
-	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -19,35 +17,12 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// exampleT is the testing.TB of an Example, which is given none.
-type exampleT struct {
-	testing.TB // nil: not used
-	cleanups   []func()
-}
-
-func (*exampleT) Helper()                           {}
-func (*exampleT) Context() context.Context          { return context.Background() }
-func (*exampleT) Errorf(format string, args ...any) { log.Panicf(format, args...) }
-func (*exampleT) Fatalf(format string, args ...any) { log.Panicf(format, args...) }
-func (t *exampleT) Cleanup(f func())                { t.cleanups = append(t.cleanups, f) }
-
-func (t *exampleT) end() {
-	for _, f := range slices.Backward(t.cleanups) {
-		f()
-	}
-}
-
-// exampleConn returns a connection to a server in memory, as [zklocks.Connect] does to a real one.
-func exampleConn(opts ...zklocks.ConnectOption) (conn *zklocks.Conn, end func()) {
-	t := new(exampleT)
-	return zktest.NewServer(t).Host("here").Connect(t, 10*time.Second, opts...), t.end
-}
-
 // The limit is on the wait for the lock. The work may take as long as it needs.
 func ExampleDo_within() {
 	ctx := context.Background()
-	conn, end := exampleConn() // zklocks.Connect in a program
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	lock := rwlock.New(conn, "/jobs/nightly")
 	work := func(ctx context.Context, hold *zklocks.Hold) error {
 		time.Sleep(200 * time.Millisecond) // longer than the limit
@@ -77,8 +52,9 @@ func ExampleDo_within() {
 // of the program's own node comes from Path.
 func ExampleConn_Path() {
 	ctx := context.Background()
-	conn, end := exampleConn(zklocks.WithChroot("/team1"))
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second, zklocks.WithChroot("/team1"))
 
 	err := zklocks.Do(ctx, rwlock.New(conn, "/jobs/nightly").Lock, func(ctx context.Context, hold *zklocks.Hold) error {
 		made, err := hold.Multi(ctx, &zk.CreateRequest{
@@ -129,8 +105,9 @@ func ExampleConnect() {
 // Two transfers take the locks of both accounts, each in its own order, and never deadlock.
 func ExampleAll() {
 	ctx := context.Background()
-	conn, end := exampleConn()
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second)
 	locks := map[string]*rwlock.RWMutex{
 		"ann": rwlock.New(conn, "/accounts/ann"), "bob": rwlock.New(conn, "/accounts/bob"),
 	}
@@ -184,8 +161,9 @@ func deleteNodes(ctx context.Context, conn *zklocks.Conn, lock *rwlock.RWMutex) 
 // yet.
 func ExampleHold_Token() {
 	ctx := context.Background()
-	conn, end := exampleConn()
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second)
 	lock := rwlock.New(conn, "/examples/token")
 	var store fencedStore // its write refuses a smaller token than it has seen
 
@@ -214,8 +192,9 @@ func ExampleHold_Token() {
 // gone.
 func ExampleHold_Multi() {
 	ctx := context.Background()
-	conn, end := exampleConn()
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second)
 
 	hold, err := rwlock.New(conn, "/examples/multi").Lock(ctx)
 	if err != nil {
@@ -242,8 +221,9 @@ func ExampleHold_Multi() {
 // in one order; where the order may differ, lock them by All, whose hold checks both.
 func ExampleHold_Guard() {
 	ctx := context.Background()
-	conn, end := exampleConn()
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second)
 
 	from, err := rwlock.New(conn, "/examples/from").Lock(ctx)
 	if err != nil {
@@ -274,8 +254,9 @@ func ExampleHold_Guard() {
 // yet that another program has deleted the node.
 func ExampleHold_Verify() {
 	ctx := context.Background()
-	conn, end := exampleConn()
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second)
 	lock := rwlock.New(conn, "/examples/verify")
 	hold, err := lock.Lock(ctx)
 	if err != nil {
@@ -301,8 +282,9 @@ func ExampleHold_Verify() {
 // The work stops when the lock is lost, here because an operator has deleted its node.
 func ExampleHold_Context() {
 	ctx := context.Background()
-	conn, end := exampleConn()
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second)
 	lock := rwlock.New(conn, "/examples/context")
 	hold, err := lock.Lock(ctx)
 	if err != nil {
@@ -326,8 +308,9 @@ func ExampleHold_Context() {
 // A holder that is asked to release the lock does so when it can.
 func ExampleHold_ReleaseRequested() {
 	ctx := context.Background()
-	conn, end := exampleConn()
+	t, end := zktest.ForExample()
 	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second)
 	lock := rwlock.New(conn, "/examples/request")
 	hold, err := lock.Lock(ctx)
 	if err != nil {
@@ -363,8 +346,8 @@ func ExampleHold_ReleaseRequested() {
 // directory; a directory that exists already keeps the list it has.
 func ExampleWithACL() {
 	ctx := context.Background()
-	t := new(exampleT)
-	defer t.end()
+	t, end := zktest.ForExample()
+	defer end()
 	host := zktest.NewServer(t).Host("here")
 	ann := host.Connect(t, 10*time.Second, zklocks.WithDigestAuth("ann", "secret"))
 	stranger := host.Connect(t, 10*time.Second)

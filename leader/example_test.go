@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/leader"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // scheduler runs the schedule in one process of the cluster, until ctx ends.
@@ -44,7 +44,9 @@ var leads = make(chan bool)
 
 // A process leads until it is told to stop.
 func Example() {
-	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	t, end := zktest.ForExample()
+	defer end()
+	servers := zktest.NewServer(t).ListenTCP(t) // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() { <-leads; cancel() }()
@@ -56,21 +58,12 @@ func Example() {
 	// true
 }
 
-// exampleConn returns the connection of the other examples.
-func exampleConn(ctx context.Context) *zklocks.Conn {
-	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return conn
-}
-
 // A term is a lock like any other: Do campaigns, works, and resigns.
 func ExampleElection_Campaign() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	election := leader.New(conn, "/examples/once")
 
 	err := zklocks.Do(ctx, election.Campaign, func(ctx context.Context, term *zklocks.Hold) error {
@@ -88,10 +81,10 @@ func ExampleElection_Campaign() {
 
 // The leader says where it is reached, and any process asks for that.
 func ExampleElection_Leader() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	election := leader.New(conn, "/examples/address", zklocks.WithData([]byte("10.0.0.7:8080")))
 
 	_, err := election.Leader(ctx)
@@ -114,10 +107,10 @@ func ExampleElection_Leader() {
 
 // A process follows the leader, and what it proclaims, without being a candidate.
 func ExampleElection_Observe() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	election := leader.New(conn, "/examples/followed", zklocks.WithData([]byte("warming up")))
 	term, err := election.Campaign(ctx)
 	if err != nil {
@@ -148,10 +141,9 @@ func ExampleElection_Observe() {
 // A health check for the process's supervisor: a function that goes on after its term was lost is a
 // reason to end the process.
 func ExampleElection_Status() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	election := leader.New(conn, "/examples/health")
 	health := func(w http.ResponseWriter, _ *http.Request) {
 		status := election.Status()

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // Ten lines log what happens to all locks on a connection. Each event is logged as a group.
@@ -27,12 +27,9 @@ func Example_slog() {
 		Retried:  func(e observe.Retried) { l.Warn("retried", "path", e.Path, "op", e.Op, "cause", e.Cause) },
 	})
 	ctx := context.Background()
-	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
-	conn, err := zklocks.Connect(ctx, servers, 10*time.Second, observer)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second, observer) // zklocks.Connect in a program
 
 	mu := rwlock.New(conn, "/examples/logged")
 	hold, err := mu.Lock(ctx)

@@ -7,19 +7,17 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // Counting holds takes two of the functions.
 func Example() {
 	ctx := context.Background()
-	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 
 	mu := rwlock.New(conn, "/examples/counted", zklocks.WithObserver(observe.Observer{
 		Granted:  func(e observe.Granted) { fmt.Println(e.Kind, "granted, joined:", e.Joined) },

@@ -7,11 +7,9 @@ import (
 	"log"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/once"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // report sends the report of a day from one process of the cluster.
@@ -37,28 +35,11 @@ func sendReport(_ context.Context, day string) error {
 	return nil
 }
 
-// exampleServers are like []string{"zk1:2181", "zk2:2181", "zk3:2181"}. The job has never been run
-// there, and forget deletes its record again.
-func exampleServers(path string) (servers []string, forget func()) {
-	servers = realzk.ExampleServers()
-	forget = func() {
-		conn, err := zklocks.Connect(context.Background(), servers, 10*time.Second)
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer conn.Close()
-		if err := conn.Client().Delete(path+"/last", -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-			log.Fatal(err)
-		}
-	}
-	forget()
-	return servers, forget
-}
-
 // Two processes are started by cron each night.
 func ExampleJob_RunSlot() {
-	servers, forget := exampleServers("/examples/report")
-	defer forget()
+	t, end := zktest.ForExample()
+	defer end()
+	servers := zktest.NewServer(t).ListenTCP(t) // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 
 	for _, day := range []string{"2026-11-26", "2026-11-27"} {
 		for range 2 { // processes
@@ -74,14 +55,10 @@ func ExampleJob_RunSlot() {
 
 // Every process calls RunEvery at the same times, here at the full minute.
 func ExampleJob_RunEvery() {
-	servers, forget := exampleServers("/examples/cleanup")
-	defer forget()
 	ctx := context.Background()
-	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 
 	const period = time.Minute
 	job := once.New(conn, "/examples/cleanup")
@@ -105,17 +82,13 @@ func ExampleJob_RunEvery() {
 
 // A health check reports a job that has not been run for too long.
 func ExampleJob_Last() {
-	servers, forget := exampleServers("/examples/backup")
-	defer forget()
 	ctx := context.Background()
-	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer conn.Close()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 
 	job := once.New(conn, "/examples/backup")
-	_, err = job.Last(ctx)
+	_, err := job.Last(ctx)
 	fmt.Println(errors.Is(err, once.ErrNever))
 
 	err = job.RunSlot(ctx, "2026-11-26", func(context.Context, *zklocks.Hold) error { return nil })

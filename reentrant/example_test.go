@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/reentrant"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // clean removes a tree, and calls itself for its branches.
@@ -34,7 +34,9 @@ func leaf(ctx context.Context, token int64) error {
 // A function takes the lock and calls itself. Only the first call sends requests.
 func Example() {
 	ctx := context.Background()
-	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	t, end := zktest.ForExample()
+	defer end()
+	servers := zktest.NewServer(t).ListenTCP(t) // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
 		log.Fatal(err)
@@ -51,21 +53,12 @@ func Example() {
 	// holds left: 0
 }
 
-// exampleConn returns the connection of the other examples.
-func exampleConn(ctx context.Context) *zklocks.Conn {
-	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return conn
-}
-
 // Each Lock returns its own hold. The lock is free when the last is released.
 func ExampleMutex_HoldCount() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	mu := reentrant.New(conn, "/examples/holds")
 
 	outer, err := mu.Lock(ctx)
@@ -91,10 +84,10 @@ func ExampleMutex_HoldCount() {
 
 // Another goroutine is another owner, unless it has the hold's context.
 func ExampleMutex_TryLock() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	mu := reentrant.New(conn, "/examples/owner")
 
 	hold, err := mu.Lock(ctx)
@@ -125,10 +118,10 @@ func ExampleMutex_TryLock() {
 // The holder learns that the lock is gone, here because an operator has deleted its node by hand.
 // It cannot enter again before it has released its holds.
 func Example_context() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	mu := reentrant.New(conn, "/examples/context")
 
 	hold, err := mu.Lock(ctx)

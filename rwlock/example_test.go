@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/rwlock"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // nightly rewrites the index while no other process reads or writes it.
@@ -39,7 +39,9 @@ func rewrite(ctx context.Context, token int64) error {
 
 // One process rewrites what others read. It stops when it loses the lock.
 func Example() {
-	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	t, end := zktest.ForExample()
+	defer end()
+	servers := zktest.NewServer(t).ListenTCP(t) // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 
 	if err := nightly(context.Background(), servers); err != nil {
 		log.Fatal(err)
@@ -50,21 +52,12 @@ func Example() {
 	// part 2 is written, with a token: true
 }
 
-// exampleConn returns the connection of the other examples.
-func exampleConn(ctx context.Context) *zklocks.Conn {
-	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return conn
-}
-
 // Readers share the lock, and no writer is granted it.
 func ExampleRWMutex_RLock() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	mu := rwlock.New(conn, "/examples/rlock")
 
 	first, err := mu.RLock(ctx)
@@ -96,10 +89,10 @@ func ExampleRWMutex_RLock() {
 
 // A wait that takes too long ends with its context, and leaves nothing in the queue.
 func ExampleRWMutex_Lock() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	mu := rwlock.New(conn, "/examples/lock")
 
 	hold, err := mu.Lock(ctx)
@@ -121,10 +114,10 @@ func ExampleRWMutex_Lock() {
 
 // The process can read what it has written: no other writer is granted the lock in between.
 func ExampleRWMutex_Downgrade() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	mu := rwlock.New(conn, "/examples/downgrade")
 
 	hold, err := mu.Lock(ctx)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/semaphore"
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // convert runs one job; at most four run at once, over all machines.
@@ -40,7 +40,9 @@ func job(ctx context.Context) error {
 
 // A job that runs only while it has a permit.
 func Example() {
-	servers := realzk.ExampleServers() // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
+	t, end := zktest.ForExample()
+	defer end()
+	servers := zktest.NewServer(t).ListenTCP(t) // like []string{"zk1:2181", "zk2:2181", "zk3:2181"}
 
 	if err := convert(context.Background(), servers); err != nil {
 		log.Fatal(err)
@@ -50,21 +52,12 @@ func Example() {
 	// step 1
 }
 
-// exampleConn returns the connection of the other examples.
-func exampleConn(ctx context.Context) *zklocks.Conn {
-	conn, err := zklocks.Connect(ctx, realzk.ExampleServers(), 10*time.Second)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return conn
-}
-
 // Several permits are granted together or not at all.
 func ExampleSemaphore_TryAcquire() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	sem := semaphore.New(conn, "/examples/try-acquire", 4)
 
 	three, err := sem.TryAcquire(ctx, 3)
@@ -89,10 +82,10 @@ func ExampleSemaphore_TryAcquire() {
 
 // All processes must agree on the number of permits. With 0 the stored one is used, whatever it is.
 func ExampleNew() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 
 	hold, err := semaphore.New(conn, "/examples/number", 4).Acquire(ctx, 1)
 	if err != nil {
@@ -116,10 +109,10 @@ func ExampleNew() {
 
 // With WithStoredPermits a program that starts after a Resize need not know of it.
 func ExampleWithStoredPermits() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	if err := semaphore.New(conn, "/examples/stored", 4).Resize(ctx, 2); err != nil {
 		log.Fatal(err)
 	}
@@ -137,10 +130,10 @@ func ExampleWithStoredPermits() {
 
 // Waiters are granted new permits at once.
 func ExampleSemaphore_Resize() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
 	sem := semaphore.New(conn, "/examples/resize", 0)
 	if err := sem.Resize(ctx, 1); err != nil {
 		log.Fatal(err)
@@ -166,36 +159,4 @@ func ExampleSemaphore_Resize() {
 	defer hold.Release(ctx)
 	fmt.Println(first.Held(), hold.Held())
 	// Output: true true
-}
-
-// The holder learns that a permit is gone, here because an operator has deleted its node by hand.
-func Example_context() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	conn := exampleConn(ctx)
-	defer conn.Close()
-	sem := semaphore.New(conn, "/examples/permits", 2)
-
-	hold, err := sem.Acquire(ctx, 1)
-	if err != nil {
-		log.Fatal(err)
-	}
-	work := hold.Context(ctx)
-	fmt.Println("before:", work.Err())
-
-	queue, err := sem.Queue(ctx)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := conn.Client().Delete(queue[0].Path, -1); err != nil {
-		log.Fatal(err)
-	}
-
-	<-work.Done()
-	fmt.Println("after:", context.Cause(work))
-	fmt.Println(errors.Is(hold.Err(), zklocks.ErrLost), hold.Held())
-	// Output:
-	// before: <nil>
-	// after: semaphore: hold /examples/permits: lock lost: its node was deleted
-	// true false
 }

@@ -2,9 +2,12 @@ package zktest_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/zklocks/zklocks/zktest"
 )
 
 // The examples of the documentation show tests, which an Example cannot run: it has no t.
@@ -13,6 +16,30 @@ func TestExamples(t *testing.T) {
 		"Partition": theJobStops, "Next": theReplyIsLost, "Dial": theLeaderDies,
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+	}
+}
+
+// What would fail a test panics in an Example, and end does what the end of a test does, once.
+func TestForExample(t *testing.T) {
+	e, end := zktest.ForExample()
+	var order []int
+	for i := range 2 {
+		e.Cleanup(func() { order = append(order, i) })
+	}
+	fails := func(what string, f func()) {
+		defer func() {
+			if recover() == nil {
+				t.Errorf("%s does not panic", what)
+			}
+		}()
+		f()
+	}
+	fails("Fatal", func() { e.Fatal("no") })
+	fails("Errorf", func() { e.Errorf("no %d", 1) })
+	end()
+	end()
+	if !slices.Equal(order, []int{1, 0}) {
+		t.Errorf("cleanups ran in the order %d", order)
 	}
 }
 

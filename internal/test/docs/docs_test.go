@@ -154,6 +154,22 @@ func TestPackageCommentsShowExamples(t *testing.T) {
 	}
 }
 
+// The examples import public packages alone, so that readers can paste them.
+func TestExamplesImportNothingInternal(t *testing.T) {
+	files, err := filepath.Glob("*/example*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err, files)
+	}
+	for _, file := range append(files, "example_test.go") {
+		if strings.HasPrefix(file, "examples/") {
+			continue // programs
+		}
+		if strings.Contains(read(t, file), "/internal/") {
+			t.Errorf("%s imports an internal package", file)
+		}
+	}
+}
+
 var (
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fenced    = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")

@@ -1,7 +1,6 @@
 package realzk
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,10 +10,11 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 )
 
-// Example has no testing.TB, so it cannot be skipped where no ZooKeeper is installed.
-func Example() {
-	fmt.Println(len(ExampleServers()), "address")
-	// Output: 1 address
+// Some is there where no ZooKeeper is installed.
+func TestSome(t *testing.T) {
+	if addrs := Some(t); len(addrs) == 0 {
+		t.Error("no address")
+	}
 }
 
 func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
@@ -30,8 +30,8 @@ func TestWithoutZooKeeperATestIsSkippedOrFails(t *testing.T) {
 	}{
 		"a server is asked for":      {run: asks, says: []string{"--- SKIP: ", ": " + LeftOut + "\n"}},
 		"a real one must be there":   {run: asks, env: []string{"ZKLOCKS_REAL=1"}, fail: true, says: []string{"no java in JAVA_HOME or PATH"}},
-		"an example":                 {run: "Example", says: []string{"--- PASS: Example"}},
-		"an example on a real one":   {run: "Example", env: []string{"ZKLOCKS_REAL=1"}, fail: true, says: []string{"panic: ", "no java in JAVA_HOME or PATH"}},
+		"some server":                {run: "TestSome", says: []string{"--- PASS: TestSome"}},
+		"some server, a real one":    {run: "TestSome", env: []string{"ZKLOCKS_REAL=1"}, fail: true, says: []string{"no java in JAVA_HOME or PATH"}},
 		"the variable leads nowhere": {run: asks, env: []string{"JAVA_HOME=" + someJava(t), "ZK_HOME=" + nowhere}, fail: true, says: []string{"no zookeeper jar under ZK_HOME=" + nowhere}},
 	} {
 		t.Run(name, func(t *testing.T) {
