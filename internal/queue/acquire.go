@@ -132,11 +132,10 @@ func (w *waiter) confirm() (turn, error) {
 	return requeue, errNodeGone
 }
 
-// recheck comes before every grant. Events of different nodes arrive in different channels, and a
-// select takes any that is ready. But one goroutine reads the connection, and puts each event into
-// its channel before it reads the next packet. So when the event or the reply that allows the grant
-// has been received, all that the server sent before it is known, and what forbids the grant is
-// found here.
+// recheck comes before every grant. One goroutine reads the connection, and stores each event in
+// its watch before it passes on the next packet. So when the event or the reply that allows the
+// grant has arrived, the watches show all that the server sent before it, and recheck finds what
+// forbids the grant.
 func (w *waiter) recheck() turn {
 	for _, own := range w.own {
 		if event, fired := own.Fired(); fired {

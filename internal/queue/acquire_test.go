@@ -275,43 +275,6 @@ func TestTheReplyOfAnotherDirectoryGrantsNothing(t *testing.T) {
 	})
 }
 
-// reflect.Select takes 65,536 cases: who waits behind more permits than that still hears the first
-// that goes, the end of ctx, and what a look finds.
-func TestAWaiterBehindMoreNodesThanASelectTakes(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		x := newTestQueue(t, v, 20*time.Second)
-		m, last := x.enter(), x.enter()
-		const many = 70_000
-		paths := make([]string, many)
-		for i := range paths {
-			paths[i] = x.queue.path(m.nodes[0])
-		}
-		paths[many-1] = x.queue.path(last.nodes[0])
-		watches, err := x.queue.client.WatchNodes(t.Context(), m.sess, "", paths)
-		x.must(nil, err)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if i, _, err := m.first(ctx, watches, nil); i != another || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("ctx ends: %d, %v", i, err)
-		}
-		found := make(chan time.Time)
-		close(found)
-		if i, _, err := m.first(t.Context(), watches, found); i != overdue || err != nil {
-			t.Errorf("a look has found something: %d, %v", i, err)
-		}
-		x.must(nil, x.witness.Delete(paths[many-1], -1))
-		if i, event, err := m.first(t.Context(), watches, nil); i != many-1 || !zkclient.Gone(event) || err != nil {
-			t.Errorf("the last of them goes: %d, %v, %v", i, event, err)
-		}
-		x.must(nil, x.witness.Delete(paths[0], -1))
-		m.own = watches[:1]
-		if i, event, err := m.first(t.Context(), watches[1:many-1], nil); !zkclient.Gone(event) || err != nil || i >= many-2 {
-			t.Errorf("all others go: %d, %v, %v", i, event, err)
-		}
-	})
-}
-
 // Two waiters come at once, to a directory that the client may not write. The second follows the
 // first: no listing tells its token, and the header of the reply has not been verified.
 func TestEachGrantHasItsToken(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 )
@@ -204,21 +205,16 @@ func (f *follower) follow(ctx context.Context) error {
 // node, or the directory of an empty queue. So wait also reads it, ever more seldom.
 func (f *follower) wait(ctx context.Context, sess int64, lease *zkclient.Lease, watch *zkclient.Watch) error {
 	for delay := FirstRecheck; ; delay *= 2 {
-		select {
-		case event, first := <-watch.C():
-			watch.Event(event, first)
-			f.until = lease.Deadline()
-			return nil
-		case <-ctx.Done():
-			return nil
-		case <-time.After(delay):
-		}
+		fired := wire.Wait(ctx, time.After(delay), watch)
 		f.until = lease.Deadline()
+		if fired || ctx.Err() != nil {
+			return nil
+		}
 		checking, stop := f.reading(ctx)
 		same, err := f.queue.isFirst(checking, sess, f.last.Member.Path, watch)
 		late := checking.Err() != nil
 		stop()
-		_, fired := watch.Fired()
+		_, fired = watch.Fired()
 		switch {
 		case fired:
 			return nil

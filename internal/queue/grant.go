@@ -11,6 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
 	"github.com/zklocks/zklocks/observe"
@@ -216,25 +217,21 @@ func (g *Grant) watchLocked() {
 }
 
 // watch ends the grant when its node is deleted, by any client, when its session is over, or when
-// the Conn is closed: a watch on the node reports all of these. The end of one connection ends only
-// the watch, which is set again.
+// the Conn is closed. The end of one connection ends only the watch, which is set again.
 func (g *Grant) watch(ctx context.Context, n znode.Node) {
 	for delay := FirstRecheck; ; {
 		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
 		var event zk.Event
 		if err == nil || err == zk.ErrNoAuth {
-			var news <-chan zk.Event
-			if w != nil {
-				news = w.C()
-			}
-			select {
-			case e, first := <-news:
-				event, delay = w.Event(e, first), FirstRecheck
-			case <-time.After(delay): // the event may be withheld
+			switch {
+			case wire.Wait(ctx, time.After(delay), w):
+				event, _ = w.Fired()
+				delay = FirstRecheck
+			case ctx.Err() != nil:
+				return
+			default: // the event may be withheld
 				delay = min(2*delay, time.Hour)
 				_, _, err = g.queue.client.Get(ctx, g.queue.path(n))
-			case <-ctx.Done():
-				return
 			}
 		}
 		switch {
@@ -251,19 +248,11 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 		case errors.Is(err, zkclient.ErrClosed):
 			g.state.Lose(err)
 			return
-		case err == zk.ErrNoAuth, err == nil && event.Type == 0: // it goes on to wait
-		case err != nil:
+		case err != nil && err != zk.ErrNoAuth:
 			return // ctx has ended, or the server refuses: the lease has to do
-		case event.Type != zk.EventNotWatching:
-			// A client has written into the node, which is no loss, or an event was withheld.
-		case !g.queue.client.In(g.sess) || errors.Is(event.Err, zk.ErrSessionExpired):
-			g.state.Lose(errOver)
-			return
-		case !errors.Is(event.Err, zk.ErrConnectionClosed):
-			g.state.Lose(zkclient.ErrClosed)
-			return
 		}
-		// Otherwise the watch has ended with its connection, and is set again.
+		// A client has written into the node, which is not a loss; the watch has ended with its
+		// connection; or its event was withheld. It is set again.
 	}
 }
 
@@ -271,7 +260,7 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 // asking: a watch that was set on the present connection has not fired.
 func (g *Grant) KnownToExist() bool {
 	w := g.own.Load()
-	if w == nil || !w.SetIn(g.queue.client.Epoch()) {
+	if w == nil {
 		return false
 	}
 	_, fired := w.Fired()

@@ -96,8 +96,7 @@ func (g *Grant) ReleaseRequested() <-chan struct{} {
 }
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
-// is gone. The watch is that which the watch for a loss uses, too, and the connection sets it again
-// after a reconnect. What the holder writes itself, in a downgrade, is no request.
+// is gone. What the holder writes itself, in a downgrade, is not a request.
 func (g *Grant) watchRequest(n znode.Node) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -111,11 +110,7 @@ func (g *Grant) watchRequest(n znode.Node) {
 			g.tellRequested()
 			return
 		}
-		select {
-		case event, first := <-w.C():
-			w.Event(event, first)
-		case <-ctx.Done():
-		}
+		wire.Wait(ctx, nil, w)
 	}
 }
 

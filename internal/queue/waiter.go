@@ -264,7 +264,7 @@ func (w *waiter) listing(ctx context.Context) (nodes []znode.Node, dir *zk.Stat,
 }
 
 // readToken reads the czxid of the waiter's nodes, if these are still those of its session. Its
-// watch stays with the client, where Grant.Exists finds it.
+// watch stays with the connection, where Grant.Exists finds it.
 func (w *waiter) readToken(ctx context.Context) error {
 	path := w.queue.path(w.nodes[0])
 	own, err := w.queue.client.Watch(ctx, w.sess, path)

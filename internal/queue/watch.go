@@ -3,13 +3,12 @@ package queue
 import (
 	"context"
 	"math/rand/v2"
-	"reflect"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
@@ -34,27 +33,40 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient
 		}
 		return pending, nil
 	}
+	all := slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})
 	for {
 		timer := time.NewTimer(w.patience - rand.N(w.patience/4))
-		i, event, err := w.first(ctx, watches, timer.C)
+		fired := wire.Wait(ctx, timer.C, all...)
 		timer.Stop()
 		switch {
-		case err != nil:
-			return failed, err
-		case i == overdue:
-			if next, err := w.withoutEvent(ctx, b); next != pending {
-				return next, err
-			}
+		case fired:
+			return b.fired(watches), nil
+		case ctx.Err() != nil:
+			return failed, zkclient.Ended(ctx)
+		}
+		if next, err := w.withoutEvent(ctx, b); next != pending {
+			return next, err
+		}
+	}
+}
+
+// fired strikes out the blockers that the first event says are gone. It returns relist if the event
+// is another than a deletion, or none of theirs.
+func (b *blockers) fired(watches []*zkclient.Watch) turn {
+	for i, watch := range watches {
+		switch event, fired := watch.Fired(); {
+		case !fired:
 			continue
-		case i < 0, !zkclient.Gone(event):
-			return relist, nil // another event than the deletion of a blocker
+		case !zkclient.Gone(event):
+			return relist
 		case zkclient.Released(event):
 			b.releasedByHolder()
 		default:
 			b.remove(b.watched[i], true)
 		}
-		return pending, nil
+		return pending
 	}
+	return relist
 }
 
 // withoutEvent checks the turn of a waiter that no event has reached for a while, and reads the
@@ -84,7 +96,7 @@ func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, tur
 	nodes, beside := b.watched, []string(nil)
 	if marker != "" || b.oneLeft() { // otherwise no event grants, and the next listing is the evidence
 		nodes = slices.Concat(b.watched, w.nodes)
-		beside = w.beside // the client keeps these watches: waiters.confirm finds them there
+		beside = w.beside // the connection keeps these watches: waiters.confirm finds them there
 	}
 	watches, err := q.client.WatchNodes(ctx, w.sess, marker, append(q.paths(nodes), beside...))
 	if err != nil {
@@ -116,107 +128,4 @@ func (w *waiter) exists(ctx context.Context, own []*zkclient.Watch) (turn, error
 	}
 	w.own = own
 	return pending, nil
-}
-
-// What has come first, if it is none of the blockers' watches.
-const (
-	another = -1 - iota // one of the waiter's own, or that of the limit
-	overdue             // no event for long
-)
-
-// first waits for the first event: that of watch i, another, or overdue.
-func (w *waiter) first(ctx context.Context, watches []*zkclient.Watch, late <-chan time.Time) (i int, event zk.Event, err error) {
-	if len(watches) == 1 && len(w.own) <= 1 {
-		var own *zkclient.Watch
-		var ownC, limitC <-chan zk.Event
-		if len(w.own) == 1 {
-			own = w.own[0]
-			ownC = own.C()
-		}
-		if w.limit.Changed != nil {
-			limitC = w.limit.Changed.C()
-		}
-		select {
-		case event, first := <-watches[0].C():
-			return 0, watches[0].Event(event, first), nil
-		case event, first := <-ownC:
-			return another, own.Event(event, first), nil
-		case event, first := <-limitC:
-			return another, w.limit.Changed.Event(event, first), nil
-		case <-late:
-			return overdue, zk.Event{}, nil
-		case <-ctx.Done():
-			return another, zk.Event{}, zkclient.Ended(ctx)
-		}
-	}
-	all := slices.Concat(watches, w.own)
-	if w.limit.Changed != nil {
-		all = append(all, w.limit.Changed)
-	}
-	j, event := receive(all, ctx.Done(), late)
-	switch {
-	case j == len(all):
-		return another, zk.Event{}, zkclient.Ended(ctx)
-	case j > len(all):
-		return overdue, zk.Event{}, nil
-	case j >= len(watches):
-		j = another
-	}
-	return j, event, nil
-}
-
-// mostWatches is how many watches one select waits for: reflect.Select takes 65,536 cases.
-const mostWatches = 60_000
-
-// receive waits for the first event of the watches, or for one of the other channels, whose index
-// comes after those of the watches.
-func receive(watches []*zkclient.Watch, others ...any) (int, zk.Event) {
-	if len(watches) > mostWatches {
-		return receiveInParts(watches, others)
-	}
-	cases := make([]reflect.SelectCase, 0, len(watches)+len(others))
-	for _, w := range watches {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(w.C())})
-	}
-	for _, other := range others {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(other)})
-	}
-	i, value, first := reflect.Select(cases)
-	if i >= len(watches) {
-		return i, zk.Event{}
-	}
-	event, _ := value.Interface().(zk.Event)
-	return i, watches[i].Event(event, first)
-}
-
-// receiveInParts waits for each part of the watches on a goroutine of its own. An event that comes
-// second is not lost: its watch keeps it.
-func receiveInParts(watches []*zkclient.Watch, others []any) (int, zk.Event) {
-	type result struct {
-		i     int
-		event zk.Event
-	}
-	results := make(chan result, len(watches)/mostWatches+1)
-	stop := make(chan struct{})
-	var parts sync.WaitGroup
-	for from := 0; from < len(watches); from += mostWatches {
-		part := watches[from:min(from+mostWatches, len(watches))]
-		parts.Go(func() {
-			if i, event := receive(part, stop); i < len(part) {
-				results <- result{from + i, event}
-			}
-		})
-	}
-	defer parts.Wait()
-	defer close(stop)
-	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(results)}}
-	for _, other := range others {
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(other)})
-	}
-	i, value, _ := reflect.Select(cases)
-	if i > 0 {
-		return len(watches) + i - 1, zk.Event{}
-	}
-	first := value.Interface().(result)
-	return first.i, first.event
 }

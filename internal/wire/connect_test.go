@@ -320,7 +320,7 @@ func TestARootThatMayNotBeRead(t *testing.T) {
 				<-changed
 				changed = l.Changed()
 			}
-			_, err = l.WatchAll([]string{"/ann/a"}, "") // may be the first request on this connection
+			_, err = l.WatchNodes([]string{"/ann/a"}, "") // may be the first request on this connection
 			must(t, err)
 		}
 	})

@@ -29,8 +29,6 @@ func (w *packetConn) unwatch(mark string) {
 	p = binary.BigEndian.AppendUint32(p, dataWatches)
 	resend := func() { w.unwatch(mark) }
 	w.send(packet{xid: xidUnwatch, op: opRemoveWatches, resend: resend}, p, func() bool {
-		w.watches.mu.Lock()
-		defer w.watches.mu.Unlock()
 		_, again := w.watches.marks[mark]
 		return !again
 	})

@@ -117,6 +117,7 @@ func (w *packetConn) note(p []byte) (send []byte) {
 		w.pastAuth = w.pastAuth || op != opSetAuth
 		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.tracked(created(op, p))}
 		w.pending.push(sent)
+		p = w.watches.flag(op, p)
 		if op == opClose {
 			w.giveUp = now.Add(closeTimeout)
 			w.Conn.SetReadDeadline(w.giveUp)
@@ -306,9 +307,7 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	case !ok || !own:
 		return true, nil
 	case xid == xidWatches:
-		if stale := w.watches.answered(code); stale != "" {
-			go w.unwatch(stale)
-		}
+		w.watchesSet(codeError(code))
 	case code == codeThrottled:
 		time.AfterFunc(throttlePause, p.resend)
 	case code == codeUnimplemented: // all other codes mean the same: the watch may have fired meanwhile
@@ -328,13 +327,7 @@ func (w *packetConn) event(size int) error {
 	if !ok {
 		return fmt.Errorf("%w: event of %d bytes", errFrame, size)
 	}
-	switch kind := zk.EventType(kind); kind {
-	case zk.EventNodeDeleted, zk.EventNodeDataChanged, zk.EventNodeCreated: // other events belong to watches that the client has set
-		unmarked := w.watches.fire(string(path), zk.Event{Type: kind, State: zk.StateConnected})
-		for _, mark := range unmarked {
-			go w.unwatch(mark) // a goroutine that reads must not wait for room to write
-		}
-	}
+	w.fireWatches(zk.EventType(kind), string(path))
 	return nil
 }
 
@@ -412,7 +405,7 @@ func (w *packetConn) fail(err error) (was phase) {
 	w.mu.Unlock()
 	if was != broken {
 		w.client.failed(w, was == running, err)
-		w.watches.end()
+		w.endWatches()
 		w.Conn.Close()
 	}
 	return was

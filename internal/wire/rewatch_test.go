@@ -234,7 +234,7 @@ func TestTakingAMarkBackGoesOnWhenThrottled(t *testing.T) {
 			return true
 		}
 		l := f.start().connect()
-		if _, err := l.WatchAll([]string{"/a"}, "/a-mark"); err != nil {
+		if _, err := l.WatchNodes([]string{"/a"}, "/a-mark"); err != nil {
 			t.Fatal(err)
 		}
 		select {

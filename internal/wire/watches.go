@@ -1,23 +1,26 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 )
 
-// The protocol has a request that sets data watches on any number of nodes, SetWatches, by which
-// clients set their watches again after a reconnect. The client library uses it for that alone, and
-// otherwise sends one request per node. A caller that waits for N permits watches N nodes, so the
-// packetConn sends SetWatches itself, and keeps the answer from the client, which did not ask.
+// The packetConn keeps the watches of the locks, which end with it. All waiters of the process for
+// a node share one. A watch that no waiter needs any more stays until it fires, because it takes a
+// request to remove it from the server, and serves the next waiter.
 //
-// If the node of a watch set in this way does not exist, the server sends its event ahead of the
-// answer. The watch ends with the network connection, and then the waiter lists again.
+// The packetConn sets watches in two ways. The zk client's own registry contains neither:
+//   - WatchNodes sends SetWatches, a request for any number of nodes, by which clients set their
+//     watches again after a reconnect. The server sends the event of a node that does not exist
+//     ahead of the answer. The client does not see the answer.
+//   - WatchData and WatchChildren have the client read the node. The packetConn sets the flag in
+//     that request that asks the server for a watch.
 
 const (
 	// xidWatches is the xid that the Java client uses for SetWatches. go-zookeeper counts upwards
@@ -28,93 +31,255 @@ const (
 	mostWatches = 128 << 10
 )
 
-// watches are those that were set on one packetConn.
+// watchKind is how a watch was set.
+type watchKind int
+
+const (
+	onNode watchKind = iota // set by WatchNodes
+	onData
+	onChildren
+)
+
+// firedBy reports whether an event for its path is one of a watch of this kind. The event of a
+// release marker has the path of the marker.
+func (k watchKind) firedBy(e zk.EventType) bool {
+	switch e {
+	case zk.EventNodeDeleted:
+		return true
+	case zk.EventNodeDataChanged:
+		return k != onChildren
+	}
+	return k == onChildren
+}
+
+// readBy reports whether a request that reads the node sets such a watch.
+func (k watchKind) readBy(op int32) bool {
+	switch op {
+	case opGetData:
+		return k == onData
+	case opGetChildren2, opExists:
+		return k == onChildren
+	}
+	return false
+}
+
+// setting is a request that sets watches.
+type setting struct {
+	over bool // answered, or the connection has ended; conn.mu guards it
+	err  error
+	done chan struct{} // closed when it is over
+}
+
+func newSetting() *setting { return &setting{done: make(chan struct{})} }
+
+// awaitSet returns the watch when it is set, or the error of the request, or zk.ErrNoNode.
+func (w *Watch) awaitSet() (*Watch, error) {
+	switch <-w.set.done; {
+	case w.set.err != nil:
+		return nil, w.set.err
+	case w.absent:
+		return nil, zk.ErrNoNode
+	}
+	return w, nil
+}
+
+// end ends the request; caller holds conn.mu.
+func (s *setting) end(err error) {
+	s.over, s.err = true, err
+	close(s.done)
+}
+
+// watches are the watches on one packetConn that have not fired; its mu guards them.
 type watches struct {
-	mu    sync.Mutex
-	of    map[string][]*watch
-	marks map[string]string // from each watched mark to its node, which may have several
-	sent  []*batch          // requests not answered yet, in order
+	of    map[string][]*Watch // by path: of several kinds, and with several markers
+	marks map[string]*Watch   // by release marker
+	sent  [][]*Watch          // of each SetWatches that is not answered yet, in order
 }
 
-// batch is one request.
-type batch struct {
-	watches []watch
-	mark    string // of the first watch; "" for none
-	stale   bool   // the mark was created before the answer came
-	answer  chan error
-	// From answered on nothing of the batch changes.
-	answered bool
-}
-
-// watch is one watch on a node.
-type watch struct {
-	batch  *batch
-	path   string
-	mark   string // the mark that also fires it, or ""
-	events chan zk.Event
-	absent bool // the node did not exist when the server was asked
-}
-
-func newBatch(paths []string, mark string) *batch {
-	b := &batch{watches: make([]watch, len(paths)), mark: mark, answer: make(chan error, 1)}
-	for i, path := range paths {
-		b.watches[i] = watch{batch: b, path: path, mark: mark, events: make(chan zk.Event, 1)}
-		mark = ""
+// find returns a watch of one of these kinds on a node, or nil.
+func (s *watches) find(path, mark string, kinds ...watchKind) *Watch {
+	for _, w := range s.of[path] {
+		if w.mark == mark && slices.Contains(kinds, w.kind) {
+			return w
+		}
 	}
-	return b
+	return nil
 }
 
-// fire sends an event, once. The server sends the event of a node that does not exist ahead of the
-// answer.
-func (w *watch) fire(e zk.Event) {
-	if e.Type == zk.EventNodeDeleted && !w.batch.answered {
-		w.absent = true
+func (s *watches) add(w *Watch) {
+	if s.of == nil {
+		s.of, s.marks = make(map[string][]*Watch), make(map[string]*Watch)
 	}
-	w.events <- e
-	close(w.events)
+	s.of[w.Path] = append(s.of[w.Path], w)
+	if w.mark != "" {
+		s.marks[w.mark] = w
+	}
 }
 
-// WatchAll sets a data watch on each node and waits for the server's answer. It sends one request
-// for each 128 KiB of paths. Each channel yields one event and is closed then. If the connection
-// ends, the event is zk.EventNotWatching, because these watches end with the connection. The
-// channel of a node that does not exist is nil. The error comes from the connection or the server.
+func (s *watches) remove(w *Watch) {
+	if left := slices.DeleteFunc(s.of[w.Path], func(o *Watch) bool { return o == w }); len(left) > 0 {
+		s.of[w.Path] = left
+	} else {
+		delete(s.of, w.Path)
+	}
+	if s.marks[w.mark] == w {
+		delete(s.marks, w.mark)
+	}
+}
+
+// flag returns what to send for a request of the client: with the flag that sets a watch, if it
+// reads a node for one of the watches that are being set.
+func (s *watches) flag(op int32, p []byte) []byte {
+	const path = lengthSize + 4 + 4 + lengthSize // behind xid and operation
+	if len(p) <= path {
+		return p
+	}
+	for _, w := range s.of[string(p[path:len(p)-1])] {
+		if w.kind.readBy(op) && !w.set.over {
+			p = bytes.Clone(p) // the client's
+			p[len(p)-1] = 1
+			break
+		}
+	}
+	return p
+}
+
+// WatchNodes watches nodes for their deletion and for changes of their data, and waits for the
+// server's answer. It sends one request for each 128 KiB of paths. The watch of a node that does
+// not exist is nil. The error comes from the connection or the server.
+//
+// The server does not check READ permission for the nodes, but withholds events while the client
+// may not read a node.
 //
 // The first node may have a release marker, if mark is not "". The marker is another node, which
 // the transaction that deletes the first node creates and deletes. The event is then
 // zk.EventNodeCreated, with the path of the marker.
-func (c *Conn) WatchAll(paths []string, mark string) ([]<-chan zk.Event, error) {
-	w, err := c.pastAuthConn()
+func (c *Conn) WatchNodes(paths []string, mark string) ([]*Watch, error) {
+	p, err := c.pastAuthConn()
 	if err != nil {
 		return nil, err
 	}
 	if c.noRemoveWatches.Load() {
 		mark = ""
 	}
-	events := make([]<-chan zk.Event, 0, len(paths))
-	var set []*batch
-	for begin, end := 0, 0; begin < len(paths); begin = end {
-		for size := 0; end < len(paths) && (end == begin || size+len(paths[end]) <= mostWatches); end++ {
-			size += len(paths[end])
-		}
-		b := newBatch(paths[begin:end], mark)
-		mark = ""
-		add := func() bool { w.watches.add(b); return true }
-		if !w.send(packet{xid: xidWatches, op: opSetWatches}, b.request(), add) {
-			b.answer <- zk.ErrConnectionClosed
-		}
-		if err := <-b.answer; err != nil {
-			w.watches.drop(set)
-			return nil, err
-		}
-		set = append(set, b)
-		for _, watch := range b.watches {
-			if watch.absent {
-				watch.events = nil
-			}
-			events = append(events, watch.events)
+	all, batches := p.share(paths, mark)
+	if all == nil {
+		return nil, zk.ErrConnectionClosed
+	}
+	for _, batch := range batches {
+		sent := func() bool { p.watches.sent = append(p.watches.sent, batch); return true }
+		if !p.send(packet{xid: xidWatches, op: opSetWatches}, setWatches(batch), sent) {
+			p.mu.Lock()
+			batch[0].set.end(zk.ErrConnectionClosed)
+			p.mu.Unlock()
 		}
 	}
-	return events, nil
+	for i, w := range all {
+		if all[i], err = w.awaitSet(); err != nil && err != zk.ErrNoNode {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// share returns the watches on some nodes, or nil if the session has ended. The caller must set the
+// new watches: batches has them, for one request each.
+func (w *packetConn) share(paths []string, mark string) (all []*Watch, batches [][]*Watch) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.phase != running {
+		return nil, nil
+	}
+	all = make([]*Watch, len(paths))
+	var set *setting
+	size := mostWatches
+	for i, path := range paths {
+		if all[i] = w.watches.find(path, mark, onNode); all[i] == nil {
+			if size += len(path); size > mostWatches {
+				size, set, batches = len(path), newSetting(), append(batches, nil)
+			}
+			all[i] = &Watch{Path: path, conn: w, kind: onNode, mark: mark, set: set}
+			w.watches.add(all[i])
+			batches[len(batches)-1] = append(batches[len(batches)-1], all[i])
+		}
+		mark = ""
+	}
+	return all, batches
+}
+
+// WatchData reads a node and watches it as WatchNodes does.
+//
+// It does not watch for the creation of a node that does not exist: that watch would stay forever,
+// because sequence numbers do not repeat.
+func (c *Conn) WatchData(path string) (*Watch, error) {
+	return c.watchReading(path, c.readData, onData)
+}
+
+// WatchNode is WatchData for callers that need no data: a watch of WatchNodes does as well.
+func (c *Conn) WatchNode(path string) (*Watch, error) {
+	return c.watchReading(path, c.readData, onData, onNode)
+}
+
+func (c *Conn) readData(w *Watch) (err error) {
+	w.Data, w.Stat, err = c.Get(w.Path)
+	return err
+}
+
+// WatchChildren watches a directory: the watch fires when a child is created or deleted, and when
+// the directory is. On a directory that does not exist the watch stays until it is created. That is
+// one watch for each directory, because directories keep their names.
+func (c *Conn) WatchChildren(dir string) (*Watch, error) {
+	return c.watchReading(dir, c.readChildren, onChildren)
+}
+
+func (c *Conn) readChildren(w *Watch) error {
+	for {
+		_, stat, err := c.Children(w.Path)
+		if err != zk.ErrNoNode {
+			w.Stat = stat
+			return err
+		}
+		if exists, _, err := c.Exists(w.Path); err != nil || !exists {
+			return err
+		}
+		// The directory was created between the two requests.
+	}
+}
+
+// watchReading returns a watch of one of these kinds on a node. If there is none, read sets one of
+// the first kind. The watch is recorded before that, because its event may come right behind the
+// answer. An event of an earlier watch on the node also fires it.
+func (c *Conn) watchReading(path string, read func(*Watch) error, kinds ...watchKind) (*Watch, error) {
+	c.mu.Lock()
+	p := c.current
+	c.mu.Unlock()
+	if p == nil {
+		return nil, zk.ErrConnectionClosed
+	}
+	p.mu.Lock()
+	if p.phase != running {
+		p.mu.Unlock()
+		return nil, zk.ErrConnectionClosed
+	}
+	if w := p.watches.find(path, "", kinds...); w != nil {
+		p.mu.Unlock()
+		return w.awaitSet()
+	}
+	w := &Watch{Path: path, conn: p, kind: kinds[0], set: newSetting()}
+	p.watches.add(w)
+	p.mu.Unlock()
+
+	err := read(w)
+	p.mu.Lock()
+	if p.phase != running { // the answer may have come on the next connection
+		err = zk.ErrConnectionClosed
+	}
+	if err != nil {
+		p.watches.remove(w)
+	}
+	w.set.end(err)
+	p.mu.Unlock()
+	return w.awaitSet()
 }
 
 // pastAuthConn returns the current packetConn once the client has sent a request other than
@@ -161,19 +326,19 @@ func (w *packetConn) send(as packet, p []byte, ready func() bool) bool {
 	return sends
 }
 
-// request returns the packet. The zxid in it is that from which on the client wants changes: of
-// none, as the watches are new.
-func (b *batch) request() []byte {
+// setWatches returns the request that sets a batch. The zxid in it says from which on the client
+// wants changes: none, because the watches are new.
+func setWatches(batch []*Watch) []byte {
 	p := make([]byte, lengthSize)
 	p = binary.BigEndian.AppendUint32(p, xidWatches&math.MaxUint32)
 	p = binary.BigEndian.AppendUint32(p, opSetWatches)
 	p = binary.BigEndian.AppendUint64(p, math.MaxInt64)
-	p = binary.BigEndian.AppendUint32(p, uint32(len(b.watches)))
-	for _, w := range b.watches {
-		p = appendString(p, w.path)
+	p = binary.BigEndian.AppendUint32(p, uint32(len(batch)))
+	for _, w := range batch {
+		p = appendString(p, w.Path)
 	}
-	if b.mark != "" { // among the nodes to be created
-		p = appendString(binary.BigEndian.AppendUint32(p, 1), b.mark)
+	if mark := batch[0].mark; mark != "" { // among the nodes to be created
+		p = appendString(binary.BigEndian.AppendUint32(p, 1), mark)
 	} else {
 		p = binary.BigEndian.AppendUint32(p, 0)
 	}
@@ -187,124 +352,67 @@ func appendString(p []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(p, uint32(len(s))), s...)
 }
 
-// add records a batch before it is sent, because the events of missing nodes come before the
-// answer.
-func (s *watches) add(b *batch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of == nil {
-		s.of, s.marks = make(map[string][]*watch), make(map[string]string)
+// watchesSet handles the answer to the oldest SetWatches.
+func (w *packetConn) watchesSet(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.watches.sent) == 0 {
+		return
 	}
-	for i := range b.watches {
-		w := &b.watches[i]
-		s.of[w.path] = append(s.of[w.path], w)
-	}
-	if b.mark != "" {
-		s.marks[b.mark] = b.watches[0].path
-	}
-	s.sent = append(s.sent, b)
-}
-
-// answered handles the answer to the oldest batch. stale is a mark whose watch must be removed, or
-// "".
-func (s *watches) answered(code int32) (stale string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.sent) == 0 {
-		return ""
-	}
-	b := s.sent[0]
-	s.sent = s.sent[1:]
-	if code != 0 {
-		s.forget(b)
-	}
-	b.answered = true
-	b.answer <- codeError(code)
-	if b.stale {
-		return b.mark
-	}
-	return ""
-}
-
-// drop removes the watches of batches that no caller waits for.
-func (s *watches) drop(batches []*batch) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range batches {
-		s.forget(b)
-	}
-}
-
-// forget removes the watches of a batch that have not fired; caller holds mu.
-func (s *watches) forget(b *batch) {
-	for _, of := range b.watches {
-		s.take(of.path, func(w *watch) bool { return w.batch == b })
-	}
-}
-
-// take removes and returns the watches on a node that match, and the marks that no remaining watch
-// needs; caller holds mu.
-func (s *watches) take(path string, which func(*watch) bool) (taken []*watch, unmarked []string) {
-	var left []*watch
-	for _, w := range s.of[path] {
-		if which(w) {
-			taken = append(taken, w)
-		} else {
-			left = append(left, w)
+	batch := w.watches.sent[0]
+	w.watches.sent = w.watches.sent[1:]
+	if err != nil {
+		for _, watch := range batch {
+			w.watches.remove(watch)
 		}
 	}
-	if len(left) > 0 {
-		s.of[path] = left
-	} else {
-		delete(s.of, path)
+	batch[0].set.end(err)
+	if e, _ := batch[0].Fired(); e.Type == zk.EventNodeCreated {
+		// The server may have set the watch on the marker only after this creation.
+		go w.unwatch(batch[0].mark)
 	}
-	for _, w := range taken {
-		waits := slices.ContainsFunc(left, func(l *watch) bool { return l.mark == w.mark })
-		if _, waited := s.marks[w.mark]; waited && !waits {
-			delete(s.marks, w.mark)
-			unmarked = append(unmarked, w.mark)
-		}
-	}
-	return taken, unmarked
 }
 
-// fire sends an event to the watches of a node. The creation of a mark goes only to the watches
-// with that mark: the others fire by the deletion, which comes next. unmarked are the marks whose
-// watches are no longer needed.
-func (s *watches) fire(path string, e zk.Event) (unmarked []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.Path = path
-	var told []*watch
-	if e.Type == zk.EventNodeCreated {
-		for _, b := range s.sent { // the server may set the watch only after this creation
-			b.stale = b.stale || b.mark == path
+// fireWatches fires the watches that an event is for. The creation of a marker fires only the watch
+// with that marker: the others fire by the deletion, which comes next.
+func (w *packetConn) fireWatches(kind zk.EventType, path string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := &zk.Event{Type: kind, State: zk.StateConnected, Path: path}
+	if marked := w.watches.marks[path]; marked != nil && kind == zk.EventNodeCreated {
+		w.watches.remove(marked)
+		marked.fire(e)
+	}
+	for _, watch := range slices.Clone(w.watches.of[path]) {
+		if !watch.kind.firedBy(kind) {
+			continue
 		}
-		told, _ = s.take(s.marks[path], func(w *watch) bool { return w.mark == path })
-	} else {
-		told, unmarked = s.take(path, func(*watch) bool { return true })
+		w.watches.remove(watch)
+		if kind == zk.EventNodeDeleted && watch.kind == onNode && !watch.set.over {
+			watch.absent = true
+		}
+		watch.fire(e)
+		if watch.mark != "" {
+			go w.unwatch(watch.mark) // a goroutine that reads must not wait for room to write
+		}
 	}
-	for _, w := range told {
-		w.fire(e)
-	}
-	return unmarked
 }
 
-// end ends all watches when their connection ends. None can be added later: the packetConn is in
-// phase broken.
-func (s *watches) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for path, all := range s.of {
-		for _, w := range all {
-			w.fire(zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: path, Err: zk.ErrConnectionClosed})
+// endWatches ends all watches when their connection ends. None can be added later: the packetConn
+// is in phase broken.
+func (w *packetConn) endWatches() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for path, all := range w.watches.of {
+		e := &zk.Event{Type: zk.EventNotWatching, State: zk.StateDisconnected, Path: path, Err: zk.ErrConnectionClosed}
+		for _, watch := range all {
+			watch.fire(e)
 		}
 	}
-	s.of, s.marks = nil, nil
-	for _, b := range s.sent {
-		b.answer <- zk.ErrConnectionClosed
+	for _, batch := range w.watches.sent {
+		batch[0].set.end(zk.ErrConnectionClosed)
 	}
-	s.sent = nil
+	w.watches = watches{}
 }
 
 // codeError returns the client's error for a code.

@@ -1,10 +1,12 @@
 package wire_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,22 +33,19 @@ func nodes(t *testing.T, conn *wire.Conn, n int) []string {
 	return paths
 }
 
-func hears(t *testing.T, ch <-chan zk.Event) (e zk.Event) {
+// hears waits for the event of a watch.
+func hears(t *testing.T, w *wire.Watch) zk.Event {
 	t.Helper()
-	test.Within(t, 20*time.Second, "an event", func() { e = <-ch })
-	if _, open := <-ch; open {
-		t.Error("a second event")
-	}
+	test.Within(t, 20*time.Second, "an event", func() { wire.Wait(context.Background(), nil, w) })
+	e, _ := w.Fired()
 	return e
 }
 
-func silent(t *testing.T, channels ...<-chan zk.Event) {
+func silent(t *testing.T, watches ...*wire.Watch) {
 	t.Helper()
-	for i, ch := range channels {
-		select {
-		case e := <-ch:
-			t.Errorf("watch %d of %d hears %+v", i, len(channels), e)
-		default:
+	for i, w := range watches {
+		if e, fired := w.Fired(); fired {
+			t.Errorf("watch %d of %d has fired: %+v", i, len(watches), e)
 		}
 	}
 }
@@ -63,7 +62,7 @@ func answered(t *testing.T, conn *wire.Conn) {
 	must(t, errOf(conn.Sync("/")))
 }
 
-func TestWatchAll(t *testing.T) {
+func TestWatchNodes(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -77,7 +76,7 @@ func TestWatchAll(t *testing.T) {
 		must(t, err)
 
 		before := p.Seen(proxy.AnyOp)
-		w, err := l.WatchAll(paths, "")
+		w, err := l.WatchNodes(paths, "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n != 1 {
 			t.Errorf("%d requests, want 1", n)
@@ -88,10 +87,11 @@ func TestWatchAll(t *testing.T) {
 		silent(t, w[:4]...)
 
 		must(t, witness.Delete(paths[1], -1))
-		for _, ch := range []<-chan zk.Event{w[1], own} {
-			if e := hears(t, ch); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
-				t.Errorf("of a deletion a watch hears %+v", e)
-			}
+		if e := hears(t, w[1]); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
+			t.Errorf("of a deletion a watch hears %+v", e)
+		}
+		if e := <-own; e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
+			t.Errorf("of a deletion the client's watch hears %+v", e)
 		}
 		set(t, witness, paths[2])
 		if e := hears(t, w[2]); e.Type != zk.EventNodeDataChanged {
@@ -101,40 +101,148 @@ func TestWatchAll(t *testing.T) {
 		silent(t, w[0], w[3])
 
 		conn.Close()
-		for _, ch := range []<-chan zk.Event{w[0], w[3]} {
-			if e := hears(t, ch); e.Type != zk.EventNotWatching {
+		for _, w := range []*wire.Watch{w[0], w[3]} {
+			if e := hears(t, w); e.Type != zk.EventNotWatching {
 				t.Errorf("of the end of its connection a watch hears %+v", e)
 			}
 		}
-		if _, err := l.WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+		if _, err := l.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
 			t.Errorf("on a closed connection: %v", err)
 		}
 	})
 }
 
-// Two waiters watch the same node: one event is for both.
-func TestWatchAllTwice(t *testing.T) {
+// Waiters for the same nodes share their watches, with one request, also while these are being set.
+func TestWatchNodesTwice(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		conn, witness := connect(t, v, 20*time.Second, v.Servers(t)), v.Connect(t, 20*time.Second)
-		paths := nodes(t, witness, 2)
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+		paths := nodes(t, witness, 3)
 		answered(t, conn)
-		first, err := conn.WatchAll(paths, "")
+		before := p.Seen(proxy.AnyOp)
+		answer := p.Next(proxy.ReadOp, proxy.HoldReply)
+		got := make(chan []*wire.Watch, 2)
+		for range 2 {
+			go func() {
+				w, err := conn.WatchNodes(paths[:2], "")
+				if err != nil {
+					t.Error(err)
+				}
+				got <- w
+			}()
+		}
+		test.Within(t, 20*time.Second, "the request", func() { <-answer.Fired() })
+		answer.Release()
+		first, second := <-got, <-got
+		third, err := conn.WatchNodes(paths[1:], "")
 		must(t, err)
-		second, err := conn.WatchAll(paths, "")
-		must(t, err)
-		must(t, witness.Delete(paths[0], -1))
-		for _, ch := range []<-chan zk.Event{first[0], second[0]} {
-			if e := hears(t, ch); e.Type != zk.EventNodeDeleted {
-				t.Errorf("hears %+v", e)
+		if n := p.Seen(proxy.AnyOp) - before; n != 2 {
+			t.Errorf("%d requests, want one for two nodes and one for the third", n)
+		}
+		if t.Failed() || first[0] != second[0] || first[1] != second[1] || first[1] != third[0] || first[0] == first[1] {
+			t.Fatalf("%p, %p, %p", first, second, third)
+		}
+		must(t, witness.Delete(paths[1], -1))
+		if e := hears(t, first[1]); e.Type != zk.EventNodeDeleted || e.Path != paths[1] {
+			t.Errorf("hears %+v", e)
+		}
+		silent(t, first[0], third[1])
+	})
+}
+
+// A read sets a watch, which the next caller shares. The zk client does not know the watch, so it
+// does not set it again after a reconnect. Other reads set no watch.
+func TestWatchData(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn, witness := connect(t, v, 20*time.Second, []string{p.Addr()}), v.Connect(t, 20*time.Second)
+		path := nodes(t, witness, 1)[0]
+		set(t, witness, path)
+		answered(t, conn)
+		var reads, watching atomic.Int32
+		p.Where(func(r proxy.Request) bool {
+			if r.Is(proxy.ReadOp) {
+				reads.Add(1)
+			}
+			if r.Watch {
+				watching.Add(1)
+			}
+			return false
+		}, 1, proxy.HoldReply)
+		count := func(wantReads, wantWatching int32) {
+			t.Helper()
+			if r, w := reads.Load(), watching.Load(); r != wantReads || w != wantWatching {
+				t.Errorf("%d reads, %d of them with a watch; want %d and %d", r, w, wantReads, wantWatching)
 			}
 		}
-		silent(t, first[1], second[1])
+		read := func() {
+			t.Helper()
+			_, _, err := conn.Get(path)
+			must(t, err)
+		}
+		watch := func() *wire.Watch {
+			t.Helper()
+			w, err := conn.WatchData(path)
+			must(t, err)
+			return w
+		}
+		read()
+		count(1, 0)
+		first := watch()
+		if string(first.Data) != "changed" || first.Stat.Version != 1 || first.Path != path {
+			t.Errorf("%+v", first)
+		}
+		count(2, 1)
+		read()
+		node, err := conn.WatchNode(path)
+		must(t, err)
+		if watch() != first || node != first {
+			t.Error("a second watch")
+		}
+		count(3, 1)
+		silent(t, first)
+
+		first.Miss()
+		if e := hears(t, first); e.Type != 0 {
+			t.Errorf("a missed event: %+v", e)
+		}
+		second := watch()
+		if second == first {
+			t.Error("a watch that was missed is used again")
+		}
+		count(4, 2)
+		set(t, witness, path)
+		if e := hears(t, second); e.Type != zk.EventNodeDataChanged || e.Path != path {
+			t.Errorf("of a change it hears %+v", e)
+		}
+
+		third := watch()
+		epoch, changed := conn.Epoch(), conn.Changed()
+		p.Cut()
+		if e := hears(t, third); e.Type != zk.EventNotWatching {
+			t.Errorf("of the end of its connection it hears %+v", e)
+		}
+		for conn.Epoch() == epoch {
+			<-changed
+			changed = conn.Changed()
+		}
+		answered(t, conn)
+		if n := p.Seen(proxy.WatchesOp); n != 0 {
+			t.Errorf("the client has set watches again: %d requests", n)
+		}
+		must(t, witness.Delete(path, -1))
+		answered(t, conn)
+		if _, err := conn.WatchData(path); err != zk.ErrNoNode {
+			t.Errorf("of a node that does not exist: %v", err)
+		}
+		test.Eventually(t, 20*time.Second, "no watch is left", func() bool { return len(v.Watched(t, conn.SessionID())) == 0 })
 	})
 }
 
 // More paths than fit into one request.
-func TestWatchAllOfThousands(t *testing.T) {
+func TestWatchNodesOfThousands(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -142,7 +250,7 @@ func TestWatchAllOfThousands(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		before := p.Seen(proxy.AnyOp)
-		w, err := conn.WatchAll(paths, "")
+		w, err := conn.WatchNodes(paths, "")
 		must(t, err)
 		if n := p.Seen(proxy.AnyOp) - before; n < 2 || n > 5 {
 			t.Errorf("%d requests for 300 kB", n)
@@ -158,7 +266,7 @@ func TestWatchAllOfThousands(t *testing.T) {
 
 // Wherever the connection ends, a caller that is setting watches gets an error, and a waiter gets
 // the end of its watch before a new connection can deliver anything else.
-func TestWatchAllAndTheConnectionEnds(t *testing.T) {
+func TestWatchNodesAndTheConnectionEnds(t *testing.T) {
 	for name, action := range map[string]proxy.Action{
 		"before the request": proxy.CutBefore, "without an answer": proxy.CutAfterCommit,
 	} {
@@ -170,23 +278,23 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 				l := conn
 				paths := nodes(t, witness, 3)
 				answered(t, conn)
-				early, err := l.WatchAll(paths[:2], "")
+				early, err := l.WatchNodes(paths[:2], "")
 				must(t, err)
 				changed, epoch := l.Changed(), l.Epoch()
 				cut := p.Next(proxy.ReadOp, action)
-				if _, err := l.WatchAll(paths[2:], ""); !errors.Is(err, zk.ErrConnectionClosed) {
-					t.Errorf("WatchAll: %v", err)
+				if _, err := l.WatchNodes(paths[2:], ""); !errors.Is(err, zk.ErrConnectionClosed) {
+					t.Errorf("WatchNodes: %v", err)
 				}
 				test.Within(t, 10*time.Second, "the cut", func() { <-cut.Fired() })
-				for _, ch := range early {
-					if e := hears(t, ch); e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrConnectionClosed) {
+				for _, w := range early {
+					if e := hears(t, w); e.Type != zk.EventNotWatching || !errors.Is(e.Err, zk.ErrConnectionClosed) {
 						t.Errorf("hears %+v", e)
 					}
 				}
 				test.Within(t, 10*time.Second, "a change", func() { <-changed })
 				test.Eventually(t, 10*time.Second, "connected", func() bool { return l.Epoch() != epoch && conn.State() == zk.StateHasSession })
 				answered(t, conn)
-				late, err := l.WatchAll(paths, "")
+				late, err := l.WatchNodes(paths, "")
 				must(t, err)
 				must(t, witness.Delete(paths[0], -1))
 				if e := hears(t, late[0]); e.Type != zk.EventNodeDeleted {
@@ -200,7 +308,7 @@ func TestWatchAllAndTheConnectionEnds(t *testing.T) {
 
 // The client and the packetConn both set watches and lose connections: for the race detector, and
 // for the client's bookkeeping, which must not see the packetConn's answers.
-func TestWatchAllAmongOthers(t *testing.T) {
+func TestWatchNodesAmongOthers(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -221,7 +329,7 @@ func TestWatchAllAmongOthers(t *testing.T) {
 			if i%50 == 25 {
 				p.Cut()
 			}
-			w, err := l.WatchAll(paths, "")
+			w, err := l.WatchNodes(paths, "")
 			switch {
 			case err == nil:
 				silentUntilTheEnd(t, w)
@@ -241,22 +349,18 @@ func TestWatchAllAmongOthers(t *testing.T) {
 }
 
 // silentUntilTheEnd fails unless the only event of a watch is the end of its connection.
-func silentUntilTheEnd(t *testing.T, watches []<-chan zk.Event) {
+func silentUntilTheEnd(t *testing.T, watches []*wire.Watch) {
 	t.Helper()
-	for _, ch := range watches {
-		select {
-		case e := <-ch:
-			if e.Type != zk.EventNotWatching {
-				t.Errorf("hears %+v", e)
-			}
-		default:
+	for _, w := range watches {
+		if e, fired := w.Fired(); fired && e.Type != zk.EventNotWatching {
+			t.Errorf("hears %+v", e)
 		}
 	}
 }
 
 // Some servers refuse all requests without credentials: these are the first packets on each
 // connection, also when a waiter wants to watch at once.
-func TestWatchAllWaitsForTheCredentials(t *testing.T) {
+func TestWatchNodesWaitsForTheCredentials(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -279,7 +383,7 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 			p.Cut()
 			test.Within(t, 20*time.Second, "watches on a new connection", func() {
 				for changed := l.Changed(); ; changed = l.Changed() {
-					if _, err := l.WatchAll(paths, ""); err == nil && l.Epoch() != epoch {
+					if _, err := l.WatchNodes(paths, ""); err == nil && l.Epoch() != epoch {
 						return
 					} else if err != nil {
 						<-changed
@@ -297,7 +401,7 @@ func TestWatchAllWaitsForTheCredentials(t *testing.T) {
 
 // The connection ends between the first request and the second: the watches that are set have ended
 // with it.
-func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
+func TestWatchNodesOfThousandsAndTheConnectionEnds(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		p := v.Proxy(t, v.Servers(t)[0])
@@ -305,8 +409,8 @@ func TestWatchAllOfThousandsAndTheConnectionEnds(t *testing.T) {
 		paths := nodes(t, witness, 2000)
 		answered(t, conn)
 		f := p.Nth(proxy.ReadOp, 2, proxy.CutBefore)
-		if _, err := conn.WatchAll(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
-			t.Errorf("WatchAll: %v", err)
+		if _, err := conn.WatchNodes(paths, ""); !errors.Is(err, zk.ErrConnectionClosed) {
+			t.Errorf("WatchNodes: %v", err)
 		}
 		<-f.Fired()
 	})
@@ -341,9 +445,11 @@ func TestWatchesOnAServerThatThrottles(t *testing.T) {
 					if when == "after" {
 						change(t, witness, path)
 					}
-					if e := hears(t, ch); e.Type == zk.EventNotWatching {
-						t.Errorf("hears %+v", e)
-					}
+					test.Within(t, 20*time.Second, "an event", func() {
+						if e := <-ch; e.Type == zk.EventNotWatching {
+							t.Errorf("hears %+v", e)
+						}
+					})
 				})
 			})
 		}

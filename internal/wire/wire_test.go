@@ -384,7 +384,7 @@ func TestAnswersAreTimed(t *testing.T) {
 }
 
 // The server refuses to set watches: the caller gets the error, and no watch is left.
-func TestWatchAllRefused(t *testing.T) {
+func TestWatchNodesRefused(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		for code, want := range map[int32]error{-118: zk.ErrSessionMoved, -112: zk.ErrSessionExpired, -127: nil} {
@@ -398,7 +398,7 @@ func TestWatchAllRefused(t *testing.T) {
 			}
 			conn := f.start().connect()
 			l := conn
-			_, err := l.WatchAll([]string{"/a", "/b"}, "")
+			_, err := l.WatchNodes([]string{"/a", "/b"}, "")
 			if err == nil || want != nil && !errors.Is(err, want) {
 				t.Errorf("code %d: error %v, want %v", code, err, want)
 			}
@@ -410,7 +410,7 @@ func TestWatchAllRefused(t *testing.T) {
 }
 
 // Answers do not identify their request: they come in the order of the requests.
-func TestTwoWatchAllAtOnce(t *testing.T) {
+func TestTwoWatchNodesAtOnce(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		const path = 4 + 4 + 8 + 4 // behind xid, operation, zxid, and the number of paths, which is one
@@ -440,9 +440,10 @@ func TestTwoWatchAllAtOnce(t *testing.T) {
 			told := make(chan error, 1)
 			errs[p] = told
 			go func() {
-				w, err := l.WatchAll([]string{p}, "")
+				w, err := l.WatchNodes([]string{p}, "")
 				if err == nil {
-					if e := <-w[0]; e.Type != zk.EventNodeDeleted || e.Path != p {
+					Wait(context.Background(), nil, w[0])
+					if e, _ := w[0].Fired(); e.Type != zk.EventNodeDeleted || e.Path != p {
 						t.Errorf("the watch on %s hears %+v", p, e)
 					}
 				}
@@ -487,7 +488,7 @@ func TestMarksOnAnOldServer(t *testing.T) {
 		conn := f.start().connect()
 		l := conn
 		for _, want := range []int32{1, 0} {
-			w, err := l.WatchAll([]string{"/a"}, "/a-mark")
+			w, err := l.WatchNodes([]string{"/a"}, "/a-mark")
 			if err != nil {
 				t.Fatal(err)
 			}

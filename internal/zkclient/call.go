@@ -245,12 +245,18 @@ func (c *Client) connected(ctx context.Context) error {
 	}
 }
 
-// await repeats a call until the server answers, and returns the answer, which may be a refusal. It
-// is only for calls that are safe to repeat.
+// await is awaitIn in whichever session is current.
 func await[T any](ctx context.Context, c *Client, op string, call func() (T, error)) (T, error) {
+	return awaitIn(ctx, c, AnySession, op, call)
+}
+
+// awaitIn repeats a call until the server answers, and returns the answer, which may be a refusal.
+// It returns ErrOver if the answer did not come in the given session. It is only for calls that are
+// safe to repeat.
+func awaitIn[T any](ctx context.Context, c *Client, session int64, op string, call func() (T, error)) (T, error) {
 	var none T
 	for retry := c.retry(); ; {
-		if err := retry.ready(ctx, AnySession); err != nil {
+		if err := retry.ready(ctx, session); err != nil {
 			return none, err
 		}
 		sent := time.Now()
@@ -259,6 +265,9 @@ func await[T any](ctx context.Context, c *Client, op string, call func() (T, err
 			return none, c.Unreached(ctx, Ended(ctx), sent)
 		}
 		if o := outcomeOf(a.err); o == done || o == refused {
+			if session != AnySession && !c.In(session) {
+				return none, ErrOver
+			}
 			return a.value, a.err
 		}
 		if err := retry.again(ctx, op, a.err); err != nil {

@@ -1,7 +1,6 @@
 // Package zkclient makes all requests of the locks. It adds a context to calls that take none,
-// creates nodes that are never orphaned, deletes nodes until they are gone, and shares one watch
-// per node among all waiters of the process. While locks depend on a session its monitor sends the
-// heartbeats and, at the deadline, declares the holds lost.
+// creates nodes that are never orphaned, and deletes nodes until they are gone. While locks depend
+// on a session its monitor sends the heartbeats and, at the deadline, declares the holds lost.
 package zkclient
 
 import (
@@ -41,7 +40,6 @@ func (c *Client) Traced(retried func(op string, cause error)) *Client {
 // connection is the state that all Clients of one connection share.
 type connection struct {
 	conn    *wire.Conn
-	watches watches
 	monitor monitor
 	Held    sync.Map // the grants of package queue that have not ended
 

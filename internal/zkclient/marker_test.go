@@ -33,15 +33,6 @@ func (l *line) watchMarker(t *testing.T, n znode.Node) *Watch {
 	return w[0]
 }
 
-func hears(t *testing.T, w *Watch) (e zk.Event) {
-	t.Helper()
-	test.Within(t, 20*time.Second, "an event", func() {
-		raw, first := <-w.C()
-		e = w.Event(raw, first)
-	})
-	return e
-}
-
 // Whatever reply is lost, the watch fires by the marker, and no node is left.
 func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
@@ -54,7 +45,7 @@ func TestRemoveMarkedSurvivesALostConnection(t *testing.T) {
 				f := l.Next(proxy.DeleteOp, action)
 				must(t, l.removeWithMarker(t, n))
 				fired(t, f)
-				if e := hears(t, w); !Released(e) || !Gone(e) {
+				if e := event(t, w); !Released(e) || !Gone(e) {
 					t.Errorf("the watch fires with %+v", e)
 				}
 				if left := l.children(t); len(left) != 0 {
@@ -74,14 +65,14 @@ func TestRemoveMarkedOfANodeThatWasGone(t *testing.T) {
 		w := l.watchMarker(t, n)
 		must(t, l.witness.Delete(l.path(n), -1))
 		mustBe(t, l.removeWithMarker(t, n), zk.ErrNoNode)
-		if e := hears(t, w); Released(e) || !Gone(e) {
+		if e := event(t, w); Released(e) || !Gone(e) {
 			t.Errorf("the watch fires with %+v", e)
 		}
 		n = l.claim(t, 1)[0]
 		w = l.watchMarker(t, n)
 		v.Expire(t, l.conn)
 		mustBe(t, l.removeWithMarker(t, n), ErrOver)
-		if e := hears(t, w); Released(e) || !Gone(e) {
+		if e := event(t, w); Released(e) || !Gone(e) {
 			t.Errorf("the watch fires with %+v", e)
 		}
 	})
@@ -105,7 +96,7 @@ func TestRemoveMarkedLeavesOutWhatIsTooLarge(t *testing.T) {
 				w, err := Of(l.witness).WatchNodes(within(t, 20*time.Second), l.witness.SessionID(), marker, []string{l.path(n)})
 				must(t, err)
 				must(t, l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: marker, ACL: open}))
-				if e := hears(t, w[0]); Released(e) != c.marked || !Gone(e) {
+				if e := event(t, w[0]); Released(e) != c.marked || !Gone(e) {
 					t.Errorf("the watch fires with %+v", e)
 				}
 				if left := l.children(t); len(left) != 0 {
@@ -126,7 +117,7 @@ func TestRemoveMarkedWithoutTheRightTo(t *testing.T) {
 		_, err := l.witness.SetACL(l.dir, zk.WorldACL(zk.PermAll&^zk.PermCreate), -1)
 		must(t, err)
 		must(t, l.removeWithMarker(t, n))
-		if e := hears(t, w); Released(e) || !Gone(e) {
+		if e := event(t, w); Released(e) || !Gone(e) {
 			t.Errorf("the watch fires with %+v", e)
 		}
 	})
@@ -149,7 +140,7 @@ func TestWatchMarkedIsShared(t *testing.T) {
 		}
 		must(t, l.removeWithMarker(t, n))
 		for range 2 {
-			if e := hears(t, first); !Released(e) {
+			if e := event(t, first); !Released(e) {
 				t.Errorf("the watch fires with %+v", e)
 			}
 		}
@@ -170,7 +161,7 @@ func TestWatchMarkedBesideANodeThatIsGone(t *testing.T) {
 			t.Fatalf("watches %p and %p, want %p and none", both[0], both[1], first)
 		}
 		must(t, l.removeWithMarker(t, n))
-		if e := hears(t, first); !Released(e) {
+		if e := event(t, first); !Released(e) {
 			t.Errorf("the watch fires with %+v", e)
 		}
 	})

@@ -16,13 +16,10 @@ func (c *Client) Children(ctx context.Context, session int64, dir string) ([]str
 		children []string
 		stat     *zk.Stat
 	}
-	l, err := await(ctx, c, "list", func() (listing, error) {
+	l, err := awaitIn(ctx, c, session, "list", func() (listing, error) {
 		children, stat, err := c.conn.Children(dir)
 		return listing{children, stat}, err
 	})
-	if session != AnySession && !c.In(session) && Ended(ctx) == nil {
-		return nil, nil, ErrOver
-	}
 	return l.children, l.stat, err
 }
 
@@ -54,10 +51,7 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	for i, check := range checks {
 		ops[i] = check
 	}
-	answer, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(session, ops...) })
-	if !c.In(session) && Ended(ctx) == nil {
-		return NotDone, ErrOver
-	}
+	answer, err := awaitIn(ctx, c, session, "check", func() (results, error) { return c.quorumCheck(session, ops...) })
 	if answer.replies == nil { // no server has answered
 		return NotDone, err
 	}

@@ -40,7 +40,7 @@ func TestWhatIsThrottledIsAskedAgain(t *testing.T) {
 		"remove with a mark": {proxy.DeleteOp, func(t *testing.T, _ context.Context, l *line, n znode.Node) error {
 			w := l.watchMarker(t, n)
 			err := l.client.RemoveNow(l.sess, Removal{Dir: l.dir, Nodes: []znode.Node{n}, Marker: "-mark", ACL: open})
-			if e := hears(t, w); !Released(e) {
+			if e := event(t, w); !Released(e) {
 				t.Errorf("without its marker: %+v", e)
 			}
 			return err

@@ -3,7 +3,6 @@ package zkclient
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
@@ -29,51 +29,11 @@ func (l *line) watch(t *testing.T, path string) *Watch {
 // event waits for the event as a waiter does.
 func event(t *testing.T, w *Watch) zk.Event {
 	t.Helper()
-	late := time.NewTimer(15 * time.Second)
-	defer late.Stop()
-	select {
-	case e, first := <-w.C():
-		return w.Event(e, first)
-	case <-late.C:
+	if !wire.Wait(within(t, 15*time.Second), nil, w) {
 		t.Fatal("the watch has not fired")
-		panic("unreachable")
 	}
-}
-
-func (w *watches) size() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.at)
-}
-
-// Waiters for a permit watch nearly the same nodes: each adds one to those that are watched. Not
-// parallel to other tests: it reads the heap.
-func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
-	const permits, waiters = 1000, 500
-	var w watches
-	keys := func(from int) (keys []watchKey) {
-		for i := from + permits; i > from; i-- { // the nearest comes first
-			keys = append(keys, watchKey{path: fmt.Sprint(i)})
-		}
-		return keys
-	}
-	_, _ = w.of(keys(0), 1)
-	heap := func() int64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
-	before := heap()
-	for i := range waiters {
-		if _, news := w.of(keys(i+1), 1); len(news) != 1 {
-			t.Fatalf("%d watches are not set yet", len(news))
-		}
-	}
-	if each := (heap() - before) / waiters; each > 2<<10 {
-		t.Errorf("%d bytes for each", each)
-	}
-	runtime.KeepAlive(&w)
+	e, _ := w.Fired()
+	return e
 }
 
 func TestAHundredWaitersShareOneWatch(t *testing.T) {
@@ -92,12 +52,8 @@ func TestAHundredWaitersShareOneWatch(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				e, first := <-w.C()
-				if e := w.Event(e, first); !Gone(e) || e.Path != l.path(node) {
+				if e := event(t, w); !Gone(e) || e.Path != l.path(node) {
 					t.Errorf("a waiter got %+v", e)
-				}
-				if e, fired := w.Fired(); !fired || !Gone(e) {
-					t.Errorf("a later look says %v, %+v", fired, e)
 				}
 			})
 		}
@@ -219,9 +175,6 @@ func TestAWatchOfNothing(t *testing.T) {
 			_, err := l.client.Watch(within(t, 10*time.Second), l.sess, fmt.Sprintf("%s/%d", l.dir, i))
 			mustBe(t, err, zk.ErrNoNode)
 		}
-		if n := l.client.watches.size(); n != 0 {
-			t.Errorf("%d entries are left", n)
-		}
 		watchCount(t, server, 0)
 	})
 }
@@ -255,10 +208,8 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 						}
 						return
 					}
-					select {
-					case e, first := <-w.C():
-						t.Errorf("fired: %+v", w.Event(e, first))
-					case <-ctx.Done():
+					if wire.Wait(ctx, nil, w) {
+						t.Error("the watch has fired")
 					}
 				})
 			}
@@ -283,43 +234,6 @@ func TestAThousandCanceledWaitsLeaveOneWatch(t *testing.T) {
 	})
 }
 
-func TestFiredWatchesAreSwept(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
-		const batch, batches = 250, 12
-		most := 0
-		for range batches {
-			nodes := l.claim(t, batch)
-			watches := make([]*Watch, batch)
-			var wg sync.WaitGroup
-			for i, n := range nodes {
-				wg.Go(func() {
-					w, err := l.client.Watch(context.Background(), l.sess, l.path(n))
-					if err != nil {
-						t.Error(err)
-					}
-					watches[i] = w
-				})
-			}
-			wg.Wait()
-			if t.Failed() {
-				return
-			}
-			must(t, result(t, 20*time.Second, "remove", l.client.Remove(l.sess, Removal{Dir: l.dir, Nodes: nodes})))
-			for _, w := range watches {
-				if e := event(t, w); !Gone(e) {
-					t.Fatalf("got %+v", e)
-				}
-			}
-			most = max(most, l.client.watches.size())
-		}
-		if most > 3*batch {
-			t.Errorf("the registry grew to %d entries, with %d nodes at a time", most, batch)
-		}
-	})
-}
-
 func TestAWatchIsSetThoughItsReplyIsLost(t *testing.T) {
 	for _, action := range []proxy.Action{proxy.CutBefore, proxy.CutOnSend, proxy.CutAfterCommit} {
 		t.Run(action.String(), func(t *testing.T) {
@@ -340,22 +254,6 @@ func TestAWatchIsSetThoughItsReplyIsLost(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A deletion during an outage is reported after it.
-func TestAWatchSurvivesAnOutage(t *testing.T) {
-	t.Parallel()
-	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		l := newLine(t, v, 20*time.Second)
-		node := l.claim(t, 1)[0]
-		w := l.watch(t, l.path(node))
-		l.Refuse()
-		must(t, l.witness.Delete(l.path(node), -1))
-		must(t, l.Accept())
-		if e := event(t, w); !Gone(e) {
-			t.Errorf("got %+v", e)
-		}
-	})
 }
 
 // The end of a session says nothing about a node, and a watch of the old session is not used in the
@@ -382,13 +280,6 @@ func TestTheEndOfASessionIsNoDeletion(t *testing.T) {
 		if again == stays {
 			t.Error("a watch of the last session serves the next")
 		}
-		// A watch that has not fired yet, because the zk client may be about to fire it, is not
-		// returned.
-		_, news := l.client.watches.of([]watchKey{{session: l.sess, path: l.dir}}, l.client.Epoch())
-		news[0].raw, news[0].epoch = make(chan zk.Event), l.client.Epoch()
-		close(news[0].ready)
-		_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
-		mustBe(t, err, ErrOver)
 	})
 }
 
@@ -428,26 +319,24 @@ func TestWatchesAreOfFullNames(t *testing.T) {
 	})
 }
 
-// The zk client sets its watches again after a reconnect, but not before all requests that are made
-// by then. Such a watch may fire late, or with another event than what happened. So a caller gets a
-// watch set on the present connection.
+// A watch ends with its connection, and wakes its waiters at once. The next caller gets a watch on
+// the present connection.
 func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
 		old := l.watch(t, l.dir)
 		before := l.client.Epoch()
-		if l.watch(t, l.dir) != old || !old.SetIn(before) {
+		if l.watch(t, l.dir) != old {
 			t.Fatal("not shared without a reconnect")
 		}
-		l.Cut()
-		test.Eventually(t, 10*time.Second, "it is up again", func() bool {
-			now := l.client.Epoch()
-			return now != before && l.client.Up(l.sess)
-		})
-		now := l.client.Epoch()
+		l.Refuse()
+		if e := event(t, old); e.Type != zk.EventNotWatching || Gone(e) || l.client.Epoch() != before {
+			t.Errorf("got %+v", e)
+		}
+		must(t, l.Accept())
 		next := l.watch(t, l.dir)
-		if next == old || !next.SetIn(now) {
+		if next == old || l.client.Epoch() == before {
 			t.Error("shared across a reconnect")
 		}
 		if l.watch(t, l.dir) != next {
@@ -455,10 +344,11 @@ func TestAWatchOfBeforeTheReconnectIsNotShared(t *testing.T) {
 		}
 		_, err := l.witness.Set(l.dir, nil, -1)
 		must(t, err)
-		for _, w := range []*Watch{old, next} { // the waiters for the old watch still get its event
-			if e := event(t, w); e.Type != zk.EventNodeDataChanged {
-				t.Errorf("got %+v", e)
-			}
+		if e := event(t, next); e.Type != zk.EventNodeDataChanged {
+			t.Errorf("got %+v", e)
+		}
+		if n := l.Seen(proxy.WatchesOp); n != 0 {
+			t.Errorf("the zk client has set watches of its own again: %d requests", n)
 		}
 	})
 }
@@ -490,28 +380,6 @@ func TestAWatchOfTheLastSessionIsNotShared(t *testing.T) {
 			_, err = l.client.Watch(within(t, 20*time.Second), l.sess, node)
 			must(t, err)
 			mustBe(t, result(t, 20*time.Second, "the first", first), ErrOver)
-
-			// However long the first waiter's request takes.
-			l.client.watches.of([]watchKey{{session: old, path: l.dir}}, l.client.Epoch())
-			_, err = l.client.Watch(within(t, 10*time.Second), l.sess, l.dir)
-			must(t, err)
 		}
 	})
-}
-
-// The zk client sends an event to one receiver and then closes the channel for all others. As soon
-// as one waiter knows the event, all do.
-func TestAWatchHasFiredWhenOneKnows(t *testing.T) {
-	raw := make(chan zk.Event, 1)
-	w := newWatch(watchKey{}, nil)
-	w.raw = raw
-	if _, fired := w.Fired(); fired {
-		t.Error("it has fired, and nothing happened")
-	}
-	raw <- zk.Event{Type: zk.EventNodeDeleted}
-	event, first := <-w.C()
-	w.Event(event, first)
-	if event, fired := w.Fired(); !fired || !Gone(event) {
-		t.Errorf("fired: %v, %+v", fired, event)
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -235,30 +234,31 @@ func (r *requests) wait(names []string, mark string) (marked bool, err error) {
 		}
 		return false, err
 	}
-	events, err := r.conn.WatchAll(r.paths(names), mark)
+	watches, err := r.conn.WatchNodes(r.paths(names), mark)
 	if err != nil {
 		return false, err
 	}
-	cases := make([]reflect.SelectCase, len(events))
-	for i, event := range events {
-		if event == nil { // the node had gone before
-			return false, nil
-		}
-		cases[i] = reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(event)}
+	if slices.Contains(watches, nil) { // the node had gone before
+		return false, nil
 	}
-	_, event, _ := reflect.Select(cases)
-	return event.Interface().(zk.Event).Type == zk.EventNodeCreated, nil
+	wire.Wait(context.Background(), nil, watches...)
+	for _, w := range watches {
+		if event, _ := w.Fired(); event.Type == zk.EventNodeCreated {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // waitForAll waits until all the nodes are gone, and watches its own beside them.
 func (r *requests) waitForAll(names []string, own string) error {
-	events, err := r.conn.WatchAll(append(r.paths(names), own), "")
+	watches, err := r.conn.WatchNodes(append(r.paths(names), own), "")
 	if err != nil {
 		return err
 	}
-	for _, event := range events[:len(names)] {
-		if event != nil { // otherwise the node had gone before
-			<-event
+	for _, w := range watches[:len(names)] {
+		if w != nil { // otherwise the node had gone before
+			wire.Wait(context.Background(), nil, w)
 		}
 	}
 	return nil

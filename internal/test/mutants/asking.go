@@ -94,8 +94,8 @@ var ofTheAsking = []mutant{
 		pkg:  "internal/queue",
 		why:  "after a write that is no request the holder hears of none",
 		in:   "Grant.watchRequest",
-		old:  "w.Event(event, first)\n",
-		new:  "w.Event(event, first)\n\t\t\treturn\n",
+		old:  "wire.Wait(ctx, nil, w)\n",
+		new:  "wire.Wait(ctx, nil, w)\n\t\treturn\n",
 		test: scenario(inReentrant, "TestMutex", "other writes into the node ask for nothing"),
 
 		kind: "asked and calm",

@@ -27,8 +27,10 @@ var ofTheElection = []mutant{
 		pkg:  "internal/queue",
 		why:  "a server that answers heartbeats and drops listings keeps the last leader current without end",
 		in:   "follower.wait",
-		old:  "watch.Event(event, first)\n\t\t\tf.until = lease.Deadline()",
-		new:  "watch.Event(event, first)\n\t\t\tf.until = lease.Deadline().Add(time.Hour)",
+		old: `watch)
+		f.until = lease.Deadline()`,
+		new: `watch)
+		f.until = lease.Deadline().Add(time.Hour)`,
 		test: inLeader("TestAViewIsNotCurrentWhileTheListingIsThrottled"),
 
 		unexplored: "no world has servers that drop some requests and answer others",
@@ -201,11 +203,11 @@ var ofTheElection = []mutant{
 	},
 	{
 		name: "directory-made-meanwhile-not-watched",
-		pkg:  "internal/zkclient",
+		pkg:  "internal/wire",
 		why:  "the watch is on the data of the directory, and tells of no child",
-		in:   "Client.childrenW",
-		old:  `if err != nil || !exists {`,
-		new:  `if err != nil || !exists || true {`,
+		in:   "Conn.readChildren",
+		old:  `err != nil || !exists {`,
+		new:  `err != nil || !exists || true {`,
 		test: inSession("TestWatchChildrenOfADirectoryThatIsMadeMeanwhile"),
 
 		unexplored: "the directory is hardly ever made between the two requests",

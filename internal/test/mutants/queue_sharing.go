@@ -119,15 +119,6 @@ var ofTheShared = []mutant{
 		test: inQueue("TestWhenNoWriterIsQueued"),
 	},
 	{
-		name:       "watch-of-before-the-reconnect",
-		pkg:        "internal/zkclient",
-		why:        "it is set again after what it is to be ordered with, and says of a downgraded writer that it was deleted",
-		old:        `return w.epoch == epoch }`,
-		new:        `return w != nil || w.epoch == epoch }`,
-		test:       inSession("TestAWatchOfBeforeTheReconnectIsNotShared"),
-		unexplored: "a writer is hardly ever downgraded between two connections of one that waits",
-	},
-	{
 		name:       "headers-trusted-unseen",
 		pkg:        "internal/queue",
 		why:        "a token that is not the czxid may be larger than that of the next holder",

@@ -224,64 +224,43 @@ var ofTheSession = []mutant{
 		test: inSession("TestTheEndOfASessionIsNoDeletion"),
 	},
 	{
-		name: "watches-not-kept-by-session",
-		pkg:  "internal/zkclient",
-		why:  "a waiter of the new session gets what the old one left behind",
-		old:  `known := w.at[key]; known != nil`,
-		new: `known := func() *Watch {
-			for k, e := range w.at {
-				if k.path == key.path && k.session != key.session && e.usable(epoch) {
-					return e
-				}
-			}
-			return w.at[key]
-		}(); known != nil`,
-		test: inSession("TestAWatchOfTheLastSessionIsNotShared"),
-
-		unexplored: "the watches of a session fire when it ends",
-	},
-	{
-		name:       "watch-of-the-last-session-returned",
-		pkg:        "internal/zkclient",
-		why:        "it fired long ago, or never will",
-		old:        "if !c.In(keys[0].session) {",
-		new:        "if keys[0].session == 0 {",
-		test:       inSession("TestTheEndOfASessionIsNoDeletion"),
-		unexplored: "the watches of a session fire when it ends",
-	},
-	{
 		name: "watches-of-many-mixed-up",
-		pkg:  "internal/zkclient",
+		pkg:  "internal/wire",
 		why:  "a waiter removes a blocker that still exists",
-		old:  `w.raw = events[i]`,
-		new:  `w.raw = events[(i+1)%len(events)]`,
+		old: `for i, w := range all {
+		if`,
+		new: `for i := range all {
+		w := all[(i+1)%len(all)]
+		if`,
 		test: inSession("TestWatchesOfManyAreShared"),
 	},
 	{
 		name: "fired-watch-used-again",
-		pkg:  "internal/zkclient",
+		pkg:  "internal/wire",
 		why:  "it says forever that the node is gone, or changed",
-		old: `_, fired := w.Fired()
-	return !fired`,
-		new:  `return true`,
+		in:   "packetConn.fireWatches",
+		old:  "w.watches.remove(watch)\n",
+		new:  "",
 		test: inSession("TestAWatchThatHasFiredIsSetAgain"),
 	},
 	{
 		name: "a-watch-for-every-waiter",
-		pkg:  "internal/zkclient",
+		pkg:  "internal/wire",
 		why:  "the client cannot take a watch back: a thousand canceled waits leave a thousand",
-		old:  `known != nil && known.usable(epoch) {`,
-		new:  `known != nil && key.path == "" && known.usable(epoch) {`,
+		old:  `w.mark == mark && slices.Contains(kinds, w.kind)`,
+		new:  `w.mark == mark && slices.Contains(kinds, w.kind) && path == ""`,
 		test: inSession("TestAHundredWaitersShareOneWatch"),
 
 		unexplored: "it costs requests, and grants nothing",
 	},
 	{
-		name:       "answer-of-another-session-taken",
-		pkg:        "internal/zkclient",
-		why:        "what is listed there knows nothing of the own node",
-		old:        `if session != AnySession && !c.In(session) && Ended(ctx) == nil {`,
-		new:        `if session != AnySession && c == nil && Ended(ctx) == nil {`,
+		name: "answer-of-another-session-taken",
+		pkg:  "internal/zkclient",
+		why:  "what is listed there knows nothing of the own node",
+		old: `if session != AnySession && !c.In(session) {
+				return none`,
+		new: `if session != AnySession && c == nil {
+				return none`,
 		test:       inSession("TestAnswersOfAnotherSessionAreNotTaken"),
 		unexplored: "a listing without the own node grants nothing",
 	},
@@ -404,14 +383,5 @@ var ofTheSession = []mutant{
 		old:  `if _, err := c.Check(ctx, session, barrier); !proves(err, true) {`,
 		new:  `if err := Ended(ctx); err != nil {`,
 		test: inSession("TestRefreshWaitsForAnAnswer"),
-	},
-	{
-		name:       "watch-known-to-one-only",
-		pkg:        "internal/zkclient",
-		why:        "between the event and the close of its channel one goroutine knows, and the next is told that nothing has happened",
-		old:        "if w.known.Load() {\n\t\treturn w.event, true",
-		new:        "if w.known.Load() {\n\t\treturn w.event, false",
-		test:       inSession("TestAWatchHasFiredWhenOneKnows"),
-		unexplored: "in a bubble hardly a goroutine runs between the event and the close of its channel",
 	},
 }

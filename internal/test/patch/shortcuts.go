@@ -21,13 +21,7 @@ var Shortcuts = []Shortcut{
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.oneLeft() && ", New: "return false && !b.oneLeft() && "},
 	}},
 	{"watches by one request", []Patch{{
-		Pkg: "internal/zkclient", In: "Client.set", Old: "if all[0].key.bare {", New: `if all[0].key.marker == "" {
-			var each sync.WaitGroup
-			for _, w := range all {
-				each.Go(func() { c.setOne(w) })
-			}
-			each.Wait()
-		} else if all[0].key.bare {`,
+		Pkg: "internal/wire", In: "packetConn.share", Old: "size > mostWatches {", New: "size > 0 {",
 	}}},
 	{"token from the header", []Patch{{
 		Pkg: "internal/zkclient", In: "Client.HeaderZxidVerified", Old: "return c.headers.Load() == headersRight", New: "return false",

@@ -160,11 +160,11 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 			_, err := conn.Create(path, nil, 0, acl)
 			must(t, err)
 		}
-		events := make(map[string]<-chan zk.Event)
+		watches := make(map[string]*wire.Watch)
 		watch := func(path string) error {
-			all, err := conn.WatchAll([]string{path}, "")
+			all, err := conn.WatchNodes([]string{path}, "")
 			if err == nil {
-				events[path] = all[0]
+				watches[path] = all[0]
 			}
 			return err
 		}
@@ -176,7 +176,8 @@ func TestAFaultAmongRequestsOfOneXid(t *testing.T) {
 		}
 		must(t, <-first)
 		must(t, conn.Delete("/first", -1))
-		if event := <-events["/first"]; event.Type != zk.EventNodeDeleted {
+		wire.Wait(t.Context(), nil, watches["/first"])
+		if event, _ := watches["/first"].Fired(); event.Type != zk.EventNodeDeleted {
 			t.Errorf("the request that was: %v", event)
 		}
 	})

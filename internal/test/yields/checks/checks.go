@@ -24,9 +24,8 @@ var Tiers = [][]string{
 	{"queue.Grant.mu", "queue.Call.mu"},
 	{"hold.listeners.mu"},
 	{"zkclient.monitor.mu", "semaphore.permitCount.mu"},
-	{"zkclient.watches.mu"},
 	{"wire.packetConn.mu"},
-	{"wire.Conn.mu", "wire.watches.mu", "wire.notifier.mu", "wire.quietLogger.mu"},
+	{"wire.Conn.mu", "wire.notifier.mu", "wire.quietLogger.mu"},
 	{"wire.hosts.mu", "wire.state.mu"},
 }
 

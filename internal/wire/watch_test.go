@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+)
+
+// runningConn is a packetConn with a session and without a network connection.
+func runningConn() *packetConn { return &packetConn{phase: running} }
+
+// A waiter that leaves removes its bell: a node that is held for long does not collect the bells of
+// the waiters that have left.
+func TestAWaiterThatLeavesTakesItsBell(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := runningConn()
+		var watches []*Watch
+		for _, path := range []string{"/a", "/b"} {
+			all, _ := p.share([]string{path}, "")
+			all[0].set.end(nil)
+			watches = append(watches, all[0])
+		}
+		bells := func(want ...int) {
+			t.Helper()
+			synctest.Wait()
+			for i, w := range watches {
+				if len(w.bells) != want[i] {
+					t.Errorf("%d bells at %s, want %d", len(w.bells), w.Path, want[i])
+				}
+			}
+		}
+		woken := make(chan bool, 3)
+		wait := func(ctx context.Context, late <-chan time.Time, watches ...*Watch) {
+			go func() { woken <- Wait(ctx, late, watches...) }()
+			synctest.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		late := make(chan time.Time)
+		wait(ctx, nil, watches...)
+		wait(t.Context(), late, watches[0], nil)
+		wait(t.Context(), nil, watches...)
+		bells(3, 2)
+		cancel()
+		bells(2, 1)
+		close(late)
+		bells(1, 1)
+		if <-woken || <-woken {
+			t.Error("woken without an event")
+		}
+		p.fireWatches(zk.EventNodeDeleted, "/b")
+		bells(0, 0)
+		if !<-woken {
+			t.Error("not woken by the event")
+		}
+		if !Wait(t.Context(), nil, watches...) {
+			t.Error("a watch that has fired before does not wake")
+		}
+		if e, fired := watches[1].Fired(); !fired || e.Type != zk.EventNodeDeleted || e.Path != "/b" {
+			t.Errorf("fired: %v, %+v", fired, e)
+		}
+	})
+}
+
+// A watch fires once, and then serves no other waiter.
+func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
+	t.Parallel()
+	p := runningConn()
+	all, batches := p.share([]string{"/a", "/b", "/c"}, "/a-mark")
+	if len(batches) != 1 || len(batches[0]) != 3 {
+		t.Fatalf("batches: %v", batches)
+	}
+	p.watches.sent = batches
+	p.watchesSet(nil)
+	p.fireWatches(zk.EventNodeCreated, "/a-mark")
+	p.fireWatches(zk.EventNodeDeleted, "/a")
+	p.fireWatches(zk.EventNodeDataChanged, "/b")
+	all[2].Miss()
+	p.fireWatches(zk.EventNodeDeleted, "/c")
+	for i, want := range []zk.EventType{zk.EventNodeCreated, zk.EventNodeDataChanged, 0} {
+		if e, fired := all[i].Fired(); !fired || e.Type != want {
+			t.Errorf("watch %d: %v, %+v, want %v", i, fired, e, want)
+		}
+	}
+	if n := len(p.watches.of) + len(p.watches.marks); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// The watch belongs to a connection that ended while the node was read, so the answer may have come
+// on the next connection.
+func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
+	t.Parallel()
+	c := &Conn{}
+	p := runningConn()
+	c.current = p
+	w, err := c.watchReading("/a", func(*Watch) error {
+		p.phase = broken
+		p.endWatches()
+		return nil
+	}, onData)
+	if w != nil || !errors.Is(err, zk.ErrConnectionClosed) {
+		t.Errorf("%v, %v", w, err)
+	}
+}
+
+// Waiters for a permit watch nearly the same nodes: each adds one to those that are watched. Not
+// parallel to other tests: it reads the heap.
+func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
+	const permits, waiters = 1000, 500
+	p := runningConn()
+	paths := func(from int) (paths []string) {
+		for i := from + permits; i > from; i-- { // the nearest comes first
+			paths = append(paths, fmt.Sprint(i))
+		}
+		return paths
+	}
+	_, _ = p.share(paths(0), "")
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range waiters {
+		if _, batches := p.share(paths(i+1), ""); len(batches) != 1 || len(batches[0]) != 1 {
+			t.Fatalf("%d batches are not set yet", len(batches))
+		}
+	}
+	if each := (heap() - before) / waiters; each > 1<<10 {
+		t.Errorf("%d bytes for each", each)
+	}
+	runtime.KeepAlive(p)
+}
