@@ -5,6 +5,11 @@
 //	go run ./internal/test/mutants barrier    # one, or those whose names match
 //	go run ./internal/test/mutants -list
 //	go run ./internal/test/mutants -explore 1m  # let the explorer alone judge, a minute each
+//	go run ./internal/test/mutants -generate -seed 7 -n 20 queue
+//
+// The last one generates mutants of the packages whose names contain queue: it negates conditions,
+// drops and swaps statements, and is off by one. The tests of the package judge them, then the
+// tests of packages that use it, then the explorer. survivors.txt lists mutants that may survive.
 //
 // The explorer judges the mutants that it must find; with -excused also those for which a reason
 // says why it does not.
@@ -20,6 +25,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -37,7 +43,25 @@ func main() {
 	list := flag.Bool("list", false, "only list the mutants")
 	explore := flag.Duration("explore", 0, "let the explorer alone judge the mutants of the library, for so long each")
 	tryExcused := flag.Bool("excused", false, "let the explorer look for the mutants that it need not find, too")
+	generate := flag.Bool("generate", false, "generate mutants of the packages whose names contain the argument")
+	seed := flag.Uint64("seed", rand.Uint64N(1e6), "which of them are drawn; default: others each time")
+	n := flag.Int("n", 20, "how many are drawn")
 	flag.Parse()
+	if *generate {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		l, err := newLab(ctx, max(*explore, 20*time.Second))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		passed := l.generate(flag.Arg(0), *seed, *n, *jobs)
+		l.clean()
+		if !passed {
+			os.Exit(1)
+		}
+		return
+	}
 
 	chosen, err := choose(flag.Arg(0))
 	if err != nil {

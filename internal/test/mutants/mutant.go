@@ -53,6 +53,9 @@ func scenario(in func(string) target, recipe, name string) target {
 
 // pattern is the -run of exactly this test: its name may have spaces, and parts.
 func (t target) pattern() string {
+	if t.run == "" {
+		return "." // all tests
+	}
 	parts := strings.Split(t.run, "/")
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(strings.ReplaceAll(part, " ", "_")) + "$"
