@@ -14,9 +14,11 @@ type drawing struct {
 	body          strings.Builder
 }
 
+const narrow = 480 // pixels wide: legible on a phone, at three quarters of that
+
 const style = `<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-.small { font-size: 11px; fill: #57606a }
+.small { font-size: 12px; fill: #57606a }
 .grid { stroke: #d0d7de; stroke-width: 1 }
 .one { stroke: #57606a; stroke-width: 1.5 }
 .line { fill: none; stroke-width: 2 }
@@ -62,14 +64,15 @@ func (d *drawing) String() string {
 }
 
 // ratios draws how many times as fast as each peer we are, a bar for each, on a logarithmic scale
-// that begins at "as fast": to the left is slower.
+// that begins at "as fast": to the left is slower. It is narrow, so that a phone shows it legibly.
 func ratios(results []result) string {
 	const (
-		left, right, top = 300.0, 80.0, 70.0
-		bar, gap         = 14.0, 12.0
+		left, right, top = 12.0, 62.0, 74.0
+		heading          = 18.0
+		bar, gap         = 14.0, 10.0
 	)
-	d := &drawing{width: 920}
-	lowest, highest := 0.5, 10.0
+	d := &drawing{width: narrow}
+	lowest, highest := 0.8, 10.0
 	type strip struct {
 		peer  string
 		ratio float64
@@ -92,27 +95,28 @@ func ratios(results []result) string {
 	at := func(ratio float64) float64 {
 		return left + (d.width-left-right)*math.Log(ratio/lowest)/math.Log(highest/lowest)
 	}
-	d.height = top + 20
+	d.height = top + 8
 	for _, name := range names {
-		d.height += float64(len(strips[name]))*bar + gap
+		d.height += heading + float64(len(strips[name]))*bar + gap
 	}
-	d.legend(left, 24, []string{zkLock, curator, kazoo})
-	d.text(10, 24, "start", "", "times as fast as")
+	d.text(left, 22, "start", "", "How many times as fast zklocks is as")
+	d.legend(left, 44, []string{zkLock, curator, kazoo})
 	for v := 1.0; v <= highest; v *= 10 {
 		class := "grid"
 		if v == 1 {
 			class = "one"
 		}
-		d.line(at(v), top-12, at(v), d.height-14, class)
-		d.text(at(v), top-18, "middle", "small", number(v)+" ×")
+		d.line(at(v), top-2, at(v), d.height-6, class)
+		d.text(at(v), top-6, "middle", "small", number(v)+" ×")
 	}
 	y := top
 	for _, name := range names {
-		d.text(left-14, y+float64(len(strips[name]))*bar/2+4, "end", "", name)
+		d.text(at(1)+5, y+13, "start", "", name)
+		y += heading
 		for _, s := range strips[name] {
 			from, to := min(at(1), at(s.ratio)), max(at(1), at(s.ratio))
 			d.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" class="%s"/>`, from, y, max(to-from, 1), bar-3, colours[s.peer])
-			d.text(to+6, y+bar-4, "start", "small", times(s.ratio))
+			d.text(to+5, y+bar-4, "start", "small", times(s.ratio))
 			y += bar
 		}
 		y += gap
@@ -120,14 +124,18 @@ func ratios(results []result) string {
 	return d.String()
 }
 
+// gaps are the dashes of the first, second and third line of a chart.
+var gaps = []string{"", "", ` stroke-dasharray="7 9"`}
+
 // point is one measurement of a line chart.
 type point struct{ x, y float64 }
 
 // growth draws how a cost grows with the number of waiters, on a logarithmic scale; the cost's
-// scale is linear and begins at 0.
-func growth(title string, peers []string, series map[string][]point, unit func(float64) string) string {
-	const left, right, top, bottom = 80.0, 90.0, 80.0, 50.0
-	d := &drawing{width: 720, height: 360}
+// scale is linear and begins at 0. A later peer's line has gaps, through which an earlier one shows.
+func growth(title string, peers []string, series map[string][]point, unit func(float64) string, notes ...string) string {
+	const left, right, top, bottom = 62.0, 62.0, 62.0, 44.0
+	d := &drawing{width: narrow, height: 320 + 16*float64(len(notes))}
+	floor := d.height - bottom - 16*float64(len(notes))
 	last, most := 10.0, 0.0
 	for _, points := range series {
 		for _, p := range points {
@@ -137,10 +145,10 @@ func growth(title string, peers []string, series map[string][]point, unit func(f
 	step := niceStep(most)
 	most = max(math.Ceil(most/step), 1) * step
 	x := func(v float64) float64 { return left + (d.width-left-right)*math.Log10(v)/math.Log10(last) }
-	y := func(v float64) float64 { return d.height - bottom - (d.height-top-bottom)*v/most }
+	y := func(v float64) float64 { return floor - (floor-top)*v/most }
 
-	d.text(10, 24, "start", "", title)
-	d.legend(left, 50, peers)
+	d.text(10, 22, "start", "", title)
+	d.legend(left, 44, peers)
 	for v := 0.0; v <= most+step/2; v += step {
 		d.line(left, y(v), d.width-right, y(v), "grid")
 		d.text(left-8, y(v)+4, "end", "small", unit(v))
@@ -149,17 +157,20 @@ func growth(title string, peers []string, series map[string][]point, unit func(f
 		d.line(x(v), y(0), x(v), y(0)+5, "one")
 		d.text(x(v), y(0)+20, "middle", "small", number(v))
 	}
-	d.text((left+d.width-right)/2, d.height-8, "middle", "small", "waiting behind the holder")
-	for _, peer := range peers {
+	d.text((left+d.width-right)/2, floor+36, "middle", "small", "waiting behind the holder")
+	for i, note := range notes {
+		d.text(10, floor+56+16*float64(i), "start", "small", note)
+	}
+	for i, peer := range peers {
 		var path []string
 		for _, p := range series[peer] {
 			path = append(path, fmt.Sprintf("%.1f,%.1f", x(p.x), y(p.y)))
-			d.add(`<circle cx="%.1f" cy="%.1f" r="3.5" class="%s"/>`, x(p.x), y(p.y), colours[peer])
+			d.add(`<circle cx="%.1f" cy="%.1f" r="%.1f" class="%s"/>`, x(p.x), y(p.y), 5-float64(i), colours[peer])
 		}
 		if n := len(series[peer]); n > 0 {
-			d.add(`<polyline points="%s" class="%s line"/>`, strings.Join(path, " "), colours[peer])
+			d.add(`<polyline points="%s" class="%s line"%s/>`, strings.Join(path, " "), colours[peer], gaps[i])
 			end := series[peer][n-1]
-			d.text(x(end.x)+8, y(end.y)+4, "start", "small", unit(end.y))
+			d.text(x(end.x)+5, y(end.y)-7, "start", "small", unit(end.y))
 		}
 	}
 	return d.String()

@@ -35,6 +35,12 @@ const (
 //go:embed report.md.tmpl
 var reportText string
 
+// uncompared is why the lines of the peers end.
+var uncompared = []string{
+	"Up to 100 waiters have a session each. Of 1,000 waiters ten share",
+	"a session, and the peers are not measured.",
+}
+
 // report is what the page is made of.
 type report struct {
 	lab     *laboratory
@@ -113,17 +119,6 @@ func (r *report) figures() string {
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'g', -1, 64) + " s" }
 
-// Missed are the rows whose targets were not reached.
-func (r *report) Missed(all []row) []row {
-	var some []row
-	for _, row := range all {
-		if row.Reached == yesNo(false) {
-			some = append(some, row)
-		}
-	}
-	return some
-}
-
 // Public are the benchmarks of the public packages.
 func (r *report) Public() []local {
 	return slices.DeleteFunc(slices.Clone(r.Local), func(l local) bool { return strings.HasPrefix(l.Package, "internal/") })
@@ -185,6 +180,17 @@ func (r *report) write(t *testing.T, dir string) error {
 	if err := text.Execute(&b, r); err != nil {
 		return err
 	}
+	files := r.charts()
+	files[page], files[figuresFile] = b.String(), r.figures()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *report) charts() map[string]string {
 	waiting := func(of func(result) float64) map[string][]point {
 		series := map[string][]point{}
 		for _, res := range r.queues {
@@ -195,22 +201,15 @@ func (r *report) write(t *testing.T, dir string) error {
 		return series
 	}
 	shown := []string{ours, zkLock, curator}
-	for name, text := range map[string]string{
-		page:        b.String(),
-		figuresFile: r.figures(),
+	return map[string]string{
 		ratiosChart: ratios(r.speed),
 		requestsChart: growth("requests per cycle", shown,
 			waiting(func(r result) float64 { return r.requests }),
-			func(v float64) string { return strconv.FormatFloat(roundTo(v, 100), 'f', -1, 64) }),
+			func(v float64) string { return strconv.FormatFloat(roundTo(v, 100), 'f', -1, 64) }, uncompared...),
 		handOverChart: growth("time from grant to grant", shown,
 			waiting(handOver),
-			func(v float64) string { return strconv.FormatFloat(roundTo(v/1000, 100), 'f', -1, 64) + " ms" }),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return err
-		}
+			func(v float64) string { return strconv.FormatFloat(roundTo(v/1000, 100), 'f', -1, 64) + " ms" }, uncompared...),
 	}
-	return nil
 }
 
 func describe(l *laboratory) (system, error) {

@@ -14,10 +14,8 @@ import (
 type row struct {
 	Workload, Peer                    string
 	PerSecond, Range, P50, P99, Ratio string
-	Limit                             string // what the ratio would be of the least work: see limit
 	Requests, Notifications           string
 	Processor, Own                    string
-	Target, Reached                   string
 	Than                              []string // only in an overview: the ratios to each of compared
 }
 
@@ -48,17 +46,17 @@ func overview(all []row) []row {
 
 var columns = []string{
 	"workload", "peer", "operations/s", "slowest to fastest round", "p50", "p99", "ours / peer",
-	"requests per cycle", "notifications per cycle", "server's processor per cycle", "own", "target", "reached",
+	"requests per cycle", "notifications per cycle", "server's processor per cycle", "own",
 }
 
 func (r row) cells() []string {
 	return []string{
 		r.Workload, r.Peer, r.PerSecond, r.Range, r.P50, r.P99, r.Ratio,
-		r.Requests, r.Notifications, r.Processor, r.Own, r.Target, r.Reached,
+		r.Requests, r.Notifications, r.Processor, r.Own,
 	}
 }
 
-// rows tell of each result how we compare with it, and whether that is enough.
+// rows returns each result in words, with how many times as fast as it we are.
 func rows(results []result) []row {
 	var all []row
 	for _, r := range results {
@@ -75,41 +73,15 @@ func rows(results []result) []row {
 			Own:           duration(r.own),
 		}
 		own, there := find(results, r.workload.name, ours)
-		ratio := own.against(r)
 		if r.peer != ours && there {
-			out.Ratio = times(ratio)
+			out.Ratio = times(own.against(r))
 		}
 		if r.Errors > 0 {
 			out.Peer += fmt.Sprintf(" (%d errors)", r.Errors)
 		}
-		for _, t := range r.workload.targets {
-			switch {
-			case t.peer == "" && r.peer == ours:
-				out.Target = "≤ " + strconv.FormatFloat(t.factor, 'f', 1, 64) + " requests"
-				out.Reached = yesNo(roundTo(r.requests, 10) <= t.factor)
-			case t.peer == r.peer && there:
-				out.Target = "≥ " + times(t.factor)
-				out.Reached = yesNo(ratio >= t.factor)
-				if r.perSecond == 0 { // too slow for this run: no ratio
-					out.Reached = "?"
-				}
-				out.Limit = limit(results, r)
-			}
-		}
 		all = append(all, out)
 	}
 	return all
-}
-
-// limit returns how fast the peer with the fewest requests is against a peer; "–" if no such peer
-// was measured.
-func limit(results []result, peer result) string {
-	for _, least := range []string{bare, looking, inMemory} {
-		if floor, there := find(results, peer.workload.name, least); there {
-			return times(floor.against(peer))
-		}
-	}
-	return "–"
 }
 
 func find(results []result, workload, peer string) (result, bool) {
@@ -127,13 +99,6 @@ func printTable(w io.Writer, results []result) {
 		fmt.Fprintln(tw, strings.Join(r.cells(), "\t"))
 	}
 	tw.Flush()
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 func roundTo(v, steps float64) float64 { return math.Round(v*steps) / steps }

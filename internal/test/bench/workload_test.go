@@ -17,69 +17,62 @@ type workload struct {
 	name    string
 	job     job
 	peers   []string
-	targets []target
 	without string // why a peer that has such a lock is not among them
-}
-
-// target is what we want to reach.
-type target struct {
-	peer   string  // "": the number of requests a cycle
-	factor float64 // at least so many times the peer's operations, or at most so many requests
 }
 
 var workloads = []workload{
 	{
 		name: "exclusive, 1 session", job: job{Mode: exclusive, Sessions: 1, Workers: 1},
-		peers: []string{ours, again, zkLock, curator, kazoo, bare}, targets: []target{{zkLock, 1.2}, {"", 2}},
+		peers: []string{ours, again, zkLock, curator, kazoo, bare},
 	}, {
 		name: "exclusive, 16 sessions", job: job{Mode: exclusive, Sessions: 16, Workers: 16},
-		peers: []string{ours, again, zkLock, curator, kazoo, bare}, targets: []target{{zkLock, 1}, {curator, 1.3}},
+		peers: []string{ours, again, zkLock, curator, kazoo, bare},
 	}, {
 		name: "exclusive, 100 sessions", job: job{Mode: exclusive, Sessions: 100, Workers: 100},
-		peers: []string{ours, again, zkLock, curator, kazoo, bare}, targets: []target{{zkLock, 1}, {curator, 2}},
+		peers: []string{ours, again, zkLock, curator, kazoo, bare},
 	}, {
 		name: "semaphore, 16 sessions, 4 permits", job: job{Mode: permits, Sessions: 16, Workers: 16, Permits: 4},
-		peers: []string{ours, curator, kazoo, bare}, targets: []target{{curator, 6}},
+		peers: []string{ours, curator, kazoo, bare},
 	}, {
 		name: "semaphore, 64 sessions, 8 permits", job: job{Mode: permits, Sessions: 64, Workers: 64, Permits: 8},
-		peers: []string{ours, curator, kazoo, bare}, targets: []target{{curator, 6}},
+		peers: []string{ours, curator, kazoo, bare},
 	}, {
 		name: "rw, 16 sessions, 90 % reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 90},
-		peers: []string{ours, curator, bare}, targets: []target{{curator, 1.3}},
+		peers:   []string{ours, curator, bare},
 		without: kazooReads,
 	},
 	{
 		name: "rw, 16 sessions, all reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 100},
-		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 1.3}},
+		peers: []string{ours, curator, kazoo},
 	},
 	{
 		name: "rw, 64 in one process, all reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 100},
-		peers: []string{ours, curator, kazoo, looking, inMemory}, targets: []target{{curator, 1000}},
+		peers: []string{ours, curator, kazoo, looking, inMemory},
 	}, {
 		name: "rw, 64 in one process, 95 % reads", job: job{Mode: shared, Sessions: 1, Workers: 64, Reads: 95},
-		peers: []string{ours, curator}, targets: []target{{curator, 20}},
+		peers:   []string{ours, curator},
 		without: kazooReads,
 	}, {
 		name: "exclusive, 64 in one process", job: job{Mode: exclusive, Sessions: 1, Workers: 64},
-		peers: []string{ours, again, zkLock, curator, kazoo}, targets: []target{{zkLock, 1}},
+		peers: []string{ours, again, zkLock, curator, kazoo},
 	}, {
 		name: "exclusive, 64 in one process, handed on", job: job{Mode: exclusive, Sessions: 1, Workers: 64, Handoff: 64},
-		peers: []string{ours, zkLock, curator, kazoo}, targets: []target{{zkLock, 20}},
+		peers: []string{ours, zkLock, curator, kazoo},
 	}, {
 		name: "semaphore, 64 in one process, 8 permits", job: job{Mode: permits, Sessions: 1, Workers: 64, Permits: 8},
-		peers: []string{ours, curator, kazoo}, targets: []target{{curator, 6}},
+		peers: []string{ours, curator, kazoo},
 	},
 	{
 		name: "2 of 16 locks at once, 16 sessions", job: severalOf(16, 2),
-		peers: []string{ours, zkLock, curator, bare}, targets: []target{{curator, 3}},
+		peers:   []string{ours, zkLock, curator, bare},
 		without: sorted,
 	}, {
 		name: "4 of 16 locks at once, 16 sessions", job: severalOf(16, 4),
-		peers: []string{ours, zkLock, curator, bare}, targets: []target{{curator, 3}},
+		peers:   []string{ours, zkLock, curator, bare},
 		without: sorted,
 	}, {
 		name: "4 locks at once, 1 session", job: job{Mode: several, Sessions: 1, Workers: 1, Among: 4, AtOnce: 4},
-		peers: []string{ours, zkLock, curator, bare}, targets: []target{{curator, 3}, {"", 2}},
+		peers:   []string{ours, zkLock, curator, bare},
 		without: sorted,
 	},
 	free,
