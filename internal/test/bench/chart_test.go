@@ -131,7 +131,7 @@ var gaps = []string{"", "", ` stroke-dasharray="7 9"`}
 type point struct{ x, y float64 }
 
 // growth draws how a cost grows with the number of waiters, on a logarithmic scale; the cost's
-// scale is linear and begins at 0. A later peer's line has gaps, through which an earlier one shows.
+// scale is linear and begins at 0. The third line has gaps, through which the second line shows.
 func growth(title string, peers []string, series map[string][]point, unit func(float64) string, notes ...string) string {
 	const left, right, top, bottom = 62.0, 62.0, 62.0, 44.0
 	d := &drawing{width: narrow, height: 320 + 16*float64(len(notes))}

@@ -12,7 +12,7 @@ import (
 
 // The picture is well-formed, has each line that was printed, and moves forward.
 func TestARecordingShowsEachLine(t *testing.T) {
-	lines, err := record([]string{"printf", `PROVED: 1 < 2\n\na & b\n`})
+	lines, err := record([]string{"printf", `PROVED: 1 < 2\n\na & b\nlast\nnot shown\n`}, "last")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,6 +36,9 @@ func TestARecordingShowsEachLine(t *testing.T) {
 			t.Errorf("%q is not in it:\n%s", want, drawn)
 		}
 	}
+	if strings.Contains(all, "not shown") {
+		t.Errorf("the line after the last one is in it:\n%s", drawn)
+	}
 	last := -1.0
 	for _, frame := range regexp.MustCompile(`(?m)^([0-9.]+)% \{`).FindAllStringSubmatch(drawn, -1) {
 		at, err := strconv.ParseFloat(frame[1], 64)
@@ -49,9 +52,30 @@ func TestARecordingShowsEachLine(t *testing.T) {
 	}
 }
 
+// Long lines break between words; what follows the time of a line is below its text.
+func TestLongLinesBreak(t *testing.T) {
+	words := strings.TrimSpace(strings.Repeat("word ", 30))
+	for _, text := range []string{words, "  0.1s  " + words, strings.Repeat("x", 3*columns), "", "short"} {
+		var joined []string
+		for i, line := range wrap(text) {
+			if len(line) > columns {
+				t.Errorf("%q is too long", line)
+			}
+			if i > 0 && strings.HasPrefix(text, " ") && !strings.HasPrefix(line, "        word") {
+				t.Errorf("%q does not hang", line)
+			}
+			joined = append(joined, strings.Fields(line)...)
+		}
+		got, want := strings.Join(joined, ""), strings.Join(strings.Fields(text), "")
+		if got != want {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
 func TestWhatCannotBeRecorded(t *testing.T) {
 	for _, args := range [][]string{{"true"}, {"sh", "-c", "echo a; exit 3"}, {"/no/such/command"}} {
-		if lines, err := record(args); err == nil {
+		if lines, err := record(args, ""); err == nil {
 			t.Errorf("%q: %v", args, lines)
 		}
 	}
