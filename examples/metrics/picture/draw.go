@@ -36,12 +36,18 @@ func panels(samples []sample) []panel {
 		}
 		return lines
 	}
-	now := func(name string) func(int, string) float64 {
-		return func(i int, kind string) float64 { return samples[i].value(name, "kind="+kind) }
-	}
-	// Rates and quantiles look at the last two seconds.
-	const window = 4
+	// Rates and quantiles are over the last two seconds, means over the last five.
+	const window, wide = 4, 10
 	past := func(i int) int { return max(0, i-window) }
+	mean := func(name string) func(int, string) float64 {
+		return func(i int, kind string) float64 {
+			some, sum := samples[max(0, i-wide):i+1], 0.0
+			for _, s := range some {
+				sum += s.value(name, "kind="+kind)
+			}
+			return sum / float64(len(some))
+		}
+	}
 	rate := func(i int, kind string) float64 {
 		a, b := samples[past(i)], samples[i]
 		if a.at == b.at {
@@ -70,11 +76,11 @@ func panels(samples []sample) []panel {
 		trouble[i].name = name
 	}
 	return []panel{
-		{"Waiting", "calls", per(now("zklocks_waiting"))},
-		{"Holding", "holds", per(now("zklocks_holding"))},
+		{"Waiting", "calls, mean", per(mean("zklocks_waiting"))},
+		{"Holding", "holds, mean", per(mean("zklocks_holding"))},
 		{"Grants", "per second", per(rate)},
-		{"Wait until the grant, 99 of 100", "ms", per(most("zklocks_wait_seconds"))},
-		{"Hold, 99 of 100", "ms", per(most("zklocks_hold_seconds"))},
+		{"Wait until the grant", "p99, ms", per(most("zklocks_wait_seconds"))},
+		{"Hold", "p99, ms", per(most("zklocks_hold_seconds"))},
 		{"Trouble", "since the beginning", trouble},
 	}
 }
@@ -106,21 +112,36 @@ func quantile(q float64, before, after map[float64]float64) float64 {
 }
 
 const (
-	width, height = 460, 170 // of a chart, without its frame
-	left, top     = 52, 34
-	right, bottom = 16, 44
+	width, height = 290, 130 // of a chart, without its frame
+	left, top     = 48, 34
+	right, bottom = 22, 46
 	columns       = 2
+	caption       = 96 // letters in a line
 )
 
-var colors = []string{"#2f6fb0", "#d1495b", "#3d8f5f", "#b07d2b"}
+// style has the colors for a light and a dark page. The picture has no background of its own.
+const style = `<style>
+text { font: 13px system-ui, sans-serif; fill: #1f2328 }
+.small { font-size: 12px; fill: #57606a }
+.title { font-weight: bold }
+.grid { stroke: #d0d7de }
+.line { fill: none; stroke-width: 1.5 }
+.c0 { stroke: #0969da } .c1 { stroke: #bc4c00 } .c2 { stroke: #1a7f37 } .c3 { stroke: #8250df }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3 }
+.small { fill: #9198a1 }
+.grid { stroke: #3d444d }
+.c0 { stroke: #58a6ff } .c1 { stroke: #f0883e } .c2 { stroke: #56d364 } .c3 { stroke: #bc8cff }
+}
+</style>
+`
 
 // picture draws the panels.
-func picture(samples []sample, caption string) string {
+func picture(samples []sample, text string) string {
 	all := panels(samples)
-	w, h := columns*(left+width+right), (len(all)+1)/columns*(top+height+bottom)+48
+	w, h := columns*(left+width+right), (len(all)+1)/columns*(top+height+bottom)+60
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#333">`+"\n", w, h)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#fff"/>`+"\n", w, h)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" role="img" aria-label="a dashboard">`+"\n%s", w, h, w, style)
 	for i, p := range all {
 		x, y := i%columns*(left+width+right)+left, i/columns*(top+height+bottom)+top
 		fmt.Fprintf(&b, `<g transform="translate(%d,%d)">`+"\n", x, y)
@@ -128,14 +149,14 @@ func picture(samples []sample, caption string) string {
 		b.WriteString("</g>\n")
 	}
 	words, row := "", 0
-	for _, word := range strings.Fields(caption) {
-		if len(words)+len(word) > 150 {
-			fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#666">%s</text>`+"\n", left, h-28+16*row, html.EscapeString(words))
+	for _, word := range strings.Fields(text) {
+		if len(words)+len(word) > caption {
+			fmt.Fprintf(&b, `<text x="%d" y="%d" class="small">%s</text>`+"\n", left, h-42+16*row, html.EscapeString(words))
 			words, row = "", row+1
 		}
 		words += word + " "
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#666">%s</text>`+"\n</svg>\n", left, h-28+16*row, html.EscapeString(strings.TrimSpace(words)))
+	fmt.Fprintf(&b, `<text x="%d" y="%d" class="small">%s</text>`+"\n</svg>\n", left, h-42+16*row, html.EscapeString(strings.TrimSpace(words)))
 	return b.String()
 }
 
@@ -154,12 +175,12 @@ func (p panel) draw(b *strings.Builder, samples []sample) {
 	px := func(at float64) float64 { return at / last * width }
 	py := func(v float64) float64 { return height - v/highest*height }
 
-	fmt.Fprintf(b, `<text x="0" y="-12" font-weight="bold">%s<tspan font-weight="normal" fill="#666"> (%s)</tspan></text>`+"\n", p.title, p.unit)
+	fmt.Fprintf(b, `<text x="0" y="-12"><tspan class="title">%s</tspan> (%s)</text>`+"\n", p.title, p.unit)
 	for v := 0.0; v <= highest; v += step {
-		fmt.Fprintf(b, `<path d="M0 %.1fH%d" stroke="#e3e3e3"/><text x="-6" y="%.1f" text-anchor="end">%g</text>`+"\n", py(v), width, py(v)+4, v)
+		fmt.Fprintf(b, `<path d="M0 %.1fH%d" class="grid"/><text x="-6" y="%.1f" text-anchor="end" class="small">%g</text>`+"\n", py(v), width, py(v)+4, v)
 	}
-	for at := 0.0; at <= last; at += 10 {
-		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle">%g s</text>`+"\n", px(at), height+16, at)
+	for at := 0.0; at <= last; at += 20 {
+		fmt.Fprintf(b, `<text x="%.1f" y="%d" text-anchor="middle" class="small">%g s</text>`+"\n", px(at), height+16, at)
 	}
 	for i, l := range p.lines {
 		d, pen := "", "M"
@@ -171,8 +192,8 @@ func (p panel) draw(b *strings.Builder, samples []sample) {
 			d += fmt.Sprintf("%s%.1f %.1f", pen, px(samples[j].at), py(v))
 			pen = "L"
 		}
-		fmt.Fprintf(b, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", d, colors[i])
-		fmt.Fprintf(b, `<rect x="%d" y="%d" width="12" height="3" fill="%s"/><text x="%d" y="%d">%s</text>`+"\n", i*90, height+30, colors[i], i*90+17, height+35, l.name)
+		fmt.Fprintf(b, `<path d="%s" class="line c%d"/>`+"\n", d, i)
+		fmt.Fprintf(b, `<path d="M%d %dh12" class="line c%d"/><text x="%d" y="%d" class="small">%s</text>`+"\n", i*75, height+31, i, i*75+17, height+35, l.name)
 	}
 }
 

@@ -57,7 +57,13 @@ type process struct {
 func TestTimeline(t *testing.T) {
 	const file = "../../../docs/timeline.svg"
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-		drawn := draw(play(t, v))
+		played := play(t, v)
+		for _, p := range played {
+			if p.lost && passedOn(played, p.ends) < cutAt+timeout {
+				t.Errorf("%s was cut off at %v, and the lock passed on at %v", p.name, cutAt, passedOn(played, p.ends))
+			}
+		}
+		drawn := draw(played)
 		if os.Getenv("TIMELINE") == "write" {
 			if err := os.WriteFile(file, []byte(drawn), 0o644); err != nil {
 				t.Fatal(err)
@@ -133,7 +139,7 @@ const (
 
 const style = `<style>
 text { font: 13px system-ui, sans-serif; fill: #1f2328 }
-.small { font-size: 11px; fill: #57606a }
+.small { font-size: 12px; fill: #57606a }
 .grid { stroke: #d0d7de }
 .read { fill: #0969da } .write { fill: #bc4c00 }
 .waits { opacity: 0.4 }
@@ -147,8 +153,10 @@ text { fill: #e6edf3 }
 }
 </style>`
 
-// draw returns the picture: a row for each process, a thin bar while it waits, a thick one while it
-// holds, and a cross where it is told of the loss. Its colors follow the reader's theme.
+// draw returns the picture: a row for each process, a thin bar while it waits, a thick bar while it
+// holds. A process that is cut off has three marks: the cut, a cross where the context of its hold
+// is canceled, and the expiry of its session, at which the lock passes on. The row above it must be
+// empty from the cut on. The colors follow the reader's theme.
 func draw(played []process) string {
 	var b strings.Builder
 	add := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -169,14 +177,17 @@ func draw(played []process) string {
 			add(`<rect x="%.1f" y="%.1f" width="%.1f" height="4" class="%s waits"/>`, at(p.begins), y+8, (p.granted-p.begins).Seconds()*second, p.kind)
 		}
 		add(`<rect x="%.1f" y="%.1f" width="%.1f" height="16" rx="2" class="%s"/>`, at(p.granted), y+2, (p.ends-p.granted).Seconds()*second, p.kind)
-		if p.cut > 0 {
-			add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, at(p.cut), y, at(p.cut), y+20)
+		if !p.lost {
+			continue
 		}
-		if p.lost {
-			x := at(p.ends)
-			add(`<path d="M%.1f %.1f l8 8 m0 -8 l-8 8" class="lost"/>`, x+2, y+6)
-			add(`<text x="%.1f" y="%.1f" class="small">told</text>`, x+15, y+14)
-		}
+		add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, at(p.cut), y, at(p.cut), y+20)
+		add(`<text x="%.1f" y="%.1f" text-anchor="middle" class="small">cut off</text>`, at(p.cut), y-5)
+		x := at(p.ends)
+		add(`<path d="M%.1f %.1f l8 8 m0 -8 l-8 8" class="lost"/>`, x+2, y+6)
+		add(`<text x="%.1f" y="%.1f" text-anchor="middle" class="small">context canceled</text>`, x+6, y-5)
+		x = at(passedOn(played, p.ends))
+		add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, x, y, x, bottom)
+		add(`<text x="%.1f" y="%.1f" class="small">session expires</text>`, x+7, y+14)
 	}
 	y := bottom + 34
 	x := left
@@ -188,8 +199,17 @@ func draw(played []process) string {
 		add(`<text x="%.1f" y="%.1f" class="small">%s</text>`, x+23, y, entry.text)
 		x += 78
 	}
-	add(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="lost" stroke-dasharray="3 3"/>`, x+4, y-13, x+4, y+4)
-	add(`<text x="%.1f" y="%.1f" class="small">cut off from the servers</text>`, x+12, y)
 	add("</svg>")
 	return b.String()
+}
+
+// passedOn returns when the lock is granted again after a loss: as soon as the session has expired.
+func passedOn(played []process, after time.Duration) time.Duration {
+	first := time.Hour
+	for _, p := range played {
+		if p.granted > after {
+			first = min(first, p.granted)
+		}
+	}
+	return first
 }
