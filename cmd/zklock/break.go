@@ -15,9 +15,9 @@ import (
 )
 
 // breaking is what `break` prints before it deletes.
-const breaking = `Deleting the nodes of these members stops no process. A holder learns of it only
-if it looks, and may be at work while the next one holds: what is safe then is a
-store that refuses older fencing tokens. zklock ask is gentler.
+const breaking = `Deleting the nodes of these members stops no process. A holder detects the loss
+only if it watches for it, and may continue while the next one holds. Only a
+store that refuses older fencing tokens is safe then. Try zklock ask first.
 `
 
 func breakCommand() *command {
@@ -26,7 +26,8 @@ func breakCommand() *command {
   zklock break -token 4711 /jobs/nightly            one of several, or a waiter
 
 Shows the holders of the lock, asks for a yes, and deletes their nodes, so that
-the next waiter holds.
+the next waiter holds. It deletes no member but these, and reports as deleted
+only the nodes that it deleted itself, not those that went meanwhile.
 
 No process is stopped. zklock run kills its command at once, but another program
 detects the loss only if it watches for it, and may continue while the next one

@@ -300,6 +300,31 @@ func TestTheCommandsInTheDocumentsRunTests(t *testing.T) {
 	t.Logf("%d packages in commands", commands)
 }
 
+// A command that a document shows: a target of make, or a run of the suite.
+var targetCommand = regexp.MustCompile("(?m)(?:`|^    )(?:[A-Z]+=\\S+ )?(make|go run \\./internal/test/suite) ([a-z]+)")
+
+// The targets and runs that the documents show exist.
+func TestTheTargetsInTheDocumentsExist(t *testing.T) {
+	exist := map[string]map[string]bool{
+		"make":                         names(t, regexp.MustCompile(`(?m)^([a-z]+):`), "Makefile"),
+		"go run ./internal/test/suite": names(t, regexp.MustCompile(`\bname: "([a-z]+)", what: "`), "internal/test/suite/*.go"),
+	}
+	seen := map[string]int{}
+	eachDocument(t, func(file, text string) {
+		for _, m := range targetCommand.FindAllStringSubmatch(text, -1) {
+			seen[m[1]]++
+			if !exist[m[1]][m[2]] {
+				t.Errorf("%s: there is no `%s %s`", file, m[1], m[2])
+			}
+		}
+	})
+	for command := range exist {
+		if seen[command] == 0 {
+			t.Errorf("no `%s` was found: nothing was checked", command)
+		}
+	}
+}
+
 var (
 	ofPackage = regexp.MustCompile("`([a-z.][a-z/]*) ((?:Test|Fuzz|Example)\\w*(?:, (?:Test|Fuzz|Example)\\w*)*)`")
 	quoted    = regexp.MustCompile(`"([^"]*)"`)
