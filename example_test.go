@@ -17,8 +17,30 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
+// Do returns what the work returns. If the lock was lost meanwhile, the error matches ErrLost, too.
+func ExampleDo() {
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
+	lock := rwlock.New(conn, "/jobs/report")
+
+	err := zklocks.Do(ctx, lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
+		fmt.Println("holding:", hold.Held()) // pass ctx on: it is canceled when the lock is lost
+		return ctx.Err()
+	})
+	switch {
+	case errors.Is(err, zklocks.ErrLost):
+		log.Print("another process may have begun the report: ", err)
+	case err != nil:
+		log.Fatal(err)
+	}
+	// Output:
+	// holding: true
+}
+
 // The limit is on the wait for the lock. The work may take as long as it needs.
-func ExampleDo_within() {
+func ExampleWithin() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
 	defer end()

@@ -58,6 +58,54 @@ func Example() {
 	// true
 }
 
+// Run campaigns until ctx is canceled. The function leads for one term.
+func ExampleElection_Run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
+	election := leader.New(conn, "/examples/scheduler")
+
+	terms := 0
+	err := election.Run(ctx, func(ctx context.Context, term *zklocks.Hold) error {
+		terms++
+		fmt.Println("term", terms)
+		if terms == 2 {
+			cancel() // as at SIGTERM
+		}
+		return nil // resigns; the next candidate leads
+	})
+	fmt.Println(errors.Is(err, context.Canceled))
+	// Output:
+	// term 1
+	// term 2
+	// true
+}
+
+// The leader publishes its state; all processes read it.
+func ExampleElection_Proclaim() {
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
+	election := leader.New(conn, "/examples/state", zklocks.WithData([]byte("loading")))
+
+	err := zklocks.Do(ctx, election.Campaign, func(ctx context.Context, term *zklocks.Hold) error {
+		if err := election.Proclaim(ctx, term, []byte("serving")); err != nil {
+			return err
+		}
+		member, err := election.Leader(ctx)
+		fmt.Println(string(member.Data))
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// serving
+}
+
 // A term is a lock like any other: Do campaigns, works, and resigns.
 func ExampleElection_Campaign() {
 	ctx := context.Background()

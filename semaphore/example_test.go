@@ -52,6 +52,29 @@ func Example() {
 	// step 1
 }
 
+// Acquire waits until as many permits are free, and gets them together.
+func ExampleSemaphore_Acquire() {
+	ctx := context.Background()
+	t, end := zktest.ForExample()
+	defer end()
+	conn := zktest.NewServer(t).Host("here").Connect(t, 10*time.Second) // zklocks.Connect in a program
+	sem := semaphore.New(conn, "/examples/memory", 16)                  // gigabytes, over all machines
+
+	hold, err := sem.Acquire(ctx, 6)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hold.Release(ctx)
+	used := 0
+	members, err := sem.Queue(ctx)
+	for _, m := range members {
+		used += m.Permits
+	}
+	fmt.Println(used, err)
+	// Output:
+	// 6 <nil>
+}
+
 // Several permits are granted together or not at all.
 func ExampleSemaphore_TryAcquire() {
 	ctx := context.Background()
