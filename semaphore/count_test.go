@@ -335,7 +335,11 @@ func TestResizeUpLetsAWaiterIn(t *testing.T) {
 		h := holder.acquire(1)
 		first, second := waiter.wait(1, 2), waiter.wait(1, 3)
 		s.Must(resizer.Resize(s.Ctx, 2))
+		resized := time.Now()
 		got := first.Granted()
+		if d := time.Since(resized); d > time.Second { // a recheck would come after 5 s
+			s.Errorf("granted %v after the Resize", d)
+		}
 		s.CatchUp(waiter.conn)
 		second.Waits()
 		s.Must(resizer.Resize(s.Ctx, 10))

@@ -172,10 +172,14 @@ func TestAnswersOfAnotherSessionAreNotTaken(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
 		l := newLine(t, v, 10*time.Second)
-		v.Expire(t, l.conn)
-		l.newSession(t)
 		ctx := within(t, 10*time.Second)
-		_, _, err := l.client.Children(ctx, l.sess, l.dir)
+		_, err := awaitIn(context.Background(), l.client, l.sess, "read", func() (int, error) {
+			v.Expire(t, l.conn)
+			l.newSession(t)
+			return 1, nil // a request that waited in the zk client was sent in the next session
+		})
+		mustBe(t, err, ErrOver)
+		_, _, err = l.client.Children(ctx, l.sess, l.dir)
 		mustBe(t, err, ErrOver)
 		mustBe(t, l.client.Barrier(ctx, l.sess), ErrOver)
 		_, err = l.client.Watch(ctx, l.sess, l.dir)
