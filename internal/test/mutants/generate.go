@@ -28,7 +28,7 @@ import (
 var core = map[string][]string{
 	"internal/znode": {"internal/queue"}, "internal/hold": {"internal/queue", "rwlock"},
 	"internal/queue": {"rwlock", "semaphore", "reentrant"}, "internal/zkclient": {"internal/queue", "rwlock"},
-	"internal/wire": {"internal/zkclient", "."}, "rwlock": {"."}, "semaphore": nil, "reentrant": nil, "leader": nil, "once": nil,
+	"internal/wire": {"internal/zkclient", "."}, "rwlock": {"."}, "semaphore": {"."}, "reentrant": {"."}, "leader": {"."}, "once": {"."},
 }
 
 const explorer = "internal/test/explore"
@@ -236,7 +236,7 @@ func (l *lab) generate(part string, seed uint64, n, jobs int) bool {
 		count[r.verdict]++
 		fmt.Printf("%-8s %6.1fs  %s:%d  %s\n%18s%s\n", r.verdict, r.took.Seconds(), s.file, s.line, s.id(), "", r.text)
 	})
-	fmt.Printf("%d killed, %d survived, %d accepted, %d do not compile\n", count[killed], count[survived], count[excused], count[failed])
+	fmt.Printf("%d killed, %d survived, %d accepted, %d in error\n", count[killed], count[survived], count[excused], count[failed])
 	return count[survived] == 0 && l.ctx.Err() == nil
 }
 
@@ -248,6 +248,9 @@ func (l *lab) judge(s spot) result {
 	src, err := os.ReadFile(filepath.Join(l.root, filepath.FromSlash(s.file)))
 	if err != nil {
 		return result{verdict: failed, text: err.Error()}
+	}
+	if s.site[1] > len(src) || string(src[s.site[0]:s.site[1]]) != s.old {
+		return result{verdict: failed, text: "the file has changed since the mutants were drawn"}
 	}
 	src = slices.Concat(src[:s.site[0]], []byte(s.new), src[s.site[1]:])
 	began := time.Now()
