@@ -32,7 +32,8 @@
 //
 //   - One process at a time, a plain mutex: [github.com/zklocks/zklocks/reentrant], which shares
 //     its locks with zk.Lock and Curator's InterProcessMutex.
-//   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock].
+//   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock]. With Lock alone, it is a
+//     mutex that its holder cannot lock again.
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
 //   - One process leads, and the next when it is gone: [github.com/zklocks/zklocks/leader].
 //   - A job that one process runs in each period: [github.com/zklocks/zklocks/once].
