@@ -1,6 +1,10 @@
 package queue
 
-import "github.com/zklocks/zklocks/internal/znode"
+import (
+	"slices"
+
+	"github.com/zklocks/zklocks/internal/znode"
+)
 
 // A Mode is how a node wants the lock.
 type Mode uint8
@@ -81,16 +85,25 @@ func (names Names) mode(kind znode.Kind) Mode {
 }
 
 // A rule says when a waiter may go: when at most allowed of the nodes ahead of its first one that
-// it waits for are left.
+// it waits for, its blockers, are left.
 //
-// While k > allowed of them exist, the waiter keeps the nearest allowed+1 watched. So k-allowed-1
-// are not watched, and k-allowed must be deleted before its turn comes. By the pigeonhole principle
-// at least one of those is watched: no wake-up is missed.
+// A waiter is near if at most as many blockers must go as there are permits. It watches all of them
+// and counts the deletions: it makes no request before its turn. A waiter that is not near watches
+// the nearest allowed+1. If k blockers exist, k-allowed-1 are not watched, and k-allowed must be
+// deleted before its turn comes. By the pigeonhole principle at least one of those is watched: no
+// wake-up is missed. When one of them is deleted by its holder, at most the other permits are held
+// ahead of it. So the waiter, which lists again then, is near or granted: it lists at most twice,
+// whatever the number of permits is and in whatever order they are released.
+// docs/maintainers/semaphore.md has the figures.
 type rule struct {
 	names   Names
 	mode    Mode
 	allowed int
+	nodes   int // of the waiter
 }
+
+// near reports whether a waiter with so many blockers watches all of them.
+func (r rule) near(blockers int) bool { return blockers-r.allowed <= r.allowed+r.nodes }
 
 func (r rule) waitsFor(ahead znode.Node) bool {
 	return modes[r.mode].waitsFor.has(r.names.mode(ahead.Kind))
@@ -111,12 +124,12 @@ func (r rule) mayBeReplaced(gone znode.Node, seen bool) bool {
 	return false
 }
 
-// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the first
-// event since. It is pure.
+// blockers are the nodes that a waiter waits for, as far as it knows from one listing and the
+// events since. It is pure.
 type blockers struct {
 	rule    rule
 	left    int          // how many there are
-	watched []znode.Node // the nearest allowed+1 of them, the nearest first
+	watched []znode.Node // of those left, all or the nearest, the nearest first
 }
 
 // blockers reads a listing, which is in order, for the waiter whose first node is first.
@@ -124,7 +137,7 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 	b := blockers{rule: r}
 	for i := len(queue) - 1; i >= 0; i-- {
 		if n := queue[i]; n.Seq < first.Seq && r.waitsFor(n) {
-			if b.left++; b.left <= r.allowed+1 {
+			if b.left++; r.near(b.left) {
 				if b.watched == nil {
 					b.watched = make([]znode.Node, 0, min(r.allowed, i)+1)
 				}
@@ -132,23 +145,30 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 			}
 		}
 	}
+	if !r.near(b.left) {
+		b.watched = b.watched[:min(len(b.watched), max(0, r.allowed+1))]
+	}
 	return b
 }
 
 // clear reports whether so few blockers are left that it is the waiter's turn.
 func (b *blockers) clear() bool { return b.left <= b.rule.allowed }
 
-// oneLeft reports whether it is the waiter's turn as soon as one of the watched blockers is
-// deleted: there are no others.
-func (b *blockers) oneLeft() bool { return b.left == len(b.watched) }
+// allWatched reports whether deletions of the watched blockers can make it the waiter's turn: there
+// are no others.
+func (b *blockers) allWatched() bool { return b.left == len(b.watched) }
+
+// wakes reports whether the watched blockers tell when it may be the waiter's turn.
+func (b *blockers) wakes() bool { return b.allWatched() || len(b.watched) > b.rule.allowed }
 
 // ahead returns how many blockers must go before it is the waiter's turn.
 func (b *blockers) ahead() int { return max(0, b.left-b.rule.allowed) }
 
-// remove strikes out one of the watched blockers, which was deleted. seen says that its watch has
-// reported that; otherwise the node did not exist when the watch was set. If it is not the waiter's
-// turn then, too few of those that are left are watched, and only another listing tells more.
-func (b *blockers) remove(n znode.Node, seen bool) {
+// remove strikes out the watched blocker i, which was deleted. seen says that its watch has
+// reported that; otherwise the node did not exist when the watch was set.
+func (b *blockers) remove(i int, seen bool) {
+	n := b.watched[i]
+	b.watched = slices.Delete(b.watched, i, i+1)
 	if b.rule.mayBeReplaced(n, seen) {
 		return // perhaps not deleted, or another node stands in its place
 	}
@@ -159,7 +179,7 @@ func (b *blockers) remove(n znode.Node, seen bool) {
 // mayBeMarked reports whether a release marker of the nearest blocker makes a difference: it makes
 // none if there is no other.
 func (b *blockers) mayBeMarked() bool {
-	return !b.oneLeft() && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
+	return !b.allWatched() && modes[b.rule.names.mode(b.watched[0].Kind)].exclusive
 }
 
 // releasedByHolder strikes out all blockers: the nearest was deleted by its holder, which had none

@@ -12,9 +12,10 @@
 //  1. Create the nodes, exactly once, also if replies are lost (zkclient.Claim).
 //  2. List the queue.
 //  3. Compare: how many blockers are ahead? If few enough, go to step 5.
-//  4. Watch the nearest blockers, and the own nodes, if the deletion of a blocker may grant them.
-//     Wait for an event, unless a blocker is gone by then. If a blocker was deleted, compare again.
-//     If it is not the waiter's turn then, or anything else happens, go to step 2.
+//  4. Watch all blockers, or only the nearest if there are many (rule); and the own nodes, if
+//     deletions of blockers may grant them. Wait for events, and strike out the blockers that are
+//     deleted. If few enough are left, go to step 5. If the watched blockers do not tell when that
+//     will be, or anything else happens, go to step 2.
 //  5. Recheck, then hold.
 //
 // Several requests that are granted together, each in another directory, are created by one
@@ -87,13 +88,15 @@
 //
 // # Fairness and wake-ups
 //
-// A waiter watches the nearest allowed+1 blockers (rule). So a release wakes no herd: that of a
-// writer the writer behind or all the readers behind, whose turn it is; that of a reader the writer
-// right behind it; that of a permit as many waiters as there are permits at most, and those whose
-// turn it is not list again. No waiter is overtaken by a later one that it conflicts with, but in
-// two cases. Readers of one value join its node until the announcement of a queued writer reaches
-// their process. And with rwlock.WithHandoff, which a program asks for, writers of one value pass
-// the lock on, and those that wait behind a full row queue at the tail.
+// The release of a writer wakes the writer behind it, or all the readers behind it, whose turn it
+// is. The release of a reader wakes the writer right behind it. The release of a permit notifies at
+// most twice as many waiters as there are permits. Each of them counts, without a request, and
+// lists again once, when its turn is near (rule).
+//
+// No waiter is overtaken by a later one that it conflicts with, but in two cases. Readers of one
+// value join its node until the announcement of a queued writer reaches their process. And with
+// rwlock.WithHandoff, which a program asks for, writers of one value pass the lock on, and those
+// that wait behind a full row queue at the tail.
 //
 // # Shortcuts
 //

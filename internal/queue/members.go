@@ -94,7 +94,7 @@ func (q *Queue) members(ctx context.Context, permits func(context.Context) (int,
 	}
 	list := make([]Member, len(present))
 	for i, m := range present {
-		r := rule{names: q.cfg.Names, mode: q.cfg.Names.mode(m.First.Kind), allowed: most - m.Nodes}
+		r := rule{names: q.cfg.Names, mode: q.cfg.Names.mode(m.First.Kind), allowed: most - m.Nodes, nodes: m.Nodes}
 		b := r.blockers(line, m.First)
 		m.Holding = b.clear()
 		m.Path, m.Kind, m.Permits = q.path(m.First), q.observedKind(m.First.Kind), 1

@@ -21,7 +21,8 @@ var (
 	// errWake: no member sleeps whose turn it is.
 	errWake = errors.New("P-wake")
 	// errHerd: a deletion wakes only the members that had the node among the nearest allowed+1 that
-	// block them, so at most one member that wants the lock exclusively.
+	// block them, or that wait for no more deletions than there are permits; so at most one member
+	// that wants the lock exclusively.
 	errHerd = errors.New("P-herd")
 	// errOrphan: when nothing is left to happen, the queue is empty.
 	errOrphan = errors.New("P-orphan")
@@ -37,6 +38,7 @@ type tally struct {
 	granted                                [opMistake + 1]int // by the step that led there
 	late                                   int                // grants to members whose nodes are gone
 	relists, requeues, looks               int
+	counts                                 int // deletions that were counted without a request
 	expiriesWaiting, cancelsWaiting        int
 	lowersBeforeReader, lowersBeforeWriter int
 }
@@ -86,11 +88,18 @@ func (m *model) at(place nodeNo) nodeSet {
 
 // mayGo recomputes from scratch whether it is member i's turn if just these exist.
 func (m *model) mayGo(s *modelState, i int, exist nodeSet) bool {
-	room := 0
-	if m.members[i].kind == znode.Permit {
-		room = m.permits - m.members[i].nodes
+	return m.nearer(s, i, exist, -1) <= m.room(i, s.member[i].is.has(isToldResized|isResized))
+}
+
+// room is how many nodes may be ahead of member i.
+func (m *model) room(i int, resized bool) int {
+	switch {
+	case m.members[i].kind != znode.Permit:
+		return 0
+	case resized:
+		return m.resized - m.members[i].nodes
 	}
-	return m.nearer(s, i, exist, -1) <= room
+	return m.permits - m.members[i].nodes
 }
 
 // grant makes member i a holder, and checks that it may be one.
@@ -153,8 +162,12 @@ func (m *model) checkHolders(s *modelState) {
 			}
 		}
 	}
-	if m.permits > 0 && permits > m.permits {
-		m.wrong = fmt.Errorf("%w: %d permits of %d are held", errSafe, permits, m.permits)
+	most := m.permits
+	if s.isResized {
+		most = max(most, m.resized)
+	}
+	if m.permits > 0 && permits > most {
+		m.wrong = fmt.Errorf("%w: %d permits of %d are held", errSafe, permits, most)
 	}
 }
 
@@ -175,7 +188,9 @@ func (m *model) checkHerd(s *modelState, before nodeSet) {
 			woken++
 		}
 		for n := range hits.nodes {
-			if m.nearer(s, i, before, m.number(s, n)) > max(0, m.permits-m.members[i].nodes) {
+			room := m.room(i, me.is.has(isResized))
+			near := m.nearer(s, i, before, -1)-room <= room+m.members[i].nodes // then it watches all
+			if !near && m.nearer(s, i, before, m.number(s, n)) > room {
 				m.wrong = fmt.Errorf("%w: %s is woken by a node that is not among the nearest that block it", errHerd, m.name(i))
 			}
 		}
@@ -190,7 +205,7 @@ func (m *model) checkSleep(s *modelState) error {
 	for i := range m.members {
 		me := &s.member[i]
 		if !m.waiting(s, i) || me.heard < s.logged || me.is.has(isOver|isCut) || !s.live.all(m.own(s, i)) ||
-			me.watched.without(me.seen|me.deaf) != 0 {
+			me.watched.without(me.seen|me.deaf) != 0 || m.resizedSince(s, i) && !m.bug.noResizeEvent {
 			continue
 		}
 		if m.mayGo(s, i, s.live) {

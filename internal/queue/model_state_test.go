@@ -20,6 +20,8 @@ const (
 type modelConfig struct {
 	members []memberSpec
 	permits int
+	// resized is the number of permits after a Resize, which may happen once; 0: never.
+	resized int
 	rounds  int // how often a member stands in line before it gives up; 0 is 1
 	// others are children that are not ours. They are never waited for, and
 	// make the reply to a create say that there is no room.
@@ -75,12 +77,13 @@ func (s nodeSet) nodes(yield func(nodeNo) bool) {
 // modelState is everything that the model knows at one moment. The log is kept from
 // the first transaction on of which a member has not heard.
 type modelState struct {
-	live   nodeSet        // the nodes that exist, as of the end of the log
-	log    [maxLog]txn    // what happened, in order
-	logged uint8          // how many of log are used
-	line   [maxLine]uint8 // the places in order of their numbers: node+1; 0 ends it
-	left   faults
-	member [maxMembers]modelClient
+	isResized bool
+	live      nodeSet        // the nodes that exist, as of the end of the log
+	log       [maxLog]txn    // what happened, in order
+	logged    uint8          // how many of log are used
+	line      [maxLine]uint8 // the places in order of their numbers: node+1; 0 ends it
+	left      faults
+	member    [maxMembers]modelClient
 }
 
 // faults counts what may still go wrong.
@@ -122,12 +125,14 @@ const (
 type flags uint8
 
 const (
-	isOver    flags = 1 << iota // its session is over, and it does not know
-	isCut                       // its server has heard so, and answers nothing any more
-	isNext                      // may take the lock by the next event, so its own nodes are to be watched
-	isGuarded                   // and are
-	isLowered                   // has downgraded
-	isMarking                   // waits for a mark
+	isOver        flags = 1 << iota // its session is over, and it does not know
+	isCut                           // its server has heard so, and answers nothing any more
+	isNext                          // may take the lock by the next event, so its own nodes are to be watched
+	isGuarded                       // and are
+	isLowered                       // has downgraded
+	isMarking                       // waits for a mark
+	isToldResized                   // has been told of the Resize
+	isResized                       // its last listing, or its create, went by that number
 )
 
 func (f flags) has(g flags) bool { return f&g != 0 }
@@ -144,6 +149,7 @@ const (
 	txLowers // puts a read node in the place of a write node
 	txSteals // deletes one node
 	txMarks  // deletes, and says that it is a release
+	txResizes
 )
 
 // model is what does not change from state to state.
@@ -157,7 +163,7 @@ type model struct {
 	kind  [maxNodes]znode.Kind
 	place [maxNodes]nodeNo              // the node in whose place it stands: itself, but after a downgrade
 	names [maxNodes][maxLine]znode.Node // by node and by its number in line
-	rules [maxMembers]rule
+	rules [maxMembers][2]rule           // by the first number of permits, and after a Resize
 
 	seen  tally
 	wrong error // what the step that was taken last has broken
@@ -185,7 +191,7 @@ func newModel(c modelConfig, b bug) *model {
 		return 1 << n
 	}
 	for i, s := range c.members {
-		m.rules[i] = m.bug.rule(s.rule(c.permits))
+		m.rules[i] = [2]rule{m.bug.rule(s.rule(c.permits)), m.bug.rule(s.rule(c.resized))}
 		for round := range m.rounds {
 			start := next
 			for range s.nodes {
@@ -226,6 +232,14 @@ func (m *model) own(s *modelState, i int) nodeSet {
 		return m.lower[i][me.round]
 	}
 	return m.first[i][me.round]
+}
+
+// rule is that by which member i counts.
+func (m *model) rule(s *modelState, i int) rule {
+	if s.member[i].is.has(isResized) {
+		return m.rules[i][1]
+	}
+	return m.rules[i][0]
 }
 
 // number returns the sequence number of a node.
@@ -277,6 +291,8 @@ func (m *model) after(t txn, nodes nodeSet) nodeSet {
 		return nodes.without(m.every[who])
 	case txLowers:
 		return nodes.without(m.first[who][round]) | m.lower[who][round]
+	case txResizes:
+		return nodes
 	default:
 		return nodes.without(1 << arg)
 	}
@@ -284,7 +300,7 @@ func (m *model) after(t txn, nodes nodeSet) nodeSet {
 
 // happen appends a transaction of member i (for steals: about a node) to the log.
 func (m *model) happen(s *modelState, c change, arg int) {
-	if c != txSteals {
+	if c != txSteals && c != txResizes {
 		arg = arg<<1 | int(s.member[arg].round)
 	}
 	if int(s.logged) == maxLog {
@@ -331,6 +347,9 @@ func (m *model) hear(s *modelState, i int) {
 	}
 	me.seen = after
 	me.heard++
+	if change(t&^31) == txResizes {
+		me.is |= isToldResized
+	}
 	if change(t&^31) == txCloses && int(t&31)>>1 == i {
 		me.is |= isCut
 	}
@@ -354,6 +373,7 @@ func (m *model) tidy(s *modelState) {
 		me := &s.member[i]
 		if !me.phase.reads() {
 			me.heard, me.seen = s.logged, 0
+			me.is &^= isToldResized
 			if me.phase != inOutside && me.phase != inFinished && me.phase != inCrashed {
 				known |= m.own(s, i)
 			}
@@ -363,7 +383,7 @@ func (m *model) tidy(s *modelState) {
 			// Asleep; what wakes no member goes unnoticed.
 			for me.heard < s.logged && !me.is.has(isCut) {
 				next := m.after(s.log[me.heard], me.seen)
-				if me.seen.without(next).any(me.watched|m.own(s, i)) || s.log[me.heard] == txn(txCloses)|txn(i<<1)|txn(me.round) {
+				if me.seen.without(next).any(me.watched|m.own(s, i)) || s.log[me.heard] == txn(txResizes) || s.log[me.heard] == txn(txCloses)|txn(i<<1)|txn(me.round) {
 					break
 				}
 				me.seen = next

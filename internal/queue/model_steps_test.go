@@ -27,6 +27,7 @@ const (
 	opEvent    // a watched blocker was deleted
 	opMarked   // a watched blocker was released by its holder
 	opOwnEvent // an own node was deleted
+	opResized  // the watch on the number of permits has fired
 	opNotice   // the client learns that its session is over
 	opMistake  // only with a bug: that is taken for the deletion of a blocker
 	opHear     // the server catches up by one transaction
@@ -41,6 +42,7 @@ const (
 	opCrash
 	opLose
 	opSteal
+	opResize
 )
 
 func (o op) mayNeverHappen() bool { return o >= opDowngrade }
@@ -67,6 +69,8 @@ type bug struct {
 	marksUnguarded    bool // takes the lock by a mark without watching its own nodes
 	marksWaiters      bool // marks the deletion of one who has never held
 	marksReaders      bool // marks the release of a reader, and waits for that
+	noResizeLook      bool // does not look at the number of permits before it takes them
+	noResizeEvent     bool // does not wait for another number of permits
 }
 
 // rule is that of a member, or what the bug makes of it.
@@ -94,7 +98,7 @@ func (m *model) next(s *modelState, visit func(modelStep, *modelState)) {
 				do(opCreate, 0, func(s *modelState, me *modelClient) { m.create(s, me, i) })
 			}
 		case inMade:
-			do(opShortcut, 0, func(s *modelState, me *modelClient) { m.grant(s, i, opShortcut) })
+			do(opShortcut, 0, func(s *modelState, me *modelClient) { m.grant(s, i, opShortcut) }) // what the client hears since may be heard later
 		case inSurveys:
 			m.survey(s, i, do)
 		case inDecides:
@@ -125,6 +129,14 @@ func (m *model) next(s *modelState, visit func(modelStep, *modelState)) {
 		}
 		m.fail(s, i, do)
 	}
+	if m.resized > 0 && !s.isResized {
+		after := *s
+		m.wrong = nil
+		after.isResized = true
+		m.happen(&after, txResizes, 0)
+		m.tidy(&after)
+		visit(modelStep{op: opResize}, &after)
+	}
 }
 
 // isNext breaks the symmetry between members that want the same: they come in
@@ -144,6 +156,13 @@ func (m *model) isNext(s *modelState, i int) bool {
 // create is the transaction and its reply: in between the member can do nothing,
 // so it makes no difference to any member that both are one step.
 func (m *model) create(s *modelState, me *modelClient, i int) {
+	if s.isResized { // the transaction checks the number
+		if m.members[i].nodes > m.resized {
+			*me = modelClient{phase: inFinished}
+			return
+		}
+		me.is |= isResized | isToldResized
+	}
 	m.happen(s, txCreates, i)
 	me.seen, me.heard = s.live, s.logged
 	nodes := m.members[i].nodes
@@ -153,7 +172,7 @@ func (m *model) create(s *modelState, me *modelClient, i int) {
 	}
 	// As waiter.roomInReply does; readers do not touch the directory, so their reply
 	// does not tell.
-	if m.members[i].kind != znode.Read && children-nodes <= m.rules[i].allowed+m.bug.room {
+	if m.members[i].kind != znode.Read && children-nodes <= m.rule(s, i).allowed+m.bug.room {
 		me.phase = inMade
 		return
 	}
@@ -169,6 +188,13 @@ func (m *model) survey(s *modelState, i int, do doer) {
 		return // no server answers
 	}
 	do(opList, 0, func(s *modelState, me *modelClient) {
+		if me.is.has(isToldResized) {
+			me.is |= isResized
+			if m.members[i].nodes > m.resized { // an error says so
+				*me = modelClient{phase: inLeaves, round: me.round, is: me.is & isOver}
+				return
+			}
+		}
 		me.listed = m.list(s, me.seen)
 		if !me.listed.all(m.own(s, i)) {
 			m.requeue(s, i)
@@ -209,7 +235,7 @@ func (m *model) turn(s *modelState, i int) blockers {
 	if m.bug.laterWritersBlock && first.Kind == znode.Read {
 		first.Seq = math.MaxInt64
 	}
-	t := m.rules[i].blockers(m.named(s, s.member[i].listed), first)
+	t := m.rule(s, i).blockers(m.named(s, s.member[i].listed), first)
 	if m.bug.countsWatched {
 		t.left = len(t.watched)
 	}
@@ -221,6 +247,9 @@ func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 	me := &s.member[i]
 	switch {
 	case t.clear() && how != opTake && !me.is.has(isGuarded) && !m.bug.strikesUnguarded && !m.bug.marksUnguarded:
+		m.seen.relists++
+		m.again(s, i)
+	case t.clear() && m.resizedSince(s, i) && !m.bug.noResizeLook:
 		m.seen.relists++
 		m.again(s, i)
 	case t.clear():
@@ -239,7 +268,7 @@ func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 		me.pending = m.toWatch(s, i, t)
 		me.is &^= isNext | isMarking
 		switch {
-		case t.oneLeft():
+		case t.allWatched():
 			if !m.bug.strikesUnguarded {
 				me.is |= isNext
 			}
@@ -250,6 +279,12 @@ func (m *model) decide(s *modelState, i int, t *blockers, how op) {
 			}
 		}
 	}
+}
+
+// resizedSince reports whether member i has been told of another number of permits since it last
+// listed.
+func (m *model) resizedSince(s *modelState, i int) bool {
+	return s.member[i].is&(isToldResized|isResized) == isToldResized
 }
 
 // again has the line listed once more.
@@ -318,6 +353,9 @@ func (m *model) await(s *modelState, i int, do doer) {
 		do(opSettle, 0, func(s *modelState, me *modelClient) { m.strike(s, i, me.missing, opSettle) })
 		return
 	}
+	if m.resizedSince(s, i) && !m.bug.noResizeEvent {
+		do(opResized, 0, func(s *modelState, me *modelClient) { m.again(s, i) })
+	}
 	for n := range me.watched.without(me.seen | me.deaf).nodes {
 		if me.marked.has(n) {
 			do(opMarked, n, func(s *modelState, me *modelClient) {
@@ -344,13 +382,20 @@ func (m *model) await(s *modelState, i int, do doer) {
 func (m *model) strike(s *modelState, i int, gone nodeSet, how op) {
 	t := m.turn(s, i)
 	for n := range gone.nodes {
-		t.remove(m.names[n][m.number(s, n)], how == opEvent || m.bug.strikesMissing)
+		m.remove(s, &t, n, how == opEvent || m.bug.strikesMissing)
 	}
-	if me := &s.member[i]; m.bug.neverListsAgain && !t.clear() {
+	if me := &s.member[i]; !t.clear() && (t.wakes() || m.bug.neverListsAgain) {
+		m.seen.counts++
 		me.listed, me.watched, me.missing = me.listed.without(gone), me.watched.without(gone), 0
 		return
 	}
 	m.decide(s, i, &t, how)
+}
+
+// remove strikes one node out of the blockers.
+func (m *model) remove(s *modelState, t *blockers, n nodeNo, seen bool) {
+	name := m.names[n][m.number(s, n)].Name
+	t.remove(slices.IndexFunc(t.watched, func(b znode.Node) bool { return b.Name == name }), seen)
 }
 
 // requeue gives up what is left of the nodes and starts over, at the tail.
@@ -390,7 +435,7 @@ func (m *model) learn(s *modelState, i int, do doer) {
 			do(opMistake, n, func(s *modelState, me *modelClient) {
 				me.is &^= isOver | isCut
 				t := m.turn(s, i)
-				t.remove(m.names[n][m.number(s, n)], true)
+				m.remove(s, &t, n, true)
 				// Either look would see it: the own watch has fired, too,
 				// and the session is another.
 				if t.clear() && m.bug.noSessionLook && m.bug.noLook {

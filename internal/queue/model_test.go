@@ -10,8 +10,8 @@ import (
 // all that can go wrong may act, with the real rule and blockers, and what is around
 // them (acquire.go, watch.go) told step by step. See model_state_test.go for what
 // a state is, model_steps_test.go for what can happen, model_check_test.go for
-// what must never be. It knows of no reconnect within a session, no change of the
-// permit count and no lost reply: those are tested against real servers.
+// what must never be. It knows of no reconnect within a session and no lost reply:
+// those are tested against real servers.
 //
 // MODEL=full has TestModel look through larger situations as well, 61 million
 // states in all; that takes about six minutes and several GB of memory, so
@@ -49,6 +49,14 @@ var situations = []situation{
 		members: []memberSpec{permit(1), permit(1), permit(2)}, permits: 2, rounds: 2, cancels: 1, thefts: 1}},
 	{"3 permits: 1, 1, 1 and 2", modelConfig{
 		members: []memberSpec{permit(1), permit(1), permit(1), permit(2)}, permits: 3}},
+	{"2 permits, one far from its turn: 2, 2, 1 and 1", modelConfig{
+		members: []memberSpec{permit(2), permit(2), permit(1), permit(1)}, permits: 2}},
+	{"2 permits, then 1: 1, 1, 1 and 1", modelConfig{
+		members: []memberSpec{permit(1), permit(1), permit(1), permit(1)}, permits: 2, resized: 1}},
+	{"1 permit, then 3: 1, 1, 1 and 1", modelConfig{
+		members: []memberSpec{permit(1), permit(1), permit(1), permit(1)}, permits: 1, resized: 3}},
+	{"3 permits, then 2: 3, 1 and 1, a crash", modelConfig{
+		members: []memberSpec{permit(3), permit(1), permit(1)}, permits: 3, resized: 2, crashes: 1}},
 }
 
 var larger = []situation{
@@ -78,6 +86,14 @@ var larger = []situation{
 		members: []memberSpec{permit(1), permit(1), permit(1), permit(2)}, permits: 3, expiries: 1}},
 	{"3 permits: 1, 1, 1 and 2, a cancel", modelConfig{
 		members: []memberSpec{permit(1), permit(1), permit(1), permit(2)}, permits: 3, cancels: 1}},
+	{"2 permits, one far from its turn: 2, 2, 1 and 1, a cancel", modelConfig{
+		members: []memberSpec{permit(2), permit(2), permit(1), permit(1)}, permits: 2, cancels: 1}},
+	{"2 permits, one far from its turn: 2, 2, 1 and 1, a crash", modelConfig{
+		members: []memberSpec{permit(2), permit(2), permit(1), permit(1)}, permits: 2, crashes: 1}},
+	{"3 permits, then 2: 3, 1 and 1, a crash and a cancel", modelConfig{
+		members: []memberSpec{permit(3), permit(1), permit(1)}, permits: 3, resized: 2, crashes: 1, cancels: 1}},
+	{"1 permit, then 3: 1, 1, 1 and 1, a cancel", modelConfig{
+		members: []memberSpec{permit(1), permit(1), permit(1), permit(1)}, permits: 1, resized: 3, cancels: 1}},
 }
 
 func TestModel(t *testing.T) {
@@ -127,6 +143,10 @@ func TestModelVisitsWhatItIsAbout(t *testing.T) {
 			// NumChildren counts the own nodes: they must be subtracted.
 			"grant of two permits by shortcut": func(s tally) int { return s.granted[opShortcut] },
 		}},
+		{modelConfig{members: []memberSpec{permit(1), permit(1), permit(1), permit(1)}, permits: 2}, 500, map[string]func(tally) int{
+			"counting down": func(s tally) int { return s.counts },
+			"grant by it":   func(s tally) int { return s.granted[opEvent] },
+		}},
 	} {
 		m := newModel(c.modelConfig, bug{})
 		o := m.explore()
@@ -147,6 +167,9 @@ func TestModelFindsWhatIsBroken(t *testing.T) {
 	exclusive := modelConfig{members: []memberSpec{aLocker, aLocker, aLocker}, rounds: 2, expiries: 1, cancels: 1}
 	lowering := modelConfig{members: []memberSpec{aDowngrader, aWriter, aReader}, cancels: 1}
 	permits := modelConfig{members: []memberSpec{permit(1), permit(1), permit(1)}, permits: 2, rounds: 1}
+	far := modelConfig{members: []memberSpec{permit(2), permit(2), permit(1), permit(1)}, permits: 2}
+	shrunk := modelConfig{members: []memberSpec{permit(1), permit(1), permit(1)}, permits: 2, resized: 1}
+	grown := modelConfig{members: []memberSpec{permit(1), permit(1)}, permits: 1, resized: 2}
 	thefts := modelConfig{members: []memberSpec{permit(2), permit(2)}, permits: 3, rounds: 2, thefts: 1}
 	losses := modelConfig{members: []memberSpec{aLocker, aLocker}, losses: 1}
 
@@ -157,6 +180,10 @@ func TestModelFindsWhatIsBroken(t *testing.T) {
 		want error
 	}{
 		{"one watch too few for permits", bug{oneWatchTooFew: true}, permits, errWake},
+		{"one watch too few, far from its turn", bug{oneWatchTooFew: true}, far, errWake},
+		{"far from its turn, no new listing after a strike-out", bug{neverListsAgain: true}, far, errWake},
+		{"no look at the number of permits before a grant", bug{noResizeLook: true}, shrunk, errFIFO},
+		{"more permits are not waited for", bug{noResizeEvent: true}, grown, errWake},
 		{"the first are watched, not the nearest", bug{watchesFirst: true}, exclusive, errHerd},
 		{"one more is tolerated", bug{toleratesOneMore: true}, permits, errFIFO},
 		{"those that are watched are taken for all", bug{countsWatched: true}, modelConfig{members: []memberSpec{aWriter, aReader, aWriter}, cancels: 1}, errFIFO},

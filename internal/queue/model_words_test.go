@@ -135,6 +135,10 @@ func (m *model) sentence(by modelStep, before, after *modelState) string {
 		return who + "'s process dies; its session lives on for a while"
 	case opLose:
 		return who + " declares its hold lost, but its node lives"
+	case opResize:
+		return fmt.Sprintf("the number of permits is now %d", m.resized)
+	case opResized:
+		return who + " hears that the number of permits is another, " + then
 	case opSteal:
 		return "a stranger deletes " + m.label(by.node)
 	}
@@ -144,6 +148,9 @@ func (m *model) sentence(by modelStep, before, after *modelState) string {
 func (m *model) happened(s *modelState, t txn, seen nodeSet) string {
 	next := m.after(t, seen)
 	var what []string
+	if t == txn(txResizes) {
+		what = append(what, "there is another number of permits")
+	}
 	if made := next.without(seen); made != 0 {
 		what = append(what, m.labels(s, made)+" was made")
 	}

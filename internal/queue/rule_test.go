@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,12 +17,12 @@ var (
 	lockNames   = Names{{znode.Lock, Mutex}}
 	permitNames = Names{{znode.Permit, Permit}}
 
-	lockRule  = rule{names: lockNames, mode: Mutex}
-	writeRule = rule{names: rwNames, mode: Write}
-	readRule  = rule{names: rwNames, mode: Read}
+	lockRule  = rule{names: lockNames, mode: Mutex, nodes: 1}
+	writeRule = rule{names: rwNames, mode: Write, nodes: 1}
+	readRule  = rule{names: rwNames, mode: Read, nodes: 1}
 )
 
-func permitRule(n, permits int) rule { return rule{permitNames, Permit, permits - n} }
+func permitRule(n, permits int) rule { return rule{permitNames, Permit, permits - n, n} }
 
 var kindOf = map[byte]znode.Kind{'r': znode.Read, 'w': znode.Write, 'l': znode.Lock, 'p': znode.Permit}
 
@@ -78,11 +79,15 @@ func TestTurn(t *testing.T) {
 		{"one of 1 permits is a mutex", permitRule(1, 1), "p1 p2", 2, false, "p1"},
 		{"the last of 3 permits", permitRule(1, 3), "p1 p2 p3", 3, true, ""},
 		{"one too many for 3 permits watches all that hold", permitRule(1, 3), "p1 p2 p3 p4", 4, false, "p3 p2 p1"},
-		{"further behind it watches the nearest 3", permitRule(1, 3), "p1 p2 p3 p4 p5", 5, false, "p4 p3 p2"},
+		{"3 of 3 permits to go: it watches all", permitRule(1, 3), "p1 p2 p3 p4 p5 p6", 6, false, "p5 p4 p3 p2 p1"},
+		{"further behind it watches the nearest 3", permitRule(1, 3), "p1 p2 p3 p4 p5 p6 p7", 7, false, "p6 p5 p4"},
+		{"2 of 3 permits, 4 to go: it watches the nearest 2", permitRule(2, 3), "p1 p2 p3 p4 p5 p6", 6, false, "p5 p4"},
+		{"1 of so many permits that twice as many are no number", permitRule(1, math.MaxInt), "p1 p2", 2, true, ""},
 		{"2 of 3 permits beside one", permitRule(2, 3), "p1 p2 p3", 2, true, ""},
 		{"2 of 3 permits beside two: only its first node counts", permitRule(2, 3), "p1 p2 p3 p4", 3, false, "p2 p1"},
 		{"all of 3 permits wait for all ahead", permitRule(3, 3), "p1 p2 p3 p4", 2, false, "p1"},
 		{"more than there are", permitRule(4, 3), "p1", 1, false, ""},
+		{"far more than there are, as Queue may list after a Resize", permitRule(4, 1), "p1 p2", 2, false, ""},
 	} {
 		line := inLine(t, c.line)
 		turn := c.rule.blockers(line, znode.Node{Seq: c.first})
@@ -124,7 +129,7 @@ func TestGone(t *testing.T) {
 	} {
 		turn := c.rule.blockers(inLine(t, c.line), znode.Node{Seq: c.first})
 		for _, n := range inLine(t, c.gone) {
-			turn.remove(n, c.seen)
+			turn.remove(slices.Index(turn.watched, n), c.seen)
 		}
 		if turn.clear() != c.goes {
 			t.Errorf("%s: may go %v", c.what, turn.clear())
@@ -267,8 +272,12 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 				t.Fatalf("line %q: watches %s, which is gone", inWords(line), inWords([]znode.Node{n}))
 			}
 		}
-		if len(watched) != rule.allowed+1 {
-			t.Fatalf("watches %q, want %d", inWords(watched), rule.allowed+1)
+		most := rule.allowed + 1
+		if permits := rule.allowed + rule.nodes; watching.left-rule.allowed <= permits {
+			most = watching.left // it is near
+		}
+		if len(watched) != most {
+			t.Fatalf("watches %q, want %d of %d", inWords(watched), most, watching.left)
 		}
 		if k == len(order) || len(line) == 0 {
 			return
@@ -282,13 +291,69 @@ func playRule(t *testing.T, recipe, wants uint8, kinds, order []byte) {
 		}
 		replaced := slices.ContainsFunc(line, func(n znode.Node) bool { return n.Seq == gone.Seq })
 		if slices.Contains(watched, gone) {
-			watching.remove(gone, !replaced)
-			if !watching.clear() {
+			watching.remove(slices.Index(watched, gone), !replaced)
+			if !watching.clear() && !watching.wakes() {
 				watching = rule.blockers(line, me)
 			}
 		} else if recompute(rule, line, first) {
 			t.Fatalf("line %q: it is the turn of member %d, which watches %q, but %q has gone",
 				inWords(line), first, inWords(watched), inWords([]znode.Node{gone}))
+		}
+	}
+}
+
+// In whatever order permits are released, a waiter lists at most twice: when it comes, and when it
+// is near.
+func TestAWaiterListsAtMostTwice(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		permits := random.IntN(12) + 1
+		var line []znode.Node // of callers that want 1 permit, or any number
+		var first []int       // by node, the index of its caller's first
+		some := random.IntN(2) == 0
+		for callers := random.IntN(5 * permits); callers > 0; callers-- {
+			n := 1
+			if some {
+				n = random.IntN(permits) + 1
+			}
+			for at := len(line); n > 0; n-- {
+				line, first = append(line, znode.Node{Name: fmt.Sprint(len(line)), Kind: znode.Permit, Seq: int64(len(line))}), append(first, at)
+			}
+		}
+		me := znode.Node{Seq: int64(len(line))}
+		rule := permitRule(random.IntN(permits)+1, permits)
+		b, lists := rule.blockers(line, me), 1
+		for !b.clear() {
+			// One of those that hold releases: the first callers, as many as fit.
+			var holders []int64
+			for i, n := range line {
+				from := first[n.Seq]
+				end := i
+				for end < len(line) && first[line[end].Seq] == from {
+					end++
+				}
+				if end > permits {
+					break
+				}
+				holders = append(holders, int64(from))
+			}
+			gone := holders[random.IntN(len(holders))]
+			line = slices.DeleteFunc(line, func(n znode.Node) bool { return first[n.Seq] == int(gone) })
+			for i := len(b.watched) - 1; i >= 0; i-- {
+				if first[b.watched[i].Seq] == int(gone) {
+					b.remove(i, true)
+				}
+			}
+			if !b.clear() && !b.wakes() {
+				b = rule.blockers(line, me)
+				lists++
+			}
+			if b.clear() != recompute(rule, line, me.Seq) {
+				t.Fatalf("%d permits, %d wanted, line %q: may go %v", permits, rule.nodes, inWords(line), b.clear())
+			}
+		}
+		if lists > 2 {
+			t.Fatalf("%d permits, %d wanted: %d listings", permits, rule.nodes, lists)
 		}
 	}
 }

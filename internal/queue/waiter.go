@@ -163,7 +163,7 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 }
 
 func (q *Queue) rule(r Request, l Limit) rule {
-	return rule{names: q.cfg.Names, mode: q.cfg.Names.mode(r.Kind), allowed: l.AllowedAhead}
+	return rule{names: q.cfg.Names, mode: q.cfg.Names.mode(r.Kind), allowed: l.AllowedAhead, nodes: r.Nodes}
 }
 
 // visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. A

@@ -22,51 +22,59 @@ const FirstRecheck = 5 * time.Second
 // largeQueue is from how many nodes on a waiter checks its nearest blocker before it lists again.
 const largeQueue = 200
 
-// waitEvent is the second half of step 4: unless a blocker does not exist any more, it waits for
-// the first event. If it returns pending, blockers were removed.
+// waitEvent is the second half of step 4: it strikes out the blockers that do not exist any more,
+// and those whose deletion an event reports, until it may be the waiter's turn. Then it returns
+// pending.
 func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient.Watch) (turn, error) {
-	if slices.Contains(watches, nil) {
-		for i, n := range b.watched {
-			if watches[i] == nil {
-				b.remove(n, false)
-			}
+	for i := len(watches) - 1; i >= 0; i-- {
+		if watches[i] == nil {
+			b.remove(i, false)
+			watches = slices.Delete(watches, i, i+1)
 		}
-		return pending, nil
 	}
-	all := slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})
-	for {
+	for !b.clear() && b.wakes() {
+		w.ahead.Store(int64(b.ahead()))
 		timer := time.NewTimer(w.patience - rand.N(w.patience/4))
-		fired := wire.Wait(ctx, timer.C, all...)
+		fired := wire.Wait(ctx, timer.C, slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})...)
 		timer.Stop()
+		var next turn
+		var err error
 		switch {
 		case fired:
-			return b.fired(watches), nil
+			watches, next = b.strike(watches)
 		case ctx.Err() != nil:
-			return failed, zkclient.Ended(ctx)
+			next, err = failed, zkclient.Ended(ctx)
+		default:
+			next, err = w.withoutEvent(ctx, b)
 		}
-		if next, err := w.withoutEvent(ctx, b); next != pending {
+		if next != pending {
 			return next, err
 		}
 	}
+	return pending, nil
 }
 
-// fired strikes out the blockers that the first event says are gone. It returns relist if the event
-// is another than a deletion, or none of theirs.
-func (b *blockers) fired(watches []*zkclient.Watch) turn {
-	for i, watch := range watches {
-		switch event, fired := watch.Fired(); {
+// strike strikes out the blockers whose watches report that they are gone, and returns the other
+// watches. It returns relist if an event reports something else, or none is theirs.
+func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
+	before := len(watches)
+	for i := before - 1; i >= 0; i-- {
+		switch event, fired := watches[i].Fired(); {
 		case !fired:
 			continue
 		case !zkclient.Gone(event):
-			return relist
+			return nil, relist
 		case zkclient.Released(event):
 			b.releasedByHolder()
-		default:
-			b.remove(b.watched[i], true)
+			return nil, pending
 		}
-		return pending
+		b.remove(i, true)
+		watches = slices.Delete(watches, i, i+1)
 	}
-	return relist
+	if len(watches) == before {
+		return nil, relist
+	}
+	return watches, pending
 }
 
 // withoutEvent checks the turn of a waiter that no event has reached for a while, and reads the
@@ -94,7 +102,7 @@ func (w *waiter) watch(ctx context.Context, b *blockers) ([]*zkclient.Watch, tur
 		marker = q.marker
 	}
 	nodes, beside := b.watched, []string(nil)
-	if marker != "" || b.oneLeft() { // otherwise no event grants, and the next listing is the evidence
+	if marker != "" || b.allWatched() { // otherwise no event grants, and the next listing is the evidence
 		nodes = slices.Concat(b.watched, w.nodes)
 		beside = w.beside // the connection keeps these watches: waiters.confirm finds them there
 	}

@@ -108,6 +108,7 @@ const (
 	containers                   // a server that deletes empty containers, from ZooKeeper 3.5.1 on
 	unwatches                    // a server that removes watches, from ZooKeeper 3.5 on
 	single                       // a lock by itself: it counts what one directory brings
+	chain                        // a recipe whose waiters each watch a single node ahead
 )
 
 func (n needs) String() string {
@@ -115,7 +116,7 @@ func (n needs) String() string {
 	for need, text := range map[needs]string{
 		exclusive: "a recipe of which one can hold at a time", alone: "no other test beside it on a real server",
 		restarts: "a server to restart", speaksTLS: "a server that speaks TLS",
-		containers: "a server that knows containers", unwatches: "a server that removes watches", single: "a lock by itself",
+		chain: "a recipe whose waiters each watch a single node", containers: "a server that knows containers", unwatches: "a server that removes watches", single: "a lock by itself",
 	} {
 		if n&need != 0 {
 			all = append(all, text)
@@ -167,7 +168,7 @@ func RunReal(t *testing.T, r Recipe) {
 }
 
 func (sc scenario) fits(r Recipe) bool {
-	return (sc.needs&exclusive == 0 || !r.Shared) && (sc.needs&single == 0 || r.Beside == "")
+	return (sc.needs&exclusive == 0 || !r.Shared) && (sc.needs&chain == 0 || r.Nodes == 1) && (sc.needs&single == 0 || r.Beside == "")
 }
 
 func (sc scenario) play(t *testing.T, v venue.Venue, r Recipe) {

@@ -18,7 +18,7 @@ var Shortcuts = []Shortcut{
 	}}},
 	{"release markers", []Patch{
 		{Pkg: "internal/queue", In: "Grant.leavesMarker", Old: "return g.marker && ", New: "return false && g.marker && "},
-		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.oneLeft() && ", New: "return false && !b.oneLeft() && "},
+		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
 	}},
 	{"watches by one request", []Patch{{
 		Pkg: "internal/wire", In: "packetConn.share", Old: "size > mostWatches {", New: "size > 0 {",
