@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/zklocks/zklocks/internal/test"
 )
 
 // settings are the size of a run.
@@ -34,25 +36,12 @@ func fromEnv(t *testing.T) (s settings, asked bool) {
 	default:
 		t.Fatalf("BENCH=%s: there is short and long", s.Name)
 	}
-	parse(t, "BENCH_ROUNDS", &s.Rounds, strconv.Atoi)
-	parse(t, "BENCH_FOR", &s.For, time.ParseDuration)
-	parse(t, "BENCH_ONLY", &s.Only, regexp.Compile)
-	parse(t, "BENCH_PEERS", &s.Peers, regexp.Compile)
-	parse(t, "BENCH_DISK", &s.Disk, time.ParseDuration)
+	test.Setting(t, "BENCH_ROUNDS", &s.Rounds, strconv.Atoi)
+	test.Setting(t, "BENCH_FOR", &s.For, time.ParseDuration)
+	test.Setting(t, "BENCH_ONLY", &s.Only, regexp.Compile)
+	test.Setting(t, "BENCH_PEERS", &s.Peers, regexp.Compile)
+	test.Setting(t, "BENCH_DISK", &s.Disk, time.ParseDuration)
 	return s, true
-}
-
-func parse[T any](t *testing.T, name string, into *T, read func(string) (T, error)) {
-	t.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		return
-	}
-	v, err := read(value)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	*into = v
 }
 
 // patient is a run of the same length with longer rounds, for lines in which one waits for seconds.

@@ -3,13 +3,13 @@ package differ
 import (
 	"errors"
 	"net"
-	"os"
 	"regexp"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/memzk"
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
@@ -155,13 +155,6 @@ func (p pair) shrink(t *testing.T, d *Difference, tries int) *Difference {
 
 func number(t *testing.T, env string, otherwise int64) int64 {
 	t.Helper()
-	text := os.Getenv(env)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s=%s: %v", env, text, err)
-	}
-	return n
+	test.Setting(t, env, &otherwise, func(v string) (int64, error) { return strconv.ParseInt(v, 10, 64) })
+	return otherwise
 }

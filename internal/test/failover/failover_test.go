@@ -103,14 +103,10 @@ func (o *station) vacant(leave func(*realzk.Child)) time.Duration {
 }
 
 func TestFailover(t *testing.T) {
-	number := os.Getenv("FAILOVER")
-	if number == "" {
+	rounds := 0
+	if test.Setting(t, "FAILOVER", &rounds, strconv.Atoi); rounds < 1 {
 		t.Log("FAILOVER is not set to a number of rounds: nothing is measured")
 		return
-	}
-	rounds, err := strconv.Atoi(number)
-	if err != nil || rounds < 1 {
-		t.Fatalf("FAILOVER=%s is no number of rounds", number)
 	}
 	server := realzk.Standalone(t, realzk.Options{Tick: tick, ForceSync: true})
 	witness := realzk.Connect(t, 10*time.Second, server.Addr())

@@ -27,7 +27,7 @@ import (
 // none of them may be left.
 func TestLostReplies(t *testing.T) {
 	want, clients := int64(30), 4
-	parse(t, "LOST", &want, func(v string) (int64, error) { clients = 16; return strconv.ParseInt(v, 10, 64) })
+	test.Setting(t, "LOST", &want, func(v string) (int64, error) { clients = 16; return strconv.ParseInt(v, 10, 64) })
 	// The directories stay: a create that is refused because the directory is missing has no effect
 	// that could be lost.
 	e := realzk.Cluster(t, 3, realzk.Options{ContainerCheck: time.Hour})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/history"
 )
 
@@ -25,24 +26,11 @@ func fromEnv(t *testing.T) settings {
 	if os.Getenv("HAMMER") != "" {
 		s.Cycles = 0
 	}
-	parse(t, "HAMMER", &s.For, time.ParseDuration)
-	parse(t, "HAMMER_PROCESSES", &s.Processes, strconv.Atoi)
-	parse(t, "HAMMER_GOROUTINES", &s.Goroutines, strconv.Atoi)
-	parse(t, "HAMMER_SEED", &s.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	test.Setting(t, "HAMMER", &s.For, time.ParseDuration)
+	test.Setting(t, "HAMMER_PROCESSES", &s.Processes, strconv.Atoi)
+	test.Setting(t, "HAMMER_GOROUTINES", &s.Goroutines, strconv.Atoi)
+	test.Setting(t, "HAMMER_SEED", &s.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
 	return s
-}
-
-func parse[T any](t *testing.T, name string, into *T, read func(string) (T, error)) {
-	t.Helper()
-	value := os.Getenv(name)
-	if value == "" {
-		return
-	}
-	v, err := read(value)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	*into = v
 }
 
 // job is the order to one child.

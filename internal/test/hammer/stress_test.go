@@ -46,18 +46,18 @@ func campaignFromEnv(t *testing.T) campaign {
 	if c.Short = os.Getenv("STRESS") == ""; !c.Short {
 		c.Processes, c.Goroutines, c.Locks, c.Servers, c.Faults, c.Linger = 4, 64, 256, 3, 20, 10_000
 	}
-	parse(t, "STRESS", &c.For, time.ParseDuration)
-	parse(t, "STRESS_ROUND", &c.Round, time.ParseDuration)
-	parse(t, "STRESS_PROCESSES", &c.Processes, strconv.Atoi)
-	parse(t, "STRESS_GOROUTINES", &c.Goroutines, strconv.Atoi)
-	parse(t, "STRESS_SERVERS", &c.Servers, strconv.Atoi)
-	parse(t, "STRESS_LOCKS", &c.Locks, strconv.Atoi)
-	parse(t, "STRESS_FAULTS", &c.Faults, func(v string) (float64, error) { return strconv.ParseFloat(v, 64) })
-	parse(t, "STRESS_LULL", &c.Lull, time.ParseDuration)
-	parse(t, "STRESS_PATIENCE", &c.Patience, time.ParseDuration)
-	parse(t, "STRESS_FIRST", &c.First, strconv.ParseBool)
-	parse(t, "STRESS_BREAK", &c.Break, func(v string) (string, error) { return v, nil })
-	parse(t, "STRESS_SEED", &c.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
+	test.Setting(t, "STRESS", &c.For, time.ParseDuration)
+	test.Setting(t, "STRESS_ROUND", &c.Round, time.ParseDuration)
+	test.Setting(t, "STRESS_PROCESSES", &c.Processes, strconv.Atoi)
+	test.Setting(t, "STRESS_GOROUTINES", &c.Goroutines, strconv.Atoi)
+	test.Setting(t, "STRESS_SERVERS", &c.Servers, strconv.Atoi)
+	test.Setting(t, "STRESS_LOCKS", &c.Locks, strconv.Atoi)
+	test.Setting(t, "STRESS_FAULTS", &c.Faults, func(v string) (float64, error) { return strconv.ParseFloat(v, 64) })
+	test.Setting(t, "STRESS_LULL", &c.Lull, time.ParseDuration)
+	test.Setting(t, "STRESS_PATIENCE", &c.Patience, time.ParseDuration)
+	test.Setting(t, "STRESS_FIRST", &c.First, strconv.ParseBool)
+	test.Setting(t, "STRESS_BREAK", &c.Break, func(v string) (string, error) { return v, nil })
+	test.Setting(t, "STRESS_SEED", &c.Seed, func(v string) (uint64, error) { return strconv.ParseUint(v, 10, 64) })
 	return c
 }
 

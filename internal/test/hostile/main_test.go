@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 )
 
@@ -26,16 +27,10 @@ func TestMain(m *testing.M) { contract.Main(m) }
 // setting is a number from the environment.
 func setting(t *testing.T, name string, short, full int) int {
 	t.Helper()
-	value := os.Getenv("LEAKS_" + name)
-	switch {
-	case value != "":
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			t.Fatalf("LEAKS_%s: %v", name, err)
-		}
-		return n
-	case os.Getenv("LEAKS") != "":
-		return full
+	n := short
+	if os.Getenv("LEAKS") != "" {
+		n = full
 	}
-	return short
+	test.Setting(t, "LEAKS_"+name, &n, strconv.Atoi)
+	return n
 }

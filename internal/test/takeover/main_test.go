@@ -30,6 +30,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/leaks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/test/venue"
@@ -52,18 +53,12 @@ func campaign() bool { return os.Getenv("TAKEOVER") != "" }
 // setting is a number from the environment.
 func setting(t *testing.T, name string, short, long int) int {
 	t.Helper()
-	value := os.Getenv("TAKEOVER_" + name)
-	switch {
-	case value != "":
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			t.Fatalf("TAKEOVER_%s: %v", name, err)
-		}
-		return n
-	case campaign():
-		return long
+	n := short
+	if campaign() {
+		n = long
 	}
-	return short
+	test.Setting(t, "TAKEOVER_"+name, &n, strconv.Atoi)
+	return n
 }
 
 // seeded returns the source of a test's random choices.
