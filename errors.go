@@ -5,11 +5,11 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// The states of a lock that every recipe tells, to be matched with errors.Is. Recipes have others
-// of their own.
+// Errors that report the state of a lock, to be matched with errors.Is. The packages semaphore,
+// leader and once have further errors.
 var (
-	// ErrBusy is returned by the Try methods when the lock cannot be granted at once: what it
-	// conflicts with is held, or waited for.
+	// ErrBusy is returned by the Try methods when the lock cannot be granted at once: a conflicting
+	// caller holds it or waits for it.
 	ErrBusy error
 	// ErrLost is returned by the methods of a [Hold] that has ended without being released.
 	ErrLost error

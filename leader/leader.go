@@ -16,10 +16,10 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// Election elects a leader of the whole cluster. It may be used by many goroutines at once: each
-// call of Run and Campaign is a candidate of its own, also two of one value, which exclude each
-// other like those of two processes. It stays usable after any error. It must not be copied. New
-// makes it: calls of the zero value return an error.
+// Election elects a leader of the whole cluster. It may be used by many goroutines at once. Each
+// call of Run and Campaign is a candidate: two calls on one value exclude each other as calls in
+// two processes do. It remains usable after any error. It must not be copied, and has to be made by
+// New: calls of the zero value return an error.
 type Election struct {
 	queue   *queue.Queue
 	request queue.Request
@@ -44,19 +44,20 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 	}
 }
 
-// Campaign waits until it leads, in the order of arrival, as long as ctx lives; ctx bounds the wait
-// only, never the term. The hold is the term, and its Release resigns. So
+// Campaign waits until it leads, in the order of arrival, or until ctx is canceled; ctx bounds the
+// wait only, never the term. The hold is the term, and its Release resigns. So
 //
 //	zklocks.Do(ctx, election.Campaign, f)
 //
-// is one term. The wait continues through lost connections, and through an expiry of the session,
-// after which the caller queues again at the tail.
+// is one term. The wait continues through lost connections. If the session expires, the caller
+// queues again, at the tail.
 //
-// On failure the node is deleted, in the background if ctx has ended (without the right DELETE it
-// stays as long as the session). The error matches ctx's error; zk.ErrClosing when the connection
-// was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with the arguments of
-// New or with the directory: that its sequence numbers or a quota are used up, or that it is
-// ephemeral.
+// If Campaign fails, the node is deleted, in the background if ctx is canceled. Without the right
+// DELETE the node remains until the session ends. The error
+//   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
+//     is missing;
+//   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
+//     or a quota are used up, or it is ephemeral.
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	h, err := e.campaign(ctx, "campaign", true)
 	if err != nil {

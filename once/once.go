@@ -24,8 +24,8 @@ import (
 type Option = zklocks.Option
 
 // Job is a job that one process of the cluster runs in each period. It may be used by many
-// goroutines at once: each call of RunEvery and RunSlot is a caller of its own. It remains usable
-// after any error. New makes it: the zero value cannot be used.
+// goroutines at once: each call of RunEvery and RunSlot queues separately. It remains usable after
+// any error. It has to be made by New: the zero value cannot be used.
 type Job struct {
 	lock   *rwlock.RWMutex // excludes other runs
 	queue  *queue.Queue    // checks the arguments of New and names the path in errors; nothing queues here

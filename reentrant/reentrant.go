@@ -25,8 +25,7 @@ import (
 // for the owner re-enters by passing the context. Another Mutex value is another owner, also on the
 // same path.
 //
-// New makes it: unlike that of sync.Mutex the zero value cannot be used, and its calls return an
-// error.
+// Unlike sync.Mutex it has to be made by New: calls of the zero value return an error.
 type Mutex struct {
 	lockSlot
 	queue   *queue.Queue
@@ -57,16 +56,18 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 }
 
 // Lock takes the lock. If the caller owns it already, Lock adds a hold without any request.
-// Otherwise it waits in the order of arrival, as long as ctx lives; ctx bounds the wait only, never
-// the hold. The wait continues through lost connections, and through an expiry of the session,
-// after which the caller queues again at the tail.
+// Otherwise it waits in the order of arrival, until ctx is canceled; ctx bounds the wait only,
+// never the hold. The wait continues through lost connections. If the session expires, the caller
+// queues again, at the tail.
 //
-// On failure no hold is added, and the node is deleted, in the background if ctx has ended (without
-// the right DELETE it stays as long as the session). The error matches ctx's error;
-// [zklocks.ErrLost] when the caller owns the lock but has lost it, until its last hold is released;
-// zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing; or says what
-// is wrong with the arguments of New or with the directory: that its sequence numbers or a quota
-// are used up, or that it is ephemeral.
+// If Lock fails, no hold is added, and the node is deleted, in the background if ctx is canceled.
+// Without the right DELETE the node remains until the session ends. The error
+//   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
+//     is missing;
+//   - matches [zklocks.ErrLost] if the caller owned the lock and lost it, and has not released all
+//     of its holds yet;
+//   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
+//     or a quota are used up, or it is ephemeral.
 func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "lock", true)
 }

@@ -11,8 +11,8 @@ import (
 
 // RWMutex is a shared/exclusive lock of the whole cluster: many may hold it for reading, or one for
 // writing. It may be used by many goroutines at once; each call of Lock or RLock is a separate
-// waiter. It stays usable after any error. It must not be copied. New makes it: unlike that of
-// sync.RWMutex the zero value cannot be used: its calls return an error.
+// waiter. It remains usable after any error. It must not be copied. Unlike sync.RWMutex it has to
+// be made by New: calls of the zero value return an error.
 type RWMutex struct {
 	lockSlot
 	queue   *queue.Queue
@@ -66,15 +66,15 @@ func (k kinds) names() queue.Names {
 }
 
 // Lock takes the lock for writing. It waits until no other caller holds the lock, in the order of
-// arrival, as long as ctx lives; ctx bounds the wait only, never the hold. The wait continues
-// through lost connections, and through an expiry of the session, after which the caller queues
-// again at the tail.
+// arrival, until ctx is canceled; ctx bounds the wait only, never the hold. The wait continues
+// through lost connections. If the session expires, the caller queues again, at the tail.
 //
-// On failure nothing is held, and the node is deleted, in the background if ctx has ended (without
-// the right DELETE it stays as long as the session). The error matches ctx's error; zk.ErrClosing
-// when the connection was closed; zk.ErrNoAuth when a right is missing; or says what is wrong with
-// the arguments of New or with the directory: that its sequence numbers or a quota are used up, or
-// that it is ephemeral.
+// If Lock fails, nothing is held, and the node is deleted, in the background if ctx is canceled.
+// Without the right DELETE the node remains until the session ends. The error
+//   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
+//     is missing;
+//   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
+//     or a quota are used up, or it is ephemeral.
 func (m *RWMutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.write(ctx, "lock", true)
 }

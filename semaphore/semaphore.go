@@ -14,8 +14,8 @@ import (
 )
 
 // Semaphore is a number of permits for the whole cluster. It may be used by many goroutines at
-// once; each call of Acquire queues separately. It stays usable after any error. It must not be
-// copied. New makes it: calls of the zero value return an error.
+// once; each call of Acquire queues separately. It remains usable after any error. It must not be
+// copied, and has to be made by New: calls of the zero value return an error.
 type Semaphore struct {
 	_     slot.NoCopy
 	queue *queue.Queue
@@ -43,18 +43,19 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 	return s
 }
 
-// Acquire takes n permits, all or none. It waits in the order of arrival, as long as ctx lives; ctx
-// bounds the wait only, never the hold. A caller that asks for many permits is not overtaken by
-// later callers that ask for few. The wait continues through lost connections, and through an
-// expiry of the session, after which the caller queues again at the tail.
+// Acquire takes n permits, all or none. It waits in the order of arrival, until ctx is canceled;
+// ctx bounds the wait only, never the hold. A caller that asks for many permits is not overtaken by
+// later callers that ask for few. The wait continues through lost connections. If the session
+// expires, the caller queues again, at the tail.
 //
-// On failure no permit is held, and the nodes are deleted, in the background if ctx has ended
-// (without the right DELETE they stay as long as the session). The error matches ctx's error;
-// [ErrMismatch]; zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is
-// missing; or says what is wrong: with the arguments of New; n < 1; n nodes make a request
-// that no server takes; [ErrTooMany] when n is greater than the number of permits, also when that
-// shrinks below n during the wait; or that the sequence numbers of the queue, or a quota, are used
-// up.
+// If Acquire fails, no permit is held, and the nodes are deleted, in the background if ctx is
+// canceled. Without the right DELETE the nodes remain until the session ends. The error
+//   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
+//     is missing;
+//   - matches [ErrMismatch], or [ErrTooMany] if n is greater than the number of permits, also if
+//     that number shrinks below n during the wait;
+//   - or says what is wrong with n or the arguments of New, or that the sequence numbers of the
+//     queue or a quota are used up.
 func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "acquire", n, true)
 }
