@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -23,9 +24,12 @@ type permitCount struct {
 	keep   bool // the number is to outlive the queue
 
 	mu     sync.Mutex
-	wanted int            // what the stored number must be, until it was once; then the number read last
-	agreed bool           // any stored number is accepted
-	known  *countSnapshot // the last reading
+	wanted int             // what the stored number must be, until it was once; then the number read last
+	agreed bool            // any stored number is accepted
+	known  *countSnapshot  // the last reading
+	watch  *zkclient.Watch // of the last reading, also if that was forgotten
+	used   bool            // the number was asked for since tire ran last
+	timed  bool            // tire will run
 }
 
 // countSnapshot is one reading of the number, with the watch that shows whether it is still valid.
@@ -37,6 +41,20 @@ type countSnapshot struct {
 
 	sess  int64
 	epoch uint64
+}
+
+// idle is how long the number stays watched when no caller uses it.
+const idle = 10 * time.Second
+
+// tire drops the watch when no caller has used it for a while, and no waiter waits for a change.
+// The next caller reads the number again.
+func (c *permitCount) tire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timed = c.used || !c.watch.Drop()
+	if c.used = false; c.timed {
+		time.AfterFunc(idle, c.tire)
+	}
 }
 
 // expected returns the number that this Semaphore expects before it has read the stored one, or 0
@@ -84,6 +102,7 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 	epoch := c.client.Epoch()
 	c.mu.Lock()
 	known := c.known
+	c.used = true
 	c.mu.Unlock()
 	if known != nil && known.sess == sess && known.epoch == epoch {
 		if _, fired := known.watch.Fired(); !fired {
@@ -101,6 +120,10 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 		s.sess, s.epoch = sess, epoch
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if c.watch = s.watch; !c.timed {
+			c.timed = true
+			time.AfterFunc(idle, c.tire)
+		}
 		if !c.agreed && c.wanted != 0 && c.wanted != s.permits {
 			return nil, fmt.Errorf("%w: %s has %d permits, not %d", ErrMismatch, c.path, s.permits, c.wanted)
 		}

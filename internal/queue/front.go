@@ -159,9 +159,16 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-known.Done():
 		}
 	}()
+	var m Member
+	var watch *zkclient.Watch
+	defer func() {
+		if watch != nil && m.Path == "" {
+			watch.Drop() // a directory that does not exist may never be made
+		}
+	}()
 	for !f.stopped {
 		reading, stop := f.reading(known)
-		m, watch, err := f.queue.watchFirst(reading, sess)
+		m, watch, err = f.queue.watchFirst(reading, sess)
 		late := reading.Err() != nil
 		stop()
 		switch {

@@ -17,19 +17,21 @@ import (
 // xidUnwatch is the xid of RemoveWatches, as xidWatches is that of SetWatches.
 const xidUnwatch = -9
 
-// dataWatches is the type of watches on data and on nodes to be created.
-const dataWatches = 2
+// The types of watches.
+const (
+	childWatches = 1
+	dataWatches  = 2 // also on nodes to be created
+)
 
-// unwatch removes the watch on a mark, unless a waiter watches it again.
-func (w *packetConn) unwatch(mark string) {
-	p := binary.BigEndian.AppendUint32(nil, uint32(8+4+len(mark)+4))
+// unwatch removes the watch on a mark or on another node, unless a waiter watches that again.
+func (w *packetConn) unwatch(path string, watchType uint32) {
+	p := binary.BigEndian.AppendUint32(nil, uint32(8+4+len(path)+4))
 	p = binary.BigEndian.AppendUint32(p, xidUnwatch&math.MaxUint32)
 	p = binary.BigEndian.AppendUint32(p, opRemoveWatches)
-	p = appendString(p, mark)
-	p = binary.BigEndian.AppendUint32(p, dataWatches)
-	resend := func() { w.unwatch(mark) }
+	p = appendString(p, path)
+	p = binary.BigEndian.AppendUint32(p, watchType)
+	resend := func() { w.unwatch(path, watchType) }
 	w.send(packet{xid: xidUnwatch, op: opRemoveWatches, resend: resend}, p, func() bool {
-		_, again := w.watches.marks[mark]
-		return !again
+		return w.watches.marks[path] == nil && len(w.watches.of[path]) == 0
 	})
 }

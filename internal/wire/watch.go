@@ -44,6 +44,31 @@ func (w *Watch) Miss() {
 	w.fire(new(zk.Event))
 }
 
+// Drop removes a watch for which no goroutine waits, and reports whether the watch has ended. It
+// fires the watch as Miss does: whoever uses it later sets another. A server before 3.5 keeps the
+// watch until it fires, and so does any server if the process has another watch on the node. Drop
+// is not for a watch with a release marker.
+func (w *Watch) Drop() bool {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	switch {
+	case w.event.Load() != nil:
+		return true
+	case len(w.bells) > 0:
+		return false
+	}
+	w.conn.watches.remove(w)
+	w.fire(new(zk.Event))
+	watchType := uint32(dataWatches)
+	if w.kind == onChildren && w.Stat != nil {
+		watchType = childWatches
+	}
+	if !w.conn.client.noRemoveWatches.Load() {
+		go w.conn.unwatch(w.Path, watchType)
+	}
+	return true
+}
+
 // fire stores the event and wakes the waiters; caller holds conn.mu.
 func (w *Watch) fire(e *zk.Event) {
 	w.event.CompareAndSwap(nil, e)

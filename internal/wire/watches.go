@@ -13,7 +13,8 @@ import (
 
 // The packetConn keeps the watches of the locks, which end with it. All waiters of the process for
 // a node share one. A watch that no waiter needs any more stays until it fires, because it takes a
-// request to remove it from the server, and serves the next waiter.
+// request to remove it from the server, and serves the next waiter. Drop removes a watch that may
+// never fire.
 //
 // The packetConn sets watches in two ways. The zk client's own registry contains neither:
 //   - WatchNodes sends SetWatches, a request for any number of nodes, by which clients set their
@@ -369,7 +370,7 @@ func (w *packetConn) watchesSet(err error) {
 	batch[0].set.end(err)
 	if e, _ := batch[0].Fired(); e.Type == zk.EventNodeCreated {
 		// The server may have set the watch on the marker only after this creation.
-		go w.unwatch(batch[0].mark)
+		go w.unwatch(batch[0].mark, dataWatches)
 	}
 }
 
@@ -393,7 +394,7 @@ func (w *packetConn) fireWatches(kind zk.EventType, path string) {
 		}
 		watch.fire(e)
 		if watch.mark != "" {
-			go w.unwatch(watch.mark) // a goroutine that reads must not wait for room to write
+			go w.unwatch(watch.mark, dataWatches) // a goroutine that reads must not wait for room to write
 		}
 	}
 }

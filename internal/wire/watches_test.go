@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -454,4 +455,66 @@ func TestWatchesOnAServerThatThrottles(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A watch that no goroutine waits for can be removed, also from the server, unless another watch on
+// the node exists.
+func TestADroppedWatch(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		conn, witness := connect(t, v, 20*time.Second, v.Servers(t)), v.Connect(t, 20*time.Second)
+		path := nodes(t, witness, 1)[0]
+		watched := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			mntr, err := v.Shared(t).Word("mntr")
+			must(t, err)
+			n := -1
+			for line := range strings.Lines(mntr) {
+				_, _ = fmt.Sscanf(line, "zk_watch_count %d", &n)
+			}
+			if n != want {
+				t.Errorf("%d watches, want %d", n, want)
+			}
+		}
+		for _, dir := range []string{path, path + "-absent"} {
+			w, err := conn.WatchChildren(dir)
+			must(t, err)
+			waiting := make(chan bool)
+			ctx, stop := context.WithCancel(t.Context())
+			go func() { waiting <- wire.Wait(ctx, nil, w) }()
+			synctest.Wait()
+			if w.Drop() {
+				t.Error("dropped a watch that a goroutine waits for")
+			}
+			watched(1)
+			stop()
+			<-waiting
+			if !w.Drop() || !w.Drop() {
+				t.Error("not dropped")
+			}
+			if e := hears(t, w); e.Type != 0 {
+				t.Errorf("it says %+v", e)
+			}
+			watched(0)
+		}
+
+		w, err := conn.WatchChildren(path)
+		must(t, err)
+		other, err := conn.WatchNodes([]string{path}, "")
+		must(t, err)
+		w.Drop()
+		watched(2) // it stays there for the next, while the node is watched
+		w, err = conn.WatchChildren(path)
+		must(t, err)
+		must(t, errOf(witness.Create(path+"/child", nil, 0, open)))
+		if e := hears(t, w); e.Type != zk.EventNodeChildrenChanged {
+			t.Errorf("the next watch says %+v", e)
+		}
+		set(t, witness, path)
+		if e := hears(t, other[0]); e.Type != zk.EventNodeDataChanged {
+			t.Errorf("the other watch says %+v", e)
+		}
+		watched(0)
+	})
 }

@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -13,8 +14,10 @@ import (
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/test"
+	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/realzk"
 	"github.com/zklocks/zklocks/internal/wire"
+	"github.com/zklocks/zklocks/leader"
 )
 
 const (
@@ -219,6 +222,54 @@ func TestLostSessionsLeaveNothing(t *testing.T) {
 		for _, dir := range []string{h.dir, h.path + "-asked" + r.below, h.path + "-unasked" + r.below} {
 			test.AssertEmpty(t, h.witness, dir)
 		}
+	})
+}
+
+// A program may have a lock for each of its customers. Paths that were used once leave nothing: the
+// server removes their nodes, and no watch on them and no memory remains.
+func TestKeysLeaveNothing(t *testing.T) {
+	size := setting(t, "KEYS", 300, 20_000) / (len(recipes) + 1)
+	leaves := func(t *testing.T, r recipe, use func(path string)) {
+		h := newHall(t, r, session)
+		round := 0
+		do := func(keys int) {
+			round++
+			for i := range keys {
+				use(fmt.Sprintf("%s-%d-%d", h.path, round, i))
+			}
+		}
+		start := h.meter.read()
+		do(20) // so that all tables have their size
+		var before figures
+		test.Eventually(t, soon, "nothing is left of a few", func() bool {
+			before = h.meter.read()
+			return before.nodes <= start.nodes && before.watched <= start.watched
+		})
+		do(size)
+		var after figures
+		test.Eventually(t, 2*soon, "nothing is left", func() bool {
+			after = h.meter.read()
+			return len(after.grown(before)) == 0
+		})
+		t.Logf("%-9s before %v", r.name, before)
+		t.Logf("%-9s after  %v", r.name, after)
+	}
+	each(t, func(t *testing.T, r recipe) {
+		conn := realzk.Connect(t, session, realzk.Shared(t).Addr())
+		leaves(t, r, func(path string) {
+			held, err := r.on(conn, path).lock(t.Context())
+			must(t, err)
+			must(t, held.Release(t.Context()))
+		})
+	})
+	t.Run("observe", func(t *testing.T) { // an election without a candidate
+		conn := realzk.Connect(t, session, realzk.Shared(t).Addr())
+		leaves(t, recipe{name: "observe", with: write}, func(path string) {
+			for _, err := range leader.New(locks.On(conn), path).Observe(t.Context()) {
+				must(t, err)
+				break
+			}
+		})
 	})
 }
 

@@ -11,6 +11,7 @@
 //	LEAKS_CANCELED=100000   waits that are canceled
 //	LEAKS_SESSIONS=10000    sessions that expire under holders and a waiter
 //	LEAKS_WAITERS=1000      waiters of one queue, whose cost is measured
+//	LEAKS_KEYS=20000        paths that are used once
 package hostile
 
 import (

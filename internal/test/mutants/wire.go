@@ -140,7 +140,7 @@ var ofTheConnection = []mutant{
 		name:       "marks-watched-forever",
 		pkg:        "internal/wire",
 		why:        "the server keeps a watch for each waiter that gave up",
-		old:        "go w.unwatch(watch.mark)",
+		old:        "go w.unwatch(watch.mark, dataWatches)",
 		new:        "_ = watch.mark",
 		test:       inWire("TestMarks"),
 		unexplored: "it costs memory, which no world counts",
