@@ -38,9 +38,6 @@ type countSnapshot struct {
 	version int32
 	queue   int64 // the czxid of the queue directory when the number was read
 	watch   *zkclient.Watch
-
-	sess  int64
-	epoch uint64
 }
 
 // idle is how long the number stays watched when no caller uses it.
@@ -99,12 +96,11 @@ func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapsh
 
 // number returns the number that the server shows, from memory while the watch has not fired.
 func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, error) {
-	epoch := c.client.Epoch()
 	c.mu.Lock()
 	known := c.known
 	c.used = true
 	c.mu.Unlock()
-	if known != nil && known.sess == sess && known.epoch == epoch {
+	if known != nil {
 		if _, fired := known.watch.Fired(); !fired {
 			return known, nil
 		}
@@ -117,7 +113,6 @@ func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, e
 		if s == nil {
 			continue
 		}
-		s.sess, s.epoch = sess, epoch
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.watch = s.watch; !c.timed {

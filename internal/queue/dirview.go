@@ -98,16 +98,14 @@ func (d *dirView) put(v *view) {
 	}
 }
 
-// valid reports whether no writer has come since the listing. While there is no connection that is
-// not known.
+// valid reports whether no writer has come since the listing, which came on the present connection.
+// The watch fires when the connection ends.
 func (v *view) valid() bool {
 	if v == nil || v.writers == nil {
 		return false
 	}
-	if _, fired := v.writers.Fired(); fired {
-		return false
-	}
-	return v.queue.client.Epoch() == v.epoch && v.queue.client.Up(v.session)
+	_, fired := v.writers.Fired()
+	return !fired && v.queue.client.Epoch() == v.epoch
 }
 
 // expires has a view dropped soon after it is not trusted any more, so that a writer of whom no
@@ -124,11 +122,10 @@ func (d *dirView) expires() {
 	})
 }
 
-// noWriter returns the view if no writer is known to be in the queue, in that session and epoch;
-// nil otherwise.
-func (d *dirView) noWriter(session int64, epoch uint64) *view {
+// noWriter returns the view if no writer is known to be in the queue; nil otherwise.
+func (d *dirView) noWriter() *view {
 	v := d.now.Load()
-	if !v.valid() || v.newest >= 0 || v.session != session || v.epoch != epoch || !v.trusted() {
+	if !v.valid() || v.newest >= 0 || !v.trusted() {
 		return nil
 	}
 	return v

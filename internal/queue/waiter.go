@@ -78,7 +78,7 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 		w := &waiter{queue: p.Queue, request: p.Request, sess: sess, epoch: epoch, limit: limit, patience: FirstRecheck, listed: time.Now()}
 		check := limit.Check
 		if p.Sharing != nil {
-			if w.noWriter = p.Queue.view.noWriter(sess, epoch); w.noWriter != nil {
+			if w.noWriter = p.Queue.view.noWriter(); w.noWriter != nil {
 				check = w.noWriter.check()
 			}
 		}

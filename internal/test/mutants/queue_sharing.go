@@ -38,8 +38,9 @@ var ofTheShared = []mutant{
 		name: "announcement-not-heard",
 		pkg:  "internal/queue",
 		why:  "readers go on joining, and the writer that waits starves",
-		old:  "if _, fired := v.writers.Fired(); fired {",
-		new:  "if _, fired := v.writers.Fired(); fired && v.session == 0 {",
+		in:   "view.valid",
+		old:  "return !fired && ",
+		new:  "return (!fired || v.session != 0) && ",
 		test: inRwlock("TestAQueuedWriterEndsTheJoining"),
 	},
 	{
@@ -146,15 +147,6 @@ var ofTheShared = []mutant{
 		new:        "case err == zk.ErrNoNode:\n\t\treturn nil",
 		test:       inQueue("TestANodeThatIsGoneHasNoToken"),
 		unexplored: "a node is hardly ever deleted at the instant at which its token is read",
-	},
-	{
-		name:       "joined-while-there-is-no-connection",
-		pkg:        "internal/queue",
-		why:        "a writer may have come, and no server can tell",
-		old:        `return v.queue.client.Epoch() == v.epoch && v.queue.client.Up(v.session)`,
-		new:        `return v.queue.client.Epoch() == v.epoch`,
-		test:       inQueue("TestWhichReaderMayShareANode"),
-		unexplored: "it costs fairness, which no world with reconnects measures",
 	},
 	{
 		name: "over-before-another-reader-could-join",
