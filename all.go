@@ -51,11 +51,11 @@ func (a *all) take(ctx context.Context, op string, wait bool) (*Hold, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zklocks: %s all: %w", op, err)
 	}
-	joint, err := queue.Together(ctx, parts, op, wait)
-	if err != nil {
+	h := new(slot.Held[Hold])
+	if err := h.Together(ctx, parts, op, wait); err != nil {
 		return nil, err
 	}
-	return slot.Put(new(Hold), joint, joint.Calls()...), nil
+	return slot.Put(h), nil
 }
 
 // parts are those of all locks, and of nested ones.

@@ -1061,26 +1061,35 @@ func TestADowngradeOfOneOfSeveral(t *testing.T) {
 // The observers of each lock are called as if it had been acquired alone.
 func TestTheObserversOfEachLockAreTold(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
-		events := contract.NewEvents(p)
-		some := [2]zklocks.Locker{p.lock(0), p.lock(1)}
-		some[one] = p.lock(one, zklocks.WithObserver(events.Observer()))
+		events := [2]*contract.Events{contract.NewEvents(p), contract.NewEvents(p)}
+		var some [2]zklocks.Locker
+		for i := range some {
+			some[i] = p.lock(i, zklocks.WithObserver(events[i].Observer()))
+		}
 		both := zklocks.All(some[0], some[1])
 		hold := p.take(both.Lock)
-		granted := contract.Next[observe.Granted](events, 1)
-		if granted.Path != p.paths[one] || granted.Token != hold.Token() || granted.Joined || p.paths[one]+"/"+granted.Node != p.own(one) {
-			p.Errorf("%+v", granted)
+		for i := range some {
+			granted := contract.Next[observe.Granted](events[i], 1)
+			if granted.Path != p.paths[i] || granted.Token != hold.Token() || granted.Joined || p.paths[i]+"/"+granted.Node != p.own(i) {
+				p.Errorf("%+v", granted)
+			}
 		}
 		p.release(hold)
-		contract.Next[observe.Released](events, 1)
+		for i := range some {
+			contract.Next[observe.Released](events[i], 1)
+		}
 
 		hold = p.take(both.Lock)
 		lost := hold.Lost()
 		p.CatchUp(p.conn) // the watches are set
 		p.kill(other)
 		p.Lost(lost)
-		p.Is(contract.Next[observe.Lost](events, 1).Cause, zklocks.ErrLost)
+		for i := range some {
+			p.Is(contract.Next[observe.Lost](events[i], 1).Cause, zklocks.ErrLost)
+		}
 		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
-		events.Balanced()
+		events[0].Balanced()
+		events[1].Balanced()
 		test.AssertEmpty(p, p.Witness, p.paths[one])
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
@@ -26,16 +27,16 @@ type holdSlot = slot.Hold
 // Release.
 type Hold struct{ holdSlot }
 
-// grant is what the recipe has granted; nil: the zero Hold, or a nil one.
-func (h *Hold) grant() slot.Grant {
+// hold is what the recipe has returned; nil: the zero Hold, or a nil one.
+func (h *Hold) hold() *queue.Hold {
 	if h == nil {
 		return nil
 	}
 	return slot.Get(&h.holdSlot)
 }
 
-// errNoGrant is the error of a Hold without a grant.
-var errNoGrant = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", hold.ErrLost)
+// errNoHold is the error of the zero Hold.
+var errNoHold = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", hold.ErrLost)
 
 // Release ends the hold and releases the lock. If several holds share a node, the last of them
 // releases the lock.
@@ -60,10 +61,10 @@ var errNoGrant = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", h
 // deadline bound the wait. A nil ctx panics before anything has changed.
 func (h *Hold) Release(ctx context.Context) error {
 	defer runtime.KeepAlive(h) // it is not leaked while it is being released
-	if g := h.grant(); g != nil {
-		return g.Release(ctx)
+	if own := h.hold(); own != nil {
+		return own.Release(ctx)
 	}
-	return errNoGrant
+	return errNoHold
 }
 
 // Held reports whether the lock is still held: not released, not lost, and its session not expired
@@ -75,10 +76,10 @@ func (h *Hold) Held() bool { return h.Err() == nil }
 // Err returns nil while the lock is held, as reported by [Hold.Held]. After that it returns what
 // ended the hold: an error that matches [ErrLost] and names the cause, or [ErrReleased].
 func (h *Hold) Err() error {
-	if g := h.grant(); g != nil {
-		return g.State().Look()
+	if own := h.hold(); own != nil {
+		return own.State().Look()
 	}
-	return errNoGrant
+	return errNoHold
 }
 
 // closed is the channel of the zero Hold.
@@ -92,8 +93,8 @@ var closed = func() chan struct{} {
 // released. If a lost hold's session survives, this process deletes the node, but only after the
 // channel is closed.
 func (h *Hold) Lost() <-chan struct{} {
-	if g := h.grant(); g != nil {
-		return g.State().Lost()
+	if own := h.hold(); own != nil {
+		return own.State().Lost()
 	}
 	return closed
 }
@@ -111,8 +112,8 @@ func (h *Hold) Lost() <-chan struct{} {
 // too. A hold of [All] is asked by a request to any of its nodes. Downgrade creates another node,
 // which can be asked again.
 func (h *Hold) ReleaseRequested() <-chan struct{} {
-	if g := h.grant(); g != nil {
-		return g.ReleaseRequested()
+	if own := h.hold(); own != nil {
+		return own.ReleaseRequested()
 	}
 	return nil
 }
@@ -125,11 +126,11 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 // which would cancel the work, too. Each call keeps a few hundred bytes until parent is canceled or
 // the hold ends: under a hold that lasts for long, derive it once.
 func (h *Hold) Context(parent context.Context) context.Context {
-	if g := h.grant(); g != nil {
-		return g.Context(parent)
+	if own := h.hold(); own != nil {
+		return own.Context(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	cancel(errNoGrant)
+	cancel(errNoHold)
 	return ctx
 }
 
@@ -142,8 +143,8 @@ func (h *Hold) Context(parent context.Context) context.Context {
 // to stop before the loss, and call it again when the timer fires. To decide whether to continue,
 // call Held, which reads more than one clock.
 func (h *Hold) ValidUntil() time.Time {
-	if g := h.grant(); g != nil {
-		return g.Deadline()
+	if own := h.hold(); own != nil {
+		return own.Deadline()
 	}
 	return time.Time{}
 }
@@ -157,8 +158,8 @@ func (h *Hold) ValidUntil() time.Time {
 // callers hold at once, as with a semaphore of more than one permit, the token orders the grants
 // and does not fence the holders from each other.
 func (h *Hold) Token() int64 {
-	if g := h.grant(); g != nil {
-		return g.Token()
+	if own := h.hold(); own != nil {
+		return own.Token()
 	}
 	return 0
 }
@@ -180,10 +181,10 @@ func (h *Hold) Token() int64 {
 // place. If the hold is released while Multi runs and its node remains, with shared reads and with
 // rwlock.WithHandoff, the transaction may take place after the release.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	if g := h.grant(); g != nil {
-		return g.Multi(ctx, ops...)
+	if own := h.hold(); own != nil {
+		return own.Multi(ctx, ops...)
 	}
-	return nil, errNoGrant
+	return nil, errNoHold
 }
 
 // Guard returns ops behind checks that fail with zk.ErrNoNode once a node of the hold is gone, for
@@ -195,8 +196,8 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 // after it.
 func (h *Hold) Guard(ops ...any) []any {
 	checks := []*zk.CheckVersionRequest{{Path: "/zookeeper/no hold", Version: -1}} // that of the zero Hold fails
-	if g := h.grant(); g != nil {
-		checks = g.Guard()
+	if own := h.hold(); own != nil {
+		checks = own.Guard()
 	}
 	guarded := make([]any, 0, len(checks)+len(ops))
 	for _, check := range checks {
@@ -210,17 +211,17 @@ func (h *Hold) Guard(ops ...any) []any {
 // the hold has ended, ctx's error when there was no answer, and zk.ErrNoAuth without the right READ
 // on a node of the hold.
 func (h *Hold) Verify(ctx context.Context) error {
-	if g := h.grant(); g != nil {
-		return g.Verify(ctx)
+	if own := h.hold(); own != nil {
+		return own.Verify(ctx)
 	}
-	return errNoGrant
+	return errNoHold
 }
 
 // String returns what the hold is for, its path and its token, as in "write /jobs/nightly, token
 // 7". It does not report whether the lock is still held.
 func (h *Hold) String() string {
-	if g := h.grant(); g != nil {
-		return g.Info().String()
+	if own := h.hold(); own != nil {
+		return own.Info().String()
 	}
 	return "no lock"
 }
@@ -228,8 +229,8 @@ func (h *Hold) String() string {
 // LogValue has package log/slog log the hold as a group: path, kind, node and token, and the number
 // of permits of a semaphore.
 func (h *Hold) LogValue() slog.Value {
-	if g := h.grant(); g != nil {
-		return g.Info().LogValue()
+	if own := h.hold(); own != nil {
+		return own.Info().LogValue()
 	}
 	return slog.StringValue("no lock")
 }

@@ -60,9 +60,9 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 		return h.Err()
 	}
 	defer func() {
-		released := errNoGrant
-		if g := h.grant(); g != nil {
-			released = slot.End(ctx, g)
+		released := errNoHold
+		if own := h.hold(); own != nil {
+			released = slot.End(ctx, own)
 			runtime.KeepAlive(h)
 		}
 		switch {

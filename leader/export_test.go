@@ -18,5 +18,5 @@ func (l Locker) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slot.Put(&h.public, h), nil
+	return slot.Put(h), nil
 }

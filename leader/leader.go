@@ -25,9 +25,8 @@ type Election struct {
 	request queue.Request
 	backoff backoff
 
-	mu     sync.Mutex // lock order: as a recipe's mutex, see package queue
-	active map[*held]struct{}
-	idle   time.Time // since when active is empty, if it is
+	candidates sync.Map                  // of *candidate: the calls of Run and Campaign that have not ended
+	idle       atomic.Pointer[time.Time] // when the last of them left
 }
 
 // New returns the election at path. The path is a directory of the election's own, which is created
@@ -38,10 +37,9 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
 	cfg.Names, cfg.Persistent = queue.Names{{Kind: cfg.kind, Mode: queue.Mutex}}, cfg.kind == znode.KazooLock
 	cfg.Wrong = cfg.backoff.wrong()
-	return &Election{
-		queue: queue.New(cfg.Config), request: queue.Request{Kind: cfg.kind, Nodes: 1}, backoff: cfg.backoff,
-		active: make(map[*held]struct{}), idle: time.Now(),
-	}
+	e := &Election{queue: queue.New(cfg.Config), request: queue.Request{Kind: cfg.kind, Nodes: 1}, backoff: cfg.backoff}
+	e.isIdle()
+	return e
 }
 
 // Campaign waits until it leads, in the order of arrival, or until ctx is canceled; ctx bounds the
@@ -63,57 +61,38 @@ func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slot.Put(&h.public, h, h.call), nil
+	return slot.Put(h), nil
 }
 
 // made returns e. If New has not made it, it returns a value whose calls all fail.
 func (e *Election) made() *Election {
 	if e == nil || e.queue == nil {
-		e = &Election{queue: queue.Unmade("leader: Election"), active: make(map[*held]struct{})}
+		e = &Election{queue: queue.Unmade("leader: Election")}
+		e.isIdle()
 	}
 	return e
 }
 
+// held is a term, and what the caller gets of it.
+type held = slot.Held[zklocks.Hold]
+
 func (e *Election) campaign(ctx context.Context, op string, wait bool) (*held, error) {
 	e = e.made()
-	h := &held{election: e, call: e.queue.Call(ctx, e.request), since: time.Now()}
-	e.begin(h)
-	defer func() {
-		if h.Grant == nil {
-			e.end(h)
+	call := e.queue.Call(ctx, e.request)
+	c := e.enter()
+	defer func() { // also if an observer panics
+		if c.grant == nil {
+			c.leave()
 		}
 	}()
 	grant, err := e.queue.Acquire(ctx, e.request, wait)
 	if err != nil {
-		return nil, e.queue.Fail(h.call, op, err)
+		return nil, e.queue.Fail(call, op, err)
 	}
-	grant.OnEnd(hold.Holders, func(end error) {
-		if now := time.Now(); errors.Is(end, hold.ErrLost) {
-			h.lost.Store(&now)
-		}
-	})
-	h.leads(grant)
-	h.call.Granted(grant)
+	c.leads(grant)
+	h := new(held)
+	h.Begin(grant, e.queue, c, call)
 	return h, nil
-}
-
-// held implements zklocks.Hold for a term. It begins with the candidature.
-type held struct {
-	*queue.Grant // nil until the term begins; then and before, guarded by the Election's mu
-	public       zklocks.Hold
-	election     *Election
-	call         *queue.Call
-	since        time.Time                 // of the candidature, then of the term; guarded by the Election's mu
-	lost         atomic.Pointer[time.Time] // when it was lost; nil: it was not
-}
-
-// Release resigns.
-func (h *held) Release(ctx context.Context) error {
-	hold.NeedContext(ctx)
-	h.election.end(h)
-	err := h.Grant.Release(ctx)
-	h.call.Released(err)
-	return h.election.queue.Wrap("release", err)
 }
 
 var errForeign = errors.New("the hold is not a term of this election")
@@ -136,17 +115,17 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 	if term == nil {
 		term = new(zklocks.Hold) // a zero Hold is lost, too
 	}
-	h, ok := slot.Get(term).(*held)
+	h := slot.Get(term)
 	e = e.made()
 	switch {
-	case slot.Get(term) == nil:
+	case h == nil:
 		return e.queue.Wrap(op, zklocks.ErrLost)
-	case !ok || h.election != e:
+	case !h.Has(e.queue):
 		return e.queue.Wrap(op, errForeign)
 	case len(data) > queue.MaxData:
 		return e.queue.Wrap(op, fmt.Errorf("%d bytes, the limit is %d", len(data), queue.MaxData))
 	}
-	return e.queue.Wrap(op, h.Grant.Write(ctx, bytes.Clone(data)))
+	return e.queue.Wrap(op, h.Write(ctx, bytes.Clone(data)))
 }
 
 // Queue lists the leader and the candidates, in the order of the queue. The list is what one server

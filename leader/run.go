@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -51,11 +52,12 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 		if err != nil {
 			return slot.Left(ctx, err)
 		}
-		failed, err := h.serve(ctx, lead)
+		since := time.Now()
+		failed, err := serve(ctx, h, lead)
 		if err != nil {
 			return err
 		}
-		if lasted := time.Since(h.since); !failed || lasted > pauses.max {
+		if lasted := time.Since(since); !failed || lasted > pauses.max {
 			pauses.last = 0
 		}
 		if !failed {
@@ -69,26 +71,28 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 
 // serve is one term. failed is whether lead has returned an error although it was not told to stop.
 // The error is that of a node that cannot be deleted.
-func (h *held) serve(ctx context.Context, lead func(context.Context, *zklocks.Hold) error) (failed bool, err error) {
+func serve(ctx context.Context, h *held, lead func(context.Context, *zklocks.Hold) error) (failed bool, err error) {
 	asked, stop := context.WithCancelCause(ctx)
 	term := h.Context(asked) // which asks the hold each time, and so must be the outer one
 	over := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { h.watch(stop, over) })
+	watching.Go(func() { watch(h, stop, over) })
+	public := slot.Put(h)
 	defer func() { // also if lead panics
 		close(over)
 		watching.Wait()
 		stop(nil)
-		err = h.resign(ctx)
+		err = resign(ctx, h)
+		runtime.KeepAlive(public) // lead may drop it: it is not leaked, since Run releases the term
 	}()
-	err = lead(term, slot.Put(&h.public, h)) // lead may drop it: Run releases the term
+	err = lead(term, public)
 	told := asked.Err() != nil || errors.Is(h.Err(), hold.ErrLost)
 	return err != nil && !told, nil
 }
 
 // resign releases the term. A term that has ended already is no error.
-func (h *held) resign(ctx context.Context) error {
-	if err := slot.End(ctx, h); !hold.IsEnd(err) {
+func resign(ctx context.Context, h *held) error {
+	if err := slot.End(ctx, &h.Hold); !hold.IsEnd(err) {
 		return err
 	}
 	return nil
@@ -99,7 +103,7 @@ var errRequested = errors.New("the leader is asked to resign")
 
 // watch cancels the context of the function when the leader is asked to resign. It returns when
 // over is closed.
-func (h *held) watch(stop context.CancelCauseFunc, over <-chan struct{}) {
+func watch(h *held, stop context.CancelCauseFunc, over <-chan struct{}) {
 	select {
 	case <-h.ReleaseRequested():
 		stop(errRequested)

@@ -1,10 +1,14 @@
 package leader
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 )
 
@@ -55,54 +59,68 @@ func (e *Election) Status() Status {
 	if e == nil {
 		panic(e.made().queue.Invalid())
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s := Status{StateFollower, e.idle}
-	for h := range e.active {
-		if now := h.status(); now.State > s.State || now.State == s.State && now.Since.Before(s.Since) {
-			s = now
+	s := Status{StateFollower, *e.idle.Load()}
+	e.candidates.Range(func(c, _ any) bool {
+		if of := c.(*candidate).status(); of.State > s.State || of.State == s.State && of.Since.Before(s.Since) {
+			s = of
 		}
+		return true
+	})
+	return s
+}
+
+// A candidate is one call that campaigns, and then its term. It implements queue.Leaver.
+type candidate struct {
+	election *Election
+	grant    *queue.Grant // set before it leads
+	now      atomic.Pointer[Status]
+}
+
+func (c *candidate) becomes(s State) { c.now.Store(&Status{s, time.Now()}) }
+
+func (c *candidate) status() Status {
+	s := *c.now.Load()
+	if s.State != StateLeader || c.grant.Err() == nil {
+		return s
+	}
+	if s = *c.now.Load(); s.State == StateLeader { // another goroutine is ending it at this moment
+		s = Status{StateOverdue, time.Now()}
 	}
 	return s
 }
 
-// status is that of one candidate; the caller holds the Election's mu.
-func (h *held) status() Status {
-	switch {
-	case h.Grant == nil:
-		return Status{StateCandidate, h.since}
-	case h.Grant.Err() == nil:
-		return Status{StateLeader, h.since}
-	}
-	if lost := h.lost.Load(); lost != nil {
-		return Status{StateOverdue, *lost}
-	}
-	return Status{StateOverdue, time.Now()} // another goroutine is ending it at this moment
+// enter adds a candidate.
+func (e *Election) enter() *candidate {
+	c := &candidate{election: e}
+	c.becomes(StateCandidate)
+	e.candidates.Store(c, nil)
+	return c
 }
 
-// begin adds a candidate.
-func (e *Election) begin(h *held) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.active[h] = struct{}{}
+// leads makes the candidate the leader.
+func (c *candidate) leads(grant *queue.Grant) {
+	c.grant = grant
+	c.becomes(StateLeader)
+	grant.OnEnd(func(end error) {
+		if errors.Is(end, hold.ErrLost) {
+			c.becomes(StateOverdue)
+		}
+	})
 }
 
-// leads makes a candidate the leader.
-func (h *held) leads(grant *queue.Grant) {
-	h.election.mu.Lock()
-	defer h.election.mu.Unlock()
-	h.Grant, h.since = grant, time.Now()
+// Leave resigns.
+func (c *candidate) Leave(ctx context.Context, h *queue.Hold) error {
+	c.leave()
+	return h.GiveBack(ctx)
 }
 
-// end removes a candidate that has given up, or a term that was released, once.
-func (e *Election) end(h *held) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, active := e.active[h]; !active {
-		return
-	}
-	delete(e.active, h)
-	if len(e.active) == 0 {
-		e.idle = time.Now()
-	}
+// leave removes a candidate that has given up, or whose term was released.
+func (c *candidate) leave() {
+	c.election.isIdle()
+	c.election.candidates.Delete(c)
+}
+
+func (e *Election) isIdle() {
+	now := time.Now()
+	e.idle.Store(&now)
 }

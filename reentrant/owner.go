@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/queue"
+	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // ownership is one grant and the holds on it; guarded by Mutex.mu.
@@ -36,8 +38,11 @@ func (o *owner) on(g *ownership) *owner {
 	return o
 }
 
-// add adds a hold and returns it.
-func (o *owner) add() *held {
+// held is one hold, and what the caller gets of it.
+type held = slot.Held[zklocks.Hold]
+
+// addLocked counts a hold of the owner, and returns it before it has begun.
+func (o *owner) addLocked() *held {
 	g := o.of
 	g.total++
 	o.holds++
@@ -49,20 +54,55 @@ func (o *owner) add() *held {
 	}
 	h := &g.spare[0]
 	g.spare = g.spare[1:]
-	h.owner = o
-	h.Begin(g.grant)
 	return h
 }
 
 // maxBatch limits what one hold that is still referenced keeps alive to a page.
 const maxBatch = 32
 
+// End counts the end of a hold, and reports whether it was the last one on the grant.
+func (o *owner) End() (last bool) { return o.of.mutex.unhold(o) }
+
+// Leave is called when a hold has ended. The end of the last one releases the lock.
+func (o *owner) Leave(ctx context.Context, h *queue.Hold) error {
+	if !o.End() {
+		return nil
+	}
+	return h.GiveBack(ctx)
+}
+
+// Context returns a context that also carries the ownership: a goroutine that calls Lock with it
+// re-enters.
+func (o *owner) Context(parent context.Context, h *queue.Hold) context.Context {
+	return &holdContext{parent, o, h}
+}
+
+// holdContext is the context of a hold.
+type holdContext struct {
+	context.Context
+	owner *owner
+	hold  *queue.Hold
+}
+
+// ownerKey is the context key of the innermost holdContext of a Mutex.
+type ownerKey struct{ m *Mutex }
+
+func (c *holdContext) Value(key any) any {
+	if key == (ownerKey{c.owner.of.mutex}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
 // part is for zklocks.All, whose hold makes its caller the owner of the lock.
 func (m *Mutex) part() queue.Part {
 	return queue.Part{
 		Queue: m.queue, Request: m.request,
 		Ready: m.refuse,
-		Own:   func(grant *queue.Grant) queue.Owner { return partOwner{m.begin(grant, m.caller())} },
+		Own: func(grant *queue.Grant) queue.Owner {
+			o, _ := m.begin(grant, m.caller())
+			return o
+		},
 	}
 }
 
@@ -71,12 +111,12 @@ var errOwned = errors.New("the caller holds the lock already")
 // refuse returns an error to a caller that owns the lock: Lock would enter it again, or find it
 // lost.
 func (m *Mutex) refuse(ctx context.Context, _ bool) error {
-	h := m.carried(ctx)
+	c := m.carried(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.owners[m.caller()]
-	if h != nil && h.owner.of.total > 0 {
-		o = h.owner
+	if c != nil && c.owner.of.total > 0 {
+		o = c.owner
 	}
 	if o == nil {
 		return nil
@@ -85,16 +125,4 @@ func (m *Mutex) refuse(ctx context.Context, _ bool) error {
 		return err
 	}
 	return errOwned
-}
-
-// partOwner is the hold on a grant that belongs to several locks together.
-type partOwner struct{ h *held }
-
-func (p partOwner) Context(parent context.Context) context.Context {
-	return &holdContext{parent, p.h}
-}
-
-func (p partOwner) End() (last bool) {
-	_ = p.h.End()
-	return p.h.mutex().unhold(p.h.owner)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/goid"
-	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/slot"
 	"github.com/zklocks/zklocks/internal/zkclient"
@@ -117,53 +116,51 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 	call := m.queue.Call(ctx, m.request)
 	if err := zkclient.Ended(ctx); err != nil {
 		// ctx may come from a hold of this lock and have ended with it; then the error says so.
-		if h := m.carried(ctx); h != nil && endedBy(ctx, h.Err()) {
-			err = fmt.Errorf("%w: %w", ctx.Err(), h.Err())
+		if c := m.carried(ctx); c != nil && endedBy(ctx, c.hold.Err()) {
+			err = fmt.Errorf("%w: %w", ctx.Err(), c.hold.Err())
 		}
 		return nil, m.queue.Fail(call, op, err)
 	}
 	me := m.caller()
-	h, err := m.reenter(ctx, me)
-	if h == nil && err == nil { // the caller does not own the lock
+	o, h, err := m.reenter(ctx, me)
+	if o == nil && err == nil { // the caller does not own the lock
 		var grant *queue.Grant
 		if grant, err = m.queue.Acquire(ctx, m.request, wait); err == nil {
-			h = m.begin(grant, me)
+			o, h = m.begin(grant, me)
 		}
 	}
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
-	h.Granted(call)
-	return slot.Put(&h.public, h, call), nil
+	h.Begin(o.of.grant, m.queue, o, call)
+	return slot.Put(h), nil
 }
 
-// endedBy reports whether the end of a hold is why ctx has ended. A hold on several locks is lost
-// with the loss of one, and the others have ends of their own.
+// endedBy reports whether the end of a hold is why ctx has ended.
 func endedBy(ctx context.Context, end error) bool {
-	cause := context.Cause(ctx)
-	return end != nil && (errors.Is(cause, end) || errors.Is(end, hold.ErrLost) && hold.IsEnd(cause))
+	return end != nil && errors.Is(context.Cause(ctx), end)
 }
 
-// begin makes a caller the owner of a grant.
-func (m *Mutex) begin(grant *queue.Grant, me int64) *held {
+// begin makes a caller the owner of a grant, and counts its first hold.
+func (m *Mutex) begin(grant *queue.Grant, me int64) (*owner, *held) {
 	g := &ownership{mutex: m, grant: grant, batch: 1}
 	g.first = owner{of: g, id: me}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.holdLocked(&g.first)
+	return &g.first, m.holdLocked(&g.first)
 }
 
-// carried returns the hold whose context ctx is or is derived from, or nil.
-func (m *Mutex) carried(ctx context.Context) *held {
-	h, _ := ctx.Value(ownerKey{m}).(*held)
-	return h
+// carried returns the context of a hold that ctx is or is derived from, or nil.
+func (m *Mutex) carried(ctx context.Context) *holdContext {
+	c, _ := ctx.Value(ownerKey{m}).(*holdContext)
+	return c
 }
 
-// reenter adds a hold if the caller owns the lock; otherwise it returns nil.
-func (m *Mutex) reenter(ctx context.Context, me int64) (*held, error) {
+// reenter counts another hold if the caller owns the lock; otherwise it returns nil.
+func (m *Mutex) reenter(ctx context.Context, me int64) (*owner, *held, error) {
 	var g *ownership
-	if h := m.carried(ctx); h != nil {
-		g = h.owner.of
+	if c := m.carried(ctx); c != nil {
+		g = c.owner.of
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,22 +171,22 @@ func (m *Mutex) reenter(ctx context.Context, me int64) (*held, error) {
 		}
 	}
 	if o == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	// If ctx is the context of a hold on this grant, Ended has already checked the grant.
-	if c, ok := ctx.(*holdContext); !ok || c.hold.owner.of != o.of {
+	if c, ok := ctx.(*holdContext); !ok || c.owner.of != o.of {
 		if err := o.of.grant.Err(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return m.holdLocked(o), nil
+	return o, m.holdLocked(o), nil
 }
 
 func (m *Mutex) holdLocked(o *owner) *held {
 	if o.holds == 0 {
 		o.former, m.owners[o.id] = m.owners[o.id], o
 	}
-	return o.add()
+	return o.addLocked()
 }
 
 // unhold removes a hold and reports whether it was the last.

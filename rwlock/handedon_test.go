@@ -1,22 +1,22 @@
 package rwlock
 
 import (
-	"errors"
 	"testing"
 	"testing/synctest"
 
-	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/go-zookeeper/zk"
+
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
-// The grant is lost after its holder has begun to release it, and before the handoff has ended: the
-// holder's hook runs in between.
+// The grant is lost after its holder has begun to release it, and before the lock is passed on. The
+// hook of the grant runs in between, when its watch has not fired.
 func TestALockLostDuringItsReleaseIsNotHandedOn(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		m := New(locks.On(s.Connect()), s.Path, WithHandoff(100))
-		h, err := m.Lock(s.Ctx)
+		conn := s.Connect()
+		m := New(locks.On(conn), s.Path, WithHandoff(100))
+		_, err := m.Lock(s.Ctx)
 		s.Must(err)
 		next := contract.Begin(s, s.Ctx, m.Lock)
 		s.Settle()
@@ -24,13 +24,16 @@ func TestALockLostDuringItsReleaseIsNotHandedOn(t *testing.T) {
 		if !grant.Exists(s.Ctx) {
 			s.Fatal("the node is not known to exist, so nothing would be handed on")
 		}
-		grant.OnEnd(hold.Holders, func(error) { s.Is(h.Release(s.Ctx), zklocks.ErrLost) })
-		grant.State().Lose(errors.New("its node was deleted"))
-		if h := next.Granted(); !h.Held() {
-			s.Error("the lost lock was handed on")
-		} else {
-			s.Must(h.Release(s.Ctx))
+		var known, passed bool
+		grant.OnEnd(func(error) {
+			known = grant.KnownToExist()
+			passed, _ = m.writes.pass(grant)
+		})
+		conn.Close()
+		if !known || passed {
+			s.Errorf("the node is known to exist: %v; the lost lock was handed on: %v", known, passed)
 		}
+		s.Is(next.Failed(), zk.ErrClosing)
 		s.Empty()
 	})
 }

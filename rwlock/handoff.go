@@ -74,7 +74,7 @@ func (c *handoff) lock(ctx context.Context) (*queue.Grant, error) {
 	c.grant, c.passed = grant, 0
 	c.watchLocked()
 	c.mu.Unlock()
-	grant.OnEnd(hold.CleanUp, func(error) { go c.over(grant) }) // do not wait for the holder to release a lost grant
+	grant.OnEnd(func(error) { go c.over(grant) }) // do not wait for the holder to release a lost grant
 	return grant, nil
 }
 
@@ -90,6 +90,9 @@ func (c *handoff) try(ctx context.Context) (*queue.Grant, error) {
 	}
 	return c.queue.Acquire(ctx, c.request, false)
 }
+
+// Leave is called when a writer's hold has ended.
+func (c *handoff) Leave(ctx context.Context, h *queue.Hold) error { return c.release(ctx, h.Grant) }
 
 // release passes the grant on, or deletes its node. If a request is needed to prove that the node
 // exists, ctx bounds the wait for the answer, as it does for a deletion.
@@ -143,7 +146,7 @@ func (c *handoff) wantedLocked() bool { return len(c.waiting) > 0 && c.passed < 
 // watchLocked has the node watched as soon as it will be passed on; caller holds mu.
 func (c *handoff) watchLocked() {
 	if c.grant != nil && c.wantedLocked() {
-		c.grant.State()
+		c.grant.WatchNodes()
 	}
 }
 

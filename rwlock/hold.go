@@ -10,35 +10,6 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// held implements zklocks.Hold for an RWMutex.
-type held struct {
-	queue.Hold
-	public zklocks.Hold
-	mutex  *RWMutex
-	shared *sharedGrant // the shared grant of a reader; nil for a writer
-}
-
-func newHold(m *RWMutex, grant *queue.Grant, shared *sharedGrant, call *queue.Call) *zklocks.Hold {
-	h := &held{mutex: m, shared: shared}
-	h.Begin(grant)
-	h.Granted(call)
-	return slot.Put(&h.public, h, call)
-}
-
-// Release releases the lock.
-func (h *held) Release(ctx context.Context) error { return h.Hold.Release(ctx, h.leave) }
-
-// leave releases the grant, unless other holds of this process share it or take it over.
-func (h *held) leave(ctx context.Context) error {
-	if h.shared != nil {
-		return h.shared.leave(ctx)
-	}
-	if h.mutex.writes != nil {
-		return h.mutex.writes.release(ctx, h.Grant)
-	}
-	return h.Grant.Release(ctx)
-}
-
 var errForeign = errors.New("the hold is not one of this lock")
 
 // Downgrade turns a hold for writing into one for reading, in place and in one transaction: no
@@ -55,39 +26,19 @@ func (m *RWMutex) Downgrade(ctx context.Context, h *zklocks.Hold) error {
 		h = new(zklocks.Hold) // a zero Hold is lost, too
 	}
 	m = m.made()
-	err := errForeign
-	switch grant := slot.Get(h).(type) {
-	case nil:
-		err = zklocks.ErrLost
-	case *held:
-		if grant.mutex == m {
-			err = grant.downgrade(ctx)
-		}
-	case *queue.Joint:
-		if one := grant.In(m.queue); one != nil {
-			err = m.downgrade(ctx, one, grant.Err)
-		}
-	}
-	return m.queue.Wrap("downgrade", err)
+	return m.queue.Wrap("downgrade", m.downgrade(ctx, slot.Get(h)))
 }
 
-// downgrade downgrades a grant for a hold on it, which alive says is not over.
-func (m *RWMutex) downgrade(ctx context.Context, grant *queue.Grant, alive func() error) error {
-	err := alive()
-	if err == nil {
-		err = grant.Downgrade(ctx, m.kinds.write, m.kinds.read)
-	}
-	if end := alive(); err != nil && end != nil {
-		err = end // ctx may be derived from the hold
-	}
-	return err
-}
-
-func (h *held) downgrade(ctx context.Context) error {
-	if h.mutex.writes != nil && zkclient.Ended(ctx) == nil { // or withdraw would end the handoff for nothing
-		if err := h.mutex.writes.withdraw(&h.Hold); err != nil {
+func (m *RWMutex) downgrade(ctx context.Context, h *queue.Hold) error {
+	switch {
+	case h == nil:
+		return zklocks.ErrLost
+	case !h.Has(m.queue):
+		return errForeign
+	case m.writes != nil && zkclient.Ended(ctx) == nil: // or withdraw would end the handoff for nothing
+		if err := m.writes.withdraw(h); err != nil {
 			return err
 		}
 	}
-	return h.mutex.downgrade(ctx, h.Grant, h.Err)
+	return h.Downgrade(ctx, m.queue, m.kinds.write, m.kinds.read)
 }

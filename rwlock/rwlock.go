@@ -152,7 +152,11 @@ func (m *RWMutex) write(ctx context.Context, op string, wait bool) (*zklocks.Hol
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
-	return newHold(m, grant, nil, call), nil
+	var by queue.Leaver
+	if m.writes != nil {
+		by = m.writes
+	}
+	return m.hold(grant, by, call), nil
 }
 
 func (m *RWMutex) read(ctx context.Context, op string, how func(*readSharer, context.Context) (*sharedGrant, error)) (*zklocks.Hold, error) {
@@ -165,7 +169,13 @@ func (m *RWMutex) read(ctx context.Context, op string, how func(*readSharer, con
 	if err != nil {
 		return nil, m.queue.Fail(call, op, err)
 	}
-	return newHold(m, shared.grant, shared, call), nil
+	return m.hold(shared.grant, shared, call), nil
+}
+
+func (m *RWMutex) hold(grant *queue.Grant, by queue.Leaver, call *queue.Call) *zklocks.Hold {
+	h := new(slot.Held[zklocks.Hold])
+	h.Begin(grant, m.queue, by, call)
+	return slot.Put(h)
 }
 
 // Queue lists the holders of the lock and the waiters, in the order of the queue. The list is what

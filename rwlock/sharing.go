@@ -73,6 +73,9 @@ func (g *sharedGrant) ask(ctx context.Context) bool {
 	return g.grant.Exists(ctx) && g.sharing.CanJoin()
 }
 
+// Leave is called when a reader's hold has ended.
+func (g *sharedGrant) Leave(ctx context.Context, _ *queue.Hold) error { return g.leave(ctx) }
+
 // leave ends one hold. The last reader releases the grant. If another reader joins before the grant
 // ends, that one is the last.
 func (g *sharedGrant) leave(ctx context.Context) error {

@@ -52,7 +52,9 @@ func TestNoReaderJoinsALostGrant(t *testing.T) {
 		if m.reads.join(s.Context()) != p {
 			s.Fatal("not joined, so there is nothing to see")
 		}
-		lost := grant.State().Lost()
+		var h queue.Hold
+		h.Begin(grant, m.queue, p, nil)
+		lost := h.State().Lost()
 		s.Must(s.Witness.Delete(s.Dir+"/"+test.Children(s, s.Witness, s.Dir)[0], -1))
 		s.Lost(lost)
 		if m.reads.join(s.Context()) != nil {

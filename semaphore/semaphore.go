@@ -110,9 +110,9 @@ func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zkl
 	if err != nil {
 		return nil, s.queue.Fail(call, op, err)
 	}
-	call.Granted(grant)
-	h := &held{Grant: grant, call: call}
-	return slot.Put(&h.public, h, call), nil
+	h := new(slot.Held[zklocks.Hold])
+	h.Begin(grant, s.queue, nil, call)
+	return slot.Put(h), nil
 }
 
 // request asks for n permits.

@@ -14,65 +14,65 @@ func NeedContext(ctx context.Context) {
 // Context returns a context that ends when parent ends or when the hold ends. context.Cause
 // distinguishes a loss (ErrLost) from a release (ErrReleased). What it needs is freed when either
 // ends.
-func (s *State) Context(parent context.Context) context.Context {
+func (h *Hold) Context(parent context.Context) context.Context {
 	NeedContext(parent)
-	_ = s.Look()
+	_ = h.Look()
 	ctx, cancel := context.WithCancelCause(parent)
-	context.AfterFunc(ctx, s.OnEnd(Holders, cancel))
-	return &stateContext{ctx, s, parent, cancel}
+	context.AfterFunc(ctx, h.OnEnd(cancel))
+	return &holdContext{ctx, h, parent, cancel}
 }
 
-// stateContext checks the hold first in each method: in a process that was frozen past its deadline
+// holdContext checks the hold first in each method: in a process that was frozen past its deadline
 // the first call may come before any timer has fired.
-type stateContext struct {
+type holdContext struct {
 	context.Context
-	state  *State
+	hold   *Hold
 	parent context.Context
 	cancel context.CancelCauseFunc
 }
 
-func (c *stateContext) Done() <-chan struct{} {
+func (c *holdContext) Done() <-chan struct{} {
 	c.look()
 	return c.Context.Done()
 }
 
-func (c *stateContext) Err() error {
+func (c *holdContext) Err() error {
 	c.look()
 	return c.Context.Err()
 }
 
-func (c *stateContext) Value(key any) any {
-	if key == (parentKey{c.state}) {
+func (c *holdContext) Value(key any) any {
+	if key == (parentKey{c.hold}) {
 		return c.parent
 	}
 	return c.Context.Value(key)
 }
 
 // look does not wait for the hook: the goroutine that ended the hold may not have called it yet.
-func (c *stateContext) look() {
-	if end := c.state.Look(); end != nil {
+func (c *holdContext) look() {
+	if end := c.hold.Look(); end != nil {
 		c.cancel(end)
 	}
 }
 
 // parentKey is the key of the parent of a context of this hold.
-type parentKey struct{ *State }
+type parentKey struct{ *Hold }
 
 // A Bound limits how long a call that ends a hold may wait. The call ends all contexts of the hold,
 // and its own may be one of them: defer h.Release(ctx) after ctx = h.Context(ctx) is common.
 type Bound struct {
-	state *State // nil: ctx is the limit, whatever the hold does
-	ctx   context.Context
+	hold *Hold // nil: ctx is the limit, whatever the hold does
+	ctx  context.Context
 }
 
 // Bound takes the context of a call that is about to end the hold. If ctx has ended already, it is
 // the limit.
-func (s *State) Bound(ctx context.Context) Bound {
+func (h *Hold) Bound(ctx context.Context) Bound {
 	NeedContext(ctx)
-	if ctx.Err() != nil || s.listeners.Load() == nil { // ctx has ended, or no context of this hold exists
+	if ctx.Err() != nil || !h.listening.Load() { // ctx has ended, or no context of this hold exists
 		return Bound{ctx: ctx}
 	}
-	return Bound{s, ctx}
+	return Bound{h, ctx}
 }
 
 // Context returns the context that limits the wait. The hold must have ended. A context that ended
@@ -81,14 +81,13 @@ func (s *State) Bound(ctx context.Context) Bound {
 // caller must call stop when it is done.
 func (b Bound) Context() (limit context.Context, stop context.CancelFunc) {
 	limit = b.ctx
-	if b.state == nil {
+	if b.hold == nil {
 		return limit, func() {}
 	}
-	b.state.Tell() // the goroutine that has ended the hold may not have ended its contexts yet
 	// To compare limit with b.ctx may panic: a context may be of a type that has no equality.
 	replaced := false
 	for limit.Err() != nil {
-		parent, ok := limit.Value(parentKey{b.state}).(context.Context)
+		parent, ok := limit.Value(parentKey{b.hold}).(context.Context)
 		if !ok {
 			break
 		}

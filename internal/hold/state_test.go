@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,10 +16,30 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func alive() error { return nil }
 
-func begin(look func() error) *State {
-	l := new(State)
-	l.Begin(look, nil)
+// life is a grant and one hold on it.
+type life struct {
+	Hold
+	grant   State
+	look    func() error
+	cleanUp func()
+}
+
+func (l *life) Alive() error        { return l.look() }
+func (l *life) Named(e error) error { return e }
+func (l *life) CleanUp(error)       { l.cleanUp() }
+
+func begin(look func() error) *life {
+	l := &life{look: look, cleanUp: func() {}}
+	l.grant.Begin(l)
+	l.Begin(&l.grant)
 	return l
+}
+
+// lose ends the grant, and reports whether this has ended the hold.
+func (l *life) lose(why error) bool {
+	before := l.Look()
+	l.grant.Lose(why)
+	return before == nil && errors.Is(l.Look(), ErrLost)
 }
 
 func open(c <-chan struct{}) bool {
@@ -45,7 +64,7 @@ func TestReleaseEndsTheLifeOnce(t *testing.T) {
 	if err := l.Release(); !errors.Is(err, ErrReleased) {
 		t.Fatalf("second release: %v", err)
 	}
-	if l.Lose(errors.New("late")) {
+	if l.lose(errors.New("late")) {
 		t.Fatal("a released hold was lost")
 	}
 	if !open(lost) {
@@ -64,7 +83,7 @@ func TestALossIsToldToAll(t *testing.T) {
 	ctx := l.Context(t.Context())
 	lost, done := l.Lost(), ctx.Done() // as a goroutine has them that waits already
 	why := errors.New("session expired")
-	if !l.Lose(why) || l.Lose(why) {
+	if !l.lose(why) || l.lose(why) {
 		t.Fatal("loss must happen exactly once")
 	}
 	if open(lost) || open(done) || open(ctx.Done()) {
@@ -86,14 +105,14 @@ func TestALossIsToldToAll(t *testing.T) {
 
 // After a frozen process resumes, no timer has fired yet: the first call must report the loss.
 func TestTheFirstLookTellsWhicheverItIs(t *testing.T) {
-	for name, look := range map[string]func(*State, context.Context) bool{
-		"Look":        func(l *State, _ context.Context) bool { return l.Look() != nil },
-		"Lost":        func(l *State, _ context.Context) bool { return !open(l.Lost()) },
-		"Release":     func(l *State, _ context.Context) bool { return errors.Is(l.Release(), ErrLost) },
-		"Context":     func(l *State, _ context.Context) bool { return l.Context(context.Background()).Err() != nil },
-		"ctx.Err":     func(_ *State, ctx context.Context) bool { return ctx.Err() != nil },
-		"ctx.Done":    func(_ *State, ctx context.Context) bool { return !open(ctx.Done()) },
-		"derived ctx": func(_ *State, ctx context.Context) bool { _ = ctx.Err(); return context.Cause(ctx) != nil },
+	for name, look := range map[string]func(*life, context.Context) bool{
+		"Look":        func(l *life, _ context.Context) bool { return l.Look() != nil },
+		"Lost":        func(l *life, _ context.Context) bool { return !open(l.Lost()) },
+		"Release":     func(l *life, _ context.Context) bool { return errors.Is(l.Release(), ErrLost) },
+		"Context":     func(l *life, _ context.Context) bool { return l.Context(context.Background()).Err() != nil },
+		"ctx.Err":     func(_ *life, ctx context.Context) bool { return ctx.Err() != nil },
+		"ctx.Done":    func(_ *life, ctx context.Context) bool { return !open(ctx.Done()) },
+		"derived ctx": func(_ *life, ctx context.Context) bool { _ = ctx.Err(); return context.Cause(ctx) != nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var dead atomic.Bool
@@ -129,7 +148,7 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		all := l.listen()
-		n := len(all.hooks[Holders])
+		n := len(l.hooks)
 		all.mu.Unlock()
 		if n == 0 {
 			break
@@ -144,22 +163,23 @@ func TestContextEndsWithItsParentAndIsForgotten(t *testing.T) {
 func TestOneEndAmongMany(t *testing.T) {
 	for range 200 {
 		l := begin(alive)
-		var ends, told atomic.Int32
-		l.OnEnd(Holders, func(error) { told.Add(1) })
+		var ends, told atomic.Int32 // releases, and hooks that were called
+		l.OnEnd(func(error) { told.Add(1) })
 		var all sync.WaitGroup
 		for i := range 8 {
 			all.Go(func() {
 				if i%2 == 0 {
-					if l.Lose(errors.New("x")) {
-						ends.Add(1)
-					}
+					l.grant.Lose(errors.New("x"))
 				} else if l.Release() == nil {
 					ends.Add(1)
 				}
-				l.OnEnd(Holders, func(error) { told.Add(1) })()
+				l.OnEnd(func(error) { told.Add(1) })()
 			})
 		}
 		all.Wait()
+		if errors.Is(l.Look(), ErrLost) {
+			ends.Add(1)
+		}
 		if ends.Load() != 1 || told.Load() != 9 {
 			t.Fatalf("ended %d times, %d hooks called", ends.Load(), told.Load())
 		}
@@ -181,12 +201,12 @@ func TestContextsDoNotWaitToBeTold(t *testing.T) {
 		parent, cancel := context.WithCancel(t.Context()) // or they would share a joint
 		defer cancel()
 		contexts = append(contexts, l.Context(parent))
-		l.OnEnd(Holders, slow) // as many, because hooks are called in no order, and some contexts must come after a slow hook
+		l.OnEnd(slow) // as many, because hooks are called in no order, and some contexts must come after a slow hook
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.Lose(errors.New("deadline passed"))
+		l.grant.Lose(errors.New("deadline passed"))
 	}()
 	<-telling
 	for i, ctx := range contexts {
@@ -203,18 +223,18 @@ func TestAListenerThatIsAddedTellsNoOther(t *testing.T) {
 	l := begin(alive)
 	var mu sync.Mutex
 	var others, own atomic.Int32
-	l.OnEnd(Holders, func(error) {
+	l.OnEnd(func(error) {
 		mu.Lock()
 		defer mu.Unlock()
 		others.Add(1)
 	})
 	why := error(ErrLost)
-	l.end.Store(&why) // the hold is lost, and its hooks have not been called yet
+	l.grant.end.Store(&why) // the grant is lost, and the hooks have not been called yet
 	mu.Lock()
 	listens := make(chan struct{})
 	go func() {
 		defer close(listens)
-		l.OnEnd(Holders, func(error) { own.Add(1) })
+		l.OnEnd(func(error) { own.Add(1) })
 	}()
 	select {
 	case <-listens:
@@ -226,61 +246,112 @@ func TestAListenerThatIsAddedTellsNoOther(t *testing.T) {
 	if open(l.Lost()) {
 		t.Error("Lost is open")
 	}
-	l.tell(l.listeners.Load())
+	l.grant.tell()
 	if own.Load() != 1 || others.Load() != 1 {
 		t.Errorf("hooks called %d and %d times", own.Load(), others.Load())
 	}
 }
 
-// Hooks of one phase are called in any order, the phases in theirs.
-func TestTheEndIsToldInPhases(t *testing.T) {
-	for name, end := range map[string]func(*State){
-		"lost":     func(l *State) { l.Lose(errors.New("test")) },
-		"released": func(l *State) { _ = l.Release() },
-		"found":    func(l *State) { l.Begin(func() error { return errors.New("test") }, nil); _ = l.Look() },
+// The clean-up begins when the hooks of all holds have been called, once.
+func TestHoldersAreToldBeforeTheCleanUp(t *testing.T) {
+	for name, end := range map[string]func(*life){
+		"lost":     func(l *life) { l.grant.Lose(errors.New("test")) },
+		"released": func(l *life) { _, _ = l.Release(), l.grant.Release() },
+		"found":    func(l *life) { l.look = func() error { return errors.New("test") }; _ = l.Look() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := begin(alive)
-			var order []Phase
+			told, cleaned := 0, 0
 			for range 10 {
-				for _, when := range []Phase{Observers, CleanUp, Holders} {
-					l.OnEnd(when, func(error) { order = append(order, when) })
+				l.OnEnd(func(error) { told++ })
+			}
+			l.cleanUp = func() {
+				if cleaned++; told != 10 {
+					t.Errorf("the clean-up begins when %d hooks of 10 have been called", told)
 				}
 			}
 			end(l)
-			if len(order) != 30 || !slices.IsSorted(order) {
-				t.Errorf("called in the order %v", order)
+			if _ = l.Release(); told != 10 || cleaned != 1 {
+				t.Errorf("%d hooks called, %d clean-ups", told, cleaned)
 			}
 		})
 	}
 }
 
-// The holders that share a node have states of their own, tied to that of the node. Another
-// goroutine may have ended one of these and not called its hooks yet.
-func TestTiedHoldersAreToldBeforeTheCleanUp(t *testing.T) {
-	place := begin(alive)
-	var parts [20]*State
-	for i := range parts {
-		parts[i] = begin(alive)
-		parts[i].EndWith(func() *State { return place })
-		_ = parts[i].Lost()
+// Another goroutine may have found a hold lost, and not closed its channel yet.
+func TestLostIsClosedBeforeTheCleanUp(t *testing.T) {
+	l := begin(alive)
+	var holds [20]Hold
+	var lost [20]<-chan struct{}
+	for i := range holds {
+		holds[i].Begin(&l.grant)
+		lost[i] = holds[i].Lost()
 	}
 	why := error(ErrLost)
-	for _, l := range parts[10:] {
-		l.end.Store(&why)
+	for i := range holds[10:] {
+		holds[10+i].end.Store(&why)
 	}
 	cleaned := false
-	place.OnEnd(CleanUp, func(error) {
+	l.cleanUp = func() {
 		cleaned = true
-		for i, l := range parts {
-			if open(l.listeners.Load().lost) {
-				t.Errorf("the clean-up begins before the hooks of holder %d are called", i)
+		for i := range holds {
+			if open(lost[i]) {
+				t.Errorf("the clean-up begins before Lost of holder %d is closed", i)
 			}
 		}
-	})
-	place.Lose(errors.New("test"))
+	}
+	l.grant.Lose(errors.New("test"))
 	if !cleaned {
 		t.Error("nothing is cleaned up")
+	}
+}
+
+// When Lose returns, the holders have been told, also if another goroutine was first.
+func TestALossWaitsForTheGoroutineThatTells(t *testing.T) {
+	for range 200 {
+		l := begin(alive)
+		telling := make(chan struct{})
+		var second, told atomic.Bool
+		l.OnEnd(func(error) {
+			close(telling)
+			for i := 0; i < 20; runtime.Gosched() { // so that a Lose that does not wait has returned
+				if second.Load() {
+					i++
+				}
+			}
+			told.Store(true)
+		})
+		var first sync.WaitGroup
+		first.Go(func() { l.grant.Lose(errors.New("first")) })
+		<-telling
+		second.Store(true)
+		if l.grant.Lose(errors.New("second")); !told.Load() {
+			t.Fatal("Lose has returned, and the holder has not been told")
+		}
+		first.Wait()
+	}
+}
+
+// The loss of the grant ends no hold that has been released.
+func TestAReleasedHoldIgnoresTheLossOfItsGrant(t *testing.T) {
+	l := begin(alive)
+	var other Hold
+	other.Begin(&l.grant)
+	lost, ctx, others := l.Lost(), l.Context(t.Context()), other.Lost()
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if other.Look() != nil || !open(others) {
+		t.Error("the other hold has ended, too")
+	}
+	l.grant.Lose(errors.New("test"))
+	if !open(lost) || open(others) {
+		t.Errorf("Lost is open: %v; that of the other hold: %v", open(lost), open(others))
+	}
+	for what, err := range map[string]error{"Look": l.Look(), "cause": context.Cause(ctx), "Release": l.Release()} {
+		if !errors.Is(err, ErrReleased) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

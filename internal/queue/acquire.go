@@ -15,16 +15,12 @@ func (q *Queue) Acquire(ctx context.Context, r Request, wait bool) (*Grant, erro
 	if q.err != nil {
 		return nil, q.err
 	}
-	all, err := acquire(ctx, []Part{{Queue: q, Request: r}}, wait)
-	if err != nil {
-		return nil, err
-	}
-	return all[0], nil
+	return acquire(ctx, []Part{{Queue: q, Request: r}}, wait)
 }
 
 // acquire is the ZooKeeper lock recipe, for one request or for several that are granted together
 // (together.go). The numbers are the steps of doc.go.
-func acquire(ctx context.Context, parts []Part, wait bool) (grants, error) {
+func acquire(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 	for {
 		all, err := enqueue(ctx, parts, wait) // 1 create
 		if all != nil {
@@ -33,7 +29,7 @@ func acquire(ctx context.Context, parts []Part, wait bool) (grants, error) {
 			}
 			var next turn
 			if next, err = all.waitTurn(ctx, wait); next == granted {
-				return all.grants(), nil
+				return newGrant(all), nil
 			}
 			err = all.leave(ctx, next, all.canceled(ctx, err)) // no other way out leaves a node behind
 		}

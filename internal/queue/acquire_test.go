@@ -52,6 +52,18 @@ func newQueue(t *testing.T, conn *wire.Conn, dir string, cfg Config) *Queue {
 	return q
 }
 
+// lock returns a hold of one node.
+func lock(t *testing.T, q *Queue, kind znode.Kind) *Hold {
+	t.Helper()
+	g, err := q.Acquire(t.Context(), Request{Kind: kind, Nodes: 1}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := new(Hold)
+	h.Begin(g, q, nil, nil)
+	return h
+}
+
 // enter has a waiter create its node, as enqueue does.
 func (x *testQueue) enter() *waiter {
 	x.Helper()
@@ -300,7 +312,7 @@ func TestEachGrantHasItsToken(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						_, stat, err := x.witness.Get(x.queue.path(g.settled()[0]))
+						_, stat, err := x.witness.Get(x.queue.path(g.settled().nodes[0].node))
 						if err != nil {
 							t.Error(err)
 						} else if g.Token() != stat.Czxid {

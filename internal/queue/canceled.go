@@ -38,11 +38,12 @@ func (w *waiter) held() string {
 	q, held, since := w.queue, 0, time.Now()
 	q.client.Held.Range(func(grant, _ any) bool {
 		g := grant.(*Grant)
-		nodes := g.current()
-		if n := nodes[0]; g.queue.dir == q.dir && n.Seq < w.nodes[0].Seq && slices.Contains(q.kinds, n.Kind) && q.rule(w.request, Limit{}).waitsFor(n) {
-			held += len(nodes)
-			if g.since.Before(since) {
-				since = g.since
+		for _, n := range g.held.Load().nodes {
+			if n.queue.dir == q.dir && n.node.Seq < w.nodes[0].Seq && slices.Contains(q.kinds, n.node.Kind) && q.rule(w.request, Limit{}).waitsFor(n.node) {
+				held++
+				if g.since.Before(since) {
+					since = g.since
+				}
 			}
 		}
 		return true

@@ -24,9 +24,9 @@
 // A waiter whose nodes are gone starts over with step 1, at the tail. One that gives up deletes its
 // nodes.
 //
-// What is granted is a Grant, which has the nodes. Each caller has a Hold on it; readers that share
-// a node have one Grant and a Hold each. A connection, below, is one TCP connection, and its number
-// the epoch; Conn is what Connect returns and outlives it.
+// What is granted is a Grant, which has the nodes, in one queue or in several. Each caller has a
+// Hold on it; readers that share a node have one Grant and a Hold each. A connection, below, is one
+// TCP connection, and its number the epoch; Conn is what Connect returns and outlives it.
 //
 // # States
 //
@@ -39,7 +39,7 @@
 //	   +------------+   +------> left                   +-- session over, Conn closed --> lost
 //
 // The process deletes the nodes itself: for left waiters.leave does, for released Release, for lost
-// a goroutine of Grant.cleanUp. Each repeats that until the nodes are gone, their session is over,
+// a goroutine of Grant.CleanUp. Each repeats that until the nodes are gone, their session is over,
 // with which the server deletes them, or the Conn is closed. If the server refuses, for lack of a
 // right, the nodes stay until their session is over.
 //
@@ -119,6 +119,5 @@
 // copy of the library that `make explore` runs panics otherwise.
 //
 // Asking a hold or a grant whether it lives (Err, State.Look) may end it, and so runs its hooks,
-// also under a recipe's mutex. So a hook of the phases CleanUp and Observers that wants such a
-// mutex runs on a goroutine of its own.
+// also under a recipe's mutex. So a hook that needs such a mutex runs on a goroutine of its own.
 package queue

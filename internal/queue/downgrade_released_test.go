@@ -15,8 +15,7 @@ import (
 )
 
 // An Unlock has ended the hold while its Downgrade is under way. The node that the server then
-// misses is no loss, and what the server says of it is not the answer. The recipe would say so by
-// itself: here the grant is asked.
+// misses is no loss, and what the server says of it is not the answer.
 func TestADowngradeOfAReleasedGrantSaysReleased(t *testing.T) {
 	for name, strike := range map[string]func(*testing.T, venue.Venue, *wire.Conn, string){
 		"its session has expired": func(t *testing.T, v venue.Venue, conn *wire.Conn, _ string) { v.Expire(t, conn) },
@@ -32,17 +31,14 @@ func TestADowngradeOfAReleasedGrantSaysReleased(t *testing.T) {
 				p := v.Proxy(t, v.Servers(t)[0])
 				conn := v.Connect(t, 10*time.Second, p.Addr())
 				l := newQueue(t, conn, test.Path(t), with(Default(), rwNames))
-				grant, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
-				if err != nil {
-					t.Fatal(err)
-				}
+				h := lock(t, l, znode.Write)
 				move := p.Next(proxy.MoveOp, proxy.HoldRequest)
 				downgraded, unlocked := make(chan error, 1), make(chan error, 1)
-				go func() { downgraded <- grant.Downgrade(t.Context(), znode.Write, znode.Read) }()
+				go func() { downgraded <- h.Downgrade(t.Context(), l, znode.Write, znode.Read) }()
 				<-move.Fired()
-				go func() { unlocked <- grant.Release(t.Context()) }()
+				go func() { unlocked <- h.Release(t.Context()) }()
 				synctest.Wait() // it has ended the hold, and waits for what becomes of the downgrade
-				strike(t, v, conn, grant.Guard()[0].Path)
+				strike(t, v, conn, h.Guard()[0].Path)
 				move.Release()
 				if err := <-downgraded; !errors.Is(err, hold.ErrReleased) {
 					t.Errorf("downgrade: %v, want one that matches %q", err, hold.ErrReleased)

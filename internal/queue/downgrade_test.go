@@ -12,6 +12,15 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
+// lostBehind loses a grant right behind the check that a downgrade begins with.
+type lostBehind struct{ *Grant }
+
+func (g lostBehind) Alive() error {
+	g.state.Begin(g.Grant)
+	g.state.Lose(errors.New("test"))
+	return nil
+}
+
 // The end of a hold deletes its node. A downgrade that creates another one after
 // that leaves an orphan.
 func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
@@ -22,17 +31,9 @@ func TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded(t *testing.T) {
 		conn := v.Connect(t, 10*time.Second, p.Addr())
 		path := test.Path(t)
 		l := newQueue(t, conn, path, with(Default(), rwNames))
-		grant, err := l.Acquire(t.Context(), Request{Kind: znode.Write, Nodes: 1}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// It is lost right behind the look that Downgrade begins with.
-		grant.state.Begin(func() error {
-			grant.state.Begin(grant.lease.Alive, nil)
-			grant.state.Lose(errors.New("test"))
-			return nil
-		}, nil)
-		if err := grant.Downgrade(t.Context(), znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
+		h := lock(t, l, znode.Write)
+		h.Grant.state.Begin(lostBehind{h.Grant})
+		if err := h.Downgrade(t.Context(), l, znode.Write, znode.Read); !errors.Is(err, hold.ErrLost) {
 			t.Errorf("downgraded what was lost: %v", err)
 		}
 		if n := p.Seen(proxy.MoveOp); n != 0 {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
@@ -70,15 +70,21 @@ func (q *Queue) observedKind(kind znode.Kind) observe.Kind {
 
 // A Call is one call of a recipe that acquires a lock, and then the hold that it returns. It
 // notifies the observers. It is nil if there are none, and its methods do nothing then.
+//
+// The events of a hold come one after the other. Its end waits for a downgrade that is under way,
+// which notifies the observers before it is settled.
 type Call struct {
-	queue  *Queue
-	began  time.Time
-	forget func() // removes the hook that reports the loss of the grant
+	queue *Queue
+	began time.Time
+	next  *Call // at another lock, if the call is for several
+	lock  observe.LockInfo
+	held  atomic.Pointer[heldLock] // nil: there is no hold yet, or its end was reported
+}
 
-	mu   sync.Mutex // held while observers are notified, so that events of a hold come one after the other
-	lock observe.LockInfo
-	held time.Time // when the hold began
-	over bool
+// heldLock is a lock as the observers were last notified of it. It is immutable.
+type heldLock struct {
+	observe.LockInfo
+	since time.Time
 }
 
 // Call begins a call. It panics if ctx is nil, as NeedContext does.
@@ -100,94 +106,89 @@ func (q *Queue) Fail(c *Call, op string, err error) error {
 }
 
 func (c *Call) failed(err error) {
-	if c == nil {
-		return
+	for ; c != nil; c = c.next {
+		event := observe.Failed{LockInfo: c.lock, Waited: time.Since(c.began), Cause: err}
+		c.queue.each(func(o observe.Observer) { tell(o.Failed, event) })
 	}
-	event := observe.Failed{LockInfo: c.lock, Waited: time.Since(c.began), Cause: err}
-	c.queue.each(func(o observe.Observer) { tell(o.Failed, event) })
 }
 
-// Granted ends a call that has led to a hold on g.
-func (c *Call) Granted(g *Grant) {
+// granted ends a call that has led to h.
+func (c *Call) granted(h *Hold) {
 	if c == nil {
 		return
 	}
-	c.held = time.Now()
-	c.lock = g.Info()
-	g.call.Store(c)
-	event := observe.Granted{LockInfo: c.lock, Waited: c.held.Sub(c.began), Joined: g.observed.Swap(true)}
-	c.queue.each(func(o observe.Observer) { tell(o.Granted, event) })
-	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other
-	// holders to notify.
-	c.forget = g.OnEnd(hold.Observers, func(end error) {
-		if errors.Is(end, hold.ErrLost) {
-			go c.ended(end)
+	joined := h.observed.Swap(true)
+	for ; c != nil; c = c.next {
+		now := &heldLock{h.info(c.queue), time.Now()}
+		c.held.Store(now)
+		event := observe.Granted{LockInfo: now.LockInfo, Waited: now.since.Sub(c.began), Joined: joined}
+		c.queue.each(func(o observe.Observer) { tell(o.Granted, event) })
+	}
+}
+
+// ended reports how h has ended: a loss, or the error of its Release.
+func (c *Call) ended(h *Hold, end error) {
+	if c == nil {
+		return
+	}
+	if h.held.Load().pending != nil {
+		go func() {
+			h.settled()
+			c.ended(h, end)
+		}()
+		return
+	}
+	for c := c; c != nil; c = c.next {
+		was := c.held.Swap(nil)
+		switch {
+		case was == nil:
+		case errors.Is(end, hold.ErrLost):
+			event := observe.Lost{LockInfo: was.LockInfo, Held: time.Since(was.since), Cause: end}
+			c.queue.each(func(o observe.Observer) { tell(o.Lost, event) })
+		default:
+			event := observe.Released{LockInfo: was.LockInfo, Held: time.Since(was.since)}
+			c.queue.each(func(o observe.Observer) { tell(o.Released, event) })
 		}
-	})
-}
-
-// Released reports how the hold has ended, by the error of its Release.
-func (c *Call) Released(err error) {
-	if c == nil || errors.Is(err, hold.ErrReleased) {
-		return
-	}
-	c.forget()
-	c.ended(err)
-}
-
-func (c *Call) ended(end error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
-		return
-	}
-	c.over = true
-	held := time.Since(c.held)
-	if errors.Is(end, hold.ErrLost) {
-		c.queue.each(func(o observe.Observer) { tell(o.Lost, observe.Lost{LockInfo: c.lock, Held: held, Cause: end}) })
-	} else {
-		c.queue.each(func(o observe.Observer) { tell(o.Released, observe.Released{LockInfo: c.lock, Held: held}) })
 	}
 }
 
-// ReportsLeaks reports whether an observer wants to be notified of a hold that is never released.
-func (c *Call) ReportsLeaks() bool {
-	return c != nil && slices.ContainsFunc(c.queue.cfg.Observers, func(o observe.Observer) bool { return o.Leaked != nil })
+// reportsLeaks reports whether an observer wants to be notified of a hold that is never released.
+func (c *Call) reportsLeaks() bool {
+	leaks := func(o observe.Observer) bool { return o.Leaked != nil }
+	return c != nil && (slices.ContainsFunc(c.queue.cfg.Observers, leaks) || c.next.reportsLeaks())
 }
 
-// Leaked reports that the caller has dropped the hold, unless it has ended. It is called by the
+// leaked reports that the caller has dropped the hold, unless it has ended. It is called by the
 // garbage collector, so it must not end the hold, and must not refer to the caller's Hold.
-func (c *Call) Leaked() {
-	if c == nil {
-		return
+func (c *Call) leaked() {
+	for ; c != nil; c = c.next {
+		if was := c.held.Load(); was != nil {
+			event := observe.Leaked{LockInfo: was.LockInfo, Held: time.Since(was.since)}
+			c.queue.each(func(o observe.Observer) { tell(o.Leaked, event) })
+		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
-		return
-	}
-	event := observe.Leaked{LockInfo: c.lock, Held: time.Since(c.held)}
-	c.queue.each(func(o observe.Observer) { tell(o.Leaked, event) })
 }
 
-// downgraded reports that the hold goes on as another, by the node n.
-func (c *Call) downgraded(n znode.Node) {
+// downgraded reports that the hold goes on as another in a queue, by the node n.
+func (c *Call) downgraded(q *Queue, n znode.Node) {
+	for c != nil && c.queue != q {
+		c = c.next
+	}
 	if c == nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
+	was := c.held.Load()
+	if was == nil {
 		return
 	}
-	released := observe.Released{LockInfo: c.lock, Held: time.Since(c.held)}
-	c.lock.Kind, c.lock.Node = c.queue.observedKind(n.Kind), n.Name
-	c.held = time.Now()
-	called := c.lock
+	now := &heldLock{was.LockInfo, time.Now()}
+	now.Kind, now.Node = q.observedKind(n.Kind), n.Name
+	c.held.Store(now)
+	called := now.LockInfo
 	called.Node, called.Token = "", 0
-	c.queue.each(func(o observe.Observer) {
-		tell(o.Released, released)
+	q.each(func(o observe.Observer) {
+		tell(o.Released, observe.Released{LockInfo: was.LockInfo, Held: now.since.Sub(was.since)})
 		tell(o.Called, observe.Called{LockInfo: called})
-		tell(o.Granted, observe.Granted{LockInfo: c.lock, Joined: true})
+		tell(o.Granted, observe.Granted{LockInfo: now.LockInfo, Joined: true})
 	})
 }

@@ -34,7 +34,7 @@ func TestAGrantThatIsLostBeforeItsCallReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		grant.state.Lose(errors.New("test"))
-		call.Granted(grant)
+		new(Hold).Begin(grant, l, nil, call)
 		seen := []string{<-events, <-events, <-events}
 		if want := []string{"called", "granted", "lost"}; !slices.Equal(seen, want) {
 			t.Errorf("notified of %q, want %q", seen, want)

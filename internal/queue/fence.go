@@ -15,166 +15,128 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// A heldNode is one of a grant.
-type heldNode struct {
-	grant *Grant
-	node  znode.Node
-}
-
-type heldNodes []heldNode
-
-// holding returns the nodes that are held, when no downgrade is under way.
-func (all grants) holding(ctx context.Context) (held heldNodes, err error) {
-	for _, g := range all {
-		nodes, err := g.holding(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, n := range nodes {
-			held = append(held, heldNode{g, n})
-		}
+// nodes returns the nodes of the hold among the nodes that its grant holds.
+func (h *Hold) nodes(held *heldNodes) []nodeRef {
+	if h.in == nil {
+		return held.nodes
 	}
-	return held, nil
+	nodes, _ := in(held.nodes, h.in)
+	return nodes
 }
 
-// guards are checks that fail once one of the nodes is gone.
-func (all heldNodes) guards() []*zk.CheckVersionRequest {
-	checks := make([]*zk.CheckVersionRequest, len(all))
-	for i, n := range all {
+// Guard has checks that fail once one of the nodes is gone. A hold on several locks that has ended
+// may have given back some of them: then these are checked, too.
+func (h *Hold) Guard() []*zk.CheckVersionRequest {
+	if h.Err() != nil {
+		return guards(h.nodes(&h.granted))
+	}
+	return guards(h.nodes(h.held.Load()))
+}
+
+func guards(nodes []nodeRef) []*zk.CheckVersionRequest {
+	checks := make([]*zk.CheckVersionRequest, len(nodes))
+	for i, n := range nodes {
 		checks[i] = &zk.CheckVersionRequest{Path: n.path(), Version: -1}
 	}
 	return checks
 }
 
-func (n heldNode) path() string { return n.grant.queue.path(n.node) }
-
-// explain says which right it takes, if the server has refused to look at the node with this index.
-func (all heldNodes) explain(at int, err error) error {
-	if at < 0 {
-		return zkclient.DescribeCode(err)
-	}
-	return Explain(err, "READ on "+all[at].path())
-}
-
-// lostUnlessReplaced ends the grant because the server misses the node. A downgrade may have
-// replaced it meanwhile; a grant that has been given back does not end again.
-func (n heldNode) lostUnlessReplaced(ctx context.Context) (replaced bool, err error) {
-	now, err := n.grant.holding(ctx)
-	if err != nil {
-		return false, err
-	}
-	if missing(now, []znode.Node{n.node}) {
-		return true, nil
-	}
-	n.grant.state.Lose(errDeleted)
-	return false, nil
-}
-
-// Guard has checks that fail once one of the nodes is gone.
-func (g *Grant) Guard() []*zk.CheckVersionRequest { return grants{g}.guards() }
-
-func (all grants) guards() []*zk.CheckVersionRequest {
-	var now heldNodes
-	for _, g := range all {
-		for _, n := range g.current() {
-			now = append(now, heldNode{g, n})
-		}
-	}
-	return now.guards()
-}
-
-// Verify asks the quorum whether the nodes exist.
-func (g *Grant) Verify(ctx context.Context) error {
-	return g.Wrap("verify", grants{g}.verify(ctx, g.Err))
-}
-
-// verify does it for a hold on the grants, which alive says is not over. The grants may be another
-// hold's by now.
-func (all grants) verify(ctx context.Context, alive func() error) error {
-	for {
-		if err := alive(); err != nil {
-			return err
-		}
-		nodes, err := all.holding(ctx)
-		at := zkclient.NotDone
-		if err == nil {
-			at, err = all[0].queue.client.Check(ctx, all[0].sess, nodes.guards()...)
-		}
-		if err == zk.ErrNoNode && at >= 0 {
-			var replaced bool
-			if replaced, err = nodes[at].lostUnlessReplaced(ctx); replaced {
-				continue
-			}
-		}
-		if errors.Is(err, zkclient.ErrOver) {
-			for _, g := range all {
-				g.state.Lose(errOver)
-			}
-		}
-		return endOr(alive, nodes.explain(at, err))
-	}
-}
-
-// endOr returns the end of a hold, if it has ended: that comes before any other error, because the
-// context of the call may be the hold's own.
-func endOr(alive func() error, err error) error {
-	if end := alive(); end != nil {
+// endOr returns the end of the hold, if it has ended: that comes before any other error, because
+// the context of the call may be the hold's own.
+func (h *Hold) endOr(err error) error {
+	if end := h.Err(); end != nil {
 		return end
 	}
 	return err
 }
 
-// Multi makes a transaction that takes place only while all the nodes exist.
-func (g *Grant) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := grants{g}.multi(ctx, g.Err, ops)
-	return replies, g.Wrap("multi", err)
+// fenced makes a request that checks the nodes of the hold first. ask returns the index of what the
+// server has refused, see zkclient. If the server misses a node, the grant is lost; if a downgrade
+// has replaced the node meanwhile, fenced asks again.
+func (h *Hold) fenced(ctx context.Context, ask func(nodes []nodeRef) (at int, err error)) error {
+	for {
+		if err := h.Err(); err != nil {
+			return err
+		}
+		held, err := h.holding(ctx)
+		if err != nil {
+			return h.endOr(err)
+		}
+		nodes := h.nodes(held)
+		at, err := ask(nodes)
+		if at < 0 || at >= len(nodes) || err == nil {
+			return err
+		}
+		if err != zk.ErrNoNode {
+			return h.endOr(Explain(err, "READ on "+nodes[at].path()))
+		}
+		now, err := h.holding(ctx)
+		if err != nil {
+			return h.endOr(err)
+		}
+		if slices.Contains(now.nodes, nodes[at]) {
+			h.missed(nodes[at], zk.ErrNoNode)
+			return h.Err()
+		}
+	}
 }
 
-// multi does it for a hold on the grants, which alive says is not over.
-func (all grants) multi(ctx context.Context, alive func() error, ops []any) ([]zk.MultiResponse, error) {
-	ops, err := owned(ops)
-	if err != nil {
+// Verify asks the quorum whether the nodes exist.
+func (h *Hold) Verify(ctx context.Context) error { return h.wrap("verify", h.verify(ctx)) }
+
+func (h *Hold) verify(ctx context.Context) error {
+	return h.fenced(ctx, func(nodes []nodeRef) (int, error) {
+		at, err := h.client.Check(ctx, h.sess, guards(nodes)...)
+		if errors.Is(err, zkclient.ErrOver) {
+			h.Grant.state.Lose(errOver)
+		}
+		if at < 0 {
+			err = h.endOr(zkclient.DescribeCode(err))
+		}
+		return at, err
+	})
+}
+
+// Multi makes a transaction that takes place only while the hold lives and its nodes exist.
+func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
+	replies, err := h.multi(ctx, ops)
+	return replies, h.wrap("multi", err)
+}
+
+func (h *Hold) multi(ctx context.Context, ops []any) (replies []zk.MultiResponse, err error) {
+	if ops, err = owned(ops); err != nil {
 		return nil, err
 	}
-	for {
-		if err := alive(); err != nil {
-			return nil, err
-		}
-		nodes, err := all.holding(ctx)
-		if err != nil {
-			return nil, endOr(alive, err)
-		}
-		guarded := make([]any, 0, len(nodes)+len(ops))
-		for _, check := range nodes.guards() {
+	err = h.fenced(ctx, func(nodes []nodeRef) (at int, err error) {
+		n := len(nodes)
+		guarded := make([]any, 0, n+len(ops))
+		for _, check := range guards(nodes) {
 			guarded = append(guarded, check)
 		}
 		guarded = append(guarded, ops...)
 		if size := zkclient.Size(guarded); size > zkclient.MaxRequest {
-			return nil, fmt.Errorf("%w: a transaction of %d bytes is larger than servers take, %d", zk.ErrShortBuffer, size, zkclient.MaxRequest)
+			return zkclient.NotDone, fmt.Errorf("%w: a transaction of %d bytes is larger than servers take, %d", zk.ErrShortBuffer, size, zkclient.MaxRequest)
 		}
-		replies, at, err := all[0].queue.client.Transact(ctx, alive, guarded...)
-		switch end := alive(); {
+		replies, at, err = h.client.Transact(ctx, h.Err, guarded...)
+		switch end := h.Err(); {
 		case err == nil:
-			return replies[len(nodes):], nil
-		case at >= len(nodes):
-			return replies[len(nodes):], named(at-len(nodes), guarded[at], zkclient.DescribeCode(err))
+			replies = replies[n:]
+			return at, nil
+		case at >= n:
+			replies = replies[n:]
+			return at, named(at-n, guarded[at], zkclient.DescribeCode(err))
 		case at == zkclient.Unanswered && end != nil:
 			// It does not match what ended the hold: that says that nothing was done.
-			return nil, fmt.Errorf("the transaction may have taken place: %w; the hold has ended meanwhile: %v", err, end)
+			err = fmt.Errorf("the transaction may have taken place: %w; the hold has ended meanwhile: %v", err, end)
 		case at == zkclient.Unanswered:
-			return nil, fmt.Errorf("the transaction may have taken place: %w", err)
-		case end != nil:
-			return nil, end
-		case at < 0 || err != zk.ErrNoNode:
-			return nil, nodes.explain(at, err)
+			err = fmt.Errorf("the transaction may have taken place: %w", err)
+		case at < 0:
+			err = h.endOr(zkclient.DescribeCode(err))
 		}
-		switch replaced, err := nodes[at].lostUnlessReplaced(ctx); {
-		case err != nil:
-			return nil, endOr(alive, err)
-		case !replaced:
-			return nil, alive()
-		}
-	}
+		replies = nil
+		return at, err
+	})
+	return replies, err
 }
 
 // named adds to the error of an operation, as owned returns it, which operation it is.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,204 +23,240 @@ var (
 	errOver    = errors.New("its session is over")
 )
 
-// Grant is a granted set of nodes, from the grant to its end. One or more holds rest on it. Its
-// methods may be called from any goroutine.
+// Grant is a granted set of nodes, in one queue or in several that were queued in together, from
+// the grant to its end. One or more holds rest on it. Its methods may be called from any goroutine.
 //
-// A grant ends once, released or lost, in the phases of hold.State: it is marked as ended, its
-// holders are told, it is cleaned up, its observers are told. The nodes of a lost one are deleted
-// from the clean-up on, by a goroutine that waits for a connection; those of a released one by
-// Release, behind all phases. A downgrade that is under way delays the deletion, until it is
-// settled which node exists.
+// A grant ends once, released or lost: it is marked as ended, its holders are notified, it is
+// cleaned up. A goroutine of the clean-up deletes the nodes of a lost grant; Release deletes those
+// of a released one. A downgrade that is under way delays the deletion, until it is settled which
+// node exists.
 type Grant struct {
-	queue *Queue
-	sess  int64
-	token int64
-	since time.Time // when it was granted
-	lease *zkclient.Lease
-	state hold.State
-	alive func() error // Err, made once for all the holds
+	client *zkclient.Client
+	sess   int64
+	token  int64
+	since  time.Time // when it was granted
+	lease  *zkclient.Lease
+	state  hold.State
+	self   hold.Hold // ends with the grant, for what does, too
 
-	marker   bool                           // a waiter may need its release marker
+	granted heldNodes // what it held at first; immutable
+	held    atomic.Pointer[heldNodes]
+	paths   string // of all locks, if it is of several
+
 	own      atomic.Pointer[zkclient.Watch] // on the first of the nodes, from the first Exists on
-	call     atomic.Pointer[Call]           // of the last hold on it, if there are observers
 	observed atomic.Bool                    // observers were notified of a hold on it
-
-	mu        sync.Mutex    // guards what follows; for the lock order see doc.go
-	nodes     []znode.Node  // what is held now
-	pending   chan struct{} // closed when the downgrade under way has ended; nil: none is
-	watching  bool          // goroutines watch the nodes for their deletion, see State
-	requested chan struct{} // closed when the release is requested; nil: not watched for, see ReleaseRequested
+	watching atomic.Bool                    // goroutines watch the nodes for their deletion, see WatchNodes
+	requests atomic.Pointer[requests]       // nil: no hold waits for a request, see ReleaseRequested
 }
 
-func newGrant(w *waiter) *Grant {
-	g := &Grant{
-		queue: w.queue, sess: w.sess, token: w.token, since: time.Now(), lease: w.lease,
-		marker: w.marker, nodes: w.nodes,
-	}
-	g.state.Begin(g.lease.Alive, g.queue.nameHold)
-	g.alive = g.Err
-	g.state.OnEnd(hold.CleanUp, g.cleanUp)
-	g.queue.client.Held.Store(g, nil)
-	g.lease.OnLoss(func(why error) {
-		if !g.state.Lose(why) {
-			g.state.Tell() // the goroutine that has ended it may not have told the holders yet
+// heldNodes are what a grant holds. They are immutable: a change replaces them, and while one is
+// pending there is no other.
+type heldNodes struct {
+	nodes   []nodeRef     // those of a queue in a row
+	pending chan struct{} // closed when the downgrade under way has ended; nil: none is
+}
+
+// A nodeRef is a node of a grant.
+type nodeRef struct {
+	queue  *Queue
+	node   znode.Node
+	marker bool // a waiter in the queue may need the grant's release marker
+}
+
+func (n nodeRef) path() string { return n.queue.path(n.node) }
+
+// in splits nodes into those in some queues and the others.
+func in(nodes []nodeRef, queues ...*Queue) (these, others []nodeRef) {
+	for _, n := range nodes {
+		if slices.Contains(queues, n.queue) {
+			these = append(these, n)
+		} else {
+			others = append(others, n)
 		}
-	})
+	}
+	return these, others
+}
+
+// first returns the first node in each queue.
+func (h *heldNodes) first() []nodeRef {
+	return slices.CompactFunc(slices.Clone(h.nodes), func(a, b nodeRef) bool { return a.queue == b.queue })
+}
+
+// newGrant makes the waiters a holder.
+func newGrant(all waiters) *Grant {
+	w := all[0]
+	g := &Grant{client: w.queue.client, sess: w.sess, token: w.token, since: time.Now(), lease: w.lease}
+	g.granted.nodes = make([]nodeRef, 0, len(all)*len(w.nodes))
+	for _, w := range all {
+		for _, n := range w.nodes {
+			g.granted.nodes = append(g.granted.nodes, nodeRef{w.queue, n, w.marker})
+		}
+	}
+	g.held.Store(&g.granted)
+	g.state.Begin(g)
+	g.self.Begin(&g.state)
+	g.client.Held.Store(g, nil)
+	g.lease.OnLoss(g.state.Lose)
 	return g
 }
 
-// cleanUp is the phase hold.CleanUp (invariant 4), on the goroutine that has ended the grant. A
-// grant that was declared lost may still have its nodes, if the connection comes back in time. No
-// other client deletes them, and all waiters behind would wait forever.
-func (g *Grant) cleanUp(end error) {
+// Alive returns why the grant must be considered lost, or nil.
+func (g *Grant) Alive() error { return g.lease.Alive() }
+
+// Named adds a path to the error of a loss, which programs get as the cause of a context.
+func (g *Grant) Named(loss error) error { return g.granted.nodes[0].queue.Wrap("hold", loss) }
+
+// CleanUp is called by the goroutine that has ended the grant (invariant 4). A grant that was
+// declared lost may still have its nodes, if the connection comes back in time. No other client
+// deletes them, and all waiters behind would wait forever.
+func (g *Grant) CleanUp(end error) {
 	g.lease.End()
-	g.queue.client.Held.Delete(g)
+	g.client.Held.Delete(g)
 	if errors.Is(end, hold.ErrLost) {
-		go func() { _ = g.queue.client.RemoveNow(g.sess, zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()}) }()
+		go func() { _ = g.remove(g.settled().nodes, false) }()
 	}
 }
 
-// grants are one, or several that were made together, of one session.
-type grants []*Grant
-
-// remove deletes the nodes of grants that are given back, in one transaction, once it is settled
-// which they are.
-func (all grants) remove() error {
-	removals := make([]zkclient.Removal, len(all))
-	for i, g := range all {
-		r := zkclient.Removal{Dir: g.queue.dir, Nodes: g.settled()}
-		if g.leavesMarker(r.Nodes) {
-			r.Marker, r.ACL = g.queue.marker, g.queue.cfg.ACL
-		}
-		removals[i] = r
-	}
-	err := all[0].queue.client.RemoveNow(all[0].sess, removals...)
+// missed ends the grant because of an error that a request for one of its nodes has met, if it says
+// that the node is gone, which no caller has given back or replaced, or the session.
+func (g *Grant) missed(n nodeRef, err error) {
 	switch {
-	case err == nil:
-		return nil
-	case err == zk.ErrNoNode:
-		return fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)
+	case err == zk.ErrNoNode && slices.Contains(g.settled().nodes, n):
+		g.state.Lose(n.queue.Wrap("hold", fmt.Errorf("%w: %w", hold.ErrLost, errDeleted)))
 	case errors.Is(err, zkclient.ErrOver):
-		return fmt.Errorf("%w: %w", hold.ErrLost, errOver)
+		g.state.Lose(errOver)
 	case errors.Is(err, zkclient.ErrClosed):
-		return fmt.Errorf("%w: %w", hold.ErrLost, err)
+		g.state.Lose(err)
 	}
-	return Explain(err, "DELETE on "+dirs(removals))
 }
 
-// Info describes the grant as observers are notified of it.
-func (g *Grant) Info() observe.LockInfo {
-	nodes := g.current()
-	lock := g.queue.info(Request{Kind: nodes[0].Kind, Nodes: len(nodes)})
-	lock.Node, lock.Token = nodes[0].Name, g.token
+// Err returns nil while the grant lives, and then what ended it. It sets no watch.
+func (g *Grant) Err() error { return g.state.Look() }
+
+// OnEnd has hook called when the grant ends, see hold.Hold.OnEnd.
+func (g *Grant) OnEnd(hook func(error)) (forget func()) { return g.self.OnEnd(hook) }
+
+// Token is the czxid of the nodes that were granted.
+func (g *Grant) Token() int64 { return g.token }
+
+// Timeout returns the session timeout.
+func (g *Grant) Timeout() time.Duration { return g.client.Timeout() }
+
+// info describes what is held in a queue as observers are notified of it, or what was held there.
+func (g *Grant) info(q *Queue) observe.LockInfo {
+	nodes, _ := in(g.held.Load().nodes, q)
+	if nodes == nil {
+		nodes, _ = in(g.granted.nodes, q)
+	}
+	lock := q.info(Request{Kind: nodes[0].node.Kind, Nodes: len(nodes)})
+	lock.Node, lock.Token = nodes[0].node.Name, g.token
 	return lock
 }
 
-// current returns what is held now, also while a downgrade is under way.
-func (g *Grant) current() []znode.Node {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.nodes
-}
-
-// settled returns the nodes that are held, when no downgrade is under way.
-func (g *Grant) settled() []znode.Node {
-	nodes, _ := g.holding(context.Background())
-	return nodes
+// settled returns what is held, when no downgrade is under way.
+func (g *Grant) settled() *heldNodes {
+	held, _ := g.holding(context.Background())
+	return held
 }
 
 // holding is settled for a caller that waits no longer than ctx lives.
-func (g *Grant) holding(ctx context.Context) ([]znode.Node, error) {
+func (g *Grant) holding(ctx context.Context) (*heldNodes, error) {
 	for {
-		g.mu.Lock()
-		pending, nodes := g.pending, g.nodes
-		g.mu.Unlock()
-		if pending == nil {
-			return nodes, nil
+		held := g.held.Load()
+		if held.pending == nil {
+			return held, nil
 		}
 		select {
-		case <-pending:
+		case <-held.pending:
 		case <-ctx.Done():
 			return nil, zkclient.Ended(ctx)
 		}
 	}
 }
 
-// holds reports whether n is what is held now.
-func (g *Grant) holds(n znode.Node) bool { return !missing(g.settled(), []znode.Node{n}) }
+// deleting is what goes on in the background if ctx ends during a release.
+const deleting = "the node is being deleted"
 
-// Release gives the nodes back. It starts their deletion whatever ctx says; ctx bounds the wait for
+// Release gives all nodes back. It starts their deletion whatever ctx says; ctx bounds the wait for
 // the answer.
 func (g *Grant) Release(ctx context.Context) error {
-	bound := g.state.Bound(ctx)
 	if end := g.state.Release(); end != nil {
 		return end
 	}
-	ctx, stop := bound.Context()
-	defer stop()
-	return g.queue.client.Finish(ctx, "the node is being deleted", grants{g}.remove)
+	return g.client.Finish(ctx, deleting, func() error { return g.remove(g.settled().nodes, true) })
 }
 
-// release gives back those that have not ended. It returns the first end of another.
-func (all grants) release(ctx context.Context) (err error) {
-	held := make(grants, 0, len(all))
-	for _, g := range all {
-		if end := g.state.Release(); end == nil {
-			held = append(held, g)
-		} else if err == nil {
-			err = end
+// releaseIn gives back the nodes in some queues. If no others are left, the grant ends.
+func (g *Grant) releaseIn(ctx context.Context, queues ...*Queue) error {
+	if _, others := in(g.held.Load().nodes, queues...); others == nil {
+		return g.Release(ctx)
+	}
+	if end := g.Err(); end != nil {
+		return end
+	}
+	return g.client.Finish(ctx, deleting, func() error {
+		for {
+			held := g.settled()
+			these, others := in(held.nodes, queues...)
+			if others == nil { // they have been given back meanwhile
+				return g.Release(context.Background())
+			}
+			if g.held.CompareAndSwap(held, &heldNodes{nodes: others}) {
+				return g.remove(these, true)
+			}
 		}
-	}
-	if len(held) == 0 {
-		return err
-	}
-	if left := held[0].queue.client.Finish(ctx, "the node is being deleted", held.remove); err == nil {
-		err = left
-	}
-	return err
+	})
 }
 
-// Timeout returns the session timeout.
-func (g *Grant) Timeout() time.Duration { return g.queue.client.Timeout() }
-
-// Err returns nil while the grant lives, and then what ended it. Unlike State it sets no watch.
-func (g *Grant) Err() error { return g.state.Look() }
-
-// What is known of the nodes without asking. There are two watches: that of State, whose goroutine
-// ends the grant, for holders that want to be told; and that of Exists, which holders look at that
-// share the nodes or hand them on.
-
-// State returns the state of the grant, and has its nodes watched from now on, off the caller's
-// path: a grant whose state is not asked for costs no watch.
-func (g *Grant) State() *hold.State {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.watching {
-		g.watching = true
-		g.watchLocked()
+// remove deletes nodes, in one transaction.
+func (g *Grant) remove(nodes []nodeRef, markers bool) error {
+	var removals []zkclient.Removal
+	for i, n := range nodes {
+		if i == 0 || n.queue != nodes[i-1].queue {
+			r := zkclient.Removal{Dir: n.queue.dir}
+			if markers && n.leavesMarker() {
+				r.Marker, r.ACL = n.queue.marker, n.queue.cfg.ACL
+			}
+			removals = append(removals, r)
+		}
+		r := &removals[len(removals)-1]
+		r.Nodes = append(r.Nodes, n.node)
 	}
-	return &g.state
+	err := g.client.RemoveNow(g.sess, removals...)
+	switch {
+	case err == nil:
+		return nil
+	case err == zk.ErrNoNode:
+		err = errDeleted
+	case errors.Is(err, zkclient.ErrOver):
+		err = errOver
+	case !errors.Is(err, zkclient.ErrClosed):
+		return Explain(err, "DELETE on "+dirs(removals))
+	}
+	return fmt.Errorf("%w: %w", hold.ErrLost, err)
 }
 
-// OnEnd has hook called in a phase of the grant's end, see hold.State.OnEnd.
-func (g *Grant) OnEnd(when hold.Phase, hook func(error)) (forget func()) {
-	return g.state.OnEnd(when, hook)
-}
+// What is known of the nodes without asking. There are two watches: that of WatchNodes, whose
+// goroutine ends the grant, for holders that want to be notified; and that of Exists, which holders
+// check that share the nodes or hand them on.
 
-// watchLocked watches the nodes that are held now, until the grant ends; the caller holds mu.
-func (g *Grant) watchLocked() {
-	ctx, cancel := context.WithCancel(context.Background())
-	g.state.OnEnd(hold.CleanUp, func(error) { cancel() })
-	for _, n := range g.nodes {
-		go g.watch(ctx, n)
+// WatchNodes has the nodes watched from now on, off the caller's path, to detect their deletion: a
+// grant whose state is not asked for costs no watch.
+func (g *Grant) WatchNodes() {
+	if g.watching.Load() || g.watching.Swap(true) {
+		return
+	}
+	for _, n := range g.held.Load().nodes {
+		go g.watch(n)
 	}
 }
 
 // watch ends the grant when its node is deleted, by any client, when its session is over, or when
 // the Conn is closed. The end of one connection ends only the watch, which is set again.
-func (g *Grant) watch(ctx context.Context, n znode.Node) {
+func (g *Grant) watch(n nodeRef) {
+	ctx := g.self.Context(context.Background())
 	for delay := FirstRecheck; ; {
-		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
+		w, err := g.client.WatchNode(ctx, g.sess, n.path())
 		var event zk.Event
 		if err == nil || err == zk.ErrNoAuth {
 			switch {
@@ -231,24 +267,17 @@ func (g *Grant) watch(ctx context.Context, n znode.Node) {
 				return
 			default: // the event may be withheld
 				delay = min(2*delay, time.Hour)
-				_, _, err = g.queue.client.Get(ctx, g.queue.path(n))
+				_, _, err = g.client.Get(ctx, n.path())
 			}
 		}
 		switch {
 		case err == zk.ErrNoNode, err == nil && zkclient.Gone(event):
 			// Release and Downgrade delete the node themselves, and have said so before they sent
 			// the delete.
-			if g.holds(n) {
-				g.state.Lose(errDeleted)
-			}
-			return
-		case errors.Is(err, zkclient.ErrOver):
-			g.state.Lose(errOver)
-			return
-		case errors.Is(err, zkclient.ErrClosed):
-			g.state.Lose(err)
+			g.missed(n, zk.ErrNoNode)
 			return
 		case err != nil && err != zk.ErrNoAuth:
+			g.missed(n, err)
 			return // ctx has ended, or the server refuses: the lease has to do
 		}
 		// A client has written into the node, which is not a loss; the watch has ended with its
@@ -272,120 +301,17 @@ func (g *Grant) KnownToExist() bool {
 // releases. Holders that share the node, or pass it on, may do neither.
 func (g *Grant) Exists(ctx context.Context) bool {
 	for !g.KnownToExist() { // again if it has fired: a client may have written into the node
-		nodes, err := g.holding(ctx)
+		held, err := g.holding(ctx)
 		if err != nil {
 			return false
 		}
-		n := nodes[0]
-		w, err := g.queue.client.WatchNode(ctx, g.sess, g.queue.path(n))
-		switch {
-		case err == zk.ErrNoNode && g.holds(n):
-			g.state.Lose(errDeleted)
-		case errors.Is(err, zkclient.ErrOver):
-			g.state.Lose(errOver)
-		}
+		n := held.nodes[0]
+		w, err := g.client.WatchNode(ctx, g.sess, n.path())
+		g.missed(n, err)
 		if err != nil || g.Err() != nil {
 			return false
 		}
 		g.own.Store(w)
 	}
 	return true
-}
-
-// Deadline is the instant until which the nodes are known to exist, if no client deletes them; the
-// zero time if the grant has ended.
-func (g *Grant) Deadline() time.Time {
-	if g.Err() != nil {
-		return time.Time{}
-	}
-	return g.lease.Deadline()
-}
-
-// Context returns a context that ends with parent or with the grant.
-func (g *Grant) Context(parent context.Context) context.Context { return g.State().Context(parent) }
-
-// Token is the czxid of the nodes that were granted.
-func (g *Grant) Token() int64 { return g.token }
-
-// Wrap adds the package, an operation and the path of the lock to an error.
-func (g *Grant) Wrap(op string, err error) error { return g.queue.Wrap(op, err) }
-
-// errNotWrite means that there is nothing to downgrade.
-var errNotWrite = errors.New("not held for writing")
-
-// Downgrade puts a node of another kind, with the same number, in the place of the one that is
-// held, in one transaction: no writer slips in between, and no waiter behind is overtaken. It runs
-// to its end whatever ctx says; ctx bounds the wait for the answer.
-func (g *Grant) Downgrade(ctx context.Context, from, to znode.Kind) error {
-	if err := zkclient.Ended(ctx); err != nil {
-		return err
-	}
-	if err := g.Err(); err != nil {
-		return err
-	}
-	g.mu.Lock()
-	if g.pending != nil || len(g.nodes) != 1 || g.nodes[0].Kind != from {
-		g.mu.Unlock()
-		return errNotWrite
-	}
-	// Before the request is sent: it deletes the node, which is no loss.
-	pending := make(chan struct{})
-	g.pending = pending
-	old := g.nodes[0]
-	g.mu.Unlock()
-	// An end from now on waits until it is settled which node to delete. An end before has begun to
-	// delete the old one, and would never hear of the new one.
-	if err := g.Err(); err != nil {
-		g.settle(old)
-		return err
-	}
-
-	began, result := time.Now(), make(chan error, 1)
-	go func() {
-		err := g.queue.client.Replace(g.sess, g.queue.dir, old, old.As(to), g.queue.cfg.Data, g.queue.cfg.ACL)
-		if err == nil {
-			g.call.Load().downgraded(old.As(to)) // while a release still waits
-			g.settle(old.As(to))
-		} else {
-			g.settle(old)
-		}
-		gone := false
-		switch {
-		case err == zk.ErrNoNode:
-			gone = true
-			g.state.Lose(errDeleted)
-		case errors.Is(err, zkclient.ErrOver):
-			gone = true
-			g.state.Lose(errOver)
-		}
-		// A release that came meanwhile has ended the hold: then the end of the node is no loss,
-		// and what the server says of it is not the answer.
-		if end := g.Err(); gone || errors.Is(end, hold.ErrLost) {
-			err = end
-		}
-		result <- err
-	}()
-	select {
-	case err := <-result:
-		return Explain(err, "WRITE on "+g.queue.path(old)+", CREATE and DELETE on "+g.queue.dir)
-	case <-ctx.Done():
-		return g.queue.client.GoesOn(ctx, began, "the downgrade goes on")
-	}
-}
-
-// settle ends a downgrade: n is what is held from now on.
-func (g *Grant) settle(n znode.Node) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.nodes[0] != n {
-		g.nodes = []znode.Node{n}
-		if g.watching {
-			g.watchLocked()
-		}
-		if g.requested != nil {
-			go g.watchRequest(n)
-		}
-	}
-	close(g.pending)
-	g.pending = nil
 }

@@ -2,85 +2,176 @@ package queue
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/zklocks/zklocks/internal/hold"
+	"github.com/zklocks/zklocks/observe"
 )
 
-// Hold is one of several holds on one grant: the re-entries of an owner, the readers that share a
-// node, the writers that hand it on. Each ends by itself, and all end when the grant is lost. The
-// recipe releases the grant with the last of them. What Hold does not define itself, such as Token
-// and Guard, is that of the grant.
+// Hold is one hold on a grant: the only one, or one of the re-entries of an owner, the readers that
+// share a node, the writers that hand it on. Each is released by itself, and all end when the grant
+// is lost. zklocks.Hold documents its methods.
 type Hold struct {
 	*Grant
-	state hold.State
-	call  *Call
+	in     *Queue // whose nodes the hold has; nil: it has the nodes in all queues, of several locks
+	state  hold.Hold
+	leaver Leaver
+	call   *Call
 }
 
-// Begin begins a hold on a grant.
-func (h *Hold) Begin(g *Grant) {
-	h.Grant = g
-	h.state.Begin(g.alive, nil)
+// A Leaver is what a recipe knows of the holds on a grant that it counts.
+type Leaver interface {
+	// Leave is called once, when a hold has ended. It gives the nodes back if no other hold needs
+	// them. ctx bounds the wait for the answer.
+	Leave(ctx context.Context, h *Hold) error
 }
 
-// Granted tells observers of this hold, which a call has led to.
-func (h *Hold) Granted(call *Call) {
-	h.call = call
-	call.Granted(h.Grant)
+// A carrier is a Leaver whose contexts carry something.
+type carrier interface {
+	Context(parent context.Context, h *Hold) context.Context
 }
 
-// Release ends this hold, and then calls leave, which gives the grant back if this was the last
-// hold on it. ctx bounds the wait, see hold.State.Bound. Only the first call calls leave; the error
-// of End comes before that of leave.
-func (h *Hold) Release(ctx context.Context, leave func(context.Context) error) error {
+// An Owner is the Leaver of a lock that has an owner. The lock may be one of several that were
+// granted together.
+type Owner interface {
+	Leaver
+	carrier
+	// End counts the end of a hold, and reports whether it was the last one.
+	End() (last bool)
+}
+
+// Begin begins a hold on the nodes of g in a queue, to which a call has led. leaver is nil for the
+// only hold, which deletes the nodes.
+func (h *Hold) Begin(g *Grant, in *Queue, leaver Leaver, call *Call) {
+	h.Grant, h.in, h.leaver, h.call = g, in, leaver, call
+	h.state.Begin(&g.state)
+	if call == nil {
+		return
+	}
+	call.granted(h)
+	// On a goroutine of its own: the goroutine that ends the grant may hold a mutex, and has other
+	// holders to notify.
+	h.state.OnEnd(func(end error) {
+		if errors.Is(end, hold.ErrLost) {
+			go call.ended(h, end)
+		}
+	})
+}
+
+// Release ends this hold. ctx bounds the wait, see hold.Hold.Bound.
+func (h *Hold) Release(ctx context.Context) error {
 	bound := h.state.Bound(ctx)
-	err := h.End()
+	err := h.state.Release()
 	if err != hold.ErrReleased {
 		ctx, stop := bound.Context()
 		defer stop()
-		if left := leave(ctx); err == nil {
+		left := h.leave(ctx)
+		if err == nil {
 			err = left
 		}
-		h.call.Released(err)
+		h.call.ended(h, err)
 	}
-	return h.Wrap("release", err)
+	return h.wrap("release", err)
 }
 
-// End ends this hold. The error matches hold.ErrLost if the grant had been lost first, and is
-// hold.ErrReleased from the second call on.
-func (h *Hold) End() error { return h.state.Release() }
+func (h *Hold) leave(ctx context.Context) error {
+	if h.leaver == nil {
+		return h.Grant.Release(ctx)
+	}
+	return h.leaver.Leave(ctx, h)
+}
 
-// Err returns nil while the hold lives, and then what ended it.
+// GiveBack deletes the nodes of the hold, which is the last hold on them.
+func (h *Hold) GiveBack(ctx context.Context) error { return h.releaseIn(ctx, h.in) }
+
+// Err returns nil while the hold lives, and then what ended it. It sets no watch.
 func (h *Hold) Err() error { return h.state.Look() }
 
-// State returns the state of this hold, which the loss of the grant ends from now on. A hold whose
-// state is not asked for costs no watch and no goroutine.
-func (h *Hold) State() *hold.State {
-	h.state.EndWith(h.Grant.State)
+// State returns the state of the hold, and has its nodes watched from now on.
+func (h *Hold) State() *hold.Hold {
+	h.WatchNodes()
 	return &h.state
 }
 
-// Deadline is that of the grant; the zero time if this hold has ended.
+// Context returns a context that ends with parent or with this hold.
+func (h *Hold) Context(parent context.Context) context.Context {
+	ctx := h.State().Context(parent)
+	if c, ok := h.leaver.(carrier); ok {
+		ctx = c.Context(ctx, h)
+	}
+	return ctx
+}
+
+// Deadline is the instant until which the nodes are known to exist, if no client deletes them; the
+// zero time if this hold has ended.
 func (h *Hold) Deadline() time.Time {
 	if h.Err() != nil {
 		return time.Time{}
 	}
-	return h.Grant.Deadline()
+	return h.lease.Deadline()
 }
 
-// Context returns a context that ends with parent or with this hold.
-func (h *Hold) Context(parent context.Context) context.Context { return h.State().Context(parent) }
-
-// Multi makes a transaction that takes place only while the grant lives. The end of this hold comes
-// before any other error, as in Verify.
-func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	replies, err := grants{h.Grant}.multi(ctx, h.Err, ops)
-	return replies, h.Wrap("multi", err)
+// Info describes the hold. A hold on several locks has the paths of all, and the kind of the first.
+func (h *Hold) Info() observe.LockInfo {
+	if h.in != nil {
+		return h.info(h.in)
+	}
+	lock := h.info(h.granted.nodes[0].queue)
+	lock.Path = h.paths
+	return lock
 }
 
-// Verify asks the quorum whether the grant lives.
-func (h *Hold) Verify(ctx context.Context) error {
-	return h.Wrap("verify", grants{h.Grant}.verify(ctx, h.Err))
+// ReportsLeaks reports whether an observer wants to be notified if the hold is never released.
+func (h *Hold) ReportsLeaks() bool { return h.call.reportsLeaks() }
+
+// Leaked returns a function that reports that the caller has dropped the hold, unless it has ended.
+// The garbage collector calls it.
+func (h *Hold) Leaked() func() { return h.call.leaked }
+
+// Has reports whether the hold was granted nodes in a queue.
+func (h *Hold) Has(q *Queue) bool {
+	return slices.ContainsFunc(h.nodes(&h.granted), func(n nodeRef) bool { return n.queue == q })
+}
+
+// wrap adds the operation, and the path of the lock or those of all, to an error.
+func (h *Hold) wrap(op string, err error) error {
+	if h.in != nil {
+		return h.in.Wrap(op, err)
+	}
+	return nameAll(op, h.paths, err)
+}
+
+// nameAll adds the paths of several locks to an error of an operation on them.
+func nameAll(op, paths string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("zklocks: %s %s: %w", op, paths, err)
+}
+
+// owners count the holds on the locks of a hold on several; nil for a lock that has no owner.
+type owners []Owner
+
+// Leave deletes the nodes of all locks in one transaction, except where an owner has another hold.
+func (all owners) Leave(ctx context.Context, h *Hold) error {
+	var last []*Queue
+	for i, n := range h.granted.first() {
+		if o := all[i]; o == nil || o.End() {
+			last = append(last, n.queue)
+		}
+	}
+	return h.releaseIn(ctx, last...)
+}
+
+// Context returns a context that carries all the ownerships.
+func (all owners) Context(parent context.Context, h *Hold) context.Context {
+	for _, o := range all {
+		if o != nil {
+			parent = o.Context(parent, h)
+		}
+	}
+	return parent
 }

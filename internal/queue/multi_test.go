@@ -43,10 +43,7 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 				conn := v.Connect(t, 10*time.Second, p.Addr())
 				path := test.Path(t)
 				l := newQueue(t, conn, path, with(Default(), lockNames))
-				place, err := l.Acquire(t.Context(), Request{Kind: znode.Lock, Nodes: 1}, true)
-				if err != nil {
-					t.Fatal(err)
-				}
+				place := lock(t, l, znode.Lock)
 				ctx := place.Context(t.Context())
 				sent := c.begin(t, p)
 				result := make(chan error, 1)
@@ -57,7 +54,7 @@ func TestATransactionWhoseHoldEndsMeanwhile(t *testing.T) {
 				sent()
 				synctest.Wait()
 				go func() { _ = place.Release(t.Context()) }() // its answer may have to wait for a connection
-				err = <-result
+				err := <-result
 				if err == nil || errors.Is(err, hold.ErrReleased) == c.perhaps || errors.Is(err, context.Canceled) != c.perhaps {
 					t.Errorf("error %v, and the transaction may have taken place: %v", err, c.perhaps)
 				}

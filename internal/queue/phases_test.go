@@ -32,7 +32,7 @@ func TestALostHoldIsToldBeforeItsNodeIsDeleted(t *testing.T) {
 			parts := make([]Hold, 5_000)
 			lost := make([]<-chan struct{}, len(parts))
 			for i := range parts {
-				parts[i].Begin(place)
+				parts[i].Begin(place, l, nil, nil)
 				lost[i] = parts[i].State().Lost()
 			}
 			sent, open := openAt(p, proxy.DeleteOp, lost)
@@ -86,7 +86,7 @@ func TestHoldersAreToldBeforeTheSessionOfAClosedConnectionEnds(t *testing.T) {
 			holds := make([]Hold, 10_000)
 			lost := make([]<-chan struct{}, len(holds))
 			for i := range holds {
-				holds[i].Begin(grant)
+				holds[i].Begin(grant, q, nil, nil)
 				lost[i] = holds[i].State().Lost()
 			}
 			sent, open := openAt(p, proxy.CloseOp, lost)

@@ -58,8 +58,6 @@ type Queue struct {
 	marker string // the end of a release marker's name, see shortcut.go
 	cfg    Config
 	err    error // what is wrong with the arguments, or nil
-	// nameHold adds the path to the error of a loss, which programs get as the cause of a context.
-	nameHold func(error) error
 
 	view dirView
 
@@ -95,7 +93,6 @@ func (cfg Config) wrong() error {
 // the calls that queue or list, and of Invalid.
 func New(cfg Config) *Queue {
 	q := &Queue{dir: cfg.Dir, cfg: cfg, err: cfg.wrong(), marker: "-released"}
-	q.nameHold = func(end error) error { return q.Wrap("hold", end) }
 	if q.err != nil {
 		return q
 	}

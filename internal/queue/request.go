@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
@@ -82,76 +81,94 @@ func RequestRelease(ctx context.Context, conn *wire.Conn, path string, token int
 	}
 }
 
-// ReleaseRequested returns a channel that is closed when the first of the nodes contains a request.
-// The first call has the node read and watched, off the caller's path. All holds on the grant have
-// the same channel. It tells nothing after the end of the grant.
-func (g *Grant) ReleaseRequested() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.requested == nil {
-		g.requested = make(chan struct{})
-		go g.watchRequest(g.nodes[0])
+// requests are the channels of ReleaseRequested of a grant: for its nodes in each queue, and for
+// holds on several locks, with the key nil.
+type requests map[*Queue]*request
+
+// A request is whether a release was requested.
+type request struct {
+	asked chan struct{} // closed when it was
+	told  atomic.Bool   // asked is closed, or about to be
+}
+
+func (r *request) tell() {
+	if !r.told.Swap(true) {
+		close(r.asked)
 	}
-	return g.requested
+}
+
+// ReleaseRequested returns a channel that is closed when the first of the hold's nodes contains a
+// request; the first in any of its queues, if it has several: it can only be released as a whole.
+// The first call has the nodes read and watched, off the caller's path. All holds on the same nodes
+// have the same channel. After the end of the hold it has no meaning.
+func (h *Hold) ReleaseRequested() <-chan struct{} {
+	if h.requests.Load() == nil {
+		nodes := h.held.Load().first()
+		all := requests{nil: {asked: make(chan struct{})}}
+		for _, n := range h.granted.first() {
+			all[n.queue] = &request{asked: make(chan struct{})}
+		}
+		if h.requests.CompareAndSwap(nil, &all) {
+			for _, n := range nodes {
+				go h.watchRequest(n)
+			}
+		}
+	}
+	return (*h.requests.Load())[h.in].asked
+}
+
+// requested notifies the holds of a request to the node in a queue.
+func (g *Grant) requested(q *Queue) {
+	all := *g.requests.Load()
+	all[q].tell()
+	all[nil].tell()
 }
 
 // watchRequest reads the node, and again after each write into it, until it contains a request or
 // is gone. What the holder writes itself, in a downgrade, is not a request.
-func (g *Grant) watchRequest(n znode.Node) {
-	ctx, cancel := context.WithCancel(context.Background())
+func (g *Grant) watchRequest(n nodeRef) {
+	parent, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	defer g.state.OnEnd(hold.CleanUp, func(error) { cancel() })()
+	ctx := g.self.Context(parent)
 	for ctx.Err() == nil {
-		w, err := g.queue.client.Watch(ctx, g.sess, g.queue.path(n))
+		w, err := g.client.Watch(ctx, g.sess, n.path())
 		switch {
 		case err != nil:
 			return // the node, its session, the connection or the grant is gone
 		case isReleaseRequest(w.Data):
-			g.tellRequested()
+			g.requested(n.queue)
 			return
 		}
 		wire.Wait(ctx, nil, w)
 	}
 }
 
-// tellRequested closes the channel, unless a request to the node that a downgrade has replaced has
-// closed it.
-func (g *Grant) tellRequested() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	select {
-	case <-g.requested:
-	default:
-		close(g.requested)
-	}
-}
-
 // Write replaces what the first of the nodes contains, in a transaction that takes place only while
-// the grant lives. A request that is overwritten has been told: the node is written in the version
+// the hold lives. A request that is overwritten has been told: the node is written in the version
 // that was read.
-func (g *Grant) Write(ctx context.Context, data []byte) error {
+func (h *Hold) Write(ctx context.Context, data []byte) error {
 	if isReleaseRequest(data) {
 		return fmt.Errorf("%q is what asks a holder to release the lock", data)
 	}
 	for {
-		path := g.Guard()[0].Path
-		if err := g.Err(); err != nil {
+		path := h.Guard()[0].Path
+		if err := h.Err(); err != nil {
 			return err
 		}
-		old, stat, err := g.queue.client.Get(ctx, path)
+		old, stat, err := h.client.Get(ctx, path)
 		switch {
 		case err == zk.ErrNoNode:
-			if err := (grants{g}).verify(ctx, g.Err); err != nil {
+			if err := h.verify(ctx); err != nil {
 				return err
 			}
 			continue
 		case err != nil:
-			return endOr(g.Err, Explain(err, "READ on "+path))
+			return h.endOr(Explain(err, "READ on "+path))
 		case isReleaseRequest(old):
-			g.ReleaseRequested()
-			g.tellRequested()
+			h.ReleaseRequested()
+			h.requested(h.in)
 		}
-		_, err = grants{g}.multi(ctx, g.Err, []any{&zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}})
+		_, err = h.multi(ctx, []any{&zk.SetDataRequest{Path: path, Data: data, Version: stat.Version}})
 		switch {
 		case errors.Is(err, zk.ErrBadVersion):
 		case errors.Is(err, zk.ErrNoAuth):
@@ -160,24 +177,4 @@ func (g *Grant) Write(ctx context.Context, data []byte) error {
 			return err
 		}
 	}
-}
-
-// ReleaseRequested returns a channel that is closed when one of the grants is asked: the hold can
-// only be released as a whole.
-func (j *Joint) ReleaseRequested() <-chan struct{} { return j.listen() }
-
-func (j *Joint) requests() <-chan struct{} {
-	asked, over := make(chan struct{}), make(chan struct{})
-	tell := sync.OnceFunc(func() { close(asked) })
-	j.state.OnEnd(hold.CleanUp, func(error) { close(over) })
-	for _, g := range j.grants {
-		go func() {
-			select {
-			case <-g.ReleaseRequested():
-				tell()
-			case <-over:
-			}
-		}()
-	}
-	return asked
 }

@@ -1,9 +1,5 @@
 package queue
 
-import (
-	"github.com/zklocks/zklocks/internal/znode"
-)
-
 // The shortcuts save requests. Without them a waiter lists, and holds as surely.
 //
 //   - roomInReply: the reply to the create tells how many children the directory has, and all of
@@ -86,6 +82,6 @@ func (q *Queue) touches(r Request) bool {
 // the grant had at most one node ahead when it listed, at most one waiter misses it, and lists
 // again. Nor does a reader leave one, which the holder may have become, since other readers may
 // hold beside it.
-func (g *Grant) leavesMarker(nodes []znode.Node) bool {
-	return g.marker && modes[g.queue.cfg.Names.mode(nodes[0].Kind)].exclusive
+func (n nodeRef) leavesMarker() bool {
+	return n.marker && modes[n.queue.cfg.Names.mode(n.node.Kind)].exclusive
 }

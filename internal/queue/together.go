@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +42,7 @@ type Part struct {
 	// Ready refuses a caller for whom the lock is not to be had, before anything is created; nil:
 	// no caller is refused.
 	Ready func(ctx context.Context, wait bool) error
-	// Own makes the caller the owner of the grant; nil: the lock has no owner.
+	// Own makes the caller the owner of the nodes in the queue; nil: the lock has no owner.
 	Own func(*Grant) Owner
 }
 
@@ -51,14 +50,6 @@ type Part struct {
 // twice in one directory.
 func (p Part) excludes(q Part) bool {
 	return p.Queue.dir == q.Queue.dir || p.Checked == q.Queue.dir || p.Queue.dir == q.Checked
-}
-
-// nameAll adds the paths of all locks to an error of an operation on them.
-func nameAll(op string, parts []Part, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("zklocks: %s %s: %w", op, pathsOf(parts), err)
 }
 
 func pathsOf(parts []Part) string {
@@ -69,25 +60,35 @@ func pathsOf(parts []Part) string {
 	return strings.Join(paths, " and ")
 }
 
-// Together grants the requests of several parts together, or none of them. wait is false for a call
-// that is not to wait; op is what errors call it.
-func Together(ctx context.Context, parts []Part, op string, wait bool) (*Joint, error) {
-	calls := make([]*Call, len(parts))
-	for i, p := range parts {
-		calls[i] = p.Queue.Call(ctx, p.Request)
-	}
-	made, err := together(ctx, parts, wait)
-	if err != nil {
-		err = nameAll(op, parts, err)
-		for _, c := range calls {
-			c.failed(err)
+// Together begins a hold on the nodes of several parts, which are granted together, or none of them
+// is. wait is false for a call that is not to wait; op is what errors call it.
+func (h *Hold) Together(ctx context.Context, parts []Part, op string, wait bool) error {
+	var calls *Call
+	last := &calls
+	for _, p := range parts {
+		if c := p.Queue.Call(ctx, p.Request); c != nil {
+			*last = c
+			last = &c.next
 		}
-		return nil, err
 	}
-	return newJoint(parts, made, calls), nil
+	g, err := together(ctx, parts, wait)
+	if err != nil {
+		err = nameAll(op, pathsOf(parts), err)
+		calls.failed(err)
+		return err
+	}
+	g.paths = pathsOf(parts)
+	all := make(owners, len(parts))
+	for i, p := range parts {
+		if p.Own != nil {
+			all[i] = p.Own(g)
+		}
+	}
+	h.Begin(g, nil, all, calls)
+	return nil
 }
 
-func together(ctx context.Context, parts []Part, wait bool) (grants, error) {
+func together(ctx context.Context, parts []Part, wait bool) (*Grant, error) {
 	if err := zkclient.Ended(ctx); err != nil {
 		return nil, err
 	}
@@ -207,13 +208,4 @@ func (all waiters) confirm(ctx context.Context) (behind waiters, next turn, err 
 		}
 	}
 	return behind, granted, nil
-}
-
-// grants makes the waiters holders.
-func (all waiters) grants() grants {
-	made := make(grants, len(all))
-	for i, w := range all {
-		made[i] = newGrant(w)
-	}
-	return made
 }

@@ -91,8 +91,9 @@ func enqueue(ctx context.Context, parts []Part, wait bool) (waiters, error) {
 	case err != nil:
 		return nil, all.named(ctx, parts[at.Claim].Queue, all[at.Claim].refused(ctx, at.Does, err))
 	}
+	lease := client.Keep(sess)
 	for i, w := range all {
-		w.made, w.nodes, w.lease = made[i], made[i].Nodes, client.Keep(sess)
+		w.made, w.nodes, w.lease = made[i], made[i].Nodes, lease
 	}
 	for _, w := range all {
 		w.token = all.tokenFromReply()
@@ -287,8 +288,8 @@ func (w *waiter) readToken(ctx context.Context) error {
 // with their session. A deletion that fails is reported together with err.
 func (all waiters) leave(ctx context.Context, next turn, err error) error {
 	removals := make([]zkclient.Removal, len(all))
+	all[0].lease.End() // all have the same
 	for i, w := range all {
-		w.lease.End()
 		removals[i] = zkclient.Removal{Dir: w.queue.dir, Nodes: w.nodes}
 	}
 	removed := all[0].queue.client.Remove(all[0].sess, removals...)

@@ -12,13 +12,13 @@ import (
 // End releases a hold when the work under it has returned. It waits for the answer as long as ctx
 // lives, and a moment longer: a program often exits because ctx has ended, and then nothing goes on
 // in the background. Without an answer the error matches ctx's error.
-func End(ctx context.Context, g Grant) error {
+func End(ctx context.Context, h *queue.Hold) error {
 	if ctx.Done() == nil {
-		return g.Release(ctx)
+		return h.Release(ctx)
 	}
-	limit, stop := after(ctx, g.Timeout())
+	limit, stop := after(ctx, h.Timeout())
 	defer stop()
-	return g.Release(limit)
+	return h.Release(limit)
 }
 
 // Left is End for a call that has returned err instead of a hold: it waits until the call has left

@@ -4,44 +4,21 @@
 package slot
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/queue"
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/znode"
-	"github.com/zklocks/zklocks/observe"
 )
-
-// A Grant is what a recipe stores in a zklocks.Hold. Its methods are those of the Hold, which
-// documents them.
-type Grant interface {
-	Release(ctx context.Context) error
-	State() *hold.State
-	ReleaseRequested() <-chan struct{}
-	Context(parent context.Context) context.Context
-	Deadline() time.Time
-	Timeout() time.Duration // of the session
-	Token() int64
-	Guard() []*zk.CheckVersionRequest
-	Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error)
-	Verify(ctx context.Context) error
-	Info() observe.LockInfo
-}
 
 // Hold is embedded by zklocks.Hold.
 type Hold struct {
-	_     NoCopy
-	grant Grant
+	_    NoCopy
+	hold *queue.Hold // nil: the zero Hold
 }
 
 func (h *Hold) holdSlot() *Hold { return h }
@@ -49,26 +26,30 @@ func (h *Hold) holdSlot() *Hold { return h }
 // A Holder embeds a Hold.
 type Holder interface{ holdSlot() *Hold }
 
-// Put stores a grant in a Hold, before another goroutine has the Hold, and returns the Hold for the
-// caller. That is own, unless observers of the calls want to be notified of a hold that is never
-// released: then it is another one, to which only the caller refers, so that the garbage collector
-// detects when the caller has dropped it.
+// Held is a hold together with the zklocks.Hold, H, that the caller gets: one allocation for both.
+type Held[H any] struct {
+	queue.Hold
+	public H
+}
+
+// Put returns the zklocks.Hold for the caller. If observers want to be notified of a hold that is
+// never released, only the caller refers to it, so that the garbage collector detects when the
+// caller has dropped it.
 func Put[H any, P interface {
 	*H
 	Holder
-}](own P, g Grant, calls ...*queue.Call) P {
-	if slices.ContainsFunc(calls, (*queue.Call).ReportsLeaks) {
+}](h *Held[H]) P {
+	own := P(&h.public)
+	if h.ReportsLeaks() {
 		own = new(H)
-		for _, c := range calls {
-			runtime.AddCleanup(own, (*queue.Call).Leaked, c)
-		}
+		runtime.AddCleanup(own, func(report func()) { report() }, h.Leaked())
 	}
-	own.holdSlot().grant = g
+	own.holdSlot().hold = &h.Hold
 	return own
 }
 
-// Get returns the grant of a Hold, nil for the zero Hold.
-func Get(h Holder) Grant { return h.holdSlot().grant }
+// Get returns the hold in a zklocks.Hold, nil for the zero Hold.
+func Get(h Holder) *queue.Hold { return h.holdSlot().hold }
 
 // Conn is embedded by zklocks.Conn.
 type Conn struct {

@@ -197,8 +197,9 @@ var ofTheRecipes = []mutant{
 		name: "context-owner-not-recognised",
 		pkg:  "reentrant",
 		why:  "work handed to another goroutine waits for its own caller",
-		old:  `if h := m.carried(ctx); h != nil {`,
-		new:  `if h := m.carried(ctx); h != nil && m == nil {`,
+		in:   "Mutex.reenter",
+		old:  `if c := m.carried(ctx); c != nil {`,
+		new:  `if c := m.carried(ctx); c != nil && m == nil {`,
 		test: inReentrant("TestOtherGoroutinesReenterByTheContext"),
 	},
 	{
@@ -242,8 +243,8 @@ var ofTheRecipes = []mutant{
 		name: "end-of-the-own-hold-not-told",
 		pkg:  "reentrant",
 		why:  "the caller passes the context of the hold that was lost, and hears of a context that has ended",
-		old:  `errors.Is(cause, end) || errors.Is(end, hold.ErrLost) && hold.IsEnd(cause)`,
-		new:  `!errors.Is(cause, end) && errors.Is(end, hold.ErrLost) && hold.IsEnd(cause)`,
+		old:  `errors.Is(context.Cause(ctx), end)`,
+		new:  `!errors.Is(context.Cause(ctx), end)`,
 		test: inReentrant("TestReentryIntoALostLockIsRefused"),
 	},
 	{

@@ -17,7 +17,7 @@ var Shortcuts = []Shortcut{
 		Pkg: "internal/queue", In: "waiter.noWriterCached", Old: "return true", New: "return false",
 	}}},
 	{"release markers", []Patch{
-		{Pkg: "internal/queue", In: "Grant.leavesMarker", Old: "return g.marker && ", New: "return false && g.marker && "},
+		{Pkg: "internal/queue", In: "nodeRef.leavesMarker", Old: "return n.marker && ", New: "return false && n.marker && "},
 		{Pkg: "internal/queue", In: "blockers.mayBeMarked", Old: "return !b.allWatched() && ", New: "return false && !b.allWatched() && "},
 	}},
 	{"watches by one request", []Patch{{

@@ -16,12 +16,11 @@ import (
 // takes only mutexes of lower tiers.
 var Tiers = [][]string{
 	{ // recipes
-		"rwlock.handoff.mu", "rwlock.readSharer.mu", "reentrant.Mutex.mu", "leader.Election.mu",
+		"rwlock.handoff.mu", "rwlock.readSharer.mu", "reentrant.Mutex.mu",
 	},
 	{"wire.packetConn.sending"}, // a Close ends all holds under it
 	{"zkclient.monitor.telling"},
 	{"hold.listeners.telling"},
-	{"queue.Grant.mu", "queue.Call.mu"},
 	{"hold.listeners.mu"},
 	{"zkclient.monitor.mu", "semaphore.permitCount.mu"},
 	{"wire.packetConn.mu"},
