@@ -183,7 +183,7 @@ var outages = map[string]struct {
 	begin func(*zktest.Host)
 	says  string
 }{
-	"silent":        {(*zktest.Host).Partition, `127\.0\.0\.1:1 has been silent for [34](\.\d*)?s`},
+	"silent":        {(*zktest.Host).Partition, `127\.0\.0\.1:1 has been silent for [234](\.\d*)?s`},
 	"no connection": {(*zktest.Host).Refuse, `no connection for 4(\.1)?s; tried: 127\.0\.0\.1:1; last attempt: connect: connection refused`},
 	"throttled": {func(h *zktest.Host) {
 		for n := 1; n <= 1000; n++ {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"reflect"
 	"regexp"
 	"runtime"
@@ -615,4 +616,51 @@ func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 		<-ran
 	}
 	runtime.KeepAlive(kept)
+}
+
+// keepsItsHold fails if a hold with the given session timeout is lost while far slows the network,
+// for a minute at least.
+func keepsItsHold(t *testing.T, timeout time.Duration, far func(*zktest.Host)) {
+	synctest.Test(t, func(t *testing.T) {
+		host := zktest.NewServer(t).Host("host")
+		hold, err := rwlock.New(host.Connect(t, timeout), "/far").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		for time.Since(began) < time.Minute+10*timeout {
+			far(host)
+			if !hold.Held() {
+				t.Fatalf("lost after %v: %v", time.Since(began), hold.Err())
+			}
+		}
+		host.Heal()
+		if err := hold.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAFarServerCostsNoHold(t *testing.T) {
+	for _, timeout := range []time.Duration{4 * time.Second, 10 * time.Second, 30 * time.Second} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			keepsItsHold(t, timeout, func(host *zktest.Host) {
+				host.Delay(timeout / 8) // each way
+				time.Sleep(timeout / 10)
+			})
+		})
+	}
+}
+
+func TestAJitteryNetworkCostsNoHold(t *testing.T) {
+	const timeout = 4 * time.Second
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		some := func(most time.Duration) time.Duration { return time.Duration(random.Int64N(int64(most))) }
+		keepsItsHold(t, timeout, func(host *zktest.Host) {
+			host.Requests().Delay(some(timeout / 8))
+			host.Replies().Delay(some(timeout / 8))
+			time.Sleep(some(timeout / 16))
+		})
+	}
 }

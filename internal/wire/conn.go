@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -49,6 +50,7 @@ type Conn struct {
 	mu       sync.Mutex
 	returned bool // by Connect
 	current  *packetConn
+	beats    beats
 }
 
 func newConn(servers []string, timeout time.Duration, s settings) *Conn {
@@ -61,6 +63,8 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		closed:   make(chan struct{}),
 	}
 	c.quit, c.leave = context.WithCancel(context.Background())
+	c.beats = beats{timer: time.AfterFunc(math.MaxInt64, c.beat), xid: xidBeat}
+	c.beats.timer.Stop()
 	c.hosts = newHosts(c.quit, servers, timeout)
 	if c.settings.dial == nil {
 		c.settings.dial = new(net.Dialer).DialContext
@@ -166,12 +170,27 @@ func (c *Conn) event(e zk.Event) {
 	}
 }
 
+// Unanswered returns when the oldest request was sent that the server has not answered, or the zero
+// time if there is none.
+func (c *Conn) Unanswered() time.Time {
+	c.mu.Lock()
+	w := c.current
+	c.mu.Unlock()
+	if w == nil {
+		return time.Time{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.pending.oldest()
+}
+
 // connected is called by a packetConn that holds its mu, before the client knows.
 func (c *Conn) connected(session int64, granted time.Duration, asked time.Time) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.begin(session, granted, asked)
 	c.hosts.granted(c.Timeout()) // the shortest in this session
+	c.mu.Unlock()
+	c.beatNow()
 }
 
 // failed is called by a packetConn that has ended, before the client knows.

@@ -14,7 +14,7 @@ import (
 // nothing by itself. (An observer that follows a follower has its notes wait twice, longer than
 // what follows allows for: guarantees.md excludes it.)
 //
-// A request that needs the quorum does. Let packet a be answered, let the answer arrive at h, and
+// A request that needs the quorum does. Let packet a be answered, let the answer be read at h, and
 // let the quorum request q, sent at h + T/4 + T/32 or later on the same connection, be answered,
 // too. Then
 //   - the follower had a before h;
@@ -34,9 +34,12 @@ import (
 // is h that must be that long before q, not the time a was sent: a slow packet may reach the
 // follower right before q does, and no ping fits between them.
 //
-// A packet may be recorded after the proof. Replies on one connection are in order, so a packet
-// that was sent before q reached the server before q was answered. Only its h is late then, so the
-// packet is not used until a later proof arrives.
+// Nothing here depends on what else is under way. Any number of packets and quorum requests may be
+// sent between a and q, and before either is answered: each pair of an answered packet and an
+// answered quorum request proves what it proves alone. A q that was sent before h proves nothing of
+// a. Both times are the process's own, and a late reading of the clock only makes the result
+// earlier: the time of sending is read before the packet is written, and h after the answer was
+// read.
 //
 // A handshake that resumes a session is sent to the leader at once, and the leader renews the
 // session itself. But a deposed leader does not know for a while that it is deposed (it was frozen,
@@ -47,26 +50,25 @@ import (
 // then, so there was no successor yet at the time of the handshake. (The creation of a session is a
 // quorum request itself.)
 //
-// Connections do not mix: a proof of the former connection, recorded late, was sent before the
-// handshake of this connection was answered, so it proves nothing here.
+// Connections do not mix: each begins with an empty deadline, and answers are recorded where they
+// are read. The client reads nothing from a connection once it has begun the next one.
 type deadline struct {
 	timeout   time.Duration
-	proof     time.Time // when the latest answered quorum request was sent
-	packets   []answer  // not proved yet
-	handshake *answer   // that resumed the session and that no quorum request has confirmed yet; or nil
+	packets   []answer // in the order in which they were sent, and answered; not proved yet
+	handshake *answer  // that resumed the session and that no quorum request has confirmed yet; or nil
 }
 
-// An answer is that to a packet: when the packet was sent, and when the answer arrived.
+// An answer is that to a packet: when the packet was sent, and when the answer was read.
 type answer struct {
 	sent, heard time.Time
 }
 
-// Packets are thinned to one in T/64: more would only add precision. A packet older than T is of no
-// use, so this many always suffice, however long no proof arrives. Coarser thinning would cost the
-// deadline up to that part of T: if the client's ping is sent right before a heartbeat, thinning
-// drops the heartbeat's packet.
+// Packets are thinned to one in T/256: more would only add precision. A packet older than T is of
+// no use, so this many always suffice, however long no proof arrives. Thinning costs the deadline
+// up to that part of T: if the client's ping is sent right before a heartbeat, the heartbeat's
+// packet is dropped.
 const (
-	thinning   = 64
+	thinning   = 256
 	maxPackets = thinning + 4
 )
 
@@ -74,47 +76,30 @@ const (
 // request to prove its packet: T/4 + T/32, see above.
 func settle(timeout time.Duration) time.Duration { return timeout/4 + timeout/32 }
 
-// answered returns the base that the packet gives at once, or the zero time if it gives none.
-func (t *deadline) answered(sent, heard time.Time) time.Time {
-	if heard.Before(sent) {
-		heard = sent
-	}
-	if t.covers(heard) {
-		return sent
-	}
+// answered records the answer to a packet.
+func (t *deadline) answered(sent, heard time.Time) {
 	n := len(t.packets)
 	if n > 0 && sent.Sub(t.packets[n-1].sent) < t.timeout/thinning {
-		return time.Time{}
+		return
 	}
 	if n == maxPackets {
 		t.packets = slices.Delete(t.packets, 0, 1)
 	}
 	t.packets = append(t.packets, answer{sent, heard})
-	return time.Time{}
 }
 
-// proved returns the base that a quorum request gives, or the zero time if it gives none.
+// proved returns the base that the answer to a quorum request gives, or the zero time if it gives
+// none. Sub uses the monotonic clock, which stops in a suspended machine: the distance then looks
+// shorter, which is safe.
 func (t *deadline) proved(sent time.Time) (base time.Time) {
-	if sent.After(t.proof) {
-		t.proof = sent
-	}
 	if t.handshake != nil && !sent.Before(t.handshake.heard) {
 		base, t.handshake = t.handshake.sent, nil
 	}
-	chosen := 0
-	for chosen < len(t.packets) && t.covers(t.packets[chosen].heard) {
-		if sent := t.packets[chosen].sent; sent.After(base) { // an answer on the last connection may have been recorded late
-			base = sent
-		}
-		chosen++
+	n := 0
+	for n < len(t.packets) && sent.Sub(t.packets[n].heard) >= settle(t.timeout) {
+		base = t.packets[n].sent
+		n++
 	}
-	t.packets = slices.Delete(t.packets, 0, chosen)
+	t.packets = slices.Delete(t.packets, 0, n)
 	return base
-}
-
-// covers reports whether the latest proof covers a packet whose answer arrived at heard. Sub uses
-// the monotonic clock, which stops in a suspended machine: the distance then looks shorter, which
-// is safe.
-func (t *deadline) covers(heard time.Time) bool {
-	return t.proof.Sub(heard) >= settle(t.timeout)
 }

@@ -34,7 +34,7 @@ func play(t *testing.T, seed uint64) {
 	for at := time.Duration(1); ; at += between(1, timeout/3) {
 		quorum := r.IntN(2) == 0
 		if quorum && soonest {
-			at = max(at, back+l.HeartbeatAfter())
+			at = max(at, back+settle(timeout))
 		}
 		arrived = max(arrived, at+between(1, hop)) // one stream, in order
 		answered := arrived
@@ -50,10 +50,7 @@ func play(t *testing.T, seed uint64) {
 		}
 		back = max(back, answered+between(1, hop))
 		c.run(max(0, back-c.mono))
-		l.answered(zero.Add(at))
-		if quorum {
-			l.Proved(session, zero.Add(at))
-		}
+		l.answered(zero.Add(at), quorum)
 		if r.IntN(2) == 0 {
 			at = max(at, back) // a caller that waits for the answer
 		}
@@ -120,10 +117,9 @@ func playDeposed(t *testing.T, seed uint64) {
 		c.run(back - c.mono)
 		switch what {
 		case 0:
-			l.answered(zero.Add(at))
-			l.Proved(session, zero.Add(at))
+			l.answered(zero.Add(at), true)
 		case 1:
-			l.answered(zero.Add(at))
+			l.answered(zero.Add(at), false)
 		case 2:
 			l.disconnect()
 			l.begin(session, timeout, zero.Add(at))

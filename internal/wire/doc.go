@@ -6,6 +6,7 @@
 // For the locks it
 //   - knows the session, the number of reconnects, and until when the session is known to live, by
 //     the times of packets (state.go, deadline.go);
+//   - sends the heartbeats that prove that the session lives (heartbeat.go);
 //   - keeps their watches, which all waiters share (watch.go), and sets them, on many nodes by one
 //     request, and on release markers (watches.go, marks.go);
 //   - reads the zxid of a create in the header of its reply (packetConn.reply).

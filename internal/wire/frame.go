@@ -49,6 +49,11 @@ const (
 const (
 	xidEvent          = -1
 	codeUnimplemented = -6
+	codeNoNode        = -101
+	codeBadVersion    = -103
+	codeNoChildren    = -108 // an ephemeral node has none
+	codeNodeExists    = -110
+	codeNotEmpty      = -111
 	codeAuthFailed    = -115
 	codeDemandsSASL   = -124
 	codeThrottled     = -127
@@ -207,6 +212,21 @@ func checkMulti(b []byte) error {
 			return nil // the decoder stops here, too, with an error
 		}
 	}
+}
+
+// proves reports whether an answer comes from the leader, with a quorum. A server that is cut off
+// from the leader gives all other answers by itself: with zookeeper.enableEagerACLCheck it refuses
+// a plain create, write or delete for lack of a right. The answer to a Multi has the refusals in
+// its results.
+func proves(op, code int32) bool {
+	switch op {
+	case opMulti:
+		return code == 0
+	case opCreate, opDelete, opSetData:
+		return code == 0 || code == codeNoNode || code == codeNodeExists || code == codeBadVersion ||
+			code == codeNotEmpty || code == codeNoChildren
+	}
+	return false
 }
 
 // touches reports whether a server that answers so has recorded that the session is in use. Before

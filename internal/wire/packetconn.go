@@ -46,6 +46,7 @@ type packetConn struct {
 	pastAuth bool      // the client has sent a request other than credentials
 	asked    time.Time // when the handshake was sent
 	pending  pending
+	beating  int // heartbeats that are not answered yet
 	watches  watches
 	giveUp   time.Time // reads end at this time; zero: when the client says so
 }
@@ -114,7 +115,10 @@ func (w *packetConn) note(p []byte) (send []byte) {
 		}
 	case running:
 		xid, op := request(p)
-		w.pastAuth = w.pastAuth || op != opSetAuth
+		if !w.pastAuth && op != opSetAuth {
+			w.pastAuth = true
+			w.client.beatNow()
+		}
 		sent := packet{xid: xid, op: op, at: now, createZxid: w.client.tracked(created(op, p))}
 		w.pending.push(sent)
 		p = w.watches.flag(op, p)
@@ -261,9 +265,13 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 	}
 	w.mu.Lock()
 	p, ok := w.pending.pop(xid)
+	beat := ok && xid <= xidBeat
+	if beat {
+		w.beating--
+	}
 	w.mu.Unlock()
 	op := p.op
-	own := xid == xidWatches || xid == xidUnwatch // answers to requests of the packetConn itself
+	own := beat || xid == xidWatches || xid == xidUnwatch // answers to requests of the packetConn itself
 	if xid >= 0 {
 		w.takeZxid(head)
 	}
@@ -290,7 +298,7 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 			w.client.closeConfirmed.Store(true)
 		}
 		if touches(op, code) {
-			w.client.answered(p.at)
+			w.client.answered(p.at, proves(op, code))
 		}
 		if p.createZxid != nil && !failed {
 			p.createZxid.Store(zxid)
@@ -306,6 +314,7 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 		return false, fmt.Errorf("refused to set watches again (code %d)", code)
 	case !ok || !own:
 		return true, nil
+	case beat: // a server that is overloaded has dropped it: the next one is due soon
 	case xid == xidWatches:
 		w.watchesSet(codeError(code))
 	case code == codeThrottled:

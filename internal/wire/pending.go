@@ -28,6 +28,14 @@ func (q *pending) push(p packet) {
 	q.sent = append(q.sent, p)
 }
 
+// oldest returns when the oldest packet was sent, or the zero time if all are answered.
+func (q *pending) oldest() time.Time {
+	if q.head == len(q.sent) {
+		return time.Time{}
+	}
+	return q.sent[q.head].at
+}
+
 // pop removes and returns the packet that a reply with this xid answers.
 func (q *pending) pop(xid int32) (packet, bool) {
 	for i := q.head; i < len(q.sent); i++ {

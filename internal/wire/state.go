@@ -27,14 +27,12 @@ type state struct {
 	monitor  Monitor // nil until Monitored
 }
 
-// A Monitor tells the holds of a connection when their session is over. All locks share it.
+// A Monitor notifies the holds of a connection when their session is over. All locks share it.
 type Monitor interface {
-	// Tick looks whether a session is over, and returns when its holds have been told, also by
-	// another caller. It must not block.
-	Tick()
-	// Hurry is called when the timeout of the session has become shorter: the deadline may be
-	// nearer, and the next heartbeat must come sooner.
-	Hurry()
+	// Check checks whether a session is over, and returns when its holds have been notified, also
+	// by another caller. It is called when a session has ended, and when the deadline may be nearer
+	// than before. It must not block.
+	Check()
 }
 
 // view is an immutable snapshot of the state.
@@ -74,7 +72,7 @@ func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	if resumed {
 		granted = min(granted, old.timeout)
 	}
-	s.deadline = deadline{timeout: granted, proof: sent}
+	s.deadline = deadline{timeout: granted}
 	s.down = time.Time{}
 	next := view{
 		epoch:   old.epoch + 1,
@@ -93,17 +91,14 @@ func (s *state) begin(session int64, granted time.Duration, sent time.Time) {
 	}
 	s.view.Store(&next)
 	s.wake()
-	if resumed && shorter > 0 && s.monitor != nil {
-		go s.monitor.Hurry()
-	}
+	s.check()
 }
 
-// Unconfirmed reports whether the session was resumed and no quorum request has confirmed that
-// handshake yet. The next quorum request that is sent and answered confirms it.
-func (s *state) Unconfirmed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.down.IsZero() && s.deadline.handshake != nil
+// check has the monitor check the sessions of the holds; caller holds mu.
+func (s *state) check() {
+	if s.monitor != nil {
+		go s.monitor.Check()
+	}
 }
 
 // disconnect records that the connection is down. The session and its deadline stay.
@@ -149,6 +144,7 @@ func (s *state) expire() {
 	s.goDown()
 	s.view.Store(&view{epoch: old.epoch, timeout: old.timeout})
 	s.wake()
+	s.check()
 }
 
 // markClosed records that the application closed the connection. It is final: later updates are
@@ -184,36 +180,25 @@ func (s *state) tellClosed() {
 	m := s.monitor
 	s.mu.Unlock()
 	if m != nil {
-		m.Tick()
+		m.Check()
 	}
 }
 
 // answered records that the answer to a packet, sent at sent on the present connection, has just
-// arrived.
-func (s *state) answered(sent time.Time) {
+// been read. quorum says that the request needed the quorum, and that the quorum has answered it,
+// if only by a refusal.
+func (s *state) answered(sent time.Time, quorum bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure = nil
-	if v := s.view.Load(); v.session != 0 {
-		s.extend(v, s.deadline.answered(sent, s.now()))
+	v := s.view.Load()
+	if v.session == 0 {
+		return
 	}
-}
-
-// Proved records that the server has answered a request that needs the quorum, even with an error.
-// Such a request is a write or a Multi of checks; a read or a Sync is not. The request was sent at
-// sent in that session. Read sent from the clock right before the call: earlier is safe, later is
-// not.
-//
-// Take the newest packet whose answer had arrived HeartbeatAfter before sent. The new deadline is
-// the time that packet was sent, plus the timeout. So send the next heartbeat that long after the
-// answer to the last one arrived. A ticker of the same period ignores the round trip: each
-// heartbeat is then slightly too early to count the last packet, and counts the one before it.
-func (s *state) Proved(session int64, sent time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v := s.view.Load(); v.session == session && session != 0 {
+	if quorum {
 		s.extend(v, s.deadline.proved(sent))
 	}
+	s.deadline.answered(sent, s.now())
 }
 
 // extend publishes a later base; caller holds mu.
@@ -247,10 +232,6 @@ func (s *state) Timeout() time.Duration { return s.view.Load().timeout }
 // IsClosed reports whether the application closed the connection. A closed connection never works
 // again.
 func (s *state) IsClosed() bool { return s.view.Load().closed }
-
-// HeartbeatAfter returns how long after the answer to a heartbeat the next one should be sent, see
-// Proved. It is 0 before the first handshake.
-func (s *state) HeartbeatAfter() time.Duration { return settle(s.Timeout()) }
 
 // Deadline returns the time until which the session is known to be alive, or the zero time if it is
 // not the current session. It is for timers. A timer follows only the monotonic clock, so decisions

@@ -148,10 +148,9 @@ func (c *clog) Close() error {
 }
 
 // A monitor would tell the holds.
-type monitor struct{ ticks atomic.Int32 }
+type monitor struct{ checks atomic.Int32 }
 
-func (m *monitor) Tick()  { m.ticks.Add(1) }
-func (m *monitor) Hurry() {}
+func (m *monitor) Check() { m.checks.Add(1) }
 
 // Close tells the holders and ends the client, although the client cannot send its request to end
 // the session, or not even put it behind others.
@@ -184,7 +183,7 @@ func TestCloseWhileNothingCanBeSent(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- conn.Close() }()
 				time.Sleep(time.Millisecond) // virtual: it waits for the server
-				if !conn.IsClosed() || told.ticks.Load() == 0 {
+				if !conn.IsClosed() || told.checks.Load() == 0 {
 					t.Error("the holders are told only when the client has given up")
 				}
 				if err := <-done; err != errUnconfirmed {

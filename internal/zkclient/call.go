@@ -118,14 +118,11 @@ func codeOf(err error) int {
 	return code
 }
 
-// proves reports whether an answer comes from the leader, with a quorum. A single server gives all
-// other answers by itself, also one that is cut off from the leader. multi is whether the request
-// was a Multi: with zookeeper.enableEagerACLCheck each server refuses a plain create, write or
-// delete with NoAuth or InvalidACL before the leader hears of it.
-func proves(err error, multi bool) bool {
+// proves reports whether an answer to a Multi comes from the leader, with a quorum.
+func proves(err error) bool {
 	return err == nil || errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrNodeExists) ||
 		errors.Is(err, zk.ErrBadVersion) || errors.Is(err, zk.ErrNotEmpty) ||
-		errors.Is(err, zk.ErrNoChildrenForEphemerals) || multi && errors.Is(err, zk.ErrNoAuth)
+		errors.Is(err, zk.ErrNoChildrenForEphemerals) || errors.Is(err, zk.ErrNoAuth)
 }
 
 // Overloaded reports whether the server has dropped the request because of its load.
@@ -336,24 +333,6 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 		if err := retry.again(ctx, "transaction", a.err); err != nil {
 			return nil, NotDone, err
 		}
-	}
-}
-
-// quorumCheck sends a request that needs the quorum and changes nothing, once. If the leader
-// answers, it knew the session when the request was sent. A Sync would not do: a deposed leader
-// that does not know it is deposed still answers it.
-func (c *Client) quorumCheck(session int64, checks ...any) (results, error) {
-	sent := time.Now()
-	all, err := c.multi(checks...)
-	c.noteQuorumReply(session, sent, err, true)
-	return all, err
-}
-
-// noteQuorumReply records the answer to a request that needs the quorum. multi is whether the
-// request was a Multi.
-func (c *Client) noteQuorumReply(session int64, sent time.Time, err error, multi bool) {
-	if proves(err, multi) {
-		c.conn.Proved(session, sent)
 	}
 }
 

@@ -79,7 +79,6 @@ func (c *Client) Claim(ctx context.Context, session int64, claims ...Claim) (mad
 			return nil, Step{}, c.Unreached(ctx, Ended(ctx), sent)
 		}
 		header := zxid()
-		c.noteQuorumReply(session, sent, a.err, try.multi())
 		switch outcomeOf(a.err) {
 		case done:
 			made := try.read(a.value.replies)
@@ -310,7 +309,7 @@ func (t *claimTry) search(ctx context.Context) (found []Claimed, complete bool, 
 	retry := c.retry()
 	for {
 		before := c.Epoch()
-		if _, err := await(ctx, c, "check", func() (results, error) { return c.quorumCheck(c.conn.SessionID(), barrier) }); !proves(err, true) {
+		if _, err := await(ctx, c, "check", func() (results, error) { return c.multi(barrier) }); !proves(err) {
 			return nil, false, err
 		}
 		found, complete, err := t.list(ctx)

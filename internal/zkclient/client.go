@@ -1,6 +1,6 @@
 // Package zkclient makes all requests of the locks. It adds a context to calls that take none,
 // creates nodes that are never orphaned, and deletes nodes until they are gone. While locks depend
-// on a session its monitor sends the heartbeats and, at the deadline, declares the holds lost.
+// on a session its monitor keeps the session alive and, at the deadline, declares the holds lost.
 package zkclient
 
 import (

@@ -51,7 +51,7 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 	for i, check := range checks {
 		ops[i] = check
 	}
-	answer, err := awaitIn(ctx, c, session, "check", func() (results, error) { return c.quorumCheck(session, ops...) })
+	answer, err := awaitIn(ctx, c, session, "check", func() (results, error) { return c.multi(ops...) })
 	if answer.replies == nil { // no server has answered
 		return NotDone, err
 	}
@@ -63,7 +63,7 @@ func (c *Client) Check(ctx context.Context, session int64, checks ...*zk.CheckVe
 // may lag behind the others, and the barrier brings it up to date. It returns ErrOver if the answer
 // did not come in the given session.
 func (c *Client) Barrier(ctx context.Context, session int64) error {
-	if _, err := c.Check(ctx, session, barrier); !proves(err, true) {
+	if _, err := c.Check(ctx, session, barrier); !proves(err) {
 		return err
 	}
 	return nil
@@ -93,8 +93,8 @@ func (c *Client) Refresh(ctx context.Context, session int64) error {
 			return nil
 		}
 		// The answer that has just arrived counts once the quorum answers a request that is sent
-		// HeartbeatAfter later, see wire.Conn.Proved.
-		timer := time.NewTimer(c.conn.HeartbeatAfter() / 2)
+		// 9T/32 later.
+		timer := time.NewTimer(c.conn.Timeout() / 8)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -120,9 +120,7 @@ func (c *Client) Replace(session int64, dir string, old, new znode.Node, data []
 		if err := retry.ready(context.Background(), session); err != nil {
 			return err
 		}
-		sent := time.Now()
 		_, err := c.multi(ops...)
-		c.noteQuorumReply(session, sent, err, true)
 		switch outcomeOf(err) {
 		case done:
 			if !c.In(session) {

@@ -3,7 +3,6 @@ package zkclient
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -142,53 +141,6 @@ func TestAThrottledBarrierIsNone(t *testing.T) {
 			t.Errorf("%d nodes", n)
 		}
 	})
-}
-
-// Only an answer from the leader, with a quorum, proves that the session is alive.
-func TestWhatProvesTheSession(t *testing.T) {
-	t.Parallel()
-	const timeout = 20 * time.Second
-	code := func(n int) error { return fmt.Errorf("unknown error: %d", n) }
-	type answer struct {
-		err    error
-		multi  bool
-		proves bool
-	}
-	for _, c := range []answer{
-		{nil, false, true}, {nil, true, true},
-		{zk.ErrNoNode, false, true},
-		{zk.ErrNodeExists, false, true},
-		{zk.ErrBadVersion, true, true},
-		{zk.ErrNotEmpty, false, true},
-		{zk.ErrNoChildrenForEphemerals, false, true},
-		{zk.ErrNoAuth, true, true},
-		{zk.ErrNoAuth, false, false}, // zookeeper.enableEagerACLCheck: any member refuses it
-		{zk.ErrInvalidACL, false, false},
-		{zk.ErrAuthFailed, true, false},
-		{zk.ErrSessionExpired, true, false},
-		{zk.ErrSessionMoved, true, false},
-		{zk.ErrNoServer, true, false},
-		{zk.ErrConnectionClosed, true, false},
-		{code(-127), true, false}, // throttled
-		{code(-119), true, false}, // the server only reads
-		{code(-6), true, false},   // the server does not know the request
-		{code(-12), true, false},
-		{code(-4), true, false},
-		{errors.New("anything else"), true, false},
-	} {
-		venue.InMemory(t, func(t *testing.T, v venue.Venue) {
-			conn := v.Connect(t, timeout)
-			client := Of(conn)
-			before := client.conn.Deadline(conn.SessionID())
-			time.Sleep(time.Second)
-			_, _, err := conn.Exists("/") // leaves a packet later than the handshake
-			must(t, err)
-			client.noteQuorumReply(conn.SessionID(), time.Now().Add(timeout/2), c.err, c.multi)
-			if moved := client.conn.Deadline(conn.SessionID()).After(before); moved != c.proves {
-				t.Errorf("%v (multi: %v): moves the deadline: %v, want %v", c.err, c.multi, moved, c.proves)
-			}
-		})
-	}
 }
 
 // Heartbeats that a server throttles do not extend the deadline: the leader has not seen them.

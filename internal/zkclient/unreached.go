@@ -23,14 +23,14 @@ func (c *Client) Unreached(ctx context.Context, err error, since time.Time) erro
 	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) || errors.Is(err, wire.ErrNoAnswer) {
 		return err
 	}
-	last, down, beating := c.conn.LastFailure(), c.conn.Down(), c.monitor.beating.Load()
+	last, down, asked := c.conn.LastFailure(), c.conn.Down(), c.conn.Unanswered()
 	refused := errors.Is(last, zk.ErrAuthFailed)
 	lost := refused || c.conn.State() != zk.StateHasSession
 	switch {
 	case lost && !down.IsZero():
 		since = down
-	case since.IsZero() && beating != nil:
-		since = *beating
+	case since.IsZero():
+		since = asked
 	}
 	long := ""
 	if !since.IsZero() {
