@@ -29,10 +29,6 @@
 //	STRESS_FIRST=1          end with the first round in which something is wrong
 //	STRESS_PROCESSES, STRESS_GOROUTINES, STRESS_SEED as above
 //
-// TestTheStressFindsBugs does so with a library that is broken on purpose:
-//
-//	STRESS_BROKEN=1
-//
 // TestLostReplies has three servers that execute requests and whose replies are lost:
 //
 //	LOST=10000              how many creates, and how many deletes (30)

@@ -27,7 +27,7 @@ import (
 // after their own: the recipes that use them. The explorer comes last.
 var core = map[string][]string{
 	"internal/znode": {"internal/queue"}, "internal/hold": {"internal/queue", "rwlock"},
-	"internal/queue": {"rwlock", "semaphore", "reentrant"}, "internal/zkclient": {"internal/queue", "rwlock"},
+	"internal/queue": {"rwlock", "semaphore", "reentrant", "."}, "internal/zkclient": {"internal/queue", "rwlock"},
 	"internal/wire": {"internal/zkclient", "."}, "rwlock": {"."}, "semaphore": {"."}, "reentrant": {"."}, "leader": {"."}, "once": {"."},
 }
 

@@ -5,6 +5,7 @@
 //	go run ./internal/test/mutants barrier    # one, or those whose names match
 //	go run ./internal/test/mutants -list
 //	go run ./internal/test/mutants -explore 1m  # let the explorer alone judge, a minute each
+//	go run ./internal/test/mutants -soak 1m barrier  # the soak on a real server, a minute each
 //	go run ./internal/test/mutants -generate -seed 7 -n 20 queue
 //
 // The last one generates mutants of the packages whose names contain queue: it negates conditions,
@@ -42,6 +43,7 @@ func main() {
 	jobs := flag.Int("jobs", 2, "how many at a time")
 	list := flag.Bool("list", false, "only list the mutants")
 	explore := flag.Duration("explore", 0, "let the explorer alone judge the mutants of the library, for so long each")
+	soak := flag.Duration("soak", 0, "let the soak alone judge the mutants of the library, on a real server, for so long each")
 	tryExcused := flag.Bool("excused", false, "let the explorer look for the mutants that it need not find, too")
 	generate := flag.Bool("generate", false, "generate mutants of the packages whose names contain the argument")
 	seed := flag.Uint64("seed", rand.Uint64N(1e6), "which of them are drawn; default: others each time")
@@ -50,7 +52,7 @@ func main() {
 	if *generate {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		defer stop()
-		l, err := newLab(ctx, max(*explore, 20*time.Second))
+		l, err := newLab(ctx, max(*explore, 20*time.Second), 0)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
@@ -68,8 +70,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	if *explore > 0 {
-		chosen = explored(chosen, *tryExcused)
+	switch {
+	case *soak > 0:
+		chosen = ofLibrary(chosen)
+		for i := range chosen {
+			chosen[i].test = target{"internal/test/hammer", "TestStress"}
+		}
+	case *explore > 0:
+		chosen = explored(ofLibrary(chosen), *tryExcused)
 	}
 	if *list {
 		for _, m := range chosen {
@@ -77,7 +85,7 @@ func main() {
 		}
 		return
 	}
-	if !run(chosen, *jobs, *explore) {
+	if !run(chosen, *jobs, *explore, *soak) {
 		os.Exit(1)
 	}
 }
@@ -103,32 +111,39 @@ func choose(what string) ([]mutant, error) {
 	return matching, nil
 }
 
-// explored are the mutants of the library, for the explorer to judge; excused says whether those
-// that it need not find are among them. The servers and the network that it runs on are its tools.
+// ofLibrary are the mutants of the library alone. The servers and networks that the explorer and
+// the soak run on are their tools.
+func ofLibrary(mutants []mutant) []mutant {
+	return slices.DeleteFunc(mutants, func(m mutant) bool {
+		return strings.HasPrefix(m.pkg, "internal/test/") || strings.HasPrefix(m.pkg, "cmd/") ||
+			slices.Contains([]string{"internal/memnet", "internal/memzk", "zktest"}, m.pkg)
+	})
+}
+
+// explored are the mutants for the explorer to judge; excused says whether mutants that it need not
+// find are among them.
 func explored(mutants []mutant, excused bool) []mutant {
-	var library []mutant
+	var chosen []mutant
 	left := 0
 	for _, m := range mutants {
-		switch {
-		case strings.HasPrefix(m.pkg, "internal/test/"), strings.HasPrefix(m.pkg, "cmd/"), slices.Contains([]string{"internal/memnet", "internal/memzk", "zktest"}, m.pkg):
-		case m.unexplored != "" && !excused:
+		if m.unexplored != "" && !excused {
 			left++
-		default:
-			m.test = target{"internal/test/explore", "TestExplore"}
-			library = append(library, m)
+			continue
 		}
+		m.test = target{explorer, "TestExplore"}
+		chosen = append(chosen, m)
 	}
 	if left > 0 {
 		fmt.Printf("%d mutants have a reason why the explorer does not find them; -excused tries them, too\n", left)
 	}
-	return library
+	return chosen
 }
 
-func run(mutants []mutant, jobs int, explore time.Duration) bool {
+func run(mutants []mutant, jobs int, explore, soak time.Duration) bool {
 	began := time.Now()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	l, err := newLab(ctx, explore)
+	l, err := newLab(ctx, explore, soak)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return false
@@ -191,15 +206,16 @@ type lab struct {
 	root    string        // of the module
 	dir     string        // for copies and test programs
 	explore time.Duration // how long the explorer looks at each mutant; 0: it does not judge
+	soak    time.Duration // the same of the soak
 }
 
-func newLab(ctx context.Context, explore time.Duration) (*lab, error) {
+func newLab(ctx context.Context, explore, soak time.Duration) (*lab, error) {
 	root, err := patch.Root()
 	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "mutants-")
-	return &lab{ctx, root, dir, explore}, err
+	return &lab{ctx, root, dir, explore, soak}, err
 }
 
 func (l *lab) clean() { _ = os.RemoveAll(l.dir) }
@@ -248,7 +264,7 @@ func (l *lab) checkTests(mutants []mutant, jobs int) map[target]bool {
 			return
 		}
 		out := l.test(file, t, "")
-		ran := strings.Contains(out.text, "--- PASS: "+strings.ReplaceAll(t.run, " ", "_")+" (")
+		ran := strings.Contains(out.text, ": "+strings.ReplaceAll(t.run, " ", "_")+" (")
 		mu.Lock()
 		defer mu.Unlock()
 		if sound[t] = out.passed && ran; !sound[t] {

@@ -12,6 +12,16 @@ var ofSeveral = []mutant{
 		test: inRoot("TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing"),
 	},
 	{
+		name: "several-granted-at-the-turn-of-one",
+		pkg:  "internal/queue",
+		why:  "another client holds the second lock",
+		in:   "waiters.waitTurn",
+		old:  "for i, w := range behind {\n\t\t\tif next",
+		new:  "for i, w := range behind[:1] {\n\t\t\tif next",
+		test: inRoot("TestPairsInRandomOrderDoNotDeadlock/at once"),
+		kind: "together",
+	},
+	{
 		name: "several-do-not-wait",
 		pkg:  "internal/queue",
 		why:  "Lock of several is busy when its turn has not come at one of them",

@@ -60,10 +60,6 @@ var runs = []run{
 		},
 	},
 	{
-		name: "broken", what: "break the library on purpose, in four ways: the soak must find each within a minute",
-		test: []string{"-v", "-timeout", "20m", "-run", "TestTheStressFindsBugs", "./internal/test/hammer"}, env: []string{"STRESS_BROKEN=1"},
-	},
-	{
 		name: "hammer", what: "many processes fight for each recipe, and nothing is broken; the record is checked",
 		test: []string{"-race", "-v", "-timeout", "20m", "-run", "TestRW|TestSem|TestReen", "./internal/test/hammer"},
 		options: []option{
