@@ -98,6 +98,31 @@
 // rwlock.WithHandoff, which a program asks for, writers of one value pass the lock on, and those
 // that wait behind a full row queue at the tail.
 //
+// # Files
+//
+// Each calls those below it (internal/test/arch has the few exceptions):
+//
+//	async.go      an acquire for several readers
+//	acquire.go    the recipe
+//	together.go   several locks
+//	canceled.go   the error of a wait that was canceled
+//	watch.go      step 4, and the timer of a wait
+//	downgrade.go  a write node becomes a read node
+//	request.go    requests to release
+//	front.go      who leads, as a process sees it that is no candidate
+//	hold.go       what a caller has
+//	members.go    the queue as others see it
+//	events.go     what observers are notified of
+//	fence.go      Guard, Multi and Verify
+//	grant.go      what is held
+//	waiter.go     the nodes of a request, steps 1 and 2
+//	shortcut.go   grants without a listing
+//	sharing.go    readers that share a node
+//	dirview.go    what readers know of the queue
+//	queue.go      the directory, and the configuration
+//	identity.go   the data of a node
+//	conflict.go   step 3: which nodes wait for which
+//
 // # Shortcuts
 //
 // Most grants need no listing. shortcut.go has all of these, dirview.go what readers know. They

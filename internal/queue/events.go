@@ -56,6 +56,17 @@ func (q *Queue) info(r Request) observe.LockInfo {
 	return lock
 }
 
+// info describes what is held in a queue as observers are notified of it, or what was held there.
+func (g *Grant) info(q *Queue) observe.LockInfo {
+	nodes, _ := in(g.held.Load().nodes, q)
+	if nodes == nil {
+		nodes, _ = in(g.granted.nodes, q)
+	}
+	lock := q.info(Request{Kind: nodes[0].node.Kind, Nodes: len(nodes)})
+	lock.Node, lock.Token = nodes[0].node.Name, g.token
+	return lock
+}
+
 func (q *Queue) observedKind(kind znode.Kind) observe.Kind {
 	switch q.cfg.Names.mode(kind) {
 	case Read:

@@ -14,7 +14,6 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
 	"github.com/zklocks/zklocks/internal/znode"
-	"github.com/zklocks/zklocks/observe"
 )
 
 // Why a grant is lost, as far as this package sees it.
@@ -141,17 +140,6 @@ func (g *Grant) Token() int64 { return g.token }
 
 // Timeout returns the session timeout.
 func (g *Grant) Timeout() time.Duration { return g.client.Timeout() }
-
-// info describes what is held in a queue as observers are notified of it, or what was held there.
-func (g *Grant) info(q *Queue) observe.LockInfo {
-	nodes, _ := in(g.held.Load().nodes, q)
-	if nodes == nil {
-		nodes, _ = in(g.granted.nodes, q)
-	}
-	lock := q.info(Request{Kind: nodes[0].node.Kind, Nodes: len(nodes)})
-	lock.Node, lock.Token = nodes[0].node.Name, g.token
-	return lock
-}
 
 // settled returns what is held, when no downgrade is under way.
 func (g *Grant) settled() *heldNodes {

@@ -1,11 +1,15 @@
 package queue
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // identity is what a node contains unless WithData says otherwise: the process that created it, for
@@ -36,4 +40,31 @@ func identify(data []byte) (host string, pid int) {
 		host = id.Host
 	}
 	return host, max(0, id.Pid)
+}
+
+// releaseRequest is the data of a node whose member is asked to release the lock, or their first
+// line.
+const releaseRequest = "__REVOKE__"
+
+func isReleaseRequest(data []byte) bool {
+	rest, ok := bytes.CutPrefix(data, []byte(releaseRequest))
+	return ok && (len(rest) == 0 || rest[0] == '\n')
+}
+
+// withoutRequest returns what a node contained before a request was written into it.
+func withoutRequest(data []byte) []byte {
+	if !isReleaseRequest(data) {
+		return data
+	}
+	return bytes.TrimPrefix(data[len(releaseRequest):], []byte("\n"))
+}
+
+// requestFor returns the request to write into the node at path, which contains data. A node that
+// may be Curator's gets the word alone: only ours have these kinds or our identity.
+func requestFor(path string, data []byte) []byte {
+	_, ours := znode.Parse(path[strings.LastIndexByte(path, '/')+1:], znode.Read, znode.Write, znode.Permit)
+	if _, pid := identify(data); len(data) > 0 && (ours || pid != 0) {
+		return slices.Concat([]byte(releaseRequest), []byte("\n"), data)
+	}
+	return []byte(releaseRequest)
 }

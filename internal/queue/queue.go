@@ -264,3 +264,7 @@ func (l Limit) changed() bool {
 	_, fired := l.Changed.Fired()
 	return fired
 }
+
+func (q *Queue) rule(r Request, l Limit) rule {
+	return rule{names: q.cfg.Names, mode: q.cfg.Names.mode(r.Kind), allowed: l.AllowedAhead, nodes: r.Nodes}
+}

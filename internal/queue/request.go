@@ -1,19 +1,15 @@
 package queue
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/zklocks/zklocks/internal/wire"
 	"github.com/zklocks/zklocks/internal/zkclient"
-	"github.com/zklocks/zklocks/internal/znode"
 )
 
 // A client asks a member of a queue to release the lock by a write into the first of the member's
@@ -24,33 +20,6 @@ import (
 // The word and the place are those of Curator's Revoker, LockInternals.REVOKE_MESSAGE, so each side
 // can ask the other. Curator's holders compare the whole data with the word. A node of ours keeps
 // what it contained, in the lines behind the word, so that Queue still shows whose node it is.
-
-// releaseRequest is the data of a node whose member is asked to release the lock, or their first
-// line.
-const releaseRequest = "__REVOKE__"
-
-func isReleaseRequest(data []byte) bool {
-	rest, ok := bytes.CutPrefix(data, []byte(releaseRequest))
-	return ok && (len(rest) == 0 || rest[0] == '\n')
-}
-
-// withoutRequest returns what a node contained before a request was written into it.
-func withoutRequest(data []byte) []byte {
-	if !isReleaseRequest(data) {
-		return data
-	}
-	return bytes.TrimPrefix(data[len(releaseRequest):], []byte("\n"))
-}
-
-// requestFor returns the request to write into the node at path, which contains data. A node that
-// may be Curator's gets the word alone: only ours have these kinds or our identity.
-func requestFor(path string, data []byte) []byte {
-	_, ours := znode.Parse(path[strings.LastIndexByte(path, '/')+1:], znode.Read, znode.Write, znode.Permit)
-	if _, pid := identify(data); len(data) > 0 && (ours || pid != 0) {
-		return slices.Concat([]byte(releaseRequest), []byte("\n"), data)
-	}
-	return []byte(releaseRequest)
-}
 
 // RequestRelease asks the member at path, whose first node has this token as its czxid. It returns
 // zk.ErrNoNode if the node is gone.

@@ -163,10 +163,6 @@ func (w *waiter) refused(ctx context.Context, act zkclient.Act, err error) error
 	return Explain(err, "CREATE on "+q.dir)
 }
 
-func (q *Queue) rule(r Request, l Limit) rule {
-	return rule{names: q.cfg.Names, mode: q.cfg.Names.mode(r.Kind), allowed: l.AllowedAhead, nodes: r.Nodes}
-}
-
 // visiblyBusy returns hold.ErrBusy, and the queue, if nodes created now would have to wait. A
 // queue without nodes is free whatever its limit, which is not asked for then, because that may
 // make what is missing.

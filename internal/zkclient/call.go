@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/zklocks/zklocks/internal/hold"
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
@@ -338,3 +339,32 @@ func (c *Client) Transact(ctx context.Context, may func() error, ops ...any) (re
 
 // barrier is the cheapest request that needs the quorum: the root always exists.
 var barrier = &zk.CheckVersionRequest{Path: "/", Version: -1}
+
+func aclSize(acl []zk.ACL) (size int) {
+	for _, a := range acl {
+		size += len(a.Scheme) + len(a.ID) + 12
+	}
+	return size
+}
+
+// Ended returns nil while ctx lives. After that it returns an error that matches both ctx's error
+// and its cause.
+//
+// If the cause is the state of a lock, it is only in the text. It is the state of the hold whose
+// context ended, which may be another hold than the one the caller asks about. If the error of an
+// Unlock matched it, it would say that a lock was lost that was held to the end.
+func Ended(ctx context.Context) error {
+	hold.NeedContext(ctx)
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	switch cause := context.Cause(ctx); {
+	case cause == nil, errors.Is(cause, err):
+		return err
+	case errors.Is(cause, hold.ErrLost), errors.Is(cause, hold.ErrReleased), errors.Is(cause, hold.ErrBusy):
+		return fmt.Errorf("%w: %v", err, cause)
+	default:
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+}

@@ -244,13 +244,6 @@ func Size(ops []any) (size int) {
 	return size
 }
 
-func aclSize(acl []zk.ACL) (size int) {
-	for _, a := range acl {
-		size += len(a.Scheme) + len(a.ID) + 12
-	}
-	return size
-}
-
 func (t *claimTry) read(replies []zk.MultiResponse) []Claimed {
 	made := make([]Claimed, len(t.claims))
 	for i, r := range replies[:min(len(replies), len(t.steps))] {
