@@ -85,6 +85,10 @@ var kindsOfWorlds = []kind{
 	{name: "together and shrunk", flavors: []string{"semaphore", "rwlock"}, bend: shrinking, strike: (*nemesis).shrink, fault: "shrunk"},
 	// Permits that are taken away one by one.
 	{name: "plucked", flavors: []string{"semaphore"}, bend: narrow, strike: (*nemesis).pluck, fault: "plucked"},
+	// Long and short jobs, so that permits are released in another order than they were granted;
+	// most waiters are far from their turn.
+	{name: "mingled", flavors: []string{"semaphore"}, bend: mingled, strike: (*nemesis).pluck, fault: "plucked"},
+	{name: "mingled and calm", flavors: []string{"semaphore"}, bend: mingledCalmly, strike: (*nemesis).prune, fault: "delete", calm: true, prompt: true},
 	// Leaders that are shown: by servers that are behind, and by one that the others have given up.
 	{name: "elected", flavors: []string{"leader"}, bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
 	{name: "elected and deaf", flavors: []string{"leader"}, bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
@@ -333,6 +337,20 @@ func shrinking(p *plan, r *rand.Rand) {
 func resizing(p *plan, r *rand.Rand) {
 	narrow(p, r)
 	p.resizes, p.often, p.members = true, true, 3
+}
+
+// mingled is a narrow world in which many wait for few permits, and one in four holds outlasts
+// several sessions.
+func mingled(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	p.hosts, p.workers, p.long, p.seldom = 3, 5+r.IntN(4), 4, math.MaxInt
+	p.session, p.length, p.resizes = 2*time.Second, time.Minute, r.IntN(2) == 0
+	p.stay = between(r, 5*time.Millisecond, 50*time.Millisecond)
+}
+
+func mingledCalmly(p *plan, r *rand.Rand) {
+	mingled(p, r)
+	p.hands, p.rest = 0, between(r, 100*time.Millisecond, time.Second)
 }
 
 func usedUp(err error) bool { return errors.Is(err, znode.ErrSequence) }
