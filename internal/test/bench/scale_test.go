@@ -32,11 +32,11 @@ func (c costs) cycles(members int, reads float64) float64 {
 	return 1e6 / c.perMember(members, reads)
 }
 
-// sessions is how many that hold locks and do nothing else can be kept alive: each sends a
-// heartbeat, which is a write, not quite every quarter of its timeout, and as many pings, which end
-// at the member it is connected to.
+// sessions is how many sessions that hold locks and do nothing else can be kept alive: each sends
+// a heartbeat, which is a write, every 3/16 of its timeout, and as many pings, which end at the
+// member it is connected to.
 func (c costs) sessions(members int, timeout float64) float64 {
-	heartbeats := 4 / timeout
+	heartbeats := 16 / (3 * timeout)
 	return 1e6 / (heartbeats * (c.Write + c.Read/float64(members)))
 }
 
@@ -112,7 +112,7 @@ func TestPaper(t *testing.T) {
 		{"more members make no write faster", c.cycles(5, 0), 10_000},
 		{"contended cycles, one member", c.cycles(1, c.Reads), 1e6 / 190},
 		{"reads are divided among three", c.cycles(3, c.Reads), 1e6 / 130},
-		{"sessions with a heartbeat every 2.5 s", c.sessions(1, 10), 1e6 / (0.4 * 80)},
+		{"sessions with a heartbeat every 1.5 s", c.sessions(1, 8), 1e6 * 1.5 / 80},
 		{"two digits", twoDigits(12_345), 12_000},
 		{"two digits of a small number", twoDigits(0.1234), 0.12},
 	} {
