@@ -85,6 +85,7 @@ func work(library string, j job, lines <-chan string) error {
 			acquire: connections[i%j.Sessions].worker(),
 			random:  rand.New(rand.NewPCG(uint64(i), 7)),
 			reads:   j.Reads,
+			work:    time.Duration(j.Work) * time.Millisecond,
 			window:  new(window), // one that is over
 		}
 	}
@@ -179,6 +180,7 @@ type worker struct {
 	acquire func(ctx context.Context, read bool) (release func() error, err error)
 	random  *rand.Rand
 	reads   int
+	work    time.Duration // the mean
 	window  *window
 
 	untimed    int   // so many of the next cycles are
@@ -213,6 +215,9 @@ func (w *worker) cycle(ctx context.Context) bool {
 		took, at = held.Sub(began), w.window.reach(held)
 	} else {
 		at = w.window.reached.Load()
+	}
+	if err == nil && w.work > 0 {
+		time.Sleep(time.Duration(w.random.Int64N(int64(2 * w.work)))) // the job
 	}
 	if err == nil {
 		err = release()

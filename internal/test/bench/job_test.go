@@ -26,6 +26,7 @@ type job struct {
 	Workers  int    `json:"workers"`  // goroutines or threads; worker i has session i modulo Sessions
 	Own      int    `json:"own"`      // 1: each session has a lock of its own, below path
 	Permits  int    `json:"permits"`  // of the semaphore; each cycle takes one
+	Work     int    `json:"work"`     // milliseconds: each hold lasts up to twice as long, by chance
 	Reads    int    `json:"reads"`    // percent of the cycles of an rw
 	Handoff  int    `json:"handoff"`  // WithHandoff
 	Among    int    `json:"among"`    // how many locks there are, of several

@@ -37,6 +37,9 @@ var workloads = []workload{
 		name: "semaphore, 64 sessions, 8 permits", job: job{Mode: permits, Sessions: 64, Workers: 64, Permits: 8},
 		peers: []string{ours, curator, kazoo, bare},
 	}, {
+		name: "semaphore, 60 sessions, 20 permits, jobs of 0 to 100 ms", job: job{Mode: permits, Sessions: 60, Workers: 60, Permits: 20, Work: 50},
+		peers: []string{ours, curator, kazoo},
+	}, {
 		name: "rw, 16 sessions, 90 % reads", job: job{Mode: shared, Sessions: 16, Workers: 16, Reads: 90},
 		peers:   []string{ours, curator, bare},
 		without: kazooReads,

@@ -91,7 +91,7 @@ public final class Driver {
             }
             List<Worker> workers = new ArrayList<>();
             for (int i = 0; i < number("workers"); i++) {
-                workers.add(new Worker(cycle(locks.get(i % sessions)), i, number("reads")));
+                workers.add(new Worker(cycle(locks.get(i % sessions)), i, number("reads"), number("work")));
             }
             // Directories are made, and whatever an object does only once is done.
             for (int i = 0; i < sessions; i++) {
@@ -256,6 +256,7 @@ public final class Driver {
         private final Cycle cycle;
         private final SplittableRandom random;
         private final int reads;
+        private final int work;
         private long from;
         private long until;
         private long[] latencies = new long[1024];
@@ -264,10 +265,11 @@ public final class Driver {
         private long errors;
         private String error;
 
-        Worker(Cycle cycle, int number, int reads) {
+        Worker(Cycle cycle, int number, int reads, int work) {
             this.cycle = cycle;
             this.random = new SplittableRandom(number);
             this.reads = reads;
+            this.work = work;
         }
 
         /** Not from run, for a mutex belongs to the thread that acquired it. */
@@ -286,6 +288,9 @@ public final class Driver {
                 try {
                     cycle.acquire(read);
                     held = System.nanoTime();
+                    if (work > 0) {
+                        TimeUnit.MICROSECONDS.sleep(random.nextInt(2000 * work));
+                    }
                     cycle.release();
                 } catch (Exception e) {
                     error = e.toString();

@@ -31,6 +31,7 @@ class Worker(threading.Thread):
         else:
             self.write = client.Lock(path)
         self.reads = job["reads"]
+        self.work = job["work"] / 1000  # seconds, the mean
         self.random = random.Random(number)
         self.latencies = []
         self.cycles = 0
@@ -56,6 +57,8 @@ class Worker(threading.Thread):
                 if not lock.acquire(timeout=PATIENCE):
                     raise RuntimeError("not acquired")
                 held = time.monotonic()
+                if self.work:
+                    time.sleep(self.random.uniform(0, 2 * self.work))
                 lock.release()
             except Exception as e:
                 held = time.monotonic()
