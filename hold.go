@@ -138,10 +138,10 @@ func (h *Hold) Context(parent context.Context) context.Context {
 // then no other process can hold the lock, unless a program deletes the node. After the end of the
 // hold it returns the zero time.
 //
-// Do not pass it to context.WithDeadline: every answered heartbeat extends it, about every three
-// tenths of the session timeout. A program that needs a while to stop can set a timer by it, begin
-// to stop before the loss, and call it again when the timer fires. To decide whether to continue,
-// call Held, which reads more than one clock.
+// Do not pass it to context.WithDeadline: each answered heartbeat extends it, about every fifth
+// of the session timeout. A program that needs a while to stop can set a timer by it, begin to stop
+// before the loss, and call it again when the timer fires. To decide whether to continue, call
+// Held, which reads more than one clock.
 func (h *Hold) ValidUntil() time.Time {
 	if own := h.hold(); own != nil {
 		return own.Deadline()
