@@ -30,10 +30,10 @@
 //
 // Many goroutines call them at the same time. Called, Granted, Failed and Released are called by
 // the goroutine that called the method of the lock, before the method returns. Lost, Retried,
-// Queued and the events of a downgrade may be called by other goroutines. The events of one call
-// and its hold come one after the other, except Queued and Retried. The garbage collector calls
-// Leaked: in a test with testing/synctest that is outside of the bubble, so Leaked must not use the
-// bubble's channels.
+// Queued and the events of a downgrade may be called by other goroutines, and so may Released after
+// a Release that does not wait for a downgrade. The events of one call and its hold come one after
+// the other, except Queued and Retried. The garbage collector calls Leaked: in a test with
+// testing/synctest that is outside of the bubble, so Leaked must not use the bubble's channels.
 //
 // The functions must not block: the lock waits for them, and while Granted runs other callers wait
 // for the lock. They must not call the methods of a hold or of a lock.

@@ -28,7 +28,7 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 	held := h.held.Load()
 	old, _ := in(held.nodes, q)
 	if held.pending != nil || len(old) != 1 || old[0].node.Kind != from {
-		return errNotWrite
+		return h.endOr(errNotWrite)
 	}
 	// Before the request is sent: it deletes the node, which is not a loss.
 	pending := &heldNodes{held.nodes, make(chan struct{})}
@@ -39,9 +39,9 @@ func (h *Hold) Downgrade(ctx context.Context, q *Queue, from, to znode.Kind) err
 		h.held.Store(now)
 		close(pending.pending)
 	}
-	// An end of the grant from now on waits until it is settled which node to delete. An end before
-	// has begun to delete the old one, and would not be notified of the new one.
-	if err := h.Grant.Err(); err != nil {
+	// An end from now on waits until it is settled which node to delete. An end before has begun to
+	// delete the old one, and would not be notified of the new one.
+	if err := h.Err(); err != nil {
 		settle(held)
 		return err
 	}

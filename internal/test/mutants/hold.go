@@ -384,7 +384,7 @@ var ofTheHold = []mutant{
 		pkg:        "internal/queue",
 		why:        "the write node is being deleted, and the read node stays",
 		in:         "Hold.Downgrade",
-		old:        "if err := h.Grant.Err(); err != nil {\n\t\tsettle(held)",
+		old:        "if err := h.Err(); err != nil {\n\t\tsettle(held)",
 		new:        "if err := error(nil); err != nil {\n\t\tsettle(held)",
 		test:       inQueue("TestAHoldThatEndsBeforeItsDowngradeIsNotDowngraded"),
 		unexplored: "a hold hardly ever ends between the two looks of a downgrade",
