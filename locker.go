@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/slot"
+	"github.com/zklocks/zklocks/internal/queue"
 )
 
 // Locker is a lock of any package: rwlock.RWMutex for writing and RWMutex.RLocker for reading,
@@ -53,7 +53,7 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 	h, err := lock(ctx)
 	switch {
 	case err != nil:
-		return slot.Left(ctx, err)
+		return left(ctx, err)
 	case h == nil:
 		panic("zklocks: neither a hold nor an error")
 	case errors.Is(h.Err(), ErrReleased): // it is not of this call
@@ -62,7 +62,7 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 	defer func() {
 		released := errNoHold
 		if own := h.hold(); own != nil {
-			released = slot.End(ctx, own)
+			released = release(ctx, own)
 			runtime.KeepAlive(h)
 		}
 		switch {
@@ -94,6 +94,61 @@ func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(con
 		ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("not granted within %v", d))
 		defer cancel()
 		h, err := lock(ctx)
-		return h, slot.Left(ctx, err)
+		return h, left(ctx, err)
 	}
+}
+
+// release releases a hold when the work under it has returned. It waits for the answer as long as ctx
+// lives, and a moment longer: a program often exits because ctx has ended, and then nothing goes on
+// in the background. Without an answer the error matches ctx's error.
+func release(ctx context.Context, h *queue.Hold) error {
+	if ctx.Done() == nil {
+		return h.Release(ctx)
+	}
+	limit, stop := after(ctx, h.Timeout())
+	defer stop()
+	return h.Release(limit)
+}
+
+// left is release for a call that has returned err instead of a hold: it waits until the call has left
+// the queue.
+func left(ctx context.Context, err error) error {
+	var leaving *queue.Leaving
+	if !errors.As(err, &leaving) || ctx.Err() == nil {
+		return err
+	}
+	limit, stop := after(ctx, leaving.Timeout)
+	defer stop()
+	select {
+	case <-leaving.Removed:
+		return err
+	case <-limit.Done():
+		return fmt.Errorf("%w; and leaving the queue: %w", err, context.Cause(limit))
+	}
+}
+
+// after returns a context that ends with ctx's error, a moment after ctx: a quarter of the session
+// timeout, or a second if that is shorter.
+func after(ctx context.Context, timeout time.Duration) (limit context.Context, stop func()) {
+	moment := min(timeout/4, time.Second)
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	forget := context.AfterFunc(ctx, func() {
+		time.AfterFunc(moment, func() {
+			cancel(fmt.Errorf("no answer within %v: the node may stay until the session ends", moment))
+		})
+	})
+	return &ending{inner, ctx}, func() { forget(); cancel(nil) }
+}
+
+// ending is a context that ends later than another, with its error.
+type ending struct {
+	context.Context
+	of context.Context
+}
+
+func (e *ending) Err() error {
+	if err := e.Context.Err(); err == nil || e.of.Err() == nil {
+		return err
+	}
+	return e.of.Err()
 }

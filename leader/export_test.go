@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // Locker is the election as the lock that it is, for the scenarios of all recipes. A candidate that
@@ -14,9 +13,5 @@ type Locker struct{ *Election }
 func (l Locker) Lock(ctx context.Context) (*zklocks.Hold, error) { return l.Campaign(ctx) }
 
 func (l Locker) TryLock(ctx context.Context) (*zklocks.Hold, error) {
-	h, err := l.campaign(ctx, "try to campaign", false)
-	if err != nil {
-		return nil, err
-	}
-	return slot.Put(h), nil
+	return l.campaign(ctx, "try to campaign", false)
 }

@@ -57,11 +57,7 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 //   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
 //     or a quota are used up, or it is ephemeral.
 func (e *Election) Campaign(ctx context.Context) (*zklocks.Hold, error) {
-	h, err := e.campaign(ctx, "campaign", true)
-	if err != nil {
-		return nil, err
-	}
-	return slot.Put(h), nil
+	return e.campaign(ctx, "campaign", true)
 }
 
 // made returns e. If New has not made it, it returns a value whose calls all fail.
@@ -73,10 +69,7 @@ func (e *Election) made() *Election {
 	return e
 }
 
-// held is a term, and what the caller gets of it.
-type held = slot.Held[zklocks.Hold]
-
-func (e *Election) campaign(ctx context.Context, op string, wait bool) (*held, error) {
+func (e *Election) campaign(ctx context.Context, op string, wait bool) (*zklocks.Hold, error) {
 	e = e.made()
 	call := e.queue.Call(ctx, e.request)
 	c := e.enter()
@@ -90,9 +83,9 @@ func (e *Election) campaign(ctx context.Context, op string, wait bool) (*held, e
 		return nil, e.queue.Fail(call, op, err)
 	}
 	c.leads(grant)
-	h := new(held)
+	h := new(slot.Held[zklocks.Hold])
 	h.Begin(grant, e.queue, c, call)
-	return h, nil
+	return slot.Put(h), nil
 }
 
 var errForeign = errors.New("the hold is not a term of this election")

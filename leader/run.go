@@ -3,13 +3,9 @@ package leader
 import (
 	"context"
 	"errors"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/zklocks/zklocks"
-	"github.com/zklocks/zklocks/internal/hold"
-	"github.com/zklocks/zklocks/internal/slot"
 )
 
 // Run campaigns, calls lead each time that it is elected, and campaigns again when lead has
@@ -48,16 +44,18 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	e = e.made()
 	pauses := e.backoff
 	for {
-		h, err := e.campaign(ctx, "run", true)
-		if err != nil {
-			return slot.Left(ctx, err)
-		}
-		since := time.Now()
-		failed, err := serve(ctx, h, lead)
-		if err != nil {
+		elected, failed := time.Time{}, false
+		err := zklocks.Do(ctx, func(ctx context.Context) (*zklocks.Hold, error) {
+			return e.campaign(ctx, "run", true)
+		}, func(_ context.Context, term *zklocks.Hold) error {
+			elected = time.Now()
+			failed = serve(ctx, term, lead)
+			return nil
+		})
+		if err != nil && (elected.IsZero() || !errors.Is(err, zklocks.ErrLost)) {
 			return err
 		}
-		if lasted := time.Since(since); !failed || lasted > pauses.max {
+		if lasted := time.Since(elected); !failed || lasted > pauses.max {
 			pauses.last = 0
 		}
 		if !failed {
@@ -69,44 +67,22 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// serve is one term. failed is whether lead has returned an error although it was not told to stop.
-// The error is that of a node that cannot be deleted.
-func serve(ctx context.Context, h *held, lead func(context.Context, *zklocks.Hold) error) (failed bool, err error) {
-	asked, stop := context.WithCancelCause(ctx)
-	term := h.Context(asked) // which asks the hold each time, and so must be the outer one
-	over := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() { watch(h, stop, over) })
-	public := slot.Put(h)
-	defer func() { // also if lead panics
-		close(over)
-		watching.Wait()
-		stop(nil)
-		err = resign(ctx, h)
-		runtime.KeepAlive(public) // lead may drop it: it is not leaked, since Run releases the term
-	}()
-	err = lead(term, public)
-	told := asked.Err() != nil || errors.Is(h.Err(), hold.ErrLost)
-	return err != nil && !told, nil
-}
-
-// resign releases the term. A term that has ended already is no error.
-func resign(ctx context.Context, h *held) error {
-	if err := slot.End(ctx, &h.Hold); !hold.IsEnd(err) {
-		return err
-	}
-	return nil
-}
-
 // errRequested is the cause of a context that ends because the leader was asked to resign.
 var errRequested = errors.New("the leader is asked to resign")
 
-// watch cancels the context of the function when the leader is asked to resign. It returns when
-// over is closed.
-func watch(h *held, stop context.CancelCauseFunc, over <-chan struct{}) {
-	select {
-	case <-h.ReleaseRequested():
-		stop(errRequested)
-	case <-over:
-	}
+// serve calls lead for one term. failed is whether lead has returned an error although it was not
+// told to stop.
+func serve(ctx context.Context, term *zklocks.Hold, lead func(context.Context, *zklocks.Hold) error) (failed bool) {
+	asked, stop := context.WithCancelCause(ctx)
+	defer stop(nil) // also if lead panics
+	go func() {
+		select {
+		case <-term.ReleaseRequested():
+			stop(errRequested)
+		case <-asked.Done():
+		}
+	}()
+	err := lead(term.Context(asked), term) // the outer context checks the hold each time
+	told := asked.Err() != nil || errors.Is(term.Err(), zklocks.ErrLost)
+	return err != nil && !told
 }

@@ -20,9 +20,6 @@ var (
 	ErrReleased = errors.New("lock already released")
 )
 
-// IsEnd reports whether err is the end of a hold.
-func IsEnd(err error) bool { return errors.Is(err, ErrLost) || errors.Is(err, ErrReleased) }
-
 // A Grant is what a State is of.
 type Grant interface {
 	// Alive returns why the lock must be considered lost, or nil. It must be quick, and must not

@@ -232,8 +232,8 @@ var ofTheFrontDoor = []mutant{
 		name: "do-leaves-the-lock",
 		pkg:  ".",
 		why:  "the work is over, and nothing gives the lock back",
-		old:  `released = slot.End(ctx, own)`,
-		new:  "_ = slot.End\n\t\t\treleased = h.Err()",
+		old:  `released = release(ctx, own)`,
+		new:  "_ = release\n\t\t\treleased = h.Err()",
 		test: inRoot("TestDo"),
 
 		unexplored: "it does not call Do",
