@@ -98,9 +98,9 @@ func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(con
 	}
 }
 
-// release releases a hold when the work under it has returned. It waits for the answer as long as ctx
-// lives, and a moment longer: a program often exits because ctx has ended, and then nothing goes on
-// in the background. Without an answer the error matches ctx's error.
+// release releases a hold when the work under it has returned. It waits for the answer as long as
+// ctx lives, and a moment longer: a program often exits because ctx was canceled, and then nothing
+// continues in the background. Without an answer the error matches ctx's error.
 func release(ctx context.Context, h *queue.Hold) error {
 	if ctx.Done() == nil {
 		return h.Release(ctx)
@@ -110,8 +110,8 @@ func release(ctx context.Context, h *queue.Hold) error {
 	return h.Release(limit)
 }
 
-// left is release for a call that has returned err instead of a hold: it waits until the call has left
-// the queue.
+// left is like release, for a call that has returned err instead of a hold: it waits until the call
+// has left the queue.
 func left(ctx context.Context, err error) error {
 	var leaving *queue.Leaving
 	if !errors.As(err, &leaving) || ctx.Err() == nil {

@@ -121,6 +121,24 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 	return e.queue.Wrap(op, h.Write(ctx, bytes.Clone(data)))
 }
 
+// Status returns what this value does in this process, without asking a server: for a health
+// check. The state is StateOverdue from the loss of a term until its Release is called, which Run
+// does when the function has returned. After a call of Campaign without Run, release the hold also
+// after a loss.
+func (e *Election) Status() Status {
+	if e == nil {
+		panic(e.made().queue.Invalid())
+	}
+	s := Status{StateFollower, *e.idle.Load()}
+	e.candidates.Range(func(c, _ any) bool {
+		if of := c.(*candidate).status(); of.State > s.State || of.State == s.State && of.Since.Before(s.Since) {
+			s = of
+		}
+		return true
+	})
+	return s
+}
+
 // Queue lists the leader and the candidates, in the order of the queue. The list is what one server
 // knows, is meant for people and dashboards, and may be out of date when it is read: for the leader
 // alone there is Leader. The errors are those of Campaign.

@@ -51,24 +51,6 @@ type Status struct {
 	Since time.Time
 }
 
-// Status returns what this value does in this process, without asking a server: for a health
-// check. The state is StateOverdue from the loss of a term until its Release is called, which Run
-// does when the function has returned. After a call of Campaign without Run, release the hold also
-// after a loss.
-func (e *Election) Status() Status {
-	if e == nil {
-		panic(e.made().queue.Invalid())
-	}
-	s := Status{StateFollower, *e.idle.Load()}
-	e.candidates.Range(func(c, _ any) bool {
-		if of := c.(*candidate).status(); of.State > s.State || of.State == s.State && of.Since.Before(s.Since) {
-			s = of
-		}
-		return true
-	})
-	return s
-}
-
 // A candidate is one call that campaigns, and then its term. It implements queue.Leaver.
 type candidate struct {
 	election *Election

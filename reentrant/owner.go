@@ -2,7 +2,6 @@ package reentrant
 
 import (
 	"context"
-	"errors"
 
 	"github.com/zklocks/zklocks"
 	"github.com/zklocks/zklocks/internal/queue"
@@ -61,7 +60,32 @@ func (o *owner) addLocked() *held {
 const maxBatch = 32
 
 // End counts the end of a hold, and reports whether it was the last one on the grant.
-func (o *owner) End() (last bool) { return o.of.mutex.unhold(o) }
+func (o *owner) End() (last bool) {
+	m := o.of.mutex
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o.of.total--
+	if o.holds--; o.holds == 0 {
+		m.forgetLocked(o)
+	}
+	return o.of.total == 0
+}
+
+// forgetLocked removes one owner, which has no holds; caller holds mu.
+func (m *Mutex) forgetLocked(o *owner) {
+	last := m.owners[o.id]
+	switch {
+	case last != o:
+		for last.former != o {
+			last = last.former
+		}
+		last.former = o.former
+	case o.former != nil:
+		m.owners[o.id] = o.former
+	default:
+		delete(m.owners, o.id)
+	}
+}
 
 // Leave is called when a hold has ended. The end of the last one releases the lock.
 func (o *owner) Leave(ctx context.Context, h *queue.Hold) error {
@@ -92,37 +116,4 @@ func (c *holdContext) Value(key any) any {
 		return c
 	}
 	return c.Context.Value(key)
-}
-
-// part is for zklocks.All, whose hold makes its caller the owner of the lock.
-func (m *Mutex) part() queue.Part {
-	return queue.Part{
-		Queue: m.queue, Request: m.request,
-		Ready: m.refuse,
-		Own: func(grant *queue.Grant) queue.Owner {
-			o, _ := m.begin(grant, m.caller())
-			return o
-		},
-	}
-}
-
-var errOwned = errors.New("the caller holds the lock already")
-
-// refuse returns an error to a caller that owns the lock: Lock would enter it again, or find it
-// lost.
-func (m *Mutex) refuse(ctx context.Context, _ bool) error {
-	c := m.carried(ctx)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o := m.owners[m.caller()]
-	if c != nil && c.owner.of.total > 0 {
-		o = c.owner
-	}
-	if o == nil {
-		return nil
-	}
-	if err := o.of.grant.Err(); err != nil {
-		return err
-	}
-	return errOwned
 }

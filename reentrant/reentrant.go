@@ -189,31 +189,37 @@ func (m *Mutex) holdLocked(o *owner) *held {
 	return o.addLocked()
 }
 
-// unhold removes a hold and reports whether it was the last.
-func (m *Mutex) unhold(o *owner) (last bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	o.of.total--
-	if o.holds--; o.holds == 0 {
-		m.forgetLocked(o)
+// part is for zklocks.All, whose hold makes its caller the owner of the lock.
+func (m *Mutex) part() queue.Part {
+	return queue.Part{
+		Queue: m.queue, Request: m.request,
+		Ready: m.refuse,
+		Own: func(grant *queue.Grant) queue.Owner {
+			o, _ := m.begin(grant, m.caller())
+			return o
+		},
 	}
-	return o.of.total == 0
 }
 
-// forgetLocked removes one owner, which has no holds; caller holds mu.
-func (m *Mutex) forgetLocked(o *owner) {
-	last := m.owners[o.id]
-	switch {
-	case last != o:
-		for last.former != o {
-			last = last.former
-		}
-		last.former = o.former
-	case o.former != nil:
-		m.owners[o.id] = o.former
-	default:
-		delete(m.owners, o.id)
+var errOwned = errors.New("the caller holds the lock already")
+
+// refuse returns an error to a caller that owns the lock: Lock would enter it again, or find it
+// lost.
+func (m *Mutex) refuse(ctx context.Context, _ bool) error {
+	c := m.carried(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.owners[m.caller()]
+	if c != nil && c.owner.of.total > 0 {
+		o = c.owner
 	}
+	if o == nil {
+		return nil
+	}
+	if err := o.of.grant.Err(); err != nil {
+		return err
+	}
+	return errOwned
 }
 
 // Queue lists the holder of the lock and the waiters, in the order of the queue. The list is what

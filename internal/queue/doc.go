@@ -110,10 +110,10 @@
 //	downgrade.go  a write node becomes a read node
 //	request.go    requests to release
 //	front.go      who leads, as a process sees it that is no candidate
+//	fence.go      Guard, Multi and Verify
 //	hold.go       what a caller has
 //	members.go    the queue as others see it
 //	events.go     what observers are notified of
-//	fence.go      Guard, Multi and Verify
 //	grant.go      what is held
 //	waiter.go     the nodes of a request, steps 1 and 2
 //	shortcut.go   grants without a listing

@@ -15,15 +15,6 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// nodes returns the nodes of the hold among the nodes that its grant holds.
-func (h *Hold) nodes(held *heldNodes) []nodeRef {
-	if h.in == nil {
-		return held.nodes
-	}
-	nodes, _ := in(held.nodes, h.in)
-	return nodes
-}
-
 // Guard has checks that fail once one of the nodes is gone. A hold on several locks that has ended
 // may have given back some of them: then these are checked, too.
 func (h *Hold) Guard() []*zk.CheckVersionRequest {
@@ -39,15 +30,6 @@ func guards(nodes []nodeRef) []*zk.CheckVersionRequest {
 		checks[i] = &zk.CheckVersionRequest{Path: n.path(), Version: -1}
 	}
 	return checks
-}
-
-// endOr returns the end of the hold, if it has ended: that comes before any other error, because
-// the context of the call may be the hold's own.
-func (h *Hold) endOr(err error) error {
-	if end := h.Err(); end != nil {
-		return end
-	}
-	return err
 }
 
 // fenced makes a request that checks the nodes of the hold first. ask returns the index of what the

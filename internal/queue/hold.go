@@ -90,6 +90,15 @@ func (h *Hold) GiveBack(ctx context.Context) error { return h.releaseIn(ctx, h.i
 // Err returns nil while the hold lives, and then what ended it. It sets no watch.
 func (h *Hold) Err() error { return h.state.Look() }
 
+// endOr returns the end of the hold, if it has ended: that comes before any other error, because
+// the context of the call may be the hold's own.
+func (h *Hold) endOr(err error) error {
+	if end := h.Err(); end != nil {
+		return end
+	}
+	return err
+}
+
 // State returns the state of the hold, and has its nodes watched from now on.
 func (h *Hold) State() *hold.Hold {
 	h.WatchNodes()
@@ -130,6 +139,15 @@ func (h *Hold) ReportsLeaks() bool { return h.call.reportsLeaks() }
 // Leaked returns a function that reports that the caller has dropped the hold, unless it has ended.
 // The garbage collector calls it.
 func (h *Hold) Leaked() func() { return h.call.leaked }
+
+// nodes returns the nodes of the hold among the nodes that its grant holds.
+func (h *Hold) nodes(held *heldNodes) []nodeRef {
+	if h.in == nil {
+		return held.nodes
+	}
+	nodes, _ := in(held.nodes, h.in)
+	return nodes
+}
 
 // Has reports whether the hold was granted nodes in a queue.
 func (h *Hold) Has(q *Queue) bool {

@@ -22,7 +22,7 @@ var files = map[string][]string{
 	"semaphore":         {"doc.go", "semaphore.go", "count.go", "options.go", "errors.go"},
 	"leader":            {"doc.go", "run.go", "observe.go", "leader.go", "status.go", "backoff.go", "options.go", "errors.go"},
 	"once":              {"doc.go", "once.go", "errors.go"},
-	"internal/slot":     {"slot.go", "end.go", "option.go"},
+	"internal/slot":     {"slot.go", "option.go"},
 	"internal/hold":     {"context.go", "hold.go", "state.go"},
 	"internal/znode":    {"order.go", "name.go", "path.go"},
 	"internal/zkclient": {"claim.go", "dir.go", "monitor.go", "read.go", "remove.go", "watch.go", "client.go", "unreached.go", "call.go"},
@@ -33,14 +33,11 @@ var back = map[string]string{
 	"internal/queue: together.go to acquire.go":  "step 5 for each of several locks stands with the other steps",
 	"internal/queue: shortcut.go to acquire.go":  "a shortcut ends in the recheck, step 5",
 	"internal/queue: dirview.go to sharing.go":   "a listing tells the node's sharing what it has seen",
-	"internal/queue: fence.go to hold.go":        "whether the hold has ended",
 	"internal/queue: queue.go to events.go":      "New hands on what the client calls when it repeats a request",
 	"internal/zkclient: call.go to client.go":    "whether the session is still the same",
 	"internal/zkclient: call.go to unreached.go": "why a call has had no answer",
 	"internal/hold: state.go to hold.go":         "the end of a grant is the end of its holds",
 	"semaphore: count.go to semaphore.go":        "the text of an error",
-	"leader: status.go to leader.go":             "a method of a value that New has not made",
-	"reentrant: owner.go to reentrant.go":        "the end of a hold on several locks is an unlock",
 }
 
 // ordered are the packages whose files have an order.
