@@ -139,7 +139,7 @@ func (r rule) blockers(queue []znode.Node, first znode.Node) blockers {
 		if n := queue[i]; n.Seq < first.Seq && r.waitsFor(n) {
 			if b.left++; r.near(b.left) {
 				if b.watched == nil {
-					b.watched = make([]znode.Node, 0, min(r.allowed, i)+1)
+					b.watched = make([]znode.Node, 0, max(0, min(r.allowed, i))+1)
 				}
 				b.watched = append(b.watched, n)
 			}

@@ -88,6 +88,7 @@ func TestTurn(t *testing.T) {
 		{"all of 3 permits wait for all ahead", permitRule(3, 3), "p1 p2 p3 p4", 2, false, "p1"},
 		{"more than there are", permitRule(4, 3), "p1", 1, false, ""},
 		{"far more than there are, as Queue may list after a Resize", permitRule(4, 1), "p1 p2", 2, false, ""},
+		{"two more than there are", permitRule(5, 3), "p1 p2", 2, false, "p1"},
 	} {
 		line := inLine(t, c.line)
 		turn := c.rule.blockers(line, znode.Node{Seq: c.first})
