@@ -32,16 +32,21 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient
 			watches = slices.Delete(watches, i, i+1)
 		}
 	}
+	bell := wire.NewBell(slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})...)
+	defer bell.Leave()
 	for !b.clear() && b.wakes() {
 		w.ahead.Store(int64(b.ahead()))
 		timer := time.NewTimer(w.patience - rand.N(w.patience/4))
-		fired := wire.Wait(ctx, timer.C, slices.Concat(watches, w.own, []*zkclient.Watch{w.limit.Changed})...)
+		rung := bell.Wait(ctx, timer.C)
 		timer.Stop()
 		var next turn
 		var err error
 		switch {
-		case fired:
+		case rung:
 			watches, next = b.strike(watches)
+			if next == pending && (w.limit.changed() || slices.ContainsFunc(w.own, hasFired)) {
+				next = relist
+			}
 		case ctx.Err() != nil:
 			next, err = failed, zkclient.Ended(ctx)
 		default:
@@ -55,10 +60,9 @@ func (w *waiter) waitEvent(ctx context.Context, b *blockers, watches []*zkclient
 }
 
 // strike strikes out the blockers whose watches report that they are gone, and returns the other
-// watches. It returns relist if an event reports something else, or none is theirs.
+// watches. It returns relist if an event reports something else.
 func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
-	before := len(watches)
-	for i := before - 1; i >= 0; i-- {
+	for i := len(watches) - 1; i >= 0; i-- {
 		switch event, fired := watches[i].Fired(); {
 		case !fired:
 			continue
@@ -71,10 +75,12 @@ func (b *blockers) strike(watches []*zkclient.Watch) ([]*zkclient.Watch, turn) {
 		b.remove(i, true)
 		watches = slices.Delete(watches, i, i+1)
 	}
-	if len(watches) == before {
-		return nil, relist
-	}
 	return watches, pending
+}
+
+func hasFired(w *zkclient.Watch) bool {
+	_, fired := w.Fired()
+	return fired
 }
 
 // withoutEvent checks the turn of a waiter that no event has reached for a while, and reads the

@@ -23,7 +23,7 @@ type Watch struct {
 	set    *setting
 	absent bool // of WatchNodes: the node did not exist; not written after set.done is closed
 	event  atomic.Pointer[zk.Event]
-	bells  []chan struct{} // of the waiters; conn.mu guards it
+	bells  []*Bell // of the waiters; conn.mu guards it
 }
 
 // Fired returns the event that has fired the watch, if one has.
@@ -51,7 +51,7 @@ func (w *Watch) Miss() {
 func (w *Watch) Drop() bool {
 	w.conn.mu.Lock()
 	defer w.conn.mu.Unlock()
-	switch {
+	switch w.sweep(); {
 	case w.event.Load() != nil:
 		return true
 	case len(w.bells) > 0:
@@ -72,37 +72,69 @@ func (w *Watch) Drop() bool {
 // fire stores the event and wakes the waiters; caller holds conn.mu.
 func (w *Watch) fire(e *zk.Event) {
 	w.event.CompareAndSwap(nil, e)
-	for _, bell := range w.bells {
-		ring(bell)
+	for _, b := range w.bells {
+		b.ring()
 	}
 	w.bells = nil
 }
 
-func ring(bell chan struct{}) {
+// A Bell wakes one waiter.
+type Bell struct {
+	rings chan struct{}
+	left  atomic.Bool // no goroutine waits for it any more
+}
+
+func (b *Bell) ring() {
 	select {
-	case bell <- struct{}{}:
+	case b.rings <- struct{}{}:
 	default: // it rings already
 	}
 }
 
-// Wait returns true when one of the watches has fired, and false when late yields or ctx ends. A
-// nil watch never fires.
+// NewBell returns a bell that rings when one of the watches fires, and now if one has fired. A nil
+// watch never fires. The waiter must call Leave.
+func NewBell(watches ...*Watch) *Bell {
+	b := &Bell{rings: make(chan struct{}, 1)}
+	for _, w := range watches {
+		if w != nil {
+			w.add(b)
+		}
+	}
+	return b
+}
+
+// add has the bell rung when the watch fires. Before the list of bells grows, those that were left
+// are removed from it: the watch may outlive many waiters.
+func (w *Watch) add(b *Bell) {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	if w.event.Load() != nil {
+		b.ring()
+		return
+	}
+	if len(w.bells) == cap(w.bells) {
+		w.sweep()
+	}
+	w.bells = append(w.bells, b)
+}
+
+// sweep removes the bells that were left; caller holds conn.mu.
+func (w *Watch) sweep() {
+	w.bells = slices.DeleteFunc(w.bells, func(b *Bell) bool { return b.left.Load() })
+}
+
+// Leave says that no goroutine waits for the bell any more.
+func (b *Bell) Leave() { b.left.Store(true) }
+
+// Wait returns true when the bell has rung since the last Wait, and false when late yields or ctx
+// ends.
 //
 // The goroutine that reads the connection stores each event before it passes on a later packet. So
-// when Wait returns true, Fired reports whatever the server sent before the event that ended the
-// wait.
-func Wait(ctx context.Context, late <-chan time.Time, watches ...*Watch) bool {
-	bell := make(chan struct{}, 1)
-	for _, w := range watches {
-		w.add(bell)
-	}
-	defer func() {
-		for _, w := range watches {
-			w.forget(bell)
-		}
-	}()
+// when Wait returns true, Watch.Fired reports whatever the server sent before the event that rang.
+// It may have reported that event before: then the bell has rung for nothing.
+func (b *Bell) Wait(ctx context.Context, late <-chan time.Time) bool {
 	select {
-	case <-bell:
+	case <-b.rings:
 		return true
 	case <-late:
 	case <-ctx.Done():
@@ -110,28 +142,9 @@ func Wait(ctx context.Context, late <-chan time.Time, watches ...*Watch) bool {
 	return false
 }
 
-// add has the bell rung when the watch fires, or now if it has fired.
-func (w *Watch) add(bell chan struct{}) {
-	if w == nil {
-		return
-	}
-	w.conn.mu.Lock()
-	defer w.conn.mu.Unlock()
-	if w.event.Load() != nil {
-		ring(bell)
-	} else {
-		w.bells = append(w.bells, bell)
-	}
-}
-
-// forget removes the bell: the watch may outlive many waiters.
-func (w *Watch) forget(bell chan struct{}) {
-	if w == nil || w.event.Load() != nil {
-		return
-	}
-	w.conn.mu.Lock()
-	defer w.conn.mu.Unlock()
-	if i := slices.Index(w.bells, bell); i >= 0 {
-		w.bells = slices.Delete(w.bells, i, i+1)
-	}
+// Wait waits for the first event of some watches, see NewBell and Bell.Wait.
+func Wait(ctx context.Context, late <-chan time.Time, watches ...*Watch) bool {
+	b := NewBell(watches...)
+	defer b.Leave()
+	return b.Wait(ctx, late)
 }

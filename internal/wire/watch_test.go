@@ -15,57 +15,76 @@ import (
 // runningConn is a packetConn with a session and without a network connection.
 func runningConn() *packetConn { return &packetConn{phase: running} }
 
-// A waiter that leaves removes its bell: a node that is held for long does not collect the bells of
-// the waiters that have left.
-func TestAWaiterThatLeavesTakesItsBell(t *testing.T) {
+// live returns how many goroutines wait for a watch.
+func (w *Watch) live() (n int) {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	w.sweep()
+	return len(w.bells)
+}
+
+func TestWaitersOfTwoWatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := runningConn()
-		var watches []*Watch
-		for _, path := range []string{"/a", "/b"} {
-			all, _ := p.share([]string{path}, "")
-			all[0].set.end(nil)
-			watches = append(watches, all[0])
-		}
-		bells := func(want ...int) {
+		all, _ := p.share([]string{"/a", "/b"}, "")
+		all[0].set.end(nil)
+		waiting := func(want ...int) {
 			t.Helper()
 			synctest.Wait()
-			for i, w := range watches {
-				if len(w.bells) != want[i] {
-					t.Errorf("%d bells at %s, want %d", len(w.bells), w.Path, want[i])
+			for i, w := range all {
+				if n := w.live(); n != want[i] {
+					t.Errorf("%d wait for %s, want %d", n, w.Path, want[i])
 				}
 			}
 		}
 		woken := make(chan bool, 3)
 		wait := func(ctx context.Context, late <-chan time.Time, watches ...*Watch) {
 			go func() { woken <- Wait(ctx, late, watches...) }()
-			synctest.Wait()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		late := make(chan time.Time)
-		wait(ctx, nil, watches...)
-		wait(t.Context(), late, watches[0], nil)
-		wait(t.Context(), nil, watches...)
-		bells(3, 2)
+		wait(ctx, nil, all...)
+		wait(t.Context(), late, all[0], nil)
+		wait(t.Context(), nil, all...)
+		waiting(3, 2)
 		cancel()
-		bells(2, 1)
+		waiting(2, 1)
 		close(late)
-		bells(1, 1)
+		waiting(1, 1)
 		if <-woken || <-woken {
 			t.Error("woken without an event")
 		}
 		p.fireWatches(zk.EventNodeDeleted, "/b")
-		bells(0, 0)
+		waiting(0, 0)
 		if !<-woken {
 			t.Error("not woken by the event")
 		}
-		if !Wait(t.Context(), nil, watches...) {
+		if !Wait(t.Context(), nil, all...) {
 			t.Error("a watch that has fired before does not wake")
 		}
-		if e, fired := watches[1].Fired(); !fired || e.Type != zk.EventNodeDeleted || e.Path != "/b" {
+		if e, fired := all[1].Fired(); !fired || e.Type != zk.EventNodeDeleted || e.Path != "/b" {
 			t.Errorf("fired: %v, %+v", fired, e)
 		}
 	})
+}
+
+// A node that is held for long does not collect the bells of the waiters that have left.
+func TestBellsThatWereLeftAreRemoved(t *testing.T) {
+	t.Parallel()
+	p := runningConn()
+	all, _ := p.share([]string{"/a"}, "")
+	stays := NewBell(all...)
+	for range 10_000 {
+		NewBell(all...).Leave()
+	}
+	if n := cap(all[0].bells); n > 8 {
+		t.Errorf("%d bells", n)
+	}
+	p.fireWatches(zk.EventNodeDeleted, "/a")
+	if !stays.Wait(t.Context(), nil) {
+		t.Error("not woken")
+	}
 }
 
 // A watch fires once, and then serves no other waiter.
