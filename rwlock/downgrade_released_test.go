@@ -3,14 +3,18 @@ package rwlock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/zklocks/zklocks"
+	"github.com/zklocks/zklocks/internal/test"
 	"github.com/zklocks/zklocks/internal/test/contract"
 	"github.com/zklocks/zklocks/internal/test/locks"
 	"github.com/zklocks/zklocks/internal/test/proxy"
 	"github.com/zklocks/zklocks/internal/test/venue"
+	"github.com/zklocks/zklocks/observe"
 	"github.com/zklocks/zklocks/rwlock"
 )
 
@@ -48,4 +52,42 @@ func TestADowngradeThatMeetsAnUnlockAndTheEndOfItsNodeSaysReleased(t *testing.T)
 			})
 		})
 	}
+}
+
+// A Release whose ctx was canceled does not wait for a Downgrade that is under way. The event of
+// its end does: it comes behind the events of the downgrade.
+func TestTheEventsOfADowngradeComeBeforeTheEndOfTheHold(t *testing.T) {
+	t.Parallel()
+	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
+		p := v.Proxy(t, v.Servers(t)[0])
+		conn := v.Connect(t, 10*time.Second, p.Addr())
+		events := make(chan string, 20)
+		mu := rwlock.New(locks.On(conn), "/lock", zklocks.WithObserver(observe.Observer{
+			Granted:  func(e observe.Granted) { events <- "granted for " + string(e.Kind) },
+			Released: func(e observe.Released) { events <- "released for " + string(e.Kind) },
+		}))
+		h, err := mu.Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		move := p.Next(proxy.MoveOp, proxy.HoldRequest)
+		down := contract.Begin(t, t.Context(), func(ctx context.Context) (any, error) { return nil, mu.Downgrade(ctx, h) })
+		<-move.Fired()
+		if err := h.Release(canceled(t.Context())); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		move.Release()
+		down.Ended()
+		test.AssertEmpty(t, conn, "/lock")
+		synctest.Wait()
+		close(events)
+		var got []string
+		for e := range events {
+			got = append(got, e)
+		}
+		if want := []string{"granted for write", "released for write", "granted for read", "released for read"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 }
