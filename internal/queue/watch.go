@@ -15,8 +15,8 @@ import (
 // FirstRecheck is how long a waiter waits for an event before it checks its turn without one, then
 // twice as long, and so on, each time up to a quarter less, so that waiters that came together do
 // not list together. Servers from 3.8.4 and 3.9.2 on withhold the events of nodes that the client
-// may not read. A waiter that may read them again by then waits at most about twice as long as it
-// must; without READ on the nearest blocker it fails with zk.ErrNoAuth.
+// may not read. A waiter that may read them again by then waits at most 7/3 of the time that it
+// must, and 5 s; without READ on the nearest blocker it fails with zk.ErrNoAuth.
 const FirstRecheck = 5 * time.Second
 
 // largeQueue is from how many nodes on a waiter checks its nearest blocker before it lists again.

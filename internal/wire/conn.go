@@ -47,7 +47,7 @@ type Conn struct {
 	closed         chan struct{} // closed when Close has returned
 	closeConfirmed atomic.Bool   // a server has answered the request to end the session
 
-	mu       sync.Mutex
+	// Guarded by state.mu.
 	returned bool // by Connect
 	current  *packetConn
 	beats    beats
@@ -186,10 +186,8 @@ func (c *Conn) Unanswered() time.Time {
 
 // connected is called by a packetConn that holds its mu, before the client knows.
 func (c *Conn) connected(session int64, granted time.Duration, asked time.Time) {
-	c.mu.Lock()
 	c.begin(session, granted, asked)
 	c.hosts.granted(c.Timeout()) // the shortest in this session
-	c.mu.Unlock()
 	c.beatNow()
 }
 
@@ -201,7 +199,7 @@ func (c *Conn) failed(w *packetConn, hadSession bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current == w {
-		c.disconnect()
+		c.disconnectLocked()
 	}
 }
 

@@ -19,7 +19,7 @@ type state struct {
 
 	createZxids sync.Map // from the path of each tracked create to its *atomic.Int64, see Track
 
-	mu       sync.Mutex // serializes the writers of view; guards everything below
+	mu       sync.Mutex // serializes the writers of view; guards everything below, and fields of Conn
 	deadline deadline
 	down     time.Time // since when there is no connection; zero if there is one
 	failure  error     // of the last attempt; nil: a server has answered a request since
@@ -105,6 +105,10 @@ func (s *state) check() {
 func (s *state) disconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.disconnectLocked()
+}
+
+func (s *state) disconnectLocked() {
 	if s.down.IsZero() {
 		s.goDown()
 		s.wake()

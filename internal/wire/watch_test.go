@@ -116,7 +116,7 @@ func TestAWatchThatHasFiredIsNotKept(t *testing.T) {
 // on the next connection.
 func TestAnAnswerOfTheNextConnectionSetsNoWatch(t *testing.T) {
 	t.Parallel()
-	c := &Conn{}
+	c := &Conn{state: newState(time.Now)}
 	p := runningConn()
 	c.current = p
 	w, err := c.watchReading("/a", func(*Watch) error {

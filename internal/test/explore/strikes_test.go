@@ -868,8 +868,9 @@ func (n *nemesis) sever() {
 
 // starving looks now and then for claims whose turn has come, and which neither hold nor leave. A
 // waiter of which the server has withheld the event looks after five seconds, after ten more, and
-// so on, so it waits at most five seconds and about as long again. In a prompt world each event
-// reaches its waiter soon after its connection is whole.
+// so on, each time up to a quarter less. If it has looked just before its turn, all those times
+// were short, and the next is long: five seconds, and four thirds of the time that it has waited.
+// In a prompt world each event reaches its waiter soon after its connection is whole.
 func (w *world) starving(ctx context.Context) {
 	const slack = 2 * time.Second
 	const prompt = firstLook - time.Second                      // a client may dial twice, a second apart
@@ -901,7 +902,7 @@ func (w *world) starving(ctx context.Context) {
 		w.ledger.mu.Lock()
 		for _, s := range left {
 			id := idOf(s.path)
-			late := now-due[id] >= due[id]-came[id]+int64(firstLook+slack)
+			late := now-due[id] >= (due[id]-came[id])*4/3+int64(firstLook+slack)
 			if w.kind.prompt {
 				late = now-max(due[id], w.whole.Load()) >= int64(prompt)
 			}

@@ -21,11 +21,9 @@ var Tiers = [][]string{
 	{"wire.packetConn.sending"}, // a Close ends all holds under it
 	{"zkclient.monitor.telling"},
 	{"hold.listeners.telling"},
-	{"hold.listeners.mu"},
-	{"zkclient.monitor.mu", "semaphore.permitCount.mu"},
+	{"hold.listeners.mu", "zkclient.monitor.mu", "semaphore.permitCount.mu"},
 	{"wire.packetConn.mu"},
-	{"wire.Conn.mu", "wire.notifier.mu", "wire.quietLogger.mu"},
-	{"wire.hosts.mu", "wire.state.mu"},
+	{"wire.state.mu", "wire.hosts.mu", "wire.notifier.mu", "wire.quietLogger.mu"},
 }
 
 // nests are mutexes that a goroutine may take although it holds another of the same name.
