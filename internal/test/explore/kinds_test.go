@@ -55,6 +55,10 @@ var kindsOfWorlds = []kind{
 	{name: "behind", bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
 	// A connection that lives on a server that the others have given up.
 	{name: "deaf", bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
+	// The same, whose answer to a heartbeat is late: what the client has sent meanwhile proves nothing.
+	{name: "withheld", bend: isolated, strike: (*nemesis).withhold, fault: "withheld"},
+	// Goroutines that are ready wait for a processor: a hold lost for no reason.
+	{name: "busy and calm", bend: busy, strike: (*nemesis).stall, fault: "stalled", calm: true},
 	// A holder that is cut off, and counts from an instant that is too late.
 	{name: "cut off", bend: distant, strike: (*nemesis).part, fault: "part"},
 	// A holder that knows nothing but the answer to the handshake of its session.
@@ -314,6 +318,16 @@ func forbidden(p *plan, r *rand.Rand) {
 	if r.IntN(2) == 0 { // waiters watch for so long that they have looked whether they may
 		p.stay, p.least, p.length = 15*time.Second, 6*time.Second, 2*time.Minute
 	}
+}
+
+// busy is a calm world in which all that a host does takes its time.
+func busy(p *plan, r *rand.Rand) {
+	narrow(p, r)
+	calm(p, r)
+	p.workers, p.proofs, p.resizes = 1, math.MaxInt, false
+	p.latency = p.wait()
+	p.rest = p.session / 20
+	p.stay, p.least, p.length = 20*p.session, p.session, 600*time.Second
 }
 
 func calm(p *plan, r *rand.Rand) {

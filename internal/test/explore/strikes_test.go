@@ -303,6 +303,46 @@ func (n *nemesis) deafen() {
 	time.Sleep(n.session / 2) // virtual: all connect again
 }
 
+// withhold keeps the answer to a holder's heartbeat back, and isolates the holder's member right
+// after it has answered: the leader has no note of the packets that came shortly before the
+// heartbeat, and of those that the client sends meanwhile.
+func (n *nemesis) withhold() {
+	h := n.holder()
+	session := h.client().conn.Client().SessionID()
+	m := n.ensemble.Connected()[session]
+	if m == nil || m == n.ensemble.Leader() {
+		time.Sleep(n.session / 4) // virtual: another one may hold by then
+		return
+	}
+	f := h.net.packets.Next(proxy.CheckOp, proxy.HoldReply)
+	fired := n.fires(f)
+	defer f.Cancel()
+	if !fired {
+		return
+	}
+	d := between(n.random, n.session/8, n.session/2)
+	n.say("withheld", "%s: the answer to a heartbeat is held for %v, and member %d is isolated", h.name, d, m.ID())
+	m.Isolate()
+	time.Sleep(d) // virtual: more is sent meanwhile
+	f.Release()
+	time.Sleep(2*n.session - d) // virtual: the next one gets the lock
+	m.Heal()
+	time.Sleep(n.session / 2) // virtual: all connect again
+}
+
+// wait is how long a ready goroutine of a busy host waits for a processor, at most.
+func (p plan) wait() time.Duration { return 12 * p.session / 100 }
+
+// stall has what each host sends leave up to wait later than the host believes, and what it
+// receives read up to wait later.
+func (n *nemesis) stall() {
+	n.say("stalled", "the goroutines of all hosts wait")
+	for _, h := range n.hosts {
+		h.net.out().Delay(between(n.random, 0, n.wait()))
+		h.net.in().Delay(between(n.random, 0, n.wait()))
+	}
+}
+
 // part cuts a holder off for long enough that the next one gets what it holds; now and then one
 // that has just connected again, or has just got a session.
 func (n *nemesis) part() {

@@ -6,6 +6,7 @@ var ofTheHold = []mutant{
 		name: "deadline-from-the-last-heartbeat",
 		pkg:  "internal/wire",
 		why:  "a follower that stops right after its answer takes the last touch with it",
+		kind: "withheld",
 		old:  `s.extend(v, s.deadline.proved(sent))`,
 		new:  "s.deadline.proved(sent)\n\t\ts.extend(v, sent)",
 		test: inWire("TestDeadlineAgainstModel"),
@@ -17,7 +18,7 @@ var ofTheHold = []mutant{
 		old:  `sent.Sub(t.packets[n].heard) >= settle(t.timeout)`,
 		new:  `sent.Sub(t.packets[n].heard) >= 0`,
 		test: inWire("TestDeadlineAgainstModel"),
-		kind: "deaf",
+		kind: "withheld",
 	},
 	{
 		name: "no-time-for-the-leaders-loop",
@@ -33,11 +34,11 @@ var ofTheHold = []mutant{
 		name: "deadline-from-the-time-of-the-answer",
 		pkg:  "internal/wire",
 		why:  "the server has counted since the request",
+		kind: "withheld",
 		old:  `w.client.answered(p.at, proves(op, code))`,
 		new: `p.at = time.Now()
 			w.client.answered(p.at, proves(op, code))`,
-		test:       inWire("TestAnswersAreTimed"),
-		unexplored: "the quorum request that proves the answer is later, and touches the session, too",
+		test: inWire("TestAnswersAreTimed"),
 	},
 	{
 		name: "deadline-from-the-answer-of-the-handshake",
