@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"slices"
@@ -63,8 +62,7 @@ func newConn(servers []string, timeout time.Duration, s settings) *Conn {
 		closed:   make(chan struct{}),
 	}
 	c.quit, c.leave = context.WithCancel(context.Background())
-	c.beats = beats{timer: time.AfterFunc(math.MaxInt64, c.beat), xid: xidBeat}
-	c.beats.timer.Stop()
+	c.beats = newBeats(c.beat)
 	c.hosts = newHosts(c.quit, servers, timeout)
 	if c.settings.dial == nil {
 		c.settings.dial = new(net.Dialer).DialContext

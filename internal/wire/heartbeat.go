@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 )
 
@@ -38,9 +39,20 @@ const xidBeat = -1000
 // beats is when a Conn sends heartbeats, guarded by its mu.
 type beats struct {
 	wanted bool
-	timer  *time.Timer
+	// One timer would do if the goroutine that it starts ran at once, as it mostly does. In a busy
+	// process the runtime now and then puts it behind all others: the second timer's is in time.
+	timers [2]*time.Timer
 	due    time.Time // for the next one; if one is late, those behind it are not
 	xid    int32     // of the next one
+}
+
+func newBeats(beat func()) beats {
+	b := beats{xid: xidBeat}
+	for i := range b.timers {
+		b.timers[i] = time.AfterFunc(math.MaxInt64, beat)
+		b.timers[i].Stop()
+	}
+	return b
 }
 
 // KeepAlive begins, or ends, to send heartbeats.
@@ -58,42 +70,58 @@ func (c *Conn) beatNow() {
 	c.beatAt(time.Now())
 }
 
-// beatAt sets the timer; caller holds mu.
+// beatAt sets the timers; caller holds mu.
 func (c *Conn) beatAt(due time.Time) {
 	c.beats.due = due
-	if c.beats.wanted {
-		c.beats.timer.Reset(time.Until(due))
-	} else {
-		c.beats.timer.Stop()
+	for i, timer := range c.beats.timers {
+		if c.beats.wanted {
+			timer.Reset(time.Until(due) + time.Duration(i)*c.Timeout()/64)
+		} else {
+			timer.Stop()
+		}
 	}
 }
 
-// beat is called by the timer. It sets the timer again after it has written: if the server does not
-// read, the next heartbeat would only wait behind this one.
+// beat is called by the timers. The first call sends the heartbeat.
 func (c *Conn) beat() {
 	c.mu.Lock()
-	w, xid := c.current, c.beats.xid
-	c.beats.xid--
+	w := c.current
 	c.mu.Unlock()
-	unanswered := w != nil && w.beat(xid)
+	unanswered := w != nil && w.unanswered()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	now := time.Now()
+	if !c.beats.wanted || now.Before(c.beats.due) {
+		c.mu.Unlock()
+		return
+	}
+	xid := c.beats.xid
+	c.beats.xid--
 	period := beatAfter(c.Timeout(), unanswered)
 	due := c.beats.due.Add(period)
-	if now := time.Now(); now.After(due) { // the process was stopped
+	if now.After(due) { // the process was stopped
 		due = now.Add(period)
 	}
 	c.beatAt(due)
+	c.mu.Unlock()
+	if w != nil {
+		w.beat(xid)
+	}
 }
 
-// beat sends a heartbeat. It returns whether the heartbeat before it is unanswered. On a new
-// connection the client may still be about to send its credentials, which must be first. beat then
-// has the client send a request, and the heartbeat leaves behind that.
-func (w *packetConn) beat(xid int32) (unanswered bool) {
+// unanswered reports whether a heartbeat is not answered yet.
+func (w *packetConn) unanswered() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.beating > 0
+}
+
+// beat sends a heartbeat. On a new connection the client may still be about to send its
+// credentials, which must be first. beat then has the client send a request, and the heartbeat
+// leaves behind that.
+func (w *packetConn) beat(xid int32) {
 	early := false
 	w.send(packet{xid: xid, op: opMulti}, heartbeat(xid), func() bool {
-		early, unanswered = !w.pastAuth, w.beating > 0
-		if !early {
+		if early = !w.pastAuth; !early {
 			w.beating++
 		}
 		return !early
@@ -101,7 +129,6 @@ func (w *packetConn) beat(xid int32) (unanswered bool) {
 	if early {
 		go w.client.ping()
 	}
-	return unanswered
 }
 
 // heartbeat returns the packet: a Multi of one check of the root, which always exists. A Sync would

@@ -55,7 +55,7 @@ var kindsOfWorlds = []kind{
 	{name: "behind", bend: lagging, strike: (*nemesis).outrun, fault: "outrun"},
 	// A connection that lives on a server that the others have given up.
 	{name: "deaf", bend: isolated, strike: (*nemesis).deafen, fault: "deaf"},
-	// The same, whose answer to a heartbeat is late: what the client has sent meanwhile proves nothing.
+	// The same, where the answer to a heartbeat is late: packets sent meanwhile prove nothing.
 	{name: "withheld", bend: isolated, strike: (*nemesis).withhold, fault: "withheld"},
 	// Goroutines that are ready wait for a processor: a hold lost for no reason.
 	{name: "busy and calm", bend: busy, strike: (*nemesis).stall, fault: "stalled", calm: true},

@@ -6,7 +6,6 @@ var ofTheHold = []mutant{
 		name: "deadline-from-the-last-heartbeat",
 		pkg:  "internal/wire",
 		why:  "a follower that stops right after its answer takes the last touch with it",
-		kind: "withheld",
 		old:  `s.extend(v, s.deadline.proved(sent))`,
 		new:  "s.deadline.proved(sent)\n\t\ts.extend(v, sent)",
 		test: inWire("TestDeadlineAgainstModel"),
@@ -18,7 +17,7 @@ var ofTheHold = []mutant{
 		old:  `sent.Sub(t.packets[n].heard) >= settle(t.timeout)`,
 		new:  `sent.Sub(t.packets[n].heard) >= 0`,
 		test: inWire("TestDeadlineAgainstModel"),
-		kind: "withheld",
+		kind: "deaf",
 	},
 	{
 		name: "no-time-for-the-leaders-loop",
