@@ -135,6 +135,18 @@ func (c *Conn) SessionTimeout() time.Duration {
 	return 0
 }
 
+// Heartbeat returns how long the last heartbeat took until this process had read the answer, and
+// the margin: how long after that the holds would have been lost without it. A slow network, and
+// goroutines that wait for a processor, make the margin smaller. A connection sends heartbeats
+// while it has holds or waiters; before the first answer both are 0. Module
+// github.com/zklocks/zklocks/metrics exports them.
+func (c *Conn) Heartbeat() (latency, margin time.Duration) {
+	if conn := slot.Wire(c.need()); conn != nil {
+		return conn.Heartbeat()
+	}
+	return 0, 0
+}
+
 // RequestRelease asks m, a member that a Queue method listed, to release the lock, as Curator's
 // Revoker does. [Hold.ReleaseRequested] notifies the holder; in a program that uses Curator its
 // RevocationListener does. A waiter is notified when it becomes a holder. Nothing is forced: a

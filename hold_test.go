@@ -65,7 +65,7 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 		methods []string
 	}{
 		{&zklocks.Hold{}, []string{"Context", "Err", "Guard", "Held", "LogValue", "Lost", "Multi", "Release", "ReleaseRequested", "String", "Token", "ValidUntil", "Verify"}},
-		{&zklocks.Conn{}, []string{"Client", "Close", "Path", "RequestRelease", "SessionTimeout"}},
+		{&zklocks.Conn{}, []string{"Client", "Close", "Heartbeat", "Path", "RequestRelease", "SessionTimeout"}},
 	} {
 		typ := reflect.TypeOf(tc.value)
 		var methods []string

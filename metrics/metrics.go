@@ -36,6 +36,28 @@ func PathLabel(label func(path string) string) Option {
 	return func(o *observer) { o.label = label }
 }
 
+// Heartbeats registers how long the heartbeats of a connection take, and how much of the session
+// timeout is left when they are answered. A program with several connections registers each with
+// labels of its own, by prometheus.WrapRegistererWith. It panics if the registry has these metrics
+// already.
+func Heartbeats(registry prometheus.Registerer, conn *zklocks.Conn) {
+	make := promauto.With(registry)
+	make.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "zklocks_heartbeat_seconds",
+		Help: "How long the last heartbeat took until its answer was read.",
+	}, func() float64 {
+		latency, _ := conn.Heartbeat()
+		return latency.Seconds()
+	})
+	make.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "zklocks_heartbeat_margin_ratio",
+		Help: "How much of the session timeout was left when the last heartbeat was answered, before the holds would have been lost.",
+	}, func() float64 {
+		_, margin := conn.Heartbeat()
+		return margin.Seconds() / conn.SessionTimeout().Seconds()
+	})
+}
+
 type observer struct {
 	label func(path string) string
 

@@ -158,6 +158,32 @@ func TestCallsAndHoldsAreCounted(t *testing.T) {
 	})
 }
 
+func TestHeartbeatsAreMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 10 * time.Second
+		host := zktest.NewServer(t).Host("here")
+		conn := host.Connect(t, timeout)
+		registry := prometheus.NewRegistry()
+		metrics.Heartbeats(registry, conn)
+		const latency, margin = "zklocks_heartbeat_seconds{}", "zklocks_heartbeat_margin_ratio{}"
+		checks(t, registry, "before the first", map[string]float64{latency: 0, margin: 0})
+		hold, err := rwlock.New(conn, "/x").Lock(t.Context())
+		must(t, err)
+		time.Sleep(2 * timeout) // virtual
+		near := values(t, registry)
+		if near[latency] > 0.001 || near[margin] < 0.4 || near[margin] > 0.5 {
+			t.Errorf("a server that answers at once: %v", near)
+		}
+		host.Delay(time.Second) // each way
+		time.Sleep(2 * timeout) // virtual
+		if far := values(t, registry); far[latency] < 2 || far[latency] > 2.01 || far[margin] < 0.01 || far[margin] > 0.3 {
+			t.Errorf("a server two seconds away: %v", far)
+		}
+		host.Heal()
+		must(t, hold.Release(t.Context()))
+	})
+}
+
 func TestPathLabel(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	o := metrics.Observer(registry, metrics.PathLabel(path.Dir))
@@ -174,6 +200,7 @@ func TestPathLabel(t *testing.T) {
 func TestReasons(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	o := metrics.Observer(registry)
+	metrics.Heartbeats(registry, new(zklocks.Conn))
 	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}
 	for cause, reason := range map[error]string{
 		zklocks.ErrBusy: "busy", zklocks.ErrLost: "lost", zk.ErrClosing: "closed", zk.ErrNoAuth: "denied",
@@ -189,6 +216,7 @@ func TestReasons(t *testing.T) {
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
+	metrics.Heartbeats(registry, new(zklocks.Conn))
 	o := metrics.Observer(registry)
 	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite}
 	o.Called(observe.Called{LockInfo: lock})

@@ -297,6 +297,9 @@ func (w *packetConn) reply(head []byte, size int) (forClient bool, err error) {
 		if op == opClose && !failed {
 			w.client.closeConfirmed.Store(true)
 		}
+		if beat {
+			w.client.beaten(p.at)
+		}
 		if touches(op, code) {
 			w.client.answered(p.at, proves(op, code))
 		}

@@ -25,6 +25,8 @@ type state struct {
 	failure  error     // of the last attempt; nil: a server has answered a request since
 	changed  chan struct{}
 	monitor  Monitor // nil until Monitored
+
+	latency, margin time.Duration // of the last heartbeat, see Heartbeat
 }
 
 // A Monitor notifies the holds of a connection when their session is over. All locks share it.
@@ -203,6 +205,24 @@ func (s *state) answered(sent time.Time, quorum bool) {
 		s.extend(v, s.deadline.proved(sent))
 	}
 	s.deadline.answered(sent, s.now())
+}
+
+// beaten records that a heartbeat, sent at sent, has just been answered. It is called before
+// answered.
+func (s *state) beaten(sent time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	v := s.view.Load()
+	s.latency, s.margin = now.Sub(sent), v.base.Add(v.timeout).Sub(now)
+}
+
+// Heartbeat returns how long the last heartbeat that was answered took, and how long before the
+// deadline of that time the answer came.
+func (s *state) Heartbeat() (latency, margin time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latency, s.margin
 }
 
 // extend publishes a later base; caller holds mu.
