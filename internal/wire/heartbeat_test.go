@@ -65,12 +65,6 @@ func newBeatServer(t *testing.T) *beatServer {
 	return b
 }
 
-func (b *beatServer) set(delay time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.delay = delay
-}
-
 // heartbeats returns the heartbeats that were written from an instant on.
 func (b *beatServer) heartbeats(from time.Time) (all []written) {
 	b.mu.Lock()
