@@ -17,7 +17,7 @@ func TestScenariosSayWhatTheyNeed(t *testing.T) {
 		}
 		seen[sc.name] = true
 		count[sc.needs]++
-		if shared, single := sc.fits(Recipe{Shared: true}), sc.fits(Recipe{}); !single || shared != (sc.needs&exclusive == 0) {
+		if shared, single := sc.fits(Recipe{Nodes: 1, Shared: true}), sc.fits(Recipe{Nodes: 1}); !single || shared != (sc.needs&exclusive == 0) {
 			t.Errorf("%s: fits shared locks: %v, others: %v", sc.name, shared, single)
 		}
 		if sc.needs != 0 && sc.needs.String() == "" {
