@@ -98,6 +98,9 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 // Client returns the go-zookeeper connection underneath, for the program's own nodes. The locks use
 // the same session. Do not close the client, close the Conn: closing the client loses all holds,
 // too, but if it cannot send at that moment, it may remain connected and keep its session.
+//
+// A watch that the program sets on it fires after each reconnect, often without a change. Set none
+// on a semaphore's node or on the directory of an election: the locks may remove it with their own.
 func (c *Conn) Client() *zk.Conn {
 	if conn := slot.Wire(c.need()); conn != nil {
 		return conn.Conn
