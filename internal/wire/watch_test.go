@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -159,4 +161,38 @@ func TestAWatchKeepsNoneOfTheOthersAlive(t *testing.T) {
 		t.Errorf("%d bytes for each", each)
 	}
 	runtime.KeepAlive(p)
+}
+
+// recordedConn is a network connection that records what is written.
+type recordedConn struct {
+	net.Conn
+	packets [][]byte
+}
+
+func (c *recordedConn) Write(p []byte) (int, error) {
+	c.packets = append(c.packets, p)
+	return len(p), nil
+}
+
+// An event of an earlier watch may fire a watch before the request that sets it has left. The
+// server then sets the watch on the mark after the packetConn knows that the node is gone.
+func TestAMarkOfANodeThatIsGoneIsUnwatchedAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &recordedConn{}
+		p := runningConn()
+		p.Conn, p.client = c, &Conn{state: newState(time.Now)}
+		_, batches := p.share([]string{"/a"}, "/a-released")
+		p.fireWatches(zk.EventNodeDeleted, "/a")
+		synctest.Wait()
+		if len(c.packets) > 0 {
+			t.Error("a request was sent ahead of the one that sets the watch")
+		}
+		p.watches.sent = batches
+		p.watchesSet(nil)
+		synctest.Wait()
+		if len(c.packets) != 1 || !bytes.Contains(c.packets[0], []byte("/a-released")) {
+			t.Errorf("sent %q, want one request that removes the watch on the mark", c.packets)
+		}
+	})
 }

@@ -368,8 +368,9 @@ func (w *packetConn) watchesSet(err error) {
 		}
 	}
 	batch[0].set.end(err)
-	if e, _ := batch[0].Fired(); e.Type == zk.EventNodeCreated {
-		// The server may have set the watch on the marker only after this creation.
+	if _, fired := batch[0].Fired(); fired && batch[0].mark != "" {
+		// The server may have set the watch on the marker only after this event, which then came
+		// from an earlier watch.
 		go w.unwatch(batch[0].mark, dataWatches)
 	}
 }
@@ -393,7 +394,7 @@ func (w *packetConn) fireWatches(kind zk.EventType, path string) {
 			watch.absent = true
 		}
 		watch.fire(e)
-		if watch.mark != "" {
+		if watch.mark != "" && watch.set.over { // or watchesSet does
 			go w.unwatch(watch.mark, dataWatches) // a goroutine that reads must not wait for room to write
 		}
 	}
