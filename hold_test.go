@@ -660,7 +660,7 @@ func TestAJitteryNetworkCostsNoHold(t *testing.T) {
 		keepsItsHold(t, timeout, func(host *zktest.Host) {
 			host.Requests().Delay(some(timeout / 8))
 			host.Replies().Delay(some(timeout / 8))
-			time.Sleep(some(timeout / 16))
+			time.Sleep(some(timeout / 16)) // virtual: until the delays change
 		})
 	}
 }

@@ -459,7 +459,7 @@ func TestTheLockIsFreeWhenTheProgramMayExit(t *testing.T) {
 							return errWork
 						}
 						cancel()
-						time.Sleep(c.before)
+						time.Sleep(c.before) // virtual: the work goes on after the cancellation
 						return context.Canceled
 					})
 					if left := nodes(t, other); left != 0 {

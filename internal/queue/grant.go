@@ -174,7 +174,7 @@ func (g *Grant) Release(ctx context.Context) error {
 	return g.client.Finish(ctx, deleting, func() error { return g.remove(g.settled().nodes, true) })
 }
 
-// releaseIn gives back the nodes in some queues. If no others are left, the grant ends.
+// releaseIn deletes the nodes in some queues. If no other nodes are left, the grant ends.
 func (g *Grant) releaseIn(ctx context.Context, queues ...*Queue) error {
 	if _, others := in(g.held.Load().nodes, queues...); others == nil {
 		return g.Release(ctx)
@@ -224,9 +224,9 @@ func (g *Grant) remove(nodes []nodeRef, markers bool) error {
 	return fmt.Errorf("%w: %w", hold.ErrLost, err)
 }
 
-// What is known of the nodes without asking. There are two watches: that of WatchNodes, whose
-// goroutine ends the grant, for holders that want to be notified; and that of Exists, which holders
-// check that share the nodes or hand them on.
+// Two watches tell whether the nodes exist, without a request. WatchNodes sets one for holders that
+// want to be notified of a deletion: its goroutine ends the grant. Exists sets the other: holders
+// that share the nodes, or hand them on, check it.
 
 // WatchNodes has the nodes watched from now on, off the caller's path, to detect their deletion: a
 // grant whose state is not asked for costs no watch.

@@ -154,7 +154,7 @@ func (h *Hold) Has(q *Queue) bool {
 	return slices.ContainsFunc(h.nodes(&h.granted), func(n nodeRef) bool { return n.queue == q })
 }
 
-// wrap adds the operation, and the path of the lock or those of all, to an error.
+// wrap adds the operation, and the paths of the locks, to an error.
 func (h *Hold) wrap(op string, err error) error {
 	if h.in != nil {
 		return h.in.Wrap(op, err)
