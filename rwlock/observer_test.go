@@ -96,43 +96,29 @@ func TestAWaitThatIsCalledOffWhileTheServerIsAwayHasFailed(t *testing.T) {
 	})
 }
 
-// A panic of an observer is raised in the method that was called. Other readers that shared the
-// wait queue again, and so do later ones.
+// A panic of an observer comes out of the method that was called. The node that was queued stays
+// until its session ends.
 func TestAPanicOfAnObserverLeavesTheLockUsable(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
-		makeDir(s)
-		w := direct(s)
-		h := w.write()
-		conn := s.Connect()
-		queued, goOn := make(chan struct{}), make(chan struct{})
+		h := direct(s).write()
 		var once sync.Once
-		mu := rwlock.New(locks.On(conn), s.Path, zklocks.WithObserver(observe.Observer{Queued: func(observe.Queued) {
-			once.Do(func() {
-				close(queued)
-				<-goOn
-				panic("observed")
-			})
+		mu := rwlock.New(locks.On(s.Connect()), s.Path, zklocks.WithObserver(observe.Observer{Queued: func(observe.Queued) {
+			once.Do(func() { panic("observed") })
 		}}))
-		recovered := make(chan any, 1)
-		go func() {
-			defer func() { recovered <- recover() }()
-			_, _ = mu.RLock(context.Background())
+		func() {
+			defer func() {
+				if got := recover(); got != "observed" {
+					s.Errorf("recovered %v", got)
+				}
+			}()
+			_, _ = mu.Lock(s.Ctx)
 		}()
-		test.Within(s, soon, "it is queued", func() { <-queued })
-		other := contract.Begin(s, s.Ctx, mu.RLock) // on a node of its own, or on the node that will be abandoned
-		close(goOn)
-		test.Within(s, soon, "the panic comes out", func() {
-			if got := <-recovered; got != "observed" {
-				s.Errorf("recovered %v", got)
-			}
-		})
-		s.InLine(3) // the abandoned node stays until the session ends
+		s.InLine(2)
 		unlock(s, h)
-		unlock(s, other.Granted())
 		for _, name := range test.Children(s, s.Witness, s.Dir) {
 			s.Must(s.Witness.Delete(s.Dir+"/"+name, -1))
 		}
-		hold, err := mu.RLock(s.Ctx)
+		hold, err := mu.Lock(s.Ctx)
 		s.Must(err)
 		unlock(s, hold)
 		s.Empty()

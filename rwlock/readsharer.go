@@ -2,7 +2,6 @@ package rwlock
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -28,8 +27,8 @@ type readSharer struct {
 // pendingRead is one acquire on behalf of several readers.
 type pendingRead struct {
 	sharing *queue.NodeSharing
-	async   *queue.Async // nil if the acquiring reader cannot give up
-	waiting int          // readers that still wait for it; guarded by readSharer.mu
+	async   *queue.Async
+	waiting int // readers that still wait for it; guarded by readSharer.mu
 
 	done   chan struct{} // closed when shared or err is set
 	shared *sharedGrant
@@ -56,25 +55,17 @@ func (r *readSharer) lock(ctx context.Context) (*sharedGrant, error) {
 		return g, nil
 	}
 	r.ensureWatch(ctx)
-	p := r.wait(ctx)
+	p := r.wait()
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		if p.async == nil {
-			defer r.quit(p)
-			return nil, r.queue.Canceled(ctx, r.request(), 0)
-		}
 		err := p.async.Canceled(ctx)
 		if r.quit(p) {
 			err = p.async.Leaving(err)
 		}
 		return nil, err
 	}
-	switch p.err {
-	case nil:
-	case errAcquirerPanicked:
-		return r.lock(ctx)
-	default:
+	if p.err != nil {
 		return nil, p.err
 	}
 	if err := zkclient.Ended(ctx); err != nil {
@@ -129,35 +120,21 @@ func (r *readSharer) ensureWatch(ctx context.Context) {
 	}
 }
 
-// wait returns a pending acquire for the caller to wait for. A new one runs on another goroutine,
-// because the caller may give up while other readers still wait. A caller whose ctx never ends
-// acquires itself: a new goroutine would have to grow its stack first.
-func (r *readSharer) wait(ctx context.Context) *pendingRead {
+// wait returns a pending acquire for the caller to wait for. It runs on a goroutine of its own,
+// because its first caller may return while others still wait.
+func (r *readSharer) wait() *pendingRead {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if p := r.pending; p != nil && p.sharing.CanJoin() {
 		p.waiting++
-		r.mu.Unlock()
 		return p
 	}
 	request := r.request()
 	p := &pendingRead{sharing: request.Sharing, waiting: 1, done: make(chan struct{})}
-	stays := ctx.Done() == nil
-	if !stays {
-		p.async = r.queue.AcquireAsync(request, func(grant *queue.Grant, err error) { r.deliver(p, grant, err) })
-	}
+	p.async = r.queue.AcquireAsync(request, func(grant *queue.Grant, err error) { r.deliver(p, grant, err) })
 	r.pending = p
-	r.mu.Unlock()
-	if stays {
-		grant, err := (*queue.Grant)(nil), errAcquirerPanicked
-		defer func() { r.deliver(p, grant, err) }() // even if an observer panics
-		grant, err = r.queue.Acquire(context.Background(), request, true)
-	}
 	return p
 }
-
-// errAcquirerPanicked is returned to waiting readers when the goroutine that acquired for them
-// panicked. They retry.
-var errAcquirerPanicked = errors.New("a panic while acquiring")
 
 // deliver gives the grant to all readers that wait for it.
 func (r *readSharer) deliver(p *pendingRead, grant *queue.Grant, err error) {

@@ -118,13 +118,13 @@ func TestACancellationAtTheGrantLeavesNoHold(t *testing.T) {
 		}
 		s.Empty()
 
-		e := m.reads.wait(s.Context())
+		e := m.reads.wait()
 		test.Within(s, patience, "it is granted", func() { <-e.done })
 		s.InLine(1)
 		m.reads.quit(e)
 		s.Empty()
 
-		one, two := m.reads.wait(s.Context()), m.reads.wait(s.Context())
+		one, two := m.reads.wait(), m.reads.wait()
 		test.Within(s, patience, "both are granted", func() { <-one.done; <-two.done })
 		m.reads.quit(one)
 		s.Must(two.shared.grant.Err())

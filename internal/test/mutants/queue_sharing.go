@@ -196,26 +196,6 @@ var ofTheShared = []mutant{
 		unexplored: "it costs fairness, which no world measures",
 	},
 	{
-		name: "panic-of-the-acquirer-told-to-all",
-		pkg:  "rwlock",
-		why:  "readers that shared the wait of a goroutine that panicked get an error for a lock that is free",
-		old:  "case errAcquirerPanicked:",
-		new:  "case zkclient.ErrOver:",
-		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
-
-		unexplored: "no observer of a world panics",
-	},
-	{
-		name: "wait-of-a-goroutine-that-panicked-kept",
-		pkg:  "rwlock",
-		why:  "all readers that come later wait for a goroutine that has panicked",
-		old:  `defer func() { r.deliver(p, grant, err) }()`,
-		new:  "defer func() {\n\t\t\tif grant != nil {\n\t\t\t\tr.deliver(p, grant, err)\n\t\t\t}\n\t\t}()",
-		test: inRwlock("TestAPanicOfAnObserverLeavesTheLockUsable"),
-
-		unexplored: "no observer of a world panics",
-	},
-	{
 		name: "reader-that-gives-up-cancels-the-wait-of-all",
 		pkg:  "rwlock",
 		why:  "other readers wait for the same grant",
