@@ -33,7 +33,7 @@ quick: ## go test ./... with what is installed; says what was left out
 test: zookeeper ## run all tests with the race detector, against real servers; PKG=./rwlock: only those
 	@start=$$(date +%s); env GO="$(GO)" TIMEOUT=$(TIMEOUT) PARALLEL=$(PARALLEL) PKG="$(PKG)" scripts/test.sh && printf 'ok  \tall packages\t%ds\n' $$(($$(date +%s) - start))
 
-lint: ## gofmt, the style of texts, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
+lint: ## gofmt, the style of texts, fit of the mutants, go vet, staticcheck, go mod tidy and verify, nested modules, too; workflows; the API since the last tag
 	@GO="$(GO)" scripts/lint.sh
 
 zookeeper: ## install the ZooKeeper server that the tests start, unless it is there or ZK_SERVERS is set
@@ -57,7 +57,7 @@ interop: zookeeper ## share locks with Curator (Java), kazoo (Python) and zk.Loc
 	@scripts/peers.sh
 	INTEROP=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) -v ./internal/test/interop
 
-mutants: zookeeper ## put bugs into the library, one at a time; a test must find each of them
+mutants: zookeeper ## check that each of 60 bugs fits the code, then that a test finds it; -generate draws others
 	@$(GO) run ./internal/test/mutants $(ARGS)
 
 bench: ## measure our locks next to zk.Lock and, where installed, Curator and kazoo: one server, a table

@@ -51,6 +51,7 @@ staticcheck=$("$go" tool -n -modfile=tools/go.mod staticcheck)
 check gofmt formatted
 check Makefile once
 check style "$go" run ./internal/test/style
+check "mutants and shortcuts fit" "$go" run ./internal/test/mutants -fits
 while read -r mod; do
 	dir=$(dirname "$mod")
 	check "go mod tidy, $dir" inside "$dir" env GO="$go" "$scripts/tidy.sh" -diff

@@ -6,10 +6,9 @@ cd "$(dirname "$0")/.."
 go=${GO:-go}
 # The race detector would have each test binary sleep for a second at its end, for goroutines that still run: goleak finds those.
 export GORACE="atexit_sleep_ms=0 ${GORACE:-}"
-# What has no concurrency for the race detector to look at, and takes several times as long with it: the exhaustive model, and
-# whether the mutants fit the code.
-unraced='^TestModel|^TestEveryMutantFits'
-without=(./internal/queue ./internal/test/mutants)
+# What has no concurrency for the race detector to look at, and takes several times as long with it: the exhaustive model.
+unraced='^TestModel'
+without=(./internal/queue)
 
 # Nested modules are not part of ./... and need a call of their own.
 nested=(cmd/zklock examples/gocron examples/metrics metrics)

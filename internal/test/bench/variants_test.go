@@ -174,13 +174,3 @@ func printVariants(w io.Writer, results []result) {
 func variants() (ref string, shortcuts bool) {
 	return os.Getenv("BENCH_AGAINST"), os.Getenv("BENCH_ABLATION") != ""
 }
-
-// The variants fit the code, so they can be measured when it is needed.
-func TestVariantsFitTheCode(t *testing.T) {
-	root := moduleRoot(t)
-	for _, s := range patch.Shortcuts {
-		if _, err := patch.All(root, s.Patches...); err != nil {
-			t.Errorf("%s: %v", s.Name, err)
-		}
-	}
-}

@@ -1,33 +1,30 @@
-// Mutants puts bugs into the library, one at a time, and sees to it that a test
-// of the normal run finds each of them.
+// Mutants puts bugs into the library, one at a time, and checks that a test of the normal run finds
+// each of them. They are the reminder that a promise needs a test, and the proof that it has one.
 //
-//	go run ./internal/test/mutants            # all
-//	go run ./internal/test/mutants barrier    # one, or those whose names match
-//	go run ./internal/test/mutants -list
-//	go run ./internal/test/mutants -explore 1m  # let the explorer alone judge, a minute each
-//	go run ./internal/test/mutants -soak 1m barrier  # the soak on a real server, a minute each
-//	go run ./internal/test/mutants -generate -seed 7 -n 20 queue
+//	go run ./internal/test/mutants              # all that are written by hand
+//	go run ./internal/test/mutants barrier      # one, or those whose names match
+//	go run ./internal/test/mutants -fits        # only check that each still fits the code
+//	go run ./internal/test/mutants -explore 1m  # the explorer judges, a minute each
+//	go run ./internal/test/mutants -shortcuts   # the explorer passes each shortcut's absence
+//	go run ./internal/test/mutants -generate -seed 7 -n 20 internal/queue
 //
-// The last one generates mutants of the packages whose names contain queue: it negates conditions,
-// drops and swaps statements, and is off by one. The tests of the package judge them, then the
-// tests of packages that use it, then the explorer. survivors.txt lists mutants that may survive.
-//
-// The explorer judges the mutants that it must find; with -excused also those for which a reason
-// says why it does not.
-//
-// The files in the tree are never touched: the compiler is given a copy in their
-// place (go build -overlay). Before its mutants each test runs without any, so
-// that nothing is killed by a test that fails anyway. It is an error when the
-// text that a mutant replaces has changed, when a mutant does not compile, and
-// when its test is not there.
+// The last line is in generate.go. The compiler reads a copy of the changed file in place of the
+// original (go build -overlay), so the files of the tree stay as they are. Each test first runs
+// without a mutant: a test that always fails finds nothing. A mutant is in error if its text does
+// not stand in the code, if it does not compile, or if its test does not exist.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"go/parser"
+	"go/token"
+	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
@@ -37,56 +34,57 @@ import (
 	"time"
 
 	"github.com/zklocks/zklocks/internal/test/patch"
+	"github.com/zklocks/zklocks/internal/test/yields"
 )
 
 func main() {
 	jobs := flag.Int("jobs", 2, "how many at a time")
-	list := flag.Bool("list", false, "only list the mutants")
-	explore := flag.Duration("explore", 0, "let the explorer alone judge the mutants of the library, for so long each")
-	soak := flag.Duration("soak", 0, "let the soak alone judge the mutants of the library, on a real server, for so long each")
-	tryExcused := flag.Bool("excused", false, "let the explorer look for the mutants that it need not find, too")
+	onlyFits := flag.Bool("fits", false, "check that mutants and shortcuts fit the code")
+	explore := flag.Duration("explore", 0, "let the explorer judge, for so long each")
+	shortcuts := flag.Bool("shortcuts", false, "let the explorer look for a bug in the library without each of its shortcuts")
 	generate := flag.Bool("generate", false, "generate mutants of the packages whose names contain the argument")
 	seed := flag.Uint64("seed", rand.Uint64N(1e6), "which of them are drawn; default: others each time")
 	n := flag.Int("n", 20, "how many are drawn")
 	flag.Parse()
-	if *generate {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		defer stop()
-		l, err := newLab(ctx, max(*explore, 20*time.Second), 0)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(2)
-		}
-		passed := l.generate(flag.Arg(0), *seed, *n, *jobs)
-		l.clean()
-		if !passed {
-			os.Exit(1)
-		}
+
+	root, err := patch.Root()
+	exitOn(err)
+	chosen := mutants
+	if !*generate {
+		chosen, err = choose(flag.Arg(0))
+		exitOn(err)
+	}
+	if wrong := misfits(root); len(wrong) > 0 {
+		fmt.Fprintln(os.Stderr, strings.Join(wrong, "\n"))
+		os.Exit(1)
+	}
+	if *onlyFits {
 		return
 	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	dir, err := os.MkdirTemp("", "mutants-")
+	exitOn(err)
+	l := &lab{ctx, root, dir, cmp.Or(*explore, 20*time.Second)}
+	var passed bool
+	switch {
+	case *generate:
+		passed = l.generate(flag.Arg(0), *seed, *n, *jobs)
+	case *shortcuts:
+		passed = l.shortcuts()
+	default:
+		passed = l.run(chosen, *jobs, *explore > 0)
+	}
+	_ = os.RemoveAll(dir)
+	if !passed {
+		os.Exit(1)
+	}
+}
 
-	chosen, err := choose(flag.Arg(0))
+func exitOn(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
-	}
-	switch {
-	case *soak > 0:
-		chosen = ofLibrary(chosen)
-		for i := range chosen {
-			chosen[i].test = target{"internal/test/hammer", "TestStress"}
-		}
-	case *explore > 0:
-		chosen = explored(ofLibrary(chosen), *tryExcused)
-	}
-	if *list {
-		for _, m := range chosen {
-			fmt.Printf("%-45s %s: %s\n%45s %s\n", m.name, m.pkg, m.why, "", m.test)
-		}
-		return
-	}
-	if !run(chosen, *jobs, *explore, *soak) {
-		os.Exit(1)
 	}
 }
 
@@ -97,7 +95,7 @@ func choose(what string) ([]mutant, error) {
 		return nil, err
 	}
 	var matching []mutant
-	for _, m := range all() {
+	for _, m := range mutants {
 		if m.name == what {
 			return []mutant{m}, nil
 		}
@@ -111,78 +109,161 @@ func choose(what string) ([]mutant, error) {
 	return matching, nil
 }
 
-// ofLibrary are the mutants of the library alone. The servers and networks that the explorer and
-// the soak run on are their tools.
-func ofLibrary(mutants []mutant) []mutant {
-	return slices.DeleteFunc(mutants, func(m mutant) bool {
-		return strings.HasPrefix(m.pkg, "internal/test/") || strings.HasPrefix(m.pkg, "cmd/") ||
-			slices.Contains([]string{"internal/memnet", "internal/memzk", "zktest"}, m.pkg)
-	})
-}
-
-// explored are the mutants for the explorer to judge; excused says whether mutants that it need not
-// find are among them.
-func explored(mutants []mutant, excused bool) []mutant {
-	var chosen []mutant
-	left := 0
+// misfits says what no longer fits the code: a mutant, a shortcut, the mutant that doc.go of the
+// core names for an invariant.
+func misfits(root string) (wrong []string) {
+	names, texts := map[string]bool{}, map[string]string{}
+	text := func(pkg string) string {
+		if texts[pkg] == "" {
+			files, _ := filepath.Glob(filepath.Join(root, filepath.FromSlash(pkg), "*.go"))
+			for _, file := range files {
+				src, _ := os.ReadFile(file)
+				texts[pkg] += string(src)
+			}
+		}
+		return texts[pkg]
+	}
 	for _, m := range mutants {
-		if m.unexplored != "" && !excused {
-			left++
-			continue
+		file, src, err := m.patch().Apply(root)
+		if err == nil {
+			_, err = parser.ParseFile(token.NewFileSet(), file, src, parser.SkipObjectResolution)
 		}
-		m.test = target{explorer, "TestExplore"}
-		chosen = append(chosen, m)
+		t := m.target()
+		test, part, _ := strings.Cut(t.run, "/")
+		switch {
+		case err != nil:
+			wrong = append(wrong, m.name+": "+err.Error())
+		case m.old == m.new || m.why == "" || names[m.name]:
+			wrong = append(wrong, m.name+": it is no bug, has no reason, or is the second of that name")
+		case !strings.Contains(text(t.pkg), "\nfunc "+test+"("):
+			wrong = append(wrong, m.name+": "+t.pkg+" has no "+test)
+		case part != "" && !strings.Contains(text(t.pkg)+text("internal/test/contract"), `"`+part+`"`):
+			wrong = append(wrong, m.name+": no part of a test is called "+part)
+		}
+		names[m.name] = true
 	}
-	if left > 0 {
-		fmt.Printf("%d mutants have a reason why the explorer does not find them; -excused tries them, too\n", left)
+	doc, _ := os.ReadFile(filepath.Join(root, "internal", "queue", "doc.go"))
+	named := invariant.FindAllStringSubmatch(string(doc), -1)
+	for _, m := range named {
+		if !names[m[1]] {
+			wrong = append(wrong, "internal/queue/doc.go names a mutant that does not exist: "+m[1])
+		}
 	}
-	return chosen
+	if len(named) < 12 {
+		wrong = append(wrong, fmt.Sprintf("only %d invariants of internal/queue/doc.go name a mutant", len(named)))
+	}
+	for _, s := range patch.Shortcuts {
+		if _, err := patch.All(root, s.Patches...); err != nil {
+			wrong = append(wrong, s.Name+": "+err.Error())
+		}
+	}
+	return wrong
 }
 
-func run(mutants []mutant, jobs int, explore, soak time.Duration) bool {
-	began := time.Now()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	l, err := newLab(ctx, explore, soak)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return false
-	}
-	defer l.clean()
+// invariant finds the mutant in brackets behind an invariant of the core.
+var invariant = regexp.MustCompile(`\[([a-z0-9]+(?:-[a-z0-9]+)+)\]`)
 
-	sound := l.checkTests(mutants, jobs)
-	var mu sync.Mutex
-	count := map[verdict]int{}
-	each(jobs, mutants, func(m mutant) {
-		r := result{verdict: failed, text: "its test does not pass without it"}
-		if sound[m.test] {
-			r = l.try(m)
+// run has the mutants judged by their tests, or by the explorer, and returns whether all were
+// killed.
+func (l *lab) run(chosen []mutant, jobs int, explore bool) bool {
+	began := time.Now()
+	if explore {
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(m mutant) bool { return m.world == "" })
+	}
+	judge := func(m mutant) target {
+		if explore {
+			return target{explorer, "TestExplore"}
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		count[r.verdict]++
-		fmt.Printf("%-8s %-45s %5.1fs  %s\n", r.verdict, m.name, r.took.Seconds(), r.text)
+		return m.target()
+	}
+	byPackage := map[string][]target{}
+	for _, m := range chosen {
+		byPackage[judge(m).pkg] = append(byPackage[judge(m).pkg], judge(m))
+	}
+	sound := l.sound(byPackage, jobs)
+	count := l.each(jobs, len(chosen), func(i int) (result, string) {
+		m := chosen[i]
+		if !sound[judge(m)] {
+			return result{verdict: failed, text: "its test does not pass without it"}, m.name
+		}
+		file, src, err := m.patch().Apply(l.root)
+		if err != nil {
+			return result{verdict: failed, text: err.Error()}, m.name
+		}
+		r := l.look(judge(m), map[string][]byte{file: src}, m.world)
+		if r.verdict == survived {
+			r.text = judge(m).pkg + " " + judge(m).run + " passes, although " + m.why
+		}
+		return r, m.name
 	})
 	fmt.Printf("%d mutants: %d killed, %d survived, %d errors; %d s\n",
-		len(mutants), count[killed], count[survived], count[failed], int(time.Since(began).Seconds()))
-	if explore > 0 {
-		fmt.Printf("%d survivors have their reasons\n", count[excused])
-	}
-	return count[killed]+count[excused] == len(mutants)
+		len(chosen), count[killed], count[survived], count[failed], int(time.Since(began).Seconds()))
+	return count[killed] == len(chosen)
 }
 
-// each calls f for all items, so many at a time, and waits.
-func each[T any](jobs int, items []T, f func(T)) {
+// shortcuts has the explorer run the library without each of its shortcuts, and returns whether it
+// found nothing: a shortcut saves requests, and safety does not rest on it.
+func (l *lab) shortcuts() bool {
+	count := l.each(1, len(patch.Shortcuts), func(i int) (result, string) {
+		s := patch.Shortcuts[i]
+		changed, err := patch.All(l.root, s.Patches...)
+		if err != nil {
+			return result{verdict: failed, text: err.Error()}, s.Name
+		}
+		return l.look(target{explorer, "TestExplore"}, changed, ""), s.Name
+	})
+	return count[survived] == len(patch.Shortcuts)
+}
+
+// each calls f for n items, so many at a time, counts the verdicts, and prints results that have a
+// name.
+func (l *lab) each(jobs, n int, f func(i int) (r result, name string)) map[verdict]int {
 	var all sync.WaitGroup
+	var mu sync.Mutex
+	count := map[verdict]int{}
 	slots := make(chan struct{}, max(1, jobs))
-	for _, item := range items {
+	for i := range n {
 		slots <- struct{}{}
 		all.Go(func() {
 			defer func() { <-slots }()
-			f(item)
+			began := time.Now()
+			r, name := f(i)
+			mu.Lock()
+			defer mu.Unlock()
+			count[r.verdict]++
+			if name != "" {
+				fmt.Printf("%-8s %6.1fs  %s\n%18s%s\n", r.verdict, time.Since(began).Seconds(), name, "", r.text)
+			}
 		})
 	}
 	all.Wait()
+	return count
+}
+
+// sound returns the tests that pass without a mutant.
+func (l *lab) sound(byPackage map[string][]target, jobs int) map[target]bool {
+	packages := slices.Sorted(maps.Keys(byPackage))
+	passed := map[target]bool{}
+	var mu sync.Mutex
+	l.each(jobs, len(packages), func(i int) (result, string) {
+		pkg := packages[i]
+		var tests []string
+		for _, t := range byPackage[pkg] {
+			test, _, _ := strings.Cut(t.run, "/")
+			tests = append(tests, test)
+		}
+		r := l.look(target{pkg, strings.Join(tests, "|")}, nil, "")
+		mu.Lock()
+		defer mu.Unlock()
+		for _, t := range byPackage[pkg] {
+			passed[t] = t.run == "" && r.verdict == survived || t.run != "" && strings.Contains(r.output, "--- PASS: "+strings.ReplaceAll(t.run, " ", "_")+" (")
+		}
+		if r.verdict == survived {
+			return r, ""
+		}
+		return r, pkg + " without a mutant"
+	})
+	return passed
 }
 
 type verdict string
@@ -191,117 +272,115 @@ const (
 	killed   verdict = "killed"
 	survived verdict = "SURVIVED"
 	failed   verdict = "ERROR"
-	excused  verdict = "excused" // survived the explorer, which cannot find it
+	accepted verdict = "accepted" // survived, for a reason in survivors.txt
 )
 
 type result struct {
 	verdict
-	took time.Duration // of the test
-	text string
+	text   string // which test failed, or why there is no verdict
+	output string // of the tests
 }
 
-// lab is where mutants are made and tested.
+// A target is a package and a test in it; "" is all its tests.
+type target struct{ pkg, run string }
+
+func (m mutant) target() target {
+	pkg, run, _ := strings.Cut(m.test, " ")
+	return target{pkg, run}
+}
+
+// pattern is the -run of these tests: names may have spaces, and parts.
+func (t target) pattern() string {
+	parts := strings.Split(t.run, "/")
+	for i, part := range parts {
+		parts[i] = "^(" + strings.ReplaceAll(regexp.QuoteMeta(strings.ReplaceAll(part, " ", "_")), `\|`, "|") + ")$"
+	}
+	if t.run == "" {
+		return "."
+	}
+	return strings.Join(parts, "/")
+}
+
+const explorer = "internal/test/explore"
+
+// lab makes copies of the library and runs tests on them.
 type lab struct {
 	ctx     context.Context
 	root    string        // of the module
 	dir     string        // for copies and test programs
-	explore time.Duration // how long the explorer looks at each mutant; 0: it does not judge
-	soak    time.Duration // the same of the soak
+	explore time.Duration // how long the explorer looks at each copy
 }
 
-func newLab(ctx context.Context, explore, soak time.Duration) (*lab, error) {
-	root, err := patch.Root()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "mutants-")
-	return &lab{ctx, root, dir, explore, soak}, err
-}
+// patience is longer than any package's tests take.
+const patience = 4 * time.Minute
 
-func (l *lab) clean() { _ = os.RemoveAll(l.dir) }
-
-// checkTests runs each test without a mutant, and returns those that passed.
-func (l *lab) checkTests(mutants []mutant, jobs int) map[target]bool {
-	byPackage := map[string][]target{}
-	var targets []target
-	var packages []string
-	seen := map[target]bool{}
-	for _, m := range mutants {
-		if t := m.test; !seen[t] {
-			seen[t] = true
-			targets = append(targets, t)
-			if byPackage[t.pkg] == nil {
-				packages = append(packages, t.pkg)
-			}
-			byPackage[t.pkg] = append(byPackage[t.pkg], t)
-		}
-	}
-	var mu sync.Mutex
-	program := map[string]string{}
-	each(jobs, packages, func(pkg string) {
-		overlay, err := "", error(nil)
-		if l.explore > 0 {
-			overlay, err = l.overlay(filepath.Join(l.dir, "sound"), "", nil)
-		}
-		file := ""
-		if err == nil {
-			file, err = l.build(pkg, strings.ReplaceAll(pkg, "/", "-"), overlay)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		program[pkg] = file
-	})
-	sound := map[target]bool{}
-	each(jobs, targets, func(t target) {
-		mu.Lock()
-		file := program[t.pkg]
-		mu.Unlock()
-		if file == "" {
-			return
-		}
-		out := l.test(file, t, "")
-		ran := strings.Contains(out.text, ": "+strings.ReplaceAll(t.run, " ", "_")+" (")
-		mu.Lock()
-		defer mu.Unlock()
-		if sound[t] = out.passed && ran; !sound[t] {
-			fmt.Printf("without a mutant: %s: passed %v, has run %v\n%s", t, out.passed, ran, out.text)
-		}
-	})
-	return sound
-}
-
-// try makes a mutant and has its test look at it.
-func (l *lab) try(m mutant) result {
-	file, src, err := m.patched(l.root)
-	if err != nil {
-		return result{verdict: failed, text: err.Error()}
-	}
-	dir := filepath.Join(l.dir, "mutant-"+m.name)
-	overlay, err := l.overlay(dir, file, src)
+// look runs tests on a library in which files are changed. Without the race detector: a mutant is
+// no race, and the tests are twice as quick. world is the kind of the explorer's worlds; "any" or
+// "" is all kinds.
+func (l *lab) look(t target, changed map[string][]byte, world string) result {
+	dir, err := os.MkdirTemp(l.dir, "copy-")
 	if err != nil {
 		return result{verdict: failed, text: err.Error()}
 	}
 	defer os.RemoveAll(dir)
-	program, err := l.build(m.test.pkg, filepath.Join("mutant-"+m.name, "program"), overlay)
+	var overlay string
+	env := os.Environ()
+	if t.pkg == explorer {
+		overlay, err = yields.Write(l.root, dir, changed)
+		env = append(env, "EXPLORE="+l.explore.String(), "EXPLORE_STOP=true", "EXPLORE_JOBS=1", "EXPLORE_FROM=1")
+		if world != "any" {
+			env = append(env, "EXPLORE_KIND="+world)
+		}
+	} else {
+		overlay, err = patch.Overlay(l.root, dir, changed)
+	}
 	if err != nil {
 		return result{verdict: failed, text: err.Error()}
 	}
-	out := l.test(program, m.test, m.kind)
-	if l.ctx.Err() != nil {
-		return result{verdict: failed, text: "interrupted"}
+	program := filepath.Join(dir, "program.test")
+	build := exec.CommandContext(l.ctx, "go", "test", "-c", "-o", program, "-overlay", overlay, ".")
+	build.Dir = filepath.Join(l.root, filepath.FromSlash(t.pkg)) // it may belong to a nested module
+	if out, err := build.CombinedOutput(); err != nil {
+		return result{verdict: failed, text: "it does not compile: " + strings.TrimSpace(string(out))}
 	}
-	if !out.ended {
-		return result{verdict: failed, text: "the test did not end by itself\n" + out.text}
+	tests := exec.CommandContext(l.ctx, program, "-test.v", "-test.count=1", "-test.short=false",
+		"-test.timeout="+(patience+l.explore).String(), "-test.run="+t.pattern())
+	tests.Dir, tests.Env = build.Dir, env
+	out, err := tests.CombinedOutput()
+	r := result{verdict: killed, output: string(out)}
+	switch {
+	case l.ctx.Err() != nil:
+		r.verdict, r.text = failed, "interrupted"
+	case err == nil && strings.Contains(r.output, "--- PASS: "):
+		r.verdict = survived
+	case err == nil:
+		r.verdict, r.text = failed, "no test ran"
+	case !tests.ProcessState.Exited():
+		r.verdict, r.text = failed, "the tests did not end by themselves: "+err.Error()
+	default:
+		r.text = t.pkg + " " + failure(r.output)
 	}
-	if out.passed && l.explore > 0 && m.unexplored != "" {
-		return result{excused, out.took, m.unexplored}
+	return r
+}
+
+// failure says which test failed, or what ended the program.
+func failure(output string) string {
+	last := ""
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		if name, ok := strings.CutPrefix(line, "--- FAIL: "); ok {
+			name, _, _ = strings.Cut(name, " (")
+			if strings.HasPrefix(name, last) { // the part, not the whole
+				last = name
+			}
+		}
+		if strings.HasPrefix(line, "panic: ") {
+			return line
+		}
 	}
-	if out.passed {
-		return result{survived, out.took, m.test.String() + " passes, although " + m.why}
+	if last != "" {
+		return last
 	}
-	return result{killed, out.took, m.test.pkg + " " + out.failed()}
+	output = strings.TrimSpace(output)
+	return "after the tests: " + output[strings.LastIndexByte(output, '\n')+1:]
 }
