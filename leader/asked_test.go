@@ -14,7 +14,6 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-// ask asks the leader to resign.
 func (c *candidate) ask() {
 	c.Helper()
 	m, err := c.Leader(c.Ctx)
@@ -22,7 +21,7 @@ func (c *candidate) ask() {
 	c.Must(locks.On(c.conn).RequestRelease(c.Ctx, m))
 }
 
-// Kubernetes #62120: a leader cannot be asked to step down.
+// Kubernetes #62120: there is no way to ask a leader to step down.
 func TestALeaderThatIsAskedResigns(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, b, other := newCandidate(s, leader.WithBackoff(time.Hour, time.Hour)).run(s.Ctx), newCandidate(s), newCandidate(s)
@@ -43,7 +42,7 @@ func TestALeaderThatIsAskedResigns(t *testing.T) {
 		if !first.hold.Held() {
 			s.Error("lost by a request")
 		}
-		first.end <- first.ctx.Err() // which is no failure: no pause
+		first.end <- first.ctx.Err() // the function was asked to return: no failure, no pause
 		second := next.leads()
 		s.InLine(2)
 		a.none()
@@ -55,7 +54,7 @@ func TestALeaderThatIsAskedResigns(t *testing.T) {
 	})
 }
 
-// A candidate that is asked while it waits hears of it when it leads.
+// A candidate that is asked while it waits is notified when it leads.
 func TestACandidateThatIsAskedLeadsForAMoment(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, b := newCandidate(s), newCandidate(s)
@@ -69,7 +68,7 @@ func TestACandidateThatIsAskedLeadsForAMoment(t *testing.T) {
 		term := r.leads()
 		test.Within(s, soon, "the end of the context", func() { <-term.ctx.Done() })
 		term.end <- nil
-		term = r.leads() // by another node, which no client has asked
+		term = r.leads() // with a new node, in which there is no request
 		s.Settle()
 		if term.ctx.Err() != nil {
 			s.Error("asked again")
@@ -79,7 +78,7 @@ func TestACandidateThatIsAskedLeadsForAMoment(t *testing.T) {
 	})
 }
 
-// A request is in the leader's node, which the leader writes, too.
+// The request to release is stored in the leader's node, which Proclaim overwrites.
 func TestProclaimTellsOfARequestThatItOverwrites(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c, other := newCandidate(s), newCandidate(s)
@@ -90,14 +89,14 @@ func TestProclaimTellsOfARequestThatItOverwrites(t *testing.T) {
 				s.Errorf("asked: %v", !want)
 			}
 		}
-		// Before the write, and nothing has listened.
+		// The request is written before Proclaim, and nothing has called ReleaseRequested.
 		h := c.campaign()
 		other.ask()
 		s.Must(c.Proclaim(s.Ctx, h, []byte("data")))
 		asked(h, true)
 		s.Must(h.Release(s.Ctx))
 
-		// Between its read and its write.
+		// The request is written between Proclaim's read and its write.
 		h = c.campaign()
 		write := c.proxy.Next(proxy.SetOp, proxy.HoldRequest)
 		proclaims := contract.Begin(s, s.Ctx, func(ctx context.Context) (any, error) {
@@ -115,7 +114,7 @@ func TestProclaimTellsOfARequestThatItOverwrites(t *testing.T) {
 		}
 		s.Must(h.Release(s.Ctx))
 
-		// The word of a request is none of the leader's.
+		// The leader must not proclaim the data that mean a request.
 		h = c.campaign()
 		if err := c.Proclaim(s.Ctx, h, []byte("__REVOKE__")); err == nil {
 			s.Error("the word of a request was proclaimed")

@@ -8,15 +8,15 @@ import (
 	"github.com/zklocks/zklocks/internal/zkclient"
 )
 
-// backoff draws the pauses between the failures of one Run. Each is between min and max, and at
-// most three times the last: "decorrelated jitter", after AWS, "Exponential Backoff And Jitter". So
-// the candidates of a cluster whose function fails everywhere do not come back all at once.
+// backoff draws the pauses between the failures of one Run. Each pause is between min and max, and
+// at most three times the previous pause: "decorrelated jitter", after AWS, "Exponential Backoff
+// And Jitter". If the function fails in every process, the candidates do not all return at once.
 type backoff struct {
 	min, max time.Duration
-	last     time.Duration // 0: the last term did not fail
+	last     time.Duration // the previous pause; 0: the last term did not fail
 }
 
-// next is the pause after one more failure.
+// next returns the pause after another failure.
 func (b *backoff) next() time.Duration {
 	most := b.max
 	if last := max(b.last, b.min); last < b.max/3 {
@@ -26,7 +26,7 @@ func (b *backoff) next() time.Duration {
 	return b.last
 }
 
-// wait pauses after a failure, as long as ctx lives.
+// wait pauses after a failure. It returns an error if ctx is canceled first.
 func (b *backoff) wait(ctx context.Context) error {
 	timer := time.NewTimer(b.next())
 	defer timer.Stop()

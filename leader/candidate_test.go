@@ -35,7 +35,7 @@ func newCandidate(s *contract.Stage, opts ...leader.Option) *candidate {
 	return &candidate{s, leader.New(locks.On(conn), s.Path, opts...), conn, p}
 }
 
-// campaign leads for a term by hand.
+// campaign acquires a term without Run.
 func (c *candidate) campaign() *zklocks.Hold {
 	c.Helper()
 	h, err := c.Campaign(c.Ctx)
@@ -43,13 +43,13 @@ func (c *candidate) campaign() *zklocks.Hold {
 	return h
 }
 
-// node deletes the node of a term, as an operator does.
+// deleteNode deletes the node of a term, as an operator may.
 func (c *candidate) deleteNode(h *zklocks.Hold) {
 	c.Helper()
 	c.Must(c.Witness.Delete(contract.NodeOf(h), -1))
 }
 
-// state asserts what the candidate does, and since when in virtual time.
+// state asserts the candidate's state and, in virtual time, its beginning.
 func (c *candidate) state(want leader.State, since time.Time) {
 	c.Helper()
 	if s := c.Status(); s.State != want || !s.Since.Equal(since) {
@@ -57,15 +57,15 @@ func (c *candidate) state(want leader.State, since time.Time) {
 	}
 }
 
-// A term is one call of a function by Run.
+// A term is one call of the function that Run was given.
 type term struct {
 	ctx  context.Context
 	hold *zklocks.Hold
-	end  chan error // what the function is to return
+	end  chan error // receives what the function shall return
 	out  chan struct{}
 }
 
-// A run is a call of Run whose terms the test ends.
+// A run is a call of Run. The test decides when each of its terms ends.
 type run struct {
 	*candidate
 	*contract.Attempt[any]
@@ -74,7 +74,6 @@ type run struct {
 	all   int
 }
 
-// run begins to Run.
 func (c *candidate) run(ctx context.Context) *run {
 	r := &run{candidate: c, terms: make(chan *term, 100)}
 	r.Attempt = contract.Begin(c.Stage, ctx, func(ctx context.Context) (any, error) {
@@ -98,7 +97,7 @@ func (r *run) leads() (t *term) {
 	return t
 }
 
-// none asserts that no term has begun that the test has not taken.
+// none asserts that no term has begun since the last call of leads.
 func (r *run) none() {
 	r.Helper()
 	r.Settle()
@@ -107,7 +106,7 @@ func (r *run) none() {
 	}
 }
 
-// over waits until the context of a term ends, and asserts why.
+// over waits until a term's context is canceled, and asserts the cause.
 func (r *run) over(t *term, cause error) {
 	r.Helper()
 	test.Within(r.Stage, time.Minute, "the end of the context", func() { <-t.ctx.Done() })

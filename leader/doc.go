@@ -1,6 +1,6 @@
-// Package leader elects one of many processes as the leader, and the next one when the leader has
-// gone. It is for work that one process of a cluster does at a time, for as long as it can. The
-// election is kept in Apache ZooKeeper.
+// Package leader elects one of many processes as the leader, and another when the leader resigns or
+// fails. Use it for work that one process of a cluster does at a time. The election is kept in
+// Apache ZooKeeper.
 //
 //	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 //	if err != nil {
@@ -18,8 +18,8 @@
 //	})
 //
 // Candidates queue in the order of arrival, and the first of them leads. A term is a
-// [zklocks.Hold]: an election is an exclusive lock whose holder is the leader, so tokens, errors
-// and guarantees are those that package [github.com/zklocks/zklocks] describes.
+// [zklocks.Hold]: an election is an exclusive lock whose holder is the leader. Package
+// [github.com/zklocks/zklocks] describes its tokens, errors and guarantees.
 //
 // # When a leader fails
 //
@@ -41,30 +41,30 @@
 //     until its ctx is canceled;
 //   - cancels the context of the function when a client asks the leader to release
 //     ([zklocks.Conn.RequestRelease], zklock ask), and resigns when the function has returned;
-//   - never begins a term while the function of the last term still runs;
+//   - never begins a term while the function of the previous term runs;
 //   - never calls the function in a process that has not become the leader.
 //
-// [Election.Leader] and [Election.Observe] show the leader to any process, and never a former
-// leader as current: Leader asks a quorum before it reads, and a view that Observe shows as current
-// was confirmed by a quorum within the session timeout.
+// [Election.Leader] and [Election.Observe] show the leader to any process, and never show a former
+// leader as current: Leader sends a quorum request before it reads, and a quorum has confirmed each
+// current view of Observe within the session timeout.
 //
 // # What is not guaranteed
 //
-// That only one process acts as the leader. The function of a lost term may continue: its process
-// was paused, or the function ignores the cancellation of its context. [Election.Status] then
-// reports [StateOverdue]. Write what must not happen twice by Hold.Multi, or have the store compare
-// Hold.Token.
+// It is not guaranteed that only one process acts as the leader. The function of a lost term may
+// continue, because its process was paused or because the function ignores the cancellation of its
+// context. [Election.Status] then reports [StateOverdue]. If something must not happen twice, write
+// it by Hold.Multi, or have the store compare Hold.Token.
 //
-// The leader that is shown may not know yet that it leads. Or it may have died, and its session has
-// not expired yet.
+// The leader that Leader or Observe shows may not have received its grant yet, or it may have died
+// while its session has not expired.
 //
 // # Other libraries
 //
 // The nodes have the names that Curator's InterProcessMutex and LeaderSelector use: Go and JVM
 // processes elect one leader on one path, and Curator shows the data of [zklocks.WithData] as the
-// participants' ids. With [WithLatchNames] the same holds for Curator's LeaderLatch, and with
-// [WithKazooNames] for kazoo's Election. Nodes with other names are ignored. A reentrant.Mutex on
-// the path is a candidate like any other.
+// participants' ids. [WithLatchNames] is for Curator's LeaderLatch, and [WithKazooNames] for
+// kazoo's Election. Nodes with other names are ignored. A reentrant.Mutex on the path is a
+// candidate, too.
 //
 // [Election.Run] corresponds to LeaderSelector with autoRequeue. [Election.Campaign] and
 // [Election.Proclaim] are named after methods of etcd's package concurrency. The algorithm is the

@@ -2,5 +2,5 @@ package leader
 
 import "errors"
 
-// ErrNoLeader is returned by [Election.Leader] when there is no leader.
+// ErrNoLeader is matched by the error of [Election.Leader] when there is no leader.
 var ErrNoLeader = errors.New("there is no leader")

@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// scheduler runs the schedule in one process of the cluster, until ctx ends.
+// scheduler runs the schedule in one process of the cluster, until ctx is canceled.
 func scheduler(ctx context.Context, servers []string) error {
 	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
@@ -32,7 +32,7 @@ func scheduler(ctx context.Context, servers []string) error {
 	})
 }
 
-// schedule works until ctx ends, and passes token to the store with each write.
+// schedule works until ctx is canceled, and passes token to the store with each write.
 func schedule(ctx context.Context, token int64) error {
 	fmt.Println("leads, with a token:", token > 0)
 	leads <- true
@@ -42,7 +42,7 @@ func schedule(ctx context.Context, token int64) error {
 
 var leads = make(chan bool)
 
-// A process leads until it is told to stop.
+// A process leads until its context is canceled.
 func Example() {
 	t, end := zktest.ForExample()
 	defer end()
@@ -127,7 +127,7 @@ func ExampleElection_Campaign() {
 	// follower
 }
 
-// The leader says where it is reached, and any process asks for that.
+// The leader publishes its address, and another process asks for it.
 func ExampleElection_Leader() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -153,7 +153,7 @@ func ExampleElection_Leader() {
 	// 10.0.0.7:8080
 }
 
-// A process follows the leader, and what it proclaims, without being a candidate.
+// A process that is not a candidate follows the leader and the data that it proclaims.
 func ExampleElection_Observe() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -171,7 +171,7 @@ func ExampleElection_Observe() {
 			log.Fatal(err)
 		}
 		if !view.Current {
-			continue // it may lead no more
+			continue // it may have been replaced
 		}
 		fmt.Println(string(view.Leader.Data))
 		if string(view.Leader.Data) == "serving" {
@@ -186,8 +186,8 @@ func ExampleElection_Observe() {
 	// serving
 }
 
-// A health check for the process's supervisor: a function that goes on after its term was lost is a
-// reason to end the process.
+// A health check for the process's supervisor: if a function continues after its term was lost, the
+// process should be restarted.
 func ExampleElection_Status() {
 	t, end := zktest.ForExample()
 	defer end()

@@ -6,8 +6,8 @@ import (
 	"github.com/zklocks/zklocks"
 )
 
-// Locker is the election as the lock that it is, for the scenarios of all recipes. A candidate that
-// does not wait is of no use to programs, so there is no public method for it.
+// Locker gives the election the methods of a lock, for the tests that all recipes share. TryLock is
+// not public: programs have no use for a candidate that does not wait.
 type Locker struct{ *Election }
 
 func (l Locker) Lock(ctx context.Context) (*zklocks.Hold, error) { return l.Campaign(ctx) }

@@ -17,21 +17,21 @@ import (
 )
 
 // Election elects a leader of the whole cluster. It may be used by many goroutines at once. Each
-// call of Run and Campaign is a candidate: two calls on one value exclude each other as calls in
-// two processes do. It remains usable after any error. It must not be copied, and has to be made by
-// New: calls of the zero value return an error.
+// call of Run and Campaign is a candidate of its own, so two calls on one value exclude each other.
+// It remains usable after any error. It must not be copied. It has to be made by New: calls of the
+// zero value return an error.
 type Election struct {
 	queue   *queue.Queue
 	request queue.Request
 	backoff backoff
 
-	candidates sync.Map                  // of *candidate: the calls of Run and Campaign that have not ended
-	idle       atomic.Pointer[time.Time] // when the last of them left
+	candidates sync.Map                  // keys: *candidate, for each campaign and each term that is not released
+	idle       atomic.Pointer[time.Time] // when New was called or a candidate left; Since of a follower
 }
 
-// New returns the election at path. The path is a directory of the election's own, which is created
-// when it is first needed. A candidate empties that node: data in it, such as the permits of a
-// semaphore, are lost. New does no I/O: the first call reports bad arguments.
+// New returns the election at path. The path must be a directory for this election alone; it is
+// created when it is first needed. A candidate empties the data of that node, so the permit count
+// of a semaphore would be lost. New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 	cfg := config{Config: slot.Config(conn, "leader", path), kind: znode.Lock, backoff: backoff{min: time.Second, max: time.Minute}}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
@@ -42,16 +42,16 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Election {
 	return e
 }
 
-// Campaign waits until it leads, in the order of arrival, or until ctx is canceled; ctx bounds the
-// wait only, never the term. The hold is the term, and its Release resigns. So
+// Campaign queues in the order of arrival, and waits until it leads or ctx is canceled. ctx bounds
+// only the wait, not the term. The hold is the term, and its Release resigns. So
 //
 //	zklocks.Do(ctx, election.Campaign, f)
 //
 // is one term. The wait continues through lost connections. If the session expires, the caller
 // queues again, at the tail.
 //
-// If Campaign fails, the node is deleted, in the background if ctx is canceled. Without the right
-// DELETE the node remains until the session ends. The error
+// If Campaign fails, it deletes its node, in the background if ctx is canceled. If the client lacks
+// the right DELETE, the node remains until the session ends. The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - or says what is wrong with the arguments of New or with the directory: its sequence numbers
@@ -90,18 +90,21 @@ func (e *Election) campaign(ctx context.Context, op string, wait bool) (*zklocks
 
 var errForeign = errors.New("the hold is not a term of this election")
 
-// Proclaim replaces what the leader's node contains, which [zklocks.WithData] has set: Leader,
-// Observe and Queue show it in every process. data has at most 512 KiB. The next term begins with
-// the data of WithData again. The name and the process number that the node has by default are
-// replaced, too.
+// Proclaim replaces the data of the leader's node, which [zklocks.WithData] has set: Leader,
+// Observe and Queue show them in every process. data has at most 512 KiB. Proclaim also replaces
+// the host name and the process number that the node has by default. The next term begins with the
+// data of WithData again.
 //
-// It is a transaction that takes place only while the term lasts, as [zklocks.Hold.Multi] is, and
-// has its errors: the error matches [zklocks.ErrLost] or [zklocks.ErrReleased] when the term has
-// ended; zk.ErrNoAuth without the rights READ and WRITE on the node; or ctx's error or
-// zk.ErrConnectionClosed when there was no answer, and then says that it may have taken place:
-// proclaim again. It is an error, too, if term is not a term of this election, or if data are too
-// large or are a request to release. A request to release in the node is overwritten; the term's
-// ReleaseRequested is closed before.
+// Like [zklocks.Hold.Multi] it is a transaction that fails if the term has ended. The error
+//   - matches [zklocks.ErrLost] or [zklocks.ErrReleased] if the term has ended;
+//   - matches zk.ErrNoAuth if the client lacks READ or WRITE on the node;
+//   - matches ctx's error or zk.ErrConnectionClosed if there was no answer, and then says that the
+//     write may have taken place: proclaim again;
+//   - or says that term is not a term of this election, that data are too large, or that they are a
+//     request to release.
+//
+// If the node contains a request to release, Proclaim closes the term's ReleaseRequested before it
+// overwrites the request.
 func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte) error {
 	const op = "proclaim"
 	hold.NeedContext(ctx)
@@ -121,10 +124,9 @@ func (e *Election) Proclaim(ctx context.Context, term *zklocks.Hold, data []byte
 	return e.queue.Wrap(op, h.Write(ctx, bytes.Clone(data)))
 }
 
-// Status returns what this value does in this process, without asking a server: for a health
-// check. The state is StateOverdue from the loss of a term until its Release is called, which Run
-// does when the function has returned. After a call of Campaign without Run, release the hold also
-// after a loss.
+// Status returns the state of this value in this process, without a request: for a health check.
+// The state is StateOverdue from the loss of a term until its Release is called. Run calls Release
+// when the function has returned. After Campaign the caller must call it, also after a loss.
 func (e *Election) Status() Status {
 	if e == nil {
 		panic(e.made().queue.Invalid())
@@ -139,9 +141,9 @@ func (e *Election) Status() Status {
 	return s
 }
 
-// Queue lists the leader and the candidates, in the order of the queue. The list is what one server
-// knows, is meant for people and dashboards, and may be out of date when it is read: for the leader
-// alone there is Leader. The errors are those of Campaign.
+// Queue lists the leader and the candidates in queue order. It reads from one server, so the list
+// may be out of date: it is for people and dashboards. To find the leader, use Leader. Queue
+// returns the same errors as Campaign.
 func (e *Election) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	members, err := e.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err

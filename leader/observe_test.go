@@ -18,11 +18,11 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-// A watcher is a loop over Observe on a goroutine of its own.
+// A watcher ranges over Observe on its own goroutine.
 type watcher struct {
 	*contract.Stage
 	views chan leader.View
-	done  chan error // the error that has ended the loop
+	done  chan error // the error that ended the loop
 }
 
 func watch(s *contract.Stage, ctx context.Context, e *leader.Election) *watcher {
@@ -41,7 +41,7 @@ func watch(s *contract.Stage, ctx context.Context, e *leader.Election) *watcher 
 	return w
 }
 
-// sees asserts the next view: of the leader by its token, 0 for none.
+// sees asserts the next view: its leader's token (0: no leader), and whether it is current.
 func (w *watcher) sees(token int64, current bool) leader.View {
 	w.Helper()
 	late := time.NewTimer(time.Minute)
@@ -79,7 +79,7 @@ func (w *watcher) ended(cause error) {
 	}
 }
 
-// A program that is no candidate follows the leader, from before there is a path.
+// A program that is not a candidate follows the leader. It begins before the path exists.
 func TestObserveYieldsEachChange(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		ctx, stop := context.WithCancel(s.Ctx)
@@ -93,7 +93,7 @@ func TestObserveYieldsEachChange(t *testing.T) {
 		w.sees(h.Token(), true)
 		next := contract.Begin(s, s.Ctx, b.Campaign)
 		s.InLine(2)
-		w.noMore() // a candidate is no change of the leader
+		w.noMore() // another candidate does not change the leader
 		m, err := e.Leader(s.Ctx)
 		s.Must(err)
 		if m.Token != h.Token() || m.Session != a.conn.SessionID() || m.Path != contract.NodeOf(h) || !m.Holding || m.Pid == 0 || m.Permits != 1 {
@@ -123,8 +123,9 @@ func TestObserveYieldsEachChange(t *testing.T) {
 	})
 }
 
-// A leader that has gone is not shown as current for longer than the session timeout while those
-// after it go before the observer has read them, as a distant observer of short terms may see it.
+// The leader and its successors leave one after the other, each before the observer has read its
+// node. The old leader is not shown as current for longer than the session timeout. A distant
+// observer of short terms may see this.
 func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -158,7 +159,7 @@ func TestAViewIsNotCurrentWhileTheNextLeadersGo(t *testing.T) {
 	})
 }
 
-// etcd #15738, #18163: after a lost connection the old leader is shown as if nothing had happened.
+// etcd #15738, #18163: after the connection was lost the old leader is still shown as current.
 func TestAViewIsNotCurrentWithoutAConnection(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a, b := newCandidate(s), newCandidate(s), newCandidate(s)
@@ -166,14 +167,14 @@ func TestAViewIsNotCurrentWithoutAConnection(t *testing.T) {
 		w := watch(s, s.Ctx, e.Election)
 		w.sees(h.Token(), true)
 
-		// It is cut and comes back: the same leader, read again.
+		// The connection is cut and restored: the same leader, read again.
 		e.proxy.Cut()
 		cut := time.Now()
 		w.sees(h.Token(), false)
 		s.AtOnce("seeing the cut", time.Since(cut))
 		w.sees(h.Token(), true)
 
-		// Another leads when it comes back.
+		// Another candidate leads when the connection is restored.
 		e.proxy.Refuse()
 		w.sees(h.Token(), false)
 		s.Must(h.Release(s.Ctx))
@@ -183,7 +184,7 @@ func TestAViewIsNotCurrentWithoutAConnection(t *testing.T) {
 		s.Must(e.proxy.Accept())
 		w.sees(h.Token(), true)
 
-		// Its session expires, and it has another.
+		// The session expires, and the observer has a new session.
 		s.Expire(e.conn)
 		w.sees(h.Token(), false)
 		w.sees(h.Token(), true)
@@ -196,8 +197,7 @@ func TestAViewIsNotCurrentWithoutAConnection(t *testing.T) {
 	})
 }
 
-// The connection breaks between the end of the leader and the answer to the question who comes
-// next.
+// The leader leaves, and the connection breaks before the observer has read the next leader.
 func TestAViewIsNotCurrentWhileTheNextIsReadOnADeadConnection(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -219,7 +219,7 @@ func TestAViewIsNotCurrentWhileTheNextIsReadOnADeadConnection(t *testing.T) {
 	})
 }
 
-// etcd #15738: the connection is silent and looks alive.
+// etcd #15738: the connection is open, and the server does not answer.
 func TestAViewIsNotCurrentForLongerThanTheSessionTimeout(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a, b := newCandidate(s), newCandidate(s), newCandidate(s)
@@ -244,7 +244,7 @@ func TestAViewIsNotCurrentForLongerThanTheSessionTimeout(t *testing.T) {
 	})
 }
 
-// The loop is left at once, also when the view is not current because no server answers.
+// The loop can be left at once, also while no server answers.
 func TestALoopThatIsLeftDuringAnOutage(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -267,7 +267,7 @@ func TestALoopThatIsLeftDuringAnOutage(t *testing.T) {
 	})
 }
 
-// overload has the server drop requests of a kind, and answer all others, until over is called.
+// overload makes the server drop requests of a kind, and answer all others, until over is called.
 func (c *candidate) overload(op proxy.Op) (over func()) {
 	const throttled = -127
 	var faults []*proxy.Fault
@@ -281,7 +281,7 @@ func (c *candidate) overload(op proxy.Op) (over func()) {
 	}
 }
 
-// The server answers all but what needs the quorum.
+// The server answers reads, and drops quorum requests.
 func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -294,7 +294,7 @@ func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
 		if d := time.Since(began); d > timeout {
 			s.Errorf("shown as current for %v", d)
 		}
-		time.Sleep(time.Second) // virtual: it goes on for a while
+		time.Sleep(time.Second) // virtual: the server continues to drop them
 		w.noMore()
 		over()
 		w.sees(h.Token(), true)
@@ -303,8 +303,8 @@ func TestAViewIsNotCurrentWithoutTheQuorum(t *testing.T) {
 	})
 }
 
-// etcd #18163: a server that is cut off from the quorum goes on answering reads. Here it also keeps
-// the connection.
+// etcd #18163: a server that is cut off from the quorum still answers reads. In this test it also
+// keeps the connection open.
 func TestNoStaleLeaderFromAServerThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -332,7 +332,7 @@ func TestNoStaleLeaderFromAServerThatIsCutOff(t *testing.T) {
 			t.Errorf("shown as current for %v", d)
 		}
 		ask := contract.Begin(s, s.Ctx, e.Leader)
-		time.Sleep(10 * timeout) // virtual: there is no quorum to ask
+		time.Sleep(10 * timeout) // virtual: no quorum answers
 		ask.Waits()
 		w.noMore()
 		ensemble.Heal()
@@ -352,7 +352,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// etcd #18163: a server that is behind the others answers with the leader of before.
+// etcd #18163: a server that lags behind the others returns the previous leader.
 func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
 	t.Parallel()
 	venue.InMemory(t, func(t *testing.T, v venue.Venue) {
@@ -365,8 +365,8 @@ func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
 			return leader.New(locks.On(v.Connect(t, 20*time.Second, server.Addr())), "/election")
 		}
 		ctx := t.Context()
-		// A new connection is up to date, because its session is made by the quorum: these are not
-		// new.
+		// A server answers a new connection only when it has caught up, because a quorum creates
+		// the session. These connections are older.
 		a, b, e, loop := of(lead), of(lead), of(followers[0]), of(followers[1])
 		h, err := a.Campaign(ctx)
 		must(t, err)
@@ -393,7 +393,7 @@ func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
 			}
 			h, err = b.Campaign(ctx)
 			must(t, err)
-			asks() // first, and in time both servers catch up
+			asks() // the quorum request first: both servers catch up
 			looks()
 			must(t, h.Release(ctx))
 			h, err = a.Campaign(ctx)
@@ -405,7 +405,7 @@ func TestNoStaleLeaderFromAServerThatIsBehind(t *testing.T) {
 	})
 }
 
-// Between the barrier and the read the connection moves to a server that is behind.
+// The connection breaks between the quorum request and the read, and the next server lags behind.
 func TestAReconnectMeanwhileAsksTheQuorumAgain(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -428,8 +428,8 @@ func TestAReconnectMeanwhileAsksTheQuorumAgain(t *testing.T) {
 	})
 }
 
-// A loop that is left leaves no goroutine, no lease, and no watch but on the leader's node, which
-// serves the next loop.
+// A loop that was left leaves no goroutine and no lease. It leaves no watch except the watch on the
+// leader's node, which the next loop uses.
 func TestObserveLeavesNothingBehind(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -443,14 +443,14 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 			s.Settle()
 			return int64(len(s.Venue.Watched(s, e.conn.SessionID())))
 		}
-		once() // there is no directory
+		once() // the directory does not exist
 		if n := watches(); n != 0 {
 			s.Errorf("%d watches on a directory that does not exist", n)
 		}
 		h := a.campaign()
 		once()
 		s.Must(h.Release(s.Ctx))
-		once() // it is empty
+		once() // the directory is empty
 		h = a.campaign()
 		once()
 		first := watches()
@@ -483,8 +483,8 @@ func TestObserveLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// The first member comes between the listing that shows an empty queue and the watch that is to
-// tell of it.
+// The first member is created after the listing that shows an empty queue and before the watch on
+// the directory.
 func TestALeaderThatComesBeforeTheWatchIsSeen(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -502,7 +502,7 @@ func TestALeaderThatComesBeforeTheWatchIsSeen(t *testing.T) {
 	})
 }
 
-// What a view has is the caller's, although all loops of a connection share a watch.
+// The data of a view belong to the caller, although all loops of a connection share a watch.
 func TestTheDataOfAViewAreTheCallersOwn(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e := newCandidate(s, zklocks.WithData([]byte("data")))
@@ -519,7 +519,8 @@ func TestTheDataOfAViewAreTheCallersOwn(t *testing.T) {
 	})
 }
 
-// Nothing is polled, but for the right to read: after five seconds, ten more, and so on.
+// Observe does not poll. It only checks its right to read: after five seconds, after ten more, and
+// so on.
 func TestObserveAsksForNothingWhileNothingChanges(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -545,7 +546,7 @@ func TestObserveAsksForNothingWhileNothingChanges(t *testing.T) {
 	})
 }
 
-// The body of the loop may take long, and may panic.
+// The body of the loop may be slow, and may panic.
 func TestTheBodyOfTheLoop(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -556,7 +557,7 @@ func TestTheBodyOfTheLoop(t *testing.T) {
 			if len(seen) == 3 {
 				break
 			}
-			for range 3 { // of which the last is seen
+			for range 3 { // the loop sees only the last of them
 				if len(tokens) > 0 {
 					s.Must(s.Witness.Delete(s.Dir+"/"+children(s)[0], -1))
 				}
@@ -609,13 +610,13 @@ func TestLeaderAndObserveWithoutTheRightToRead(t *testing.T) {
 	})
 }
 
-// first is the first pair of a sequence.
+// first returns the first pair of a sequence.
 func first[V any](seq func(func(V, error) bool)) (v V, err error) {
 	seq(func(a V, b error) bool { v, err = a, b; return false })
 	return v, err
 }
 
-// A ctx that has ended, and one that ends before there is a connection.
+// ctx was canceled before the call, or is canceled before there is a connection.
 func TestLeaderAndObserveEndWithTheirContext(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e := newCandidate(s)
@@ -636,8 +637,8 @@ func TestLeaderAndObserveEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// The leader of the last current view has gone, and its successors, too, each right after the
-// observer has read it. The connection is up all the time.
+// The leader of the last current view leaves. Each of its successors leaves right after the
+// observer has read its node. The connection is up all the time.
 func TestAViewIsNotCurrentWhileTheNextLeadersAreReadTooLate(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -656,7 +657,7 @@ func TestAViewIsNotCurrentWhileTheNextLeadersAreReadTooLate(t *testing.T) {
 		for i := range rounds {
 			h = next[i].Granted()
 			<-read.Fired()
-			time.Sleep(700 * time.Millisecond) // virtual: nine of them are longer than the session timeout
+			time.Sleep(700 * time.Millisecond) // virtual: nine of these are longer than the session timeout
 			another := e.proxy.Next(proxy.ReadOp, proxy.HoldReply)
 			s.Must(h.Release(s.Ctx))
 			s.Settle()
@@ -677,8 +678,8 @@ func TestAViewIsNotCurrentWhileTheNextLeadersAreReadTooLate(t *testing.T) {
 	})
 }
 
-// The event of the leader's end has arrived while the server is overloaded: it drops the look at
-// the right READ, and answers the heartbeats.
+// The event of the leader's deletion has arrived. The overloaded server drops the reads that check
+// the right READ, and answers heartbeats.
 func TestAViewIsNotCurrentWhileTheLookAtTheRightIsThrottled(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -686,7 +687,7 @@ func TestAViewIsNotCurrentWhileTheLookAtTheRightIsThrottled(t *testing.T) {
 		w := watch(s, s.Ctx, e.Election)
 		w.sees(h.Token(), true)
 		defer e.overload(proxy.ReadOp)()
-		time.Sleep(6 * time.Second) // virtual: it is asked, and asked
+		time.Sleep(6 * time.Second) // virtual: several checks
 		s.Must(h.Release(s.Ctx))
 		time.Sleep(3 * timeout) // virtual: the heartbeats are answered
 		if len(w.views) == 0 {
@@ -699,8 +700,8 @@ func TestAViewIsNotCurrentWhileTheLookAtTheRightIsThrottled(t *testing.T) {
 	})
 }
 
-// The event of the leader's end has arrived, and the server is overloaded: it drops the listings,
-// and answers the heartbeats.
+// The event of the leader's deletion has arrived. The overloaded server drops the listings, and
+// answers heartbeats.
 func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -720,7 +721,7 @@ func TestAViewIsNotCurrentWhileTheListingIsThrottled(t *testing.T) {
 	})
 }
 
-// A loop whose body is slow acts on an old view, and no longer than that.
+// A loop with a slow body acts on an old view, but only until the body returns.
 func TestAViewIsNotCurrentAfterASlowBody(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		e, a := newCandidate(s), newCandidate(s)
@@ -752,8 +753,8 @@ func TestAViewIsNotCurrentAfterASlowBody(t *testing.T) {
 	})
 }
 
-// The right READ on the leader's node is taken away while it is watched: then the server withholds
-// the event of its end.
+// The right READ on the leader's node is revoked while the node is watched. The server then
+// withholds the event of its deletion.
 func TestAViewIsNotCurrentWithoutTheRightToRead(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, b, c := newCandidate(s), newCandidate(s), newCandidate(s)
@@ -761,12 +762,12 @@ func TestAViewIsNotCurrentWithoutTheRightToRead(t *testing.T) {
 		w := watch(s, s.Ctx, c.Election)
 		w.sees(h.Token(), true)
 		const long = 10 * time.Second
-		time.Sleep(long) // virtual: it is watched for long
+		time.Sleep(long) // virtual: the watch is old
 		_, err := s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		s.Must(err)
 		s.Must(h.Release(s.Ctx))
 		h = b.campaign()
-		time.Sleep(long) // virtual: it looks once more when it has shown the view for about twice as long
+		time.Sleep(long) // virtual: the next recheck is about twice as long after the view as the previous recheck
 		w.sees(h.Token(), true)
 		_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		s.Must(err)
@@ -775,7 +776,7 @@ func TestAViewIsNotCurrentWithoutTheRightToRead(t *testing.T) {
 	})
 }
 
-// The same of the directory, while there is no leader.
+// The same for the right READ on the directory, while there is no leader.
 func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, c := newCandidate(s), newCandidate(s)
@@ -784,14 +785,14 @@ func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
 		w := watch(s, s.Ctx, c.Election)
 		w.sees(0, true)
 		const long = 10 * time.Second
-		time.Sleep(long) // virtual: it is watched for long
+		time.Sleep(long) // virtual: the watch is old
 		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		s.Must(err)
 		s.Must(s.Witness.Delete(s.Dir+"/"+create(s), -1))
 		_, err = s.Witness.SetACL(s.Dir, zk.WorldACL(zk.PermAll), -1)
 		s.Must(err)
 		h := a.campaign()
-		time.Sleep(long) // virtual: no event comes
+		time.Sleep(long) // virtual: no event arrives
 		w.sees(h.Token(), true)
 		s.Must(h.Release(s.Ctx))
 		w.sees(0, true)
@@ -806,7 +807,7 @@ func TestALeaderIsSeenWithoutTheEventThatItComes(t *testing.T) {
 	})
 }
 
-// What the leader proclaims while the observer may not read is seen at the next look.
+// Data that the leader proclaims while the observer lacks READ are shown after the next recheck.
 func TestWhatIsProclaimedWithoutAnEventIsSeen(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, c := newCandidate(s), newCandidate(s)
@@ -829,8 +830,8 @@ func TestWhatIsProclaimedWithoutAnEventIsSeen(t *testing.T) {
 	})
 }
 
-// A child has come and gone while the observer might not read the directory: its watch is gone. An
-// observer that begins then sets another.
+// A child was created and deleted while the observer lacked READ on the directory, so its watch is
+// gone. A new observer sets another watch.
 func TestALeaderIsSeenByAnObserverThatBegins(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, c := newCandidate(s), newCandidate(s)
@@ -859,7 +860,6 @@ func TestALeaderIsSeenByAnObserverThatBegins(t *testing.T) {
 	})
 }
 
-// create makes a child of the directory that is no candidate's.
 func create(s *contract.Stage) (name string) {
 	path, err := s.Witness.Create(s.Dir+"/x", nil, 0, zk.WorldACL(zk.PermAll))
 	s.Must(err)

@@ -30,19 +30,19 @@ func WithBackoff(min, max time.Duration) Option {
 	return option(func(cfg *config) { cfg.backoff = backoff{min: min, max: max} })
 }
 
-// WithKazooNames names the nodes as kazoo's Election and Lock do, so that Go and Python processes
-// elect one leader; all users of the path must use these names. The default names are those of
-// Curator's LeaderSelector; of several options that name the nodes the last one counts.
+// WithKazooNames gives the nodes the names that kazoo's Election and Lock use, so that Go and
+// Python processes elect one leader. All users of the path must use these names. The default is the
+// names of Curator's LeaderSelector. If several options set the names, the last one applies.
 //
-// The directory stays when it is empty, as kazoo's does: kazoo creates it once, and fails forever
+// With these names the empty directory is not deleted: kazoo creates it once, and fails forever
 // after it is gone.
 func WithKazooNames() Option {
 	return option(func(cfg *config) { cfg.kind = znode.KazooLock })
 }
 
-// WithLatchNames names the nodes as Curator's LeaderLatch does, so that Go and JVM processes elect
-// one leader; all users of the path must use these names. LeaderLatch shows the data of
-// [zklocks.WithData] as the participant's id. See also [WithKazooNames].
+// WithLatchNames gives the nodes the names that Curator's LeaderLatch uses, so that Go and JVM
+// processes elect one leader. All users of the path must use these names. LeaderLatch shows the
+// data of [zklocks.WithData] as the participant's id. See also [WithKazooNames].
 func WithLatchNames() Option {
 	return option(func(cfg *config) { cfg.kind = znode.Latch })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/proxy"
 )
 
-// Etcd's Proclaim: the data change in office, and only there.
+// Like Proclaim in etcd: the data change during the term, and only then.
 func TestProclaim(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s, zklocks.WithData([]byte("at first")))
@@ -31,7 +31,7 @@ func TestProclaim(t *testing.T) {
 		text := []byte("in office")
 		s.Must(c.Proclaim(s.Ctx, h, text))
 		data("in office")
-		text[0] = 'I' // the caller's again
+		text[0] = 'I' // the caller may reuse its slice
 		most := bytes.Repeat([]byte("x"), 512<<10)
 		s.Must(c.Proclaim(s.Ctx, h, most))
 		data(string(most))
@@ -92,7 +92,8 @@ func TestProclaimWithoutTheRightToWrite(t *testing.T) {
 	})
 }
 
-// A lost answer says that the data may have been replaced, and the next call replaces them.
+// If the answer is lost, the error says that the data may have been replaced. The next call
+// replaces them.
 func TestProclaimWithoutAnAnswer(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
@@ -111,8 +112,8 @@ func TestProclaimWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// What the leader writes into its node is seen by the candidate behind it, which watches the node,
-// and by no other candidate; both go on waiting.
+// Proclaim fires the watch of the candidate behind the leader. No other candidate is woken, and
+// both continue to wait.
 func TestProclaimWakesNoHerd(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, b, c := newCandidate(s), newCandidate(s), newCandidate(s)
@@ -146,7 +147,7 @@ func TestProclaimWakesNoHerd(t *testing.T) {
 	})
 }
 
-// Curator #1061: what the leader writes to ZooKeeper must be written by the leader alone.
+// Curator #1061: only the leader may write to ZooKeeper as the leader.
 func TestTransactionsOfTheLeaderAlone(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		_, err := s.Witness.Create(s.Path+"-store", nil, 0, zk.WorldACL(zk.PermAll))
@@ -179,8 +180,8 @@ func TestTransactionsOfTheLeaderAlone(t *testing.T) {
 	})
 }
 
-// Proclaim: "the error matches ErrLost when the term has ended", also with the context of the term,
-// as Multi and Verify do.
+// Like Multi and Verify, Proclaim returns ErrLost after a loss, even if ctx is the context of the
+// term.
 func TestProclaimWithTheContextOfALostTerm(t *testing.T) {
 	for what, call := range map[string]func(c *candidate, ctx context.Context, h *zklocks.Hold) error{
 		"proclaim": func(c *candidate, ctx context.Context, h *zklocks.Hold) error { return c.Proclaim(ctx, h, []byte("x")) },

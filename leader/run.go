@@ -9,34 +9,36 @@ import (
 )
 
 // Run campaigns, calls lead each time that it is elected, and campaigns again when lead has
-// returned, until ctx is canceled. It runs on the caller's goroutine, and so does lead. If lead
-// panics, Run resigns and the panic continues.
+// returned, until ctx is canceled. It calls lead on the caller's goroutine. If lead panics, Run
+// resigns and the panic continues.
 //
-// lead gets the term, which Run releases, and the term's context. That is canceled with ctx, when
-// the term is lost, and when the leader is asked to resign ([zklocks.Hold.ReleaseRequested]);
-// context.Cause says why.
+// lead receives the term and its context. The context is canceled when ctx is canceled, when the
+// term is lost, and when a client asks the leader to resign ([zklocks.Hold.ReleaseRequested]);
+// context.Cause returns the reason.
 //
-// When lead returns, Run resigns. If lead returned nil, or its context had been canceled, Run
-// campaigns at once, at the tail of the queue. If lead returns nil immediately and there is no
-// other candidate, it is called again immediately.
+// When lead returns, Run releases the term. If lead returned nil, or its context had been canceled,
+// Run campaigns again at once, at the tail of the queue. If lead returns nil immediately and there
+// is no other candidate, it is called again immediately.
 //
-// An error that lead returns while its context is not canceled, or after it has released the term
-// itself, is a failure. After a failure Run pauses before it campaigns again, see [WithBackoff].
-// After a term that did not fail, or that lasted longer than the longest pause, the pauses begin at
-// the shortest again. Run does not return or report lead's error: log it in lead.
+// It is a failure if lead returns an error while its context is not canceled. It is also a failure
+// if lead releases the term and then returns an error. After a failure Run pauses before it
+// campaigns again, see [WithBackoff]. After a term that did not fail, or that lasted longer than
+// the longest pause, the pauses begin at the shortest again. Run does not return or report lead's
+// error: log it in lead.
 //
-// Run resigns when lead has returned, and not before: no other process leads in the meantime unless
-// the term is lost. Run waits until a server has confirmed that; if ctx is canceled, it waits at
-// most a quarter of the session timeout, and at most a second. If lead has not returned when its
-// term is lost, Run waits for it and does not campaign; [Election.Status] is then [StateOverdue].
+// Run resigns only when lead has returned. Until then no other process leads, unless the term is
+// lost. Run waits until a server has confirmed the release; if ctx is canceled, it waits at most a
+// second or a quarter of the session timeout, whichever is shorter. If lead has not returned when
+// its term is lost, Run waits for it and does not campaign; [Election.Status] is then
+// [StateOverdue].
 //
-// Run always returns an error. Every error of [Election.Campaign] is final: ctx's error;
+// Run always returns an error. It returns every error of [Election.Campaign]: ctx's error;
 // zk.ErrClosing when the connection was closed; zk.ErrNoAuth when a right is missing, also the
 // right to delete its own node; and what is wrong with the arguments of New or with the directory.
 // If a quota was used up and has room again, call Run again. A lost connection, an expired session
-// and a deleted path are not errors. Without a term lead is not called.
+// and a deleted path do not end Run.
 //
-// Several calls at once, also on one value, are candidates that exclude each other.
+// Concurrent calls, also on one value, are separate candidates.
 func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term *zklocks.Hold) error) error {
 	if lead == nil {
 		panic("leader: the function is nil")
@@ -67,11 +69,11 @@ func (e *Election) Run(ctx context.Context, lead func(ctx context.Context, term 
 	}
 }
 
-// errRequested is the cause of a context that ends because the leader was asked to resign.
+// errRequested is the cause of a term's context that is canceled by a request to resign.
 var errRequested = errors.New("the leader is asked to resign")
 
-// serve calls lead for one term. failed is whether lead has returned an error although it was not
-// told to stop.
+// serve calls lead for one term. It reports whether lead failed: whether it returned an error
+// although its context was not canceled and the term was not lost.
 func serve(ctx context.Context, term *zklocks.Hold, lead func(context.Context, *zklocks.Hold) error) (failed bool) {
 	asked, stop := context.WithCancelCause(ctx)
 	defer stop(nil) // also if lead panics

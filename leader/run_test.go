@@ -18,8 +18,8 @@ import (
 	"github.com/zklocks/zklocks/leader"
 )
 
-// kuberhealthy #1533, kazoo #432: a leader that loses its term stays without one until the process
-// is started again.
+// kuberhealthy #1533, kazoo #432: a leader that has lost its term does not campaign again until its
+// process is restarted.
 func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	for name, lose := range map[string]func(*candidate, *term){
 		"deleted": func(c *candidate, t *term) { c.deleteNode(t.hold) },
@@ -45,7 +45,7 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 					lose(r.candidate, term)
 					r.over(term, zklocks.ErrLost)
 					r.none()
-					term.end <- fmt.Errorf("stopped: %w", context.Cause(term.ctx)) // which is no failure: no pause
+					term.end <- fmt.Errorf("stopped: %w", context.Cause(term.ctx)) // the term was lost: no failure, no pause
 				}
 				r.resign(r.leads())
 				s.EmptyNow()
@@ -54,7 +54,7 @@ func TestRunCampaignsAgainAfterALoss(t *testing.T) {
 	}
 }
 
-// Curator #985: the function goes on while another process leads.
+// Curator #985: the function continues while another process leads.
 func TestTheContextEndsBeforeTheNextLeads(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, b := newCandidate(s).run(s.Ctx), newCandidate(s)
@@ -76,8 +76,8 @@ func TestTheContextEndsBeforeTheNextLeads(t *testing.T) {
 	})
 }
 
-// Kubernetes PR 139991: the leader resigns when its context ends, and its function, which is still
-// busy, works beside that of the next one.
+// Kubernetes PR 139991: the leader resigns when its context is canceled. Its function still runs,
+// concurrently with the function of the next leader.
 func TestRunResignsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a := newCandidate(s).run(s.Ctx)
@@ -88,7 +88,7 @@ func TestRunResignsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 		r := a.candidate
 		a.over(first, context.Canceled)
 		for range 10 {
-			time.Sleep(timeout) // virtual: it goes on for long
+			time.Sleep(timeout) // virtual: the function continues for a long time
 			b.none()
 			if r.Status().State != leader.StateLeader || !first.hold.Held() {
 				s.Fatal("it has resigned, and its function runs")
@@ -102,7 +102,7 @@ func TestRunResignsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
 	})
 }
 
-// Kubernetes PR 139991: that the function of a lost term goes on is not known to any process.
+// Kubernetes PR 139991: no process can detect that the function of a lost term still runs.
 func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
@@ -128,8 +128,8 @@ func TestAFunctionThatGoesOnAfterTheLossIsOverdue(t *testing.T) {
 	})
 }
 
-// trillian #3789: the leader resigns with its own context, which has ended, so its node stays until
-// the session expires.
+// trillian #3789: the leader passes its canceled context to the resignation, so its node remains
+// until the session expires.
 func TestRunResignsThoughItsContextHasEnded(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		r := newCandidate(s).run(s.Ctx)
@@ -146,8 +146,8 @@ func TestRunResignsThoughItsContextHasEnded(t *testing.T) {
 	})
 }
 
-// Without a connection Run waits for a second after its context has ended, and says that the node
-// may stay.
+// Without a connection Run waits for at most a second after ctx was canceled. Its error says that
+// the node may remain.
 func TestResigningWithoutAConnectionIsReported(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		r := newCandidate(s).run(s.Ctx)
@@ -167,8 +167,8 @@ func TestResigningWithoutAConnectionIsReported(t *testing.T) {
 	})
 }
 
-// client-go #1187: a candidate that never led is told that it has stopped leading. Here a function
-// that is not called cannot be told.
+// client-go #1187: a candidate that never led receives the notification that it has stopped
+// leading.
 func TestACandidateThatNeverLedIsToldNothing(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		h := newCandidate(s).campaign()
@@ -185,7 +185,7 @@ func TestACandidateThatNeverLedIsToldNothing(t *testing.T) {
 	})
 }
 
-// Curator #1239: after the path was deleted no candidate is elected any more.
+// Curator #1239: after the path was deleted no candidate is elected.
 func TestADeletedPathIsMadeAgain(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		runs := []*run{newCandidate(s).run(s.Ctx)}
@@ -218,7 +218,7 @@ func TestADeletedPathIsMadeAgain(t *testing.T) {
 }
 
 // Druid PR 4699: a leader whose function fails at once is elected again at once, thousands of times
-// a second, and the other candidates never.
+// a second, and no other candidate ever leads.
 func TestRunPausesAfterAFailure(t *testing.T) {
 	const shortest, longest = 2 * time.Second, 40 * time.Second
 	inMemory(t, func(s *contract.Stage) {
@@ -230,7 +230,7 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 			ended := time.Now()
 			s.Settle()
 			if err != nil {
-				s.EmptyNow() // others can lead meanwhile
+				s.EmptyNow() // others can lead during the pause
 				c.state(leader.StateFollower, ended)
 			}
 			next := r.leads()
@@ -238,7 +238,7 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 		}
 		var d time.Duration
 		term := r.leads()
-		fail := func(times int) (long, drawn bool) { // the first time after a term that was no failure
+		fail := func(times int) (long, drawn bool) { // call it after a term that did not fail
 			last := shortest
 			for range times {
 				d, term = pause(term, errFailed)
@@ -250,7 +250,8 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 			}
 			return long, drawn
 		}
-		// Of 30 pauses none is long in one run of 2,500; of 200 in no run.
+		// A run of 30 pauses has no long pause in 1 of 2,500 cases; a run of 200 pauses practically
+		// never.
 		if long, drawn := fail(200); !long || !drawn {
 			s.Error("the pauses do not grow, or are not drawn")
 		}
@@ -270,7 +271,7 @@ func TestRunPausesAfterAFailure(t *testing.T) {
 	})
 }
 
-// A term that was lost may make its function fail. That is no reason to wait.
+// A lost term may make its function fail: Run does not pause.
 func TestRunDoesNotPauseAfterALoss(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		r := newCandidate(s, leader.WithBackoff(time.Hour, time.Hour)).run(s.Ctx)
@@ -287,7 +288,6 @@ func TestRunDoesNotPauseAfterALoss(t *testing.T) {
 	})
 }
 
-// A function that panics has resigned when the panic leaves Run.
 func TestRunResignsWhenTheFunctionPanics(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
@@ -305,7 +305,6 @@ func TestRunResignsWhenTheFunctionPanics(t *testing.T) {
 	})
 }
 
-// A function may resign by itself before it returns.
 func TestAFunctionMayReleaseItsTerm(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		r := newCandidate(s).run(s.Ctx)
@@ -318,7 +317,7 @@ func TestAFunctionMayReleaseItsTerm(t *testing.T) {
 		term = r.leads()
 		s.Must(term.hold.Release(s.Ctx))
 		resigned := time.Now()
-		term.end <- errFailed // which is a failure all the same
+		term.end <- errFailed // also a failure
 		term = r.leads()
 		if time.Since(resigned) == 0 {
 			s.Error("no pause")
@@ -399,7 +398,7 @@ func TestStatusOfACampaignByHand(t *testing.T) {
 	})
 }
 
-// What ends Run is every error that ends a campaign, and a node that cannot be deleted.
+// Run returns each error that ends a campaign, and the error of a node that cannot be deleted.
 func TestWhatEndsRun(t *testing.T) {
 	never := func(s *contract.Stage) func(context.Context, *zklocks.Hold) error {
 		return func(context.Context, *zklocks.Hold) error { s.Error("called"); return nil }
@@ -475,7 +474,6 @@ func TestWhatEndsRun(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A nil ctx is a bug of the caller's, and a panic leaves nothing behind.
 func TestANilContextPanicsBeforeAnythingChanges(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)
@@ -502,7 +500,7 @@ func TestANilContextPanicsBeforeAnythingChanges(t *testing.T) {
 	})
 }
 
-// A nil function is one, too, and shows before the candidate leads.
+// A nil function panics before the candidate campaigns.
 func TestRunWithoutAFunction(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		h := newCandidate(s).campaign()
@@ -523,7 +521,8 @@ func TestRunWithoutAFunction(t *testing.T) {
 	})
 }
 
-// Curator's LeaderLatch has names of its own: each kind has its own leader on one path.
+// Candidates with the names of Curator's LeaderLatch and candidates with the default names have
+// separate leaders on one path.
 func TestLatchNames(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a := newCandidate(s, leader.WithLatchNames())
@@ -540,7 +539,7 @@ func TestLatchNames(t *testing.T) {
 	})
 }
 
-// kazoo's names are not those of Curator: each has its own leader on one path.
+// Candidates with kazoo's names and candidates with Curator's have separate leaders on one path.
 func TestKazooNames(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, b := newCandidate(s, leader.WithKazooNames()), newCandidate(s, leader.WithKazooNames())
@@ -571,7 +570,7 @@ func TestKazooNames(t *testing.T) {
 	})
 }
 
-// A function that was told to stop, and gives the term back itself before it returns ctx's error.
+// A function is asked to resign. It releases the term itself, and then returns ctx's error.
 func TestATermThatIsGivenBackBecauseItIsAskedForIsNoFailure(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		a, other := newCandidate(s, leader.WithBackoff(10*time.Second, 10*time.Second)).run(s.Ctx), newCandidate(s)
@@ -589,7 +588,6 @@ func TestATermThatIsGivenBackBecauseItIsAskedForIsNoFailure(t *testing.T) {
 	})
 }
 
-// A second Release changes nothing, so the state goes on since the first.
 func TestASecondReleaseIsNoChangeOfTheState(t *testing.T) {
 	inMemory(t, func(s *contract.Stage) {
 		c := newCandidate(s)

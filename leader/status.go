@@ -12,12 +12,13 @@ import (
 	"github.com/zklocks/zklocks/internal/queue"
 )
 
-// State is what an [Election] does in this process.
+// State is the state of an [Election] in this process.
 type State int
 
-// The states. Of several candidates of one Election the last state in this list counts.
+// The states. If an Election has several candidates, its state is the last in this list that any of
+// them has.
 const (
-	StateFollower  State = iota // it does not campaign, or pauses before it does so again
+	StateFollower  State = iota // it does not campaign, or pauses before it campaigns again
 	StateCandidate              // it campaigns
 	StateLeader                 // it leads
 	StateOverdue                // its term is lost, and the function of the term still runs
@@ -32,10 +33,10 @@ func (s State) String() string {
 	return states[s]
 }
 
-// MarshalText has package encoding/json write the name of the state.
+// MarshalText returns the name of the state, for package encoding/json.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText has written.
+// UnmarshalText parses a name that MarshalText returned. It returns an error for other text.
 func (s *State) UnmarshalText(text []byte) error {
 	i := slices.Index(states[:], string(text))
 	if i < 0 {
@@ -51,7 +52,7 @@ type Status struct {
 	Since time.Time
 }
 
-// A candidate is one call that campaigns, and then its term. It implements queue.Leaver.
+// A candidate is one campaign and the term that follows it. It implements queue.Leaver.
 type candidate struct {
 	election *Election
 	grant    *queue.Grant // set before it leads
@@ -65,13 +66,12 @@ func (c *candidate) status() Status {
 	if s.State != StateLeader || c.grant.Err() == nil {
 		return s
 	}
-	if s = *c.now.Load(); s.State == StateLeader { // another goroutine is ending it at this moment
+	if s = *c.now.Load(); s.State == StateLeader { // the grant has ended, and the function that leads has passed to OnEnd has not run yet
 		s = Status{StateOverdue, time.Now()}
 	}
 	return s
 }
 
-// enter adds a candidate.
 func (e *Election) enter() *candidate {
 	c := &candidate{election: e}
 	c.becomes(StateCandidate)
@@ -79,7 +79,6 @@ func (e *Election) enter() *candidate {
 	return c
 }
 
-// leads makes the candidate the leader.
 func (c *candidate) leads(grant *queue.Grant) {
 	c.grant = grant
 	c.becomes(StateLeader)
@@ -90,13 +89,13 @@ func (c *candidate) leads(grant *queue.Grant) {
 	})
 }
 
-// Leave resigns.
+// Leave removes the candidate and releases the term.
 func (c *candidate) Leave(ctx context.Context, h *queue.Hold) error {
 	c.leave()
 	return h.GiveBack(ctx)
 }
 
-// leave removes a candidate that has given up, or whose term was released.
+// leave removes the candidate, after a failed campaign or when its term is released.
 func (c *candidate) leave() {
 	c.election.isIdle()
 	c.election.candidates.Delete(c)
