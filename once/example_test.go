@@ -35,7 +35,7 @@ func sendReport(_ context.Context, day string) error {
 	return nil
 }
 
-// Two processes are started by cron each night.
+// cron starts two processes each night.
 func ExampleJob_RunSlot() {
 	t, end := zktest.ForExample()
 	defer end()

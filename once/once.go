@@ -25,7 +25,7 @@ type Option = zklocks.Option
 
 // Job is a job that one process of the cluster runs in each period. It may be used by many
 // goroutines at once: each call of RunEvery and RunSlot queues separately. It remains usable after
-// any error. It has to be made by New: the zero value cannot be used.
+// any error. It has to be made by New: calls of the zero value return an error.
 type Job struct {
 	lock   *rwlock.RWMutex // excludes other runs
 	queue  *queue.Queue    // checks the arguments of New and names the path in errors; nothing queues here
@@ -33,10 +33,10 @@ type Job struct {
 	acl    []zk.ACL
 }
 
-// New returns the job at path, a node of the job's own, which is created when it is first needed.
-// Below it, the record of the last run is the persistent node "last", and the queue of the lock is
-// the node "lock", which the server deletes while it is not used. New does no I/O: the first call
-// reports bad arguments.
+// New returns the job at path. The path must be a node for this job alone; it is created when it is
+// first needed. Below it, the persistent node "last" is the record of the last run, and the node
+// "lock" is the queue of the lock, which the server deletes while it is not used. New does no I/O:
+// the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Job {
 	cfg := slot.Config(conn, "once", path)
 	slot.Apply(opts, &cfg, new(struct{}), func(*struct{}) {})
@@ -50,12 +50,12 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Job {
 
 // Run is a completed run, as its record describes it. All times are by the ensemble's clock.
 type Run struct {
-	Slot   string    `json:"slot,omitempty"` // the last slot that was run; empty: RunSlot has run none
-	Called time.Time `json:"called"`         // when RunEvery or RunSlot was called: the time that the next RunEvery compares
+	Slot   string    `json:"slot,omitempty"` // the last slot that was run; empty if RunSlot has run none
+	Called time.Time `json:"called"`         // when RunEvery or RunSlot was called; RunEvery compares this time
 	Start  time.Time `json:"start"`          // when the work began, which is later if the call waited
 	End    time.Time `json:"end"`
 	Host   string    `json:"host,omitempty"` // of the process that did the work
-	Pid    int       `json:"pid"`            // and its number
+	Pid    int       `json:"pid"`            // the number of that process
 }
 
 // RunEvery calls work, unless a process of the cluster has done the work of this period: then the
@@ -69,17 +69,17 @@ type Run struct {
 // work. If a run takes longer than a period, the next calls wait for its end; then one of them
 // runs.
 //
-// work gets a context that is canceled with ctx or when the lock is lost, and the hold on the lock,
-// for its fencing token and transactions. When work has returned nil, RunEvery records the run,
-// even if ctx was canceled meanwhile: then it waits for a server for as long as the lock is held.
-// After that it releases the lock, as [zklocks.Do] does. Nothing is recorded if work returns an
-// error, panics or releases the hold, or if the lock is lost first: the next caller runs the work
-// again.
+// work receives the hold on the lock, for its fencing token and transactions, and a context that is
+// canceled when ctx is canceled or the lock is lost. When work has returned nil, RunEvery records
+// the run, even if ctx was canceled meanwhile: it waits for a server for as long as the lock is
+// held. Then it releases the lock, as [zklocks.Do] does. RunEvery records nothing if work returns
+// an error, panics or releases the hold, or if the lock is lost first: the next caller runs the
+// work again.
 //
-// The error is the error of work, if work has returned one. If the run may be unrecorded, although
-// work has returned nil, the error says so; it matches [zklocks.ErrLost] if the lock was lost.
-// RunEvery also returns the errors of [rwlock.RWMutex.Lock]; zk.ErrNoAuth without the rights READ
-// and WRITE on the record; and at once what is wrong with the arguments.
+// If work returns an error, RunEvery returns that error. If work has returned nil and the record is
+// not confirmed, the error says so; it matches [zklocks.ErrLost] if the lock was lost. RunEvery
+// also returns the errors of [rwlock.RWMutex.Lock]; zk.ErrNoAuth if the client lacks READ or WRITE
+// on the record; and at once what is wrong with the arguments.
 func (j *Job) RunEvery(ctx context.Context, period time.Duration, work func(context.Context, *zklocks.Hold) error) error {
 	if period <= 0 {
 		return j.wrap("run", fmt.Errorf("the period is %v: it must be positive", period))
@@ -91,9 +91,9 @@ func (j *Job) RunEvery(ctx context.Context, period time.Duration, work func(cont
 }
 
 // RunSlot calls work, unless a process of the cluster has done the work of this slot or of a larger
-// one: then the error matches [ErrDone]. Slots are compared as strings and must grow: dates such as
-// "2026-11-26", or numbers with leading zeros ("10" is smaller than "9"). A caller that finds the
-// slot done sends one read.
+// slot: then the error matches [ErrDone]. Slots are compared as strings and must grow: dates such
+// as "2026-11-26", or numbers with leading zeros ("10" is smaller than "9"). A slot has at most
+// 1024 bytes. If the slot is done, RunSlot sends one read.
 //
 // Everything else is as in [Job.RunEvery].
 func (j *Job) RunSlot(ctx context.Context, slot string, work func(context.Context, *zklocks.Hold) error) error {
@@ -105,19 +105,18 @@ func (j *Job) RunSlot(ctx context.Context, slot string, work func(context.Contex
 	case !utf8.ValidString(slot):
 		return j.wrap("run", fmt.Errorf("the slot %q is not valid UTF-8", slot))
 	}
-	// One server's answer may be old, but a slot that was done remains done.
+	// The answer may be out of date, but a slot that was done remains done.
 	if last, err := j.Last(ctx); err == nil && slot <= last.Slot {
 		return j.wrap("run", last.done())
 	}
 	return j.run(ctx, slot, work, func(last Run, _, _ time.Time) bool { return slot <= last.Slot })
 }
 
-// maxSlot is far more than a name needs.
 const maxSlot = 1 << 10
 
-// Last returns the last completed run. The error matches [ErrNever] if there is none. The answer is
-// what one server knows, and may be out of date when it is read. The other errors are ctx's error;
-// zk.ErrClosing; zk.ErrNoAuth without the right READ on the record; and what is wrong with the
+// Last returns the last completed run. The error matches [ErrNever] if there is none. Last reads
+// from one server, so the result may be out of date. The other errors are ctx's error;
+// zk.ErrClosing; zk.ErrNoAuth if the client lacks READ on the record; and what is wrong with the
 // arguments of New.
 func (j *Job) Last(ctx context.Context) (Run, error) {
 	if err := j.core().Invalid(); err != nil {
@@ -160,7 +159,8 @@ func (j *Job) read(ctx context.Context) (last Run, data []byte, stat *zk.Stat, e
 }
 
 // write replaces this version of the record while the lock is held, and returns the new Stat. If
-// the answer is lost, the record shows whether the write took place: only the holder writes it.
+// the answer is lost, it reads the record: only the holder writes it, so equal data show that the
+// write took place.
 func (j *Job) write(ctx context.Context, hold *zklocks.Hold, data []byte, version int32) (*zk.Stat, error) {
 	ops := []any{&zk.SetDataRequest{Path: j.record, Data: data, Version: max(version, 0)}}
 	if version < 0 {
@@ -186,8 +186,8 @@ func (j *Job) write(ctx context.Context, hold *zklocks.Hold, data []byte, versio
 	}
 }
 
-// run calls work under the lock, unless done reports that the last run was enough for a call at
-// this time.
+// run calls work under the lock, unless done returns true for the last run and the time of this
+// call.
 func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *zklocks.Hold) error, done func(last Run, called, now time.Time) bool) error {
 	if work == nil {
 		panic("once: the function is nil")
@@ -197,13 +197,13 @@ func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *
 	}
 	began := time.Now()
 	return zklocks.Do(ctx, j.lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
-		// The server has shown that the last holder's node is gone, or the lock would not have been
-		// granted. So it also shows what that holder has recorded.
+		// The grant shows that this server has deleted the previous holder's node. So it also shows
+		// what that holder has recorded.
 		last, data, stat, err := j.read(ctx)
 		if err != nil {
 			return j.wrap("run", err)
 		}
-		// Written as it was read: the time of the write is the time of the ensemble.
+		// Write the record back unchanged: the time of that write is the time of the ensemble.
 		waited := time.Since(began)
 		if stat, err = j.write(ctx, hold, data, stat.Version); err != nil {
 			return err
@@ -229,7 +229,7 @@ func (j *Job) run(ctx context.Context, slot string, work func(context.Context, *
 	})
 }
 
-// done is ErrDone, and says who has done the work.
+// done returns an error that matches ErrDone and names the process that has done the work.
 func (r Run) done() error {
 	what := ""
 	if r.Slot != "" {

@@ -36,7 +36,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// runs are the runs of a job, by process.
+// runs records who has worked, by process name.
 type runs struct {
 	mu     sync.Mutex
 	by     []string
@@ -68,7 +68,8 @@ func (r *runs) work(by string, lasts time.Duration) func(context.Context, *zkloc
 	}
 }
 
-// took returns who has worked since the last call, and fails the test if two did at a time.
+// took returns who has worked since the last call. It fails the test if two worked at the same
+// time.
 func (r *runs) took(t *testing.T) []string {
 	t.Helper()
 	r.mu.Lock()
@@ -88,7 +89,7 @@ func (r *runs) want(t *testing.T, by ...string) {
 	}
 }
 
-// nothing is work that is done at once.
+// nothing is work that returns at once.
 func nothing(context.Context, *zklocks.Hold) error { return nil }
 
 // cluster has a server and the jobs of a few processes.
@@ -106,7 +107,7 @@ func play(t *testing.T, f func(*testing.T, *cluster), opts ...zktest.Option) {
 	})
 }
 
-// process calls the job.
+// A process calls the job.
 type process struct {
 	*zktest.Host
 	*zklocks.Conn
@@ -137,7 +138,7 @@ func (c *cluster) wantDone(err error) {
 // onTheMinute waits for the next multiple of a minute, so that times in a test are easy to read.
 func onTheMinute() { time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) }
 
-// Twelve processes call the job each minute, by clocks that differ by up to twenty seconds. The
+// Twelve processes call the job each minute. Their clocks differ by up to twenty seconds, and the
 // work takes a tenth of a second: with a lock alone each of them would run it.
 func TestTwelveProcessesWhoseClocksDiffer(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
@@ -179,8 +180,9 @@ func TestTwelveProcessesWhoseClocksDiffer(t *testing.T) {
 	})
 }
 
-// A process is killed while it works. The next waiter does the work, as the work of the
-// period in which it was called: the third does not repeat it, and the next period is not skipped.
+// A process is killed while it works. The next waiter does the work, and it counts for the period
+// in which that waiter called: the third process does not repeat it, and the next period is not
+// skipped.
 func TestTheRunnerIsKilled(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a, b, d := c.process("a"), c.process("b"), c.process("d")
@@ -215,7 +217,7 @@ func TestTheRunnerIsKilled(t *testing.T) {
 	})
 }
 
-// Work that takes longer than the period is never done twice at a time. The calls of the next
+// Work that takes longer than the period never runs twice at the same time. The calls of the next
 // period wait for its end, and one of them runs.
 func TestWorkOutlastsThePeriod(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
@@ -259,7 +261,7 @@ func TestAWaiterThatQueuesAgain(t *testing.T) {
 	})
 }
 
-// A process is cut off when it calls, and reaches the servers more than half a period later.
+// A process loses its connection before it calls, and reconnects more than half a period later.
 func TestACallDuringAnOutage(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a, b := c.process("a"), c.process("b")
@@ -274,7 +276,7 @@ func TestACallDuringAnOutage(t *testing.T) {
 	})
 }
 
-// Replies are lost: that to the write by which a call reads the clock, and that to the record.
+// The reply is lost to the write that reads the ensemble's clock, or to the write of the record.
 func TestLostReplies(t *testing.T) {
 	writes := func(r zktest.Request) bool { return slices.Contains(r.Paths, record) && !r.Is(zktest.Read) }
 	for name, nth := range map[string]int{"of the clock": 1, "of the record": 2} {
@@ -297,8 +299,8 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// A server that lags behind shows the record of the last period. The call that reads it from there
-// is refused all the same.
+// A server that lags behind shows the record of the previous period. The call that reads it there
+// is still refused.
 func TestAServerThatLagsBehind(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		var behind *zktest.Member
@@ -317,7 +319,7 @@ func TestAServerThatLagsBehind(t *testing.T) {
 				b.To(m).Partition()
 			}
 		}
-		time.Sleep(time.Minute) // each has moved to its servers
+		time.Sleep(time.Minute) // each connection has moved to its server
 		behind.Lag(time.Second)
 		must(t, a.job.RunSlot(t.Context(), "2", c.runs.work("a", time.Second)))
 		if last, err := b.job.Last(t.Context()); err != nil || last.Slot != "1" {
@@ -328,7 +330,6 @@ func TestAServerThatLagsBehind(t *testing.T) {
 	}, zktest.WithMembers(3))
 }
 
-// When the lock has been lost nothing is recorded, although the work returns nil.
 func TestALostLockIsNotRecorded(t *testing.T) {
 	for name, lose := range map[string]func(*cluster, process){
 		"expired":     func(c *cluster, a process) { c.server.Expire(a.Conn) },
@@ -357,8 +358,8 @@ func TestALostLockIsNotRecorded(t *testing.T) {
 	}
 }
 
-// The lock is lost while the answer to the record is under way: the error says that the record may
-// have been written, and whether it was decides who runs next.
+// The lock is lost while the write of the record has no answer. The error says that the record may
+// have been written. The next caller runs exactly if it was not.
 func TestTheLockIsLostDuringTheRecord(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a, b := c.process("a"), c.process("b")
@@ -376,7 +377,6 @@ func TestTheLockIsLostDuringTheRecord(t *testing.T) {
 	})
 }
 
-// Work that fails, panics or releases the hold leaves the slot to the next caller.
 func TestFailingWorkLeavesTheSlotOpen(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
@@ -412,7 +412,7 @@ func TestFailingWorkLeavesTheSlotOpen(t *testing.T) {
 	}
 }
 
-// The context is canceled while the last step of the work is done: the run is recorded.
+// ctx is canceled during the last step of the work: the run is recorded.
 func TestTheContextIsCanceledDuringTheWork(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a, b := c.process("a"), c.process("b")
@@ -449,7 +449,7 @@ func TestSlots(t *testing.T) {
 				t.Errorf("slot %s: %v", s.slot, err)
 			}
 		}
-		// The smaller slot waits for the larger one.
+		// The smaller slot waits for the larger slot.
 		working := make(chan bool)
 		c.all.Go(func() {
 			must(t, a.job.RunSlot(t.Context(), "9b", func(context.Context, *zklocks.Hold) error {
@@ -475,7 +475,7 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// A program that changes from slots to periods or back neither repeats a slot nor a period.
+// A program that changes between slots and periods repeats neither.
 func TestSlotsAndPeriodsOfOneJob(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a := c.process("a")
@@ -488,8 +488,8 @@ func TestSlotsAndPeriodsOfOneJob(t *testing.T) {
 	})
 }
 
-// A record that was written while the clock of the ensemble was wrong does not stop the job. A
-// record that is ahead by a little, as after a change of the leader, is a run of this period.
+// A record that was written while the ensemble's clock was wrong does not stop the job. A record
+// that is ahead by a little, as after a change of the ensemble's leader, is a run of this period.
 func TestARecordFromTheFuture(t *testing.T) {
 	for ahead, done := range map[time.Duration]bool{20 * time.Second: true, 10 * time.Hour: false} {
 		play(t, func(t *testing.T, c *cluster) {
@@ -505,7 +505,7 @@ func TestARecordFromTheFuture(t *testing.T) {
 	}
 }
 
-// Two jobs of one connection run side by side; two values of one job exclude each other.
+// Two jobs of one connection run concurrently; two values of one job exclude each other.
 func TestTwoJobsOfOneConn(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		conn := c.process("a").Conn
@@ -522,16 +522,16 @@ func TestTwoJobsOfOneConn(t *testing.T) {
 		if took := time.Since(began).Round(time.Second); took != time.Minute {
 			t.Errorf("the two took %v", took)
 		}
-		// A job may run another one.
+		// A job may run another job.
 		must(t, one.RunSlot(t.Context(), "2", func(ctx context.Context, _ *zklocks.Hold) error { return other.RunSlot(ctx, "2", nothing) }))
 	})
 }
 
-// The record outlives the lock's nodes, also where a lock has made the path, as a container.
+// The record outlives the lock's nodes, also where the lock has created path as a container.
 func TestTheRecordRemains(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a := c.process("a")
-		hold, err := rwlock.New(a.Conn, path+"/lock").Lock(t.Context()) // makes the path
+		hold, err := rwlock.New(a.Conn, path+"/lock").Lock(t.Context()) // creates path
 		must(t, err)
 		must(t, hold.Release(t.Context()))
 		must(t, a.job.RunSlot(t.Context(), "1", nothing))
@@ -577,7 +577,7 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// Bad input is an error at once, and leaves nothing.
+// Bad input is an error at once, and creates no node.
 func TestBadInput(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a := c.process("a")
@@ -618,7 +618,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// What others have written in place of the record is an error that says so, and stays.
+// If another program has written other data to the record, the error says so, and the data remain.
 func TestForeignData(t *testing.T) {
 	play(t, func(t *testing.T, c *cluster) {
 		a := c.process("a")
@@ -640,7 +640,8 @@ func TestForeignData(t *testing.T) {
 	})
 }
 
-// The same on both servers: run, done, failed, waited for, and never.
+// A run, a slot that is done, a failure, a wait and ErrNever, on the in-memory server and on a real
+// server.
 func TestOnRealServers(t *testing.T) {
 	venue.Both(t, func(t *testing.T, v venue.Venue) {
 		v.Latency(time.Millisecond)
@@ -673,7 +674,7 @@ func TestOnRealServers(t *testing.T) {
 		}
 		last, err := a.Last(t.Context())
 		must(t, err)
-		// The test and the server have the clock of one machine.
+		// The test and the server read the same clock.
 		if last.Slot != "1" || last.Pid != os.Getpid() || last.Called.Before(began.Add(-time.Second)) || last.Start.Before(last.Called) ||
 			last.End.Before(last.Start) || time.Since(last.End) < -time.Second {
 			t.Errorf("%+v, begun %v", last, began)
