@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/locks"
 )
 
-// The holds of an owner rest on one node: each hears of a request, whichever has asked for it.
+// All holds of an owner have one node: each is notified of a request to release, whoever wrote it.
 func TestAllHoldsOfAnOwnerAreAsked(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := newClient(s), newClient(s)

@@ -15,9 +15,9 @@ import (
 	"github.com/zklocks/zklocks/reentrant"
 )
 
-// A function that holds the lock calls itself, to a given depth, each call with its own hold. The
-// benchmark measures one more: Lock and Release of the innermost call, which finds its owner by
-// goroutine id or by context.
+// A function that holds the lock calls itself to a given depth; each call has its own hold. The
+// benchmark measures Lock and Release of one more call, which finds its owner by goroutine id or by
+// context.
 func BenchmarkReenter(b *testing.B) {
 	mu := reentrant.New(locks.On(realzk.Connect(b, 5*time.Second, loopback.For(b).Addr())), test.Path(b))
 	for _, depth := range []int{10, 1000} {
@@ -54,8 +54,8 @@ func recurse(b *testing.B, ctx context.Context, mu *reentrant.Mutex, byContext b
 	}
 }
 
-// The lower bound: what a re-entry by goroutine id cannot do without. That is, in both Lock and
-// Release, one read of the two clocks and a counter guarded by a mutex.
+// The lower bound of a re-entry by goroutine id: in Lock and in Release, one read of the two clocks
+// and one update of a counter guarded by a mutex.
 func BenchmarkLeast(b *testing.B) {
 	l := realzk.Connect(b, 5*time.Second, loopback.For(b).Addr())
 	var mu sync.Mutex
@@ -64,7 +64,7 @@ func BenchmarkLeast(b *testing.B) {
 		mu.Lock()
 		defer mu.Unlock()
 		n := holds[goid.ID()]
-		_ = l.Alive(l.Session()) // false in a long run: without a lock no heartbeat extends the deadline
+		_ = l.Alive(l.Session()) // false in a long run: no heartbeat extends the deadline without a lock
 		if *n += by; *n < 0 {
 			b.Fatal("not held")
 		}

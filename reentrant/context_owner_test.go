@@ -17,7 +17,7 @@ import (
 )
 
 // A handler takes the lock, leaves the hold to a goroutine of its own, and returns. net/http runs
-// the next request of the connection on the same goroutine, which is the owner by default.
+// the next request of the connection on the handler's goroutine, which is the owner by default.
 func TestRequestsOfOneKeepAliveConnection(t *testing.T) {
 	conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
 	for name, c := range map[string]struct {
@@ -29,7 +29,7 @@ func TestRequestsOfOneKeepAliveConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mu := reentrant.New(conn, "/keep-alive", c.opts...)
-			holds := make(chan *zklocks.Hold, 3) // of the jobs that run
+			holds := make(chan *zklocks.Hold, 3) // the holds of the running jobs
 			var connections atomic.Int64
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				hold, err := mu.TryLock(r.Context())
@@ -68,7 +68,8 @@ func TestRequestsOfOneKeepAliveConnection(t *testing.T) {
 	}
 }
 
-// onContextOwner runs a test of a Mutex that only the context owns, and of another process.
+// onContextOwner runs a test with a Mutex made with WithContextOwner, and with the Conn of another
+// process.
 func onContextOwner(t *testing.T, f func(t *testing.T, mu *reentrant.Mutex, other *zklocks.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -114,7 +115,7 @@ func TestOnlyTheContextOwns(t *testing.T) {
 	})
 }
 
-// The hold of several locks owns by its context, too.
+// The context of a hold on several locks owns, too.
 func TestTheContextOfSeveralLocksOwns(t *testing.T) {
 	onContextOwner(t, func(t *testing.T, mu *reentrant.Mutex, _ *zklocks.Conn) {
 		err := zklocks.Do(t.Context(), zklocks.All(mu).Lock, func(ctx context.Context, _ *zklocks.Hold) error {
@@ -129,7 +130,8 @@ func TestTheContextOfSeveralLocksOwns(t *testing.T) {
 	})
 }
 
-// After a loss the context is refused until the hold is released; the goroutine may queue at once.
+// After a loss a call with the hold's context fails until the hold is released. The goroutine may
+// queue at once with another context.
 func TestALostHoldOfAContext(t *testing.T) {
 	onContextOwner(t, func(t *testing.T, mu *reentrant.Mutex, other *zklocks.Conn) {
 		lost, err := mu.Lock(t.Context())

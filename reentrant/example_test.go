@@ -22,7 +22,7 @@ func clean(ctx context.Context, mu *reentrant.Mutex, depth int) error {
 	})
 }
 
-// leaf stops when ctx ends, and passes token to the store with each write.
+// leaf stops when ctx is canceled, and passes token to the store with each write.
 func leaf(ctx context.Context, token int64) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -115,8 +115,8 @@ func ExampleMutex_TryLock() {
 	// a helper: true
 }
 
-// The holder learns that the lock is gone, here because an operator has deleted its node by hand.
-// It cannot enter again before it has released its holds.
+// An operator deletes the holder's node by hand: the hold is lost. Its owner cannot enter again
+// before it has released its holds.
 func Example_context() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()

@@ -73,7 +73,7 @@ func TestItWaitsForCuratorsNodes(t *testing.T) {
 	})
 }
 
-// The names that a kazoo Lock writes and reads, without a prefix before the digits.
+// Names that a kazoo Lock writes and reads: the id has no prefix.
 func TestKazooNames(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)

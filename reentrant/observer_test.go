@@ -32,7 +32,7 @@ func TestAReentryIsGrantedAndNotQueued(t *testing.T) {
 	})
 }
 
-// The events go to both of two observers; an observer without functions is allowed.
+// Two observers receive the events. An observer without functions is allowed.
 func TestSeveralObservers(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		a, b := contract.NewEvents(s), contract.NewEvents(s)

@@ -8,12 +8,12 @@ import (
 	"github.com/zklocks/zklocks/internal/slot"
 )
 
-// ownership is one grant and the holds on it; guarded by Mutex.mu.
+// ownership is a grant and the number of holds on it; guarded by Mutex.mu.
 type ownership struct {
 	mutex *Mutex
 	grant *queue.Grant
 	total int   // number of holds; at 0 the grant is released
-	first owner // the caller that queued, nearly always the only one
+	first owner // the caller that queued
 
 	spare []held
 	batch int
@@ -23,13 +23,13 @@ type ownership struct {
 type owner struct {
 	of    *ownership
 	id    int64
-	holds int // taken and not released
-	// former is the same goroutine as an owner of an earlier grant, which it has lost and not
-	// released: it entered the present grant with the context of another goroutine's hold.
+	holds int // not released
+	// former is the same caller as the owner of an earlier grant that is lost and not released.
+	// Such a goroutine enters the present grant with the context of another goroutine's hold.
 	former *owner
 }
 
-// on returns the goroutine as an owner of g, or nil.
+// on returns the owner record of this caller for g, or nil.
 func (o *owner) on(g *ownership) *owner {
 	for o != nil && o.of != g {
 		o = o.former
@@ -37,10 +37,10 @@ func (o *owner) on(g *ownership) *owner {
 	return o
 }
 
-// held is one hold, and what the caller gets of it.
+// held is a hold, with the *zklocks.Hold that the caller gets.
 type held = slot.Held[zklocks.Hold]
 
-// addLocked counts a hold of the owner, and returns it before it has begun.
+// addLocked counts a hold of the owner, and returns it; the caller must call its Begin.
 func (o *owner) addLocked() *held {
 	g := o.of
 	g.total++
@@ -56,10 +56,10 @@ func (o *owner) addLocked() *held {
 	return h
 }
 
-// maxBatch limits what one hold that is still referenced keeps alive to a page.
+// maxBatch bounds the memory that one referenced hold keeps alive to a page.
 const maxBatch = 32
 
-// End counts the end of a hold, and reports whether it was the last one on the grant.
+// End removes a hold from the counts, and reports whether it was the last on the grant.
 func (o *owner) End() (last bool) {
 	m := o.of.mutex
 	m.mu.Lock()
@@ -71,7 +71,7 @@ func (o *owner) End() (last bool) {
 	return o.of.total == 0
 }
 
-// forgetLocked removes one owner, which has no holds; caller holds mu.
+// forgetLocked removes an owner record without holds; caller holds mu.
 func (m *Mutex) forgetLocked(o *owner) {
 	last := m.owners[o.id]
 	switch {
@@ -87,7 +87,7 @@ func (m *Mutex) forgetLocked(o *owner) {
 	}
 }
 
-// Leave is called when a hold has ended. The end of the last one releases the lock.
+// Leave ends a hold. The end of the last hold releases the lock.
 func (o *owner) Leave(ctx context.Context, h *queue.Hold) error {
 	if !o.End() {
 		return nil

@@ -56,7 +56,6 @@ func (c *client) busy(ctx context.Context) {
 	c.Is(err, zklocks.ErrBusy)
 }
 
-// elsewhere runs f on another goroutine and waits for it.
 func elsewhere(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -110,7 +109,7 @@ func TestTheLockIsHeldUntilTheLastOfItsHoldsIsUnlocked(t *testing.T) {
 					_, err := h.Multi(s.Ctx)
 					s.Is(err, zklocks.ErrReleased) // although the node still exists
 					s.Is(context.Cause(ctxs[which]), zklocks.ErrReleased)
-					s.Is(h.Release(s.Ctx), zklocks.ErrReleased) // and does not end another hold
+					s.Is(h.Release(s.Ctx), zklocks.ErrReleased) // and ends no other hold
 					s.Is(h.Verify(s.Ctx), zklocks.ErrReleased)
 				}
 				s.EmptyNow()
@@ -199,7 +198,7 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 		unlock(s, h)
 		s.EmptyNow()
 
-		// The hold's context has ended with the hold.
+		// The hold's context was canceled with the hold.
 		_, err := c.Lock(ctx)
 		s.Is(err, zklocks.ErrReleased)
 		s.EmptyNow()
@@ -207,7 +206,7 @@ func TestOtherGoroutinesReenterByTheContext(t *testing.T) {
 }
 
 // A goroutine that re-entered with the context may hold the lock longer than the goroutine that
-// took it.
+// acquired it.
 func TestTheLockGoesWithItsLastHold(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c, other := newClient(s), newClient(s)
@@ -276,8 +275,7 @@ func TestGoroutinesOfOneValueExcludeEachOther(t *testing.T) {
 	})
 }
 
-// The context of a hold that has ended does not make a goroutine the owner, even if it is still
-// used.
+// A goroutine that still uses the context of a released hold is not the owner.
 func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -288,7 +286,7 @@ func TestTheContextOfAnEndedHoldDoesNotReenter(t *testing.T) {
 		if again.Token() <= h.Token() {
 			s.Error("the hold that had ended was entered")
 		}
-		inner := c.lock(kept) // its goroutine is the owner
+		inner := c.lock(kept) // this goroutine is the owner
 		c.holds(2)
 		unlock(s, inner)
 		unlock(s, again)
@@ -369,7 +367,7 @@ func TestAContextThatIsDoneDoesNotReenter(t *testing.T) {
 	})
 }
 
-// The lock is still held by another hold, so only this hold can report that it has ended.
+// Another hold keeps the lock, so Verify must report that this hold was released meanwhile.
 func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -387,7 +385,7 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 			s.Must(other.Verify(s.Ctx))
 			h = c.lock(s.Ctx)
 		}
-		// The same for a transaction that waits with the context of the hold.
+		// The same for Multi with the context of the hold.
 		ctx := h.Context(s.Ctx)
 		f := c.proxy.Next(proxy.CheckOp, proxy.HoldReply)
 		a := contract.Begin(s, s.Ctx, func(context.Context) ([]zk.MultiResponse, error) { return h.Multi(ctx) })
@@ -402,8 +400,8 @@ func TestVerifyOfAHoldThatEndsMeanwhile(t *testing.T) {
 	})
 }
 
-// A goroutine that has lost the lock and not released its holds may enter a grant of another
-// goroutine. That does not end its own holds.
+// A goroutine has lost the lock and not released its holds. It may enter another goroutine's grant,
+// and keeps its own holds.
 func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		c := newClient(s)
@@ -415,7 +413,7 @@ func TestALostGrantIsNotForgottenForAnother(t *testing.T) {
 
 			var other *zklocks.Hold
 			elsewhere(func() { other, _ = c.Lock(s.Ctx) })
-			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // the grant that it entered last
+			inner, again := c.lock(other.Context(s.Ctx)), c.lock(s.Ctx) // again enters the grant that this goroutine entered last
 			if inner.Token() != other.Token() || again.Token() != other.Token() {
 				s.Error("another grant was entered")
 			}

@@ -16,7 +16,7 @@ import (
 )
 
 // Mutex is an exclusive lock of the whole cluster that its owner may take again while holding it.
-// It may be used by many goroutines at once and stays usable after any error. It must not be
+// It may be used by many goroutines at once and remains usable after any error. It must not be
 // copied.
 //
 // The owner is the goroutine that called Lock, and each goroutine that passes a context from
@@ -31,17 +31,17 @@ type Mutex struct {
 	request queue.Request
 
 	byContext bool         // only the context owns
-	calls     atomic.Int64 // numbers the calls then, see caller
+	calls     atomic.Int64 // numbers the calls if byContext, see caller
 
 	mu     sync.Mutex
-	owners map[int64]*owner // by caller, with the grant that the caller entered last
+	owners map[int64]*owner // by caller: its record for the grant that it entered last; guarded by mu
 }
 
 type lockSlot = slot.Lock
 
-// New returns the lock at path. The path is a directory of the lock's own, which is created when it
-// is first needed. Lock empties that node: data in it, as the permits of a semaphore, are lost.
-// New does no I/O: the first call reports bad arguments.
+// New returns the lock at path. The path must be a directory for this lock alone; it is created
+// when it is first needed. Lock empties the data of that node, so the permit count of a semaphore
+// would be lost. New does no I/O: the first call reports bad arguments.
 func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 	cfg := config{Config: slot.Config(conn, "reentrant", path), kind: znode.Lock}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
@@ -55,12 +55,12 @@ func New(conn *zklocks.Conn, path string, opts ...Option) *Mutex {
 }
 
 // Lock takes the lock. If the caller owns it already, Lock adds a hold without any request.
-// Otherwise it waits in the order of arrival, until ctx is canceled; ctx bounds the wait only,
-// never the hold. The wait continues through lost connections. If the session expires, the caller
-// queues again, at the tail.
+// Otherwise it queues in the order of arrival, and waits until ctx is canceled. ctx bounds only the
+// wait, not the hold. The wait continues through lost connections. If the session expires, the
+// caller queues again, at the tail.
 //
-// If Lock fails, no hold is added, and the node is deleted, in the background if ctx is canceled.
-// Without the right DELETE the node remains until the session ends. The error
+// If Lock fails, it adds no hold and deletes its node, in the background if ctx is canceled. If the
+// client lacks the right DELETE, the node remains until the session ends. The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - matches [zklocks.ErrLost] if the caller owned the lock and lost it, and has not released all
@@ -71,15 +71,15 @@ func (m *Mutex) Lock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "lock", true)
 }
 
-// TryLock is Lock without waiting: when another owner holds the lock or waits for it, the error
-// matches [zklocks.ErrBusy]. It reads before it writes, from one server, which may lag behind the
-// others.
+// TryLock is Lock without waiting: if another owner holds the lock or waits for it, the error
+// matches [zklocks.ErrBusy]. TryLock reads before it writes, from one server, which may lag behind
+// the others.
 func (m *Mutex) TryLock(ctx context.Context) (*zklocks.Hold, error) {
 	return m.take(ctx, "try lock", false)
 }
 
-// caller identifies the caller: its goroutine. If only the context owns, each call has an id of its
-// own, so that a hold is found by the context alone.
+// caller identifies the caller by its goroutine. With byContext each call has an id of its own, so
+// that only the context finds a hold.
 func (m *Mutex) caller() int64 {
 	if m.byContext {
 		return m.calls.Add(1)
@@ -87,8 +87,8 @@ func (m *Mutex) caller() int64 {
 	return goid.ID()
 }
 
-// HoldCount returns how many holds the calling goroutine has taken and not released. With
-// [WithContextOwner] no goroutine owns any, and it returns 0.
+// HoldCount returns how many holds the calling goroutine has not released. With [WithContextOwner]
+// it returns 0, because no goroutine owns the lock.
 func (m *Mutex) HoldCount() int {
 	if m == nil {
 		panic(m.made().queue.Invalid())
@@ -115,7 +115,7 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 	m = m.made()
 	call := m.queue.Call(ctx, m.request)
 	if err := zkclient.Ended(ctx); err != nil {
-		// ctx may come from a hold of this lock and have ended with it; then the error says so.
+		// ctx may be the context of a hold of this lock that has ended: then the error says so.
 		if c := m.carried(ctx); c != nil && endedBy(ctx, c.hold.Err()) {
 			err = fmt.Errorf("%w: %w", ctx.Err(), c.hold.Err())
 		}
@@ -136,12 +136,12 @@ func (m *Mutex) take(ctx context.Context, op string, wait bool) (*zklocks.Hold, 
 	return slot.Put(h), nil
 }
 
-// endedBy reports whether the end of a hold is why ctx has ended.
+// endedBy reports whether ctx is canceled because a hold ended with this error.
 func endedBy(ctx context.Context, end error) bool {
 	return end != nil && errors.Is(context.Cause(ctx), end)
 }
 
-// begin makes a caller the owner of a grant, and counts its first hold.
+// begin makes a caller the owner of a grant, with its first hold.
 func (m *Mutex) begin(grant *queue.Grant, me int64) (*owner, *held) {
 	g := &ownership{mutex: m, grant: grant, batch: 1}
 	g.first = owner{of: g, id: me}
@@ -150,13 +150,13 @@ func (m *Mutex) begin(grant *queue.Grant, me int64) (*owner, *held) {
 	return &g.first, m.holdLocked(&g.first)
 }
 
-// carried returns the context of a hold that ctx is or is derived from, or nil.
+// carried returns the innermost hold context of this Mutex in ctx, or nil.
 func (m *Mutex) carried(ctx context.Context) *holdContext {
 	c, _ := ctx.Value(ownerKey{m}).(*holdContext)
 	return c
 }
 
-// reenter counts another hold if the caller owns the lock; otherwise it returns nil.
+// reenter adds a hold if the caller owns the lock; otherwise it returns nil without an error.
 func (m *Mutex) reenter(ctx context.Context, me int64) (*owner, *held, error) {
 	var g *ownership
 	if c := m.carried(ctx); c != nil {
@@ -189,7 +189,7 @@ func (m *Mutex) holdLocked(o *owner) *held {
 	return o.addLocked()
 }
 
-// part is for zklocks.All, whose hold makes its caller the owner of the lock.
+// part describes the lock to zklocks.All. The caller of All becomes its owner.
 func (m *Mutex) part() queue.Part {
 	return queue.Part{
 		Queue: m.queue, Request: m.request,
@@ -203,8 +203,7 @@ func (m *Mutex) part() queue.Part {
 
 var errOwned = errors.New("the caller holds the lock already")
 
-// refuse returns an error to a caller that owns the lock: Lock would enter it again, or find it
-// lost.
+// refuse returns an error if the caller already owns the lock: All cannot re-enter it.
 func (m *Mutex) refuse(ctx context.Context, _ bool) error {
 	c := m.carried(ctx)
 	m.mu.Lock()
@@ -222,9 +221,9 @@ func (m *Mutex) refuse(ctx context.Context, _ bool) error {
 	return errOwned
 }
 
-// Queue lists the holder of the lock and the waiters, in the order of the queue. The list is what
-// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
-// errors are those of Lock.
+// Queue lists the holder of the lock and the waiters in queue order. It reads from one server, so
+// the list may be out of date: it is for people and dashboards. Queue returns the same errors as
+// Lock.
 func (m *Mutex) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	members, err := m.made().queue.Members(ctx, nil)
 	return slot.Members(members, func(m queue.Member) zklocks.Member { return zklocks.Member(m) }), err
