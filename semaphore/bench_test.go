@@ -11,8 +11,8 @@ import (
 )
 
 // Without contention, an Acquire and a Release send two requests. The benchmark counts their
-// allocations; most are the zk client's, which the benchmark of internal/wire measures. The server
-// is a real one, because the allocations of a server in this process would count, too.
+// allocations. Most are the zk client's, which the benchmark of internal/wire measures. It needs a
+// real server: an in-memory server would allocate in the same process.
 func BenchmarkAcquire(b *testing.B) {
 	sem := semaphore.New(locks.On(realzk.Connect(b, 10*time.Second)), test.Path(b), 4)
 	b.ReportAllocs()

@@ -15,11 +15,11 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// A semaphore stores no number at a path where a lock of another kind has a node, and leaves
-// nothing there. Once that node is gone it stores its number.
+// A semaphore stores no number at a path where a lock of another kind has a node. It stores its
+// number once that node is gone.
 func TestTheFirstNumberIsNotStoredBesideAnotherLock(t *testing.T) {
 	const id = "076e6e61c0cde965b0859f41aaeb74ff"
-	// A node of that name stands for a lock of another library.
+	// A node with this name stands for a lock of another library.
 	node := func(name string) func(s *contract.Stage, conn *zklocks.Conn) func() {
 		return func(s *contract.Stage, _ *zklocks.Conn) func() {
 			_, err := s.Witness.Create(s.Path, nil, zk.FlagPersistent, zk.WorldACL(zk.PermAll))
@@ -87,8 +87,8 @@ func TestTheFirstNumberIsNotStoredBesideAnotherLock(t *testing.T) {
 	}
 }
 
-// A lock empties the node of a semaphore whose permits are held. No other number is stored while
-// the lock is held.
+// A lock empties the node of a semaphore whose permits are held. No other number can be stored
+// while the lock is held.
 func TestALockOnTheSemaphoresPathChangesNoNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		sem := newClient(s, 2)

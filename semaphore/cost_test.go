@@ -14,14 +14,14 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// meanJob is the mean length of a job. A packet takes hop each way to a proxy and from there to the
-// server.
+// meanJob is the mean length of a job. A packet takes hop from the client to a proxy, and hop from
+// there to the server.
 const (
 	meanJob = 100 * time.Millisecond
 	hop     = 100 * time.Microsecond
 )
 
-// lengths are how the lengths of jobs may differ.
+// lengths are the distributions of the lengths of jobs.
 var lengths = []struct {
 	name string
 	of   func(*rand.Rand) time.Duration
@@ -36,11 +36,10 @@ var lengths = []struct {
 	}},
 }
 
-// However many permits and waiting processes there are, and in whatever order the permits are
-// released, a cycle takes at most six requests, two listings among them, and a release causes no
-// more notifications than twice the number of permits. No permit is idle for longer than it
-// takes to hand it over. SEMAPHORE=full measures larger semaphores; docs/maintainers/semaphore.md
-// has the figures.
+// However many permits and waiting processes there are, and in whatever order permits are released:
+// a cycle sends at most six requests, two of them listings; a release causes at most twice as many
+// notifications as there are permits; no permit is idle for longer than a handover takes.
+// SEMAPHORE=full measures larger semaphores; docs/maintainers/semaphore.md has the figures.
 func TestACycleCostsTheSameInWhateverOrderPermitsAreReleased(t *testing.T) {
 	sizes := [][2]int{{4, 3}, {4, 20}, {10, 3}} // permits, and processes for each permit
 	if os.Getenv("SEMAPHORE") == "full" {
@@ -115,7 +114,7 @@ func measureCycles(s *contract.Stage, permits, processes int, length func(*rand.
 		}
 		return total, lists, notifications
 	}
-	time.Sleep(5 * time.Second) // virtual: the first have left the queue
+	time.Sleep(5 * time.Second) // virtual: the first jobs have left the queue
 	enter(0)
 	mu.Lock()
 	idle, cycles = 0, 0

@@ -15,24 +15,24 @@ import (
 	"github.com/zklocks/zklocks/internal/znode"
 )
 
-// permitCount is the stored number of permits, as known to this Semaphore.
+// permitCount is this Semaphore's view of the stored number of permits.
 type permitCount struct {
 	path   string // the node that holds the number
 	queue  string // the directory below it in which permits queue
 	client *zkclient.Client
 	acl    []zk.ACL
-	keep   bool // the number is to outlive the queue
+	keep   bool // store the number so that it outlives the queue
 
 	mu     sync.Mutex
-	wanted int             // what the stored number must be, until it was once; then the number read last
+	wanted int             // until agreed: the number that must be stored, 0 for any; then the number read last
 	agreed bool            // any stored number is accepted
-	known  *countSnapshot  // the last reading
-	watch  *zkclient.Watch // of the last reading, also if that was forgotten
-	used   bool            // the number was asked for since tire ran last
+	known  *countSnapshot  // the last reading; nil if it was forgotten
+	watch  *zkclient.Watch // of the last reading, also if it was forgotten
+	used   bool            // number was called since tire ran last
 	timed  bool            // tire will run
 }
 
-// countSnapshot is one reading of the number, with the watch that shows whether it is still valid.
+// countSnapshot is a reading of the number. It is valid until its watch fires.
 type countSnapshot struct {
 	permits int
 	version int32
@@ -40,11 +40,11 @@ type countSnapshot struct {
 	watch   *zkclient.Watch
 }
 
-// idle is how long the number stays watched when no caller uses it.
+// idle is how long the watch on the number is kept when no caller uses it.
 const idle = 10 * time.Second
 
-// tire drops the watch when no caller has used it for a while, and no waiter waits for a change.
-// The next caller reads the number again.
+// tire drops the watch if no caller has used it for a while and no waiter waits for a change. The
+// next caller reads the number again.
 func (c *permitCount) tire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,15 +54,15 @@ func (c *permitCount) tire() {
 	}
 }
 
-// expected returns the number that this Semaphore expects before it has read the stored one, or 0
-// if it accepts any.
+// expected returns the number that this Semaphore stores if there is none, or 0 if it has none to
+// store.
 func (c *permitCount) expected() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.wanted
 }
 
-// fits refuses, before any request, an n that is larger than the stored number must be.
+// fits returns an error, without a request, if n is larger than the number that must be stored.
 func (c *permitCount) fits(n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,8 +73,8 @@ func (c *permitCount) fits(n int) error {
 }
 
 // read returns the stored number, which n must not exceed. If no number is stored, it stores the
-// wanted one. Before it refuses n, or the number, it asks a quorum: the server may be behind a
-// Resize that other processes know of, or have withheld the event.
+// wanted number. Before it refuses n or the number, it sends a quorum request and reads again: the
+// server may lag behind a Resize, or have withheld its event.
 func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapshot, error) {
 	for caughtUp := false; ; caughtUp = true {
 		s, err := c.number(ctx, sess)
@@ -94,7 +94,7 @@ func (c *permitCount) read(ctx context.Context, sess int64, n int) (*countSnapsh
 	}
 }
 
-// number returns the number that the server shows, from memory while the watch has not fired.
+// number returns the number that the server shows, without a request while the watch has not fired.
 func (c *permitCount) number(ctx context.Context, sess int64) (*countSnapshot, error) {
 	c.mu.Lock()
 	known := c.known
@@ -137,8 +137,8 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, queue.Explain(err, "READ on "+c.path)
 	}
-	// The watch may have been set long ago by another waiter of the process. Its event comes before
-	// the answer that shows the change, unless the server has withheld it.
+	// Another waiter of the process may have set the watch long ago. Its event comes before the
+	// answer that shows the change, unless the server has withheld it.
 	data, stat, err := c.client.Get(ctx, c.path)
 	switch {
 	case err == zk.ErrNoNode:
@@ -156,9 +156,9 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	if err != nil {
 		return nil, err
 	}
-	// The czxid of the queue directory binds it to the number. The number can change without the
-	// watch firing only if the node was deleted and created again, and then the queue directory
-	// below it was, too.
+	// The czxid of the queue directory binds it to the number. If the watch has not fired and the
+	// number is another, the node was deleted and created again, and so was the queue directory
+	// below it.
 	_, dir, err := c.client.Get(ctx, c.queue)
 	if err == zk.ErrNoNode {
 		return nil, c.makeQueue(ctx)
@@ -169,8 +169,8 @@ func (c *permitCount) ask(ctx context.Context, sess int64) (*countSnapshot, erro
 	return &countSnapshot{permits: permits, version: stat.Version, queue: dir.Czxid, watch: watch}, nil
 }
 
-// create creates the node with the wanted number. Unless the number is to be kept, the node is a
-// container: the server deletes it some time after the last release.
+// create creates the node with the wanted number. Unless keep is set, the node is a container: the
+// server deletes it some time after the last release.
 func (c *permitCount) create(ctx context.Context) error {
 	permits := c.expected()
 	if permits == 0 {
@@ -185,8 +185,8 @@ func (c *permitCount) create(ctx context.Context) error {
 	return queue.Explain(err, "CREATE on the parents of "+c.path)
 }
 
-// fill stores the number in an empty node that an operator has created in advance, with its ACL, or
-// that another lock has left.
+// fill stores the number in an empty node. An operator may have created it, with its ACL, or
+// another lock has left it.
 func (c *permitCount) fill(ctx context.Context, version int32) error {
 	permits := c.expected()
 	if permits == 0 {
@@ -199,15 +199,15 @@ func (c *permitCount) fill(ctx context.Context, version int32) error {
 	return queue.Explain(err, "WRITE on "+c.path)
 }
 
-// write stores another number. From before it is sent on any number is accepted: if ctx ends first,
-// the result is unknown.
+// write stores another number. Any stored number is accepted from then on: if ctx is canceled
+// first, the result is unknown.
 func (c *permitCount) write(ctx context.Context, permits int) error {
 	c.mu.Lock()
 	c.agreed = true
 	c.mu.Unlock()
 	for {
-		// A server that is behind may show a number that was replaced, or the number of a node that
-		// has been deleted since; so may a server in the next session.
+		// A server that lags behind may show a replaced number, or the number of a deleted node. So
+		// may a server in the next session.
 		sess, err := c.client.CatchUp(ctx)
 		if err != nil {
 			return err
@@ -227,8 +227,8 @@ func (c *permitCount) write(ctx context.Context, permits int) error {
 	}
 }
 
-// replace replaces the number that the server shows, and keeps a number that it is the first to
-// store. sent is whether that took a request.
+// replace replaces the number that the server shows. If there is none, the new number is kept when
+// the queue is idle. sent reports whether it sent a write.
 func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err error) {
 	data, stat, err := c.client.Get(ctx, c.path)
 	if err == zk.ErrNoNode {
@@ -251,10 +251,10 @@ func (c *permitCount) replace(ctx context.Context, permits int) (sent bool, err 
 	return true, c.client.Set(ctx, c.path, format(permits), stat.Version)
 }
 
-// setFirst stores the number in an empty node, unless a lock of another kind has a node below it:
+// setFirst stores the number in an empty node. It fails if a lock of another kind has a node there:
 // that lock and the semaphore would not exclude each other. If the node is a container, as other
-// locks make them, the server deletes it, with the number, when it has no children. So a plain
-// queue directory is made to keep the number. (A Stat does not tell what is a container.)
+// locks create them, the server deletes it with the number when it has no children. So keep creates
+// a plain queue directory below it. (A Stat does not show whether a node is a container.)
 func (c *permitCount) setFirst(ctx context.Context, permits int, version int32, keep bool) error {
 	children, _, err := c.client.Children(ctx, zkclient.AnySession, c.path)
 	if err != nil {
@@ -271,8 +271,8 @@ func (c *permitCount) setFirst(ctx context.Context, permits int, version int32, 
 	return c.client.SetWith(ctx, c.path, format(permits), version, c.queue, c.acl)
 }
 
-// makeQueue creates the queue directory below the node, which must exist: a parent that is created
-// together with it has no number.
+// makeQueue creates the queue directory below the node, which must exist: if the directory's
+// parents were created with it, they would have no number.
 func (c *permitCount) makeQueue(ctx context.Context) error {
 	err := c.client.MakeLeaf(ctx, c.queue, c.acl)
 	if err == zk.ErrNoNode {
@@ -281,7 +281,8 @@ func (c *permitCount) makeQueue(ctx context.Context) error {
 	return queue.Explain(err, "CREATE on "+c.path)
 }
 
-// forget drops a reading, by which the server has created no nodes.
+// forget drops a reading: the server has refused a create that checked it, or the number is too
+// small.
 func (c *permitCount) forget(s *countSnapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,8 +293,8 @@ func (c *permitCount) forget(s *countSnapshot) {
 
 func format(permits int) []byte { return strconv.AppendInt(nil, int64(permits), 10) }
 
-// parse parses a stored number. Invalid data are not in the error: most likely the node belongs to
-// another program, whose data must not appear in our errors.
+// parse parses a stored number. The error does not contain invalid data: most likely the node
+// belongs to another program.
 func (c *permitCount) parse(data []byte) (int, error) {
 	permits, err := strconv.Atoi(string(data))
 	if err != nil || permits < 1 {
@@ -302,8 +303,8 @@ func (c *permitCount) parse(data []byte) (int, error) {
 	return permits, nil
 }
 
-// peek reads the stored number for Queue. It creates nothing; if no number is stored, no waiter is
-// queued.
+// peek reads the stored number for Queue. It creates nothing. If no number is stored, it returns
+// the expected number, or 1: no waiter is queued then.
 func (c *permitCount) peek(ctx context.Context) (int, error) {
 	data, _, err := c.client.Get(ctx, c.path)
 	if err == zk.ErrNoNode || err == nil && len(data) == 0 {

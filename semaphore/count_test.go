@@ -21,7 +21,6 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// stored returns the number at the path.
 func stored(s *contract.Stage) string {
 	s.Helper()
 	data, _, err := s.Witness.Get(s.Path)
@@ -53,7 +52,6 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// once takes n permits and releases them.
 func once(sem *semaphore.Semaphore, n int) error {
 	h, err := sem.Acquire(context.Background(), n)
 	if err != nil {
@@ -62,8 +60,8 @@ func once(sem *semaphore.Semaphore, n int) error {
 	return h.Release(context.Background())
 }
 
-// A server that is behind the others shows the number that was replaced, or what the node contained
-// in a former life. No caller is refused for that, and Resize replaces what is stored.
+// A server that lags behind shows a replaced number, or the data of a node that was deleted since.
+// No caller is refused because of that, and Resize replaces the number that is stored.
 func TestANumberFromAServerThatIsBehind(t *testing.T) {
 	const path = "/permits"
 	set := func(first *wire.Conn, data string) error {
@@ -71,13 +69,13 @@ func TestANumberFromAServerThatIsBehind(t *testing.T) {
 		return err
 	}
 	again := func(first *wire.Conn, data string) error {
-		_ = first.Delete(path+"/queue", -1) // which the server may have done
+		_ = first.Delete(path+"/queue", -1) // the server may have deleted it
 		return errors.Join(first.Delete(path, -1), create(first, path, data))
 	}
 	for name, c := range map[string]struct {
-		before string                         // what both servers show; "4": a semaphore of 4 was used
-		since  func(*wire.Conn, string) error // what has happened at the first alone
-		to     string                         // and the number by then
+		before string                         // what both servers show; "4": a semaphore of 4 permits was used
+		since  func(*wire.Conn, string) error // what has changed on the first server only
+		to     string                         // the number after that
 		call   func(*semaphore.Semaphore, *wire.Conn) error
 		want   error
 		stored string
@@ -151,8 +149,7 @@ func TestNoNumberAdoptsTheStoredOne(t *testing.T) {
 	})
 }
 
-// With WithStoredPermits the number given to New is stored if there is none, and is ignored
-// otherwise.
+// With WithStoredPermits the number given to New is stored if there is none, and ignored otherwise.
 func TestTheStoredNumberWins(t *testing.T) {
 	for name, c := range map[string]struct {
 		stored  string // stored before
@@ -207,8 +204,8 @@ func TestTheStoredNumberWins(t *testing.T) {
 	}
 }
 
-// A Semaphore that is created after a Resize uses the new number and follows the next Resize, as
-// the older ones do.
+// A Semaphore that is created after a Resize uses the new number. Like the older ones, it follows
+// the next Resize.
 func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		start := func() *client {
@@ -234,7 +231,7 @@ func TestOneThatStartsAfterAResizeNeedNotKnowOfIt(t *testing.T) {
 	})
 }
 
-// A waiter that asks for more permits than a Resize leaves gets an error, even if it has never seen
+// A waiter that asks for more permits than a Resize leaves gets an error, even if it has never read
 // another number than the stored one.
 func TestResizeDownRefusesARequestByTheStoredNumber(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
@@ -304,7 +301,7 @@ func TestTheNumberOutlivesTheQueue(t *testing.T) {
 	})
 }
 
-// A lock has made the node, which the server deletes when it is empty.
+// A lock has created the node as a container, which the server deletes when it is empty.
 func TestTheNumberOutlivesTheQueueOfALock(t *testing.T) {
 	for name, first := range map[string]func(s *contract.Stage, c *client){
 		"by its first caller": func(s *contract.Stage, c *client) { release(s, c.acquire(1)) },
@@ -368,7 +365,7 @@ func TestResizeDownLeavesHoldersAndRefusesLargerRequests(t *testing.T) {
 				s.Errorf("the waiter for %d of two: %v", n, err)
 			}
 		}
-		s.InLine(5) // their nodes are gone
+		s.InLine(5) // their nodes were deleted
 		s.CatchUp(small.conn)
 		a.Waits()
 		if !h.Held() || closed(lost) {
@@ -384,7 +381,7 @@ func TestResizeDownLeavesHoldersAndRefusesLargerRequests(t *testing.T) {
 	})
 }
 
-// Queue uses the current number: it lists a holder beyond that number as waiting, and as holding
+// Queue uses the stored number: it lists a holder beyond that number as waiting, and as holding
 // again when a holder ahead of it has released.
 func TestQueueAfterAResizeToFewer(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
@@ -416,7 +413,7 @@ func TestQueueAfterAResizeToFewer(t *testing.T) {
 	})
 }
 
-// A waiter that was not among the first when the number shrank is not granted by the number it knew
+// A waiter that is not within the new, smaller number is not granted by the number that it read
 // before.
 func TestResizeDownHoldsForWaiters(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
@@ -436,7 +433,7 @@ func TestResizeDownHoldsForWaiters(t *testing.T) {
 	})
 }
 
-// resizeUnheard stores another number while no client may read it, so that the server withholds the
+// resizeUnheard stores another number while no client has READ, so that the server withholds the
 // event from all of them.
 func resizeUnheard(s *contract.Stage, permits string) {
 	s.Helper()
@@ -448,7 +445,8 @@ func resizeUnheard(s *contract.Stage, permits string) {
 	s.Must(err)
 }
 
-// A client that has not heard of another number finds out when it queues, and so do its waiters.
+// The event of a Resize was withheld. The client reads the new number when it queues, and then its
+// waiters follow it.
 func TestAResizeOfWhichNoEventTells(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c, other := newClient(s, 3), newClient(s, 3)
@@ -470,7 +468,7 @@ func TestAResizeOfWhichNoEventTells(t *testing.T) {
 	})
 }
 
-// One that does not queue finds out when it has waited about as long again.
+// If no caller of the client queues, its waiter reads the new number at its next recheck.
 func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 2)
@@ -478,7 +476,7 @@ func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
 		waiter := newClient(s, 2)
 		a := waiter.wait(1, 3)
 		const long = 10 * time.Second
-		time.Sleep(long) // virtual: it has looked once
+		time.Sleep(long) // virtual: the first recheck has passed
 		resizeUnheard(s, "3")
 		began := time.Now()
 		h := a.Granted()
@@ -487,7 +485,7 @@ func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
 		}
 		a = waiter.wait(1, 4)
 		resizeUnheard(s, "1")
-		time.Sleep(long) // virtual: it looks
+		time.Sleep(long) // virtual: the recheck
 		for _, h := range append(holds, h) {
 			a.Waits()
 			release(s, h)
@@ -498,8 +496,8 @@ func TestAWaiterFindsOutThatTheNumberIsAnother(t *testing.T) {
 	})
 }
 
-// The server refuses the check of the number, not the write into the directory: the error says so,
-// and when the right is back, a cycle takes as few requests as before.
+// The server refuses the check of the number, not the create in the directory, and the error says
+// so. When the right is restored, a cycle takes as few requests as before.
 func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		for missing, right := range map[int32]string{zk.PermRead: "READ on " + s.Path, zk.PermCreate: "CREATE on " + s.Path + "/queue"} {
@@ -512,7 +510,7 @@ func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
 				s.Must(h.Release(s.Ctx))
 				return through.Seen(proxy.AnyOp) - before
 			}
-			cycle() // makes what is missing
+			cycle() // creates what is missing
 			usual := cycle()
 			path := s.Path
 			if missing == zk.PermCreate {
@@ -538,7 +536,7 @@ func TestTheNumberMayNotBeReadAnyMore(t *testing.T) {
 	})
 }
 
-// A client that has not heard that the number is gone stores it again.
+// The event of the number's deletion was withheld. The client stores the number again.
 func TestADeletedNumberOfWhichNoEventTells(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -572,8 +570,8 @@ func TestResizeOfNothingStoresTheNumber(t *testing.T) {
 	})
 }
 
-// A semaphore that is deleted and created with another number is another one, also for clients that
-// knew the old one.
+// A semaphore was deleted and created with another number. Clients that have read the old number
+// use the new one.
 func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -590,8 +588,8 @@ func TestANumberOfAnotherLifeIsNoticed(t *testing.T) {
 	})
 }
 
-// The same between the reading of the number and the create: the version of the node with the
-// number equals the version that was read, because the node is new, too.
+// The same between the read of the number and the create. The version of the new node equals the
+// version that was read.
 func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()
@@ -612,8 +610,8 @@ func TestANumberOfAnotherLifeIsNoticedByTheCreate(t *testing.T) {
 	})
 }
 
-// The watch on the number may be late after a reconnect: requests that were made meanwhile are
-// answered before the zk client sets its watches again.
+// After a reconnect the client sets the watch on the number again later than the first requests are
+// answered.
 func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		conn, p := s.Behind()
@@ -623,7 +621,7 @@ func TestTheNumberIsReadAgainAfterAReconnect(t *testing.T) {
 			release(s, c.acquire(1))
 			return p.Seen(proxy.ReadOp) - before
 		}
-		stays := c.acquire(1) // the server would delete the empty directory
+		stays := c.acquire(1) // or the server would delete the empty directory
 		if n := reads(); n != 0 {
 			s.Errorf("%d reads of what is known", n)
 		}

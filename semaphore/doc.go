@@ -21,16 +21,15 @@
 //
 // # Differences from a lock
 //
-// After a [Semaphore.Resize] to fewer permits, holders keep theirs, so more permits may be held
-// than the new number.
+// After a [Semaphore.Resize] to fewer permits, holders keep their permits, so more permits than the
+// new number may be held.
 //
 // Several callers hold at once, so tokens order the grants and do not fence the holders from each
-// other. If one holder too many for a moment does harm, write to ZooKeeper by Hold.Multi, or call
-// Hold.Verify right before other work. Verify narrows the window and cannot close it.
+// other. If one holder too many for a moment does harm, write to ZooKeeper by Hold.Multi. Otherwise
+// call Hold.Verify right before the work: that narrows the window and cannot close it.
 //
 // # Other libraries
 //
-// Curator and kazoo use other names for their nodes: their permits are not counted together with
-// these. Do not use a path of one of their semaphores. Both semaphores would grant all permits, and
-// no error says so.
+// Curator and kazoo use other names for the nodes of their semaphores. Do not use a path of such a
+// semaphore: both semaphores would grant all permits, without an error.
 package semaphore

@@ -12,7 +12,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// convert runs one job; at most four run at once, over all machines.
+// convert runs one job; at most four jobs run at once, over all machines.
 func convert(ctx context.Context, servers []string) error {
 	conn, err := zklocks.Connect(ctx, servers, 10*time.Second)
 	if err != nil {
@@ -27,7 +27,7 @@ func convert(ctx context.Context, servers []string) error {
 	})
 }
 
-// job stops when ctx ends.
+// job stops when ctx is canceled.
 func job(ctx context.Context) error {
 	for step := range 2 {
 		if err := ctx.Err(); err != nil {
@@ -52,7 +52,7 @@ func Example() {
 	// step 1
 }
 
-// Acquire waits until as many permits are free, and gets them together.
+// Acquire waits until as many permits are free, and takes them together.
 func ExampleSemaphore_Acquire() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -103,7 +103,7 @@ func ExampleSemaphore_TryAcquire() {
 	// one more: true
 }
 
-// All processes must agree on the number of permits. With 0 the stored one is used, whatever it is.
+// All processes must agree on the number of permits. With 0 any stored number is used.
 func ExampleNew() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -130,7 +130,7 @@ func ExampleNew() {
 	// true
 }
 
-// With WithStoredPermits a program that starts after a Resize need not know of it.
+// With WithStoredPermits a program that starts after a Resize uses the new number.
 func ExampleWithStoredPermits() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()

@@ -9,7 +9,7 @@ import (
 	"github.com/zklocks/zklocks/internal/test/contract"
 )
 
-// A hold of several permits has a node for each, and a transaction succeeds only while all of them
+// A hold of several permits has a node for each. A transaction succeeds only while all of them
 // exist.
 func TestATransactionNeedsAllPermits(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {

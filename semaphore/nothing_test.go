@@ -10,9 +10,9 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// A program may use a semaphore for each of its customers. After the last release the server
-// removes the node with the number, as it removes the directory of any lock. Only WithStoredPermits
-// keeps the number, and no watch on it.
+// A program may use a semaphore for each of its customers. Some time after the last release the
+// server deletes the node with the number. Only WithStoredPermits keeps the number, but no watch on
+// it.
 func TestASemaphoreLeavesNothing(t *testing.T) {
 	const keys = 100
 	for name, c := range map[string]struct {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Whatever data a node has, they are parsed as a number that formats to the same data if we have
-// written them, or are a mismatch whose error does not show them.
+// Any data are either parsed as a number that formats to the same data, or are a mismatch. The
+// error does not contain the data.
 func FuzzNumber(f *testing.F) {
 	for _, data := range []string{"", "0", "1", "4", "007", "+4", "-1", "4\n", " 4", "4.0", "1e3", "٣", "99999999999999999999", "password"} {
 		f.Add([]byte(data))

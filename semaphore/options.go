@@ -17,12 +17,12 @@ type config struct {
 	stored bool
 }
 
-// WithStoredPermits keeps the number of permits at the path, and makes the stored number win: the
-// number given to New is stored if there is none yet, and is not compared with the stored one
-// otherwise. So programs that start after a [Semaphore.Resize] need not know of it. Give the option
-// to all programs that use the path: the first program that stores a number decides whether it is
-// kept. If the node is deleted, a value that has read it stores the last number it read.
+// WithStoredPermits keeps the number of permits at the path while the semaphore is idle. The number
+// given to New is stored only if there is none yet; otherwise the stored number is used. So a
+// program that starts after a [Semaphore.Resize] follows it. Give the option to all programs that
+// use the path: the first program that stores a number decides whether it is kept. If the node is
+// deleted, a Semaphore that has read it stores the last number that it read.
 //
-// The default is to refuse another number with [ErrMismatch], and to keep no number when the
+// By default another number is refused with [ErrMismatch], and the number is deleted when the
 // semaphore is idle.
 func WithStoredPermits() Option { return option(func(cfg *config) { cfg.stored = true }) }

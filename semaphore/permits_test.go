@@ -41,7 +41,7 @@ func (c *client) begin(n int) *attempt {
 
 func (c *client) acquire(n int) *zklocks.Hold { c.Helper(); return c.begin(n).Granted() }
 
-// wait starts an Acquire, after which there must be so many nodes.
+// wait starts an Acquire and asserts the number of nodes in the queue.
 func (c *client) wait(n, nodes int) *attempt {
 	c.Helper()
 	a := c.begin(n)
@@ -98,7 +98,6 @@ func TestPermitsFreedTogetherLetSeveralInAtOnce(t *testing.T) {
 	})
 }
 
-// Each holder in turn releases first. Whichever it is, the waiter is granted the permit.
 func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	const permits = 4
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
@@ -129,8 +128,8 @@ func TestAnyReleaseLetsTheNextIn(t *testing.T) {
 	})
 }
 
-// The nodes that a waiter is about to watch are deleted, and its own with them. As many as must go
-// have gone, but no watch says that its node exists: it lists, and queues again.
+// The nodes that a waiter is about to watch are deleted, and its own with them. Enough blockers are
+// gone, but no watch shows that the waiter's node exists: it lists, and queues again.
 func TestTheBlockersOfAWaiterAreGoneTogetherWithItsNode(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 2)
@@ -159,8 +158,7 @@ func TestTheBlockersOfAWaiterAreGoneTogetherWithItsNode(t *testing.T) {
 	})
 }
 
-// However many permits there are, a waiter sends one request to watch all the nodes, and lists once
-// more.
+// However many permits there are, a waiter watches all nodes with one request, and lists once more.
 func TestTheRequestsOfAWaiterDoNotGrowWithThePermits(t *testing.T) {
 	for _, permits := range []int{2, 40} {
 		t.Run(strconv.Itoa(permits), func(t *testing.T) {
@@ -201,7 +199,7 @@ func requestsOfAWaiter(s *contract.Stage, permits int) {
 	s.Empty()
 }
 
-// If two callers each want three of four permits, they must not hold two each and wait forever.
+// Two callers each want three of four permits. They must not get two each and wait forever.
 func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		var all sync.WaitGroup
@@ -233,7 +231,6 @@ func TestSeveralPermitsAreGivenAllOrNone(t *testing.T) {
 	})
 }
 
-// Lockers of one Semaphore share its permits.
 func TestLockersOfOneSemaphoreShareItsPermits(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -343,7 +340,6 @@ func TestTheQueueTellsHowManyPermitsEachHas(t *testing.T) {
 	})
 }
 
-// The loss of one of several nodes loses the hold.
 func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		c := newClient(s, 3)
@@ -355,7 +351,7 @@ func TestAHoldIsLostWithOneOfItsNodes(t *testing.T) {
 			if h.Held() {
 				s.Error("held")
 			}
-			s.Empty() // the hold deletes the other nodes: no other process will
+			s.Empty() // the hold deletes its other nodes
 			s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 		}
 		for i := range 3 {

@@ -15,7 +15,7 @@ import (
 
 // Semaphore is a number of permits for the whole cluster. It may be used by many goroutines at
 // once; each call of Acquire queues separately. It remains usable after any error. It must not be
-// copied, and has to be made by New: calls of the zero value return an error.
+// copied. It has to be made by New: calls of the zero value return an error.
 type Semaphore struct {
 	_     slot.NoCopy
 	queue *queue.Queue
@@ -24,12 +24,12 @@ type Semaphore struct {
 
 // New returns the semaphore at path. It does no I/O: the first call reports bad arguments.
 //
-// The node at path has the number of permits; the permits that are held or waited for are nodes in
-// path/queue. The first caller stores the number. While the semaphore is in use, every later
-// caller must give the same number or gets [ErrMismatch]. Some time after the last release the
-// server removes both nodes, as it removes the directory of any lock. [WithStoredPermits] keeps the
-// number. With permits == 0 the stored number is used, whatever it is, and there must be one. Once
-// a Semaphore has queued by the stored number, it follows [Semaphore.Resize].
+// The node at path has the number of permits; each permit that is held or waited for is a node in
+// path/queue. The first caller stores the number. While the semaphore is in use, every later caller
+// must give the same number; otherwise its calls fail with [ErrMismatch]. Some time after the last
+// release the server deletes both nodes, like the directory of any lock. [WithStoredPermits] keeps
+// the number. With permits == 0 any stored number is used, and there must be one. Once a Semaphore
+// has read a stored number that it accepts, it follows [Semaphore.Resize].
 func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphore {
 	cfg := config{Config: slot.Config(conn, "semaphore", path)}
 	slot.Apply(opts, &cfg.Config, &cfg, option(nil))
@@ -43,13 +43,13 @@ func New(conn *zklocks.Conn, path string, permits int, opts ...Option) *Semaphor
 	return s
 }
 
-// Acquire takes n permits, all or none. It waits in the order of arrival, until ctx is canceled;
-// ctx bounds the wait only, never the hold. A caller that asks for many permits is not overtaken by
-// later callers that ask for few. The wait continues through lost connections. If the session
-// expires, the caller queues again, at the tail.
+// Acquire takes n permits, all or none. It queues in the order of arrival, and waits until ctx is
+// canceled. ctx bounds only the wait, not the hold. Later callers never overtake it, even if they
+// ask for fewer permits. The wait continues through lost connections. If the session expires, the
+// caller queues again, at the tail.
 //
-// If Acquire fails, no permit is held, and the nodes are deleted, in the background if ctx is
-// canceled. Without the right DELETE the nodes remain until the session ends. The error
+// If Acquire fails, it holds no permit and deletes its nodes, in the background if ctx is canceled.
+// If the client lacks the right DELETE, the nodes remain until the session ends. The error
 //   - matches ctx's error, zk.ErrClosing if the connection was closed, or zk.ErrNoAuth if a right
 //     is missing;
 //   - matches [ErrMismatch], or [ErrTooMany] if n is greater than the number of permits, also if
@@ -60,9 +60,9 @@ func (s *Semaphore) Acquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "acquire", n, true)
 }
 
-// TryAcquire is Acquire without waiting: when fewer than n permits are free, or waiters are queued
-// for them, the error matches [zklocks.ErrBusy]. It reads before it writes, from one server, which
-// may lag behind the others.
+// TryAcquire is Acquire without waiting: if fewer than n permits are free, or callers wait for
+// them, the error matches [zklocks.ErrBusy]. TryAcquire reads before it writes, from one server,
+// which may lag behind the others.
 func (s *Semaphore) TryAcquire(ctx context.Context, n int) (*zklocks.Hold, error) {
 	return s.take(ctx, "try acquire", n, false)
 }
@@ -85,7 +85,6 @@ type lockSlot = slot.Lock
 func (l *locker) Lock(ctx context.Context) (*zklocks.Hold, error)    { return l.s.Acquire(ctx, l.n) }
 func (l *locker) TryLock(ctx context.Context) (*zklocks.Hold, error) { return l.s.TryAcquire(ctx, l.n) }
 
-// part is for zklocks.All.
 func (l *locker) part() queue.Part {
 	request, err := l.s.request(l.n)
 	return queue.Part{Queue: l.s.queue, Request: request, Wrong: err}
@@ -115,7 +114,6 @@ func (s *Semaphore) take(ctx context.Context, op string, n int, wait bool) (*zkl
 	return slot.Put(h), nil
 }
 
-// request asks for n permits.
 func (s *Semaphore) request(n int) (queue.Request, error) {
 	r := queue.Request{
 		Kind: znode.Permit, Nodes: n,
@@ -132,10 +130,9 @@ func (s *Semaphore) request(n int) (queue.Request, error) {
 }
 
 // limit allows at most permits-n nodes ahead, of any callers. One transaction creates the n nodes
-// of a call, so their sequence numbers are consecutive, and all of them are granted together: all
-// or nothing, in the order of arrival. So two callers never starve each other with half of what
-// they need. After the ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes several
-// leases one by one.
+// of a call, so their sequence numbers are consecutive, and they are granted together. So two
+// callers never block each other with half of the permits that they need. The algorithm follows the
+// ZooKeeper recipes and Curator's InterProcessSemaphoreV2, which takes several leases one by one.
 func (s *Semaphore) limit(ctx context.Context, sess int64, n int) (queue.Limit, error) {
 	count, err := s.count.read(ctx, sess, n)
 	if err != nil {
@@ -155,16 +152,16 @@ func tooMany(n, permits int) error {
 }
 
 // Resize stores another number of permits, at least 1. Waiters follow the new number. Holders keep
-// their permits, so when the number shrinks, more may be held than there are permits, until enough
-// of the earlier holders release. A waiter that asks for more than the new number gets an error.
+// their permits: if the number shrinks, more permits may be held than there are, until enough
+// holders have released. A waiter that asks for more than the new number gets an error.
 //
-// The new number lasts as long as the former one would: see [New] and [WithStoredPermits]. If no
+// The new number is kept exactly if the old number was: see [New] and [WithStoredPermits]. If no
 // number is stored yet, the new number is kept.
 //
-// The errors are ctx's, after which the number may have been stored, or may still be; [ErrMismatch]
-// if the node at path has data that are no number of permits, or is empty and in use by a lock of
-// another kind; zk.ErrClosing; zk.ErrNoAuth; and what is wrong with permits or the arguments of
-// New.
+// Resize returns ctx's error if there was no answer; the number may have been stored, or may still
+// be. It returns [ErrMismatch] if the node at path has other data than a number, or is empty and a
+// lock of another kind uses it. Other errors are zk.ErrClosing; zk.ErrNoAuth; and what is wrong
+// with permits or the arguments of New.
 func (s *Semaphore) Resize(ctx context.Context, permits int) error {
 	s = s.made()
 	return s.queue.Wrap("resize", s.resize(ctx, permits))
@@ -183,14 +180,13 @@ func (s *Semaphore) resize(ctx context.Context, permits int) error {
 	return s.count.write(ctx, permits)
 }
 
-// Queue lists the holders of permits and the waiters, in the order of the queue. The list is what
-// one server knows, is meant for people and dashboards, and may be out of date when it is read. The
-// errors are those of Acquire, but for ErrMismatch with another number of permits, as N is the
-// stored one.
+// Queue lists the holders of permits and the waiters in queue order. It reads from one server, so
+// the list may be out of date: it is for people and dashboards. Queue returns the same errors as
+// Acquire, but accepts any stored number.
 //
-// A holder's node looks like a waiter's: Holding means that the node is among the first N permits,
-// where N is the current number. After a Resize to fewer, a holder beyond the new number still
-// holds, but is listed as not Holding until enough holders ahead of it have released.
+// A holder's node looks like a waiter's: Holding means that the node is within the first N permits,
+// where N is the stored number. After a Resize to fewer permits, a holder beyond the new number
+// still holds. Queue lists it as not Holding until enough holders ahead of it have released.
 func (s *Semaphore) Queue(ctx context.Context) ([]zklocks.Member, error) {
 	s = s.made()
 	members, err := s.queue.Members(ctx, s.count.peek)

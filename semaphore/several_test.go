@@ -11,10 +11,9 @@ import (
 	"github.com/zklocks/zklocks/semaphore"
 )
 
-// While one client holds three of four permits no other client gets three.
 func TestThreeOfFourPermitsLeaveOne(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
-		// Connect both first: connecting takes time, and they must overlap.
+		// Connect both first: connecting takes time, and the holds must overlap.
 		holder, other := newClient(s, 4), newClient(s, 4)
 		h := holder.acquire(3)
 		s.InLine(3)
@@ -31,11 +30,12 @@ func TestThreeOfFourPermitsLeaveOne(t *testing.T) {
 	})
 }
 
-// A request that no server takes is an error at once, also where its size is more than an int.
+// A request that no server accepts is an error at once, also where the product of its size
+// overflows an int.
 func TestAHugeNumberOfPermitsIsAnError(t *testing.T) {
 	contract.InMemory(t, "/queue", func(s *contract.Stage) {
 		for _, n := range []int{100_000, math.MaxInt / 2, math.MaxInt/2 + 1, math.MaxInt - 1, math.MaxInt} {
-			for i := range 4 { // the size of one node decides what is left of the product
+			for i := range 4 { // the length of the path decides what is left after the overflow
 				path := fmt.Sprintf("%s%s%d", s.Path, strings.Repeat("b", i), n)
 				_, err := semaphore.New(locks.On(s.Connect()), path, math.MaxInt).Acquire(s.Ctx, n)
 				if err == nil || !strings.Contains(err.Error(), "more than a server takes") {
