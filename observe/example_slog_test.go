@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// Ten lines log what happens to all locks on a connection. Each event is logged as a group.
+// An observer logs what happens to all locks on a connection. Each event is logged as a group.
 func Example_slog() {
 	l := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: same}))
 	observer := zklocks.WithObserver(observe.Observer{
@@ -52,7 +52,7 @@ func Example_slog() {
 	// level=INFO msg=released lock.path=/examples/logged lock.kind=write lock.node=… lock.token=… lock.held=…
 }
 
-// same makes the output of each run the same.
+// same replaces what differs between two runs.
 func same(_ []string, a slog.Attr) slog.Attr {
 	switch {
 	case a.Key == slog.TimeKey:
