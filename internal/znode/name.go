@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Kind is the word in front of a node's sequence number, with the hyphen if it has one. It says
-// what the node asks for.
+// Kind is the word in front of a node's sequence number, including its hyphen if it has one. It
+// says whether the node reads, writes, locks and so on, and which library created it.
 type Kind string
 
-// The kinds of members. Lock is also the word that Curator's InterProcessMutex and go-zookeeper's
-// zk.Lock use, so all three share one queue.
+// The kinds of members. Curator's InterProcessMutex and go-zookeeper's zk.Lock also use Lock, so
+// all three share one queue.
 const (
 	Read   Kind = "read-"
 	Write  Kind = "write-"
@@ -36,20 +36,20 @@ const (
 // Locks are the kinds of the members of all recipes but the semaphore.
 var Locks = []Kind{Read, Write, Lock, CuratorRead, CuratorWrite, Latch, KazooRead, KazooLock}
 
-// bare reports whether names of this kind begin with the ID's hexadecimal digits and nothing else,
-// as kazoo writes them.
+// bare reports whether names of this kind begin with the ID's 32 hexadecimal digits, as kazoo
+// writes them, instead of "_c_" and a dashed ID.
 func (k Kind) bare() bool { return k == KazooRead || k == KazooLock }
 
 // Node is a member's node in a lock's directory.
 type Node struct {
 	Name string // as the directory lists it
-	ID   string // chosen by the process that created it, before the create; empty if the name has none
+	ID   string // chosen by the process before the create; empty if the name has none
 	Kind Kind
-	Seq  int64 // as the server numbered it
+	Seq  int64 // assigned by the server
 }
 
-// protected marks names that carry an ID chosen before the create (Curator's withProtection), so
-// that a create whose reply was lost can be found again.
+// protected begins a name with an ID that was chosen before the create (Curator's withProtection).
+// A client searches for the ID after a create whose reply was lost.
 const protected = "_c_"
 
 // NewID returns a random version 4 UUID in its dashed form, as Curator writes it.
@@ -58,7 +58,7 @@ func NewID() string {
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails: it ends the program instead
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	text := make([]byte, 0, 36) // not Sprintf, which allocates half a dozen times for each node
+	text := make([]byte, 0, 36) // Sprintf would allocate half a dozen times for each node
 	for i, part := range [][]byte{b[:4], b[4:6], b[6:8], b[8:10], b[10:]} {
 		if i > 0 {
 			text = append(text, '-')
@@ -68,7 +68,7 @@ func NewID() string {
 	return string(text)
 }
 
-// Prefix is the name to create sequentially: the server appends the number.
+// Prefix returns the name to create sequentially: the server appends the number.
 func Prefix(id string, kind Kind) string {
 	if kind.bare() {
 		return strings.ReplaceAll(id, "-", "") + string(kind)
@@ -76,16 +76,16 @@ func Prefix(id string, kind Kind) string {
 	return protected + id + "-" + string(kind)
 }
 
-// As returns the node that replaces n in the queue under another kind: same ID, same sequence
-// number.
+// As returns the node that replaces n in the queue under another kind, with the same ID and
+// sequence number.
 func (n Node) As(kind Kind) Node {
 	n.Kind = kind
 	n.Name = Prefix(n.ID, kind) + fmt.Sprintf("%010d", n.Seq)
 	return n
 }
 
-// Parse parses a child's name. It returns false for a child that is none of the given kinds:
-// another recipe or program owns it, and it is neither an error nor waited for.
+// Parse parses a child's name. It returns false for a child of none of the given kinds: another
+// recipe or program owns it, and it is ignored.
 func Parse(name string, kinds ...Kind) (Node, bool) {
 	word, digits := splitSequence(name)
 	if digits == "" {
@@ -103,7 +103,7 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 		if id, ok = cutID(id, kind.bare()); !ok {
 			return Node{}, false
 		}
-		var seq int64 // of ten digits at most
+		var seq int64 // at most ten digits
 		for i := range len(digits) {
 			seq = 10*seq + int64(digits[i]-'0')
 		}
@@ -121,7 +121,7 @@ func Parse(name string, kinds ...Kind) (Node, bool) {
 }
 
 // splitSequence cuts the sequence number off a name. The server writes an int as %010d: ten digits,
-// or a sign and nine or ten.
+// or a minus sign and nine or ten digits.
 func splitSequence(name string) (word, digits string) {
 	i := len(name)
 	for i > 0 && '0' <= name[i-1] && name[i-1] <= '9' {
@@ -133,8 +133,8 @@ func splitSequence(name string) (word, digits string) {
 	return name[:i], name[i:]
 }
 
-// cutID reads what precedes the kind: nothing, or a protected ID of 32 hex digits (zk.Lock) or 36
-// characters (Curator, this library). A bare one is 32 digits.
+// cutID parses what precedes the kind: nothing, or a protected ID of 32 hex digits (zk.Lock) or 36
+// characters (Curator, this library). A bare ID has 32 digits.
 func cutID(s string, bare bool) (id string, ok bool) {
 	if s == "" {
 		return "", true
@@ -150,7 +150,7 @@ func cutID(s string, bare bool) (id string, ok bool) {
 	return id, ok && (len(id) == 32 || len(id) == 36) && isID(id)
 }
 
-// isID reports whether s has nothing but hexadecimal digits and dashes.
+// isID reports whether s has only hexadecimal digits and dashes.
 func isID(s string) bool {
 	for i := range len(s) {
 		if !inID[s[i]] {
@@ -160,7 +160,7 @@ func isID(s string) bool {
 	return true
 }
 
-// inID is a table for speed: at each handover a listing of a thousand names may be read.
+// inID is a table for speed: a handover may parse a thousand names.
 var inID = func() (in [256]bool) {
 	for _, c := range []byte("0123456789abcdefABCDEF-") {
 		in[c] = true

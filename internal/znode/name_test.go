@@ -39,7 +39,7 @@ func TestParseReadsTheNamesOfEveryPeer(t *testing.T) {
 	}
 }
 
-// kazoo's: a UUID's digits, and no mark in front of them.
+// kazoo's names: a UUID's digits, without a prefix.
 func TestParseReadsKazoosNames(t *testing.T) {
 	const hex32 = "076e6e61c0cde965b0859f41aaeb74ff"
 	for name, want := range map[string]Node{
@@ -73,7 +73,7 @@ func TestParseIgnoresWhatIsNotOurs(t *testing.T) {
 	for _, name := range []string{
 		"", "README", "_c_x", "_c_", "lock-", "lock", "-lock-0000000001", "lock-00000001", "lock-00000000001",
 		"lock-123456789",                      // nine digits without a sign
-		"lock--0000000001", "lock--000000000", // no server pads so
+		"lock--0000000001", "lock--000000000", // no server pads like this
 		"_c_" + dashed + "-lock-",     // no number
 		"_c_" + dashed + "-lock-abcd", // wrong digits
 		"_c_" + dashed + "lock-0000000001",
@@ -156,7 +156,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A listing gives an order of its members, without duplicates, or an error.
+// Sort returns the members of any listing in order, without duplicates, or an error.
 func FuzzLine(f *testing.F) {
 	const id = "_c_0f8fad5b-d9cb-469f-a165-70867728950e-"
 	f.Add("lock-0000000001\nREADME\nlock-0000000000")

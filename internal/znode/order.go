@@ -6,26 +6,26 @@ import (
 	"slices"
 )
 
-// A directory's sequence counter is a signed 32-bit number. A real server does not wrap it at the
-// end as documented: the counter sticks, several nodes get 2147483647, or negative numbers repeat,
-// and a client that orders by them grants twice. So no client queues near the end, and an empty
-// directory is deleted in time, which resets the counter.
+// A directory's sequence counter is a signed 32-bit number. At its end a real server does not wrap
+// it as documented: several nodes get 2147483647, or negative numbers repeat. A client that orders
+// by such numbers grants twice. So no client queues near the end, and releases try to delete the
+// directory long before, which resets the counter.
 const (
-	// lastSequence is where queuing ends: 2^20 creates of margin for creates that are in flight.
+	// lastSequence is where queuing ends. It leaves 2^20 numbers for creates that are in flight.
 	lastSequence = 1<<31 - 1<<20
-	// renewSequence is from where each release tries to delete the directory.
+	// renewSequence is the number from which on each release tries to delete the directory.
 	renewSequence = 1 << 30
 )
 
 // ErrSequence means that the directory's sequence numbers no longer give an order.
 var ErrSequence = errors.New("the directory's sequence numbers are used up: let the lock fall idle and delete its directory, which starts the count again")
 
-// ErrTwice means that two members have one sequence number, though the numbers are not used up. No
-// sound server shows that; a server that has kept a node which the others never had does.
+// ErrTwice means that two members have the same sequence number although the numbers are not used
+// up. Only a broken server shows that: a server that has kept a node which the others never had.
 var ErrTwice = errors.New("two members have one sequence number: this server does not have the data of the others")
 
 // NearSequenceLimit reports whether the directory should be deleted as soon as it is empty. A
-// directory of kazoo's names must stay: a kazoo lock creates it once and fails when it is gone.
+// directory with kazoo's names is kept: a kazoo lock creates it once and fails when it is gone.
 func (n Node) NearSequenceLimit() bool { return n.Seq >= renewSequence && !n.Kind.bare() }
 
 // Usable returns an error that matches ErrSequence if a node with this number must not queue.
@@ -36,9 +36,9 @@ func (n Node) Usable() error {
 	return nil
 }
 
-// Sort returns the members of the given kinds in a listing, in the order of their sequence numbers.
-// It refuses a listing whose order cannot be trusted: one with negative numbers (ErrSequence) or
-// repeated ones (ErrTwice). Of two members that may share a number either may come first.
+// Sort returns the members of the given kinds in the order of their sequence numbers. It returns an
+// error if the order cannot be trusted: ErrSequence for negative numbers, ErrTwice for repeated
+// numbers. Two members may share a number only during a downgrade; their order is not defined.
 func Sort(children []string, kinds ...Kind) ([]Node, error) {
 	line := make([]Node, 0, len(children))
 	for _, name := range children {
@@ -58,11 +58,11 @@ func Sort(children []string, kinds ...Kind) ([]Node, error) {
 	return line, nil
 }
 
-// order sorts by sequence number. It sorts numbers and not nodes, which are seven times as large.
+// order sorts by sequence number. It sorts the numbers, because a node is seven times as large.
 func order(line []Node) {
 	const (
-		shift = 28      // for the place in the listing
-		zero  = 1 << 34 // more than ten digits can say, for negative numbers
+		shift = 28      // bits for the index in line
+		zero  = 1 << 34 // larger than any ten-digit number, so that negative numbers sort, too
 	)
 	var few [64]uint64
 	keys := slices.Grow(few[:0], len(line))
@@ -75,7 +75,7 @@ func order(line []Node) {
 		if from(start) == start {
 			continue
 		}
-		// Once around a cycle of nodes that take each other's index.
+		// Follow a cycle of nodes that move to each other's index.
 		first, to := line[start], start
 		for next := from(to); next != start; next = from(to) {
 			line[to] = line[next]
@@ -87,15 +87,15 @@ func order(line []Node) {
 	}
 }
 
-// downgrading reports whether two nodes with one number may be one holder in a JVM: from 5.5.0 on
-// Curator's downgrade creates the read node with the number of the write node, and deletes that
-// later.
+// downgrading reports whether two nodes with one number may belong to one holder in a JVM: since
+// 5.5.0 Curator's downgrade creates the read node with the number of the write node, and deletes
+// the write node later.
 func downgrading(a, b Node) bool {
 	return a.Kind == CuratorRead && b.Kind == CuratorWrite || a.Kind == CuratorWrite && b.Kind == CuratorRead
 }
 
-// Alone returns an error that matches ErrTwice if another member has n's number. Nodes of this
-// library never share one.
+// Alone returns an error that matches ErrTwice if another member has n's number. This library never
+// creates such nodes.
 func (n Node) Alone(line []Node) error {
 	for _, other := range line {
 		if other.Seq == n.Seq && other.Name != n.Name {

@@ -9,15 +9,15 @@ import (
 )
 
 // maxPath keeps the requests that name the path, or a node below it, far below the 1 MiB that a
-// server reads: it answers a longer request by closing the connection, which looks like any other
-// lost connection and would be retried forever.
+// server reads. A server closes the connection on a longer request, which looks like any lost
+// connection and would be retried forever.
 const maxPath = 64 << 10
 
 // maxName is longer than the name of any node of a lock.
 const maxName = 256
 
 // ValidatePath returns an error that says what is wrong with the path of a lock. It accepts only
-// what every server accepts, so that a bad path is an error at once and nothing is left behind.
+// what every server accepts, so that a bad path fails at once, before any node is created.
 func ValidatePath(path string) error { return validate(path, maxPath) }
 
 // ValidateNode is ValidatePath for the path of a node in the directory of a lock.
@@ -56,8 +56,8 @@ func validate(path string, most int) error {
 	return nil
 }
 
-// Shown returns a path for an error: as it is, unless that would break the line of a log or fill
-// it.
+// Shown returns a path for an error text: quoted if it would break the line of a log, and cut if it
+// is too long.
 func Shown(path string) string {
 	switch {
 	case len(path) > maxPath+maxName:

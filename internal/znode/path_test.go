@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An accepted path has no other spelling. A node created below it, or below its parent, stays
+// An accepted path has no other spelling: a node that is created below it, or below its parent, is
 // there.
 func FuzzValidatePath(f *testing.F) {
 	for _, p := range []string{
