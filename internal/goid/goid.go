@@ -12,9 +12,9 @@ import (
 // ID returns the number of the calling goroutine. Numbers are never reused within a process.
 func ID() int64 { return current() }
 
-// current reads the number from the runtime's own structure, whose layout the goid package knows by
-// Go version. On an unknown version it would silently return a wrong number. So it is checked once
-// at start, and if it disagrees the number is read from a stack trace instead (microseconds, not
+// current reads the number from the runtime's own structure. Package goid has its layout for each
+// Go version, and would silently return a wrong number for an unknown version. So choose compares
+// it with the number in a stack trace, and uses the stack trace if they differ (microseconds, not
 // nanoseconds).
 var current = choose(goid.Get)
 
@@ -29,8 +29,9 @@ func choose(fast func() int64) func() int64 {
 	return fast
 }
 
-// fromStack reads the number from the first line of a stack trace, "goroutine 18 [running]:", which
-// has had this form since Go 1.0. A small buffer keeps the runtime from printing the frames.
+// fromStack reads the number from the first line of a stack trace, "goroutine 18 [running]:", a
+// form that has not changed since Go 1.0. The small buffer keeps the runtime from printing the
+// frames.
 func fromStack() int64 {
 	var buf [40]byte
 	line := buf[:runtime.Stack(buf[:], false)]
