@@ -5,7 +5,7 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// The options of each package are interfaces that the types below implement, and no others can.
+// The options of each package are interfaces that only the types below implement.
 type (
 	// ConnectOption is embedded by zklocks.ConnectOption.
 	ConnectOption interface{ connect() }
@@ -39,18 +39,18 @@ func (Common) leader()    {}
 // Connect is an option of Connect alone.
 type Connect struct {
 	Wire wire.Option
-	Lock Common // an option of all locks that goes with it; nil: none does
+	Lock Common // a default of all locks that the option sets, too; may be nil
 }
 
 func (Connect) connect() {}
 
-// Chroot is the path below which all locks are.
+// Chroot is a path that is put in front of all locks' paths.
 type Chroot string
 
 func (Chroot) connect() {}
 
-// RW is an option of package rwlock, with its configuration T; Reentrant, Semaphore and Leader are
-// those of their packages.
+// RW is an option of package rwlock, whose configuration is T. Reentrant, Semaphore and Leader are
+// options of their packages.
 type (
 	RW[T any]        func(*T)
 	Reentrant[T any] func(*T)
@@ -63,8 +63,8 @@ func (Reentrant[T]) reentrant() {}
 func (Semaphore[T]) semaphore() {}
 func (Leader[T]) leader()       {}
 
-// Apply applies the options of a recipe: a common one to the common configuration, one of its own
-// type F to its own.
+// Apply applies the options of a recipe: a Common to the common configuration, an option of the
+// recipe's type F to the recipe's own configuration.
 func Apply[O any, T any, F ~func(*T)](opts []O, common *queue.Config, own *T, _ F) {
 	for _, opt := range opts {
 		switch set := any(opt).(type) {

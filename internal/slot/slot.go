@@ -1,6 +1,6 @@
-// Package slot connects the recipe packages with the types of the root package. Each of these
-// embeds a type of this package that has no exported field or method, so their documentation does
-// not show it and no program can reach it; the functions here take only types that embed one.
+// Package slot connects the recipe packages with the types of the root package. Each of these types
+// embeds a type of this package that has no exported field or method. So the documentation does not
+// show it and no program can reach it. The functions here accept only types that embed such a type.
 package slot
 
 import (
@@ -26,15 +26,16 @@ func (h *Hold) holdSlot() *Hold { return h }
 // A Holder embeds a Hold.
 type Holder interface{ holdSlot() *Hold }
 
-// Held is a hold together with the zklocks.Hold, H, that the caller gets: one allocation for both.
+// Held is a hold together with H, the zklocks.Hold that the caller receives: one allocation for
+// both.
 type Held[H any] struct {
 	queue.Hold
 	public H
 }
 
-// Put returns the zklocks.Hold for the caller. If observers want to be notified of a hold that is
-// never released, only the caller refers to it, so that the garbage collector detects when the
-// caller has dropped it.
+// Put returns the zklocks.Hold for the caller. If an observer wants reports of leaks, Put allocates
+// it separately, so that only the caller refers to it and a cleanup runs when the caller has
+// dropped it.
 func Put[H any, P interface {
 	*H
 	Holder
@@ -64,8 +65,8 @@ func (c *Conn) connSlot() *Conn { return c }
 // A Connector embeds a Conn.
 type Connector interface{ connSlot() *Conn }
 
-// PutConn stores a connection in a Conn, before another goroutine has the Conn. defaults are the
-// options of its locks.
+// PutConn stores a connection in a Conn that no other goroutine has yet. defaults are the options
+// of its locks.
 func PutConn(c Connector, conn *wire.Conn, chroot Chroot, defaults ...Common) {
 	slot := c.connSlot()
 	slot.wire, slot.chroot, slot.defaults = conn, chroot, defaults
@@ -74,9 +75,9 @@ func PutConn(c Connector, conn *wire.Conn, chroot Chroot, defaults ...Common) {
 // Wire returns the connection in a Conn, nil for the zero Conn.
 func Wire(c Connector) *wire.Conn { return c.connSlot().wire }
 
-// Path returns the path that a node of the program has on the server: any absolute path is put
-// below the chroot, and the root is the chroot itself. A relative path stays invalid: behind the
-// chroot it would name another node.
+// Path puts the path of a program's node below the chroot. The root becomes the chroot itself. A
+// relative path is returned unchanged, and thus invalid: behind the chroot it would name another
+// node.
 func Path(c Connector, path string) string {
 	chroot := string(c.connSlot().chroot)
 	switch {
@@ -88,8 +89,8 @@ func Path(c Connector, path string) string {
 	return chroot + path
 }
 
-// Config returns the configuration of a lock at path, of the package recipe, without options of its
-// own. The connection may be nil, which queue.New finds wrong.
+// Config returns the default configuration of a lock at path, of the package recipe. conn may be
+// nil, which queue.New reports.
 func Config[C any, P interface {
 	*C
 	Connector
@@ -100,7 +101,7 @@ func Config[C any, P interface {
 		return cfg
 	}
 	cfg.Conn = Wire(conn)
-	if znode.ValidatePath(path) == nil { // behind a chroot an invalid path might be valid
+	if znode.ValidatePath(path) == nil { // with a chroot in front an invalid path might be valid
 		cfg.Dir = string(conn.connSlot().chroot) + path
 	}
 	for _, option := range conn.connSlot().defaults {
@@ -112,7 +113,7 @@ func Config[C any, P interface {
 // Lock is embedded by the locks that zklocks.All takes.
 type Lock struct {
 	_    NoCopy
-	lock any // that embeds it
+	lock any // the lock that embeds this Lock
 	part func() queue.Part
 }
 
@@ -121,16 +122,16 @@ func (l *Lock) lockSlot() *Lock { return l }
 // A Locker embeds a Lock.
 type Locker interface{ lockSlot() *Lock }
 
-// PutPart stores in the Lock that a lock embeds what becomes of the lock as one of several.
+// PutPart initializes the Lock that a lock embeds. part describes the lock to zklocks.All.
 func PutPart(slot *Lock, lock Locker, part func() queue.Part) {
 	*slot = Lock{lock: lock, part: part}
 }
 
-// ErrNoLock is the error of a value that no recipe has made.
+// ErrNoLock is the error for a value that no recipe has made.
 var ErrNoLock = errors.New("not a lock that New of rwlock, reentrant or semaphore has made, or nil")
 
-// PartOf returns what becomes of a lock as one of several. A type of the program's that embeds a
-// lock is none: its own Lock would not be called.
+// PartOf describes a lock to zklocks.All. It refuses a program's type that embeds a lock: All would
+// not call its Lock.
 func PartOf(lock any) (queue.Part, error) {
 	l := lockOf(lock)
 	if l == nil || l.lock != lock {
@@ -147,10 +148,10 @@ func lockOf(lock any) (l *Lock) {
 	return l
 }
 
-// NoCopy makes go vet report copies of what has one.
+// NoCopy makes go vet report copies of a type that has such a field.
 type NoCopy = [0]sync.Mutex
 
-// Members gives the members of a queue the public type.
+// Members converts the members of a queue to the public type.
 func Members[M any](members []queue.Member, public func(queue.Member) M) []M {
 	if members == nil {
 		return nil
