@@ -15,31 +15,31 @@ import (
 //
 //	hold, err := zklocks.All(from, to, ledger.RLocker(), slots.Locker(1)).Lock(ctx)
 //
-// It may mix locks of any package, for reading and for writing. All of them must belong to one
-// [Conn], and each path may be given once. All may be nested.
+// The locks may be of any package, for reading or for writing. All of them must belong to one
+// [Conn], and no path may be given twice. All may be nested.
 //
-// Calls of All never deadlock with each other, whatever order they name the locks in, and none is
-// overtaken: one transaction queues the caller at all the locks, so that all of them see the
-// callers in the same order. A caller that waits for one of the locks is ahead of later callers at
-// the others, too, which then wait for it. A program that requests another lock while it holds one
-// can still deadlock.
+// Calls of All never deadlock with each other, in whatever order they list the locks, and no call
+// is overtaken: one transaction queues the caller at all the locks, so the callers have the same
+// order at each lock. A caller that waits for one of the locks is ahead of later callers at the
+// others, too, so these callers wait for it. A program that requests another lock while it holds a
+// lock can still deadlock.
 //
-// The locks exclude others as each does alone: plain locks on the same paths, and clients of other
-// libraries if the locks have their names (rwlock.WithCuratorNames and the like).
+// Each lock excludes the same callers as without All: plain locks on the same path, and clients of
+// other libraries if the lock has their names (rwlock.WithCuratorNames and the like).
 //
 // The hold ends as a whole. If one of the locks is lost, the hold is lost, and the others are
-// released after Lost is closed. Release releases all in one transaction; a reentrant lock that the
-// holder has entered again stays until the last hold on it is released. Token is larger than the
-// token of every earlier conflicting hold of each lock. Guard and Multi check the nodes of all.
-// RWMutex.Downgrade takes the hold, and downgrades that one lock.
+// released after Lost is closed. Release releases all locks in one transaction; a reentrant lock
+// that the holder has entered again remains held until the last hold on it is released. Token is
+// larger than the token of every earlier conflicting hold of each lock. Guard and Multi check the
+// nodes of all locks. RWMutex.Downgrade accepts the hold, and downgrades only its own lock.
 //
 // The error of Lock and TryLock names the lock that failed, and is the error of that lock alone.
-// These are further errors, returned at once with nothing left in ZooKeeper: no lock; a lock twice;
-// locks of two Conns; a value that is not a lock of this module; a reentrant lock that the caller
-// holds; and more than one request to a server can hold, which is 1 MB.
+// All returns further errors at once and creates no node for them: no lock; a lock twice; locks of
+// two Conns; a value that is not a lock of this module; a reentrant lock that the caller holds; and
+// a request that is larger than a server accepts, which is 1 MB.
 func All(locks ...Locker) Locker { return &all{slices.Clone(locks)} }
 
-// all is not a slot.Part: nested in another it adds its locks to those of the other.
+// all does not implement slot.Part: an all inside another all adds its locks to the outer list.
 type all struct{ locks []Locker }
 
 func (a *all) Lock(ctx context.Context) (*Hold, error)    { return a.take(ctx, "lock", true) }
@@ -58,7 +58,7 @@ func (a *all) take(ctx context.Context, op string, wait bool) (*Hold, error) {
 	return slot.Put(h), nil
 }
 
-// parts are those of all locks, and of nested ones.
+// parts returns the parts of all locks, nested locks included.
 func (a *all) parts() (parts []queue.Part, err error) {
 	if len(a.locks) == 0 {
 		return nil, errors.New("there is no lock")

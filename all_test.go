@@ -33,7 +33,7 @@ func TestAll(t *testing.T) { contract.Run(t, two) }
 
 func TestAllOnRealServers(t *testing.T) { contract.RunReal(t, two) }
 
-// two takes a lock with the options of the scenario, and another without.
+// two takes a lock with the options of the scenario, and another lock without them.
 var two = contract.Recipe{
 	Package: "zklocks", Lock: "lock", TryLock: "try lock", Kind: observe.KindWrite,
 	New: func(conn *zklocks.Conn, path string, common ...zklocks.Option) contract.Locker {
@@ -63,7 +63,7 @@ type pair struct {
 	paths [2]string
 }
 
-// inPair runs a test of two locks, which must have no node left at its end.
+// inPair runs a test of two locks. No node may be left at its end.
 func inPair(t *testing.T, play func(p *pair)) {
 	t.Helper()
 	contract.InMemory(t, "", func(s *contract.Stage) {
@@ -76,21 +76,19 @@ func inPair(t *testing.T, play func(p *pair)) {
 	})
 }
 
-// lock is the client's value of lock i.
 func (p *pair) lock(i int, opts ...rwlock.Option) *rwlock.RWMutex {
 	return rwlock.New(locks.On(p.conn), p.paths[i], opts...)
 }
 
-// both are the client's locks as one.
 func (p *pair) both() zklocks.Locker { return zklocks.All(p.lock(0), p.lock(1)) }
 
-// held has the other client hold lock i.
+// held makes the other client hold lock i.
 func (p *pair) held(i int) *zklocks.Hold {
 	p.Helper()
 	return p.take(rwlock.New(locks.On(p.other), p.paths[i]).Lock)
 }
 
-// take takes what is free.
+// take acquires a lock that is free.
 func (p *pair) take(lock func(context.Context) (*zklocks.Hold, error)) *zklocks.Hold {
 	p.Helper()
 	return contract.Begin(p, p.Ctx, lock).Granted()
@@ -98,7 +96,7 @@ func (p *pair) take(lock func(context.Context) (*zklocks.Hold, error)) *zklocks.
 
 func (p *pair) release(h *zklocks.Hold) { p.Helper(); p.Must(h.Release(p.Ctx)) }
 
-// nodes asserts how many nodes stand in the two directories.
+// nodes asserts the numbers of nodes in the two directories.
 func (p *pair) nodes(want ...int) {
 	p.Helper()
 	p.Settle()
@@ -109,7 +107,7 @@ func (p *pair) nodes(want ...int) {
 	}
 }
 
-// own is the path of the client's node in directory i.
+// own returns the path of the client's node in directory i.
 func (p *pair) own(i int) string {
 	p.Helper()
 	for _, name := range test.Children(p, p.Witness, p.paths[i]) {
@@ -127,7 +125,7 @@ func (p *pair) own(i int) string {
 // kill deletes the client's node in directory i, as an operator would.
 func (p *pair) kill(i int) { p.Helper(); p.Must(p.Witness.Delete(p.own(i), -1)); p.CatchUp(p.conn) }
 
-// each runs a test for the one and for the other of two locks.
+// each runs a test with the roles of the two locks, and with the roles exchanged.
 func each(t *testing.T, play func(p *pair, one, other int)) {
 	for one := range 2 {
 		t.Run(fmt.Sprintf("lock %d", one), func(t *testing.T) {
@@ -136,10 +134,10 @@ func each(t *testing.T, play func(p *pair, one, other int)) {
 	}
 }
 
-// One transaction creates all nodes, and another one deletes them.
+// One transaction creates all nodes, and another transaction deletes them.
 func TestAllTakesItsLocksInOneTransaction(t *testing.T) {
 	inPair(t, func(p *pair) {
-		p.release(p.take(p.both().Lock)) // makes the directories
+		p.release(p.take(p.both().Lock)) // creates the directories
 		before := p.proxy.Seen(proxy.AnyOp)
 		hold := p.take(p.both().Lock)
 		for i := range p.paths {
@@ -159,26 +157,27 @@ func TestAllTakesItsLocksInOneTransaction(t *testing.T) {
 	})
 }
 
-// Behind the holder of one of the locks: a create, a listing, a request for all watches, a delete.
+// Another client holds one of the locks. All sends a create, a listing, a request for all watches,
+// and a delete.
 func TestAllBehindOneHolderTakesFourRequests(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
-		p.release(p.take(p.both().Lock)) // makes the directories
+		p.release(p.take(p.both().Lock)) // creates the directories
 		busy := p.held(one)
 		before := p.proxy.Seen(proxy.AnyOp)
 		waiting := contract.Begin(p, p.Ctx, p.both().Lock)
-		p.nodes(2-one, 1+one) // the lock that is held has two nodes
+		p.nodes(2-one, 1+one) // the held lock has two nodes
 		p.CatchUp(p.conn)
 		p.release(busy)
 		p.release(waiting.Granted())
-		exists := p.proxy.Seen(proxy.ExistsOp) // what CatchUp asks
+		exists := p.proxy.Seen(proxy.ExistsOp) // the requests of CatchUp
 		if n := p.proxy.Seen(proxy.AnyOp) - before - exists; n != 4 {
 			p.Errorf("%d requests, want 4", n)
 		}
 	})
 }
 
-// The turn at one lock has come, and its node is deleted while the other lock is waited for. The
-// caller then queues again at both, behind the client that holds the one.
+// The caller's node is first at one lock, and is deleted while the caller waits for the other lock.
+// The caller then queues again at both, behind the client that holds the first.
 func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		busy := p.held(other)
@@ -196,7 +195,7 @@ func TestANodeThatIsDeletedAfterItsTurnHasComeGrantsNothing(t *testing.T) {
 	})
 }
 
-// The number of permits shrinks after the turn at the semaphore has come.
+// The number of permits shrinks after the caller's turn at the semaphore has come.
 func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
 	inPair(t, func(p *pair) {
 		path := p.Path + "-permits"
@@ -216,7 +215,7 @@ func TestALimitThatShrinksAfterTheTurnHasComeIsKept(t *testing.T) {
 	})
 }
 
-// The same without an event: the caller finds out when it has waited for about as long again.
+// The same, but the event is withheld: the caller reads the number at its next recheck.
 func TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept(t *testing.T) {
 	inPair(t, func(p *pair) {
 		path := p.Path + "-permits"
@@ -227,14 +226,14 @@ func TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept(t *testing.T) {
 		waiting := contract.Begin(p, p.Ctx, both.Lock)
 		p.nodes(0, 2)
 		const long = 10 * time.Second
-		time.Sleep(long) // virtual: it looks
+		time.Sleep(long) // virtual: the first recheck has passed
 		_, err := p.Witness.SetACL(path, zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		p.Must(err)
 		_, err = p.Witness.Set(path, []byte("1"), -1)
 		p.Must(err)
 		_, err = p.Witness.SetACL(path, zk.WorldACL(zk.PermAll), -1)
 		p.Must(err)
-		time.Sleep(long) // virtual: it looks once more
+		time.Sleep(long) // virtual: the recheck
 		p.release(busy)
 		waiting.Waits()
 		p.release(permit)
@@ -243,7 +242,8 @@ func TestALimitThatShrinksUnheardAfterTheTurnHasComeIsKept(t *testing.T) {
 	})
 }
 
-// One lock cannot be had any more while both are waited for: the call ends at once and names it.
+// One lock fails while the caller waits for both: the call returns at once, and its error names
+// that lock.
 func TestAFailureAtOneLockEndsTheWaitForTheOthers(t *testing.T) {
 	inPair(t, func(p *pair) {
 		path := p.Path + "-permits"
@@ -267,8 +267,8 @@ func TestAFailureAtOneLockEndsTheWaitForTheOthers(t *testing.T) {
 	})
 }
 
-// A writer of the process is queued behind a node whose turn has come, and which waits for the
-// other lock. Its observers are called with one node ahead.
+// A writer of the process is queued behind a node of All that is first in this directory and waits
+// for the other lock. Its observers receive Queued with one node ahead.
 func TestAFollowerOfANodeWhoseTurnHasComeCountsOne(t *testing.T) {
 	for name, waited := range map[string]bool{"at once": false, "after a wait": true} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestAFollowerOfANodeWhoseTurnHasComeCountsOne(t *testing.T) {
 				events := contract.NewEvents(p)
 				a := p.lock(0, zklocks.WithObserver(events.Observer()))
 				busy := p.held(1)
-				told := 0 // how often a node was queued
+				told := 0 // how often Queued was called
 				var first *zklocks.Hold
 				if waited {
 					first = p.held(0)
@@ -305,10 +305,10 @@ func TestAFollowerOfANodeWhoseTurnHasComeCountsOne(t *testing.T) {
 	}
 }
 
-// TryLock asks for each of the locks before it writes.
+// TryLock reads each of the locks before it writes.
 func TestATryOfSeveralThatFindsOneTakenWritesNothing(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
-		p.release(p.take(p.both().Lock)) // makes the directories
+		p.release(p.take(p.both().Lock)) // creates the directories
 		taken := p.held(one)
 		before := p.proxy.Seen(proxy.CreateOp)
 		_, err := p.both().TryLock(p.Ctx)
@@ -320,7 +320,7 @@ func TestATryOfSeveralThatFindsOneTakenWritesNothing(t *testing.T) {
 			p.Errorf("%d creates", n)
 		}
 		p.nodes(other, one)
-		// Nor the number of permits of a semaphore that does not exist.
+		// It does not store the number of a semaphore that does not exist, either.
 		fresh := p.paths[other] + "-fresh"
 		var some [2]zklocks.Locker
 		some[other], some[one] = semaphore.New(locks.On(p.conn), fresh, 5).Locker(1), p.lock(one)
@@ -333,11 +333,11 @@ func TestATryOfSeveralThatFindsOneTakenWritesNothing(t *testing.T) {
 	})
 }
 
-// Another client has taken one of the locks between the look and the create.
+// Another client acquires one of the locks between TryLock's reads and its create.
 func TestATryOfSeveralThatCameSecondLeavesNothing(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		create := p.proxy.Next(proxy.CreateOp, proxy.HoldRequest)
-		p.release(p.held(0)) // makes the directories
+		p.release(p.held(0)) // creates the directories
 		p.release(p.held(1))
 		try := contract.Begin(p, p.Ctx, p.both().TryLock)
 		<-create.Fired()
@@ -349,7 +349,6 @@ func TestATryOfSeveralThatCameSecondLeavesNothing(t *testing.T) {
 	})
 }
 
-// A caller that stops waiting leaves no node in any directory.
 func TestACanceledWaitForSeveralLeavesNothing(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		events := contract.NewEvents(p)
@@ -375,7 +374,7 @@ func TestACanceledWaitForSeveralLeavesNothing(t *testing.T) {
 	})
 }
 
-// All of All takes the locks of both.
+// An All of two Alls takes the locks of both.
 func TestAllMayBeNested(t *testing.T) {
 	inPair(t, func(p *pair) {
 		third := p.Path + "-c"
@@ -390,7 +389,7 @@ func TestAllMayBeNested(t *testing.T) {
 	})
 }
 
-// The turn at one lock ends, because there are fewer permits now, and comes again.
+// The caller's turn at one lock ends, because there are fewer permits now, and comes again.
 func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
 	inPair(t, func(p *pair) {
 		path := p.Path + "-permits"
@@ -401,7 +400,7 @@ func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
 		p.nodes(2, 0)
 		p.Must(theirs.Resize(p.Ctx, 1))
 		p.CatchUp(p.conn)
-		p.Settle() // it has listed
+		p.Settle() // the caller has listed
 		before := p.proxy.Seen(proxy.AnyOp)
 		p.release(busy)
 		waiting.Waits()
@@ -414,7 +413,7 @@ func TestATurnThatEndsIsWaitedForAgain(t *testing.T) {
 	})
 }
 
-// The same, where both events arrive at once: in each round the client may take either first.
+// The same if both events arrive at once: in each round the client may process either first.
 func TestALimitThatShrinksWithTheLastTurnIsKept(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		take := func(lock zklocks.Locker) *zklocks.Hold {
@@ -459,35 +458,35 @@ func TestALimitThatShrinksWithTheLastTurnIsKept(t *testing.T) {
 	})
 }
 
-// embedding is a lock of a program's, with a Lock of its own, which All would not call.
+// embedding is a program's type that embeds a lock and has its own Lock, which All would not call.
 type embedding struct {
 	*rwlock.RWMutex
-	_ []string // values of it cannot be compared
+	_ []string // makes values incomparable
 }
 
 func (e embedding) Lock(context.Context) (*zklocks.Hold, error) { panic("called") }
 
-// foreign is a Locker of a program's.
+// foreign is a program's own Locker.
 type foreign struct{}
 
 func (foreign) Lock(context.Context) (*zklocks.Hold, error)    { panic("called") }
 func (foreign) TryLock(context.Context) (*zklocks.Hold, error) { panic("called") }
 
-// Whether a call may ask a server before it fails.
+// Whether a call may send a request before it fails.
 const never, always = false, true
 
-// Bad input is an error at once, which names the lock that it is of. What shows without a server
-// takes no request. No node is left in any case.
+// Bad input is an error at once, which names the lock. If the mistake can be found without a
+// server, no request is sent. No node is left in any case.
 func TestBadInputOfAll(t *testing.T) {
 	inPair(t, func(p *pair) {
-		p.Venue.Latency(time.Millisecond) // so that a call that goes on forever meets its deadline
+		p.Venue.Latency(time.Millisecond) // so that a call that never returns reaches its deadline
 		conn, other := locks.On(p.conn), locks.On(p.other)
 		ok := p.lock(0)
 		b := p.paths[1]
 		owned := reentrant.New(conn, b)
 		entered, err := owned.Lock(p.Ctx)
 		p.Must(err)
-		p.release(p.take(ok.Lock)) // makes the directory
+		p.release(p.take(ok.Lock)) // creates the directory
 
 		private := p.Path + "-private"
 		_, err = p.Witness.Create(private, nil, 0, zk.WorldACL(zk.PermRead))
@@ -504,7 +503,7 @@ func TestBadInputOfAll(t *testing.T) {
 
 		for name, c := range map[string]struct {
 			all  []zklocks.Locker
-			of   string // the path that the error is of
+			of   string // the path that the error names
 			says string
 			asks bool
 		}{
@@ -581,7 +580,7 @@ func TestBadInputOfAll(t *testing.T) {
 	})
 }
 
-// A context that has ended, and none, are what they are for one lock.
+// All treats canceled and nil contexts as a single lock does.
 func TestContextsOfAll(t *testing.T) {
 	inPair(t, func(p *pair) {
 		ended, cancel := context.WithCancel(p.Ctx)
@@ -606,7 +605,7 @@ func TestContextsOfAll(t *testing.T) {
 	})
 }
 
-// The end of the context, or of the connection, is of none of the locks.
+// The error of a canceled context, or of a closed connection, names none of the locks.
 func TestAnEndIsOfNoLock(t *testing.T) {
 	for op, take := range map[proxy.Op]func(zklocks.Locker, context.Context) (*zklocks.Hold, error){
 		proxy.CreateOp: zklocks.Locker.Lock, proxy.ListOp: zklocks.Locker.TryLock,
@@ -647,11 +646,11 @@ func TestAnEndWhileAllWaitIsOfNoLock(t *testing.T) {
 	})
 }
 
-// The directory of the second lock does not exist: it is made, and no other.
+// The directory of the second lock does not exist. The call creates it, and no other directory.
 func TestTheDirectoryOfEachLockIsMade(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
-		p.Venue.Latency(time.Millisecond) // so that a call that goes on forever meets its deadline
-		p.release(p.held(other))          // makes the directory of the other
+		p.Venue.Latency(time.Millisecond) // so that a call that never returns reaches its deadline
+		p.release(p.held(other))          // creates the directory of the other lock
 		ctx, cancel := context.WithTimeout(p.Ctx, 20*time.Second)
 		defer cancel()
 		before := p.proxy.Seen(proxy.MkdirOp)
@@ -662,7 +661,7 @@ func TestTheDirectoryOfEachLockIsMade(t *testing.T) {
 	})
 }
 
-// The caller may use its slice for something else, and the value as the key of a map.
+// The caller may change its slice afterwards, and may use the Locker as the key of a map.
 func TestTheLocksOfAllAreThoseItWasGiven(t *testing.T) {
 	inPair(t, func(p *pair) {
 		some := []zklocks.Locker{p.lock(0), p.lock(1)}
@@ -675,7 +674,6 @@ func TestTheLocksOfAllAreThoseItWasGiven(t *testing.T) {
 	})
 }
 
-// An error names the path as the program gave it.
 func TestThePathInAnError(t *testing.T) {
 	inPair(t, func(p *pair) {
 		for _, path := range []string{"", "b/", "/"} {
@@ -687,7 +685,7 @@ func TestThePathInAnError(t *testing.T) {
 	})
 }
 
-// Where it is none, the error is one line of a log all the same.
+// An invalid path in an error does not break the line of a log.
 func TestABadPathInAnError(t *testing.T) {
 	inPair(t, func(p *pair) {
 		conn := locks.On(p.conn)
@@ -709,7 +707,7 @@ func TestABadPathInAnError(t *testing.T) {
 func TestVerifyAndMultiNameTheRight(t *testing.T) {
 	inPair(t, func(p *pair) {
 		lock := p.lock(0, zklocks.WithACL(zk.WorldACL(zk.PermAll&^zk.PermRead)))
-		p.release(p.take(p.lock(0).Lock)) // makes the directory
+		p.release(p.take(p.lock(0).Lock)) // creates the directory
 		hold := p.take(lock.Lock)
 		node := hold.Guard()[0].(*zk.CheckVersionRequest).Path
 		_, multi := hold.Multi(p.Ctx, &zk.CreateRequest{Path: "/other", Acl: zk.WorldACL(zk.PermAll)})
@@ -723,12 +721,12 @@ func TestVerifyAndMultiNameTheRight(t *testing.T) {
 	})
 }
 
-// A hold of several locks is released as a whole, so a request to the node of one asks it.
+// A hold of several locks is released as a whole, so a request to any of its nodes asks for all.
 func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		conn, other := locks.On(s.Connect()), s.Connect()
 		rw, m := rwlock.New(conn, s.Path), reentrant.New(conn, s.Path+"-beside")
-		for _, ask := range []int{0, 1, 2} { // one of them, or both
+		for _, ask := range []int{0, 1, 2} { // the request is written to one node, or to both
 			h, err := zklocks.All(rw, m).Lock(s.Ctx)
 			s.Must(err)
 			again, err := m.Lock(h.Context(s.Ctx))
@@ -767,7 +765,7 @@ func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
 			s.Empty()
 		}
 
-		// A hold that listens in vain leaves no goroutine behind.
+		// A ReleaseRequested that is never closed leaves no goroutine behind.
 		h, err := zklocks.All(rw, m).Lock(s.Ctx)
 		s.Must(err)
 		asked := h.ReleaseRequested()
@@ -782,7 +780,7 @@ func TestAHoldOfSeveralIsAskedAtAnyOfThem(t *testing.T) {
 	})
 }
 
-// The node of one lock is deleted: the hold is lost, and the other lock is given back.
+// The node of one lock is deleted: the hold is lost, and the other lock is released.
 func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		hold := p.take(p.both().Lock)
@@ -796,7 +794,7 @@ func TestTheLossOfOneLockIsTheLossOfAll(t *testing.T) {
 		}
 		p.Is(context.Cause(ctx), zklocks.ErrLost)
 		p.Is(hold.Err(), zklocks.ErrLost)
-		p.nodes(0, 0) // the node of the other, too
+		p.nodes(0, 0) // the hold has deleted the other node
 		if !hold.ValidUntil().IsZero() {
 			p.Errorf("deadline %v", hold.ValidUntil())
 		}
@@ -810,7 +808,7 @@ var questions = map[string]func(p *pair, hold *zklocks.Hold) error{
 	"Multi":  func(p *pair, hold *zklocks.Hold) error { _, err := hold.Multi(p.Ctx); return err },
 }
 
-// No watch is set, so only the server can tell that a node is gone: whichever it is.
+// No watch is set, so only a request can detect that one of the nodes was deleted.
 func TestAQuestionOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
 	for what, ask := range questions {
 		t.Run(what, func(t *testing.T) {
@@ -826,7 +824,7 @@ func TestAQuestionOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
 	}
 }
 
-// One node may not be read, and the error names that one; the hold goes on.
+// The client lacks READ on one node. The error names that node, and the hold continues.
 func TestAQuestionOfSeveralLocksNamesTheNodeThatMayNotBeRead(t *testing.T) {
 	for what, ask := range questions {
 		t.Run(what, func(t *testing.T) {
@@ -847,7 +845,7 @@ func TestAQuestionOfSeveralLocksNamesTheNodeThatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// A transaction behind the guard passes only while all the nodes exist.
+// A transaction with the guard succeeds only while all the nodes exist.
 func TestTheGuardOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		hold := p.take(p.both().Lock)
@@ -862,11 +860,11 @@ func TestTheGuardOfSeveralLocksIsOfAllTheirNodes(t *testing.T) {
 	})
 }
 
-// The reply to the create is lost. The client finds all of its nodes, or none of them counts.
+// The reply to the create is lost. The client uses the nodes only if it finds all of them.
 func TestNodesOfSeveralLocksAreFoundAfterALostReply(t *testing.T) {
 	t.Run("all are there", func(t *testing.T) {
 		inPair(t, func(p *pair) {
-			p.release(p.take(p.both().Lock)) // makes the directories
+			p.release(p.take(p.both().Lock)) // creates the directories
 			cut := p.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 			hold := p.take(p.both().Lock)
 			<-cut.Fired()
@@ -877,7 +875,7 @@ func TestNodesOfSeveralLocksAreFoundAfterALostReply(t *testing.T) {
 	})
 	t.Run("one was deleted", func(t *testing.T) {
 		each(t, func(p *pair, one, other int) {
-			p.release(p.take(p.both().Lock)) // makes the directories
+			p.release(p.take(p.both().Lock)) // creates the directories
 			cut := p.proxy.Next(proxy.CreateOp, proxy.CutAfterCommit)
 			search := p.proxy.Next(proxy.CheckOp, proxy.HoldRequest)
 			waiting := contract.Begin(p, p.Ctx, p.both().Lock)
@@ -897,7 +895,7 @@ func TestNodesOfSeveralLocksAreFoundAfterALostReply(t *testing.T) {
 	})
 	t.Run("the caller has gone", func(t *testing.T) {
 		inPair(t, func(p *pair) {
-			p.release(p.take(p.both().Lock)) // makes the directories
+			p.release(p.take(p.both().Lock)) // creates the directories
 			reply := p.proxy.Next(proxy.CreateOp, proxy.HoldReply)
 			waiting := contract.Begin(p, p.Ctx, p.both().Lock)
 			<-reply.Fired()
@@ -909,8 +907,8 @@ func TestNodesOfSeveralLocksAreFoundAfterALostReply(t *testing.T) {
 	})
 }
 
-// The holder of several locks may enter the reentrant one again, on its goroutine or with the
-// context of the hold. The lock stays until the last hold on it is released.
+// The holder of several locks may enter the reentrant lock again, on its goroutine or with the
+// context of the hold. The lock is released with the last hold on it.
 func TestAReentrantLockAmongSeveral(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		r := reentrant.New(locks.On(p.conn), p.paths[one])
@@ -942,7 +940,7 @@ func TestAReentrantLockAmongSeveral(t *testing.T) {
 	})
 }
 
-// A caller that holds a reentrant lock cannot take it once more together with others.
+// All refuses a reentrant lock that the caller already holds.
 func TestAReentrantLockThatIsHeldIsRefused(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		r := reentrant.New(locks.On(p.conn), p.paths[one])
@@ -966,7 +964,7 @@ func TestAReentrantLockThatIsHeldIsRefused(t *testing.T) {
 	})
 }
 
-// A caller that has lost a reentrant lock and not released it hears that from All as from Lock.
+// If the caller has lost a reentrant lock and not released it, All returns ErrLost, as Lock does.
 func TestAReentrantLockThatIsLostIsRefusedAsLost(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		r := reentrant.New(locks.On(p.conn), p.paths[one])
@@ -982,8 +980,8 @@ func TestAReentrantLockThatIsLostIsRefusedAsLost(t *testing.T) {
 	})
 }
 
-// The answer to Verify comes after the release of the hold, which has deleted one of the nodes. The
-// other belongs to a re-entry, which continues.
+// The answer to Verify arrives after the hold was released, which has deleted one of the nodes. The
+// other node belongs to a re-entry, which continues.
 func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
 	for what, ask := range map[string]func(p *pair, ctx context.Context, hold *zklocks.Hold) error{
 		"Verify": func(p *pair, ctx context.Context, hold *zklocks.Hold) error { return hold.Verify(ctx) },
@@ -999,7 +997,7 @@ func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
 				p.Must(err)
 				again, err := r.Lock(p.Ctx)
 				p.Must(err)
-				slow := p.proxy.Next(proxy.CheckOp, proxy.Answer(-127)) // the client asks again a moment later
+				slow := p.proxy.Next(proxy.CheckOp, proxy.Answer(-127)) // the client sends the request again a moment later
 				asked := contract.Begin(p, p.Ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, ask(p, ctx, hold) })
 				<-slow.Fired()
 				p.release(hold)
@@ -1014,7 +1012,7 @@ func TestAQuestionThatComesAfterTheReleaseEndsNoOtherHold(t *testing.T) {
 	}
 }
 
-// A hold on the reentrant lock alone ends with the loss of the others.
+// The loss of another lock of All also ends a hold on the reentrant lock alone.
 func TestAReentryEndsWithTheLossOfAnotherLock(t *testing.T) {
 	inPair(t, func(p *pair) {
 		r := reentrant.New(locks.On(p.conn), p.paths[0])
@@ -1030,11 +1028,11 @@ func TestAReentryEndsWithTheLossOfAnotherLock(t *testing.T) {
 		p.Is(again.Release(p.Ctx), zklocks.ErrLost)
 		p.Is(hold.Release(p.Ctx), zklocks.ErrLost)
 		p.nodes(0, 0)
-		p.release(p.take(r.Lock)) // its owner has let it go
+		p.release(p.take(r.Lock)) // the reentrant lock has no owner
 	})
 }
 
-// Downgrade lets readers in to that one lock, and to no other.
+// Downgrade admits readers to its own lock only.
 func TestADowngradeOfOneOfSeveral(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		some := [2]*rwlock.RWMutex{p.lock(0), p.lock(1)}
@@ -1058,7 +1056,7 @@ func TestADowngradeOfOneOfSeveral(t *testing.T) {
 	})
 }
 
-// The observers of each lock are called as if it had been acquired alone.
+// The observers of each lock receive the same events as without All.
 func TestTheObserversOfEachLockAreTold(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		events := [2]*contract.Events{contract.NewEvents(p), contract.NewEvents(p)}
@@ -1094,7 +1092,6 @@ func TestTheObserversOfEachLockAreTold(t *testing.T) {
 	})
 }
 
-// The error says which of the locks was lost.
 func TestALossNamesTheLock(t *testing.T) {
 	each(t, func(p *pair, one, other int) {
 		hold := p.take(p.both().Lock)
@@ -1112,7 +1109,7 @@ func TestALossNamesTheLock(t *testing.T) {
 		_ = hold.Release(p.Ctx)
 		hold = p.take(p.both().Lock)
 		p.kill(one)
-		err = hold.Verify(p.Ctx) // which asks before any event tells
+		err = hold.Verify(p.Ctx) // sends a request before any event arrives
 		p.Is(err, zklocks.ErrLost)
 		if err == nil || !strings.Contains(err.Error(), p.paths[one]+": lock lost") {
 			p.Errorf("%v does not say that %s is lost", err, p.paths[one])
@@ -1121,7 +1118,7 @@ func TestALossNamesTheLock(t *testing.T) {
 	})
 }
 
-// Mutex.Lock: ErrLost "when the caller owns the lock but has lost it", with the context of the
+// reentrant.Mutex.Lock: ErrLost "if the caller owned the lock and lost it", with the context of the
 // hold.
 func TestLockWithTheContextOfALostAll(t *testing.T) {
 	for name, single := range map[string]bool{"alone": true, "all": false} {
@@ -1154,8 +1151,8 @@ func TestLockWithTheContextOfALostAll(t *testing.T) {
 	}
 }
 
-// The reply to a create is lost, and the caller has not the right to list: the error says so, and
-// the value can be used as before. The node stays as long as the session, and no longer.
+// The reply to a create is lost, and the caller lacks the right to list: the error says so, and the
+// value remains usable. The node remains until the session ends.
 func TestALostReplyWithoutTheRightToList(t *testing.T) {
 	for name, open := range map[string]func(*zklocks.Conn, string) zklocks.Locker{
 		"rwlock":    func(c *zklocks.Conn, path string) zklocks.Locker { return rwlock.New(c, path) },
@@ -1188,7 +1185,7 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "READ on "+s.Path+",") {
 					s.Errorf("%v does not name the right and the path", err)
 				}
-				// Where it may list, it finds and deletes what it has created.
+				// Where the client may list, it finds and deletes the node that it created.
 				besides := func() {
 					s.Settle()
 					if left, _, err := s.Witness.Children(s.Path + "-besides"); err != zk.ErrNoNode && (err != nil || len(left) > 0) {
@@ -1199,7 +1196,7 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 				s.Expire(conn)
 				s.Settle()
 				twice()
-				// The caller goes before its session has a connection again.
+				// ctx is canceled before the session has a connection again.
 				cut = through.Next(proxy.CreateOp, proxy.CutAfterCommit)
 				ctx, cancel := context.WithCancel(s.Ctx)
 				gone := contract.Begin(s, ctx, lock.Lock)
@@ -1219,8 +1216,8 @@ func TestALostReplyWithoutTheRightToList(t *testing.T) {
 	}
 }
 
-// The context belongs to another hold, which was lost: what became of the own hold later is not why
-// the context was canceled.
+// The context belongs to another hold, which was lost. The error does not mention the later end of
+// the caller's own hold.
 func TestLockWithTheContextOfAnotherLostHold(t *testing.T) {
 	inPair(t, func(p *pair) {
 		r := reentrant.New(locks.On(p.conn), p.paths[0])
@@ -1239,8 +1236,8 @@ func TestLockWithTheContextOfAnotherLostHold(t *testing.T) {
 	})
 }
 
-// Twenty clients take random pairs of eight locks, in random order. With All they go on for as long
-// as they like; with one lock after the other they soon wait for each other, and none goes on.
+// Twenty clients take random pairs of eight locks, in random order. With All they never deadlock;
+// with one Lock after the other they soon do.
 func TestPairsInRandomOrderDoNotDeadlock(t *testing.T) {
 	const clients, mutexes = 20, 8
 	for name, c := range map[string]struct {
@@ -1273,7 +1270,7 @@ func TestPairsInRandomOrderDoNotDeadlock(t *testing.T) {
 				ctx, cancel := context.WithTimeout(s.Ctx, 12*time.Second)
 				defer cancel()
 				begun := time.Now()
-				var last [clients]atomic.Int64 // when each has held last
+				var last [clients]atomic.Int64 // when each client held last
 				var inside [mutexes]atomic.Int32
 				var all sync.WaitGroup
 				for i := range clients {

@@ -95,12 +95,13 @@ func Connect(ctx context.Context, servers []string, sessionTimeout time.Duration
 	return c, nil
 }
 
-// Client returns the go-zookeeper connection underneath, for the program's own nodes. The locks use
-// the same session. Do not close the client, close the Conn: closing the client loses all holds,
-// too, but if it cannot send at that moment, it may remain connected and keep its session.
+// Client returns the underlying go-zookeeper connection, for the program's own nodes. The locks use
+// the same session. Do not close the client: close the Conn. Closing the client loses all holds,
+// too, and if the client cannot send at that moment, it may remain connected and keep its session.
 //
-// A watch that the program sets on it fires after each reconnect, often without a change. Set none
-// on a semaphore's node or on the directory of an election: the locks may remove it with their own.
+// A watch that the program sets on the client fires after each reconnect, often without a change.
+// Set no watch on a semaphore's node or on the directory of an election: the locks may remove it
+// with their own watch.
 func (c *Conn) Client() *zk.Conn {
 	if conn := slot.Wire(c.need()); conn != nil {
 		return conn.Conn
@@ -119,13 +120,13 @@ func (c *Conn) need() *Conn {
 }
 
 // Path returns the path that a node of the program has on the server: path below the path of
-// [WithChroot], or path itself without one. Use it for nodes that belong to the locks, in
+// [WithChroot], or path itself without a chroot. Use it for nodes that belong to the locks, in
 // [Hold.Multi], in [Hold.Guard] and with [Conn.Client]:
 //
 //	hold.Multi(ctx, &zk.SetDataRequest{Path: conn.Path("/jobs/last"), Data: data, Version: -1})
 //
-// Locks take the path without it. [Member].Path is already the path on the server. Path does not
-// check path: a call with an invalid path fails.
+// Pass paths to locks without it. [Member].Path is already the path on the server. Path does not
+// check its argument: a call with an invalid path fails.
 func (c *Conn) Path(path string) string { return slot.Path(c.need(), path) }
 
 // SessionTimeout returns the session timeout that the server granted, which may differ from the
@@ -138,10 +139,10 @@ func (c *Conn) SessionTimeout() time.Duration {
 	return 0
 }
 
-// Heartbeat returns how long the last heartbeat took until this process had read the answer, and
-// the margin: how long after that the holds would have been lost without it. A slow network, and
-// goroutines that wait for a processor, make the margin smaller. A connection sends heartbeats
-// while it has holds or waiters; before the first answer both are 0. Module
+// Heartbeat returns the latency of the last heartbeat, until this process had read the answer, and
+// the margin: how much later the holds would have been lost without that answer. A slow network and
+// goroutines that wait for a processor make the margin smaller. A connection sends heartbeats while
+// it has holds or waiters; before the first answer both are 0. Module
 // github.com/zklocks/zklocks/metrics exports them.
 func (c *Conn) Heartbeat() (latency, margin time.Duration) {
 	if conn := slot.Wire(c.need()); conn != nil {
@@ -150,10 +151,10 @@ func (c *Conn) Heartbeat() (latency, margin time.Duration) {
 	return 0, 0
 }
 
-// RequestRelease asks m, a member that a Queue method listed, to release the lock, as Curator's
-// Revoker does. [Hold.ReleaseRequested] notifies the holder; in a program that uses Curator its
-// RevocationListener does. A waiter is notified when it becomes a holder. Nothing is forced: a
-// holder may ignore the request. A second request to the same member changes nothing.
+// RequestRelease asks m, a member that a Queue method listed, to release the lock. It is compatible
+// with Curator's Revoker: [Hold.ReleaseRequested] notifies the holder, and a RevocationListener
+// notifies a holder that uses Curator. A waiter is notified when it becomes a holder. The holder
+// may ignore the request. A second request to the same member changes nothing.
 //
 // RequestRelease writes the request into the member's node, in front of its data. If the node may
 // belong to Curator, the request replaces the data, and [Member] then has no Data, Host and Pid;
@@ -179,13 +180,13 @@ func (c *Conn) RequestRelease(ctx context.Context, m Member) error {
 	return nil
 }
 
-// Close ends the session. All holds on the connection are lost: their holders are notified, then
-// the server is asked to delete their nodes. Calls that wait return an error that matches
-// zk.ErrClosing.
+// Close ends the session. All holds on the connection are lost: first their Lost channels are
+// closed, then the server is asked to delete their nodes. Calls that wait return an error that
+// matches zk.ErrClosing.
 //
-// Close waits up to a second for the server's answer, and before that up to two seconds if more
-// requests are queued than the client can send. If no answer comes, the error says so, and the
-// nodes may stay until the session expires. A second call waits for the first and returns nil.
+// Close waits up to a second for the server's answer. Before that it waits up to two seconds if
+// more requests are queued than the client can send. If no answer comes, the error says so, and the
+// nodes may remain until the session expires. A second call waits for the first and returns nil.
 func (c *Conn) Close() error {
 	if c == nil {
 		return errNilConn
@@ -196,17 +197,17 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// A ConnectOption changes how [Connect] connects. Every [Option] is one, too: given to Connect it
-// is the default of all locks on the connection.
+// A ConnectOption changes how [Connect] connects. Every [Option] is also a ConnectOption: given to
+// Connect it is the default of all locks on the connection.
 type ConnectOption interface{ connectOption }
 
 type connectOption = slot.ConnectOption
 
 // WithLogger sends the client's messages (lost connections, failed attempts) to l. A message that
-// is repeated is logged at most once in five seconds, with the number of repetitions. A hold that
-// the program has dropped without releasing it is logged, too, see [observe.Leaked]; to detect that
-// takes a few microseconds per hold. Default: the messages are dropped; errors reach the caller in
-// other ways. l may be called from several goroutines.
+// is repeated is logged at most once in five seconds, with the number of repetitions. If the
+// program drops a hold without releasing it, that is logged, too, see [observe.Leaked]; detecting
+// it takes a few microseconds per hold. By default the messages are dropped; errors reach the
+// caller in other ways. l may be called by several goroutines at once.
 func WithLogger(l zk.Logger) ConnectOption {
 	o := slot.Connect{Wire: wire.WithLogger(l)}
 	if l != nil {
@@ -228,22 +229,22 @@ func WithDigestAuth(user, password string) ConnectOption {
 }
 
 // WithTLS connects by TLS, to the servers' secureClientPort. The certificate is checked against the
-// host name as given to Connect unless config.ServerName is set; config is cloned and may be nil.
-// Default: no TLS.
+// host name as given to Connect unless config.ServerName is set. config is cloned and may be nil.
+// The default is no TLS.
 func WithTLS(config *tls.Config) ConnectOption { return slot.Connect{Wire: wire.WithTLS(config)} }
 
-// WithDialer opens the network connections, for a SOCKS proxy or a test. dial gets each address as
-// given to Connect, host name and port, and must end when its context does. Default: look the name
-// up, dial one of its addresses by TCP.
+// WithDialer opens the network connections, for a SOCKS proxy or a test. dial receives each address
+// as given to Connect, host name and port. It must return when its context is canceled. The default
+// looks the name up and dials one of its addresses by TCP.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) ConnectOption {
 	return slot.Connect{Wire: wire.WithDialer(dial)}
 }
 
 // WithSessionEvents calls f with the events of the session, in order: connected, disconnected,
-// expired, as the channel of zk.Connect delivers them; not those of watches. f is called on a
-// goroutine of its own and may use the connection; while it runs, later events wait. The first
-// calls come before Connect returns, and one may come a moment after [Conn.Close] has. Given
-// several times, each function gets all events. Default: none.
+// expired, as the channel of zk.Connect delivers them, but not the events of watches. f is called
+// on a goroutine of its own and may use the connection; while it runs, later events wait. The first
+// calls come before Connect returns, and one may come a moment after [Conn.Close] has returned. If
+// the option is given several times, each function receives all events. The default is none.
 func WithSessionEvents(f func(zk.Event)) ConnectOption {
 	return slot.Connect{Wire: wire.WithSessionEvents(f)}
 }

@@ -38,7 +38,7 @@ func TestClose(t *testing.T) {
 		"the connection is lost": {func(h *zktest.Host, c *zklocks.Conn) {
 			h.Refuse()
 			for c.Client().State() == zk.StateHasSession {
-				time.Sleep(time.Millisecond) // virtual: until the client has noticed
+				time.Sleep(time.Millisecond) // virtual: until the client has detected it
 			}
 		}, false},
 		"the client was closed": {func(_ *zktest.Host, c *zklocks.Conn) { c.Client().Close() }, true},
@@ -78,8 +78,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// Each session event comes once, in order, to a function that may use the connection and takes its
-// time.
+// Each session event is delivered once, in order. The function may use the connection, and may be
+// slow.
 func TestWithSessionEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -95,12 +95,12 @@ func TestWithSessionEvents(t *testing.T) {
 						t.Errorf("the connection cannot be used: %v", err)
 					}
 				}
-				time.Sleep(10 * time.Millisecond) // virtual: a function that takes its time
+				time.Sleep(10 * time.Millisecond) // virtual: a slow function
 				states = append(states, e.State)
 			}),
 			zklocks.WithSessionEvents(func(e zk.Event) { others = append(others, e.State) }))
 		close(connected)
-		time.Sleep(time.Second) // virtual, as below: all events have come
+		time.Sleep(time.Second) // virtual, as below: all events have been delivered
 		host.Cut()
 		time.Sleep(time.Second) // virtual: it has reconnected
 		s.Expire(conn.Client())
@@ -111,7 +111,7 @@ func TestWithSessionEvents(t *testing.T) {
 			zk.StateDisconnected, zk.StateConnecting, zk.StateConnected, zk.StateExpired,
 			zk.StateDisconnected, zk.StateConnecting, zk.StateConnected, zk.StateHasSession,
 		}
-		synctest.Wait() // for the functions, and not only for the time
+		synctest.Wait() // synctest also waits for the functions
 		if !slices.Equal(states, want) || !slices.Equal(others, want) {
 			t.Errorf("told of\n%v and\n%v, want\n%v", states, others, want)
 		}
@@ -127,7 +127,7 @@ func TestSessionTimeout(t *testing.T) {
 	})
 }
 
-// Options of locks that Connect is given apply to all locks, and each lock may have others.
+// Options of locks that Connect is given apply to all locks. Each lock may have others.
 func TestOptionsOfConnectAreDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := zktest.NewServer(t).Host("a").Connect(t, 4*time.Second, zklocks.WithData([]byte("ours")))
@@ -153,7 +153,7 @@ func TestOptionsOfConnectAreDefaults(t *testing.T) {
 	})
 }
 
-// As everywhere, and not with a text of the runtime's.
+// A nil context panics with the library's text, not with the runtime's.
 func TestConnectWithoutAContext(t *testing.T) {
 	defer func() {
 		if p := recover(); p != "zklocks: the context is nil" {
@@ -188,7 +188,7 @@ func TestParseServers(t *testing.T) {
 	}
 }
 
-// All recipes are below the chroot, and their errors do not show it.
+// All recipes work below the chroot, and their errors do not show it.
 func TestWithChroot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -237,7 +237,7 @@ func TestWithChroot(t *testing.T) {
 	})
 }
 
-// A node of the program that is named by Path is below the chroot, as the locks are.
+// Path returns a path below the chroot, next to the locks.
 func TestPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -272,7 +272,7 @@ func TestConnectRefusesAChrootThatIsNone(t *testing.T) {
 	}
 }
 
-// Of two goroutines that close at once one gets the result, and none returns before it is known.
+// If two goroutines call Close, one receives the result, and neither returns before it is known.
 func TestTwoClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host := zktest.NewServer(t).Host("a")
@@ -297,7 +297,7 @@ func TestTwoClose(t *testing.T) {
 	})
 }
 
-// One option may be given to many calls of Connect, at the same time.
+// An option may be given to concurrent calls of Connect.
 func TestOptionsCanBeShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -318,8 +318,7 @@ func TestOptionsCanBeShared(t *testing.T) {
 	})
 }
 
-// A Connect that fails calls the function with no further event of the session, however long the
-// function takes.
+// After a Connect that failed, the function receives no further event, however long it takes.
 func TestSessionEventsEndWithConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -331,19 +330,19 @@ func TestSessionEventsEndWithConnect(t *testing.T) {
 		_, err := zklocks.Connect(ctx, s.Addrs(), 10*time.Second, zklocks.WithDialer(host.Dial), zklocks.WithDigestAuth("ann", "secret"),
 			zklocks.WithSessionEvents(func(zk.Event) {
 				told.Add(1)
-				time.Sleep(3 * time.Second) // virtual: it outlasts Connect
+				time.Sleep(3 * time.Second) // virtual: longer than Connect
 			}))
 		if err == nil {
 			t.Fatal("connected")
 		}
-		time.Sleep(time.Minute) // virtual: calls that are still due come
+		time.Sleep(time.Minute) // virtual: time for further calls
 		if n := told.Load(); n != 1 {
 			t.Errorf("told of %d events, want the one that was under way", n)
 		}
 	})
 }
 
-// The path of a member is longer than the path of its lock, which may be as long as any.
+// The path of a lock may have the maximal length, and the path of a member is longer.
 func TestAMemberOfTheLongestPathIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second)
@@ -368,10 +367,9 @@ func TestAMemberOfTheLongestPathIsAsked(t *testing.T) {
 
 func TestMain(m *testing.M) { leaks.Main(m) }
 
-// second is the error of a call that returns something else, too.
 func second(_ any, err error) error { return err }
 
-// The zero values of the recipes, and nil pointers to them, are errors that say so.
+// Calls of zero values of the recipes, and of nil pointers to them, return errors.
 func TestValuesThatNewHasNotMade(t *testing.T) {
 	ctx := t.Context()
 	work := func(context.Context, *zklocks.Hold) error { t.Error("work was called"); return nil }
@@ -419,7 +417,7 @@ func TestValuesThatNewHasNotMade(t *testing.T) {
 	}
 }
 
-// A lock that is nil is the most likely mistake of those that All refuses.
+// All names a nil lock in its error: passing nil is the most likely mistake.
 func TestAllNamesANilLock(t *testing.T) {
 	for name, lock := range map[string]zklocks.Locker{"<nil>": nil, "*rwlock.RWMutex": (*rwlock.RWMutex)(nil)} {
 		_, err := zklocks.All(lock).Lock(t.Context())
@@ -429,7 +427,7 @@ func TestAllNamesANilLock(t *testing.T) {
 	}
 }
 
-// What cannot return an error panics with the same text.
+// Methods that return no error panic with the same text.
 func TestNilValuesPanicWithAText(t *testing.T) {
 	var conn *zklocks.Conn
 	for what, call := range map[string]func(){
@@ -456,7 +454,6 @@ func TestNilValuesPanicWithAText(t *testing.T) {
 	}
 }
 
-// A nil Hold is lost, as the zero Hold is, and its errors say what it is.
 func TestNilHold(t *testing.T) {
 	for name, hold := range map[string]*zklocks.Hold{"nil": nil, "zero": new(zklocks.Hold)} {
 		for call, err := range map[string]error{
@@ -474,11 +471,11 @@ func TestNilHold(t *testing.T) {
 	}
 }
 
-// Members whose minSessionTimeout and maxSessionTimeout differ, or a member that was restarted with
-// others, grant different timeouts to one session. Here the client's handshake asks for the timeout
-// that such a member would grant.
+// Servers grant different timeouts to one session if their minSessionTimeout and maxSessionTimeout
+// differ, or if one of them was restarted with other limits. Here the client's handshake asks for
+// the timeout that such a server would grant.
 
-// granting connects a host. next returns what each connection but the first is granted.
+// granting connects a host. next returns the timeout of each connection but the first.
 func granting(t *testing.T, s *zktest.Server, host *zktest.Host, next func() time.Duration) *zklocks.Conn {
 	t.Helper()
 	var dials atomic.Int32
@@ -496,14 +493,14 @@ func granting(t *testing.T, s *zktest.Server, host *zktest.Host, next func() tim
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		time.Sleep(2 * time.Second) // virtual: it connects again, to say goodbye
+		time.Sleep(2 * time.Second) // virtual: it reconnects and closes the session
 		_ = conn.Close()
 		time.Sleep(2 * time.Second) // virtual: its goroutines end
 	})
 	return conn
 }
 
-// toldBefore fails unless the holder has been told of its loss. The next one holds.
+// toldBefore fails unless lost is closed. It is called when the next caller holds the lock.
 func toldBefore(t *testing.T, lost <-chan struct{}, when string, args ...any) {
 	t.Helper()
 	select {
@@ -513,8 +510,8 @@ func toldBefore(t *testing.T, lost <-chan struct{}, when string, args ...any) {
 	}
 }
 
-// A holder's connection is replaced by one with a shorter session timeout, and is cut off a moment
-// later. The holder is notified before the next caller holds.
+// A holder reconnects, is granted a shorter session timeout, and is cut off a moment later. Lost is
+// closed before the next caller holds.
 func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -528,7 +525,7 @@ func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
 		lost := hold.Lost()
 		time.Sleep(time.Second) // virtual: long before the first heartbeat, which comes after 9/32 of 40 s
 		host.Cut()
-		time.Sleep(500 * time.Millisecond) // virtual: it connects again
+		time.Sleep(500 * time.Millisecond) // virtual: it reconnects
 		host.Partition()
 		second, err := next.Lock(t.Context())
 		if err != nil {
@@ -545,8 +542,8 @@ func TestALossIsToldInTimeAfterAShorterTimeoutIsGranted(t *testing.T) {
 	})
 }
 
-// The answer to the handshake comes right before the timeout has passed that it grants. The holder
-// is notified at the deadline, although the first heartbeat has not been sent.
+// The answer to the handshake arrives right before the timeout that it grants has passed. Lost is
+// closed at the deadline, although the first heartbeat has not been sent.
 func TestALossIsToldAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 	const shorter = time.Second
 	for left := time.Millisecond; left < 20*time.Millisecond; left += 2 * time.Millisecond {
@@ -563,7 +560,7 @@ func TestALossIsToldAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 			host.Cut()
 			<-answer.Fired()
 			for conn.SessionTimeout() != shorter {
-				time.Sleep(50 * time.Microsecond) // virtual: until it has connected again
+				time.Sleep(50 * time.Microsecond) // virtual: until it has reconnected
 			}
 			host.Partition()
 			deadline := hold.ValidUntil()
@@ -577,7 +574,7 @@ func TestALossIsToldAtTheDeadlineAfterASlowHandshake(t *testing.T) {
 	}
 }
 
-// The same without the partition: the hold lives on.
+// The same without the partition: the hold continues.
 func TestAHoldLivesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -600,9 +597,8 @@ func TestAHoldLivesOnAfterAShorterTimeoutIsGranted(t *testing.T) {
 	})
 }
 
-// A connection by one follower has a short timeout, the next one by another member a long one. The
-// former follower reports the session to the leader once more, which counts the short one from then
-// on.
+// One follower grants a short timeout, and then another server a long timeout. The first follower
+// reports the session to the leader once more, and from then on the leader uses the short timeout.
 func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 	for offset := time.Duration(0); offset < time.Second; offset += 50 * time.Millisecond { // between two pings of the leader
 		synctest.Test(t, func(t *testing.T) {
@@ -625,7 +621,7 @@ func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 				host.To(m).Partition()
 			}
 			host.Cut()
-			time.Sleep(5*time.Second + offset) // virtual: it connects to the former
+			time.Sleep(5*time.Second + offset) // virtual: it reconnects to the former follower
 			if err := hold.Verify(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -633,7 +629,7 @@ func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 			host.Heal()
 			host.To(former).Partition()
 			host.Cut()
-			if err := hold.Verify(t.Context()); err != nil { // by another
+			if err := hold.Verify(t.Context()); err != nil { // through another server
 				t.Fatal(err)
 			}
 			host.Partition()
@@ -649,8 +645,8 @@ func TestALossIsToldInTimeAfterALongerTimeoutIsGranted(t *testing.T) {
 	}
 }
 
-// Reconnects that are granted shorter and longer timeouts, among elections: the holder is notified
-// before the next caller holds.
+// Reconnects are granted shorter and longer timeouts, and leaders are elected meanwhile. Lost is
+// closed before the next caller holds.
 func TestTimeoutsThatChangeAtRandom(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
@@ -694,8 +690,8 @@ func TestTimeoutsThatChangeAtRandom(t *testing.T) {
 	}
 }
 
-// A member has granted a short timeout, another one then a long one to the same session: the client
-// notices a server that is frozen by the short one, which is what the session lives by.
+// One server has granted a short timeout to the session, and then another server a long timeout.
+// The client detects a frozen server by the short timeout, after which the session may expire.
 func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 	const shortest = 6 * time.Second
 	synctest.Test(t, func(t *testing.T) {
@@ -735,7 +731,7 @@ func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 			}
 		}
 		frozen := time.Now()
-		time.Sleep(2 * shortest) // virtual: time to notice it, and to connect to another member
+		time.Sleep(2 * shortest) // virtual: time to detect it, and to connect to another server
 		switch again := *dialed.Load(); {
 		case again.Before(frozen):
 			t.Errorf("not noticed within %v", time.Since(frozen))
@@ -751,7 +747,7 @@ func TestAFrozenServerIsNoticedByTheShortestTimeout(t *testing.T) {
 	})
 }
 
-// What members have granted to one session does not limit the next one.
+// The timeouts granted to one session do not limit the next session.
 func TestANewSessionAsksForTheTimeoutOfConnect(t *testing.T) {
 	const long, short = 40 * time.Second, 6 * time.Second
 	for name, grants := range map[string][]time.Duration{
@@ -776,7 +772,7 @@ func TestANewSessionAsksForTheTimeoutOfConnect(t *testing.T) {
 				}
 				for range grants[1:] {
 					host.Cut()
-					time.Sleep(2 * time.Second) // virtual: it connects again
+					time.Sleep(2 * time.Second) // virtual: it reconnects
 				}
 				if got := conn.SessionTimeout(); got != short {
 					t.Errorf("session timeout %v", got)

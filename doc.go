@@ -35,7 +35,7 @@
 //   - Many readers or one writer: [github.com/zklocks/zklocks/rwlock]. With Lock alone, it is a
 //     mutex that its holder cannot lock again.
 //   - At most N processes at a time: [github.com/zklocks/zklocks/semaphore].
-//   - One process leads, and the next when it is gone: [github.com/zklocks/zklocks/leader].
+//   - One process leads, and another when it is gone: [github.com/zklocks/zklocks/leader].
 //   - A job that one process runs in each period: [github.com/zklocks/zklocks/once].
 //   - Several of these at once, all or none, without deadlock: [All].
 //

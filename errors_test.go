@@ -20,15 +20,14 @@ import (
 
 type acquire = func(context.Context) (*zklocks.Hold, error)
 
-// texts is the place of a test of error texts: a connection here, whose calls time out, and one
-// there.
+// texts is the setup of a test of error texts: the connection here, whose calls time out, and the
+// connection there.
 type texts struct {
 	*testing.T
 	host        *zktest.Host
 	here, there *zklocks.Conn
 }
 
-// takes takes a lock, and returns how to release it.
 func (t *texts) takes(lock acquire) *zklocks.Hold {
 	t.Helper()
 	h, err := lock(t.Context())
@@ -38,7 +37,7 @@ func (t *texts) takes(lock acquire) *zklocks.Hold {
 	return h
 }
 
-// queues has n calls wait until the test ends.
+// queues makes n calls wait until the test ends.
 func (t *texts) queues(n int, lock acquire) {
 	for range n {
 		go func() { _, _ = lock(t.Context()) }()
@@ -56,11 +55,10 @@ func handoff(c *zklocks.Conn) *rwlock.RWMutex { return rwlock.New(c, "/l", rwloc
 
 const timedOut = "context deadline exceeded"
 
-// The error of a call that has waited in vain says, in one line, which call that was and what it
-// waited for.
+// If a call times out, its error says in one line which call it was and what it waited for.
 func TestWhatAWaitThatTimesOutSays(t *testing.T) {
 	for name, tc := range map[string]struct {
-		call func(*texts) acquire // that waits for 8 seconds
+		call func(*texts) acquire // waits for 8 seconds
 		says string
 	}{
 		"another process holds": {func(t *texts) acquire {
@@ -109,7 +107,7 @@ func TestWhatAWaitThatTimesOutSays(t *testing.T) {
 			t.takes(mutex(t.here))
 			return mutex(t.here)
 		}, "reentrant: lock /l: " + timedOut + ": 1 ahead in the queue; this connection has held 1 for 8s"},
-		"nested": {func(t *texts) acquire { // other locks of the connection are of no interest
+		"nested": {func(t *texts) acquire { // other locks of the connection are not mentioned
 			t.takes(rwlock.New(t.here, "/l/below").Lock)
 			t.takes(mutex(t.here))
 			t.takes(writer(t.there))
@@ -166,7 +164,7 @@ func inTexts(t *testing.T, f func(*texts)) {
 	})
 }
 
-// says checks the error of a call whose ctx has ended.
+// says checks the error of a call whose ctx was canceled.
 func (t *texts) says(err error, want string, noAnswer bool) {
 	t.Helper()
 	t.Log(err)
@@ -178,7 +176,7 @@ func (t *texts) says(err error, want string, noAnswer bool) {
 	}
 }
 
-// Why no server answers, and what the error says of it after four seconds.
+// outages are reasons why no server answers, and the text of the error after four seconds.
 var outages = map[string]struct {
 	begin func(*zktest.Host)
 	says  string
@@ -192,7 +190,7 @@ var outages = map[string]struct {
 	}, `the server is overloaded and has dropped the request \(unknown error: -127\)`},
 }
 
-// No server answers from before the call, or while it waits.
+// No server answers from before the call, or while the call waits.
 func TestWhatACallSaysThatNoServerAnswers(t *testing.T) {
 	one := func(c *zklocks.Conn) zklocks.Locker { return rwlock.New(c, "/l") }
 	campaign := func(c *zklocks.Conn) acquire { return leader.New(c, "/l").Campaign }
@@ -278,7 +276,7 @@ func TestWhatACallSaysThatNoServerAnswers(t *testing.T) {
 	}
 }
 
-// onHold returns a call on a hold that was taken before.
+// onHold returns a call of a method of an existing hold.
 func onHold(t *texts, f func(context.Context, *zklocks.Hold) error) acquire {
 	h := t.takes(writer(t.here))
 	return func(ctx context.Context) (*zklocks.Hold, error) { return nil, f(ctx, h) }

@@ -17,7 +17,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// Do returns what the work returns. If the lock was lost meanwhile, the error matches ErrLost, too.
+// Do returns the error of the work. If the lock was lost meanwhile, the error matches ErrLost, too.
 func ExampleDo() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -39,7 +39,7 @@ func ExampleDo() {
 	// holding: true
 }
 
-// The limit is on the wait for the lock. The work may take as long as it needs.
+// The limit applies to the wait for the lock. The work may take as long as it needs.
 func ExampleWithin() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -70,8 +70,8 @@ func ExampleWithin() {
 	// <nil>
 }
 
-// A job writes when it last ran, in the transaction that checks the lock. Below a chroot the path
-// of the program's own node comes from Path.
+// A job records when it last ran, in the transaction that checks the lock. Path returns the path of
+// the program's own node below the chroot.
 func ExampleConn_Path() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -97,7 +97,7 @@ func ExampleConn_Path() {
 	// 2026-11-26 <nil>
 }
 
-// Any option may be left out. The limit is on Connect alone: without one it waits until a server
+// Any option may be left out. ctx bounds Connect only: without a deadline it waits until a server
 // answers.
 func ExampleConnect() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -113,7 +113,7 @@ func ExampleConnect() {
 		30*time.Second, // session timeout: how long the locks of a dead process stay held
 		zklocks.WithTLS(&tls.Config{RootCAs: roots}),
 		zklocks.WithDigestAuth("jobs", password),
-		zklocks.WithACL(zk.DigestACL(zk.PermAll, "jobs", password)), // of all locks on the connection
+		zklocks.WithACL(zk.DigestACL(zk.PermAll, "jobs", password)), // the default of all locks on the connection
 		zklocks.WithChroot("/team1"),
 		zklocks.WithLogger(log.Default()),
 	)
@@ -179,8 +179,7 @@ func deleteNodes(ctx context.Context, conn *zklocks.Conn, lock *rwlock.RWMutex) 
 	}
 }
 
-// A store that compares tokens is safe from a holder that has lost the lock and does not know it
-// yet.
+// A store that compares tokens is safe from a holder that has lost the lock and still writes.
 func ExampleHold_Token() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -210,8 +209,7 @@ func ExampleHold_Token() {
 	// new
 }
 
-// A write to ZooKeeper itself needs no token: a transaction of the hold fails once the lock is
-// gone.
+// A write to ZooKeeper itself needs no token: a transaction of the hold fails if the lock is lost.
 func ExampleHold_Multi() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -239,8 +237,8 @@ func ExampleHold_Multi() {
 	// afterwards: rwlock: multi /examples/multi: lock already released
 }
 
-// A transaction that takes two locks at once has the guards of both. All callers must lock the two
-// in one order; where the order may differ, lock them by All, whose hold checks both.
+// A transaction that needs two locks has the guards of both. All callers must take the two locks in
+// the same order. If the order may differ, use All, whose hold checks both.
 func ExampleHold_Guard() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -272,8 +270,8 @@ func ExampleHold_Guard() {
 	// when one is released: zk: node does not exist
 }
 
-// Work that cannot be fenced asks a quorum right before it begins. Held is local, and may not know
-// yet that another program has deleted the node.
+// Work that cannot be fenced sends a quorum request right before it begins. Held is local, and may
+// return true although another program has just deleted the node.
 func ExampleHold_Verify() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -301,7 +299,7 @@ func ExampleHold_Verify() {
 	// not sent: rwlock: verify /examples/verify: lock lost: its node was deleted
 }
 
-// The work stops when the lock is lost, here because an operator has deleted its node.
+// The work stops when the lock is lost. Here an operator deletes its node.
 func ExampleHold_Context() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -327,7 +325,7 @@ func ExampleHold_Context() {
 	// rwlock: release /examples/context: lock lost: its node was deleted
 }
 
-// A holder that is asked to release the lock does so when it can.
+// A holder that is asked to release the lock releases it when it can.
 func ExampleHold_ReleaseRequested() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()
@@ -364,8 +362,8 @@ func ExampleHold_ReleaseRequested() {
 }
 
 // By default every client of the servers can delete the node of a lock, and so take the lock away.
-// With an access control list only the clients that it names can. What counts is the list of the
-// directory; a directory that exists already keeps the list it has.
+// With an access control list only the clients that it names can. The list of the directory
+// decides; a directory that already exists keeps its list.
 func ExampleWithACL() {
 	ctx := context.Background()
 	t, end := zktest.ForExample()

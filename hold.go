@@ -16,10 +16,10 @@ import (
 
 type holdSlot = slot.Hold
 
-// Hold is a lock that a caller holds: from the return of Lock, TryLock, Acquire and the like until
-// it is released or lost. Its methods may be called from any goroutine. The zero Hold is lost, and
-// so is a nil *Hold. It must not be copied. A program that drops a Hold without releasing it keeps
-// the lock: a garbage collection reports that, see [observe.Leaked].
+// Hold is a lock that a caller holds, from the return of Lock, TryLock, Acquire and the like until
+// it is released or lost. Its methods may be called from any goroutine. It must not be copied. A
+// nil *Hold and the zero Hold are lost. If a program drops a Hold without releasing it, the lock
+// remains held: a garbage collection reports that, see [observe.Leaked].
 //
 // A hold is lost when its session expires or may have expired unnoticed, when another program
 // deletes one of its nodes, or when the connection is closed. The first call of Held, Err, Lost or
@@ -27,7 +27,7 @@ type holdSlot = slot.Hold
 // Release.
 type Hold struct{ holdSlot }
 
-// hold is what the recipe has returned; nil: the zero Hold, or a nil one.
+// hold returns the recipe's hold, or nil for a nil or zero Hold.
 func (h *Hold) hold() *queue.Hold {
 	if h == nil {
 		return nil
@@ -38,8 +38,8 @@ func (h *Hold) hold() *queue.Hold {
 // errNoHold is the error of the zero Hold.
 var errNoHold = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", hold.ErrLost)
 
-// Release ends the hold and releases the lock. If several holds share a node, the last of them
-// releases the lock.
+// Release ends the hold and releases the lock. If several holds share a node, the last Release
+// deletes the node.
 //
 // Release starts the deletion of the node also if ctx is canceled, and repeats it until the node is
 // gone, its session has ended or the connection is closed. ctx bounds only the wait for the answer.
@@ -60,7 +60,7 @@ var errNoHold = fmt.Errorf("%w: the Hold is nil, or no lock has returned it", ho
 // ctx may be a context that [Hold.Context] of this hold returned: then only its parent and its
 // deadline bound the wait. A nil ctx panics before anything has changed.
 func (h *Hold) Release(ctx context.Context) error {
-	defer runtime.KeepAlive(h) // it is not leaked while it is being released
+	defer runtime.KeepAlive(h) // h must not be reported as leaked while it is being released
 	if own := h.hold(); own != nil {
 		return own.Release(ctx)
 	}
@@ -118,13 +118,13 @@ func (h *Hold) ReleaseRequested() <-chan struct{} {
 	return nil
 }
 
-// Context returns a context that is canceled with parent, and when the hold ends: its context.Cause
-// then matches [ErrLost] or [ErrReleased]. The context of a reentrant lock carries the ownership: a
-// call of Lock with it enters the lock again.
+// Context returns a context that is canceled when parent is canceled and when the hold ends: its
+// context.Cause then matches [ErrLost] or [ErrReleased]. The context of a reentrant lock carries
+// the ownership: Lock with it enters the lock again.
 //
-// Derive it from the context of the work, and not from a context that bounds the wait for the lock,
+// Derive it from the context of the work, not from a context that bounds the wait for the lock,
 // which would cancel the work, too. Each call keeps a few hundred bytes until parent is canceled or
-// the hold ends: under a hold that lasts for long, derive it once.
+// the hold ends: if a hold lasts long, call Context once.
 func (h *Hold) Context(parent context.Context) context.Context {
 	if own := h.hold(); own != nil {
 		return own.Context(parent)
@@ -135,13 +135,13 @@ func (h *Hold) Context(parent context.Context) context.Context {
 }
 
 // ValidUntil returns the instant at which the lock is lost unless a server answers before. Until
-// then no other process can hold the lock, unless a program deletes the node. After the end of the
-// hold it returns the zero time.
+// then no other process can hold the lock, unless a program deletes the node. After the hold has
+// ended it returns the zero time.
 //
-// Do not pass it to context.WithDeadline: each answered heartbeat extends it, about every fifth
-// of the session timeout. A program that needs a while to stop can set a timer by it, begin to stop
-// before the loss, and call it again when the timer fires. To decide whether to continue, call
-// Held, which reads more than one clock.
+// Do not pass it to context.WithDeadline: each answered heartbeat extends it, about every fifth of
+// the session timeout. A program that needs a while to stop can set a timer to begin stopping
+// before the loss, and call ValidUntil again when the timer fires. To decide whether to continue,
+// call Held, which reads more than one clock.
 func (h *Hold) ValidUntil() time.Time {
 	if own := h.hold(); own != nil {
 		return own.Deadline()
@@ -150,9 +150,9 @@ func (h *Hold) ValidUntil() time.Time {
 }
 
 // Token returns the fencing token, the czxid of the node. It is larger than the token of every
-// earlier conflicting hold, forever, also if the directory was deleted and created again. A store
+// earlier conflicting hold, forever, even if the directory was deleted and created again. A store
 // that refuses smaller tokens than it has seen is safe from holders that have lost the lock and
-// have not noticed it yet.
+// still write.
 //
 // Holds that share a node have the same token: refuse smaller tokens, not equal ones. If several
 // callers hold at once, as with a semaphore of more than one permit, the token orders the grants
@@ -166,20 +166,22 @@ func (h *Hold) Token() int64 {
 
 // Multi sends a ZooKeeper transaction that takes place only while the lock is held: it puts a check
 // of each node of the hold in front of ops. So writes to ZooKeeper itself are fenced without a gap.
-// Response i belongs to ops[i]. The operations have whole paths: use [Conn.Path], or a connection
+// Response i belongs to ops[i]. The operations need whole paths: use [Conn.Path], or a connection
 // with [WithChroot] writes outside of the chroot.
 //
-// These errors mean that no operation took place: [ErrLost] or [ErrReleased], the hold has ended;
-// zk.ErrNoNode, a node of the program's own is missing; any other refusal, which belongs to the
-// first operation that failed. Bad input is an error at once: a value that is not an operation, the
-// flags of containers and of nodes with a time to live, whose results the client cannot read, and
-// more than 1,000,000 bytes.
+// These errors mean that no operation took place:
+//   - [ErrLost] or [ErrReleased]: the hold has ended;
+//   - zk.ErrNoNode: a node of the program's own is missing;
+//   - any other refusal: it belongs to the first operation that failed;
+//   - bad input, which is not sent: a value that is not an operation, the flags of containers and
+//     of nodes with a time to live, whose results the client cannot read, and more than 1,000,000
+//     bytes.
 //
 // Multi waits for a connection until ctx is canceled; with the context of the hold, until the hold
 // ends. If the answer is lost, the transaction is not repeated: the error matches ctx's error or
 // zk.ErrConnectionClosed, none of the errors above, and says that the transaction may have taken
-// place. If the hold is released while Multi runs and its node remains, with shared reads and with
-// rwlock.WithHandoff, the transaction may take place after the release.
+// place. With shared reads and rwlock.WithHandoff the node may remain when the hold is released. If
+// that happens while Multi runs, the transaction may take place after the release.
 func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	if own := h.hold(); own != nil {
 		return own.Multi(ctx, ops...)
@@ -192,10 +194,10 @@ func (h *Hold) Multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error
 //
 //	conn.Client().Multi(a.Guard(b.Guard(ops...)...)...) // while both a and b are held
 //
-// Most programs need [Hold.Multi] only. Downgrade creates another node, so earlier guards fail
+// Most programs need only [Hold.Multi]. Downgrade creates another node, so earlier guards fail
 // after it.
 func (h *Hold) Guard(ops ...any) []any {
-	checks := []*zk.CheckVersionRequest{{Path: "/zookeeper/no hold", Version: -1}} // that of the zero Hold fails
+	checks := []*zk.CheckVersionRequest{{Path: "/zookeeper/no hold", Version: -1}} // for the zero Hold: a check that always fails
 	if own := h.hold(); own != nil {
 		checks = own.Guard()
 	}
@@ -206,10 +208,10 @@ func (h *Hold) Guard(ops ...any) []any {
 	return append(guarded, ops...)
 }
 
-// Verify asks a quorum of the ensemble whether the nodes of the hold still exist, so the answer is
-// right even if the server is behind the others. The error matches [ErrLost] or [ErrReleased] when
-// the hold has ended, ctx's error when there was no answer, and zk.ErrNoAuth without the right READ
-// on a node of the hold.
+// Verify sends a quorum request that checks the nodes of the hold, so the result is right even if
+// the server lags behind the others. The error matches [ErrLost] or [ErrReleased] if the hold has
+// ended, ctx's error if there was no answer, and zk.ErrNoAuth if the client lacks READ on a node of
+// the hold.
 func (h *Hold) Verify(ctx context.Context) error {
 	if own := h.hold(); own != nil {
 		return own.Verify(ctx)
@@ -226,8 +228,8 @@ func (h *Hold) String() string {
 	return "no lock"
 }
 
-// LogValue has package log/slog log the hold as a group: path, kind, node and token, and the number
-// of permits of a semaphore.
+// LogValue returns a group for package log/slog: path, kind, node and token, and the number of
+// permits of a semaphore.
 func (h *Hold) LogValue() slog.Value {
 	if own := h.hold(); own != nil {
 		return own.Info().LogValue()

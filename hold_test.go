@@ -31,7 +31,6 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// A Hold that no lock has granted is lost, whichever method is called.
 func TestTheZeroHoldIsLost(t *testing.T) {
 	var hold zklocks.Hold
 	ctx := t.Context()
@@ -58,7 +57,7 @@ func TestTheZeroHoldIsLost(t *testing.T) {
 	}
 }
 
-// Programs cannot reach what the types embed.
+// Programs cannot reach the fields and methods of the embedded types.
 func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 	for _, tc := range []struct {
 		value   any
@@ -83,8 +82,8 @@ func TestTheTypesShowOnlyTheirMethods(t *testing.T) {
 	}
 }
 
-// defer hold.Release(context.WithoutCancel(ctx)), with the context of the hold, is how a program
-// waits for the answer although its work was canceled.
+// A program waits for the answer with defer hold.Release(context.WithoutCancel(ctx)), where ctx is
+// the context of the hold, even if its work was canceled.
 func TestReleaseWithADetachedContextWaitsForTheAnswer(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		parent, cancel := context.WithCancel(d.Context())
@@ -102,8 +101,8 @@ func TestReleaseWithADetachedContextWaitsForTheAnswer(t *testing.T) {
 	})
 }
 
-// A context that is detached from the hold's context bounds the wait of Release by itself: the
-// parent, which is canceled during the wait, does not end it.
+// If a context is detached from the hold's context, Release waits for that context alone. Canceling
+// the parent during the wait does not end it.
 func TestADetachedContextOutlivesTheParentDuringRelease(t *testing.T) {
 	for name, open := range map[string]func(*zklocks.Conn) zklocks.Locker{
 		"rwlock":    func(c *zklocks.Conn) zklocks.Locker { return rwlock.New(c, path) },
@@ -145,7 +144,6 @@ func TestADetachedContextOutlivesTheParentDuringRelease(t *testing.T) {
 	}
 }
 
-// A write behind the guard of a hold that no lock has granted fails.
 func TestTheGuardOfTheZeroHoldFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := zktest.NewServer(t).Host("a").Connect(t, 4*time.Second).Client()
@@ -162,7 +160,7 @@ func TestTheGuardOfTheZeroHoldFails(t *testing.T) {
 	})
 }
 
-// The context of the work ends at once when the lock is lost, with the loss as its cause.
+// When the lock is lost, the context of the work is canceled at once, and the loss is its cause.
 func TestWorkOfDoEndsWithTheHold(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		err := zklocks.Do(d.Context(), d.lock.Lock, func(ctx context.Context, hold *zklocks.Hold) error {
@@ -180,29 +178,29 @@ func TestWorkOfDoEndsWithTheHold(t *testing.T) {
 	})
 }
 
-// The server withholds the event of the deletion while the holder may not read its own node. The
-// holder is notified when it has held for about as long again.
+// The holder lacks READ on its own node, so the server withholds the event of the deletion. The
+// holder's next recheck detects it.
 func TestALossOfWhichNoEventTells(t *testing.T) {
 	contract.InMemory(t, "", func(s *contract.Stage) {
 		h, err := rwlock.New(locks.On(s.Connect()), s.Path).Lock(s.Ctx)
 		s.Must(err)
 		lost := h.Lost()
 		const long = 10 * time.Second
-		time.Sleep(long) // virtual: it looks
+		time.Sleep(long) // virtual: the first recheck has passed
 		_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 		s.Must(err)
 		s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
 		select {
 		case <-lost:
-		case <-time.After(long): // virtual: until the next look
+		case <-time.After(long): // virtual: until the next recheck
 			s.Error("its node was deleted, and Lost is open")
 		}
 		s.Is(h.Release(s.Ctx), zklocks.ErrLost)
 	})
 }
 
-// A holder that may not read its own node when it is first asked, or when the connection is
-// replaced, is notified like a holder that may.
+// A holder that lacks READ on its own node at its first call, or at a reconnect, detects the loss,
+// too.
 func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
 	for name, before := range map[string]bool{"at the first call": false, "before a reconnect": true} {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +210,7 @@ func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
 				s.Must(err)
 				if before {
 					h.Lost()
-					time.Sleep(time.Second) // virtual: it is watched
+					time.Sleep(time.Second) // virtual: the node is watched
 				}
 				_, err = s.Witness.SetACL(contract.NodeOf(h), zk.WorldACL(zk.PermAll&^zk.PermRead), -1)
 				s.Must(err)
@@ -224,7 +222,7 @@ func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
 				s.Must(s.Witness.Delete(contract.NodeOf(h), -1))
 				select {
 				case <-lost:
-				case <-time.After(10 * time.Second): // virtual: longer than until the first look
+				case <-time.After(10 * time.Second): // virtual: longer than until the first recheck
 					s.Error("its node was deleted, and Lost is open")
 				}
 				s.Is(h.Release(s.Ctx), zklocks.ErrLost)
@@ -235,8 +233,8 @@ func TestALossOfANodeThatMayNotBeRead(t *testing.T) {
 
 var open = zk.WorldACL(zk.PermAll)
 
-// An operation whose result the client could not interpret is refused before it is sent, and so is
-// a value that is no operation.
+// Multi refuses an operation whose result the client could not interpret, and a value that is not
+// an operation, before it sends a request.
 func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -269,7 +267,7 @@ func TestMultiRefusesWhatItCouldNotJudge(t *testing.T) {
 	})
 }
 
-// What no server takes is not sent, and the error says so.
+// A transaction that is too large for a server is not sent, and the error says so.
 func TestMultiOfMoreThanTheClientSends(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -290,7 +288,8 @@ func TestMultiOfMoreThanTheClientSends(t *testing.T) {
 	})
 }
 
-// A downgrade that goes on without its caller, because the network is down, blocks no other caller.
+// A downgrade that continues without its caller, because no server can be reached, blocks no other
+// caller.
 func TestMultiAndVerifyEndWithTheirContextsBesideADowngrade(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -325,7 +324,7 @@ func TestMultiAndVerifyEndWithTheirContextsBesideADowngrade(t *testing.T) {
 	})
 }
 
-// Readers share a node, which stays when one of them releases. A transaction that this reader has
+// Readers share a node, which remains when one of them releases. A transaction that this reader has
 // not sent by then is not sent.
 func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 	atDesk(t, func(d *desk) {
@@ -361,7 +360,7 @@ func TestMultiOfAHoldThatIsReleasedWhileItWaits(t *testing.T) {
 	})
 }
 
-// Zero and nil values are errors or do nothing; none of them ends the program.
+// Methods of zero and nil values return errors or do nothing.
 func TestZeroAndNilValues(t *testing.T) {
 	var conn zklocks.Conn
 	if err := conn.Close(); err != nil || conn.SessionTimeout() != 0 || conn.Client() != nil {
@@ -388,8 +387,8 @@ func TestZeroAndNilValues(t *testing.T) {
 	})
 }
 
-// logged returns what package log/slog writes of a value. The numbers of nodes and tokens are
-// replaced.
+// logged returns the text that package log/slog writes for a value. The numbers of nodes and tokens
+// are replaced.
 func logged(v any) string {
 	var b bytes.Buffer
 	slog.New(slog.NewTextHandler(&b, nil)).Info("x", "v", v)
@@ -454,7 +453,7 @@ func TestHoldsAndMembersAreShown(t *testing.T) {
 	})
 }
 
-// An event is shown with its own fields, not only with the fields of its lock.
+// An event is logged with its own fields in addition to the fields of its lock.
 func TestEventsAreShown(t *testing.T) {
 	lock := observe.LockInfo{Path: "/x", Kind: observe.KindWrite, Permits: 1}
 	for _, c := range []struct {
@@ -477,7 +476,7 @@ func TestEventsAreShown(t *testing.T) {
 	}
 }
 
-// notes are the lines of a logger.
+// notes is a logger that collects lines.
 type notes struct {
 	mu    sync.Mutex
 	lines []string
@@ -489,7 +488,6 @@ func (n *notes) Printf(format string, args ...any) {
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
 }
 
-// about returns the lines that contain a text.
 func (n *notes) about(text string) (lines []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -554,7 +552,7 @@ func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 			}
 			h := take(path+"/lost", lock)
 			for _, check := range h.Guard() {
-				// The hold that is lost with its first node deletes the others itself.
+				// If the first node is deleted, the hold is lost and deletes its other nodes.
 				if err := conn.Client().Delete(check.(*zk.CheckVersionRequest).Path, -1); err != nil && err != zk.ErrNoNode {
 					t.Fatal(err)
 				}
@@ -590,7 +588,7 @@ func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 		leaked.Range(func(any, any) bool { n++; return true })
 		return n >= want
 	})
-	for range 5 { // nothing else is
+	for range 5 { // nothing else is reported
 		runtime.GC()
 		runtime.Gosched()
 	}
@@ -618,8 +616,8 @@ func TestAHoldThatIsNeverReleasedIsReported(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// keepsItsHold fails if a hold with the given session timeout is lost while far slows the network,
-// for a minute at least.
+// keepsItsHold fails if a hold with the given session timeout is lost while far slows down the
+// network, for at least a minute.
 func keepsItsHold(t *testing.T, timeout time.Duration, far func(*zktest.Host)) {
 	synctest.Test(t, func(t *testing.T) {
 		host := zktest.NewServer(t).Host("host")

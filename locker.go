@@ -26,25 +26,25 @@ type Locker interface {
 //		return rewrite(ctx, hold.Token())
 //	})
 //
-// The context that work gets is canceled with ctx, and when the lock is lost. lock is a method such
-// as Lock or TryLock; for a semaphore, a method of its Locker.
+// The context of work is canceled when ctx is canceled and when the lock is lost. lock is a method
+// such as Lock or TryLock; for a semaphore, a method of its Locker.
 //
 // A deadline of ctx cancels the work, too. To limit the wait alone, use [Within]:
 //
 //	err := zklocks.Do(ctx, zklocks.Within(2*time.Second, lock.Lock), work)
 //
 // If the lock was not granted, Do returns lock's error and does not call work. Otherwise it returns
-// work's error. If the hold is known to be lost at its release, the error matches [ErrLost], also
-// if work returned nil: another process may have held the lock before work was over. If the release
-// fails, its error is reported together with work's error. If work itself has released hold, Do
-// does not check for a loss.
+// work's error. If the hold is lost at its release, the error matches [ErrLost], also if work
+// returned nil: another process may have held the lock before work was over. If the release fails,
+// the error has both the release's and work's error. If work itself has released hold, Do does not
+// check for a loss.
 //
 // Do waits until a server has confirmed the release, so a program may exit right after it. If ctx
-// is canceled, Do waits at most a quarter of the session timeout, and at most a second. Without an
-// answer by then, the error says so and matches ctx's error, also if work returned nil: the
-// deletion continues in the background, but if the process exits first, the lock may remain held
-// until the session expires. If ctx is canceled during the wait for the lock, Do waits in the same
-// way until the caller has left the queue.
+// is canceled, Do waits at most a second or a quarter of the session timeout, whichever is shorter.
+// If there is no answer by then, the error says so and matches ctx's error, also if work returned
+// nil: the deletion continues in the background, but if the process exits first, the lock may
+// remain held until the session expires. If ctx is canceled during the wait for the lock, Do waits
+// in the same way until the node is deleted.
 func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work func(ctx context.Context, hold *Hold) error) (err error) {
 	if lock == nil || work == nil {
 		panic("zklocks: a function is nil")
@@ -56,7 +56,7 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 		return left(ctx, err)
 	case h == nil:
 		panic("zklocks: neither a hold nor an error")
-	case errors.Is(h.Err(), ErrReleased): // it is not of this call
+	case errors.Is(h.Err(), ErrReleased): // the hold is from an earlier call
 		return h.Err()
 	}
 	defer func() {
@@ -76,15 +76,15 @@ func Do(ctx context.Context, lock func(context.Context) (*Hold, error), work fun
 	return work(h.Context(ctx), h)
 }
 
-// Within limits the wait for a lock, and not the work under it: it returns a function that calls
+// Within limits the wait for a lock, but not the work under it: it returns a function that calls
 // lock and waits at most d. lock is a method such as Lock, or a function that calls it. ctx bounds
 // the wait, too.
 //
 // If d passes first, the function returns lock's error, which matches context.DeadlineExceeded and
 // names d. By then the caller has left the queue, or the error says that no server has confirmed it
-// within a moment, as in Do. d has no effect on the hold and its contexts. If d
-// is zero or negative, the function fails without sending a request: to acquire the lock without
-// waiting, call TryLock.
+// within a moment, as in Do. d has no effect on the hold and its contexts. If d is zero or
+// negative, the function fails without sending a request: to acquire the lock without waiting, call
+// TryLock.
 func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(context.Context) (*Hold, error) {
 	if lock == nil {
 		panic("zklocks: a function is nil")
@@ -98,9 +98,9 @@ func Within(d time.Duration, lock func(context.Context) (*Hold, error)) func(con
 	}
 }
 
-// release releases a hold when the work under it has returned. It waits for the answer as long as
-// ctx lives, and a moment longer: a program often exits because ctx was canceled, and then nothing
-// continues in the background. Without an answer the error matches ctx's error.
+// release releases a hold when the work under it has returned. It waits for the answer until ctx is
+// canceled, and a moment longer: a program often exits because ctx was canceled, and then the
+// background deletion stops. Without an answer the error matches ctx's error.
 func release(ctx context.Context, h *queue.Hold) error {
 	if ctx.Done() == nil {
 		return h.Release(ctx)
@@ -110,8 +110,8 @@ func release(ctx context.Context, h *queue.Hold) error {
 	return h.Release(limit)
 }
 
-// left is like release, for a call that has returned err instead of a hold: it waits until the call
-// has left the queue.
+// left waits, like release, until a call that has returned err instead of a hold has left the
+// queue.
 func left(ctx context.Context, err error) error {
 	var leaving *queue.Leaving
 	if !errors.As(err, &leaving) || ctx.Err() == nil {
@@ -127,8 +127,8 @@ func left(ctx context.Context, err error) error {
 	}
 }
 
-// after returns a context that ends with ctx's error, a moment after ctx: a quarter of the session
-// timeout, or a second if that is shorter.
+// after returns a context that is canceled a moment after ctx, with ctx's error: after a quarter of
+// the session timeout, or after a second if that is shorter.
 func after(ctx context.Context, timeout time.Duration) (limit context.Context, stop func()) {
 	moment := min(timeout/4, time.Second)
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -140,7 +140,7 @@ func after(ctx context.Context, timeout time.Duration) (limit context.Context, s
 	return &ending{inner, ctx}, func() { forget(); cancel(nil) }
 }
 
-// ending is a context that ends later than another, with its error.
+// ending is a context that is canceled later than the context of, with its error.
 type ending struct {
 	context.Context
 	of context.Context

@@ -40,10 +40,10 @@ func atDesk(t *testing.T, f func(d *desk)) {
 	})
 }
 
-// free reports whether another process can have the lock.
+// free reports whether another process can acquire the lock.
 func (d *desk) free() bool {
 	d.Helper()
-	time.Sleep(time.Second) // virtual: what is deleted in the background is
+	time.Sleep(time.Second) // virtual: background deletions have ended
 	hold, err := rwlock.New(d.other, path).TryLock(d.Context())
 	if err != nil && !errors.Is(err, zklocks.ErrBusy) {
 		d.Fatal(err)
@@ -187,7 +187,7 @@ func TestDoDoesNotWorkWithoutTheLock(t *testing.T) {
 	})
 }
 
-// A function that is nil is a mistake in the program, which must not wait for the lock to show it.
+// A nil function panics before the lock is acquired.
 func TestDoWithoutAFunction(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := rwlock.New(d.other, path).Lock(d.Context())
@@ -217,7 +217,8 @@ func TestDoWithoutAFunction(t *testing.T) {
 	})
 }
 
-// A lock function without a hold is such a mistake, too, and so is a nil context: no lock is taken.
+// A lock function that returns neither a hold nor an error panics. A nil context panics, too, and
+// no lock is acquired.
 func TestDoWithoutAHold(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		work := func(context.Context, *zklocks.Hold) error { t.Error("work was called"); return nil }
@@ -238,7 +239,7 @@ func TestDoWithoutAHold(t *testing.T) {
 				d.Errorf("%s: %v", name, zklocks.Do(c.ctx, c.lock, work))
 			}()
 		}
-		hold, err := d.lock.TryLock(d.Context()) // which no panic has left taken
+		hold, err := d.lock.TryLock(d.Context()) // no panic has left the lock held
 		if err != nil {
 			d.Fatal(err)
 		}
@@ -266,8 +267,8 @@ func TestDoReleasesWhenWorkPanics(t *testing.T) {
 	})
 }
 
-// Multi: "The error matches ErrLost or ErrReleased when the hold has ended." With the context of
-// the hold, concurrently with a downgrade that continues without its caller.
+// Multi: "[ErrLost] or [ErrReleased]: the hold has ended". With the context of the hold,
+// concurrently with a downgrade that continues without its caller.
 func TestMultiBesideADowngradeOfALostHold(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := d.lock.Lock(d.Context())
@@ -299,7 +300,7 @@ func TestMultiBesideADowngradeOfALostHold(t *testing.T) {
 }
 
 // Within: "If d passes first, the function returns lock's error, which matches
-// context.DeadlineExceeded and names d, and the caller is no longer queued."
+// context.DeadlineExceeded and names d. By then the caller has left the queue".
 func TestWithinEndsTheWait(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		mutex, permit := reentrant.New(d.conn, path), semaphore.New(d.conn, path+"/permits", 1).Locker(1)
@@ -326,7 +327,7 @@ func TestWithinEndsTheWait(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.says) {
 				d.Errorf("%s: error %v, want %q", name, err, c.says)
 			}
-			if took := time.Since(began).Round(time.Millisecond); took != 2*time.Second { // the answer to the deletion takes a moment
+			if took := time.Since(began).Round(time.Millisecond); took != 2*time.Second { // the deletion takes a moment
 				d.Errorf("%s: it waited %v", name, took)
 			}
 			if err := hold.Release(d.Context()); err != nil {
@@ -358,7 +359,7 @@ func TestWithinDoesNotEndTheWork(t *testing.T) {
 	})
 }
 
-// The context that is given ends the wait, too, and is named when it was that one.
+// ctx ends the wait, too, and the error names ctx's error if it was canceled first.
 func TestWithinAContextThatEndsFirst(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := rwlock.New(d.other, path).Lock(d.Context())
@@ -404,7 +405,6 @@ func TestWithinWithoutAFunction(t *testing.T) {
 	t.Error("no panic")
 }
 
-// ends are the calls that take a lock, work under it, and release it.
 var ends = map[string]func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error{
 	"Do": func(ctx context.Context, conn *zklocks.Conn, work func(context.Context, *zklocks.Hold) error) error {
 		return zklocks.Do(ctx, rwlock.New(conn, path).Lock, work)
@@ -420,7 +420,7 @@ var ends = map[string]func(ctx context.Context, conn *zklocks.Conn, work func(co
 	},
 }
 
-// nodes counts what is in the queue at the moment, as the server has it.
+// nodes returns the number of nodes in the queue.
 func nodes(t *testing.T, conn *zklocks.Conn) int {
 	t.Helper()
 	children, _, err := conn.Client().Children(path)
@@ -436,12 +436,12 @@ func nodes(t *testing.T, conn *zklocks.Conn) int {
 	return count
 }
 
-// A program that exits when its work has returned because of a signal leaves no node behind: the
-// deletion is answered before Do or Run returns, although ctx has ended before it or meanwhile.
+// A program that exits when a signal has canceled its work leaves no node behind: the deletion is
+// answered before Do or Run returns, whether ctx is canceled before the release or during it.
 func TestTheLockIsFreeWhenTheProgramMayExit(t *testing.T) {
 	for name, end := range ends {
 		for when, c := range map[string]struct {
-			before, after time.Duration // from the cancellation to the return of work, or the other way round
+			before, after time.Duration // from the cancellation to the return of work, and the reverse
 		}{
 			"work stops because of it": {before: time.Millisecond}, "during the release": {after: 50 * time.Millisecond},
 		} {
@@ -459,7 +459,7 @@ func TestTheLockIsFreeWhenTheProgramMayExit(t *testing.T) {
 							return errWork
 						}
 						cancel()
-						time.Sleep(c.before) // virtual: the work goes on after the cancellation
+						time.Sleep(c.before) // virtual: the work continues after the cancellation
 						return context.Canceled
 					})
 					if left := nodes(t, other); left != 0 {
@@ -474,8 +474,8 @@ func TestTheLockIsFreeWhenTheProgramMayExit(t *testing.T) {
 	}
 }
 
-// Without an answer they wait for a quarter of the session timeout, a second at most, and say that
-// the node may stay.
+// Without an answer Do and Run wait for a quarter of the session timeout, at most a second, and say
+// that the node may remain.
 func TestAReleaseWithoutAnAnswerIsReported(t *testing.T) {
 	for name, end := range ends {
 		for timeout, want := range map[time.Duration]time.Duration{2 * time.Second: 500 * time.Millisecond, 10 * time.Second: time.Second} {
@@ -508,7 +508,7 @@ func TestAReleaseWithoutAnAnswerIsReported(t *testing.T) {
 	}
 }
 
-// The same for a caller that still waits for the lock: its node would keep all behind it waiting.
+// The same for a caller that waits for the lock: its node would block all callers behind it.
 func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -561,7 +561,7 @@ func TestTheQueueIsLeftWhenTheProgramMayExit(t *testing.T) {
 	}
 }
 
-// A reader whose node other readers still need has nothing to wait for.
+// A reader whose node other readers still use returns at once.
 func TestAReaderLeavesOthersAtOnce(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		hold, err := rwlock.New(d.other, path).Lock(d.Context())
@@ -590,7 +590,6 @@ func TestAReaderLeavesOthersAtOnce(t *testing.T) {
 	})
 }
 
-// The errors of work and of the release are reported together.
 func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
 	atDesk(t, func(d *desk) {
 		ctx, cancel := context.WithCancel(d.Context())
@@ -607,7 +606,7 @@ func TestAReleaseWithoutAnAnswerIsReportedWithTheErrorOfWork(t *testing.T) {
 	})
 }
 
-// While ctx lives they wait for the answer as long as it takes.
+// Until ctx is canceled they wait for the answer as long as it takes.
 func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
 	for _, name := range []string{"Do", "Do with several locks"} {
 		t.Run(name, func(t *testing.T) {
@@ -629,7 +628,7 @@ func TestAReleaseWaitsAsLongAsTheContextLives(t *testing.T) {
 	}
 }
 
-// When the wait is over, the waiter's node is deleted: a program may end itself then.
+// When Within returns, the waiter's node has been deleted: the program may exit.
 func TestAWaitWithinALimitHasLeftTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := zktest.NewServer(t)

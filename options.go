@@ -11,14 +11,14 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// An Option changes a default of locks. Given to New of a package, it applies to that lock; given
-// to [Connect], to all locks on the connection.
+// An Option changes a default of locks. Given to New of a package, it applies to that lock. Given
+// to [Connect], it applies to all locks on the connection.
 type Option interface{ lockOption }
 
 type lockOption = slot.LockOption
 
-// WithACL sets the access control list of every node that a lock creates, its directory and that
-// directory's parents included. The default is zk.WorldACL(zk.PermAll): every client may delete the
+// WithACL sets the access control list of every node that a lock creates: its nodes, its directory
+// and the directory's parents. The default is zk.WorldACL(zk.PermAll): every client may delete the
 // lock's nodes.
 //
 // In ZooKeeper the right to delete a node belongs to its parent: the list of the directory protects
@@ -28,12 +28,12 @@ func WithACL(acl []zk.ACL) Option {
 	return slot.Common(func(cfg *queue.Config) { cfg.ACL = acl })
 }
 
-// WithData sets what the nodes of a lock contain, for programs that read its queue; at most 512
-// KiB. The default is a small JSON object with the host name and the process number,
+// WithData sets the data of a lock's nodes, for programs that read its queue; at most 512 KiB. The
+// default is a small JSON object with the host name and the process number,
 // {"host":"db7","pid":4711}, which [Member] shows as Host and Pid. With WithData(nil) the nodes are
-// empty. Every client that may read a node sees its data. A request to release may replace them,
-// see [Conn.RequestRelease]; data that are such a request (__REVOKE__, alone or as the first line)
-// are an error.
+// empty. Every client that may read a node can read its data. A request to release may replace the
+// data, see [Conn.RequestRelease]. Data that mean such a request (__REVOKE__, alone or as the first
+// line) are an error.
 func WithData(data []byte) Option {
 	data = bytes.Clone(data)
 	return slot.Common(func(cfg *queue.Config) { cfg.Data = data })

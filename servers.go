@@ -12,8 +12,8 @@ import (
 
 // ParseServers parses a connect string of other ZooKeeper clients, "zk1:2181,zk2:2181/app". It
 // returns the servers for [Connect], and the path for [WithChroot], which is empty if there is
-// none. A server without a port has port 2181. The error shows no more of s than the part that is
-// wrong, since s may contain a password.
+// none. A server without a port has port 2181. s may contain a password, so the error shows only
+// the part of s that is wrong.
 func ParseServers(s string) (servers []string, chroot string, err error) {
 	list, path, found := strings.Cut(s, "/")
 	if strings.Contains(s, "@") { // the part in front may be a password: do not show it
@@ -51,6 +51,6 @@ func validChroot(path string) error {
 // The chroot applies to locks alone. Errors begin with the lock's path without it, and observers
 // receive that path. [Member].Path, [Conn.Client], the operations of [Hold.Multi] and [Hold.Guard],
 // and the nodes that errors name have whole paths. [Conn.Path] returns the whole path for a node of
-// the program: a node without it is outside of the chroot, and shared with programs that have
+// the program. Without it the node is outside of the chroot, and shared with programs that have
 // another chroot.
 func WithChroot(path string) ConnectOption { return slot.Chroot(path) }
