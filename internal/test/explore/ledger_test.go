@@ -128,7 +128,7 @@ func (s *stay) part(path string) (one, others *stay) {
 
 func newLedger(c *clock) *ledger {
 	return &ledger{
-		clock: c, rec: history.NewRecorder("", nil), inside: make(map[string][]*stay),
+		clock: c, rec: history.NewRecorder(""), inside: make(map[string][]*stay),
 		ended: make(map[int64]int), heard: make(map[int64]time.Duration), deleted: make(map[string]bool), gone: make(map[string]int64), doomed: make(map[string]bool),
 		waited: make(map[string]int64), worn: make(map[string]string),
 		visits: make(map[string][]*visit), written: make(map[string][]write), shown: make(map[string][]shown), named: make(map[string][]named),

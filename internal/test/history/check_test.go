@@ -144,19 +144,50 @@ func TestReportCountsContention(t *testing.T) {
 	}
 }
 
-func TestReportDrawsTheHolds(t *testing.T) {
+func TestReportListsTheHolds(t *testing.T) {
 	s := int64(time.Second)
 	report := Check(Rules{}, []Hold{write("anna", 5, s, 3*s), write("ben", 7, 2*s, 4*s), write("carl", 9, 3*s+ms, 5*s)})
 	text := report.String()
 	for _, want := range []string{
 		"2 violations in 3 holds by 3 owners",
 		"/l: overlap: exclusive by ben, token 7, while held: exclusive by anna, token 5; together for 1s",
-		"> exclusive by anna, token 5  ================================                  0s .. 2s",
-		"> exclusive by ben, token 7                  =================================  1s .. 3s",
+		"   -1.000000s > /l: exclusive by anna, token 5: acquired\n",
+		"    1.000000s > /l: exclusive by anna, token 5: sure of it until now\n",
+		"    0.000000s > /l: exclusive by ben, token 7: acquired\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+// Two holders overlap, among many other holds. The timeline has earlier faults than holds.
+func TestATimelineShowsWhatWasBroken(t *testing.T) {
+	const moment = int64(time.Second)
+	var holds []Hold
+	for i := range int64(100) {
+		holds = append(holds, write("c", 0, moment-i-10, moment-i-9), write("c", 0, moment+i+10, moment+i+11))
+	}
+	marked := []Hold{called(moment-8, write("a", 1, moment-1, moment+1)), write("b", 2, moment, moment+1)}
+	told := Timeline("two at once", moment, append(holds, marked...), marked, []Event{
+		{moment - 2*timelineBefore, moment - timelineBefore - 1, "too long ago"},
+		{moment - timelineBefore/2, moment - 1, "cut"},
+		{moment - 2, 0, "paused"},
+		{moment + 2*timelineAfter, 0, "too late"},
+	})
+	for _, want := range []string{
+		"two at once\n", "... 171 lines of holds before\n", "> /l: exclusive by a, token 1: acquired, asked for 7ns\n", "  cut\n", "  cut: over\n",
+		"  paused\n", "lines of holds behind",
+	} {
+		if !strings.Contains(told, want) {
+			t.Errorf("it does not show %q", want)
+		}
+	}
+	if strings.Contains(told, "too l") || strings.Contains(told, "paused: over") {
+		t.Error("it shows what was not at the time")
+	}
+	if t.Failed() {
+		t.Log(told)
 	}
 }
 

@@ -7,7 +7,7 @@
 // false alarms. And if no certain parts conflict, choosing their ends as the moments of locking and
 // unlocking is a legal sequential history: it misses nothing that the callers could have noticed.
 //
-//	rec := history.NewRecorder("worker-1", nil)
+//	rec := history.NewRecorder("worker-1")
 //	...
 //	called := history.Now()
 //	hold, err := mu.Lock(ctx)

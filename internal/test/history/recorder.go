@@ -1,26 +1,17 @@
 package history
 
-import (
-	"io"
-	"sync"
-)
+import "sync"
 
 // Recorder records holds from many goroutines.
 type Recorder struct {
 	who string
 
 	mu    sync.Mutex
-	lines io.Writer
 	holds []Hold
-	err   error
 }
 
-// NewRecorder records for who, the owner of all holds that do not name one. If lines is not nil,
-// beginnings and ends are written to it as they happen, one JSON line each, so that the record of a
-// process that is killed is there up to its last moment; see Read.
-func NewRecorder(who string, lines io.Writer) *Recorder {
-	return &Recorder{who: who, lines: lines}
-}
+// NewRecorder records for who, the owner of all holds that do not name one.
+func NewRecorder(who string) *Recorder { return &Recorder{who: who} }
 
 // Span is a hold that has begun.
 type Span struct {
@@ -43,7 +34,6 @@ func (r *Recorder) Begin(h Hold) *Span {
 	defer r.mu.Unlock()
 	s := &Span{rec: r, index: len(r.holds)}
 	r.holds = append(r.holds, h)
-	r.write(line{ID: s.index, Begin: &h})
 	return s
 }
 
@@ -59,7 +49,6 @@ func (s *Span) EndAt(instant int64) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.holds[s.index].Ended = instant
-		r.write(line{ID: s.index, End: instant})
 	})
 }
 
@@ -68,11 +57,4 @@ func (r *Recorder) Holds() []Hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]Hold(nil), r.holds...)
-}
-
-// Err is the first error of writing lines.
-func (r *Recorder) Err() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.err
 }

@@ -1,9 +1,6 @@
 package history
 
 import (
-	"bytes"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -13,8 +10,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRecorderOfAMutexFindsNothing(t *testing.T) {
-	var lines bytes.Buffer
-	rec := NewRecorder("me", &lines)
+	rec := NewRecorder("me")
 	var mu sync.Mutex
 	var token int64
 	var wg sync.WaitGroup
@@ -36,17 +32,10 @@ func TestRecorderOfAMutexFindsNothing(t *testing.T) {
 	if report.Err() != nil || report.Holds != 1600 || report.Owners != 8 {
 		t.Error(report)
 	}
-	read, err := Read(&lines, 0)
-	if err != nil || rec.Err() != nil {
-		t.Fatal(err, rec.Err())
-	}
-	if !slices.Equal(read, rec.Holds()) {
-		t.Error("the lines tell another story than the recorder")
-	}
 }
 
 func TestRecorderWithoutALockFindsOverlaps(t *testing.T) {
-	rec := NewRecorder("me", nil)
+	rec := NewRecorder("me")
 	a := rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 1})
 	b := rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 2})
 	b.End()
@@ -56,35 +45,6 @@ func TestRecorderWithoutALockFindsOverlaps(t *testing.T) {
 	}
 	if who := rec.Holds()[0].Who; who != "me" {
 		t.Errorf("held by %q", who)
-	}
-}
-
-func TestReadEndsTheHoldsOfAKilledProcess(t *testing.T) {
-	var lines bytes.Buffer
-	rec := NewRecorder("victim", &lines)
-	rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 1}).End()
-	rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 2})
-	died := Now()
-	lines.WriteString(`{"id":2,"begin":{"path":"/l"`) // cut short
-	holds, err := Read(&lines, died)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(holds) != 2 || holds[0].Ended == 0 || holds[1].Ended != died {
-		t.Errorf("%+v", holds)
-	}
-}
-
-func TestReadRefusesMixedLines(t *testing.T) {
-	for _, lines := range []string{
-		"{\"id\":1,\"begin\":{\"path\":\"/l\"}}\n",
-		"{\"id\":0,\"end\":5}\n",
-		"{\"id\":0}\n",
-		"nonsense\n",
-	} {
-		if holds, err := Read(strings.NewReader(lines), 0); err == nil {
-			t.Errorf("%q gave %v", lines, holds)
-		}
 	}
 }
 
@@ -100,7 +60,7 @@ func TestNowNeverGoesBack(t *testing.T) {
 }
 
 func TestASpanMayEndBeforeItIsKnown(t *testing.T) {
-	rec := NewRecorder("me", nil)
+	rec := NewRecorder("me")
 	a := rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 1})
 	sure := Now()
 	b := rec.Begin(Hold{Path: "/l", Kind: Exclusive, Token: 2})

@@ -3,6 +3,7 @@ package history
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,18 +24,14 @@ type Report struct {
 	MaxShared  int // shared holds at one time on one path
 	MaxPermits int // permits at one time on one path
 
-	all   []Hold
-	start int64
+	all []Hold
 }
 
 func newReport(all []Hold) *Report {
 	r := &Report{all: all, Holds: len(all)}
 	owners := make(map[string]struct{})
-	for i, h := range all {
+	for _, h := range all {
 		owners[h.Who] = struct{}{}
-		if i == 0 || h.Acquired < r.start {
-			r.start = h.Acquired
-		}
 	}
 	r.Owners = len(owners)
 	return r
@@ -69,8 +66,9 @@ func (r *Report) String() string {
 	var b strings.Builder
 	b.WriteString(r.Summary())
 	for _, v := range r.Violations {
-		fmt.Fprintf(&b, "\n\n%s: %s: %s\n", v.Path, v.Rule, v.Text)
-		b.WriteString(r.timeline(v))
+		here := slices.DeleteFunc(slices.Clone(r.all), func(h Hold) bool { return h.Path != v.Path })
+		title := fmt.Sprintf("%s: %s: %s", v.Path, v.Rule, v.Text)
+		b.WriteString("\n\n" + Timeline(title, v.Holds[len(v.Holds)-1].Acquired, here, v.Holds, nil))
 	}
 	if more := r.Total - len(r.Violations); more > 0 {
 		fmt.Fprintf(&b, "\n\n... and %d more", more)

@@ -9,71 +9,77 @@ import (
 	"time"
 )
 
-const (
-	barWidth      = 48
-	maxNeighbours = 6
-)
-
-// timeline draws the holds of a violation, and some of the others on the path at that time:
-//
-//	> a exclusive, token 5  |=======|         0s .. 1.000001s
-//	> b exclusive, token 7         |========| 1s .. 2s
-func (r *Report) timeline(v Violation) string {
-	from, to := v.Holds[0].Acquired, int64(0)
-	for _, h := range v.Holds {
-		from = min(from, h.Acquired)
-		to = max(to, h.Acquired, h.Ended)
-	}
-	shown := slices.Clone(v.Holds)
-	broken := len(shown)
-	for _, h := range r.all {
-		if len(shown) == broken+maxNeighbours {
-			break
-		}
-		if h.Path == v.Path && h.Acquired <= to && h.until() >= from && !slices.Contains(shown, h) {
-			shown = append(shown, h)
-		}
-	}
-	neighbour := func(h Hold) bool { return !slices.Contains(v.Holds, h) }
-	slices.SortStableFunc(shown, func(a, b Hold) int {
-		return cmp.Or(cmp.Compare(a.Acquired, b.Acquired), cmp.Compare(a.until(), b.until()))
-	})
-	label := 0
-	for _, h := range shown {
-		label = max(label, len(h.String()))
-	}
-	var b strings.Builder
-	for i, h := range shown {
-		mark := ">"
-		if neighbour(h) {
-			mark = " "
-		}
-		end := "..."
-		if h.Ended != 0 {
-			end = r.since(h.Ended).String()
-		}
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(&b, "  %s %-*s  %s  %v .. %s", mark, label, h, bar(h, from, to), r.since(h.Acquired), end)
-	}
-	return b.String()
+// Event is something else than a hold that happened: a fault.
+type Event struct {
+	At, Over int64 // Over is 0 while it lasts
+	Text     string
 }
 
-func (r *Report) since(instant int64) time.Duration { return time.Duration(instant - r.start) }
+const (
+	linesBefore    = 30
+	linesAfter     = 15
+	timelineBefore = int64(1500 * time.Millisecond)
+	timelineAfter  = int64(300 * time.Millisecond)
+)
 
-// bar is h between from and to. A hold is never drawn shorter than one column.
-func bar(h Hold, from, to int64) string {
-	column := func(instant int64) int {
-		if to <= from {
-			return 0
-		}
-		share := float64(min(max(instant, from), to)-from) / float64(to-from)
-		return int(share * (barWidth - 1))
+// Timeline lists, in order, when holds began and until when their holders were sure of them, and
+// the events around them. Times are relative to the instant at. Holds that are marked stand behind
+// ">"; of the others it shows those nearest to the instant.
+func Timeline(title string, at int64, holds, marked []Hold, events []Event) string {
+	type line struct {
+		at   int64
+		text string
 	}
-	first := column(h.Acquired)
-	last := max(first, column(h.until()))
-	return strings.Repeat(" ", first) + strings.Repeat("=", last-first+1) + strings.Repeat(" ", barWidth-1-last)
+	byTime := func(a, b line) int { return cmp.Compare(a.at, b.at) }
+	from, to := at-timelineBefore, at+timelineAfter
+	for _, h := range marked {
+		from = min(from, h.Acquired)
+	}
+	var lines, more []line
+	for _, h := range holds {
+		if h.Acquired > to || h.until() < from {
+			continue
+		}
+		// A marked hold may have been shortened since.
+		same := func(m Hold) bool { return m.Who == h.Who && m.Token == h.Token && m.Acquired == h.Acquired }
+		mark, asked := " ", ""
+		if slices.ContainsFunc(marked, same) {
+			mark = ">"
+		}
+		if h.Called != 0 {
+			asked = fmt.Sprintf(", asked for %v", time.Duration(h.Acquired-h.Called))
+		}
+		lines = append(lines, line{h.Acquired, fmt.Sprintf("%s %s: %v: acquired%s", mark, h.Path, h, asked)})
+		if h.Ended != 0 {
+			lines = append(lines, line{h.Ended, fmt.Sprintf("%s %s: %v: sure of it until now", mark, h.Path, h)})
+		}
+	}
+	slices.SortStableFunc(lines, byTime)
+	middle, _ := slices.BinarySearchFunc(lines, at, func(l line, at int64) int { return cmp.Compare(l.at, at) })
+	before, end := max(0, middle-linesBefore), min(len(lines), middle+linesAfter)
+	behind := len(lines) - end
+	// Of the holds those nearest to the instant, and all that are marked; of the events, all.
+	for i, l := range lines {
+		if before <= i && i < end || l.text[0] == '>' {
+			more = append(more, l)
+		}
+	}
+	for _, e := range events {
+		if e.At <= to && (e.Over == 0 || e.Over >= from) {
+			more = append(more, line{e.At, "  " + e.Text})
+			if e.Over > e.At {
+				more = append(more, line{e.Over, "  " + e.Text + ": over"})
+			}
+		}
+	}
+	slices.SortStableFunc(more, byTime)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\t... %d lines of holds before", title, before)
+	for _, l := range more {
+		fmt.Fprintf(&b, "\n\t%12.6fs %s", time.Duration(l.at-at).Seconds(), l.text)
+	}
+	fmt.Fprintf(&b, "\n\t... %d lines of holds behind", behind)
+	return b.String()
 }
 
 // overlap says how long two holds last together.

@@ -160,7 +160,7 @@ func (l *local) open(sessions int) {
 }
 
 func (l *local) fight(f fight) (ended func() []history.Hold) {
-	rec := history.NewRecorder(l.name, nil)
+	rec := history.NewRecorder(l.name)
 	var fighters sync.WaitGroup
 	for i, conn := range l.fighters {
 		w := &fighter{conn: l.Witness, who: fmt.Sprintf("%s-%d", l.name, i), path: l.Path, fight: f, rec: rec}

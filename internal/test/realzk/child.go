@@ -117,9 +117,12 @@ func (c *Child) Say(line string) {
 }
 
 // Hears waits for a line that begins with word, and returns what follows it.
-func (c *Child) Hears(word string) string {
+func (c *Child) Hears(word string) string { c.tb.Helper(); return c.HearsWithin(word, childPatience) }
+
+// HearsWithin is Hears for a child that may need longer than a minute.
+func (c *Child) HearsWithin(word string, patience time.Duration) string {
 	c.tb.Helper()
-	late := time.NewTimer(childPatience)
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	for {
 		select {
@@ -131,7 +134,7 @@ func (c *Child) Hears(word string) string {
 				return rest
 			}
 		case <-late.C:
-			c.fail(fmt.Sprintf("has not said %q for %v", word, childPatience))
+			c.fail(fmt.Sprintf("has not said %q for %v", word, patience))
 		}
 	}
 }

@@ -48,24 +48,19 @@ var runs = []run{
 		},
 	},
 	{
-		name: "soak", what: "lock on real servers while servers, connections, sessions and nodes are broken; the record is checked",
-		test: []string{"-v", "-timeout", "0", "-run", "TestStress$", "./internal/test/hammer"},
+		name: "soak", what: "lock on real servers and in real processes, while all of them break; go doc ./internal/test/soak has the kinds",
+		test: []string{"-v", "-timeout", "0", "-run", "TestSoak$", "./internal/test/soak"},
 		options: []option{
-			{"for", "STRESS", "60s", "how long"},
-			{"seed", "STRESS_SEED", "", "of the random choices"},
-			{"servers", "STRESS_SERVERS", "3", "one server, or three"},
-			{"locks", "STRESS_LOCKS", "", "how many locks"},
-			{"faults", "STRESS_FAULTS", "", "of connections, sessions and nodes, per second"},
-			{"lull", "STRESS_LULL", "", "between two faults of servers"},
-		},
-	},
-	{
-		name: "hammer", what: "many processes fight for each recipe, and nothing is broken; the record is checked",
-		test: []string{"-race", "-v", "-timeout", "20m", "-run", "TestRW|TestSem|TestReen", "./internal/test/hammer"},
-		options: []option{
-			{"for", "HAMMER", "20s", "how long, for each recipe"},
-			{"processes", "HAMMER_PROCESSES", "20", "how many"},
-			{"goroutines", "HAMMER_GOROUTINES", "50", "in each process"},
+			{"kind", "SOAK_KIND", "hammer", "hammer or lost"},
+			{"for", "SOAK_FOR", "1m", "how long"},
+			{"seed", "SOAK_SEED", "", "of the random choices"},
+			{"servers", "SOAK_SERVERS", "", "one server, or three (default 3)"},
+			{"locks", "SOAK_LOCKS", "", "hammer: how many locks (256)"},
+			{"faults", "SOAK_FAULTS", "", "hammer: of connections, sessions and nodes, per second (20); 0: nothing breaks"},
+			{"lull", "SOAK_LULL", "", "hammer: between two faults of servers (1s)"},
+			{"processes", "SOAK_PROCESSES", "", "hammer: how many (4)"},
+			{"goroutines", "SOAK_GOROUTINES", "", "hammer: in each process (64)"},
+			{"race", "", "false", "with the race detector"},
 		},
 	},
 	{
@@ -80,11 +75,6 @@ var runs = []run{
 	{
 		name: "leaks", what: "100,000 canceled waits and 10,000 lost sessions: memory, goroutines, watches and nodes stay flat",
 		test: []string{"-v", "-timeout", "120m", "-run", "Leave|Waiter|Meter", "./internal/test/hostile"}, env: []string{"LEAKS=1"},
-	},
-	{
-		name: "lost", what: "creates and deletes are executed and not answered; half of the clients reconnect to another member",
-		test:    []string{"-v", "-timeout", "120m", "-run", "TestLostReplies", "./internal/test/hammer"},
-		options: []option{{"n", "LOST", "10000", "of each"}},
 	},
 	{
 		name: "differ", what: "play random sequences of requests on the server in memory and on a real one, and compare",

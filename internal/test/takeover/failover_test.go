@@ -137,7 +137,7 @@ func (x failover) run(t *testing.T, e venue.Ensemble, timeout time.Duration, hol
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	c := &crowd{
-		T: t, timeout: timeout, addrs: e.Addrs(), rec: history.NewRecorder("crowd", nil),
+		T: t, timeout: timeout, addrs: e.Addrs(), rec: history.NewRecorder("crowd"),
 		sessions: make(map[*wire.Conn]int64), release: make(chan struct{}),
 	}
 	for i := range holders {

@@ -1,9 +1,0 @@
-package hammer
-
-import (
-	"os/exec"
-	"syscall"
-)
-
-// dieWithUs makes the system kill the child when the thread that starts it ends.
-func dieWithUs(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
