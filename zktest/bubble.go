@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// started is a time of the real clock, because package variables are set outside of any bubble.
+// started is a time of the real clock: package variables are initialized outside of any bubble.
 var started = time.Now()
 
-// bubble identifies the synctest bubble that the calling goroutine runs in: two results are equal
-// in the same bubble only, and "" is outside of all. Package testing/synctest does not tell, but
-// the first line of a goroutine's stack does. Should that line change, all bubbles look like one:
-// their clock, which begins with the year 2000, still distinguishes them from the outside.
+// bubble identifies the synctest bubble of the calling goroutine: equal results mean the same
+// bubble, and "" is outside of all bubbles. Package testing/synctest has no function for this, but
+// the first line of a goroutine's stack names the bubble. If a future version of Go changes that
+// line, all bubbles look alike: their clock, which begins in the year 2000, still distinguishes
+// them from the outside.
 func bubble() string {
 	var head [128]byte
 	line, _, _ := bytes.Cut(head[:runtime.Stack(head[:], false)], []byte("]:"))
@@ -28,20 +29,20 @@ func bubble() string {
 	return ""
 }
 
-// wrongT reports that t does not belong to the bubble that the caller runs in. Its cleanups would
-// run outside, when the bubble has ended and panicked.
+// wrongT reports that t does not belong to the caller's bubble. Its cleanups would run outside,
+// after the bubble has ended and panicked.
 func wrongT(t testing.TB) (wrong bool) {
 	own, ok := t.(interface{ Deadline() (time.Time, bool) })
 	if !ok || bubble() == "" {
 		return false
 	}
-	// Package testing does not tell whose t it is, but that of a bubble has no deadline and panics.
+	// The t of a bubble has no deadline: Deadline panics.
 	defer func() { wrong = recover() == nil }()
 	own.Deadline()
 	return true
 }
 
-// foreign returns why the caller cannot use what was made in the bubble named home; "" if it can.
+// foreign returns why the caller cannot use what was made in the bubble home, or "" if it can.
 func foreign(home string) string {
 	switch here := bubble(); {
 	case here == home:

@@ -1,9 +1,9 @@
-// Package zktest is a ZooKeeper in memory for tests, with a network to reach it by and faults that
-// a test calls for by name. It needs no Java, no ports and no files.
+// Package zktest is an in-memory ZooKeeper for tests, with a network of its own and faults that a
+// test causes by name. It needs no Java, no ports and no files.
 //
 // In a bubble of testing/synctest time is virtual: a session timeout of ten seconds passes in
-// microseconds, and a busy machine changes nothing. This test cuts the holder of a lock off, and
-// asks whether it knows that it holds no more when the next one does:
+// microseconds, and a busy machine changes nothing. This test cuts off the holder of a lock, and
+// checks that its hold is lost by the time the next holder has the lock:
 //
 //	func TestTheOldHolderKnows(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -36,37 +36,37 @@
 //
 // A Server is one ZooKeeper, or an ensemble (WithMembers). Its Members can be killed, paused, cut
 // off from each other, and made to lag. A Host is where a program under test runs: its methods
-// break the network between it and the members (Partition, Cut, Delay, Freeze, Refuse), in one
-// direction if need be (Requests, Replies), and at one packet that matters (Next, Nth, Where). With
-// a.Next(zktest.Create, zktest.CutAfterCommit) the server creates the lock's node, and the client
-// does not know.
+// break the network between the host and the members (Partition, Cut, Delay, Freeze, Refuse). They
+// can break one direction only (Requests, Replies), or strike at a single packet (Next, Nth,
+// Where). With a.Next(zktest.Create, zktest.CutAfterCommit) the server creates the lock's node, and
+// the client receives no reply.
 //
-// Programs that connect by themselves do so with Server.Addrs and Host.Dial. Programs in other
-// processes use ListenTCP, in real time.
+// Programs that connect by themselves use Server.Addrs and Host.Dial. Programs in other processes
+// use ListenTCP, in real time.
 //
-// # What it is not
+// # Differences to ZooKeeper
 //
-// The server keeps everything in memory, and nothing after the test. The members of an ensemble
-// share one log and vote in an instant: there is no quorum protocol. A write that a leader without
-// a majority could not commit is gone when it stops to lead; in ZooKeeper it may be committed
-// later, if that leader leads again (LoseReply shows a program a write that was done without an
-// answer). And a client that reconnects to such a leader, or to a member that lags, gets answers to
-// reads and pings; in ZooKeeper they wait behind the session's earlier writes. It is not for
-// production.
+// The server is not for production: it keeps everything in memory. The members of an ensemble share
+// one log and elect a leader in an instant, without a quorum protocol:
+//   - A write that a leader without a majority could not commit is lost when that leader stops
+//     leading. In ZooKeeper it may be committed later, if that leader leads again. (LoseReply lets
+//     the server execute a write whose reply is lost.)
+//   - A client that reconnects to such a leader, or to a member that lags, receives answers to
+//     reads and pings. In ZooKeeper they wait behind the session's earlier writes.
 //
-// All members know a write at the instant of its commit, so a program that reads from one what it
-// was told of by way of another, without a sync, is never wrong; in ZooKeeper it may be. Member.Lag
-// shows that, and what CutOnSend leaves to be done after the reconnect.
+// All members have a write at the instant of its commit. So a program that writes through one
+// member and reads from another without a sync always reads its write; in ZooKeeper it may not.
+// Member.Lag makes a member's reads old. CutOnSend makes the server execute a request after the
+// client has reconnected.
 //
-// The other differences to ZooKeeper that a client of one server can see are tested for, by
-// comparing both request by request; what a program promises to its users should run on a real
-// server once, too.
+// Tests compare this server with ZooKeeper request by request, for all that a client of one server
+// can detect. Still, run what a program promises to its users once on a real server.
 //
 // # In a bubble
 //
-// Make everything inside: the server, hosts, connections and locks. A connection belongs to t, or
-// is closed before the test ends; t names the ones that are not. Connections to real servers do not
-// work there, and neither does a goroutine that waits for a mutex while its holder waits for the
-// server. So close a connection once: of two goroutines that close it at the same time the second
-// waits for a mutex.
+// Make everything inside: the server, hosts, connections and locks. A connection must belong to t
+// or be closed before the test ends; otherwise t fails and names it. Connections to real servers do
+// not work in a bubble. A goroutine must not wait for a mutex while the mutex's holder waits for
+// the server: the clock of the bubble would stop. So close a connection only once: of two
+// goroutines that close it at the same time, the second waits for a mutex.
 package zktest

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// ForExample returns a t for an Example, which is given none, and the function that ends it: like
-// the end of a test it closes what was made with t. Whatever would fail a test, or skip it, panics.
+// ForExample returns a t for an Example, which has none, and a function that ends it: like the end
+// of a test, it closes what was made with t. A call that would fail or skip a test panics.
 func ForExample() (t testing.TB, end func()) {
 	e := new(example)
 	return e, e.end

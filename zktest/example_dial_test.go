@@ -35,7 +35,7 @@ func theLeaderDies(t *testing.T) {
 	}
 }
 
-// A program that connects by itself gets the addresses of the servers, and a host's dialer.
+// A program that connects by itself uses the addresses of the servers and a host's dialer.
 func ExampleHost_Dial() {
 	var t *testing.T // of the test function
 	synctest.Test(t, theLeaderDies)

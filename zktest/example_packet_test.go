@@ -9,8 +9,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// theReplyIsLost has the server execute the request for a lock. The connection ends before the
-// client gets the reply.
+// theReplyIsLost makes the server execute the request for a lock, and ends the connection before
+// the client receives the reply.
 func theReplyIsLost(t *testing.T) {
 	here := zktest.NewServer(t).Host("here")
 	lock := rwlock.New(here.Connect(t, 10*time.Second), "/jobs/nightly")
@@ -28,8 +28,8 @@ func theReplyIsLost(t *testing.T) {
 	}
 }
 
-// A connection ends at the worst moment: the server has executed the request, and the client does
-// not know.
+// A connection ends at the worst moment: the server has executed the request, and the client has no
+// reply.
 func ExampleHost_Next() {
 	var t *testing.T // of the test function
 	synctest.Test(t, theReplyIsLost)

@@ -10,8 +10,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// theJobStops cuts off the machine that a job runs on. The job must have stopped when another
-// machine gets the lock.
+// theJobStops cuts off the machine on which a job runs. The job must have stopped when another
+// machine acquires the lock.
 func theJobStops(t *testing.T) {
 	s := zktest.NewServer(t)
 	here, there := s.Host("here"), s.Host("there")

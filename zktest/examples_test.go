@@ -10,7 +10,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// The examples of the documentation show tests, which an Example cannot run: it has no t.
+// The examples of the documentation are tests: an Example cannot run them, because it has no t.
 func TestExamples(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"Partition": theJobStops, "Next": theReplyIsLost, "Dial": theLeaderDies,
@@ -19,7 +19,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// What would fail a test panics in an Example, and end does what the end of a test does, once.
+// Methods that would fail a test panic in an Example. end runs the cleanups, once.
 func TestForExample(t *testing.T) {
 	e, end := zktest.ForExample()
 	var order []int
@@ -43,7 +43,7 @@ func TestForExample(t *testing.T) {
 	}
 }
 
-// What users read names nothing that they cannot import.
+// The documentation names no package that users cannot import.
 func TestTheDocumentationNamesNothingInternal(t *testing.T) {
 	out, err := exec.Command("go", "doc", "-all", ".").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "func NewServer") {

@@ -13,7 +13,7 @@ import (
 	"github.com/zklocks/zklocks/observe"
 )
 
-// holds records the holds on one connection, to name those that a test leaves.
+// holds records the holds on one connection, to report those that a test does not release.
 type holds struct {
 	mu   sync.Mutex
 	held map[observe.LockInfo][]string // where each was acquired; holds that share a node have one LockInfo
@@ -40,8 +40,8 @@ func (h *holds) ended(lock observe.LockInfo) {
 	}
 }
 
-// left waits for holds that are being released in the background, and returns a line for each of
-// the others.
+// left waits for holds that are being released in the background, and returns a line for each other
+// hold.
 func (h *holds) left() (lines []string) {
 	patience := 2 * time.Second
 	if bubble() != "" {
@@ -64,10 +64,11 @@ func (h *holds) left() (lines []string) {
 	}
 }
 
-// ours are the packages between a call of a lock and its observer.
+// ours matches the functions between a call of a lock and its observer.
 var ours = regexp.MustCompile(`^github\.com/zklocks/zklocks(/(internal/\w+|rwlock|semaphore|reentrant|leader|once|zktest))?\.`)
 
-// acquiredAt is the file and line of the call of a lock whose observer calls it.
+// acquiredAt returns the file and line of the call that acquires the lock; the lock's observer
+// calls it.
 func acquiredAt() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])

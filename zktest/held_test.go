@@ -11,7 +11,6 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// forgets acquires a lock and does not release it.
 func forgets(t testing.TB, s *zktest.Server, path string) (*zktest.Host, *zklocks.Hold) {
 	host := s.Host("left")
 	mu := rwlock.New(host.Connect(t, 10*time.Second), path)
@@ -22,7 +21,7 @@ func forgets(t testing.TB, s *zktest.Server, path string) (*zktest.Host, *zklock
 	return host, hold
 }
 
-// A hold that a test leaves is named, with the line that acquired it.
+// A hold that a test does not release is reported, with the line that acquired it.
 func TestHoldsLeft(t *testing.T) {
 	for name, test := range map[string]func(t testing.TB){
 		"one": func(t testing.TB) { forgets(t, zktest.NewServer(t), "/x") },
@@ -63,7 +62,7 @@ func TestHoldsLeft(t *testing.T) {
 	})
 }
 
-// No hold is left that has ended, ends in the background, or may be left.
+// A hold is not reported if it has ended, ends in the background, or may be left.
 func TestHoldsThatMayBeLeft(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T){
 		"allowed": func(t *testing.T) { forgets(t, zktest.NewServer(t, zktest.WithHoldsLeft()), "/x") },

@@ -20,26 +20,27 @@ import (
 // connectTimeout is how long Connect waits for a session.
 const connectTimeout = 15 * time.Second
 
-// A Host is where a program under test runs. Its methods break the network between it and the
-// servers, or single packets; those of To, Requests and Replies break a part of the network.
+// A Host is where a program under test runs. Its methods break the network between the host and the
+// servers, or single packets. The methods of To, Requests and Replies break a part of that network.
 //
-// A Host has no memory and no processes to freeze: it is an address, and for ACLs of the scheme ip
+// A Host is only an address, without processes or memory. For ACLs of the scheme ip its address is
 // 127.0.0.1.
 type Host struct {
 	s     *Server
 	name  string
-	made  string // file and line
+	made  string // file and line of the call of Server.Host
 	from  *memnet.Host
 	proxy *proxy.Proxy
-	doors []string // addresses of the proxy, by member
+	doors []string // addresses of the proxy, one for each member
 }
 
 func newHost(s *Server, name, made string) *Host {
 	h := &Host{s: s, name: name, made: made, from: s.network.Host(name)}
 	var err error
 	for i, m := range s.members {
-		// A door is on the member's host, so that what is between the two cannot break, and what is
-		// between the Host and the door is what is between the Host and the member.
+		// A door is a port of the proxy on the member's host. The network between a door and its
+		// member cannot break, so all that is between the Host and a member is between the Host and
+		// the door.
 		at := s.network.Host(m.host)
 		var addr string
 		if i == 0 {
@@ -57,13 +58,13 @@ func newHost(s *Server, name, made string) *Host {
 	return h
 }
 
-// Name is what the host was called.
+// Name returns the host's name.
 func (h *Host) Name() string { return h.name }
 
-// Connect connects the host to the server by [zklocks.Connect], and closes the connection at t's
-// cleanup, if it has not been closed before. t fails if there is no session after 15 seconds, and,
-// unless WithHoldsLeft allows it, if a lock on the connection is still held at the cleanup. A
-// zklocks.WithDialer among opts has no effect: the host is the dialer.
+// Connect connects the host to the server by [zklocks.Connect]. At t's cleanup it closes the
+// connection, unless it has been closed before. t fails if there is no session after 15 seconds. It
+// also fails if a lock on the connection is still held at the cleanup, unless WithHoldsLeft allows
+// it. A zklocks.WithDialer among opts has no effect: the host dials.
 func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zklocks.ConnectOption) *zklocks.Conn {
 	t.Helper()
 	if why := foreign(h.s.bubble); why != "" {
@@ -82,16 +83,16 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 	if !h.s.holdsLeft {
 		opts = append(slices.Clip(opts), zklocks.WithObserver(held.observer()))
 	}
-	// The last option wins: a dialer of the caller's would lead to real servers.
+	// Of several dialers the last wins: the caller's dialer would lead to real servers.
 	conn, err := zklocks.Connect(ctx, h.s.Addrs(), sessionTimeout, append(slices.Clip(opts), zklocks.WithDialer(h.Dial))...)
 	if err != nil {
 		t.Fatalf("zktest: host %s: %v", h.name, err)
 	}
 	t.Cleanup(func() {
 		if bubble() != "" {
-			// Of two goroutines that close a connection the second waits for a mutex, and the clock
-			// of the bubble, which the first may need, stands still. A Close that the test has
-			// begun ends within a second.
+			// If the test has begun to close the connection on another goroutine, wait until that
+			// call has returned, within a second. Otherwise Close would wait for its mutex, and the
+			// clock of the bubble, which the other call may need, would stop.
 			time.Sleep(time.Second + time.Millisecond)
 		}
 		for _, line := range held.left() {
@@ -102,7 +103,7 @@ func (h *Host) Connect(t testing.TB, sessionTimeout time.Duration, opts ...zkloc
 			if conn.Client().State() == zk.StateDisconnected {
 				break
 			}
-			time.Sleep(5 * time.Millisecond) // the client ends by itself, after Close has returned
+			time.Sleep(5 * time.Millisecond) // the client's goroutines end after Close has returned
 		}
 	})
 	return conn
@@ -133,9 +134,10 @@ func (h *Host) dial(ctx context.Context, network, addr string, forgets bool) (ne
 	return conn, nil
 }
 
-// reach connects to a member by the host's door to it, behind which faults strike. A dead member is
-// dialed itself, because it refuses where the door would accept and close. If that one has been
-// restarted by the time at which a partition or a delay lets the dial through, it goes by the door.
+// reach connects to a member through the host's door, where the faults strike. It first dials a
+// dead member itself, because that refuses, and the door would accept and close. If the member was
+// restarted while a partition or a delay held up the dial, reach closes that connection and uses
+// the door.
 func (h *Host) reach(ctx context.Context, member int) (net.Conn, error) {
 	if itself := h.s.members[member].inMemory(); !h.s.network.Listening(itself) {
 		conn, err := h.from.DialContext(ctx, "tcp", itself)
@@ -147,7 +149,7 @@ func (h *Host) reach(ctx context.Context, member int) (net.Conn, error) {
 	return h.from.DialContext(ctx, "tcp", h.doors[member])
 }
 
-// DialTimeout is Dial for zk.WithDialer:
+// DialTimeout is Dial with the signature that zk.WithDialer needs:
 //
 //	conn, events, err := zk.Connect(s.Addrs(), timeout, zk.WithDialer(host.DialTimeout))
 func (h *Host) DialTimeout(network, addr string, timeout time.Duration) (net.Conn, error) {
@@ -155,18 +157,18 @@ func (h *Host) DialTimeout(network, addr string, timeout time.Duration) (net.Con
 	defer cancel()
 	conn, err := h.dial(ctx, network, addr, true)
 	if err != nil && h.s.isStopping() {
-		// A client that the test has not closed, and that Dial has recorded for the test's failure,
-		// dials on a goroutine of its own, without end. It cannot be closed from here, and would
-		// end the bubble in a panic about a deadlock.
+		// The test has not closed this client, and its failure names it. The client dials forever
+		// on a goroutine of its own. That goroutine must end here, or the bubble would panic about
+		// a deadlock.
 		runtime.Goexit()
 	}
 	return conn, err
 }
 
-// all is the network between the host and all members.
+// all returns the network between the host and all members.
 func (h *Host) all() Link { return Link{h: h} }
 
-// To is the network between the host and one member.
+// To returns the network between the host and one member.
 func (h *Host) To(m *Member) Link {
 	if m == nil || m.s != h.s {
 		panic("zktest: To: the member is nil, or of another server")
@@ -174,34 +176,34 @@ func (h *Host) To(m *Member) Link {
 	return Link{h: h, m: m}
 }
 
-// Requests is the direction from the host to the servers.
+// Requests returns the direction from the host to the servers.
 func (h *Host) Requests() Link { return h.all().Requests() }
 
-// Replies is the direction from the servers to the host.
+// Replies returns the direction from the servers to the host.
 func (h *Host) Replies() Link { return h.all().Replies() }
 
-// Partition cuts the host off, as a black hole in the network does: connections stay, and nothing
-// arrives, not even the end of a connection. New connections wait.
+// Partition cuts the host off, as a black hole in the network does: connections remain open, and
+// nothing arrives, not even the end of a connection. New connections wait.
 func (h *Host) Partition() { h.all().Partition() }
 
-// Heal ends Partition, Delay and Freeze, of To, Requests and Replies, too. Connections that have
-// lost bytes are cut.
+// Heal ends Partition, Delay and Freeze, also those of To, Requests and Replies. Connections that
+// have lost bytes are cut.
 func (h *Host) Heal() { h.all().Heal() }
 
-// Cut ends the host's connections now, as a firewall or a switch that restarts does. New ones get
-// through.
+// Cut ends the host's connections now, as a restart of a firewall or a switch does. New connections
+// are possible.
 func (h *Host) Cut() { h.all().Cut() }
 
-// Delay has each packet arrive that much later, in order.
+// Delay delays each packet by d, and keeps the order.
 func (h *Host) Delay(d time.Duration) { h.all().Delay(d) }
 
-// Freeze keeps all packets until Thaw. Nothing is lost.
+// Freeze holds all packets until Thaw. Nothing is lost.
 func (h *Host) Freeze() { h.all().Freeze() }
 
-// Thaw ends Freeze: all that was kept arrives now.
+// Thaw ends Freeze: all held packets arrive now.
 func (h *Host) Thaw() { h.all().Thaw() }
 
-// Refuse ends the host's connections and has new ones refused, as if all servers were dead.
+// Refuse ends the host's connections and refuses new ones, as if all servers were dead.
 func (h *Host) Refuse() { h.s.check("Refuse"); h.proxy.Refuse() }
 
 // Accept ends Refuse.
@@ -212,7 +214,8 @@ func (h *Host) Accept() {
 	}
 }
 
-// A Link is a part of the network: between a host and one server or all, in both directions or one.
+// A Link is a part of the network: between a host and one server or all servers, in both directions
+// or in one.
 type Link struct {
 	h   *Host
 	m   *Member // nil: all
@@ -227,13 +230,13 @@ const (
 	replies
 )
 
-// Requests is the direction from the host to the server.
+// Requests returns the direction from the host to the server.
 func (l Link) Requests() Link { l.way = requests; return l }
 
-// Replies is the direction from the server to the host, of replies and events.
+// Replies returns the direction from the server to the host: replies and events.
 func (l Link) Replies() Link { l.way = replies; return l }
 
-// path is the part of the network in memory.
+// path returns the link in the in-memory network.
 func (l Link) path(method string) memnet.Path {
 	s := l.h.s
 	s.check(method)
@@ -250,7 +253,7 @@ func (l Link) path(method string) memnet.Path {
 	return s.network.Between(l.h.name, to)
 }
 
-// Partition makes a black hole: connections stay, and nothing arrives, not even the end of a
+// Partition makes a black hole: connections remain open, and nothing arrives, not even the end of a
 // connection. New connections wait, because they need both directions.
 func (l Link) Partition() { l.path("Partition").Partition() }
 
@@ -258,19 +261,19 @@ func (l Link) Partition() { l.path("Partition").Partition() }
 func (l Link) Heal() {
 	l.path("Heal").Heal()
 	if l.m == nil && l.way == both {
-		l.h.proxy.Unmute() // cuts what has lost a packet
+		l.h.proxy.Unmute() // cuts connections that have lost a packet
 	}
 }
 
-// Cut ends connections now. In one direction, the receiving end alone learns of it, and the other
-// one when it next writes.
+// Cut ends connections now. In one direction only the receiving end detects it; the other end
+// detects it at its next write.
 func (l Link) Cut() { l.path("Cut").Cut() }
 
-// Delay has each packet arrive that much later, in order.
+// Delay delays each packet by d, and keeps the order.
 func (l Link) Delay(d time.Duration) { l.path("Delay").Delay(d) }
 
-// Freeze keeps all packets until Thaw. Nothing is lost.
+// Freeze holds all packets until Thaw. Nothing is lost.
 func (l Link) Freeze() { l.path("Freeze").Freeze() }
 
-// Thaw ends Freeze: all that was kept arrives now.
+// Thaw ends Freeze: all held packets arrive now.
 func (l Link) Thaw() { l.path("Thaw").Thaw() }

@@ -15,23 +15,23 @@ import (
 	"github.com/zklocks/zklocks/internal/wire"
 )
 
-// clients records the connections that hosts have dialed, to name those that a test leaves open.
+// clients records the connections that hosts have dialed, to report those that a test leaves open.
 type clients struct {
 	mu     sync.Mutex
 	dialed []*dialed
-	made   map[string]string // where the client that a goroutine dials for was made
+	made   map[string]string // by goroutine id: where the client that dials was made
 }
 
-// dialed is one connection, or an attempt at one.
+// dialed is a connection, or an attempt at one.
 type dialed struct {
 	host *Host
 	made string
-	ours *wire.Conn   // nil: another program's client
+	ours *wire.Conn   // the client; nil if it is another program's
 	conn *memnet.Conn // nil during the attempt
-	late bool         // the server was being stopped
+	late bool         // dialed while the server was being stopped
 
-	// forgets: the client is a zk.Conn, which does not close the connection on which it hears that
-	// its session has expired. The server closes that.
+	// forgets: the client is a zk.Conn. If its session has expired it drops the connection without
+	// closing it, and the server closes it.
 	forgets bool
 }
 
@@ -42,12 +42,11 @@ func (d *dialed) String() string {
 	return fmt.Sprintf("host %q, made near %s", d.host.name, d.made)
 }
 
-// over reports whether the client is done with the connection: it has closed it, or forgotten it.
+// over reports whether the client no longer uses the connection: it has closed it, or dropped it.
 func (d *dialed) over() bool {
 	return d.conn != nil && (d.conn.Closed() || d.forgets && d.conn.Ended())
 }
 
-// dials records that a client begins to dial.
 func (c *clients) dials(ctx context.Context, h *Host, forgets bool) *dialed {
 	d := &dialed{host: h, ours: wire.Dialing(ctx), late: h.s.isStopping(), forgets: forgets}
 	stack := stackOf(false)
@@ -70,7 +69,7 @@ func (c *clients) dials(ctx context.Context, h *Host, forgets bool) *dialed {
 	return d
 }
 
-// failed forgets an attempt, unless it shows that a client lives on.
+// failed removes an attempt, unless it shows that the client still runs when the test ends.
 func (c *clients) failed(d *dialed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,12 +84,12 @@ func (c *clients) opened(d *dialed, conn *memnet.Conn) {
 	d.conn = conn
 }
 
-// open are the connections that their program has not closed, and attempts.
+// open returns the attempts, and the connections that their program has not closed.
 func (c *clients) open() []*dialed {
 	return c.which(func(d *dialed) bool { return !d.over() })
 }
 
-// late are those that were dialed while the server was being stopped.
+// late returns the connections and attempts that were dialed while the server was being stopped.
 func (c *clients) late() []*dialed { return c.which(func(d *dialed) bool { return d.late }) }
 
 func (c *clients) which(those func(*dialed) bool) []*dialed {
@@ -105,7 +104,7 @@ func (c *clients) which(those func(*dialed) bool) []*dialed {
 	return list
 }
 
-// caller is the file and line outside of this package that called it.
+// caller returns the file and line of the innermost frame outside of this package.
 func caller() string {
 	var pcs [32]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
@@ -125,10 +124,10 @@ var (
 	frame     = regexp.MustCompile(`(?m)^(\S+)\(.*\)\n\t(\S+):(\d+)`)
 )
 
-// libraries are the packages whose frames do not show where a client was made, besides those of Go.
+// libraries matches functions, besides Go's own, that do not show where a client was made.
 var libraries = regexp.MustCompile(`^github\.com/(go-zookeeper/zk|zklocks/zklocks(/internal/wire|/zktest)?)\.`)
 
-// goroot is the folder of Go's own packages, "" in a program built with -trimpath.
+// goroot is the folder of Go's own packages; "" in a program built with -trimpath.
 var goroot = func() string {
 	f, _ := runtime.CallersFrames([]uintptr{reflect.ValueOf(strings.Cut).Pointer()}).Next()
 	root, _, _ := strings.Cut(f.File, "strings/")
@@ -139,16 +138,16 @@ func ofGo(function, file string) bool {
 	if goroot != "" {
 		return strings.HasPrefix(file, goroot)
 	}
-	// Without folders only the paths of packages are left, and those of Go have no dot before a
-	// slash.
+	// Without folders only the paths of packages remain. Paths of Go's packages have no dot before
+	// the first slash.
 	path, _, _ := strings.Cut(function, "/")
 	return path == function || !strings.Contains(path, ".")
 }
 
-// madeNear finds about where the client was made that dials now: in this stack, or in that of the
-// goroutine that started this one. The clients dial on a goroutine of their own; the one that makes
-// them waits for the first session, or has gone on to what it waits for next. "" if it is in
-// neither.
+// madeNear returns about where the client that dials now was made. A client dials on a goroutine of
+// its own, and the goroutine that made it usually still waits for the first session. So madeNear
+// searches this stack, and then the stack of the goroutine that started this one. It returns "" if
+// it finds nothing.
 func madeNear(stack string) string {
 	for range 4 { // generations of goroutines
 		for _, f := range frame.FindAllStringSubmatch(stack, -1) {

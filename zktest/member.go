@@ -9,15 +9,15 @@ import (
 	"github.com/zklocks/zklocks/internal/memzk"
 )
 
-// A Member is one server of an ensemble, or the only one.
+// A Member is one server of an ensemble, or the standalone server.
 type Member struct {
 	s    *Server
 	m    *memzk.Member
-	host string // in the network in memory
+	host string // its name in the in-memory network
 
 	mu        sync.Mutex
-	listens   []func() (net.Listener, error) // again after a restart
-	listeners []net.Listener                 // none while it is dead
+	listens   []func() (net.Listener, error) // called at each restart
+	listeners []net.Listener                 // guarded by mu; empty while it is dead
 	serving   sync.WaitGroup
 	dead      bool
 	closed    bool
@@ -26,16 +26,15 @@ type Member struct {
 // ID returns the member's number; the first is 1.
 func (m *Member) ID() int { return m.m.ID() }
 
-// Addr returns the member's address, one of Server.Addrs.
+// Addr returns the member's address, which is also in Server.Addrs.
 //
-// It is on the loopback interface and has a port on which no program listens, so that a client
-// without the dialer of a Host is refused by the system at once, on any machine, instead of
-// waiting.
+// It is on the loopback interface, with a port on which no program listens. So the system refuses a
+// client without the dialer of a Host at once, on any machine.
 func (m *Member) Addr() string {
 	return fmt.Sprintf("127.0.0.1:%d", m.s.number%mostServers*mostMembers+m.ID())
 }
 
-// inMemory is where the member listens in the network in memory.
+// inMemory returns the member's address in the in-memory network.
 func (m *Member) inMemory() string { return m.host + ":2181" }
 
 func (m *Member) listenInMemory() {
@@ -49,7 +48,7 @@ func (m *Member) listenInMemory() {
 	}
 }
 
-// listen makes the member accept connections, now and, by again, after each restart.
+// listen accepts connections on first now, and on a listener of again after each restart.
 func (m *Member) listen(first net.Listener, again func() (net.Listener, error)) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -61,13 +60,11 @@ func (m *Member) listen(first net.Listener, again func() (net.Listener, error)) 
 	return nil
 }
 
-// serve accepts connections until l is closed; caller holds mu.
 func (m *Member) serve(l net.Listener) {
 	m.listeners = append(m.listeners, l)
 	m.serving.Go(func() { _ = m.m.Serve(l) })
 }
 
-// quiet closes the listeners; caller holds mu.
 func (m *Member) quiet() {
 	for _, l := range m.listeners {
 		l.Close()
@@ -83,8 +80,8 @@ func (m *Member) close() {
 	m.serving.Wait()
 }
 
-// Kill ends the member's process: its connections are cut, and new ones are refused. Its data
-// stays.
+// Kill ends the member's process: its connections are cut, and new ones are refused. It keeps its
+// data.
 func (m *Member) Kill() {
 	m.s.check("Kill")
 	m.kill()
@@ -110,7 +107,7 @@ func (m *Member) start() {
 	m.s.t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed || !m.dead { // another Restart was quicker
+	if m.closed || !m.dead { // a concurrent Restart has started it
 		return
 	}
 	m.dead = false
@@ -125,19 +122,20 @@ func (m *Member) start() {
 	m.m.Restart()
 }
 
-// Pause stops the member's process, as SIGSTOP does: connections stay, and nothing is answered.
+// Pause stops the member's process, as SIGSTOP does: connections remain open, and nothing is
+// answered.
 func (m *Member) Pause() { m.s.check("Pause"); m.m.Pause() }
 
 // Resume ends a Pause.
 func (m *Member) Resume() { m.s.check("Resume"); m.m.Resume() }
 
 // Isolate cuts the member off from the other members. Clients still reach it. A leader without a
-// majority goes on answering reads, and stops serving when it has noticed, after five ticks.
+// majority continues to answer reads; after five ticks it detects that, and stops serving.
 func (m *Member) Isolate() { m.s.check("Isolate"); m.m.Isolate() }
 
 // Heal ends an Isolate.
 func (m *Member) Heal() { m.s.check("Heal"); m.m.Heal() }
 
-// Lag makes the member apply changes that much later than the leader makes them, so that its
-// clients read old data. It has no effect on a leader.
+// Lag makes the member apply changes d later than the leader, so that its clients read old data. It
+// has no effect on a leader.
 func (m *Member) Lag(d time.Duration) { m.s.check("Lag"); m.m.Lag(d) }

@@ -40,7 +40,7 @@ func (s *stand) Error(args ...any)                 { s.say(fmt.Sprint(args...)) 
 func (s *stand) Fatalf(format string, args ...any) { s.Errorf(format, args...); runtime.Goexit() }
 func (s *stand) Fatal(args ...any)                 { s.Error(args...); runtime.Goexit() }
 
-// fails runs a test that must fail with one message, in which all of the texts are.
+// fails runs a test that must fail with one message, which contains all of the texts.
 func fails(t *testing.T, test func(t testing.TB), texts ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -67,7 +67,7 @@ func fails(t *testing.T, test func(t testing.TB), texts ...string) {
 	}
 }
 
-// A connection that is left open is named. The bubble ends without a panic all the same.
+// A connection that is left open is reported, and the bubble still ends without a panic.
 func TestConnectionsLeftOpen(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -106,7 +106,7 @@ func TestConnectionsLeftOpen(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			time.Sleep(time.Minute) // virtual: it goes on dialing
+			time.Sleep(time.Minute) // virtual: it continues to dial
 		}},
 		{"a network connection", func(t testing.TB) {
 			s := zktest.NewServer(t)
@@ -135,7 +135,7 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-// A connection that is being closed when the test ends is not left open.
+// A connection that is being closed when the test ends is not reported.
 func TestConnectionsThatAreBeingClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -151,8 +151,8 @@ func TestConnectionsThatAreBeingClosed(t *testing.T) {
 	})
 }
 
-// Nor is one of which the client waits for an answer that the test keeps from it, for longer than
-// the cleanup does.
+// Nor is a connection whose client waits for an answer that the test holds back for longer than the
+// cleanup waits.
 func TestConnectionsThatAreClosedInVain(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -203,8 +203,8 @@ func TestConnectionsThatAreClosedInVain(t *testing.T) {
 	}
 }
 
-// A zk.Conn drops the connection on which it hears that its session has expired, and does not close
-// it. The server has closed that, and the test can do nothing about it.
+// A zk.Conn whose session has expired drops the connection without closing it. The server has
+// closed it, and the test need not.
 func TestAConnectionThatItsClientForgets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -251,7 +251,7 @@ func TestWrongBubble(t *testing.T) {
 	fails(t, func(t testing.TB) { host.Connect(t, time.Second) }, "runs outside of it")
 }
 
-// The cleanups of another t would run when the bubble has ended.
+// The cleanups of another t would run after the bubble has ended.
 func TestWrongT(t *testing.T) {
 	synctest.Test(t, func(inner *testing.T) {
 		s := zktest.NewServer(inner)
@@ -264,7 +264,7 @@ func TestWrongT(t *testing.T) {
 	})
 }
 
-// deadlined is a stand with the Deadline of a t outside of the bubble.
+// deadlined is a stand whose Deadline is that of a t outside of the bubble.
 type deadlined struct {
 	testing.TB
 	t *testing.T
@@ -278,7 +278,7 @@ func TestRealConnectionsInABubble(t *testing.T) {
 		fails(t, func(t testing.TB) { s.ListenTCP(t) }, "ListenTCP in a synctest bubble")
 		fails(t, func(t testing.TB) { s.Host("a").ListenTCP(t) }, "ListenTCP in a synctest bubble")
 
-		// The system refuses a client without the Host's dialer, at once.
+		// The system refuses a client without the Host's dialer at once.
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		_, err := zklocks.Connect(ctx, s.Addrs(), 10*time.Second)
@@ -300,7 +300,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		fails(t, func(t testing.TB) { zktest.NewServer(t, c.opt) }, c.says)
 	}
-	s, other := zktest.NewServer(t, nil), zktest.NewServer(t) // a nil option changes nothing, as everywhere
+	s, other := zktest.NewServer(t, nil), zktest.NewServer(t) // a nil option is ignored
 	a := s.Host("a")
 	for name, call := range map[string]func(){
 		"no name":              func() { s.Host("") },
@@ -346,7 +346,7 @@ type noSession int64
 
 func (n noSession) SessionID() int64 { return int64(n) }
 
-// A test that looks at what it has left behind connects in its cleanup, when its context has ended.
+// A test may connect in its cleanup, when its context is canceled, to check what it has left.
 func TestConnectInACleanup(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, func(*testing.T)){
 		"in a bubble": synctest.Test, "in real time": func(t *testing.T, f func(*testing.T)) { f(t) },

@@ -11,12 +11,11 @@ import (
 	"testing"
 )
 
-// block is a file in docs/how-to/test-your-code.md: its name is in its first line.
+// block matches a file in docs/how-to/test-your-code.md: its first line is its name.
 var block = regexp.MustCompile("(?s)```go\n// (\\w+\\.go)\n\n(.*?)```")
 
-// The code of docs/how-to/test-your-code.md is a program of its own, in a module of its own.
-// Without Java its tests take less than a second; and the first of them fails if the program
-// ignores the loss of its lock.
+// The code of docs/how-to/test-your-code.md is a module of its own. Without Java its tests take
+// less than a second. Its first test fails if the program ignores the loss of its lock.
 func TestAProgramOutsideOfTheModule(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("../docs/how-to/test-your-code.md")
@@ -51,8 +50,7 @@ func TestAProgramOutsideOfTheModule(t *testing.T) {
 	if took == nil {
 		t.Fatalf("no time is printed:\n%s", out)
 	}
-	// By itself it takes less than one second. A busy machine needs more; and in real time it would
-	// be eleven.
+	// The tests take less than a second on an idle machine; in real time they would take eleven.
 	if seconds, err := strconv.ParseFloat(took[1], 64); err != nil || seconds >= 8 {
 		t.Errorf("the tests take %ss, %v", took[1], err)
 	}
@@ -80,7 +78,7 @@ func TestAProgramOutsideOfTheModule(t *testing.T) {
 	}
 }
 
-// goTest runs the tests of the module in dir, where neither Java nor the network is found.
+// goTest runs the tests of the module in dir, without Java and without a network.
 func goTest(t *testing.T, dir string) (string, error) {
 	t.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()

@@ -12,20 +12,20 @@ type Op int
 
 const (
 	// Any is every request that the program makes: all but Handshake, Ping, Rewatch, Auth and
-	// Close, which the client makes by itself.
+	// Close, which the client sends by itself.
 	Any Op = iota
-	// Create creates an ephemeral node, alone or within a multi: a lock or a permit is asked for.
+	// Create creates an ephemeral node, alone or within a multi: a request for a lock or a permit.
 	Create
 	// Mkdir creates other nodes only: directories, containers.
 	Mkdir
-	// Delete deletes, alone or within a multi: a lock is given back.
+	// Delete deletes, alone or within a multi: a release.
 	Delete
 	// Move is a multi that creates an ephemeral node and deletes another, as a downgrade does. It
-	// is a Create and a Delete, too.
+	// is also a Create and a Delete.
 	Move
 	// List is getChildren, with or without a watch.
 	List
-	// Read is getData, with or without a watch, and the locks' request that watches many nodes at
+	// Read is getData, with or without a watch, and the locks' request that sets many watches at
 	// once.
 	Read
 	// Exists is exists, with or without a watch.
@@ -40,7 +40,7 @@ const (
 	Other
 	// Handshake is the first packet of each connection, which asks for a session.
 	Handshake
-	// Ping keeps a session alive while the program asks for nothing.
+	// Ping keeps a session alive while the program sends nothing.
 	Ping
 	// Rewatch sets the client's watches again after a reconnect.
 	Rewatch
@@ -50,7 +50,6 @@ const (
 	Close
 )
 
-// ops are the proxy's names for them.
 var ops = [...]proxy.Op{
 	Any: proxy.AnyOp, Create: proxy.CreateOp, Mkdir: proxy.MkdirOp, Delete: proxy.DeleteOp, Move: proxy.MoveOp,
 	List: proxy.ListOp, Read: proxy.ReadOp, Exists: proxy.ExistsOp, Set: proxy.SetOp, Check: proxy.CheckOp,
@@ -65,7 +64,7 @@ var opNames = [...]string{
 
 func (o Op) known() bool { return o >= 0 && int(o) < len(ops) }
 
-// String is the name of the constant.
+// String returns the name of the constant.
 func (o Op) String() string {
 	if !o.known() {
 		return "unknown"
@@ -73,16 +72,16 @@ func (o Op) String() string {
 	return opNames[o]
 }
 
-// Request is what a Where function gets to see of a request.
+// Request describes a request to the function of Where.
 type Request struct {
 	Op    Op       // the most specific kind: Move, not Create
-	Paths []string // of every operation in it, in order
-	Watch bool     // it is a read that leaves a watch
+	Paths []string // of every operation in the request, in order
+	Watch bool     // whether it sets a watch
 
 	r proxy.Request
 }
 
-// Is reports whether the request is of that kind, among others.
+// Is reports whether the request is of kind op. A request may have several kinds.
 func (r Request) Is(op Op) bool { return op.known() && r.r.Is(ops[op]) }
 
 func requestOf(r proxy.Request) Request {
@@ -95,7 +94,7 @@ func requestOf(r proxy.Request) Request {
 	return q
 }
 
-// Action is what a Fault does to its request.
+// An Action is what a Fault does to its request.
 type Action struct {
 	do   action
 	code int32
@@ -117,7 +116,6 @@ const (
 	answer
 )
 
-// inside is the proxy's name for it.
 func (a Action) inside() proxy.Action {
 	switch a.do {
 	case delayRequest:
@@ -133,39 +131,40 @@ func (a Action) inside() proxy.Action {
 	}[a.do]
 }
 
-// String describes the action.
+// String returns the name of the action, with its parameter.
 func (a Action) String() string { return a.inside().String() }
 
 var (
-	// CutBefore cuts the connection in place of sending the request: the server never sees it.
+	// CutBefore cuts the connection instead of sending the request: the server never receives it.
 	CutBefore = Action{do: cutBefore}
-	// CutOnSend sends the request and cuts at once. The server gets it, and may still execute it
-	// when the client has reconnected.
+	// CutOnSend sends the request and cuts the connection at once. The server receives the request,
+	// and may execute it after the client has reconnected.
 	CutOnSend = Action{do: cutOnSend}
-	// CutAfterCommit sends the request, waits for the reply, drops it and cuts: the request is
-	// executed and the client does not know.
+	// CutAfterCommit sends the request, waits for the reply, drops it and cuts the connection: the
+	// request is executed, and the client receives no reply.
 	CutAfterCommit = Action{do: cutAfterCommit}
-	// HoldRequest keeps the request, and what follows it on its connection, until Fault.Release.
+	// HoldRequest holds the request, and all that follows it on its connection, until
+	// Fault.Release.
 	HoldRequest = Action{do: holdRequest}
-	// HoldReply keeps the reply, and what follows it on its connection, until Fault.Release.
+	// HoldReply holds the reply, and all that follows it on its connection, until Fault.Release.
 	HoldReply = Action{do: holdReply}
-	// LoseRequest loses the request, and what follows it on its connection, which stays: the client
-	// has to detect that no reply comes.
+	// LoseRequest loses the request, and all that follows it on its connection, which remains open:
+	// the client must detect that no reply comes.
 	LoseRequest = Action{do: loseRequest}
-	// LoseReply sends the request and loses the reply, and what follows it on its connection, which
-	// stays.
+	// LoseReply sends the request, and loses the reply and all that follows it on its connection,
+	// which remains open.
 	LoseReply = Action{do: loseReply}
 )
 
-// DelayRequest keeps the request, and what follows it on its connection, for that long.
+// DelayRequest holds the request, and all that follows it on its connection, for d.
 func DelayRequest(d time.Duration) Action { return Action{do: delayRequest, wait: d} }
 
-// DelayReply keeps the reply, and what follows it on its connection, for that long.
+// DelayReply holds the reply, and all that follows it on its connection, for d.
 func DelayReply(d time.Duration) Action { return Action{do: delayReply, wait: d} }
 
-// Answer answers the request with an error code of ZooKeeper's, and the server does not get it:
-// -127 is that of an overloaded server, -102 is zk.ErrNoAuth. A Handshake is not answered. It
-// panics if code is 0, which is no error.
+// Answer answers the request with a ZooKeeper error code, and does not pass it to the server: an
+// overloaded server answers -127, and -102 is zk.ErrNoAuth. It does not affect a Handshake. It
+// panics if code is 0, which is not an error.
 func Answer(code int32) Action {
 	if code == 0 {
 		panic("zktest: Answer: 0 is no error")
@@ -173,25 +172,26 @@ func Answer(code int32) Action {
 	return Action{do: answer, code: code}
 }
 
-// Fault is one fault, which strikes once.
+// A Fault strikes once.
 type Fault struct{ f *proxy.Fault }
 
-// Fired is closed when the fault has struck: the connection is cut, or the packet is held, lost or
-// answered. With CutAfterCommit, HoldReply and LoseReply the server has executed the request by
-// then. Once the connection has ended, only the server's reply to the request closes it.
+// Fired returns a channel that is closed when the fault has struck: the connection is cut, or the
+// packet is held, lost or answered. With CutAfterCommit, HoldReply and LoseReply the server has
+// executed the request by then. If the connection ends first, only the server's reply closes the
+// channel.
 func (f *Fault) Fired() <-chan struct{} { return f.f.Fired() }
 
-// Release sends on what is held. Before the fault has struck, it makes the hold of no length.
+// Release sends the held packets. If the fault has not struck yet, its hold will have no length.
 func (f *Fault) Release() { f.f.Release() }
 
-// Cancel disarms the fault if it has not struck, and sends on what it holds. An Answer to a request
-// that is under way is given.
+// Cancel disarms the fault if it has not struck, and sends the packets that it holds. If the
+// request of an Answer is already under way, it is still answered.
 func (f *Fault) Cancel() { f.f.Cancel() }
 
-// Next arms a fault for the host's next request of that kind, to any member.
+// Next arms a fault for the host's next request of kind op, to any member.
 func (h *Host) Next(op Op, action Action) *Fault { return h.Nth(op, 1, action) }
 
-// Nth arms a fault for the host's n-th request of that kind from now on; 1 is the next.
+// Nth arms a fault for the host's n-th request of kind op from now on; 1 is the next.
 func (h *Host) Nth(op Op, n int, action Action) *Fault {
 	if !op.known() {
 		panic("zktest: Nth: unknown Op")
@@ -201,8 +201,8 @@ func (h *Host) Nth(op Op, n int, action Action) *Fault {
 	return &Fault{h.proxy.Nth(ops[op], n, action.inside())}
 }
 
-// Where arms a fault for the host's n-th request for which match returns true. match must only
-// look: it must call no method of the Host.
+// Where arms a fault for the host's n-th request for which match returns true. match must not call
+// a method of the Host.
 func (h *Host) Where(match func(Request) bool, n int, action Action) *Fault {
 	if match == nil {
 		panic("zktest: Where: no function")
@@ -218,7 +218,7 @@ func atLeastFirst(method string, n int) {
 	}
 }
 
-// Seen returns how many requests of that kind the servers got from the host.
+// Seen returns how many requests of kind op the servers have received from the host.
 func (h *Host) Seen(op Op) int64 {
 	if !op.known() {
 		panic("zktest: Seen: unknown Op")

@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// one is a host with a connection, and another's connection that sees what the server has done.
+// one is a host with a connection, and a second connection that sees what the server has done.
 type one struct {
 	server *zktest.Server
 	*zktest.Host
@@ -46,8 +46,8 @@ func (o one) nodes(t *testing.T) int {
 func TestPacketFaults(t *testing.T) {
 	for _, c := range []struct {
 		action zktest.Action
-		fails  string // of the create that is struck
-		nodes  int    // that it has made
+		fails  string // the error of the create that is struck
+		nodes  int    // how many nodes it has created
 		took   time.Duration
 	}{
 		{zktest.CutBefore, zk.ErrConnectionClosed.Error(), 0, 0},
@@ -78,7 +78,7 @@ func TestPacketFaults(t *testing.T) {
 				default:
 					t.Error("the fault did not strike")
 				}
-				time.Sleep(time.Millisecond) // the server may have the request and not have executed it
+				time.Sleep(time.Millisecond) // the server may not have executed the request yet
 				if n := o.nodes(t) - 1; n != c.nodes {
 					t.Errorf("it has made %d nodes, want %d", n, c.nodes)
 				}
@@ -125,12 +125,12 @@ func TestCanceledFaultsDoNotStrike(t *testing.T) {
 		f := o.Next(zktest.Any, zktest.CutBefore)
 		f.Cancel()
 		must(t, o.create())
-		o.Next(zktest.Create, zktest.HoldReply).Release() // of no length
+		o.Next(zktest.Create, zktest.HoldReply).Release() // holds for no time
 		must(t, o.create())
 	})
 }
 
-// The server has the request, and has not answered it yet.
+// The fault is canceled while the server has the request and has not answered it.
 func TestAFaultThatIsCanceledBeforeTheReplyDoesNotStrike(t *testing.T) {
 	for _, action := range []zktest.Action{zktest.CutAfterCommit, zktest.LoseReply, zktest.HoldReply} {
 		t.Run(fmt.Sprint(action), func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestWhere(t *testing.T) {
 	})
 }
 
-// Each request has the kind that its name says.
+// Each request has the kind that it is named after.
 func TestOps(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := newOne(t)
@@ -236,7 +236,7 @@ func TestOpsHaveNames(t *testing.T) {
 	}
 }
 
-// What is lost in a packet fault is healed with the host: the connection is cut.
+// Heal cuts a connection that has lost a packet in a packet fault.
 func TestHealCutsWhatHasLostAPacket(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := newOne(t)
@@ -252,7 +252,7 @@ func TestHealCutsWhatHasLostAPacket(t *testing.T) {
 	})
 }
 
-// At an ensemble a fault strikes at whichever member the client uses.
+// In an ensemble a fault strikes at the member that the client uses.
 func TestPacketFaultsAtAnEnsemble(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

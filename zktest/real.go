@@ -10,14 +10,14 @@ import (
 	"github.com/zklocks/zklocks/internal/test/realzk"
 )
 
-// Real returns the addresses of real ZooKeeper servers, for a test that is to run on one, in real
-// time: those in the environment variable ZK_SERVERS ("host:port,host:port"); without it that of a
-// server which it starts for t, with Java, from the folder in ZK_HOME or where packages install it.
-// Where neither is found, the test is skipped with a sentence that says so.
+// Real returns the addresses of real ZooKeeper servers, for a test in real time. If the environment
+// variable ZK_SERVERS is set ("host:port,host:port"), Real returns its addresses. Otherwise it
+// starts a server for t, with Java, from the folder in ZK_HOME or from a usual place of
+// installation. If it finds neither, it skips the test and says so.
 //
-// The server it starts has a tick of 100ms, so that it grants session timeouts of 200ms to a
-// minute. t fails in a synctest bubble, in which real connections do not work, and if ZK_SERVERS is
-// no list of addresses.
+// The server that it starts has a tick of 100 ms, so it grants session timeouts of 200 ms to a
+// minute. t fails if ZK_SERVERS is not a list of addresses, or if it runs in a synctest bubble, in
+// which real connections do not work.
 func Real(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "Real")

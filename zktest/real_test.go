@@ -44,10 +44,10 @@ func TestRealTakesAddressesAlone(t *testing.T) {
 	}
 }
 
-// TestRealIsAskedFor is what TestRealWithoutJava runs in another process.
+// TestRealIsAskedFor runs in another process, for TestRealWithoutJava.
 func TestRealIsAskedFor(t *testing.T) { zktest.Real(t) }
 
-// Without Java the test is skipped, with a message what to do.
+// Without Java the test is skipped, with a message that says what to do.
 func TestRealWithoutJava(t *testing.T) {
 	t.Parallel()
 	program, err := os.Executable()

@@ -16,17 +16,17 @@ import (
 	"github.com/zklocks/zklocks/internal/memzk"
 )
 
-// latency is how long a packet travels between a host and a server. Without it an answer takes no
-// time at all, and a goroutine that polls would stop the clock of its bubble.
+// latency is the time that a packet travels between a host and a server. Without it an answer would
+// take no time, and a goroutine that polls would stop the clock of its bubble.
 const latency = 50 * time.Microsecond
 
-// A Server is a ZooKeeper in memory: a standalone server, or an ensemble. It has a network in
-// memory of its own, on which Hosts reach it. All methods may be called from several goroutines.
+// A Server is an in-memory ZooKeeper: a standalone server, or an ensemble. Hosts reach it on an
+// in-memory network of its own. All methods may be called from several goroutines.
 type Server struct {
 	t         testing.TB
-	bubble    string // in which it was made
+	bubble    string // the bubble in which it was made
 	holdsLeft bool   // see WithHoldsLeft
-	number    int    // tells it from the others there
+	number    int    // unique among the running servers of the bubble
 	network   *memnet.Network
 	ensemble  *memzk.Ensemble
 	members   []*Member
@@ -50,51 +50,50 @@ type settings struct {
 	holdsLeft bool
 }
 
-// WithMembers makes an ensemble of n members. Default: 1, a standalone server.
+// WithMembers makes an ensemble of n members. The default is 1, a standalone server.
 func WithMembers(n int) Option { return option(func(s *settings) { s.Members = n }) }
 
 // WithTick sets the tick, ZooKeeper's unit of time. The server grants session timeouts of 2 to 20
-// ticks, and gives a longer or shorter one than was asked for otherwise, as ZooKeeper does; a
-// session expires up to one tick late, one and a half after a packet to a follower. t fails if it
-// is below a millisecond or above 29 hours. Default: 2s, as in ZooKeeper's sample configuration,
-// which grants 4s to 40s.
+// ticks, and limits others to that range, as ZooKeeper does. A session expires up to one tick late,
+// or one and a half after a packet to a follower. t fails if d is below a millisecond or above 29
+// hours. The default is 2 s, as in ZooKeeper's sample configuration: it grants 4 to 40 s.
 func WithTick(d time.Duration) Option { return option(func(s *settings) { s.Tick = d }) }
 
-// WithVersion sets which version's behavior is imitated, as in "3.8.0", the oldest that is known; t
-// fails for an older one. Default: the newest that is known.
+// WithVersion sets the version whose behavior the server imitates, as in "3.8.0", the oldest known
+// version; t fails for an older version. The default is the newest known version.
 func WithVersion(v string) Option { return option(func(s *settings) { s.Version = v }) }
 
-// WithContainerCheck sets how often the server removes empty container nodes, in which locks keep
-// their nodes. t fails if it is not positive. Default: a minute, as in ZooKeeper.
+// WithContainerCheck sets how often the server deletes empty container nodes, in which locks keep
+// their nodes. t fails if d is not positive. The default is a minute, as in ZooKeeper.
 func WithContainerCheck(d time.Duration) Option {
 	return option(func(s *settings) { s.ContainerCheck = d })
 }
 
-// WithSeed sets the seed of what the server leaves to chance: how much of a tick is over when it
-// starts, which is how late a session ends; the order in which an expired session's nodes are
-// deleted; and which of equal members leads. Default: 1. The order in which goroutines of one
-// instant run is Go's and has no seed.
+// WithSeed sets the seed for the server's random choices: how much of a tick has passed when it
+// starts, and so how late a session ends; the order in which an expired session's nodes are
+// deleted; and which of equal members leads. The default is 1. The order in which goroutines run at
+// the same instant is Go's and has no seed.
 func WithSeed(seed uint64) Option { return option(func(s *settings) { s.seed = seed }) }
 
-// WithHoldsLeft allows a test to end while a connection of Host.Connect holds locks. Default: t
+// WithHoldsLeft allows a test to end while a connection of Host.Connect holds locks. By default t
 // fails, and names the holds that are neither released nor lost. A program that forgets to release
-// a hold keeps all others waiting until its session ends.
+// a hold makes all other callers wait until its session ends.
 func WithHoldsLeft() Option { return option(func(s *settings) { s.holdsLeft = true }) }
 
-// WithLog calls f with a text for each event of members and sessions; t.Log's Log fits by
+// WithLog calls f with a text for each event of members and sessions. To use t.Log:
 //
 //	zktest.WithLog(func(s string) { t.Log(s) })
 //
 // Several goroutines may call f at once. It must not call a method of the Server or its Members.
-// Default: none.
+// The default is none.
 func WithLog(f func(string)) Option { return option(func(s *settings) { s.Log = f }) }
 
-// mostMembers is how many members a Server can have, and mostServers how many have addresses of
-// their own: their ports are below 1024, where programs without privileges do not listen.
+// mostMembers is how many members a Server can have. mostServers is how many Servers have addresses
+// of their own. The ports are below 1024, where programs without privileges do not listen.
 const mostMembers, mostServers = 100, 10
 
-// servers are the numbers of those that run, by bubble. A Server has the smallest that is free, so
-// that a test that is repeated meets the same addresses and sessions.
+// servers records which numbers are in use, by bubble. A Server has the smallest free number, so
+// that a test that is repeated has the same addresses and session ids.
 var servers = struct {
 	mu      sync.Mutex
 	numbers map[string][]bool
@@ -122,10 +121,10 @@ func freeNumber(bubble string, n int) {
 	}
 }
 
-// NewServer starts a Server that stops at t's cleanup. Then all connections must be closed: those
-// of Host.Connect are, and t fails for each other one.
+// NewServer starts a Server that stops at t's cleanup. All connections must be closed by then:
+// Host.Connect closes its connections, and t fails for each other open connection.
 //
-// In a synctest bubble t is the one that synctest.Test passes to its function.
+// In a synctest bubble t must be the t that synctest.Test passes to its function.
 func NewServer(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	if wrongT(t) {
@@ -177,18 +176,18 @@ func (s *Server) stop() {
 		s.t.Errorf("zktest: cleanup: %s", why)
 		return
 	}
-	// A client that is being closed may wait for a network that the test has broken.
+	// A client that is being closed may wait for a network that the test has broken,
 	s.network.Between(memnet.Any, memnet.Any).Heal()
 	open := s.await(s.clients.open)
 	cut := len(open) > 0
 	if cut {
-		// Or for an answer that is held, or of a member that is paused. When its connection ends, a
-		// client that is being closed ends, too, and one that the test has left open dials.
+		// or for an answer that is held, or for a paused member. If its connection ends, a client
+		// that is being closed ends, too. A client that the test has left open dials again.
 		s.network.Between(memnet.Any, memnet.Any).Cut()
 		open = s.await(s.clients.open)
 	}
 	s.mu.Lock()
-	s.stopping = true // a client that still runs dials
+	s.stopping = true // from now on a dial shows a client that still runs
 	hosts := s.hosts
 	s.mu.Unlock()
 	for _, m := range s.members {
@@ -201,7 +200,7 @@ func (s *Server) stop() {
 	}
 	s.network.Close()
 	if cut || s.bubble != "" {
-		time.Sleep(1500 * time.Millisecond) // zk.Conn pauses for a second between its attempts
+		time.Sleep(1500 * time.Millisecond) // zk.Conn pauses for a second between its attempts to connect
 		open = append(open, s.clients.late()...)
 	}
 	var lines []string
@@ -219,7 +218,7 @@ func (s *Server) stop() {
 		}
 	}
 	if s.bubble != "" {
-		// The rest of the clients ends by timers, and the clock of a bubble stands still when its
+		// The clients' other goroutines end by timers, and the clock of a bubble stops when its
 		// function has returned.
 		time.Sleep(time.Minute)
 	}
@@ -231,7 +230,7 @@ func (s *Server) isStopping() bool {
 	return s.stopping
 }
 
-// await waits for clients that are being closed, and returns those that are left.
+// await waits for clients that are being closed, and returns the connections that remain.
 func (s *Server) await(open func() []*dialed) []*dialed {
 	patience := 2 * time.Second
 	if s.bubble != "" {
@@ -248,7 +247,7 @@ func (s *Server) await(open func() []*dialed) []*dialed {
 }
 
 // Addrs returns the addresses of the members. Only Host.Dial and Host.DialTimeout can connect to
-// them: no real port is open, and a client with a dialer of its own is refused at once. See
+// them: no real port is open, and the system refuses a client with another dialer at once. See
 // ListenTCP.
 func (s *Server) Addrs() []string {
 	var addrs []string
@@ -258,8 +257,8 @@ func (s *Server) Addrs() []string {
 	return addrs
 }
 
-// Host returns the host of that name, and makes it the first time. A host is where a program under
-// test runs: connections come from it, and faults of the network are its own.
+// Host returns the host with that name, and creates it at the first call. A program under test runs
+// on a host: it connects from there, and the host has its own network faults.
 func (s *Server) Host(name string) *Host {
 	s.check("Host")
 	s.mu.Lock()
@@ -276,15 +275,15 @@ func (s *Server) Host(name string) *Host {
 }
 
 // Expire ends a session now, as the server does when it has received nothing from the client for
-// the session timeout: its ephemeral nodes are deleted, its locks are free. The client first loses
-// its connection, and gets the expiry when it has connected again. No silence warns it, so another
-// client can hold a lock a moment before the old holder hears: to test that no two work at once,
-// use Partition. conn is a *zklocks.Conn or a *zk.Conn; t fails if it is neither, or has no
-// session.
+// the session timeout: it deletes the session's ephemeral nodes, and so releases its locks. The
+// client first loses its connection, and is notified of the expiry when it has reconnected. Unlike
+// at a real expiry no silence precedes it, so another client can hold a lock a moment before the
+// old hold is lost: to test that no two work at the same time, use Partition. conn is a
+// *zklocks.Conn or a *zk.Conn; t fails if it is neither, or has no session.
 //
-// The leader, or the only server, does it. One that is paused, or has lost its majority by Isolate
-// or a partition, can only begin: the session ends when it is resumed and has a majority, or with
-// its successor when the session has timed out there.
+// The leader, or the only server, expires the session. If it is paused or has no majority, it can
+// only begin: the session ends when it is resumed and has a majority. If another leader is elected
+// instead, the session ends there by its timeout.
 func (s *Server) Expire(conn any) {
 	s.t.Helper()
 	s.check("Expire")
@@ -308,7 +307,7 @@ func (s *Server) Expire(conn any) {
 		s.t.Errorf("zktest: Expire: the connection has no session")
 		return
 	}
-	// An ensemble that elects ends sessions when it has elected.
+	// While the ensemble has no leader, wait for the election.
 	for deadline := time.Now().Add(time.Minute); s.ensemble.Leader() == nil && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -317,8 +316,8 @@ func (s *Server) Expire(conn any) {
 	}
 }
 
-// Restart restarts all members at once, as after a power cut. Data and sessions stay, and each
-// session gets its full timeout again. Clients connect again by themselves.
+// Restart restarts all members at once, as after a power cut. Data and sessions remain, and each
+// session has its full timeout again. Clients reconnect by themselves.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.check("Restart")
@@ -333,8 +332,8 @@ func (s *Server) Restart() {
 // Members returns all members, in the order of Addrs.
 func (s *Server) Members() []*Member { return slices.Clone(s.members) }
 
-// Leader returns the member that leads; nil while none does. A leader that is paused or isolated is
-// one until the others have elected another.
+// Leader returns the leader, or nil while there is none. A paused or isolated member remains the
+// leader until the others have elected another.
 func (s *Server) Leader() *Member {
 	m := s.ensemble.Leader()
 	if m == nil {
@@ -343,9 +342,9 @@ func (s *Server) Leader() *Member {
 	return s.members[m.ID()-1]
 }
 
-// Elect makes m the leader, as after the death of the current one: all clients have to connect
-// again, and each session gets its full timeout again. t fails if m cannot lead: it is dead or
-// paused, or reaches no majority.
+// Elect makes m the leader, as if the current leader had died: all clients must reconnect, and each
+// session has its full timeout again. t fails if m cannot lead because it is dead or paused, or
+// reaches no majority.
 func (s *Server) Elect(m *Member) {
 	s.t.Helper()
 	s.check("Elect")
@@ -354,7 +353,7 @@ func (s *Server) Elect(m *Member) {
 	}
 }
 
-// check panics where a method without an error is called in the wrong bubble.
+// check panics in the wrong bubble, for methods that return no error.
 func (s *Server) check(method string) {
 	if why := foreign(s.bubble); why != "" {
 		panic("zktest: " + method + ": " + why)

@@ -11,8 +11,8 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// Two servers that start at the same instant, with the same seed, take each other's sessions and
-// addresses for foreign ones.
+// Two servers that start at the same instant with the same seed reject each other's sessions and
+// addresses.
 func TestTwoServersAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, other := zktest.NewServer(t), zktest.NewServer(t)

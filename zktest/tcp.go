@@ -14,7 +14,7 @@ import (
 	"github.com/zklocks/zklocks/internal/memnet"
 )
 
-// inBubble ends the test if t runs in a bubble, for which real connections are no good.
+// inBubble fails the test in a bubble, where real connections do not work.
 func inBubble(t testing.TB, what string) {
 	t.Helper()
 	if bubble() != "" {
@@ -23,18 +23,18 @@ func inBubble(t testing.TB, what string) {
 	}
 }
 
-// ListenTCP opens a real port on the loopback interface for each member and returns their
-// addresses, for programs that cannot take a dialer, such as other processes. A member that is dead
-// listens when it is restarted. The faults of Hosts do not concern what connects there; see
-// Host.ListenTCP. Of the four letter words ruok, srvr, stat, mntr, cons, dump, wchs, wchc and wchp
-// are answered; a server's default is srvr alone. t fails in a synctest bubble, in which real
-// connections do not work.
+// ListenTCP opens a real port on the loopback interface for each member and returns the addresses,
+// for programs that cannot use a dialer, such as other processes. A dead member listens when it is
+// restarted. The faults of Hosts do not affect these connections; see Host.ListenTCP. The ports
+// answer the four letter words ruok, srvr, stat, mntr, cons, dump, wchs, wchc and wchp; by default
+// a ZooKeeper server answers only srvr. t fails in a synctest bubble, in which real connections do
+// not work.
 func (s *Server) ListenTCP(t testing.TB) []string {
 	t.Helper()
 	inBubble(t, "ListenTCP")
 	var addrs []string
 	for _, m := range s.members {
-		// The first Listen picks the port, which a member that restarts takes again.
+		// The first Listen picks the port. A restart of the member listens on the same port.
 		first, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatalf("zktest: ListenTCP: %v", err)
@@ -48,9 +48,9 @@ func (s *Server) ListenTCP(t testing.TB) []string {
 	return addrs
 }
 
-// ListenTCP opens a real port on the loopback interface for each member, and returns their
-// addresses. What connects there is on the host: all its faults concern it. Four letter words are
-// answered at the ports of Server.ListenTCP only. The ports are closed at t's cleanup. t fails in a
+// ListenTCP opens a real port on the loopback interface for each member, and returns the addresses.
+// These connections belong to the host: all its faults affect them. Only the ports of
+// Server.ListenTCP answer four letter words. The ports are closed at t's cleanup. t fails in a
 // synctest bubble, in which real connections do not work.
 func (h *Host) ListenTCP(t testing.TB) []string {
 	t.Helper()
@@ -73,16 +73,16 @@ func (h *Host) ListenTCP(t testing.TB) []string {
 	return addrs
 }
 
-// A bridge forwards real connections to the network in memory.
+// A bridge forwards real connections to the in-memory network.
 type bridge struct {
 	h      *Host
-	to     int // member
+	to     int // index of the member
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // nil: stopped
+	conns map[net.Conn]struct{} // guarded by mu; nil: stopped
 }
 
 func (b *bridge) accept(l net.Listener) {
@@ -95,7 +95,7 @@ func (b *bridge) accept(l net.Listener) {
 	}
 }
 
-// keep has stop close c; false: it has been stopped.
+// keep registers c so that stop closes it. If stop has run, keep closes c and returns false.
 func (b *bridge) keep(c net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +118,6 @@ func (b *bridge) stop() {
 	b.wg.Wait()
 }
 
-// carry serves one connection.
 func (b *bridge) carry(out net.Conn) {
 	defer out.Close()
 	if !b.keep(out) {
@@ -147,9 +146,10 @@ func (b *bridge) carry(out net.Conn) {
 	b.mu.Unlock()
 }
 
-// dial connects out's client to the member, and returns what it has sent meanwhile. The system has
-// accepted its connection, and a partition may keep the host from the member. If the client closes
-// before that ends, nothing arrives, as with a connection that is never made.
+// dial connects out's client to the member, and returns what the client has sent meanwhile. The
+// system has already accepted the client's connection, and a partition may keep the host from the
+// member. If the client closes its connection before the partition ends, the member receives
+// nothing, as if the client had never connected.
 func (b *bridge) dial(out net.Conn) (in net.Conn, early []byte, err error) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	defer cancel()
@@ -172,7 +172,7 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// pipe forwards what is read, and how it ends.
+// pipe forwards what it reads, and how the connection ends.
 func pipe(to halfCloser, from net.Conn) {
 	if _, err := io.Copy(to, from); err != nil {
 		reset(to)
@@ -182,7 +182,7 @@ func pipe(to halfCloser, from net.Conn) {
 	_ = to.CloseWrite()
 }
 
-// reset ends a connection by a TCP reset, where Close would send what is left.
+// reset ends a connection by a TCP reset; Close would send the remaining data.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

@@ -13,7 +13,6 @@ import (
 	"github.com/zklocks/zklocks/zktest"
 )
 
-// dialReal connects as a program in another process does.
 func dialReal(t *testing.T, addrs []string) *zk.Conn {
 	t.Helper()
 	conn, err := zklocks.Connect(t.Context(), addrs, 20*time.Second)
@@ -22,9 +21,9 @@ func dialReal(t *testing.T, addrs []string) *zk.Conn {
 	return conn.Client()
 }
 
-// refuses waits until the system refuses connections to the address of a dead member. That is not
-// at once while another test starts a process: between fork and exec that process has a copy of
-// each socket, the one that listened, too.
+// refuses waits until the system refuses connections to the address of a dead member. It does not
+// refuse while another test starts a process: between fork and exec that process has a copy of each
+// socket, the listening socket included.
 func refuses(t *testing.T, addr string) {
 	t.Helper()
 	eventually(t, 20*time.Second, func() error {
@@ -61,7 +60,7 @@ func TestListenTCP(t *testing.T) {
 	eventually(t, 20*time.Second, exists(conn, "/x"))
 }
 
-// A member that is dead has its address already.
+// ListenTCP returns the address of a dead member, too.
 func TestListenTCPOfADeadMember(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)
@@ -74,7 +73,7 @@ func TestListenTCPOfADeadMember(t *testing.T) {
 	must(t, err)
 }
 
-// What connects to a host's own ports is on that host.
+// Connections to a host's own ports belong to that host.
 func TestListenTCPOfAHost(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)
@@ -114,8 +113,8 @@ func TestListenTCPOfAHost(t *testing.T) {
 	eventually(t, 20*time.Second, exists(conn, "/y"))
 }
 
-// A connection that its client has closed while it waited for a partition to end is never made. Its
-// handshake would take the session away from the client's newer connection.
+// A client that waits for a partition to end closes its connection: the connection is never made.
+// Its handshake would take the session away from the client's newer connection.
 func TestListenTCPOfAHostThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)

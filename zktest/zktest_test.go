@@ -28,14 +28,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// bubble runs a test in a bubble, in parallel with others.
 func bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, f)
 }
 
-// eventually waits until a call succeeds: connections come back by themselves.
+// eventually waits until a call succeeds: clients reconnect by themselves.
 func eventually(t *testing.T, within time.Duration, call func() error) {
 	t.Helper()
 	var err error
@@ -64,7 +63,7 @@ func answers(conn *zk.Conn) (took time.Duration, err error) {
 	return time.Since(began), err
 }
 
-// rtt is how long a request and its reply are under way.
+// rtt is the time that a request and its reply travel.
 const rtt = 100 * time.Microsecond
 
 func TestRequestsTakeTime(t *testing.T) {
@@ -73,7 +72,7 @@ func TestRequestsTakeTime(t *testing.T) {
 		if took, err := answers(conn); err != nil || took != rtt {
 			t.Errorf("%v after %v", err, took)
 		}
-		// A goroutine that never pauses does not stop the clock.
+		// A goroutine that sends requests without a pause does not stop the clock.
 		for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
 			_, err := answers(conn)
 			must(t, err)
@@ -94,7 +93,7 @@ func TestPartitionEndsTheSession(t *testing.T) {
 		began := time.Now()
 		a.Partition()
 		<-gone
-		// Up to a tick late, as ZooKeeper has it, and a tick of two seconds.
+		// A session expires up to one tick late, as in ZooKeeper; a tick is two seconds.
 		if took := time.Since(began); took < 8*time.Second || took > 12*time.Second {
 			t.Errorf("the session of 10s ended after %v", took)
 		}
@@ -256,7 +255,7 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// A server that is paused does nothing, so no client hears of the end before it goes on.
+// A paused server does nothing: the client is notified of the expiry after Resume.
 func TestExpireAtAServerThatIsPaused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -286,8 +285,8 @@ func TestExpireAtAServerThatIsPaused(t *testing.T) {
 	})
 }
 
-// A partition or a delay holds a dial to a member that is dead, and lets it through when the member
-// is alive again.
+// A dial to a dead member is held up by a partition or a delay, and arrives when the member has
+// been restarted.
 func TestADialThatLastsUntilTheRestartIsBehindTheHostsFaults(t *testing.T) {
 	for name, d := range map[string]struct{ hinder, let func(*zktest.Host) }{
 		"partition": {func(a *zktest.Host) { a.Partition() }, func(a *zktest.Host) { a.Heal() }},
@@ -325,7 +324,7 @@ func TestADialThatLastsUntilTheRestartIsBehindTheHostsFaults(t *testing.T) {
 	}
 }
 
-// A client in memory has an address, as each client has: that of its own machine.
+// A client in memory has the address of its own machine.
 func TestAnACLOfTheClientsAddress(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		conn := zktest.NewServer(t).Host("a").Connect(t, 10*time.Second).Client()
@@ -359,7 +358,7 @@ func TestRestartKeepsDataAndSessions(t *testing.T) {
 	}
 }
 
-// Restarts of one member that meet are one restart, or one after the other.
+// Concurrent restarts of a member have the effect of one, or of one after the other.
 func TestRestartsThatMeet(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t, zktest.WithMembers(5))
@@ -410,7 +409,6 @@ func TestOptions(t *testing.T) {
 	})
 }
 
-// How late a session ends is left to chance, as in ZooKeeper: up to a tick.
 func TestTheSeedShiftsTheEndOfASession(t *testing.T) {
 	const timeout, tick = 10 * time.Second, 2 * time.Second
 	t.Parallel()
@@ -436,7 +434,7 @@ func TestTheSeedShiftsTheEndOfASession(t *testing.T) {
 	}
 }
 
-// The default tick grants what a usual server does.
+// The default tick grants the same timeouts as a real server with its default configuration.
 func TestSessionTimeoutsAreGranted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := zktest.NewServer(t)
@@ -547,7 +545,7 @@ func TestHostToMember(t *testing.T) {
 		a.To(m).Cut()
 		eventually(t, 5*time.Second, func() error { _, err := answers(conn); return err })
 		a.To(m).Freeze()
-		a.Heal() // of parts, too
+		a.Heal() // also ends the faults of parts
 		if conn.SessionID() != session {
 			t.Error("another session")
 		}
@@ -577,7 +575,7 @@ func TestProgramsThatConnectThemselves(t *testing.T) {
 	})
 }
 
-// Connect takes the options of zklocks.Connect, and is still connected by the host.
+// Connect accepts the options of zklocks.Connect, and the host still dials.
 func TestConnectTakesOptions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		elsewhere := func(context.Context, string, string) (net.Conn, error) {
@@ -595,8 +593,8 @@ func TestConnectTakesOptions(t *testing.T) {
 	})
 }
 
-// Outside of a bubble all is the same, in real time. Sessions are so long that none ends on a busy
-// machine but the one that is ended.
+// Outside of a bubble everything works in real time. The sessions are so long that only Expire ends
+// one, even on a busy machine.
 func TestInRealTime(t *testing.T) {
 	t.Parallel()
 	s := zktest.NewServer(t)
@@ -623,7 +621,7 @@ func TestInRealTime(t *testing.T) {
 	eventually(t, 20*time.Second, func() error { _, err := answers(one); return err })
 }
 
-// Go 1.26 shows a goroutine's labels behind the bubble, if GODEBUG has tracebacklabels=1.
+// Go 1.26 prints a goroutine's labels behind the bubble if GODEBUG has tracebacklabels=1.
 func TestAGoroutineWithLabelsIsInItsBubble(t *testing.T) {
 	t.Setenv("GODEBUG", "tracebacklabels=1")
 	synctest.Test(t, func(t *testing.T) {
